@@ -7,7 +7,7 @@ use tprof_trace::model::{
 };
 use tprof_trace::{TraceFile, TraceHeader, TraceWriter};
 
-/// A trace in the making.
+/// A trace that a test is writing.
 pub(crate) struct Fixture {
     dir: TempDir,
     pub writer: TraceWriter,
@@ -21,7 +21,7 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// An empty trace of rank 0.
+    /// Creates an empty trace of rank 0.
     pub fn new() -> Fixture {
         let dir = tempfile::tempdir().unwrap();
         let header = TraceHeader { rank: Some(0), ..TraceHeader::default() };
@@ -44,13 +44,13 @@ impl Fixture {
         self.writer.name(text)
     }
 
-    /// A span; the name replaces the row's own.
+    /// Adds a span; `name` replaces the name in the row.
     pub fn span(&mut self, row: Span, name: &str) {
         let name = self.name(name);
         self.spans.push(Span { name, ..row });
     }
 
-    /// A runtime call of a process's thread 0 that starts something.
+    /// Adds a runtime call of a process's thread 0 that launches work.
     pub fn call(
         &mut self,
         process: u32,
@@ -77,13 +77,13 @@ impl Fixture {
         self.kernels.push(Kernel { name, ..row });
     }
 
-    /// A copy or a memset.
+    /// Adds a copy or a memset.
     pub fn copy(&mut self, row: MemoryCopy, name: &str) {
         let name = self.name(name);
         self.copies.push(MemoryCopy { name, ..row });
     }
 
-    /// A collective of process 0 with the kernel of this correlation.
+    /// Adds a collective of process 0, with the kernel of this correlation.
     pub fn collective(&mut self, correlation: u64, name: &str) {
         let name = self.name(name);
         let correlation = Some(correlation);
@@ -102,7 +102,7 @@ impl Fixture {
         let path = self.writer.path().to_path_buf();
         self.writer.finish().unwrap();
         let file = TraceFile::open(&path).unwrap();
-        // The file stays open, so that its rows can be read after this.
+        // The open file can still be read after its directory is removed.
         drop(self.dir);
         file
     }

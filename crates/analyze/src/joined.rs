@@ -17,7 +17,7 @@ use crate::rank::{
     Class, HostSpan, MaybeId, Needs, RankTrace, Step, StreamKey, Work, place_of_span, step_at,
 };
 
-/// A rank's rows, joined.
+/// The rows of a rank, joined with what reports derive for them.
 #[derive(Debug)]
 pub struct JoinedRank<'t> {
     rank: RankTrace<'t>,
@@ -25,7 +25,7 @@ pub struct JoinedRank<'t> {
     steps_of_work: Vec<Option<u32>>,
 }
 
-/// A piece of device work among [`JoinedRank`]'s.
+/// A piece of device work, as a row of a file describes it. [`JoinedRank::place`] finds it.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkRow {
     /// Index of its process.
@@ -40,9 +40,9 @@ pub struct WorkRow {
     pub start_ns: u64,
     /// Duration of the work, ns.
     pub duration_ns: u64,
-    /// Number that its launch carries too.
+    /// Number that joins the work to its launch.
     pub correlation: Option<u64>,
-    /// Name, of a kernel.
+    /// Name of the kernel.
     pub name: NameId,
 }
 
@@ -59,17 +59,18 @@ pub struct LaunchCall {
     pub name: NameId,
 }
 
-/// A collective or point-to-point operation as a rank ran it, and its name among ranks.
+/// A collective or point-to-point operation as a rank ran it, with the values that identify it
+/// among ranks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JoinedCollective {
-    /// Operation as `torch.distributed` names it: `all_reduce`; `kernel` where not even the
-    /// kernel's name has it.
+    /// Operation as `torch.distributed` names it, `all_reduce` for example; `kernel` if the
+    /// kernel's name does not contain the operation either.
     pub name: String,
     /// Type of an element; empty if unknown.
     pub element_type: String,
-    /// Bytes that the rank sent or received, whichever is more.
+    /// The larger of the bytes that the rank sent and those that it received.
     pub bytes: Option<u64>,
-    /// Ranks that take part.
+    /// Number of ranks that take part.
     pub group_size: Option<u32>,
     /// Communicator, where the trace names one.
     pub communicator: Option<u64>,
@@ -93,43 +94,45 @@ pub struct JoinedCollective {
     pub added_ns: u64,
     /// Number of the step.
     pub step: Option<u64>,
-    /// A value that is equal in all ranks that took part in the same collective, if every rank
-    /// waits for all others; `None` for other operations.
+    /// A value that is equal in all ranks that took part in the same collective, if each rank waits
+    /// for all others; `None` for other operations.
     pub collective_id: Option<u64>,
-    /// Its number on its communicator, or its place among the equal ones of its step, from 1.
+    /// The operation's number on its communicator, or its place among equal operations of its step,
+    /// from 1.
     pub occurrence: Option<u64>,
 }
 
 /// The place of a host span among the spans of its thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpanPlace {
-    /// Index of the innermost span that holds all of it.
+    /// Index of the innermost span that contains the whole span.
     pub parent: Option<u32>,
-    /// Number of spans that hold it.
+    /// Number of spans that contain it.
     pub depth: u32,
     /// Duration of the span without that of its children, ns.
     pub self_ns: u64,
-    /// Floating-point operations, if it is an operator that counts: no operator within it has a
-    /// formula of its level.
+    /// Floating-point operations of a counted operator: one with a formula, around no operator that
+    /// has a formula of the same level.
     pub flops: Option<u64>,
-    /// Bytes that it reads and writes at least, of the same.
+    /// Bytes that a counted operator reads and writes at least.
     pub bytes: Option<u64>,
-    /// The innermost operator around it that counts, itself included, as an index.
+    /// Index of the innermost counted operator around the span, or of the span itself.
     pub counted: Option<u32>,
 }
 
-/// Host spans of a rank, by their places.
+/// The place of each host span of a rank, found by the span's row.
 #[derive(Debug, Default)]
 pub struct SpanPlaces {
-    /// Thread, start, end, kind, name and arguments, in the order in which spans nest.
+    /// The key of each span: thread, start, end, kind, name and arguments, in the order in which
+    /// spans nest.
     order: Vec<(u32, u64, u64, SpanKind, NameId, NameId)>,
     places: Vec<SpanPlace>,
-    /// Whether a row took its place already: spans may be equal in all fields that are compared.
+    /// Whether a place was given to a row already: several spans may have the same key.
     taken: Vec<Cell<bool>>,
 }
 
 impl<'t> JoinedRank<'t> {
-    /// Reads what joins device work, its launches, collectives and steps.
+    /// Reads the rows of a rank and joins device work with its launches, collectives and steps.
     pub fn of(
         file: &'t TraceFile,
         steps_from: Option<StepSource>,
@@ -143,17 +146,17 @@ impl<'t> JoinedRank<'t> {
         JoinedRank { rank, steps, steps_of_work }
     }
 
-    /// Steps of the rank, with their source.
+    /// The rank's steps, with their source.
     pub fn steps(&self) -> &Steps {
         self.rank.steps_found()
     }
 
-    /// Number of the step of a process at a moment of its host.
+    /// Number of the step that a process was in at a time of its host.
     pub fn step_at(&self, process: ProcessIndex, time_ns: u64) -> Option<u64> {
         step_at(&self.steps, process, time_ns).map(|at| self.steps[at as usize].number)
     }
 
-    /// Index of a piece of work, for the methods below.
+    /// Index of the piece of work that a row describes, for the methods below.
     pub fn place(&self, row: &WorkRow) -> Option<u32> {
         let WorkRow { process, device, context, stream, .. } = *row;
         let stream = StreamKey { process, device, context, stream };
@@ -171,20 +174,20 @@ impl<'t> JoinedRank<'t> {
         self.rank.work[work as usize].class
     }
 
-    /// Number of the step in which it was launched.
+    /// Number of the step in which a piece of work was launched.
     pub fn step_of(&self, work: u32) -> Option<u64> {
         self.steps_of_work[work as usize].map(|at| self.steps[at as usize].number)
     }
 
-    /// The call that launched it.
+    /// The call that launched a piece of work.
     pub fn launch_of(&self, work: u32) -> Option<LaunchCall> {
         let call = &self.rank.calls[self.rank.launches.call_of(work as usize)?];
         let HostSpan { start_ns, duration_ns, thread, name, .. } = *call;
         Some(LaunchCall { start_ns, duration_ns, thread, name })
     }
 
-    /// Collectives and point-to-point operations that ran, in order of their kernels' starts, then
-    /// those on the host.
+    /// Returns the collectives and point-to-point operations that ran: those with kernels in order
+    /// of the kernels' starts, then those on the host.
     pub fn collectives(&self) -> Vec<JoinedCollective> {
         let (operations, _) = operations(&self.rank);
         let named = stragglers::named(&self.rank, &operations, &self.steps, &self.steps_of_work);
@@ -224,7 +227,7 @@ impl<'t> JoinedRank<'t> {
 }
 
 impl SpanPlaces {
-    /// Places a file's host spans.
+    /// Reads the host spans of a file and finds the place of each.
     pub fn of(file: &TraceFile) -> SpanPlaces {
         let rank = RankTrace::load(file, Needs::ALL_SPANS);
         let tree = rank.call_tree();
@@ -244,7 +247,7 @@ impl SpanPlaces {
             (place.flops, place.bytes) = (Some(work.flops), work.bytes());
             place.counted = Some(at);
         }
-        // Callers come before what they call.
+        // Callers come before the spans that they call.
         for at in 0..places.len() {
             let outer = places[at].parent.and_then(|parent| places[parent as usize].counted);
             places[at].counted = places[at].counted.or(outer);
@@ -257,7 +260,8 @@ impl SpanPlaces {
         SpanPlaces { order, places, taken }
     }
 
-    /// The index of a row of the file; each row is to be asked for once.
+    /// Returns the index of the span of a row. Each row must be passed only once: equal rows get
+    /// different indices.
     pub fn take(&self, row: &Span) -> Option<u32> {
         let end_ns = row.start_ns.saturating_add(row.duration_ns);
         let order = place_of_span(row.thread, row.start_ns, end_ns, row.kind);
@@ -275,7 +279,7 @@ impl SpanPlaces {
         Some(at as u32)
     }
 
-    /// The place of a span: what is around it and within it.
+    /// The place of a span: its parent, its depth and its own time.
     pub fn place(&self, at: u32) -> SpanPlace {
         self.places[at as usize]
     }

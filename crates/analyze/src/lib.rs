@@ -1,9 +1,9 @@
 //! Analyses of a run's files: one file per metric.
 //!
-//! Most kinds of report are a [`document::Document`]: [`KINDS`] lists them. [`report()`] reads a
+//! Most kinds of report are a [`document::Document`]; [`KINDS`] lists them. [`report()`] reads a
 //! run directory or one of its files and returns everything that `tprof report` prints, as values;
 //! times are nanoseconds since the run began. Numbers are [`Reading`]s: measured, estimated with an
-//! error, or missing with a reason. `docs/metrics.md` defines each.
+//! error, or missing with a reason. `docs/metrics.md` defines each metric.
 //!
 //! The modules in reading order; each uses only those above it (`scripts/check-arrows.py` checks
 //! that):
@@ -15,9 +15,9 @@
 //! - `host`: the wall time of the thread that drives a rank;
 //! - `cpu`, `gpu`, `memory`, `program`: the metrics, one file or folder per kind;
 //! - `recording`: what recording cost the steps of a rank;
-//! - `findings`: rules over a rank's metrics, and what they gain;
+//! - `findings`: rules over a rank's metrics, and an upper bound of the time that each fix saves;
 //! - `report`: the one pass over the files, the summary, the list of kinds;
-//! - `joined`: what reports derive of single rows, for tables of the rows;
+//! - `joined`: properties that reports derive for single rows, for tables of the rows;
 //! - `diff`: two runs or sets of runs side by side;
 //! - `schema`: JSON Schemas of all of these.
 

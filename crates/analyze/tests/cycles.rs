@@ -1,4 +1,4 @@
-//! Reports of one cycle of a schedule: values that are known for it, and values that are not.
+//! Reports of one cycle of a schedule: the values that are known for it, and those that are not.
 
 mod common;
 
@@ -40,7 +40,7 @@ fn document(dir: &Path, kind: &str, cycle: u32) -> Value {
     serde_json::to_value(&made(dir, &[kind], cycle).unwrap().documents[0]).unwrap()
 }
 
-/// The heap and the timeline of a cycle, by the summary and by the report on memory.
+/// The heap and the timeline of a cycle, in the summary and in the report on memory.
 fn memory(dir: &Path, cycle: u32) -> [Value; 2] {
     let reports = made(dir, &["memory"], cycle).unwrap().reports;
     let [summary, full] = &reports[..] else { panic!("{reports:?}") };
@@ -74,7 +74,7 @@ fn a_heap_is_counted_from_the_beginning_of_its_cycle() {
         let sites = heap["sites"].as_array().unwrap();
         assert_eq!(sites.len(), 1);
         assert!(sites[0]["stack"][0].as_str().unwrap().starts_with("second"));
-        // The memory that was resident when the cycle began held until the next reading.
+        // Resident memory as read when the cycle began holds until the next reading.
         assert_eq!(rank["timeline"]["rss_peak_bytes"], 3_000_000);
         assert_eq!(rank["timeline"]["start_ns"], 50 * MS);
     }
@@ -118,7 +118,8 @@ fn a_cycle_of_a_sampled_heap_is_estimated_from_its_samples() {
 fn live_bytes_of_a_cycle_of_a_sampled_heap_are_those_of_its_time() {
     let dir = tempfile::tempdir().unwrap();
     let mut maker = rank(dir.path(), MemoryRecording::Sampled { interval: 4096 });
-    // Live bytes are read as recording is switched; the difference was taken while it was off.
+    // Live bytes are read when recording is switched. The difference was allocated while it was
+    // off.
     for (at, live) in [(10, 1e6), (20, 2e6), (50, 30e6), (60, 40e6)] {
         maker.counter(Some(0), at * MS, counter::HEAP_BYTES, live);
     }
@@ -198,7 +199,7 @@ fn the_driving_thread_is_judged_over_its_cycle() {
     assert!(start_up["why"].as_str().unwrap().contains("no part of a cycle"), "{start_up}");
 }
 
-/// Names and calls of a kind of row in a report of a window.
+/// Names and numbers of calls in one kind of report of a window, and the report's notes.
 fn of_window(dir: &Path, kind: &str, window: Window, name: &str) -> (Vec<(String, u64)>, Value) {
     let kinds: Vec<_> = KINDS.iter().filter(|one| one.name == kind).collect();
     let options = Options { window: Some(window), data: true, ..Options::default() };
@@ -244,7 +245,7 @@ fn launching(dir: &Path) {
 }
 
 #[test]
-fn a_window_has_what_began_within_it() {
+fn a_window_has_the_events_that_began_within_it() {
     let dir = tempfile::tempdir().unwrap();
     launching(dir.path());
     let (spans, notes) = of_window(dir.path(), "spans", Window::OfRun(20 * MS, 30 * MS), "name");
@@ -269,10 +270,12 @@ fn a_programs_part_has_the_device_work_that_it_waited_for() {
         let names: Vec<String> = kernels.into_iter().map(|(name, _)| name).collect();
         (names, notes.to_string().contains("kernels and copies began behind the end of this part"))
     };
-    // The kernel began after the end, and its program waited for it, or did not.
+    // The kernel began after the end. In the first case its program waited for it, in the second it
+    // did not.
     assert_eq!(of(26, Some(30)), (vec!["kernel 2".to_owned()], false));
     assert_eq!(of(26, None), (Vec::new(), true));
-    // The third kernel was launched before the wait: it is unknown whose work ran then.
+    // The third kernel was launched before the wait, so it is unknown which part the work in that
+    // time belongs to.
     assert_eq!(of(27, Some(36)), (Vec::new(), true));
     assert_eq!(of(35, Some(40)).0.len(), 2);
     assert!(!of(35, Some(40)).1);

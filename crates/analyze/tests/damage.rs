@@ -1,4 +1,4 @@
-//! A damaged block changes what is reported: each report that differs by it says so.
+//! If a damaged block changes a report, the report says so.
 
 mod common;
 
@@ -12,7 +12,7 @@ use tprof_analyze::{KINDS, Kind, ReportRequest, read_together};
 use tprof_trace::model::*;
 
 const MS: u64 = 1_000_000;
-/// Numbers of the tables that are read when a report asks for them.
+/// Numbers of the tables that are read only when a report needs them.
 const LARGE: [u8; 10] = [16, 18, 19, 32, 33, 34, 35, 36, 37, 38];
 
 /// A rank with device work, calls, operators, samples, allocations of both kinds and mappings.
@@ -108,7 +108,7 @@ fn write(dir: &Path) {
     run_json(dir, 61 * MS, Vec::new());
 }
 
-/// Offsets of the blocks that are read on demand, by the marks of their headers.
+/// Offsets of the blocks that are read on demand, found by the magic bytes of their headers.
 fn large_blocks(bytes: &[u8]) -> Vec<usize> {
     let is_block = |at: &usize| bytes[*at..].starts_with(b"tpB\xf1");
     let blocks = (0..bytes.len() - 5).filter(is_block);
@@ -137,7 +137,7 @@ fn reports(dir: &Path) -> Vec<(String, Value, Vec<String>)> {
     all
 }
 
-/// A report without what only says how whole it is.
+/// Removes the members of a report that only tell how complete it is.
 fn figures(mut report: Value) -> Value {
     for part in ["problems", "completeness", "notes", "a", "b"] {
         report.as_object_mut().unwrap().remove(part);

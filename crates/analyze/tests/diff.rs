@@ -1,4 +1,4 @@
-//! Two runs with known differences.
+//! Comparisons of two runs with known differences.
 
 use std::path::Path;
 
@@ -123,7 +123,7 @@ fn table<'a>(comparison: &'a Comparison, key: &str) -> &'a Table {
     comparison.tables.iter().find(|table| table.key == key).unwrap()
 }
 
-/// A cell by its row's key (`column` holds it) and its column's key.
+/// The cell in the row whose cell in `column` is `row`, and in the column `wanted`.
 fn cell<'a>(table: &'a Table, column: &str, row: &str, wanted: &str) -> &'a Cell {
     let at = |key: &str| table.columns.iter().position(|column| column.key == key).unwrap();
     let row = table.rows.iter().find(|cells| cells[at(column)] == Cell::from(row));
@@ -167,7 +167,7 @@ fn a_slower_step_differs_from_chance() {
         of("step_time", "interval")
     );
     assert_eq!(cell(times, "metric", "step_time", "verdict"), &Cell::from("worse"));
-    // Half compute; of the quarter that communicates, half is hidden.
+    // Half of the step is compute. Half of the quarter that communicates is hidden.
     assert_eq!(of("compute_time", "a"), 400e3);
     assert_eq!(of("exposed_communication", "a"), 100e3);
     assert_eq!(of("exposed_copies", "a"), 0.0);
@@ -187,7 +187,8 @@ fn operators_of_one_size_are_compared_with_their_rates() {
     let comparison = Comparison::of(side(&a), side(&b));
     let shapes = table(&comparison, "shapes");
     let of = |column| number(cell(shapes, "name", "aten::mm [64,32] [32,16] float32", column));
-    // Half of the step, and the quarter that was launched within, too; as many operations.
+    // The operator has half of the step, and the quarter that was launched within it. The number of
+    // operations is the same.
     assert_eq!((of("a_ns"), of("b_ns")), (600e3, 1200e3));
     assert_eq!((of("a_count"), of("b_count")), (1.0, 1.0));
     let operations = 2.0 * 64.0 * 32.0 * 16.0;
@@ -320,7 +321,7 @@ fn other_hardware_is_neither_better_nor_worse() {
         assert_eq!(cell(times, "metric", key, "verdict"), &Cell::from("other hardware"), "{key}");
     }
     assert_eq!(comparison.trips(&"step_time>+5%".parse().unwrap()), None);
-    // A side that does not name its device may have the same one.
+    // If a side does not name its device, it may have the same device.
     let unnamed = Comparison::of(side(&a100), side(&on(None, 1600)));
     assert!(unnamed.other_hardware().is_empty());
     let verdict = cell(table(&unnamed, "times"), "metric", "step_time", "verdict");
@@ -328,7 +329,7 @@ fn other_hardware_is_neither_better_nor_worse() {
 }
 
 #[test]
-fn what_is_not_compared_is_not_denied() {
+fn an_empty_table_says_which_side_lacks_data() {
     let comparison = Comparison::of(side(&run(1, &[800, 800], None, EIGHT)), side(&empty()));
     let sites = table(&comparison, "sites");
     assert_eq!(sites.empty, "neither side has heap records");

@@ -1,4 +1,4 @@
-//! Growth of live memory: over which time, and how certain it is.
+//! Growth of live memory: the time that it covers, and its error.
 
 mod common;
 
@@ -24,7 +24,7 @@ fn growth_and_rates_end_with_the_processes() {
         maker.alloc(p, step * 10 * MS, 1000, 1);
     }
     maker.end(p, 100 * MS, ProcessEnd::Exited(0));
-    // The host is read on, until the last names of functions are found.
+    // The host's memory is read until the last names of functions are found.
     maker.counter(None, 1000 * MS, counter::CGROUP_BYTES, 5e6);
     maker.finish();
     run_json(dir.path(), 100 * MS, Vec::new());
@@ -42,7 +42,7 @@ fn growth_of_sampled_allocations_has_an_interval_within_what_was_counted() {
     let mut maker = Maker::new(dir.path(), "rank-0.tprof");
     let p = maker.process(100, 0, MemoryRecording::Sampled { interval: 512 * KIB });
     maker.stack(p, 1, &["grow", "main"]);
-    // Each stands for some 550 KiB: more samples than usual, of a heap of 2 MiB.
+    // Each sample stands for some 550 KiB. There are more samples than usual, in a heap of 2 MiB.
     for step in 1..=8 {
         maker.alloc(p, step * 10 * MS, 64 * KIB, 1);
     }
@@ -72,7 +72,7 @@ fn growth_of_sampled_allocations_has_an_interval_within_what_was_counted() {
     for reading in [&quarters.first_bytes, &quarters.last_bytes] {
         assert!(reading.get().unwrap() <= peak && reading.error().is_some(), "{reading:?}");
     }
-    // The growth is at most from 0 to the peak between two quarters.
+    // Between two quarters, live bytes grow at most from 0 to the peak.
     assert!(quarters.bytes_per_interval <= peak as f64 / 2.0, "{}", quarters.bytes_per_interval);
     let json = serde_json::to_value(&quarters).unwrap();
     assert!(json["error_growth_bytes"].is_i64(), "{json}");

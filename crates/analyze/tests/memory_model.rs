@@ -1,4 +1,4 @@
-//! The streaming pass against a model that keeps everything.
+//! Compares the streaming pass with a model that keeps all blocks.
 
 mod common;
 
@@ -32,7 +32,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A model that keeps everything.
+/// The model, which keeps all blocks.
 #[derive(Default)]
 struct Model {
     blocks: Vec<(u32, u64, u64, usize)>,
@@ -76,7 +76,7 @@ impl Model {
     }
 }
 
-/// Plays the operations into a file and into the model.
+/// Applies the operations to a file and to the model.
 fn play(ops: &[Op], spacing: u64) -> (Model, HostMemory) {
     let dir = tempfile::tempdir().unwrap();
     let mut maker = Maker::new(dir.path(), "rank-0.tprof");
@@ -115,7 +115,7 @@ fn play(ops: &[Op], spacing: u64) -> (Model, HostMemory) {
             }
             Op::Step => {
                 maker.mark(time, "step", MarkKind::Step);
-                // A mark after the end of all processes compares nothing.
+                // A mark after the end of all processes is not compared.
                 if model.ended.len() < PROCESSES as usize {
                     model.steps.push(model.live());
                 }

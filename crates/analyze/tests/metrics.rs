@@ -1,9 +1,10 @@
-//! The table of rules in `docs/metrics.md` is made of what the rules state: `UPDATE_GOLDEN=1` writes it.
+//! Checks that the table of rules in `docs/metrics.md` agrees with the rules. `UPDATE_GOLDEN=1`
+//! writes the table.
 
 use tprof_analyze::{RuleAbout, rules};
 
 #[test]
-fn the_table_of_rules_is_what_the_rules_state() {
+fn the_documented_table_of_rules_agrees_with_the_rules() {
     const BEGIN: &str =
         "<!-- Made of the rules: see the end of crates/analyze/tests/metrics.rs. -->\n\n";
     let mut table =

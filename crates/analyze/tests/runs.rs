@@ -1,4 +1,4 @@
-//! Whole runs: ranks, completeness, sampling, gaps, deaths, bad input.
+//! Reports of whole runs: ranks, completeness, sampling, gaps, deaths, bad input.
 
 mod common;
 
@@ -41,7 +41,7 @@ fn read(dir: &Path, kind: Kind) -> Report {
 #[test]
 fn every_rank_is_reported_by_its_number() {
     let dir = tempfile::tempdir().unwrap();
-    // Written in another order than they are read.
+    // The ranks are written in a different order than they are read.
     for r in [3u32, 0, 10, 2] {
         rank(
             dir.path(),
@@ -97,7 +97,7 @@ fn collectives_on_the_host_of_two_ranks_have_their_bus_bandwidth() {
         let row = TableRow::all(table).next().unwrap();
         (row.whole("group_size"), row.number("bus_bytes_per_s"))
     };
-    // Two ranks: each sends and gets the whole message, 4 MiB in a millisecond.
+    // With two ranks, each sends and receives the whole message, 4 MiB in a millisecond.
     assert_eq!(of(Some(2)), (Some(2), Some(f64::from(4 << 20) * 1e3)));
     assert_eq!((of(None), of(Some(8))), ((None, None), (None, None)));
 }
@@ -160,7 +160,7 @@ fn a_cut_file_is_reported_and_keeps_what_is_whole() {
     for cut in 0..bytes.len() {
         std::fs::write(&path, &bytes[..cut]).unwrap();
         match report(dir.path(), Kind::Memory, None) {
-            // A file of only a header has no rows, and is no error.
+            // A file that has only a header has no rows, which is not an error.
             Ok(report) => assert!(!report.completeness.complete),
             Err(AnalyzeError::Trace(error)) => assert!(!error.to_string().is_empty()),
             Err(other) => panic!("{other}"),
@@ -248,7 +248,7 @@ fn sampled_totals_are_exact_and_sites_are_estimates() {
         sites.iter().find(|site| site["stack"][0].as_str().unwrap().starts_with("small")).unwrap();
     let large =
         sites.iter().find(|site| site["stack"][0].as_str().unwrap().starts_with("large")).unwrap();
-    // 100 of 6,450 allocations of 64 bytes were seen.
+    // 100 of 6,450 allocations of 64 bytes were sampled.
     let p = 1.0 - (-64.0f64 / 4096.0).exp();
     assert_eq!(small["allocations"], (100.0 / p).round() as u64);
     assert!(small["error_bytes"].as_u64().unwrap() > 0);
@@ -274,7 +274,8 @@ fn peaks_of_sampled_processes_side_by_side_are_bounded() {
     }
     maker.finish();
     let report = read(dir.path(), Kind::Memory);
-    // Seen: 1000 in one process. Possible: both peaks at one moment.
+    // The lower bound is 1000 in one process. The upper bound assumes that both peaks came at the
+    // same time.
     let error = 1000 + 2 * tprof_analyze::memory::PEAK_SLACK_BYTES;
     assert_eq!(report.ranks[0].host_memory.peak_bytes, Reading::Estimate { value: 1000, error });
 }
@@ -359,11 +360,12 @@ fn a_file_cut_between_blocks_is_reported() {
         assert_eq!(made.problems.len(), 1, "{:?}", made.problems);
         assert!(made.problems[0].starts_with("rank-0.tprof was not closed: events after "));
     }
-    // While a run lasts, and when it was cut off, its state has that.
+    // For a run that is running or was cut off, the run's state already tells why its file has no
+    // end.
     info.finished = false;
     write_run(dir.path(), &info);
     assert_eq!(read(dir.path(), Kind::Summary).problems, Vec::<String>::new());
-    // One file does not show which of the two states it was.
+    // Without `run.json`, the file alone does not tell which of these states the run was in.
     std::fs::remove_file(dir.path().join("run.json")).unwrap();
     let made = report(&path, Kind::Summary, None).unwrap();
     assert!(made.problems[0].contains("or is still being written"), "{:?}", made.problems);
@@ -435,7 +437,7 @@ fn addresses_that_nobody_resolved_are_named_late() {
         module: NameId(0),
     };
     maker.writer.symbol(&row(0x1110, function));
-    // Looked up in vain: that is not done again.
+    // This address was looked up in vain before, and is not looked up again.
     maker.writer.symbol(&row(0x1120, NameId(0)));
     for (path, build_id) in [("/lib/libold.so", "00"), ("/lib/libnew.so", "ab12")] {
         let (path, build_id) = (maker.writer.name(path), maker.writer.name(build_id));
@@ -450,7 +452,7 @@ fn addresses_that_nobody_resolved_are_named_late() {
         };
         maker.writer.module(&module);
     }
-    // The second library took the place of the first: generation 1.
+    // The second library replaced the first at the same addresses: generation 1.
     let later = 1 << 57;
     let frames = vec![0x1110, 0x1120, 0x1130, 0x1130 | later];
     maker.writer.stack(&Stack { process: p, stack: 1, end: 0, frames });

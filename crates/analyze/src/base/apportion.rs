@@ -1,6 +1,7 @@
 //! Divides a whole by weights, so that no unit is lost.
 
-/// Parts of `whole` in proportion to weights: they add up to it, unless all weights are 0.
+/// Returns the parts of `whole` in proportion to the weights. The parts add up to `whole`, unless
+/// all weights are 0.
 pub(crate) fn apportion(
     whole: u64,
     weights: impl Iterator<Item = u64> + Clone,

@@ -1,4 +1,4 @@
-//! Texts of frames, interned: the same for the same code in every process.
+//! Interns the texts of frames: the same code has the same text in every process.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    /// Frames of this file.
+    /// Creates an empty table for the frames of this file.
     pub fn new(file: &'a TraceFile) -> Frames<'a> {
         Frames {
             file,
@@ -32,8 +32,9 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Frames of a stack, innermost first, with inlined ones; empty if no stack was taken. If the
-    /// stack was cut, a text that begins with [`frames::CUT`] stands for the missing frames.
+    /// Returns the frames of a stack, innermost first, with inlined ones; empty if no stack was
+    /// taken. If the stack was cut, a text that begins with [`frames::CUT`] stands for the missing
+    /// frames.
     pub fn stack(&mut self, process: ProcessIndex, stack: StackId) -> Vec<FrameId> {
         let mut named = Vec::new();
         let Some(found) = self.file.stack(process, stack) else { return named };

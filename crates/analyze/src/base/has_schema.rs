@@ -50,7 +50,7 @@ impl<T: HasSchema> HasSchema for Arc<[T]> {
     }
 }
 
-/// A schema that null matches too.
+/// Returns a schema that matches null too.
 pub fn nullable(mut schema: Value) -> Value {
     let types = match &schema["type"] {
         Value::String(one) if one != "object" && one != "array" => vec![json!(one)],
@@ -71,13 +71,13 @@ pub struct ObjectSchema {
 }
 
 impl ObjectSchema {
-    /// Adds a member that is always there.
+    /// Adds a member that every object has.
     pub fn plain(mut self, key: &str, schema: Value) -> ObjectSchema {
         self.required.push(json!(key));
         self.some(key, schema)
     }
 
-    /// Adds a member that is there in some objects.
+    /// Adds a member that only some objects have.
     pub fn some(mut self, key: &str, schema: Value) -> ObjectSchema {
         self.members.insert(key.to_owned(), schema);
         self

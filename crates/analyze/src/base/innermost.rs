@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 
 use super::intervals::Interval;
 
-/// Parts that do not overlap, in order, each with the value of the innermost span around it.
+/// Splits the time of nested spans into parts that do not overlap, in order of time. Each part has
+/// the value of the innermost span around it.
 pub fn innermost<T: Copy>(mut spans: Vec<(Interval, T)>) -> Vec<(Interval, T)> {
     spans.sort_by_key(|(span, _)| (span.start, Reverse(span.end)));
     let mut found: Vec<(Interval, T)> = Vec::with_capacity(spans.len());

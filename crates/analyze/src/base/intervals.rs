@@ -17,7 +17,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// From `start` up to `end`; empty if that lies before.
+    /// Creates the interval from `start` up to `end`; it is empty if `end` lies before `start`.
     pub fn new(start: u64, end: u64) -> Interval {
         Interval { start, end: end.max(start) }
     }
@@ -52,12 +52,12 @@ impl Cover {
         union.finish()
     }
 
-    /// The union of several covers, in time that grows with the number of their parts and not with
-    /// that of pairs of them.
+    /// Returns the union of several covers. The time that this takes grows with the number of their
+    /// parts, not with the number of pairs of parts.
     pub fn any(covers: impl IntoIterator<Item = impl Borrow<Cover>>) -> Cover {
         let mut parts: Vec<Interval> = Vec::new();
         covers.into_iter().for_each(|cover| parts.extend(&cover.borrow().parts));
-        // A stable sort is quick where much is in order.
+        // Each cover's parts are in order already, which makes a stable sort fast.
         parts.sort();
         let mut any = Cover::default();
         parts.into_iter().for_each(|part| any.push(part));
@@ -119,7 +119,7 @@ impl Cover {
         shared
     }
 
-    /// Prepares the set for queries of how much of many intervals it holds.
+    /// Prepares the set for many queries of [`Measure::within`].
     pub fn measure(&self) -> Measure<'_> {
         let mut before = Vec::with_capacity(self.parts.len());
         let mut length = 0;
@@ -156,7 +156,7 @@ impl Cover {
         Cover { parts }
     }
 
-    /// Whether the set holds any nanosecond of an interval; of an empty interval, its moment.
+    /// Whether the set holds any nanosecond of an interval, or the start of an empty interval.
     pub fn touches(&self, interval: Interval) -> bool {
         let first = self.parts.partition_point(|part| part.end <= interval.start);
         let end = interval.end.max(interval.start + 1);
@@ -216,7 +216,7 @@ impl Union {
     }
 }
 
-/// A cover with the lengths up to each of its intervals.
+/// A cover, and for each of its intervals the total length of the intervals before it.
 #[derive(Debug)]
 pub struct Measure<'a> {
     parts: &'a [Interval],
@@ -231,7 +231,7 @@ impl Measure<'_> {
         up_to(interval.end) - up_to(interval.start)
     }
 
-    /// Prepares for queries of intervals that follow each other.
+    /// Starts a walk, for queries of intervals that follow each other.
     pub fn walk(&self) -> MeasureWalk<'_> {
         MeasureWalk { measure: self, at: 0 }
     }
@@ -246,12 +246,12 @@ impl Measure<'_> {
 
 /// A walk along a cover: each query starts where the last one ended.
 ///
-/// Intervals in any order get the right answer. Those near the last one need no search of the whole
-/// cover, which would cost more than everything else that is done with a row.
+/// The answer is right for intervals in any order. An interval near the last one needs no search of
+/// the whole cover; such a search would cost more than all other work on a row.
 #[derive(Debug)]
 pub struct MeasureWalk<'a> {
     measure: &'a Measure<'a>,
-    /// Parts that had begun when the last interval did.
+    /// Number of parts that started before the start of the last query's interval.
     at: usize,
 }
 

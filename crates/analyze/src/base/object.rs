@@ -1,8 +1,8 @@
 //! How a struct is printed as JSON.
 
-/// Implements `Serialize` for a struct, and its schema: `plain` fields as they are, `reading`
-/// fields through [`entry`](crate::base::reading::entry), `some` fields only if there is a value,
-/// `path` fields as text in which bytes that are not UTF-8 are replaced.
+/// Implements `Serialize` and the schema of a struct. `plain` fields are printed as they are,
+/// `reading` fields through [`entry`](crate::base::reading::entry), `some` fields only if they have
+/// a value, and `path` fields as text in which bytes that are not UTF-8 are replaced.
 macro_rules! object {
     ($type:ident { $($kind:ident $field:ident),* $(,)? }) => {
         impl serde::Serialize for $type {

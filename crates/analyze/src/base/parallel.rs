@@ -17,7 +17,7 @@ pub fn each<I: Sync, T: Send>(items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec
     each_on(cores(), items, work)
 }
 
-/// Like [`each`], on at most this many threads. With one, it runs on the caller's thread.
+/// Like [`each`], on at most `cores` threads. With one, the work runs on the caller's thread.
 pub fn each_on<I: Sync, T: Send>(
     cores: usize,
     items: &[I],
@@ -49,7 +49,7 @@ pub fn each_on<I: Sync, T: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Does two things, side by side if there are cores for both.
+/// Calls two functions, in parallel if there are at least two cores, and returns both results.
 pub fn both<A, B: Send>(
     cores: usize,
     first: impl FnOnce() -> A,

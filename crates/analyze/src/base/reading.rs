@@ -12,8 +12,8 @@ use serde::ser::SerializeMap;
 pub enum Reading<T> {
     /// The value was measured.
     Is(T),
-    /// Estimated: the truth lies within `error` of `value` in 95 cases of 100,
-    /// or always, where the metric's documentation states it.
+    /// Estimated: the truth lies within `error` of `value` in 95 cases of 100, or always, where the
+    /// metric's documentation says so.
     Estimate {
         /// The best estimate of the value.
         value: T,

@@ -1,10 +1,11 @@
 //! Searching from where the last search ended.
 
-/// Number of `items` that pass, where those that pass come first: the result of
-/// [`slice::partition_point`], found by steps that double away from `near`.
+/// Returns the number of `items` that pass; all of these must come before the items that don't.
+/// This is the result of [`slice::partition_point`], found by steps that start at `near` and
+/// double.
 ///
 /// Successive queries lie a few places apart. A search over all of ten million rows costs some
-/// twenty cache misses each time.
+/// twenty cache misses for each query.
 pub fn partition_near<T>(items: &[T], near: usize, passes: impl Fn(&T) -> bool) -> usize {
     let near = near.min(items.len());
     let mut step = 1;

@@ -3,7 +3,7 @@
 use crate::document::{Cell, Column, Unit};
 use crate::rank::samples::{Func, Layer};
 
-/// A sum of samples, whose number gives its uncertainty.
+/// A sum of samples as an estimate; the number of samples gives its error.
 pub(super) fn sampled(ns: u64, samples: u64) -> Cell {
     if samples == 0 {
         return Cell::from(ns);
@@ -12,7 +12,7 @@ pub(super) fn sampled(ns: u64, samples: u64) -> Cell {
     Cell::Estimate { value: ns.into(), error: (error.round() as u64).into() }
 }
 
-/// A cell of time, of which a part may be an estimate with this variance.
+/// A cell of time; if `variance` is not 0, a part of the time is an estimate with this variance.
 pub(super) fn estimated(ns: u64, variance: f64) -> Cell {
     if variance == 0.0 {
         return Cell::from(ns);
@@ -20,7 +20,7 @@ pub(super) fn estimated(ns: u64, variance: f64) -> Cell {
     Cell::Estimate { value: ns.into(), error: ((1.96 * variance.sqrt()).round() as u64).into() }
 }
 
-/// A function as it is displayed.
+/// The displayed name of a function.
 pub(crate) fn shown(func: &Func) -> String {
     match func.layer {
         Layer::Python if !func.file.is_empty() => {

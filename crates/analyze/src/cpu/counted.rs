@@ -1,8 +1,9 @@
 //! Events counted beside time: cycles, instructions, cache misses, page faults.
 //!
-//! A sample holds how many events of a kind happened on its thread since the sample before it, and
-//! where the last one happened. Sums over samples are estimates for a thread, a function or a step;
-//! those of a function cover only its own code, since these samples have no callers.
+//! A sample holds the number of events of one kind on its thread since the sample before it, and
+//! the code where the last of them happened. Sums over samples are estimates for a thread, a
+//! function or a step. A function's sum covers only its own code, since these samples have no
+//! callers.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use super::steps::{Label, StepLookup};
 use crate::rank::RankTrace;
 use crate::rank::samples::{FrameFunctions, Func, FunctionTable};
 
-/// The reason for files that were recorded without counts.
+/// The reason for missing counts in files that were recorded without any.
 const NO_REASON: &str = "the file has no reason: it was imported, or recorded by an older tprof";
 const NOT_ASKED: &str = "--counters does not name it";
 const NO_TURN: &str = "the processor had no counter free for it";
@@ -31,9 +32,10 @@ pub struct EventCount {
 }
 
 impl EventCount {
-    /// Half the width of the 95 % interval, as a share of the count. Whole threads are counted but
-    /// for what each of their `counters` had after its last sample. For a part of their code or
-    /// time, the error is that other samples could have fallen into it.
+    /// Half the width of the 95 % interval, as a share of the count. If the counts cover whole
+    /// threads, `counters` is the number of their counters, and only the events after each
+    /// counter's last sample are missing. In a part of the threads' code or time, the number of
+    /// samples itself varies by chance.
     pub fn relative_error(self, counters: Option<u64>) -> f64 {
         let samples = self.samples as f64;
         let chance = 1.96 / samples.sqrt();
@@ -89,20 +91,19 @@ impl Counts {
     }
 }
 
-/// The events that a run was asked to count, and whether it did.
+/// The events that a run was asked to count, and which of them it counted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestedEvents {
-    /// Why an event was not counted; `None` if it was.
+    /// The reason why each event was not counted; `None` if it was.
     events: BTreeMap<String, Option<String>>,
     /// Whether the file has the property `events`.
     recorded: bool,
-    /// The share of the time for which each event was counted; `None` if the run did not end in
-    /// good order.
+    /// The share of the time for which each event was counted; `None` if the run was cut off.
     shares: Option<BTreeMap<String, f64>>,
 }
 
 impl RequestedEvents {
-    /// Reads what a file was asked to count.
+    /// Reads which events the run of a file was asked to count.
     pub fn of(file: &TraceFile) -> RequestedEvents {
         let events = file.property(property::EVENTS);
         let shares = file.property(property::EVENT_SHARES);
@@ -123,12 +124,12 @@ impl RequestedEvents {
         self.events.keys().map(String::as_str)
     }
 
-    /// Whether events were chosen, and this one was not among them.
+    /// Whether events were chosen and this one was not among them.
     pub fn leaves_out(&self, event: &str) -> bool {
         self.recorded && !self.events.is_empty() && !self.events.contains_key(event)
     }
 
-    /// Why there is no number of an event.
+    /// The reason why there is no number of an event.
     pub fn why_missing(&self, event: &str) -> String {
         let share = self.shares.as_ref().and_then(|shares| shares.get(event));
         match self.events.get(event) {
@@ -140,7 +141,8 @@ impl RequestedEvents {
         }
     }
 
-    /// Notes on the numbers: events that took turns, and a run without a record of their turns.
+    /// Returns notes on events that had a counter for only a part of the time, or on the missing
+    /// record of these times.
     pub fn notes(&self) -> Vec<String> {
         let Some(shares) = &self.shares else {
             let unsure = "the run was cut off: the time in which each event had a counter is \
@@ -177,8 +179,8 @@ pub struct RankCounts {
 }
 
 impl RankCounts {
-    /// Adds up the rows that are kept, or all. `by_step`: by step too; steps must have
-    /// been read.
+    /// Adds up the rows that `kept` selects; `None` selects all rows. With `by_step`, adds them up
+    /// by step too, for which the rank's steps must have been read.
     pub(super) fn of(
         rank: &RankTrace<'_>,
         by_step: bool,
@@ -288,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_whole_is_surer_than_a_part_of_it() {
+    fn a_complete_count_has_a_smaller_error_than_a_part() {
         let tally = EventCount { count: 1e6, samples: 100 };
         assert_eq!(tally.relative_error(None), 0.196);
         assert_eq!(tally.relative_error(Some(2)), 0.02);

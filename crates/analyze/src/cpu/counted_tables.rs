@@ -1,5 +1,5 @@
-//! Tables of cycles, instructions and cache misses, and of other events that were
-//! asked for.
+//! Tables of cycles, instructions and cache misses, and of all other events that a run was asked to
+//! count.
 
 use rustc_hash::FxHashMap;
 
@@ -84,7 +84,7 @@ impl RequestedByRanks<'_> {
     }
 }
 
-/// A count, whose samples give its uncertainty.
+/// Returns the cell of a count, whose samples give its error.
 fn count(counts: &Counts, event: &str, why: &str) -> Cell {
     let Some(tally) = counts.get(event) else { return Cell::missing(why) };
     let error = tally.count * tally.relative_error(counts.counters);
@@ -94,7 +94,7 @@ fn count(counts: &Counts, event: &str, why: &str) -> Cell {
     }
 }
 
-/// The ratio of two counts with its error, if both are known.
+/// Returns the ratio of two counts with its error; `None` if one of them is unknown.
 fn ratio(counts: &Counts, above: &str, below: &str) -> Option<(f64, f64)> {
     let (above, below) = (counts.get(above)?, counts.get(below)?);
     let relative = |tally: EventCount| tally.relative_error(counts.counters);
@@ -112,7 +112,7 @@ fn cells(counts: &Counts, all: &RequestedByRanks<'_>) -> Vec<Cell> {
             Cell::missing(all.why_missing(lacks.unwrap_or(needs[0])))
         }
     };
-    // Few samples may count more misses than references.
+    // If there are few samples, the estimate of misses may exceed that of references.
     let missed = ratio(counts, MISSES, REFERENCES);
     let hits = missed.map(|(share, error)| ((1.0 - share).clamp(0.0, 1.0), error));
     vec![
@@ -125,8 +125,8 @@ fn cells(counts: &Counts, all: &RequestedByRanks<'_>) -> Vec<Cell> {
     ]
 }
 
-/// The rows in which anything was counted, largest count of an event first; rows with equal counts
-/// keep their order.
+/// Returns the rows with counts, the largest count of an event first. Rows with equal counts keep
+/// their order.
 fn sorted<'a>(mut rows: CountedRows<'a>, event: &str) -> CountedRows<'a> {
     rows.retain(|(_, counts)| !counts.is_empty());
     let of = |counts: &Counts| counts.get(event).map_or(0.0, |tally| tally.count);
@@ -134,7 +134,7 @@ fn sorted<'a>(mut rows: CountedRows<'a>, event: &str) -> CountedRows<'a> {
     rows
 }
 
-/// Cycles, instructions and cache misses of some rows.
+/// Adds rows of cycles, instructions and cache misses to a table.
 fn standard(table: Table, rows: CountedRows<'_>, all: &RequestedByRanks<'_>) -> Table {
     rows.into_iter().fold(table, |mut table, (names, counts)| {
         let mut row = cells(counts, all);
@@ -144,8 +144,8 @@ fn standard(table: Table, rows: CountedRows<'_>, all: &RequestedByRanks<'_>) -> 
     })
 }
 
-/// Returns a table of the standard events and one of all others, where there are any. `titles` and
-/// `keys` are those of both; `names` are the columns that identify rows.
+/// Returns a table of the standard events and a table of all others, each only if such events were
+/// requested. `keys` are the keys of both tables; `names` are the columns that identify rows.
 fn both(
     keys: [&'static str; 2],
     by: &str,
@@ -191,7 +191,7 @@ fn both(
     tables
 }
 
-/// The tables of each rank; the first is there without any counts too.
+/// The tables by rank. The first table exists even if nothing was counted.
 pub(super) fn of_ranks<'a>(
     ranks: impl Iterator<Item = (&'a RankContext, &'a RankCounts)> + Clone,
 ) -> Vec<Table> {
@@ -205,7 +205,7 @@ pub(super) fn of_ranks<'a>(
     if !all.has_standard() {
         let columns = [&COLUMNS[..], &names].concat();
         let table = Table::new("hardware_counters", "Hardware counters", columns).view(View::Data);
-        // Each rank has its own reason.
+        // The reason for a missing count differs by rank.
         let table = ranks.fold(table, |mut table, (at, counted)| {
             let mut row = cells(&counted.total, &RequestedByRanks(vec![&counted.asked]));
             row.extend([Cell::applies(at.rank), at.label.as_str().into()]);
@@ -248,7 +248,7 @@ pub(super) fn of_places<'a>(counted: impl Iterator<Item = &'a RankCounts> + Clon
     tables
 }
 
-/// The tables of threads, from rows of `(cells that name the thread, counts)`.
+/// The tables of threads. Each row has the cells that name the thread, and its counts.
 pub(super) fn of_threads(rows: CountedRows<'_>, all: &RequestedByRanks<'_>) -> Vec<Table> {
     let names = [
         Column::data("pid", Unit::Id),

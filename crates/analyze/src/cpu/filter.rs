@@ -29,12 +29,12 @@ impl SampleFilter {
         SampleFilter { windows: options.within_text().map(|text| Windows::of(rank, text)), threads }
     }
 
-    /// Whether rows may be left out.
+    /// Whether the filter can leave rows out.
     pub fn is_cut(&self) -> bool {
         self.windows.is_some() || self.threads.is_some()
     }
 
-    /// Ranges that `--within` chose.
+    /// Number of ranges that `--within` chose.
     pub fn ranges(&self) -> usize {
         self.windows.as_ref().map_or(0, |windows| windows.count)
     }
@@ -57,7 +57,7 @@ impl SampleFilter {
     }
 }
 
-/// A thread, as `--thread` finds it.
+/// A thread that `--thread` can choose.
 struct ThreadCandidate {
     key: (ProcessIndex, ThreadIndex),
     tid: u32,
@@ -74,7 +74,7 @@ impl ThreadCandidate {
     }
 }
 
-/// The threads of a rank that `--thread` chooses.
+/// Matches the text of `--thread` with the threads of a rank.
 pub(super) fn named(rank: &RankTrace<'_>, text: &str) -> OptionMatches {
     let mut there: BTreeMap<String, u64> = BTreeMap::new();
     let mut matching = 0;

@@ -1,9 +1,9 @@
-//! Self and total time by function.
+//! Adds up the self time and the total time of each function.
 //!
-//! Self is time with the function innermost, code that was inlined into it
-//! included; total with it anywhere on the stack, once however often it recurs. A Python function is innermost of
-//! Python's if no other Python function lies below it: the native code that it
-//! calls is then its own.
+//! Self time is the time in which the function is innermost on the stack. Code that was inlined
+//! into it counts as its own. Total time is the time in which the function is anywhere on the
+//! stack; a recursive function counts once. A Python function also has an own time, in which it
+//! calls no other Python function: the native code that it calls counts as its own.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::ThreadState;
@@ -12,7 +12,7 @@ use crate::document::SortBy;
 use crate::rank::samples::CpuTrace;
 use crate::rank::samples::{Func, Layer};
 
-/// Time of a function.
+/// The time that a function took, by samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FunctionTime {
     /// Time on a core in the function itself, ns.
@@ -23,9 +23,9 @@ pub struct FunctionTime {
     pub self_samples: u64,
     /// Number of samples behind `total_ns`.
     pub total_samples: u64,
-    /// For Python functions: time with no other Python function below, ns.
+    /// For a Python function: time in which it called no other Python function, ns.
     pub own_ns: u64,
-    /// Off its core, waiting, anywhere on the stack.
+    /// Time in which the function was anywhere on the stack of a thread that waited, ns.
     pub waited_ns: u64,
 }
 
@@ -48,8 +48,8 @@ pub struct Functions {
     pub all: FxHashMap<Func, FunctionTime>,
     /// Time by module.
     pub modules: FxHashMap<std::sync::Arc<str>, FunctionTime>,
-    /// For Python functions: the time with no other Python function below, by the module that ran
-    /// (the interpreter or a library), ns.
+    /// For each Python function, its [`FunctionTime::own_ns`] by the module that ran (the
+    /// interpreter or a library).
     pub under: FxHashMap<Func, FxHashMap<std::sync::Arc<str>, u64>>,
     /// Time on a core of all threads, ns.
     pub running_ns: u64,
@@ -63,7 +63,7 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// Adds a file up.
+    /// Adds the samples of a file.
     pub fn add_file(&mut self, trace: &CpuTrace) {
         let mut of: FxHashMap<u32, FunctionTime> = FxHashMap::default();
         let mut under: FxHashMap<(u32, u32), u64> = FxHashMap::default();
@@ -142,7 +142,7 @@ impl Functions {
         self.samples += other.samples;
     }
 
-    /// Modules that ran for a Python function, most time first.
+    /// Returns the modules that ran for a Python function, the one with the most time first.
     pub fn under(&self, func: &Func) -> Vec<(&str, u64)> {
         let modules = self.under.get(func).into_iter().flatten();
         let mut modules: Vec<(&str, u64)> = modules.map(|(name, ns)| (&**name, *ns)).collect();
@@ -150,8 +150,8 @@ impl Functions {
         modules
     }
 
-    /// Functions with the largest first; equal ones by name. `own` chooses what counts as self
-    /// time, `mine` keeps only the user's own functions.
+    /// Returns the functions, the one with the largest time first and equal ones by name. `own`
+    /// returns a function's self time; `mine` keeps only the user's own functions.
     pub fn sorted(
         &self,
         sort: SortBy,

@@ -12,28 +12,29 @@ use crate::rank::samples::{CpuTrace, Func, Layer, Stack};
 pub struct SelfAndTotal {
     /// Time in the function itself, ns.
     pub self_ns: u64,
-    /// Anywhere on the stack.
+    /// Time with the function anywhere on the stack, ns.
     pub total_ns: u64,
 }
 
 /// Time of a step or range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// Time with the step or range innermost, ns.
+    /// Time in which this is the innermost step or range, ns.
     pub self_ns: u64,
     /// Number of samples behind `self_ns`.
     pub self_samples: u64,
-    /// Time within the step or range, however deep, ns.
+    /// Time within the step or range and within those inside it, ns.
     pub total_ns: u64,
     /// Number of samples behind `total_ns`.
     pub total_samples: u64,
-    /// The part of `self_ns` of each function, by the innermost function that the user knows.
+    /// The part of `self_ns` of each function. A sample counts for the innermost function that the
+    /// user knows.
     pub mostly: FxHashMap<Func, u64>,
-    /// The part of `total_ns` of each function, where that was asked for.
+    /// The part of `total_ns` of each function; empty if it was not requested.
     pub functions: FxHashMap<Func, SelfAndTotal>,
 }
 
-/// Time by step, or by range; `None` is outside of all.
+/// Time by step or by range; the key `None` is for time outside of all.
 pub type Groups = BTreeMap<Option<Label>, Group>;
 
 impl Group {
@@ -86,8 +87,8 @@ fn representative_or_kernel(trace: &CpuTrace, stack: &[u32]) -> Option<Func> {
         .cloned()
 }
 
-/// The function that tells the user most: the innermost of Python, otherwise the innermost of the
-/// code.
+/// Returns the function that tells the user most: the innermost Python function, otherwise the
+/// innermost native function.
 pub(super) fn representative<'a>(
     stack: impl Iterator<Item = &'a Func> + Clone,
 ) -> Option<&'a Func> {

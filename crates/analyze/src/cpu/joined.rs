@@ -64,8 +64,8 @@ impl JoinedCpu {
         Body { tables: made, notes }
     }
 
-    /// Tables of lines, and notes on files without their source and on lines that `--mine` leaves
-    /// out.
+    /// Makes the tables of lines. Adds notes on files whose source is not found and on lines that
+    /// `--mine` leaves out.
     fn lines(&mut self, options: &Options, why: &str, notes: &mut Vec<String>) -> [Table; 2] {
         let RankCpu { lines, sources, functions, .. } = &mut self.all;
         let made = [
@@ -176,7 +176,7 @@ mod tests {
     use crate::rank::samples::{Func, Layer};
 
     #[test]
-    fn what_has_no_sample_is_stated_and_shares_of_all_tables_are_of_one_time() {
+    fn unsampled_time_is_noted_and_all_tables_divide_by_the_same_time() {
         let main =
             Func { name: "main".into(), file: "".into(), module: "m".into(), layer: Layer::Native };
         let mut all = RankCpu { rows: 3, ..RankCpu::default() };

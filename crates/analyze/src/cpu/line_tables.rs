@@ -9,15 +9,15 @@ use super::lines::{FunctionLines, LineTime, Lines};
 use crate::document::{Cell, Column, SortBy, Table, Unit, View};
 use crate::rank::samples::{Func, Layer};
 
-/// Lines below a function, at most.
+/// Most lines that are displayed below a function.
 const MOST_LINES: usize = 5;
-/// The table for people leaves out a line with less than one part in this many of its function's
-/// time.
+/// The table for people leaves out a line if its time is less than its function's time divided by
+/// this.
 const LEAST_SHARE: u64 = 50;
-/// Files that a note lists.
+/// Most files that a note lists.
 const MOST_FILES: usize = 3;
 
-/// Why a function has no line.
+/// The reason why a function has no line.
 const NO_LINE: &str = "its code has no line information: compile with -g";
 
 /// The quantity by which lines are ordered.
@@ -29,7 +29,7 @@ fn key(sort: SortBy) -> fn(&LineTime) -> u64 {
     }
 }
 
-/// Lines of a function, the largest first.
+/// The lines of a function, the largest first.
 fn lines_of(sum: &FunctionLines, sort: SortBy) -> Vec<(u32, &LineTime)> {
     let key = key(sort);
     let mut lines: Vec<_> = sum.lines.iter().map(|(line, time)| (*line, time)).collect();
@@ -39,7 +39,7 @@ fn lines_of(sum: &FunctionLines, sort: SortBy) -> Vec<(u32, &LineTime)> {
     lines
 }
 
-/// The table for people: functions, each with the lines that have most of its time below it.
+/// The table for people: each function, with the lines that have most of its time below it.
 pub(super) fn by_function(lines: &Lines, sort: SortBy, sources: &mut Sources, why: &str) -> Table {
     let columns = vec![
         Column::new("self_ns", "self", Unit::Duration),
@@ -159,7 +159,7 @@ pub(super) fn flat(lines: &Lines, sort: SortBy, sources: &mut Sources, why: &str
     table
 }
 
-/// Why lines lack their source, with the files by reason; only files of the user's own.
+/// Returns notes on the user's own files whose source is not shown, one note for each reason.
 pub(super) fn without_source(lines: &Lines, sources: &mut Sources) -> Vec<String> {
     let mut files: FxHashMap<(NoSource, &str), u64> = FxHashMap::default();
     for (func, sum) in lines.functions.iter().filter(|(func, _)| func.is_own()) {

@@ -1,10 +1,10 @@
 //! Time by line of source.
 //!
-//! A line's self time is that in which no other listed line runs below it, so that self times add
-//! up. Code without a line of its own (a library without debug information, the interpreter, the C
-//! library, the kernel) and Python's import system count for the line that calls them. If only the
-//! user's own files are listed, so do libraries. A stack without any listed line is listed by its
-//! function.
+//! A line's self time is the time in which no other listed line runs below it, so that self times
+//! add up. Code without a line of its own (a library without debug information, the interpreter,
+//! the C library, the kernel) and Python's import system count for the line that calls them. If
+//! only the user's own files are listed, libraries count for the calling line too. A stack without
+//! any listed line is listed by its function.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::ThreadState;
@@ -14,7 +14,7 @@ use crate::rank::samples::{CpuTrace, Func, Layer, Stretch};
 /// Time of a line, or of a function over all its lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineTime {
-    /// Time on a core with this line the innermost of the listed ones, ns.
+    /// Time on a core in which this is the innermost listed line, ns.
     pub self_ns: u64,
     /// Number of samples behind `self_ns`.
     pub self_samples: u64,
@@ -22,9 +22,9 @@ pub struct LineTime {
     pub total_ns: u64,
     /// Number of samples behind `total_ns`.
     pub total_samples: u64,
-    /// Waiting, innermost of the listed lines.
+    /// Time of waits in which this is the innermost listed line, ns.
     pub self_waited_ns: u64,
-    /// Waiting, anywhere on the stack.
+    /// Time of waits with this line anywhere on the stack, ns.
     pub waited_ns: u64,
 }
 
@@ -38,7 +38,7 @@ impl LineTime {
         self.waited_ns += other.waited_ns;
     }
 
-    /// Adds a stretch, in which it is innermost or not.
+    /// Adds a stretch; `innermost` says whether this is its innermost listed line.
     fn count(&mut self, stretch: &Stretch, innermost: bool) {
         let (ns, samples) = (stretch.weight_ns, stretch.samples);
         if stretch.state == ThreadState::Running {
@@ -57,19 +57,19 @@ impl LineTime {
     }
 }
 
-/// A function over all its lines.
+/// The time of a function over all its lines.
 #[derive(Clone, Debug, Default)]
 pub struct FunctionLines {
     /// Time of the function as a whole.
     pub time: LineTime,
     /// Time of its lines, by line number.
     pub lines: FxHashMap<u32, LineTime>,
-    /// Time, on a core or not, by the listed function directly below.
+    /// Time, on a core or not, by the listed function that this function calls directly.
     below: FxHashMap<Func, u64>,
 }
 
 impl FunctionLines {
-    /// Whether the function only passes its time on to one other function.
+    /// Whether nearly all of the function's time is that of one function that it calls.
     fn passes_on(&self) -> bool {
         let (time, most) = (&self.time, self.below.values().max().copied().unwrap_or(0));
         let own = time.self_ns + time.self_waited_ns;
@@ -88,13 +88,13 @@ pub struct Lines {
     pub listed_ns: u64,
 }
 
-/// A listed frame of a stack, while it is added.
+/// The function and the line of a listed frame.
 type Listed = (u32, u32);
 
 impl Lines {
     /// Adds a file's samples. With `mine`, only lines of the user's own files are listed.
     pub fn add_file(&mut self, trace: &CpuTrace, mine: bool) {
-        let mut functions: FxHashMap<u32, FunctionIds> = FxHashMap::default();
+        let mut functions: FxHashMap<u32, FileFunction> = FxHashMap::default();
         let (mut seen, mut seen_lines) = (FxHashSet::default(), FxHashSet::default());
         let frames = ListedFunctions::of(trace, mine);
         for stretch in trace.stretches.iter().filter(|s| s.state != ThreadState::Runnable) {
@@ -145,8 +145,8 @@ impl Lines {
         self.listed_ns += other.listed_ns;
     }
 
-    /// Functions, the largest of a key first; without libraries' that only hand their
-    /// time on to one other function.
+    /// Returns the functions, the one with the largest `key` first. Library functions that only
+    /// pass their time on to one other function are left out.
     pub fn folded(&self, key: impl Fn(&LineTime) -> u64) -> Vec<(&Func, &FunctionLines)> {
         let mut all: Vec<_> = self.functions.iter().collect();
         all.retain(|(func, sum)| key(&sum.time) > 0 && (func.is_own() || !sum.passes_on()));
@@ -160,21 +160,21 @@ impl Lines {
     }
 }
 
-/// Ids of a file's function and of its callees.
+/// The time of a function of one file, by line number, and by the id of the function that it calls.
 #[derive(Default)]
-struct FunctionIds {
+struct FileFunction {
     time: LineTime,
     lines: FxHashMap<u32, LineTime>,
     below: FxHashMap<u32, u64>,
 }
 
-/// The functions of a file that are listed.
+/// Decides which functions of a file are listed.
 struct ListedFunctions<'a> {
     trace: &'a CpuTrace,
     mine: bool,
-    /// Whether a line of the function is known, by function.
+    /// For each function, whether its lines are listed.
     listed: Vec<bool>,
-    /// Whether the function is Python's and needs no line, by function.
+    /// For each function, whether it is Python's, so that it is listed even without a line.
     python: Vec<bool>,
     system: Vec<bool>,
 }
@@ -192,8 +192,8 @@ impl<'a> ListedFunctions<'a> {
         }
     }
 
-    /// Frames of a stack that are listed, innermost first; of a stack without any, the
-    /// function that explains it best.
+    /// Returns the listed frames of a stack, innermost first. If there are none, returns the
+    /// function that explains the stack best, unless only the user's own files are listed.
     fn listed(&self, stretch: &Stretch) -> Vec<Listed> {
         let stack = self.trace.stack(stretch.process, stretch.id);
         let frames = || stack.functions.iter().copied().zip(stack.lines.iter().copied());

@@ -10,24 +10,24 @@ use crate::document::{Column, Table, Unit};
 use crate::host::RankHost;
 use crate::rank::samples::{CpuTrace, Layer, Part, Role};
 
-/// Time around data loading.
+/// Times that concern data loading.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Loading {
-    /// The driving thread waits for data in its judged time, and the variance of that; `None`
-    /// where no such thread was sampled.
+    /// Time in which the driving thread waited for data in its judged time, ns, and the variance of
+    /// that time; `None` if no such thread was sampled.
     data_wait: Option<(u64, f64)>,
-    /// Workers on a core.
+    /// Time of workers on a core, ns.
     worker_running_ns: u64,
-    /// Workers that wait, for work or for data.
+    /// Time in which workers waited, for work or for data, ns.
     worker_waited_ns: u64,
     /// Time of any other thread on a core inside the loader, ns.
     consumer_running_ns: u64,
-    /// A thread makes the loader and starts its workers, on a core or not.
+    /// Time in which a thread made the loader and started its workers, on a core or not, ns.
     starting_ns: u64,
 }
 
 impl Loading {
-    /// Measures one rank; without `host` the wait of its driving thread is left out.
+    /// Measures one rank; without `host`, the wait of its driving thread stays unknown.
     pub fn of(trace: &CpuTrace, host: Option<&RankHost>) -> Loading {
         let data_wait = host.map(|host| {
             let waited = host.ledger.parts.get(&Part::Data).copied().unwrap_or_default();
@@ -63,7 +63,7 @@ impl Loading {
         self.starting_ns += other.starting_ns;
     }
 
-    /// The table of data loading, if there was any.
+    /// The table of data loading; `None` if there was none.
     pub fn table(&self) -> Option<Table> {
         let loader = [
             (self.consumer_running_ns, "consumer", "the consumer loads or collates itself"),

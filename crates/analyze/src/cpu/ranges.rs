@@ -1,19 +1,19 @@
 //! The ranges that a thread was in at a given moment.
 //!
-//! Ranges of a thread mostly nest, but need not (started and ended ones): the
-//! innermost is the one that began last and is still open.
+//! Ranges of a thread mostly nest, but ranges that are started and ended by handle need not: the
+//! innermost range is the one that began last and is still open.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SpanKind, ThreadIndex};
 
 use crate::rank::{HostSpan, RankTrace};
 
-/// Ranges that are open one within the other; 0 is none.
+/// Identifies a chain of ranges that are open one within the other; 0 is the empty chain.
 pub type ChainId = u32;
 /// A range's domain and text.
 type DomainAndText = (NameId, NameId);
 
-/// A range within others.
+/// A range, with the chain around it.
 struct Chain {
     outer: ChainId,
     key: DomainAndText,
@@ -30,16 +30,16 @@ pub struct ThreadRanges {
 }
 
 impl ThreadRanges {
-    /// NVTX ranges of a rank; they must have been read.
+    /// Reads the NVTX ranges of a rank, which must have been loaded.
     pub fn of(rank: &RankTrace<'_>) -> ThreadRanges {
         ThreadRanges::of_spans(rank.spans(SpanKind::Nvtx))
     }
 
-    /// Spans by thread, in order of their beginnings.
+    /// Collects the changes of each thread. The spans are in order of thread, then of their starts.
     fn of_spans(spans: &[HostSpan]) -> ThreadRanges {
         let mut ranges = ThreadRanges::default();
         for spans in spans.chunk_by(|a, b| a.thread == b.thread) {
-            // Open ones in order of their beginnings: end, key.
+            // The open ranges in order of their starts: end and key.
             let mut open: Vec<(u64, DomainAndText)> = Vec::new();
             let mut changes = Vec::with_capacity(2 * spans.len());
             for span in spans.iter().filter(|span| span.duration_ns > 0) {
@@ -56,7 +56,7 @@ impl ThreadRanges {
         ranges
     }
 
-    /// Ends what ends until a moment.
+    /// Ends all open ranges that end at or before a time.
     fn close(
         &mut self,
         open: &mut Vec<(u64, DomainAndText)>,
@@ -70,7 +70,7 @@ impl ThreadRanges {
         }
     }
 
-    /// The id of open ranges, outermost first.
+    /// Returns the id of a chain of open ranges, given from the outermost on.
     fn chain(&mut self, open: &[(u64, DomainAndText)]) -> ChainId {
         let mut at = 0;
         for (_, key) in open {
@@ -89,14 +89,14 @@ impl ThreadRanges {
         self.changes.is_empty()
     }
 
-    /// The ranges in which a thread was at a moment.
+    /// Returns the chain of ranges that a thread was in at a time.
     pub fn at(&self, thread: ThreadIndex, time_ns: u64) -> ChainId {
         let Some(changes) = self.changes.get(&thread) else { return 0 };
         let after = changes.partition_point(|(from_ns, _)| *from_ns <= time_ns);
         after.checked_sub(1).map_or(0, |last| changes[last].1)
     }
 
-    /// Domain and text of each range, innermost first.
+    /// Returns the domain and the text of each range of a chain, innermost first.
     pub fn keys(&self, chain: ChainId) -> impl Iterator<Item = DomainAndText> + '_ {
         let mut at = chain;
         std::iter::from_fn(move || {
@@ -107,7 +107,7 @@ impl ThreadRanges {
     }
 }
 
-/// Notes what is open from a moment on.
+/// Records which chain is open from a time on.
 fn change(changes: &mut Vec<(u64, ChainId)>, from_ns: u64, chain: ChainId) {
     match changes.last_mut() {
         Some(last) if last.0 == from_ns => last.1 = chain,
@@ -115,7 +115,7 @@ fn change(changes: &mut Vec<(u64, ChainId)>, from_ns: u64, chain: ChainId) {
     }
 }
 
-/// A range as reports name it: its domain and its text.
+/// The displayed name of a range: its domain and its text.
 pub(super) fn range_name(rank: &RankTrace<'_>, domain: NameId, text: NameId) -> String {
     match rank.name(domain) {
         "" => rank.name(text).to_owned(),

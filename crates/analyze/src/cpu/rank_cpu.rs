@@ -1,4 +1,4 @@
-//! The data that `report cpu` keeps of a rank, and of ranks added up.
+//! The data that `report cpu` keeps of a rank, and their sum over ranks.
 
 use tprof_facts::sources::Sources;
 use tprof_trace::TraceFile;
@@ -17,7 +17,7 @@ use crate::host::RankHost;
 use crate::rank::RankTrace;
 use crate::rank::samples::CpuTrace;
 
-/// Callers kept above the innermost function, bottom up.
+/// Number of callers above the innermost function that the bottom-up tree keeps.
 const CALLERS: usize = 12;
 
 /// CPU time of a rank, by function, thread, wait, line and step.
@@ -31,13 +31,13 @@ pub struct RankCpu {
     pub(super) waits: WaitsByPlace,
     pub(super) loading: Loading,
     pub(super) split: Split,
-    /// Ranges that `--within` chose.
+    /// Number of ranges that `--within` chose.
     pub(super) ranges_within: usize,
-    /// Samples, left or not.
+    /// Number of samples in the file, including those that the options leave out.
     pub(super) rows: u64,
-    /// Events counted in one rank: they are not added up.
+    /// Events counted in one rank. They are not added up over ranks.
     pub(super) counted: RankCounts,
-    /// Why the kernel's functions have no names.
+    /// The reason why the kernel's functions have no names.
     pub(super) hidden: Option<String>,
 }
 
@@ -49,7 +49,7 @@ impl RankCpu {
         // Unreadable parts were noted when the whole file was read.
         let cut = kept.is_cut().then(|| CpuTrace::load_where(rank.file, keep));
         let cpu = cut.as_ref().unwrap_or(&rank.cpu);
-        // A launcher drives no rank, and waits are not divided by range.
+        // A launcher has no driving thread, and waits are not divided by range.
         let has_host = at.rank.is_some() && options.within_text().is_none();
         let host = has_host.then(|| RankHost::of(rank)).flatten();
         let host = host.filter(|of| kept.holds_thread(of.driver.process, of.driver.thread));
@@ -86,7 +86,7 @@ impl RankCpu {
         }
     }
 
-    /// Adds another rank, except for the events that were counted.
+    /// Adds another rank, except for its counted events.
     pub(super) fn add(&mut self, other: RankCpu) {
         self.hidden = self.hidden.take().or(other.hidden);
         self.functions.add(&other.functions);
@@ -102,7 +102,7 @@ impl RankCpu {
     }
 }
 
-/// Why a file's functions of the kernel have no names.
+/// Returns the reason why the kernel's functions have no names in a file.
 fn why_hidden(file: &TraceFile) -> Option<String> {
     let json = file.property(property::KERNEL_NAMES_HIDDEN)?;
     Some(format!("hidden: {}", serde_json::from_str::<String>(json).ok()?))

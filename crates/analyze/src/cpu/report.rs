@@ -61,7 +61,7 @@ impl Analysis for CpuReport {
     }
 }
 
-/// Files of the functions on sampled stacks: `--mine` chooses the user's own.
+/// Matches `--mine` with the files of the functions on sampled stacks.
 fn own_files(cpu: &CpuTrace) -> OptionMatches {
     let mut there: BTreeMap<String, u64> = BTreeMap::new();
     let mut chosen = false;

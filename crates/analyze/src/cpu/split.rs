@@ -1,8 +1,8 @@
 //! Time on a core by training step and by range.
 //!
-//! Each sample belongs to one step and one innermost range, or is marked as lying
-//! outside of all; so the parts add up to the whole. Waits are not split: short
-//! ones were added up over many steps before they were written.
+//! Each sample belongs to one step and one innermost range, or is marked as outside of all, so that
+//! the parts add up to the whole. Waits are not split: short waits of many steps are added up
+//! before they are written.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, Sample, StackId};
@@ -17,20 +17,21 @@ use crate::rank::samples::CpuTrace;
 /// CPU time by step and by range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Split {
-    /// Time by step; empty if there are none.
+    /// Time by step; empty if there are no steps.
     pub steps: Groups,
-    /// Time by range; empty if there are none.
+    /// Time by range; empty if there are no ranges.
     pub ranges: Groups,
     /// Time on a core without a sample, ns.
     pub unsampled_ns: u64,
 }
 
-/// The place of samples: step, ranges, process and stack.
+/// The key by which samples are added up: step, chain of ranges, process and stack.
 type SampleGroup = (Option<u32>, ChainId, ProcessIndex, StackId);
 
 impl Split {
-    /// Splits a rank's samples, or those that `keep` keeps and that `trace` was made from. Steps,
-    /// NVTX ranges and samples must have been read. With `data`, it also splits them by function.
+    /// Splits the samples that `keep` selects; `trace` must have been made from the same samples.
+    /// Steps, NVTX ranges and samples must have been loaded. With `data`, this also splits the time
+    /// by function.
     pub fn of(
         rank: &RankTrace<'_>,
         trace: &CpuTrace,
@@ -78,7 +79,7 @@ impl Split {
                 }
                 let innermost = labels[0].clone();
                 split.ranges.entry(innermost).or_default().add_self(trace, stack, sum);
-                // Once, however often it is within itself.
+                // A range that lies within a range of the same name counts once.
                 labels.sort();
                 labels.dedup();
                 for label in labels {
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_between_marks_stands_in_for_steps() {
+    fn without_steps_the_time_between_marks_is_split() {
         let mut made = Fixture::new();
         for (time_ns, name) in [(100, "warm"), (200, "train")] {
             let name = made.name(name);

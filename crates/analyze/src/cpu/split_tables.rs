@@ -9,7 +9,7 @@ use super::steps::Label;
 use crate::document::{Cell, Column, Table, Unit, View};
 use crate::rank::samples::Func;
 
-/// The tables by step and by range, as far as there are any.
+/// The tables by step and by range; a table without groups is left out.
 pub(super) fn tables(split: &Split, data: bool) -> Vec<Table> {
     let mut tables = Vec::new();
     if !split.steps.is_empty() {
@@ -45,8 +45,8 @@ fn columns(name: &'static str) -> Vec<Column> {
     ]
 }
 
-/// One row for each group, and one for the time that no sample stands for, so that the rows add up
-/// to the whole.
+/// Adds one row for each group, and one for the time without a sample, so that the rows add up to
+/// the whole.
 fn filled(
     mut table: Table,
     groups: Vec<(&Option<Label>, &Group)>,
@@ -90,7 +90,7 @@ fn most(functions: &FxHashMap<Func, u64>) -> Option<String> {
     most.map(|(func, _)| shown(func))
 }
 
-/// Functions of each step or range.
+/// The table of functions in each step or range.
 fn functions(
     key: &'static str,
     group: &'static str,

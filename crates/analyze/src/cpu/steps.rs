@@ -6,10 +6,10 @@ use tprof_trace::model::{MarkKind, NameId, ProcessIndex};
 use crate::base::intervals::Interval;
 use crate::rank::{RankTrace, Step, step_at};
 
-/// The identity of a step or range: its place among the steps (0 for ranges) and its name.
+/// The identity of a step or range: the step's number (0 for ranges) and the name.
 pub type Label = (u64, String);
 
-/// Finds the step of a moment.
+/// Finds the step at a given time.
 pub(super) struct StepLookup {
     steps: Vec<Step>,
     pub(super) labels: Vec<Label>,
@@ -18,7 +18,8 @@ pub(super) struct StepLookup {
 }
 
 impl StepLookup {
-    /// Takes the rank's steps; if there are none, the times between marks.
+    /// Reads the rank's steps. If there are none, the time from each mark to the next takes their
+    /// place.
     pub(super) fn of(rank: &RankTrace<'_>) -> StepLookup {
         let mut steps = rank.steps();
         let label = |step: &Step| (step.number, format!("step {}", step.number));
@@ -35,12 +36,13 @@ impl StepLookup {
         self.steps.is_empty()
     }
 
-    /// The identity of the step at a moment.
+    /// The label of the step that a process was in at a time.
     pub(super) fn label_at(&self, process: ProcessIndex, time_ns: u64) -> Option<Label> {
         self.at(process, time_ns).map(|step| self.labels[step as usize].clone())
     }
 
-    /// Workers of a process with steps belong to its steps.
+    /// Index of the step that a process was in at a time. If only one process of the rank has
+    /// steps, the other processes (its workers) are in these steps too.
     pub(super) fn at(&self, process: ProcessIndex, time_ns: u64) -> Option<u32> {
         let owner = match self.owners.contains(&process) {
             true => process,
@@ -51,7 +53,7 @@ impl StepLookup {
     }
 }
 
-/// Steps that reach from each mark to the next; the last one has no end.
+/// Makes a step from each mark to the next; the last one has no end.
 fn marks(rank: &RankTrace<'_>) -> (Vec<Step>, Vec<Label>) {
     let marks = rank.file.marks().iter().filter(|mark| mark.kind == MarkKind::Mark);
     let mut marks: Vec<(u64, NameId)> = marks.map(|mark| (mark.time_ns, mark.name)).collect();

@@ -6,7 +6,7 @@ use super::tree::FunctionTree;
 use crate::document::{Cell, Column, Options, SortBy, Table, Unit};
 use crate::rank::samples::Layer;
 
-/// Share of all time below which a node of a tree is left out.
+/// A node of a tree is left out if its time is less than all time divided by this.
 const LEAST_OF_TREE: u64 = 100;
 
 pub(super) fn functions(all: &Functions, options: &Options, why: &str) -> Table {
@@ -45,7 +45,7 @@ pub(super) fn functions(all: &Functions, options: &Options, why: &str) -> Table 
     table
 }
 
-/// Python's functions, the native code that they call counted as theirs.
+/// The table of Python functions, in which the native code that they call counts as theirs.
 pub(super) fn python(all: &Functions, options: &Options) -> Option<Table> {
     let columns = vec![
         Column::new("self_ns", "self", Unit::Duration),
@@ -80,8 +80,8 @@ pub(super) fn python(all: &Functions, options: &Options) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// Python's functions by the module that ran below them, with no other Python function
-/// between.
+/// The table of Python functions by the module that ran below them, with no other Python function
+/// in between.
 pub(super) fn python_modules(all: &Functions) -> Option<Table> {
     let columns = vec![
         Column::new("self_ns", "self", Unit::Duration),
@@ -105,7 +105,7 @@ pub(super) fn python_modules(all: &Functions) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// A module as reports name it.
+/// The displayed name of a module.
 fn named(module: &str) -> &str {
     if module.is_empty() { "(no file)" } else { module }
 }
@@ -134,7 +134,7 @@ pub(super) fn modules(all: &Functions, why: &str) -> Table {
     table
 }
 
-/// `running_ns` is all time on a core, of which shares are computed.
+/// The table of a tree. `running_ns` is all time on a core, the whole of which shares are computed.
 pub(super) fn tree(
     key: &'static str,
     title: &str,

@@ -26,15 +26,15 @@ pub struct ThreadRow {
     pub tid: u32,
     pub name: Option<String>,
     pub by_state: FxHashMap<ThreadState, u64>,
-    /// The part of its waits that was for locks which other threads held, ns.
+    /// The part of the waits that was for locks which other threads held, ns.
     pub contended_ns: u64,
-    /// Variance of waits of which a part was not sampled: see `Stretch::shared`.
+    /// Variance of the waits of which a part was not sampled: see `Stretch::shared`.
     pub variance: FxHashMap<ThreadState, f64>,
     pub gil_ns: Option<u64>,
     pub samples: u64,
     pub counts: ThreadCounts,
     pub events: Counts,
-    /// The functions in which it ran and waited most.
+    /// Time on a core by function.
     pub ran: FxHashMap<Func, u64>,
     pub waited: FxHashMap<(ThreadState, Func), u64>,
 }
@@ -44,9 +44,9 @@ impl ThreadRow {
         self.by_state.get(&state).copied().unwrap_or(0)
     }
 
-    /// Whether the thread is one of a pool, or a server's, that had next to nothing to do: it was
-    /// on a core, ready for one, or kept from its work by a lock, for less than 2 % of its life.
-    /// The first thread of a process is never idle.
+    /// Whether the thread had next to nothing to do, as threads of a pool or a server do: it was on
+    /// a core, ready for one, or blocked by a lock that another thread held, for less than 2 % of
+    /// its life. The first thread of a process is never idle.
     pub fn is_idle(&self) -> bool {
         let active_ns = self.time(ThreadState::Running) + self.time(ThreadState::Runnable);
         let waited_ns = self.waited_ns().saturating_sub(self.contended_ns);

@@ -1,4 +1,4 @@
-//! Threads as tables: time, switches and faults, events; processes.
+//! Tables of threads: their time, switches and faults, events; and of processes.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,22 @@ use super::thread_row::{ThreadRow, WAITS};
 use crate::document::{Cell, Column, FoldedRows, RankContext, Table, Unit, View};
 use crate::rank::samples::{Func, NO_SAMPLES, word};
 
-/// Names of idle threads that are listed.
+/// Most names of idle threads that are listed.
 const MOST_NAMES: usize = 8;
-/// Why switches are not known.
+/// The reason why switches are not known.
 const NO_SWITCHES: &str = "records of switches were lost, or perf events are refused";
-/// Why faults are not known.
+/// The reason why faults are not known.
 const NO_FAULTS: &str = "the thread was short-lived, called exec, or its counters were unreadable";
 
-/// Why neither is known of a cycle.
+/// The reason why switches and faults of a cycle are not known.
 const NOT_BY_CYCLE: &str = "switches and faults are counted over a thread's life, not by cycle";
 
 /// How threads are displayed.
 #[derive(Clone, Copy)]
 pub(super) struct ThreadsShown {
-    /// Whether each thread is shown with its rank, since there are several.
+    /// Whether each thread is shown with its rank, since there are several ranks.
     pub ranked: bool,
-    /// Whether they are only a cycle of the threads' time.
+    /// Whether the times cover only a cycle.
     pub cycle: bool,
 }
 
@@ -80,7 +80,7 @@ pub(super) fn threads(all: &[(RankContext, ThreadRow)], shown: ThreadsShown) -> 
     table
 }
 
-/// The threads at the end that had next to nothing to do.
+/// Folds the idle threads, which are last, into one line.
 fn idle(all: &[(RankContext, ThreadRow)]) -> Option<FoldedRows> {
     let from = all.iter().position(|(_, row)| row.is_idle())?;
     let idle = &all[from..];
@@ -113,7 +113,7 @@ fn idle(all: &[(RankContext, ThreadRow)]) -> Option<FoldedRows> {
     Some(FoldedRows { from, line })
 }
 
-/// Switches, migrations and faults.
+/// The cells of switches, migrations and faults.
 fn counted(counts: &ThreadCounts, shown: ThreadsShown) -> [Cell; 5] {
     let of = |value: Option<u64>, why| match shown.cycle {
         true => Cell::missing(NOT_BY_CYCLE),
@@ -163,7 +163,7 @@ pub(super) fn switches(all: &[(RankContext, ThreadRow)], shown: ThreadsShown) ->
         cells.extend([row.pid.into(), row.tid.into(), name_of(at, row, shown.ranked).into()]);
         table.row(cells);
     }
-    // Ten rows of question marks have no content.
+    // Rows in which all counts are unknown are left out.
     let known = |(_, row): &(RankContext, ThreadRow)| {
         let counts = &row.counts;
         counts.voluntary.is_some() || counts.minor_faults.is_some()
@@ -174,7 +174,7 @@ pub(super) fn switches(all: &[(RankContext, ThreadRow)], shown: ThreadsShown) ->
     }
 }
 
-/// Events counted in threads, beside time.
+/// The tables of the events that were counted in threads.
 pub(super) fn events(
     all: &[(RankContext, ThreadRow)],
     shown: ThreadsShown,
@@ -251,7 +251,7 @@ fn both(a: &ThreadCounts, b: &ThreadCounts) -> ThreadCounts {
     }
 }
 
-/// A row of the first table.
+/// A row of the table of times.
 fn cells(at: &RankContext, row: &ThreadRow, how: ThreadsShown) -> Vec<Cell> {
     let mut cells: Vec<Cell> = vec![
         row.time(ThreadState::Running).into(),
@@ -285,7 +285,8 @@ fn cells(at: &RankContext, row: &ThreadRow, how: ThreadsShown) -> Vec<Cell> {
     cells
 }
 
-/// A thread's displayed name; a thread without one of its own has its program's name, cut off.
+/// A thread's displayed name. A thread without a name of its own has its program's name, which the
+/// kernel cuts off.
 fn name_of(at: &RankContext, row: &ThreadRow, ranked: bool) -> String {
     let own = row.name.as_deref().filter(|name| !row.program.starts_with(*name));
     let name = match own {

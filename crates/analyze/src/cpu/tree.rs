@@ -6,12 +6,12 @@ use rustc_hash::FxHashMap;
 
 use crate::rank::samples::{Func, Layer};
 
-/// A node; its children follow by index.
+/// A node of a tree, with the indices of its children.
 #[derive(Clone, Debug)]
 pub struct CallNode {
     /// The function of this node; `None` for the root.
     pub func: Option<Func>,
-    /// Time in it and below.
+    /// Time in the function and its callees, ns.
     pub total_ns: u64,
     /// Time in the function itself, ns.
     pub self_ns: u64,
@@ -74,8 +74,9 @@ impl FunctionTree {
         });
     }
 
-    /// Each node after its caller, with the functions from the outermost to it. Without recursion:
-    /// stacks of other tools' traces are as deep as they like.
+    /// Calls `take` for each node after its caller, with the functions from the outermost to that
+    /// of the node. This does not recurse, since stacks in other tools' traces have no limit of
+    /// depth.
     fn walk<'a>(&'a self, mut take: impl FnMut(&[&'a Func], &'a CallNode)) {
         let (mut path, mut open) = (Vec::new(), vec![(0, 0)]);
         while let Some((at, children_done)) = open.last_mut() {
@@ -98,9 +99,9 @@ impl FunctionTree {
         }
     }
 
-    /// Nodes with at least a share of the whole, each under its caller, the
-    /// heaviest first, with how deep they are. A chain of calls that hand
-    /// nearly all of their time on shows only its ends.
+    /// Returns the nodes with at least `least_ns`, each after its caller and the heaviest first,
+    /// with their depths. Of a chain of calls that pass nearly all of their time on, only the two
+    /// ends are returned.
     pub fn shown(&self, least_ns: u64) -> Vec<(usize, &CallNode)> {
         let mut out = Vec::new();
         self.show(0, 0, least_ns.max(1), &mut out);
@@ -124,7 +125,7 @@ impl FunctionTree {
         for child in children {
             let mut end = *child;
             out.push((depth, &self.nodes[end]));
-            // Functions that only pass their time on are left out.
+            // The functions between the two ends of such a chain are left out.
             let first = end;
             while let Some(next) = self.only_child(end) {
                 end = next;
@@ -138,7 +139,7 @@ impl FunctionTree {
         }
     }
 
-    /// The child that has nearly all of a node's time.
+    /// The child that has nearly all of a node's time, if there is one.
     fn only_child(&self, at: usize) -> Option<usize> {
         let node = &self.nodes[at];
         let all = |child: &&usize| self.nodes[**child].total_ns * 50 >= node.total_ns * 49;

@@ -12,13 +12,13 @@ use super::thread_row::ThreadRow;
 use crate::document::{Cell, Column, FoldedRows, Table, Unit};
 use crate::rank::samples::{CpuTrace, Func, Layer, NO_SAMPLES, joins, word};
 
-/// Places of idle threads that are listed.
+/// Most places of idle threads that are listed.
 const MOST_PLACES: usize = 3;
 
 /// The cause of a wait for another thread's end.
 const THREAD: &str = "thread";
 
-/// WaitsByPlace for one thing in one place.
+/// Sums over the waits with one cause in one place.
 #[derive(Clone, Copy, Debug, Default)]
 struct WaitSums {
     ns: u64,
@@ -27,20 +27,20 @@ struct WaitSums {
     variance: f64,
 }
 
-/// The place of a wait: whether idle threads waited there, the cause in a word, and the function.
+/// The place of waits: whether idle threads waited there, the cause in a word, and the function.
 type WaitPlace = (bool, &'static str, Option<Func>);
 
-/// WaitsByPlace by cause and place.
+/// The waits of all threads by cause and place.
 #[derive(Debug, Default)]
 pub(super) struct WaitsByPlace {
     by_place: FxHashMap<WaitPlace, WaitSums>,
-    /// Time that `--mine` leaves out.
+    /// Time that `--mine` leaves out, ns.
     left_out_ns: u64,
 }
 
 impl WaitsByPlace {
-    /// Sums a rank's waits. With `mine`, only waits below the user's own functions, at the
-    /// innermost of them.
+    /// Adds up a rank's waits. With `mine`, only waits below the user's own functions count, each
+    /// for the innermost of these.
     pub fn of(cpu: &CpuTrace, file: &TraceFile, mine: bool) -> WaitsByPlace {
         let mut waits = WaitsByPlace::default();
         let is_running = |state| matches!(state, ThreadState::Running | ThreadState::Runnable);
@@ -81,7 +81,7 @@ impl WaitsByPlace {
         self.left_out_ns += other.left_out_ns;
     }
 
-    /// The table of waits. `rows` is how many samples the run has.
+    /// The table of waits. `rows` is the number of samples in the run.
     pub fn table(&self, rows: u64) -> Table {
         let columns = vec![
             Column::new("waited_ns", "waited", Unit::Duration),
@@ -126,7 +126,7 @@ impl WaitsByPlace {
     }
 }
 
-/// Places at the end in which idle threads waited.
+/// Folds the places in which idle threads waited, which are last, into one line.
 fn idle_places(sorted: &[(&WaitPlace, &WaitSums)]) -> Option<FoldedRows> {
     let from = sorted.iter().position(|((idle, ..), _)| *idle)?;
     let idle = &sorted[from..];
@@ -139,7 +139,7 @@ fn idle_places(sorted: &[(&WaitPlace, &WaitSums)]) -> Option<FoldedRows> {
     Some(FoldedRows { from, line })
 }
 
-/// Threads that had next to nothing to do, as `report threads` folds them.
+/// The threads that had next to nothing to do, which `report threads` folds.
 fn idle_threads(cpu: &CpuTrace, file: &TraceFile) -> FxHashSet<(ProcessIndex, ThreadIndex)> {
     let mut rows: FxHashMap<(ProcessIndex, ThreadIndex), ThreadRow> = FxHashMap::default();
     for stretch in &cpu.stretches {
@@ -157,8 +157,8 @@ fn idle_threads(cpu: &CpuTrace, file: &TraceFile) -> FxHashSet<(ProcessIndex, Th
     rows.into_iter().filter_map(is_idle).collect()
 }
 
-/// The innermost function that explains a wait best: not the kernel's, and
-/// not the C library's, if another is there.
+/// Returns the innermost function that explains a wait best: not a function of the kernel or the C
+/// library, if there is another.
 fn place<'a>(stack: impl Iterator<Item = &'a Func> + Clone) -> Option<Func> {
     let own = |func: &&Func| func.layer == Layer::Python || !func.is_system();
     let user = |func: &&Func| func.layer != Layer::Kernel;
@@ -172,7 +172,8 @@ mod tests {
     use crate::fixture::Fixture;
     use tprof_trace::model::{SYNTHETIC_FRAME, Sample, Stack, Symbol};
 
-    /// WaitsByPlace of 10 ns below a function of the user's own, and of 20 ns only in a library.
+    /// The table of two waits: 10 ns below a function of the user's own, and 20 ns only in a
+    /// library.
     fn waits(mine: bool) -> Table {
         let mut made = Fixture::new();
         let functions = [("wait", "/usr/lib/python3.11/threading.py"), ("train", "/me/train.py")];
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn only_waits_below_own_functions_are_left_and_stand_there() {
+    fn mine_attributes_waits_to_own_functions_and_leaves_out_the_rest() {
         let places = |table: &Table| -> Vec<(Option<f64>, String)> {
             let row = |row: &Vec<Cell>| {
                 let number = row[0].value().and_then(|value| value.number());

@@ -14,7 +14,7 @@ pub(super) fn is_sample(row: &Sample) -> Option<bool> {
     (row.state == ThreadState::Running).then_some(row.cpu.is_some())
 }
 
-/// Moments that `--within` leaves, by thread.
+/// The times that `--within` keeps, by thread.
 pub(super) struct Windows {
     of: FxHashMap<ThreadIndex, Cover>,
     /// Number of ranges that were chosen.
@@ -22,7 +22,7 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Ranges with a text in their name; with `:N`, only the Nth of these.
+    /// Finds the ranges with a text in their name; with `:N`, only the Nth of these.
     pub fn of(rank: &RankTrace<'_>, within: &str) -> Windows {
         let (text, number) = text_and_number(within);
         let named = |span: &&HostSpan| range_name(rank, span.category, span.name).contains(text);
@@ -45,7 +45,7 @@ impl Windows {
         is_sample(row) == Some(true) && self.hold_at(row.thread, row.time_ns)
     }
 
-    /// Whether a moment of a thread lies within one of the windows.
+    /// Whether a time of a thread lies within one of the windows.
     pub fn hold_at(&self, thread: ThreadIndex, time_ns: u64) -> bool {
         let Some(cover) = self.of.get(&thread) else { return false };
         let parts = cover.parts();

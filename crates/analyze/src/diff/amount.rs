@@ -1,9 +1,9 @@
-//! Time or bytes under a name, summed over ranks, with their uncertainty.
+//! Time or bytes under a name, summed over ranks, with their variance.
 
 /// Half the width of the 95 % interval of a normal variable, in standard deviations.
 pub(super) const Z: f64 = 1.96;
 
-/// The kinds of names under which a side's hosts are compared.
+/// The kinds of names under which the two sides' hosts are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum HostNameKind {
     /// CPU time of functions, code that was inlined into them included.
@@ -40,16 +40,16 @@ impl HostNameKind {
 pub struct Amount {
     /// Nanoseconds, or bytes of a site.
     pub value: f64,
-    /// Variance of the value that sampling leaves.
+    /// Variance of the value, since it is a sum of samples.
     pub variance: f64,
-    /// Samples, waits, threads or allocations.
+    /// Number of samples, waits, threads or allocations.
     pub count: f64,
-    /// Sum of the squares of each rank's value, from which the spread over ranks follows.
+    /// Sum of the squares of each rank's value, from which the spread over ranks is computed.
     pub squares: f64,
 }
 
 impl Amount {
-    /// Adds another, of the same rank or of another one.
+    /// Adds another amount, of the same rank or of another one.
     pub(super) fn add(&mut self, other: Amount) {
         self.value += other.value;
         self.variance += other.variance;
@@ -57,7 +57,7 @@ impl Amount {
         self.squares += other.squares;
     }
 
-    /// The mean over this many ranks or steps; squares stay those of whole ranks.
+    /// The mean over this many ranks or steps. `squares` stays the sum over whole ranks.
     pub(super) fn divided_by(self, by: f64) -> Amount {
         let Amount { value, variance, count, squares } = self;
         Amount { value: value / by, variance: variance / (by * by), count: count / by, squares }

@@ -6,7 +6,7 @@ use super::amount::{Amount, HostNameKind, Z};
 use crate::host::{Ledger, Place, RankHost, WallTime};
 use crate::rank::samples::Part;
 
-/// Key of start-up beside those of [`Part`].
+/// Key of start-up, which is used beside the keys of [`Part`].
 pub(super) const START_UP: &str = "start_up";
 /// The displayed name of start-up.
 pub(super) const START_UP_NAME: &str = "start-up";
@@ -50,7 +50,7 @@ fn amount(ledger: &Ledger, time: &WallTime) -> Amount {
     Amount { value: time.ns as f64, variance: deviation.powi(2), count, ..Amount::default() }
 }
 
-/// `function (file.py)`: without the line, which an edit moves.
+/// Returns `function (file.py)`. The line is left out, since any edit of the file moves it.
 fn function(place: &Place) -> String {
     match place.file.is_empty() {
         true => place.function.clone(),

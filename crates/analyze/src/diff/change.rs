@@ -1,4 +1,4 @@
-//! The change of a metric, and its meaning.
+//! The change of a metric, and the verdict on it.
 
 use super::figures::{BetterWhen, Metric};
 use crate::base::reading::Reading;
@@ -7,22 +7,21 @@ use crate::base::stats::Repeats;
 /// The change of a metric between two sides.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// Value of A: a mean over steps, or the run's.
+    /// The value of side A: a mean over steps, or the value of the whole run.
     pub a: Reading<f64>,
     /// The value of side B.
     pub b: Reading<f64>,
-    /// Half the width of the 95 % interval of the difference, where there were repeats or
-    /// samples.
+    /// Half the width of the 95 % interval of the difference, if there were repeats or samples.
     pub error: Option<f64>,
-    /// Repeats on either side; `None` for a figure of a run.
+    /// Repeats on either side; `None` for a metric of the whole run.
     pub repeats: Option<(Repeats, Repeats)>,
-    /// For a wall time: how much more of it the threads that drive the ranks had no core in B,
-    /// where that is known.
+    /// For a wall time: by how much longer in B than in A the threads that drive the ranks had no
+    /// core, if that is known.
     pub lost: Option<f64>,
 }
 
 impl Change {
-    /// The change between figures of whole runs, whose only uncertainty is that of estimates.
+    /// The change between values of whole runs, whose only uncertainty is that of estimates.
     pub fn of_runs(a: Reading<f64>, b: Reading<f64>) -> Change {
         let error = match (a.error(), b.error()) {
             (None, None) => None,
@@ -36,8 +35,8 @@ impl Change {
         Some(self.b.get()? - self.a.get()?)
     }
 
-    /// The change that is left without the load of the machine, where the load differed so much
-    /// that this gives another verdict: a slowdown that looked like no change, or an improvement.
+    /// Returns the change without the effect of the machine's load, if that effect is so large that
+    /// it changes the verdict: a slowdown that looked like no change, or an improvement.
     pub fn without_load(&self, metric: &Metric) -> Option<f64> {
         let (a, difference, lost) = (self.a.get()?.abs(), self.difference()?, self.lost?);
         let error = self.error.unwrap_or(metric.noise * a);
@@ -46,7 +45,7 @@ impl Change {
         // The load decides only if it is at least half of the change, or of the smallest change
         // that counts.
         let is_much = 2.0 * lost.abs() > difference.abs().max(error);
-        // An interval that is wide by the load leaves room for any change.
+        // An interval that the load made wide leaves room for any change.
         let is_open = way(difference) == 0.0 && error > WIDE * a.max(a + difference);
         let is_open = is_open && lost.abs() > difference.abs().max(metric.noise * a);
         (is_open || is_much && way(difference) != way(without)).then_some(without)
@@ -76,7 +75,7 @@ impl Change {
             BetterWhen::More => difference,
             BetterWhen::Neither => return "changed",
         };
-        // Without repeats the change may be chance.
+        // Without repeats, the change may be due to chance.
         match (toward > 0.0, repeated) {
             (true, true) => "better",
             (false, true) => "worse",
@@ -89,10 +88,11 @@ impl Change {
 /// Verdict on a wall time that other programs lengthened.
 pub(super) const LOAD_DIFFERED: &str = "not sure: load differed";
 
-/// From this share of the values on, an interval may hide a change that matters.
+/// An interval wider than this share of the values may hide a change that matters.
 const WIDE: f64 = 0.1;
 
-/// A change within its interval: the same, unless the interval is wide beside the values.
+/// The verdict on a change within its interval: `same`, unless the interval is wide relative to the
+/// values.
 pub(super) fn within_noise(error: f64, largest: f64) -> &'static str {
     if error <= WIDE * largest { "same" } else { "not sure" }
 }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_within_noise_is_none() {
+    fn a_change_within_noise_counts_as_same() {
         let wall = find("wall_time").unwrap();
         let verdicts = [(1e9, 0.9999e9), (1e9, 1.0099e9), (1e9, 1.02e9), (1e9, 0.98e9)]
             .map(|(a, b)| of_run(a, b).verdict(wall, true));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_leave_open_what_they_leave_open() {
+    fn a_wide_interval_of_samples_gives_no_verdict() {
         let cpu = find("cpu_time").unwrap();
         let of = |b| {
             let estimate = |value| Reading::Estimate { value, error: 3e7 };
@@ -143,20 +143,20 @@ mod tests {
         assert_eq!(verdict(0.1, 2.0, -9.0), LOAD_DIFFERED);
         assert_eq!(verdict(-5.0, 20.0, -9.0), LOAD_DIFFERED);
         assert_eq!(verdict(-5.0, 20.0, -4.0), "not sure");
-        // All of the change is lost cores, or the rest of it is within the interval.
+        // All of the change is due to lost cores, or the rest of it is within the interval.
         assert_eq!(verdict(8.0, 1.0, 8.0), LOAD_DIFFERED);
         assert_eq!(verdict(8.0, 3.0, 5.5), LOAD_DIFFERED);
-        // The change is real whatever the load was, or larger than it looks.
+        // The change is real whatever the load was, or larger than it seems.
         assert_eq!(verdict(8.0, 1.0, 3.0), "worse");
         assert_eq!(verdict(8.0, 1.0, -20.0), "worse");
         assert_eq!(verdict(-8.0, 1.0, 0.0), "better");
         assert_eq!(verdict(0.1, 2.0, 0.3), "same");
-        // A little more load beside a change that is hardly one.
+        // A little more load beside a change that is barely outside of its interval.
         assert_eq!(verdict(1.0, 0.9, 0.15), "worse");
     }
 
     #[test]
-    fn other_hardware_is_no_better_and_no_worse() {
+    fn other_hardware_is_neither_better_nor_worse() {
         let verdict = |key| of_run(1e9, 2e9).verdict(find(key).unwrap(), false);
         assert_eq!([verdict("wall_time"), verdict("cpu_time")], ["other hardware"; 2]);
         assert_eq!(verdict("peak_heap"), "worse?", "the program asks for that");

@@ -45,8 +45,8 @@ fn repeats(side: &Side, key: &str) -> Option<Repeats> {
     Repeats::of(side.figures.get(key)?)
 }
 
-/// Time of a step in which the threads that drive the ranks had no core, ns; `None` where it is not
-/// known for each rank and step.
+/// Time of a step in which the threads that drive the ranks had no core, ns; `None` if it is
+/// unknown for any rank or step.
 pub(super) fn lost_of_step(side: &Side) -> Option<f64> {
     let mean = |key| Some(repeats(side, key)?.mean);
     Some(mean("step_time")? - mean(WITHOUT_LOST_CORES)?)

@@ -44,7 +44,7 @@ impl Serialize for Comparison {
     }
 }
 
-/// The head of a comparison: facts of a run that is compared.
+/// The head of one side in a comparison: facts about its run.
 pub(super) struct SideHead<'a>(pub &'a Side);
 
 impl Serialize for SideHead<'_> {
@@ -73,7 +73,7 @@ impl Comparison {
         comparison
     }
 
-    /// Keeps tables that are empty on both sides for programs only, and names them in a note.
+    /// Marks tables that are empty on both sides as data for programs, and names them in a note.
     fn leave_out_empty(&mut self) {
         let mut left_out = Vec::new();
         let empty = |table: &&mut Table| table.rows.is_empty() && table.key != "differences";
@@ -109,14 +109,14 @@ impl Comparison {
         self.a.host.functions().chain(self.b.host.functions()).collect()
     }
 
-    /// Hardware that both sides name, and not the same.
+    /// Keys of the hardware facts that both sides have, with different values.
     pub fn other_hardware(&self) -> Vec<&'static str> {
         self.a.facts.other_hardware(&self.b.facts)
     }
 
-    /// Whether a condition trips; `None` if its subject is unknown or was not measured, or if the
-    /// result says nothing about the code, since the hardware differs or only the load of the
-    /// machine decides it.
+    /// Whether a condition trips. `None` if its subject is unknown or was not measured, or if the
+    /// result would say nothing about the code, because the hardware differs or because the
+    /// machine's load alone decides the result.
     pub fn trips(&self, gate: &Gate) -> Option<bool> {
         let subject = Subject::of(&gate.metric)?;
         if subject.of_hardware() && !self.other_hardware().is_empty() {
@@ -126,8 +126,8 @@ impl Comparison {
         let (a, difference) = (change.a.get()?, change.difference()?);
         let trips = gate.trips(a, difference, change.error);
         let Some(without) = self.without_load(&subject) else { return Some(trips) };
-        // Lost cores make the interval of the remaining change too wide, but steps without lost
-        // cores show it.
+        // Lost cores make the interval of the change without load too wide. The times of steps
+        // without lost cores have a narrower interval.
         let of_steps = change_of(&self.a, &self.b, WITHOUT_LOST_CORES);
         let of_steps = of_steps.filter(|_| change.repeats.is_some());
         let alone = match of_steps {
@@ -137,7 +137,8 @@ impl Comparison {
         (alone == trips).then_some(trips)
     }
 
-    /// The change of a wall time under equal load on both sides, where that gives another verdict.
+    /// The change of a wall time without the effect of the machine's load, if that changes the
+    /// verdict.
     pub fn without_load(&self, subject: &Subject) -> Option<f64> {
         match subject {
             Subject::Metric(metric) => self.change(subject)?.without_load(metric),

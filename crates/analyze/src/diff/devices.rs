@@ -9,7 +9,7 @@ use crate::base::intervals::Cover;
 use crate::gpu::gpu_time::{Waterfall, of_devices};
 use crate::rank::{RankTrace, Step};
 
-/// Times of a rank's devices by part and cause, each device by itself.
+/// Times of a rank's devices by part and cause, one list for each device.
 pub(super) fn amounts(rank: &RankTrace<'_>, steps: &[Step]) -> Vec<Vec<(AmountName, Amount)>> {
     let times = Cover::of(steps.iter().map(Step::time));
     let compared = (!steps.is_empty()).then_some(&times);

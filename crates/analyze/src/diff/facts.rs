@@ -1,11 +1,12 @@
-//! Hardware and configuration: facts in which two runs may differ without any change of the code.
+//! Collects facts about the hardware and the configuration of a run. Two runs of the same code may
+//! differ in these facts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use tprof_trace::{RunDir, TraceFile};
 
-/// Facts by key; several values where ranks or hosts differ among themselves.
+/// Facts by key. A fact has several values if ranks or hosts of the run differ in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts(BTreeMap<String, BTreeSet<String>>);
 
@@ -15,20 +16,20 @@ impl Facts {
         self.0.entry(key.to_owned()).or_default().insert(value.into());
     }
 
-    /// Adds those of another.
+    /// Adds all facts of `other`.
     pub fn merge(&mut self, other: Facts) {
         for (key, values) in other.0 {
             self.0.entry(key).or_default().extend(values);
         }
     }
 
-    /// A fact in words; empty if it is not known.
+    /// Returns the values of a fact, separated by commas; empty if the fact is not known.
     pub fn text(&self, key: &str) -> String {
         let values = self.0.get(key).into_iter().flatten();
         values.map(String::as_str).collect::<Vec<_>>().join(", ")
     }
 
-    /// Keys of either with different values.
+    /// Returns the keys whose values differ, including keys that only one side has.
     pub fn differences<'a>(&'a self, other: &'a Facts) -> Vec<&'a str> {
         let keys: BTreeSet<&String> = self.0.keys().chain(other.0.keys()).collect();
         keys.into_iter()
@@ -37,7 +38,7 @@ impl Facts {
             .collect()
     }
 
-    /// Keys of hardware that both have, with different values.
+    /// Returns the keys of hardware that both sides have, with different values.
     pub fn other_hardware(&self, other: &Facts) -> Vec<&'static str> {
         let differ = |key: &&str| match (self.0.get(*key), other.0.get(*key)) {
             (Some(a), Some(b)) => a != b,
@@ -47,7 +48,7 @@ impl Facts {
         HARDWARE.into_iter().filter(differ).collect()
     }
 
-    /// Adds the leaves of a JSON object, keys joined by dots.
+    /// Adds the leaves of a JSON value below `key`. Keys of nested objects are joined by dots.
     fn json(&mut self, key: &str, value: &Value) {
         match value {
             Value::Object(object) => {
@@ -62,7 +63,7 @@ impl Facts {
     }
 }
 
-/// The facts besides the code that times depend on.
+/// Keys of the facts about hardware: times depend on these besides the code.
 const HARDWARE: [&str; 5] = [
     "device",
     "device.compute_capability",
@@ -72,11 +73,12 @@ const HARDWARE: [&str; 5] = [
 ];
 /// Keys of `distributedInfo` that differ by rank and do not describe the job.
 const OF_A_RANK: [&str; 2] = ["rank", "pg_config"];
-/// Properties of a device that its own table has, or that distinguish it from others of its kind.
+/// Properties of a device that the file's table of devices contains too, or that identify one
+/// device among equal ones.
 const SHOWN_ELSEWHERE: [&str; 7] =
     ["id", "name", "totalGlobalMem", "computeMajor", "computeMinor", "numSms", "uuid"];
 
-/// The facts that the collectors wrote: command, options, hosts, machine.
+/// Returns the facts that the collectors wrote: command, options, hosts, machine.
 pub(super) fn of_run(run: &RunDir) -> Facts {
     let mut facts = Facts::default();
     for info in run.infos() {
@@ -91,8 +93,8 @@ pub(super) fn of_run(run: &RunDir) -> Facts {
         }
         facts.json("machine", &info.machine);
         let mut options = info.options.clone();
-        // The sides' names have the files of an import and the place of a run; the command is a
-        // fact of its own.
+        // The names of the two sides already show the imported files and the run's directory, and
+        // the command is a separate fact.
         if let Some(options) = options.as_object_mut() {
             ["imported", "output", "command"].iter().for_each(|key| drop(options.remove(*key)));
         }
@@ -101,7 +103,7 @@ pub(super) fn of_run(run: &RunDir) -> Facts {
     facts
 }
 
-/// The facts of a rank's file: its devices, and what an imported trace says of its job.
+/// Returns the facts of a rank's file: its devices, and what an imported trace says about its job.
 pub(super) fn of_file(file: &TraceFile) -> Facts {
     let mut facts = Facts::default();
     for device in file.devices() {
@@ -138,9 +140,9 @@ pub(super) fn of_file(file: &TraceFile) -> Facts {
                     }
                 }
             }
-            // Properties that an import writes for its own use.
+            // Properties that tprof's importer writes for its own use.
             (key, _) if key.starts_with("tprof.") => (),
-            // Names and times of the one trace.
+            // These name or date a single trace, so they differ in any two.
             ("traceName" | "baseTimeNanoseconds" | "displayTimeUnit" | "trace_id", _) => (),
             (_, Value::Array(_)) => (),
             (key, value) => facts.json(key, value),
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_named_and_what_only_distinguishes_ranks_is_not() {
+    fn differences_leave_out_facts_that_only_distinguish_ranks() {
         let a = of_file(&file(&[
             ("distributedInfo", r#"{"backend":"nccl","rank":0,"world_size":8}"#),
             (

@@ -1,4 +1,4 @@
-//! The metrics of steps and runs that are compared.
+//! The metrics of steps and of runs that are compared.
 
 use crate::base::reading::Reading;
 use crate::document::Unit;
@@ -26,16 +26,17 @@ pub struct Metric {
     pub unit: Unit,
     /// The direction in which it is better.
     pub better: BetterWhen,
-    /// Whether other hardware changes its value for the same code.
+    /// Whether other hardware changes the metric's value for the same code.
     pub of_hardware: bool,
-    /// Changes of a smaller share of A's value are none, where nothing shows how much
-    /// repeats would vary.
+    /// A change by a smaller share of A's value counts as none. This is used if there are no
+    /// repeats that would show how much the value varies.
     pub noise: f64,
 }
 
-/// Times and resident memory vary by more from run to run of the same code.
+/// Noise of times and resident memory, which vary from run to run of the same code.
 const VARIES: f64 = 0.01;
-/// Quantities that the program itself asks for vary less; this is the precision that reports print.
+/// Noise of quantities that the program itself determines, which vary less; this is the precision
+/// that reports print.
 const SHOWN: f64 = 0.001;
 
 const fn metric(key: &'static str, name: &'static str, unit: Unit, better: BetterWhen) -> Metric {
@@ -47,11 +48,11 @@ const fn noisy(metric: Metric) -> Metric {
     Metric { noise: VARIES, ..metric }
 }
 
-/// Key of the step time less the time in which its thread had no core.
+/// Key of the step time minus the time in which the step's thread had no core.
 pub(super) const WITHOUT_LOST_CORES: &str = "step_time_without_lost_cores";
 
-/// Metrics of a step, in the order in which they are listed. The four parts of a
-/// step's time on devices add up to it.
+/// Metrics of a step, in the order in which they are listed. The four parts of a step's time on
+/// devices add up to the step's time.
 pub const STEP_METRICS: [Metric; 8] = [
     metric("step_time", "step time", Unit::Duration, BetterWhen::Less),
     metric(WITHOUT_LOST_CORES, "without load", Unit::Duration, BetterWhen::Less),
@@ -84,7 +85,7 @@ pub fn keys() -> impl Iterator<Item = &'static str> {
     STEP_METRICS.iter().chain(&RUN_METRICS).map(|metric| metric.key)
 }
 
-/// A figure of a whole run, in `RUN_METRICS`' units.
+/// The value of a metric of `RUN_METRICS`.
 #[derive(Clone, Debug)]
 pub struct Figure {
     /// Key of the figure's metric.
@@ -93,15 +94,15 @@ pub struct Figure {
     pub value: Reading<u64>,
 }
 
-/// The sum of figures of several ranks.
+/// Sums of the metrics of one step over ranks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FigureSum {
     ranks: u64,
     duration_ns: f64,
-    /// Number of ranks for which it is known how long their thread had no core, and that time.
+    /// Number of ranks for which the time without a core is known, and the sum of these times.
     driven: u64,
     lost_ns: f64,
-    /// Ranks on which something ran on a device, and their figures.
+    /// Number of ranks on which something ran on a device, and the sums over these ranks.
     on_device: u64,
     device_duration_ns: f64,
     device_ns: [f64; 3],
@@ -109,12 +110,12 @@ pub(super) struct FigureSum {
 }
 
 impl FigureSum {
-    /// Adds a rank's times, with the time in which the thread that drives it had no core.
+    /// Adds a rank's times. `lost_ns` is the time in which the rank's driving thread had no core.
     pub fn add(&mut self, times: &StepDeviceTime, lost_ns: Option<u64>) {
         self.ranks += 1;
         self.duration_ns += times.duration_ns as f64;
         self.driven += u64::from(lost_ns.is_some());
-        // While a device works, it waits for no thread.
+        // While a device works, the step does not wait for the driving thread.
         let most_ns = times.idle_ns().unwrap_or(times.duration_ns);
         self.lost_ns += lost_ns.unwrap_or(0).min(most_ns) as f64;
         let (Some(device_ns), Some(launches)) = (times.device_ns, times.launches) else {
@@ -128,11 +129,12 @@ impl FigureSum {
         self.launches += launches as f64;
     }
 
-    /// Means over ranks, by key: those of devices over the ranks that used one.
+    /// Returns means by key: those of device metrics over the ranks that used a device, the others
+    /// over all ranks.
     pub fn means(&self) -> Vec<(&'static str, f64)> {
         let ranks = self.ranks.max(1) as f64;
         let mut means = vec![("step_time", self.duration_ns / ranks)];
-        // The time of other ranks would not be that of these.
+        // A mean over only some ranks could not be compared with the step time over all.
         if self.driven == self.ranks {
             means.push((WITHOUT_LOST_CORES, (self.duration_ns - self.lost_ns) / ranks));
         }
@@ -165,7 +167,7 @@ mod tests {
             |duration_ns, device_ns| StepDeviceTime { duration_ns, device_ns, launches: Some(3) };
         sum.add(&times(100, Some([50, 20, 10])), Some(30));
         sum.add(&times(200, Some([60, 0, 0])), Some(0));
-        // A rank without a device counts for the step's time alone.
+        // A rank without a device counts only in the step's time.
         sum.add(&StepDeviceTime { duration_ns: 300, ..StepDeviceTime::default() }, Some(60));
         let means = sum.means();
         let of = |key| means.iter().find(|(mean, _)| *mean == key).unwrap().1;
@@ -176,7 +178,7 @@ mod tests {
         assert_eq!(of(WITHOUT_LOST_CORES), (80.0 + 200.0 + 240.0) / 3.0);
         assert!((of("gpu_busy") - 70.0 / 150.0).abs() < 1e-12);
         assert!(means.iter().all(|(key, _)| find(key).is_some()));
-        // If one rank has no such figure, the mean over all ranks is unknown.
+        // If the time is unknown for one rank, the mean over all ranks is unknown.
         sum.add(&times(200, Some([60, 0, 0])), None);
         assert!(sum.means().iter().all(|(key, _)| *key != WITHOUT_LOST_CORES));
     }

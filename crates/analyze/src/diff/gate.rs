@@ -10,7 +10,7 @@ pub struct Gate {
     pub metric: String,
     /// The direction of change that fails.
     pub direction: Direction,
-    /// The size of change that is still accepted.
+    /// The size of a change that is still accepted.
     pub limit: Limit,
 }
 
@@ -23,7 +23,7 @@ pub enum Direction {
     Below,
 }
 
-/// The size of change that is still accepted.
+/// The size of a change that is still accepted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
     /// Change as a share of A's value: 0.05 is five percent.
@@ -32,7 +32,7 @@ pub enum Limit {
     Own(f64),
 }
 
-/// Why a condition cannot be read.
+/// The reason why a condition cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GateError {
     /// The text has no `>` or `<`.
@@ -42,11 +42,13 @@ pub enum GateError {
     #[error("it names no metric before its `>` or `<`")]
     NoMetric,
     /// The text after the direction is not a change.
-    #[error("`{0}` is no change: a sign, a number, and %, ns, us, ms, s, KiB, MiB, GiB or nothing")]
+    #[error(
+        "`{0}` is not a change: a sign, a number, and %, ns, us, ms, s, KiB, MiB, GiB or nothing"
+    )]
     NoChange(String),
 }
 
-/// Units of a limit in a metric's own unit.
+/// Factors by the unit of a limit that is not a share.
 const UNITS: [(&str, f64); 10] = [
     ("ns", 1.0),
     ("us", 1e3),
@@ -64,7 +66,7 @@ impl FromStr for Gate {
     type Err = GateError;
 
     fn from_str(text: &str) -> Result<Gate, GateError> {
-        // A function's name may hold both.
+        // A function's name may contain both signs, so the last one is the direction.
         let at = text.rfind(['>', '<']).ok_or(GateError::NoDirection)?;
         let (metric, rest) = (text[..at].trim(), text[at + 1..].trim());
         if metric.is_empty() {
@@ -73,7 +75,7 @@ impl FromStr for Gate {
         let direction =
             if text[at..].starts_with('>') { Direction::Above } else { Direction::Below };
         let bad = || GateError::NoChange(rest.to_owned());
-        // Without a sign, it could be taken for a limit of the value itself.
+        // A limit without a sign could be mistaken for a limit of the value itself.
         if !rest.starts_with(['+', '-']) {
             return Err(bad());
         }
@@ -101,8 +103,9 @@ impl fmt::Display for Gate {
 }
 
 impl Gate {
-    /// Whether a change of `difference`, from `a`, trips this condition. `error` is half the width
-    /// of the change's 95 % interval: where it is known, a change that may be zero trips nothing.
+    /// Whether a change of `difference` from the value `a` trips this condition. `error` is half
+    /// the width of the change's 95 % interval; if it is given, a change that may be zero does not
+    /// trip it.
     pub fn trips(&self, a: f64, difference: f64, error: Option<f64>) -> bool {
         let limit = match self.limit {
             Limit::Share(share) => share * a.abs(),

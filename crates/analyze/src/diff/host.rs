@@ -1,6 +1,6 @@
 //! Activity of a side's hosts: CPU time by function and library, waits by cause, threads, the heap
-//! by site, the wall time of driving threads. They are sums over ranks, each with the variance that
-//! sampling leaves.
+//! by site, the wall time of driving threads. These are sums over ranks, each with the variance
+//! that is due to sampling.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::frames::NO_STACK;
@@ -20,13 +20,13 @@ use crate::rank::samples::Layer;
 use crate::rank::samples::word;
 use crate::rank::{RankTrace, Step};
 
-/// Amounts by name, and where the named code is.
+/// Amounts by kind and name; the second text tells where the named code is.
 pub type Amounts = FxHashMap<(HostNameKind, String, String), Amount>;
 
 /// Activity of a side's hosts, summed over its ranks.
 #[derive(Clone, Debug, Default)]
 pub struct HostActivity {
-    /// Ranks that were added up.
+    /// Number of ranks that were added up.
     pub ranks: u64,
     /// The number of ranks with CPU samples.
     pub sampled: u64,
@@ -34,25 +34,25 @@ pub struct HostActivity {
     pub with_heap: u64,
     /// Amounts by kind and name.
     pub amounts: Amounts,
-    /// Time on a core, all threads.
+    /// Time on a core, of all threads.
     pub cpu: Amount,
-    /// Processes, each once however many programs it became.
+    /// Number of processes; each counts once even if it called `exec`.
     pub processes: u64,
     /// Number of threads on all ranks.
     pub threads: u64,
-    /// Ranks with a driving thread that was sampled.
+    /// Number of ranks whose driving thread was sampled.
     pub driven: u64,
-    /// Time in which these threads had no core, ns.
+    /// Time in which these driving threads had no core, ns.
     pub lost_ns: u64,
     /// The number of ranks whose time without a core is known.
     pub with_lost: u64,
-    /// Steps of the ranks counted in `with_lost`; 0 if one of them has none.
+    /// Number of steps of the ranks counted in `with_lost`; 0 if one of these ranks has none.
     pub steps: u64,
-    /// Devices with work, each counted once for every rank that used it.
+    /// Number of devices with work; a device counts once for each rank that used it.
     pub devices: u64,
-    /// Steps of these devices; 0 if one of them has none.
+    /// Number of steps of these devices; 0 if one of them has none.
     pub device_steps: u64,
-    /// The number of each sampled rank with its parts.
+    /// The parts of each rank whose driving thread was sampled, with the rank's number.
     pub by_rank: Vec<(u32, Amounts)>,
 }
 
@@ -79,7 +79,7 @@ impl HostActivity {
         host
     }
 
-    /// Keeps the parts of its only rank, for a table by rank.
+    /// Keeps the parts of the only rank that was measured, for a table by rank.
     pub fn keep_parts(&mut self, rank: u32) {
         let parts = self.amounts.iter().filter(|((sort, ..), _)| *sort == HostNameKind::Part);
         let parts: Amounts = parts.map(|(key, amount)| (key.clone(), *amount)).collect();
@@ -97,7 +97,7 @@ impl HostActivity {
         }
     }
 
-    /// Adds what the rank's devices did in these steps.
+    /// Adds the activity of the rank's devices in these steps.
     pub fn add_devices(&mut self, rank: &RankTrace<'_>, steps: &[Step]) {
         for device in devices::amounts(rank, steps) {
             self.devices += 1;
@@ -137,7 +137,7 @@ impl HostActivity {
         amount.divided_by(self.ranks.max(1) as f64)
     }
 
-    /// The mean of an amount of a kind over ranks; with `by_step`, per step.
+    /// The mean over ranks of an amount of this kind; with `by_step`, the mean over steps.
     pub fn mean_of(&self, sort: HostNameKind, amount: Amount, by_step: bool) -> Amount {
         let (steps, all) = match sort {
             HostNameKind::Device => (self.device_steps, self.devices),
@@ -148,7 +148,8 @@ impl HostActivity {
         amount.divided_by(if by_step { steps } else { all.max(1) } as f64)
     }
 
-    /// Standard deviation over ranks of an amount of a sort; `None` of fewer than two, and of devices.
+    /// Standard deviation over ranks of an amount of this kind; `None` for fewer than two ranks,
+    /// and for devices.
     pub fn spread(&self, sort: HostNameKind, amount: Amount, by_step: bool) -> Option<f64> {
         if sort == HostNameKind::Device {
             return None;
@@ -159,13 +160,14 @@ impl HostActivity {
         (ranks >= 2.0).then(|| (rest.max(0.0) / (ranks - 1.0)).sqrt() / per_rank)
     }
 
-    /// Time in which a rank's driving thread had no core, ns; `None` if it is unknown for one rank.
+    /// Time in which a rank's driving thread had no core, as a mean over ranks, ns; `None` if it is
+    /// unknown for any rank.
     pub fn lost_of_rank(&self) -> Option<f64> {
         let is_known = self.ranks > 0 && self.with_lost == self.ranks;
         is_known.then(|| self.lost_ns as f64 / self.ranks as f64)
     }
 
-    /// CPU time of a rank, all threads.
+    /// CPU time of a rank, of all threads, as a mean over ranks.
     pub fn cpu_time(&self) -> Reading<u64> {
         if self.sampled == 0 {
             return Reading::missing("there are no CPU samples");
@@ -175,8 +177,8 @@ impl HostActivity {
         Reading::Estimate { value: whole(mean.value), error: whole(mean.error()) }
     }
 
-    /// Time in which threads could have run and no core was free, in parts of the time in
-    /// which they ran.
+    /// Time in which threads could have run and no core was free, divided by the time in which they
+    /// ran.
     pub fn ready(&self) -> Option<f64> {
         let key = (HostNameKind::Wait, word(ThreadState::Runnable).to_owned(), String::new());
         let ready = self.amounts.get(&key).map_or(0.0, |amount| amount.value);
@@ -189,7 +191,7 @@ impl HostActivity {
 
     fn add_samples(&mut self, rank: &RankTrace<'_>) {
         let cpu = &rank.cpu;
-        // Names are written out once each: many stretches have the same.
+        // Many stretches have the same name, so each name is written out only once.
         let mut sums: FxHashMap<(HostNameKind, u32), Amount> = FxHashMap::default();
         let mut waits: FxHashMap<ThreadState, Amount> = FxHashMap::default();
         let mut threads: FxHashMap<u32, (u32, Amount)> = FxHashMap::default();
@@ -202,7 +204,8 @@ impl HostActivity {
                 waits.entry(stretch.state).or_default().add(amount);
                 continue;
             }
-            // Each sample stands for a period; the sum of many is off by about one of these.
+            // Each sample stands for a period, so each adds the square of its period to the
+            // variance.
             let variance = match stretch.stack.is_empty() {
                 true => 0.0,
                 false => value * value / stretch.samples.max(1) as f64,
@@ -264,7 +267,7 @@ impl HostActivity {
     }
 }
 
-/// Base names of programs, by process.
+/// Base name of the program of each process.
 fn programs(file: &TraceFile) -> FxHashMap<u32, String> {
     let program = |row: &Process| labels::program(file.name(row.command)).to_owned();
     file.processes().iter().map(|row| (row.process, program(row))).collect()

@@ -1,4 +1,4 @@
-//! Tables of what changed on the hosts: causes of the driving threads' time, CPU time, waits,
+//! Tables of the changes on the hosts: causes of the driving threads' time, CPU time, waits,
 //! threads, the heap's sites.
 
 use std::collections::BTreeMap;
@@ -10,13 +10,14 @@ use super::host::HostActivity;
 use super::subject::TIME;
 use crate::document::{Cell, Column, Table, Unit, View};
 
-/// The texts of one table.
+/// The texts of one table, and the kind of its rows.
 struct TableWords {
     sort: HostNameKind,
     key: &'static str,
     title: &'static str,
     about: &'static str,
-    /// Heading of the numbers of samples, waits, threads or allocations, where people see them.
+    /// Headings of the numbers of samples, waits, threads or allocations; empty if only programs
+    /// see them.
     counted: [&'static str; 2],
 }
 
@@ -104,7 +105,7 @@ pub(super) struct HostTables<'s> {
 }
 
 impl HostTables<'_> {
-    /// All tables, causes first.
+    /// All tables, that of causes first.
     pub fn all(&self) -> Vec<Table> {
         let mut tables: Vec<Table> = SHOWN.iter().map(|shown| self.table(shown)).collect();
         tables.insert(1, self.by_rank());
@@ -116,7 +117,8 @@ impl HostTables<'_> {
         self.table(&DEVICES)
     }
 
-    /// Whether a kind is compared per step: driving threads, and devices.
+    /// Whether a kind is compared per step, which driving threads and devices are if both sides
+    /// have steps.
     fn by_step(&self, sort: HostNameKind) -> bool {
         let has_steps = |host: &HostActivity| match sort {
             HostNameKind::Device => host.device_steps > 0,
@@ -180,7 +182,7 @@ impl HostTables<'_> {
         let mut table = Table::new(shown.key, self.title(shown), columns)
             .about(about)
             .empty(why_empty(shown.sort, has_a, has_b));
-        // If one side did not record it, the other has nothing to be compared with.
+        // If one side did not record these amounts, there is nothing to compare.
         if has_a && has_b {
             self.rows(shown.sort).into_iter().for_each(|cells| table.row(cells));
         }
@@ -237,7 +239,7 @@ impl HostTables<'_> {
         rows.into_iter().map(|(_, _, cells)| cells).collect()
     }
 
-    /// The verdict on a change: whether sampling or chance explains it.
+    /// The verdict on a change, which depends on whether sampling explains it.
     fn verdict(&self, sort: HostNameKind, a: f64, change: f64, error: f64) -> &'static str {
         if change == 0.0 {
             "same"
@@ -251,14 +253,15 @@ impl HostTables<'_> {
             match (change > 0.0, bounded(sort, error)) {
                 (true, true) => "more",
                 (false, true) => "less",
-                // Measured, not sampled, and only once: it may be chance.
+                // The value was measured, not sampled, and only once, so that the change may be due
+                // to chance.
                 (true, false) => "more?",
                 (false, false) => "less?",
             }
         }
     }
 
-    /// Parts of each rank that both sides have.
+    /// The parts of each rank that both sides have.
     fn by_rank(&self) -> Table {
         let columns = vec![
             Column::new("rank", "rank", Unit::Id),
@@ -307,8 +310,8 @@ impl HostTables<'_> {
     }
 }
 
-/// Whether the uncertainty of a figure is known. A measured time has no sampling error and still
-/// differs from run to run; bytes of sites usually do not.
+/// Whether `error` covers the uncertainty of an amount. A measured time has no sampling error and
+/// still differs from run to run; bytes of sites usually do not differ.
 fn bounded(sort: HostNameKind, error: f64) -> bool {
     sort == HostNameKind::Site || error > 0.0
 }

@@ -1,7 +1,8 @@
 //! The machine's load: time in which the threads that drive a side's ranks were ready to run and
 //! had no core.
 //!
-//! Other programs take it, so that it is not due to the code; it makes steps longer all the same.
+//! Other programs cause this time, so that it is not due to the code, although it makes steps
+//! longer.
 
 use rustc_hash::FxHashMap;
 
@@ -9,8 +10,8 @@ use crate::host::{RankHost, StepTime};
 use crate::rank::Step;
 use crate::rank::samples::Part;
 
-/// Time without a core in each step, ns; `None` where the driving thread was not sampled, or has
-/// other steps.
+/// Time without a core in each step, ns; `None` if the driving thread was not sampled or has
+/// different steps.
 pub(super) fn lost_in_steps(steps: &[Step], driver: Option<&RankHost>) -> Vec<Option<u64>> {
     let driver = driver.filter(|driver| lost_ns(driver).is_some());
     let times = driver.map_or(&[][..], |driver| driver.steps.as_slice());
@@ -24,8 +25,8 @@ pub(super) fn lost_in_steps(steps: &[Step], driver: Option<&RankHost>) -> Vec<Op
     steps.iter().map(of_step).collect()
 }
 
-/// Time without a core from a rank's beginning to the end of its judged time, ns; `None` where it
-/// was not recorded, as in traces of other tools.
+/// Time without a core from a rank's start to the end of its judged time, ns; `None` if it was not
+/// recorded, as in traces of other tools.
 pub(super) fn lost_ns(driver: &RankHost) -> Option<u64> {
     let is_known = driver.ledger.wall_ns > driver.ledger.ns(Part::Unknown);
     is_known.then(|| driver.ledger.ns(Part::NoCore) + driver.start_up.ns(Part::NoCore))
@@ -43,7 +44,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A run of a thread that works and then has no core, once in each step, for these times in ms.
+    /// A run of a thread that in each step works and then has no core, for these two times in ms.
     fn side(steps: &[(u64, u64)]) -> Side {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
@@ -116,7 +117,7 @@ mod tests {
         let of = |column| cell(&both, metric, column);
         assert_eq!((of("a"), of("b")), (Cell::from(2e6), Cell::from(20e6)));
         assert_eq!(of("verdict"), "worse".into());
-        // A condition that only the load decides is refused; the others are checked.
+        // A condition is refused if only the load decides it; other conditions are checked.
         assert_eq!(trips(&both, "step_time>+5%"), None);
         assert_eq!(trips(&both, "step_time>+1000%"), Some(false));
         assert_eq!(trips(&both, "step_time_without_lost_cores>+5%"), Some(true));
@@ -131,7 +132,7 @@ mod tests {
         let both = Comparison::of(side(&fast), side(&slow));
         assert_eq!(cell(&both, "step_time", "verdict"), LOAD_DIFFERED.into());
         assert_eq!(trips(&both, "step_time>+5%"), None);
-        // Each side's steps are alike but for the load.
+        // The steps of each side differ from one another only by the load.
         assert_eq!(trips(&both, "step_time_without_lost_cores>+5%"), Some(true));
     }
 
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn load_that_is_alike_decides_nothing() {
+    fn equal_load_does_not_change_the_verdict() {
         let slow = [(20, 27), (20, 25), (20, 28), (20, 24)];
         let both = Comparison::of(side(&BUSY), side(&slow));
         assert_eq!(cell(&both, "step_time", "verdict"), "worse".into());

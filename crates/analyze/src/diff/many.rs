@@ -1,8 +1,9 @@
-//! Any number of runs in one table, and which of them is the best, where that can be known.
+//! Compares any number of runs in one table, and says which of them is the best, if that can be
+//! known.
 //!
-//! A run is the best in a metric if its difference to each other run is outside of the 95 % interval
-//! of that difference, over steps: by the statistics of two runs. A figure that a run has once
-//! (its wall time, a peak) has no interval, and no best.
+//! A run is the best in a metric if the comparison of two runs calls it better than each other run:
+//! the difference must be outside of its 95 % interval over steps. A metric with a single value for
+//! each run (its wall time, a peak) has no interval, so no run is the best in it.
 
 use serde::Serialize;
 use serde::ser::SerializeMap;
@@ -16,7 +17,7 @@ use crate::base::reading::Reading;
 use crate::base::stats::Repeats;
 use crate::document::{Cell, Column, REPORT_VERSION, Table, Tables, Unit};
 
-/// Runs beside each other.
+/// The comparison of several runs.
 #[derive(Debug)]
 pub struct ManyRuns {
     /// The runs, in the order in which they were named.
@@ -41,7 +42,7 @@ impl Serialize for ManyRuns {
     }
 }
 
-/// Metrics of the table, with the keys of its columns.
+/// Keys of the metrics in the table, each with the key of its column.
 const SHOWN: [(&str, &str); 8] = [
     ("step_time", "step_time_ns"),
     ("idle_time", "idle_time_ns"),
@@ -93,7 +94,7 @@ fn table(sides: &[Side], names: &[String]) -> Table {
         vec![Column::new("run", "run", Unit::Text), Column::new("steps", "steps", Unit::Count)];
     for (key, column) in SHOWN {
         let Some(metric) = metric(key) else { continue };
-        // A column that no run has is left to programs.
+        // A column in which no run has a value is shown to programs only.
         let is_known = sides.iter().any(|side| value(side, metric).value().is_some());
         columns.push(Column::new(column, if is_known { metric.name } else { "" }, metric.unit));
     }
@@ -116,7 +117,7 @@ fn table(sides: &[Side], names: &[String]) -> Table {
     table
 }
 
-/// The value of a metric in a run, with the interval of its mean where the run has repeats.
+/// Returns the value of a metric in a run, with the interval of its mean if it has several values.
 fn value(side: &Side, metric: &Metric) -> Cell {
     if let Some(figure) = side.totals.iter().find(|figure| figure.key == metric.key) {
         return figure.value.clone().into();
@@ -136,7 +137,8 @@ fn value(side: &Side, metric: &Metric) -> Cell {
     }
 }
 
-/// Whether a run is better than each other one, as far as repeats show.
+/// Whether a run is better in a metric than each other run, by more than the variation between
+/// steps.
 fn is_best(sides: &[Side], at: usize, metric: &Metric) -> bool {
     if metric.better == BetterWhen::Neither {
         return false;
@@ -185,7 +187,7 @@ mod tests {
         let middle = [80, 81, 79, 80, 80];
         let step_time = || Cell::from("step time");
         assert_eq!(best(&[&slow, &fast, &middle]), [Cell::Empty, step_time(), Cell::Empty]);
-        // The run is as fast as another within noise: neither is the best.
+        // The run and another one are equally fast within noise: neither is the best.
         assert_eq!(
             best(&[&slow, &fast, &[50, 49, 51, 50, 50]]),
             [Cell::Empty, Cell::Empty, Cell::Empty]

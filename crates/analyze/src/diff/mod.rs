@@ -1,8 +1,8 @@
-//! Two runs beside each other: the changes, and how certain they are.
+//! Compares two runs: the changes, and how certain they are.
 //!
-//! A step is a repeat: means over steps, and the 95 % interval of their
-//! difference, separate a change from chance. Without steps, whole traces are compared.
-//! Host time is compared by samples, with their error.
+//! Each step is a repeat: the means over steps, and the 95 % interval of their difference, tell a
+//! change from chance. Without steps, whole traces are compared. Host time is compared by its
+//! samples, with their error.
 
 mod amount;
 mod causes;

@@ -14,7 +14,7 @@ use crate::rank::{Class, RankTrace, Step, step_at};
 pub enum NameKind {
     /// Kernels, copies and memsets.
     Work,
-    /// Operators of a framework, and annotations once the sides are joined.
+    /// Operators of a framework, and also annotations once `join_annotations` was called.
     Operator,
     /// Annotations of the program.
     Annotation,
@@ -22,7 +22,7 @@ pub enum NameKind {
     Call,
     /// Collectives between ranks.
     Collective,
-    /// Operators with sizes of their inputs, those that count.
+    /// Counted operators, with the sizes of their inputs.
     Shape,
 }
 
@@ -30,13 +30,13 @@ pub enum NameKind {
 /// added does not matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NameTotals {
-    /// Number of times it ran.
+    /// Number of executions under this name.
     pub count: u64,
     /// Total duration, nanoseconds; for a collective, that of its kernels.
     pub ns: u64,
-    /// Bytes, of copies and collectives.
+    /// Bytes that copies and collectives moved.
     pub bytes: u64,
-    /// Operations that results need, of operators with sizes.
+    /// Floating-point operations that the results need, for operators with sizes.
     pub flops: u64,
 }
 
@@ -91,7 +91,7 @@ pub(super) fn names(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Time
     let mut all = TimesByName::default();
     for ((sort, name, step), took) in names {
         let name = match (sort, rank.name(name)) {
-            // The other side may have demangled the name differently.
+            // Another tool may have demangled the name in a different way.
             (NameKind::Work, name) => canonical(name).into_owned(),
             (_, name) => name.to_owned(),
         };
@@ -104,8 +104,9 @@ pub(super) fn names(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Time
     all
 }
 
-/// Makes one sort of annotations and operators; where operators are not of the whole time (tprof stopped
-/// recording them, and a step without them is not one that ran none), of annotations only.
+/// Moves annotations to the kind of operators, since tools record the same range as either.
+/// Operators are removed first if they are not whole: if tprof stopped recording them, a step
+/// without operators may have run some.
 pub(super) fn join_annotations(names: &mut TimesByName, operators_are_whole: bool) {
     if !operators_are_whole {
         names.retain(|(sort, _), _| !matches!(sort, NameKind::Operator | NameKind::Shape));
@@ -137,7 +138,8 @@ fn shapes(rank: &RankTrace<'_>, at: &impl Fn(u32, u64) -> Option<u64>, all: &mut
     }
 }
 
-/// Sums up each collective: its kernels' time, once, however many were grouped.
+/// Sums up each collective. The time of a kernel counts once, even if the kernel runs several
+/// grouped collectives.
 fn collectives(
     rank: &RankTrace<'_>,
     at: &impl Fn(u32, u64) -> Option<u64>,
@@ -166,7 +168,7 @@ mod tests {
     use crate::rank::Needs;
     use tprof_trace::model::Kernel;
 
-    /// A run of before and a trace of torch.profiler's.
+    /// The same kernel as an older tprof recorded it, and in a trace of torch.profiler.
     #[test]
     fn a_kernel_has_one_name_whoever_recorded_it() {
         let of = |name: &str| {

@@ -8,12 +8,12 @@ use super::figures::find;
 use super::side::Side;
 use crate::run::step_cost::StepCost;
 
-/// From this share of the time on a core on, waiting for a core gets a note: a tenth of it shows in
-/// wall times.
+/// If threads wait for a core for at least this share of the time on a core, a note says so: a
+/// tenth of that time shows in wall times.
 const CROWDED: f64 = 0.1;
 
-/// States the cost of recording per step, if it is a visible part of a step on either side: two recordings of
-/// one program may differ by it.
+/// Returns a note on the cost of recording per step, if it is a visible part of a step on either
+/// side: two recordings of one program may differ by this cost.
 fn recorded(a: &Side, b: &Side) -> Option<String> {
     let [of_a, of_b] = [a, b].map(|side| side.cost.as_ref());
     if !of_a.into_iter().chain(of_b).any(StepCost::is_visible) {
@@ -31,11 +31,11 @@ fn recorded(a: &Side, b: &Side) -> Option<String> {
     Some(format!("{}; {}", of("A", of_a), of("B", of_b)))
 }
 
-/// Problems of a side that are named.
+/// Most problems of a side that are named.
 const MOST_DAMAGE: usize = 3;
 
-/// Notes where steps come from, unless both sides have torch.profiler's, and whether the sources
-/// are the same.
+/// Returns a note on the source of steps, unless both sides have those of torch.profiler, and on
+/// whether the two sources are the same.
 fn sources(a: &Side, b: &Side) -> Option<String> {
     let words = |side: &Side| {
         let words: Vec<&str> = side.sources.iter().map(|source| source.described()).collect();
@@ -53,7 +53,7 @@ fn sources(a: &Side, b: &Side) -> Option<String> {
     a.sources.iter().any(is_estimate).then(|| format!("steps are {}", words(a)))
 }
 
-/// Notes which steps are left out.
+/// Returns a note on the steps that are left out as warm-up.
 fn warm_up(a: &Side, b: &Side) -> Option<String> {
     let [of_a, of_b] = [a, b].map(|side| side.warm_up.len());
     (of_a + of_b > 0).then(|| {
@@ -64,8 +64,8 @@ fn warm_up(a: &Side, b: &Side) -> Option<String> {
     })
 }
 
-/// A note that the machine's load differed between the runs, if that alone decides how the step time
-/// changed.
+/// Returns a note that the machine's load differed between the runs, if that alone decides how the
+/// step time changed.
 fn load(a: &Side, b: &Side) -> Option<String> {
     let change = change_of(a, b, "step_time")?;
     change.without_load(find("step_time")?)?;
@@ -76,7 +76,7 @@ fn load(a: &Side, b: &Side) -> Option<String> {
     ))
 }
 
-/// Notes the first few parts of a side that could not be read: its figures lack them.
+/// Returns notes on the first few parts of a side that could not be read, which its figures lack.
 pub(super) fn damage(name: &str, problems: &[String]) -> Vec<String> {
     let mut notes: Vec<String> =
         problems.iter().take(MOST_DAMAGE).map(|what| format!("{name}: {what}")).collect();

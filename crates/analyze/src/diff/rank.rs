@@ -41,8 +41,8 @@ pub(super) struct RankSide {
 pub(super) struct RankAnalysis {
     /// The inclusive range of step numbers that are read; `None` for all.
     pub steps: Option<(u64, u64)>,
-    /// Names of all ranks so far, apart for those with steps and without: kept
-    /// rank by rank, those of a thousand ranks would not fit.
+    /// Names of all ranks so far, summed separately for ranks with steps and without. The names of
+    /// a thousand ranks would not fit in memory if they were kept for each rank.
     pub names: Mutex<FxHashMap<bool, TimesByName>>,
     /// The activity of all ranks' hosts so far.
     pub host: Mutex<HostActivity>,
@@ -50,7 +50,7 @@ pub(super) struct RankAnalysis {
 
 impl RankAnalysis {
     fn add(&self, stepped: bool, names: TimesByName) {
-        // Poisoned means that another worker panicked, which ends the comparison.
+        // A poisoned lock means that another worker panicked, which ends the comparison.
         let Ok(mut all) = self.names.lock() else { return };
         let all = all.entry(stepped).or_default();
         for (key, by_step) in names {
@@ -128,8 +128,8 @@ fn warm_up_of(steps: &[Step]) -> Vec<u64> {
     steps.iter().take(count).map(|step| step.number).collect()
 }
 
-/// A trace without steps is compared as a whole: one step from its first event
-/// to its last, on every process.
+/// The step that stands for the whole of a trace without steps: it lasts from the first event to
+/// the last, on every process.
 fn whole(rank: &RankTrace<'_>) -> Option<Step> {
     let spans = [SpanKind::Operator, SpanKind::Annotation].map(|kind| rank.spans(kind));
     let host = rank.calls.iter().chain(spans.into_iter().flatten()).map(|span| span.interval());

@@ -1,4 +1,4 @@
-//! Figures of a whole run that a rank gives: its life, its peaks of memory.
+//! Values of a whole run that are read from a rank: its life, its peaks of memory.
 
 use tprof_trace::TraceFile;
 use tprof_trace::model::Allocator;
@@ -8,7 +8,7 @@ use crate::base::reading::Reading;
 use crate::memory::RankMemory;
 use crate::rank::RankTrace;
 
-/// Highest memory of any rank, bytes.
+/// The highest memory of any rank, bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Peaks {
     heap: Option<Reading<u64>>,
@@ -26,7 +26,7 @@ impl Peaks {
         }
     }
 
-    /// Takes what is higher of another.
+    /// Replaces each peak by that of `other` if it is higher.
     pub fn most(&mut self, other: Peaks) {
         fn most(a: &mut Option<Reading<u64>>, b: Option<Reading<u64>>) {
             let known = |reading: &Option<Reading<u64>>| reading.as_ref().and_then(Reading::get);
@@ -52,8 +52,8 @@ impl Peaks {
     }
 }
 
-/// Time from the first process's start to the last one's end, ns; to the last event, where a
-/// process has no recorded end.
+/// Time from the first process's start to the last one's end, ns. If a process has no recorded end,
+/// the last event counts as its end.
 pub(super) fn life_ns(file: &TraceFile) -> Option<u64> {
     let processes = file.processes();
     let first_ns = processes.iter().map(|process| process.start_ns).min()?;
@@ -63,7 +63,7 @@ pub(super) fn life_ns(file: &TraceFile) -> Option<u64> {
     Some(last_ns.saturating_sub(first_ns))
 }
 
-/// The highest total of the framework's allocator on a device.
+/// The highest total of the framework's allocator on any device.
 fn device_peak(rank: &RankTrace<'_>) -> Reading<u64> {
     let rows = rank.allocations.iter().filter(|row| row.device.is_some());
     let framework = rows.filter(|row| row.allocator == Allocator::Framework);

@@ -1,4 +1,4 @@
-//! One side of a comparison: figures of each step, and totals by name.
+//! One side of a comparison: the metrics of each step, and totals by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -35,28 +35,28 @@ pub struct Side {
     pub facts: Facts,
     /// Number of rank files.
     pub ranks: u64,
-    /// Whether these are only some of the run's ranks: its wall time is then theirs.
+    /// Whether only some of the run's ranks were read. The wall time is then that of these ranks.
     pub in_part: bool,
-    /// Rank files that `names` is a sum over.
+    /// Number of rank files that `names` is a sum over.
     pub sharers: u64,
-    /// Whether `figures` are of steps. Otherwise they are of the whole trace, which is then the
-    /// only "step".
+    /// Whether `figures` are of steps. Otherwise they are of the whole trace, which then counts as
+    /// the only step.
     pub stepped: bool,
     /// The sources of its ranks' steps.
     pub sources: BTreeSet<StepSource>,
-    /// Numbers of the steps, in order, without those of warm-up.
+    /// Numbers of the steps, in order, without the warm-up steps.
     pub steps: Vec<u64>,
-    /// Numbers of the steps that are warm-up on any rank; empty where steps were chosen.
+    /// Numbers of the steps that are warm-up on any rank; empty if the user chose steps.
     pub warm_up: BTreeSet<u64>,
-    /// Figures of each step, by key; means over ranks.
+    /// Values of each metric by step, as means over ranks.
     pub figures: BTreeMap<&'static str, Vec<f64>>,
-    /// Figures of the whole run.
+    /// Values of the metrics of the whole run.
     pub totals: Vec<Figure>,
     /// Totals of each name in each step, summed over ranks.
     pub names: TimesByName,
     /// The activity of the hosts.
     pub host: HostActivity,
-    /// Cost of recording per step, of the rank that it slowed most.
+    /// Cost of recording per step, of the rank that recording slowed most.
     pub cost: Option<StepCost>,
     /// Whether a rank's operators were recorded for only a part of the time.
     pub operators_ended: bool,
@@ -107,8 +107,7 @@ impl Side {
             if at.rank.is_some() {
                 peaks.most(part.peaks);
             }
-            // A launcher has no steps of its own, and neither has a rank that died before its first
-            // one.
+            // A launcher has no steps, and neither has a rank that died before its first step.
             if part.stepped != stepped {
                 continue;
             }
@@ -130,7 +129,7 @@ impl Side {
                 side.figures.entry(key).or_default().push(mean);
             }
         }
-        // The figures of a few steps would be compared with the time of others.
+        // Values of only some steps could not be compared with the times of all steps.
         let steps = side.steps.len();
         side.figures.retain(|key, values| *key != WITHOUT_LOST_CORES || values.len() == steps);
         facts.set("ranks", side.ranks.to_string());
@@ -160,6 +159,6 @@ pub struct SideOptions {
     pub steps: Option<(u64, u64)>,
     /// The source of steps; `None` for the first source that has any.
     pub steps_from: Option<StepSource>,
-    /// See [`Options`]: whether a collector still works.
+    /// Returns whether the collector of a run still works; see [`Options`].
     pub is_running: Option<fn(&RunInfo, &Path) -> bool>,
 }

@@ -9,7 +9,7 @@ use crate::base::reading::Reading;
 use crate::document::Unit;
 use crate::rank::samples::PARTS;
 
-/// Prefix of the key of a part in which the thread waits.
+/// Prefix of the key of a part in which the driving thread waits.
 const WAIT: &str = "wait:";
 /// Prefix of the key of any part.
 const PART: &str = "part:";
@@ -44,7 +44,7 @@ impl Subject {
         found.map(|(key, name, _)| Subject::Part(key, name))
     }
 
-    /// All names that a subject may have, but those of functions: metrics and parts.
+    /// All names that a subject may have, except those of functions: metrics and parts.
     pub fn names() -> Vec<String> {
         let waits = PARTS.iter().filter(|part| !part.is_running());
         let waits = waits.map(|part| format!("{WAIT}{}", part.key()));
@@ -56,7 +56,7 @@ impl Subject {
     /// The displayed name of the subject.
     pub fn title(&self) -> String {
         match self {
-            // In a table, its name stands below the step time.
+            // In a table, this metric's short name stands below the step time.
             Subject::Metric(metric) if metric.key == WITHOUT_LOST_CORES => {
                 "step time without lost cores".to_owned()
             }
@@ -74,7 +74,7 @@ impl Subject {
         }
     }
 
-    /// Whether other hardware changes its value for the same code.
+    /// Whether other hardware changes the subject's value for the same code.
     pub fn of_hardware(&self) -> bool {
         match self {
             Subject::Metric(metric) => metric.of_hardware,
@@ -97,7 +97,7 @@ impl Subject {
                 (HostNameKind::Part, host.sum(HostNameKind::Part, |_, of| of == *key))
             }
             Subject::Function(name) if host.sampled > 0 => {
-                // Python's rows have the native code below them.
+                // The rows of Python functions include the native code below them.
                 let sort = match host.has_function(HostNameKind::Python, name) {
                     true => HostNameKind::Python,
                     false => HostNameKind::Function,
@@ -108,14 +108,15 @@ impl Subject {
         };
         let mean = host.mean_of(sort, amount, by_step);
         match mean.error() {
-            // Measured, not sampled: how it varies from run to run is not known.
+            // The value was measured, not sampled, and its variation between runs is unknown.
             0.0 => Reading::Is(mean.value),
             error => Reading::Estimate { value: mean.value, error },
         }
     }
 }
 
-/// Whether a row is named after this function: `f (me/train.py)` matches `f` and itself.
+/// Whether a row is of the function `name`, which may include its file: both `f` and `f
+/// (me/train.py)` match the row `f (me/train.py)`.
 fn is_named(row: &str, name: &str) -> bool {
     row == name || row.strip_prefix(name).is_some_and(|rest| rest.starts_with(" ("))
 }
@@ -140,7 +141,8 @@ impl HostActivity {
     }
 }
 
-/// The metric by which a part of the wall time is judged, like other times of whole runs.
+/// The metric by which a part of the wall time is judged, with the noise of other times of whole
+/// runs.
 pub(super) const TIME: Metric = Metric {
     key: "part",
     name: "part",

@@ -91,7 +91,7 @@ impl ComparisonTables<'_> {
         tables
     }
 
-    /// The title of wall and CPU time, which names what they cover.
+    /// The title of the table of wall and CPU time, which says what these times cover.
     fn title_of_run(&self) -> String {
         match (self.a.in_part, self.b.in_part) {
             (false, false) => "Wall time of the run, CPU time of a rank".to_owned(),
@@ -263,7 +263,7 @@ impl ComparisonTables<'_> {
     }
 }
 
-/// Totals of a name per step and rank.
+/// Totals of a name per step and rank, as means.
 struct PerStep {
     ns: Repeats,
     count: f64,
@@ -278,7 +278,7 @@ impl PerStep {
 }
 
 impl Side {
-    /// Means over steps and ranks; a step in which a name does not occur counts as 0.
+    /// Means over steps and ranks. A step in which the name does not occur counts as 0.
     fn per_step(&self, took: Option<&BTreeMap<u64, NameTotals>>) -> PerStep {
         let ranks = self.sharers.max(1) as f64;
         let nothing = BTreeMap::new();

@@ -1,7 +1,7 @@
-//! A document as JSON: each table a list of objects under `tables`.
+//! A document as JSON: under `tables`, each table is a list of objects.
 //!
-//! A cell named `key` is a value, a value beside `error_key` (an estimate),
-//! `null` beside `key_missing`, or a plain `null` where it does not apply.
+//! A cell with the key `key` is a value, a value beside `error_key` (an estimate), `null` beside
+//! `key_missing`, or a plain `null` where the cell does not apply.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -26,7 +26,7 @@ impl Serialize for Document {
     }
 }
 
-/// Tables as an object of lists.
+/// The tables as an object, in which each table is a list.
 pub(crate) struct Tables<'a>(pub &'a [Table]);
 
 impl Serialize for Tables<'_> {

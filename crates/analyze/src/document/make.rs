@@ -1,4 +1,4 @@
-//! The interface of an analysis, and how one is run through it.
+//! The interface of an analysis, and the code that runs one.
 
 use std::any::Any;
 use std::path::Path;
@@ -29,43 +29,43 @@ pub struct Options {
     pub cycle: Option<u32>,
     /// The part of the run's time to read, by the beginnings of events, in all reports.
     pub window: Option<Window>,
-    /// The part of the run to report on, in reports that can be cut.
+    /// The part of the run to report on, in reports that support one.
     pub cut: TimeSelection,
-    /// A text in the names of the operators to report on, in reports about operators.
+    /// A text that the names of the operators to report on contain, in reports about operators.
     pub operator: Option<String>,
-    /// The range to report on, in reports that can be cut: a text that its name contains, and `:N`
+    /// The range to report on, in reports that support it: a text that its name contains, and `:N`
     /// for the Nth such range, from 0.
     pub within: Option<String>,
-    /// The threads to report on, in reports that can be cut: a text in their names, or a thread's
-    /// number.
+    /// The threads to report on, in reports that support it: a text that their names contain, or
+    /// the number of a thread.
     pub thread: Option<String>,
-    /// Time by line of source, where a report has it.
+    /// Whether time is also or only reported by source line, in reports that support it.
     pub lines: LineTables,
-    /// Order of functions and lines, where a report has several.
+    /// Order of functions and lines, in reports that support several.
     pub sort: SortBy,
-    /// Whether only the user's own files are reported on, in reports that can be cut.
+    /// Whether only the user's own files are reported on, in reports that support it.
     pub mine: bool,
-    /// Peaks of the devices that replace those of the built-in table.
+    /// Peak rates of the devices; they replace those of the built-in table.
     pub peaks: Option<Peaks>,
-    /// Whether long tables are made too that are not displayed ([`super::View::Data`]).
+    /// Whether to make the long tables that are not displayed too ([`super::View::Data`]).
     pub data: bool,
-    /// Asks whether the collector of an unfinished run in a directory is still at work; if `None`,
-    /// it counts as gone.
+    /// Returns whether the collector of an unfinished run in a directory is still at work. Without
+    /// this function, the collector counts as gone.
     pub is_running: Option<fn(&RunInfo, &Path) -> bool>,
 }
 
-/// A part of a run's time, from a moment and to before another one.
+/// A part of a run's time, from one time up to another, which is not part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     /// Nanoseconds since the run began.
     OfRun(u64, u64),
-    /// A window of a program's own, in nanoseconds of its host's monotonic clock.
+    /// A window that the program itself set, in nanoseconds of its host's monotonic clock.
     OfProgram {
-        /// The first moment of the window.
+        /// The start of the window.
         from_ns: u64,
         /// The end of the window, which is not part of it.
         to_ns: u64,
-        /// The moment until which devices worked for the window, if the program waited for them.
+        /// The time until which devices worked for the window, if the program waited for them.
         device_until_ns: Option<u64>,
     },
 }
@@ -80,12 +80,12 @@ impl Window {
     }
 }
 
-/// A part of a run's time; by default the whole run.
+/// A part of a run's time; the default is the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimeSelection {
-    /// The first moment of the part, nanoseconds since the run began.
+    /// The start of the part, nanoseconds since the run began.
     pub from_ns: Option<u64>,
-    /// The end of the part, which is not in it, nanoseconds since the run began.
+    /// The end of the part, which does not belong to it, nanoseconds since the run began.
     pub to_ns: Option<u64>,
     /// Ranges of step numbers, both ends included: the part lasts from the first to the last of
     /// these steps, on each rank.
@@ -98,7 +98,7 @@ impl TimeSelection {
         *self == TimeSelection::default()
     }
 
-    /// The part on a file's clock, given its steps.
+    /// Converts the part to an interval on a file's clock. `steps` are the steps of the file.
     pub(crate) fn interval(&self, clock: Clock, steps: &[Step]) -> Interval {
         let from = self.from_ns.map_or(0, |ns| clock.at(ns));
         let to = self.to_ns.map_or(u64::MAX, |ns| clock.at(ns));
@@ -112,7 +112,7 @@ impl TimeSelection {
         times.overlap(all.unwrap_or(Interval::new(from, from)))
     }
 
-    /// Whether a step's number is wanted.
+    /// Whether the part includes the step of this number.
     pub fn holds(&self, number: u64) -> bool {
         let is_in = |ranges: &Vec<(u64, u64)>| {
             ranges.iter().any(|(from, to)| (*from..=*to).contains(&number))
@@ -122,7 +122,7 @@ impl TimeSelection {
 }
 
 impl Options {
-    /// Whether tables with one row per event are wanted: as data, for one rank.
+    /// Whether tables with one row for each event are made: only as data, and only for one rank.
     pub fn lists_single_rows(&self) -> bool {
         self.data && self.rank.is_some()
     }
@@ -153,17 +153,17 @@ pub enum LineTables {
 /// The order of functions and lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SortBy {
-    /// Time on a core, of their own.
+    /// Time on a core of the function or line itself.
     #[default]
     SelfTime,
     /// Time on a core, callees included.
     Total,
-    /// By time of waits.
+    /// Time of waits.
     Waited,
 }
 
 impl SortBy {
-    /// All orders, as typed on the command line.
+    /// All orders, by the word that selects them on the command line.
     pub const NAMES: [(&'static str, SortBy); 3] =
         [("self", SortBy::SelfTime), ("total", SortBy::Total), ("waited", SortBy::Waited)];
 
@@ -188,8 +188,8 @@ pub struct DocumentKind {
 }
 
 impl DocumentKind {
-    /// The tables that it makes of a run without ranks: their columns, and no rows. Those for data
-    /// only are among them.
+    /// The tables that the kind makes for a run without ranks: all its columns, including those of
+    /// tables for data only, and no rows.
     pub fn tables(&self) -> Vec<Table> {
         (self.analysis)().finish(&Options { data: true, ..Options::default() }).tables
     }
@@ -203,9 +203,9 @@ impl DocumentKind {
 /// The rank file that is being analysed.
 #[derive(Clone, Debug)]
 pub struct RankContext {
-    /// Rank; `None` for a launcher.
+    /// The rank's number; `None` for a launcher.
     pub rank: Option<u32>,
-    /// Name of the rank's rows: `rank 3`, `rank 3, restart 1`, `launcher on HOST`.
+    /// The displayed name of the rank: `rank 3`, `rank 3, restart 1`, `launcher on HOST`.
     pub label: String,
     /// Name of the rank's file.
     pub file: String,
@@ -215,7 +215,8 @@ pub struct RankContext {
     pub machine: Machine,
 }
 
-/// The known properties of the machine that a job ran on; of several machines, the smallest values.
+/// The known properties of the machine that a job ran on. If there were several machines, these are
+/// the smallest values.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Machine {
     /// Processors that the job may use.
@@ -228,7 +229,7 @@ impl Machine {
     /// Joins the machines that a run was recorded on.
     pub(crate) fn of(infos: &[RunInfo]) -> Machine {
         let least = |key: &str| infos.iter().filter_map(|info| info.machine[key].as_u64()).min();
-        // A count that could not be read is 0.
+        // The collector writes 0 for a number that it could not read.
         let known = |value: &u64| *value > 0;
         Machine {
             cpus: least("cpus").filter(known),
@@ -246,22 +247,24 @@ pub struct Body {
     pub notes: Vec<String>,
 }
 
-/// An analysis: it takes a part from each rank, and makes tables of all parts.
+/// An analysis: it reads a part from each rank, and makes tables of all parts.
 pub trait Analysis: Send + Sync {
     /// Name of the kind, as typed on the command line.
     const KIND: &'static str;
-    /// Whether `--hta` changes how it reads ranks.
+    /// Whether `--hta` changes how the analysis reads ranks.
     const HTA: bool = true;
-    /// The data that it keeps of a rank. It must be small: there may be thousands of ranks.
+    /// The data that the analysis keeps of a rank. It must be small: there may be thousands of
+    /// ranks.
     type Part: Send;
 
-    /// The options that it honours among those that not all kinds honour: `--within`, `--sort`.
+    /// The options that the analysis honours among those that not all kinds honour: `--within`,
+    /// `--sort`.
     const TAKES: &'static [&'static str] = &[];
 
-    /// The tables that it reads. It may be given more.
+    /// The tables that the analysis reads. More tables than these may be loaded.
     fn needs(&self, options: &Options) -> Needs;
 
-    /// What each given option chose in a rank.
+    /// Returns the things that each given option chose in a rank.
     fn named(&self, _rank: &RankTrace<'_>, _options: &Options) -> Vec<OptionMatches> {
         Vec::new()
     }
@@ -273,21 +276,21 @@ pub trait Analysis: Send + Sync {
     fn join(&self, parts: Vec<(RankContext, Self::Part)>, options: &Options) -> Body;
 }
 
-/// An analysis with the parts that it has taken so far.
+/// An analysis with the parts that it has read so far.
 pub(crate) trait StartedAnalysis: Any + Send + Sync {
-    /// See [`Analysis::KIND`]: the kind's name.
+    /// Returns the [`Analysis::KIND`] of this analysis.
     fn kind(&self) -> &'static str;
-    /// See [`Analysis::HTA`]: whether `--hta` matters.
+    /// Returns the [`Analysis::HTA`] of this analysis.
     fn has_hta(&self) -> bool;
-    /// See [`Analysis::TAKES`]: options that it honours.
+    /// Returns the [`Analysis::TAKES`] of this analysis.
     fn takes(&self) -> &'static [&'static str];
-    /// [`Analysis::named`], of all ranks so far.
+    /// Returns the matches of [`Analysis::named`], joined over all ranks so far.
     fn named(&self) -> Vec<OptionMatches>;
-    /// See [`Analysis::needs`]: the tables that it reads.
+    /// Returns the tables that [`Analysis::needs`] names.
     fn needs(&self, options: &Options) -> Needs;
-    /// Reads the rank of this place among the run's files.
+    /// Reads a rank; `place` is its place among the run's files.
     fn rank(&self, place: usize, rank: &RankTrace<'_>, at: &RankContext, options: &Options);
-    /// Joins what was taken.
+    /// Joins the parts of all ranks and makes the tables.
     fn finish(self: Box<Self>, options: &Options) -> Body;
 }
 
@@ -296,12 +299,12 @@ pub(crate) fn begin<A: Analysis + 'static>(analysis: A) -> UnjoinedAnalysis<A> {
     UnjoinedAnalysis { analysis, parts: Mutex::default(), named: Mutex::default() }
 }
 
-/// Starts an analysis of which only the trait [`StartedAnalysis`] is known.
+/// Starts an analysis, as a [`StartedAnalysis`] of unknown type.
 pub(crate) fn boxed<A: Analysis + 'static>(analysis: A) -> Box<dyn StartedAnalysis> {
     Box::new(begin(analysis))
 }
 
-/// An analysis with its parts: place, rank, part.
+/// An analysis with the parts that it has read: place, rank, part.
 pub(crate) struct UnjoinedAnalysis<A: Analysis> {
     analysis: A,
     parts: Mutex<Vec<(usize, RankContext, A::Part)>>,
@@ -318,9 +321,9 @@ impl<A: Analysis> UnjoinedAnalysis<A> {
         parts.iter().find(|part| part.0 == place).map(|(.., part)| part.clone())
     }
 
-    /// The analysis and its parts, in the ranks' order.
+    /// Returns the analysis and its parts, in the order of the ranks.
     pub fn into_parts(self) -> (A, Vec<(RankContext, A::Part)>) {
-        // Poisoned means that a worker panicked, which ends the command.
+        // A poisoned lock means that a worker panicked, which ends the command.
         let mut parts = self.parts.into_inner().unwrap_or_default();
         parts.sort_by_key(|(place, ..)| *place);
         (self.analysis, parts.into_iter().map(|(_, at, part)| (at, part)).collect())

@@ -1,8 +1,8 @@
 //! A report as data: titled tables of typed columns.
 //!
-//! Every kind of report but the summary and `memory` is a [`Document`]. One renderer each turns it
-//! into text, JSON, CSV and HTML, so that an analysis only computes: it makes rows in the order in
-//! which they should be read, and gives each column a meaning and a unit.
+//! Every kind of report except the summary and `memory` is a [`Document`]. One renderer for each
+//! format turns it into text, JSON, CSV and HTML, so that an analysis only computes: it makes rows
+//! in the order in which they should be read, and gives each column a meaning and a unit.
 
 mod cell;
 mod json;
@@ -57,9 +57,10 @@ pub struct Table {
     pub view: View,
     /// The columns of the table.
     pub columns: Vec<Column>,
-    /// All rows, most important first ([`View::Curve`]: by time). Renderers for people cut them.
+    /// All rows, the most important first ([`View::Curve`]: in order of time). Renderers for people
+    /// show only the first rows.
     pub rows: Vec<Vec<Cell>>,
-    /// If there are no rows, the reason and what would fill the table.
+    /// If there are no rows, the reason for that and how to get some.
     pub empty: String,
     /// The last rows, which are displayed as one line.
     pub folded: Option<FoldedRows>,
@@ -101,14 +102,15 @@ impl Table {
         self
     }
 
-    /// Shown otherwise than as rows.
+    /// Sets how the table is displayed.
     pub fn view(mut self, view: View) -> Table {
         self.view = view;
         self
     }
 
-    /// The number of rows that a cut counts ([`View::Groups`]: of groups), and how many rows the
-    /// first `top` of these have.
+    /// Returns the number of rows, and how many rows remain if only the first `top` are shown. A
+    /// table of [`View::Groups`] counts groups instead: the first number is that of groups, and the
+    /// second is how many rows the first `top` groups have.
     pub fn counted(&self, top: usize) -> (usize, usize) {
         let depth = self.columns.iter().position(|column| column.key == "depth");
         let Some(depth) = depth.filter(|_| self.view == View::Groups) else {
@@ -121,7 +123,7 @@ impl Table {
         (firsts().count(), end)
     }
 
-    /// Place of the column with a key.
+    /// Index of the column with a key.
     pub fn place(&self, key: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.key == key)
     }
@@ -130,7 +132,7 @@ impl Table {
     ///
     /// # Panics
     ///
-    /// In debug builds, if it has not one cell for each column.
+    /// In debug builds, if the row does not have one cell for each column.
     pub fn row(&mut self, cells: Vec<Cell>) {
         debug_assert_eq!(cells.len(), self.columns.len(), "a row of {} does not fit", self.key);
         self.rows.push(cells);
@@ -148,7 +150,7 @@ pub enum View {
     Groups,
     /// As curves over the first column, which is a time.
     Curve,
-    /// As a block for each row: the first cell is its first line, the others are
+    /// As a block for each row: its first line is the first cell, and the other cells are
     /// paragraphs behind their headings.
     Cards,
     /// As a paragraph for each row: its first cell.
@@ -166,7 +168,7 @@ pub struct Column {
     pub heading: &'static str,
     /// Unit of the column's values.
     pub unit: Unit,
-    /// A change: shown with its sign.
+    /// Whether the values are changes, which are displayed with their sign.
     pub signed: bool,
 }
 
@@ -188,7 +190,7 @@ impl Column {
         Column { key, heading, unit, signed: true }
     }
 
-    /// A column only in JSON and CSV.
+    /// A column that only JSON and CSV have.
     pub const fn data(key: &'static str, unit: Unit) -> Column {
         Column { key, heading: "", unit, signed: false }
     }
@@ -199,10 +201,10 @@ impl Column {
 pub enum Unit {
     /// Text without a unit.
     Text,
-    /// A name from the traced program: kernel, operator, range. At most one in a
-    /// text table, and last: it takes the room that is left.
+    /// A name from the traced program: kernel, operator, range. A text table has at most one such
+    /// column, which is the last and uses the rest of the width.
     Name,
-    /// A plain number that identifies: rank, stream, device, step.
+    /// A plain number that identifies a rank, stream, device or step.
     Id,
     /// A number of things.
     Count,

@@ -3,7 +3,7 @@
 use crate::base::stats::Spread;
 use crate::document::{Cell, Column, Table, Unit};
 
-/// Values of one row of a table, and the row's other cells.
+/// The values that one row of a table describes, and the row's other cells.
 pub(crate) struct Values<R> {
     /// The row's own columns.
     pub row: R,
@@ -18,8 +18,8 @@ impl<R> Values<R> {
     }
 }
 
-/// Columns of a table of durations: share of their sum, sum, count, mean, middle,
-/// lowest, highest, deviation.
+/// Columns of a table of durations: share of their sum, sum, count, mean, median, lowest, highest,
+/// deviation.
 pub(crate) const TIMES: [Column; 8] = [
     Column::new("share", "time", Unit::Share),
     Column::new("total_ns", "total", Unit::Duration),
@@ -42,7 +42,8 @@ pub(crate) const SIZES: [Column; 7] = [
     Column::data("deviation_bytes", Unit::Bytes),
 ];
 
-/// Sum, count, mean, middle, lowest, highest, deviation; of nothing, nothing.
+/// Returns cells for the sum, count, mean, median, lowest, highest and deviation; they are empty if
+/// there are no values.
 pub(crate) fn cells(values: &[u64]) -> Vec<Cell> {
     let Some(spread) = Spread::of(values) else { return vec![Cell::Empty; SIZES.len()] };
     let whole = |value: f64| value.round() as u64;
@@ -58,7 +59,7 @@ pub(crate) fn cells(values: &[u64]) -> Vec<Cell> {
 }
 
 /// Adds rows of durations to a table with the columns rank, [`TIMES`], and those that `own` makes
-/// of a row. The rows with the longest sum come first; shares are of the rank's sum.
+/// from a row. The rows with the largest sum come first; shares are of the rank's sum.
 pub(crate) fn add_times<R>(
     table: &mut Table,
     rank: &str,
@@ -75,7 +76,8 @@ pub(crate) fn add_times<R>(
     }
 }
 
-/// The rank's column, those of a table's kind, and its own.
+/// Returns the column of ranks, then `kind`, which is [`TIMES`] or [`SIZES`], then the table's own
+/// columns.
 pub(crate) fn columns(kind: &[Column], own: &[Column]) -> Vec<Column> {
     let mut columns = vec![Column::new("rank", "rank", Unit::Text)];
     columns.extend_from_slice(kind);

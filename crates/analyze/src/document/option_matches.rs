@@ -1,5 +1,6 @@
 //! The names that an option's text matches in a run, and all names that it could match. A text that
-//! matches nothing is a slip, and is refused: an empty report would look like an answer.
+//! matches nothing is probably a typing error and is refused, because an empty report would look
+//! like an answer.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +17,10 @@ pub struct OptionMatches {
     pub what: &'static str,
     /// The text that was given to the option.
     pub text: String,
-    /// Whether the text chooses something.
+    /// Whether the text chooses at least one thing.
     pub chosen: bool,
-    /// The largest number of things in a rank whose name contains the text, whatever `:N` says.
+    /// The largest number of things in one rank whose names contain the text; `:N` does not change
+    /// it.
     pub matching: u64,
     /// All names, and how often each occurs.
     pub there: BTreeMap<String, u64>,

@@ -1,4 +1,4 @@
-//! Shares of time over many ranks: how they lie, and which ranks are the extremes.
+//! Shares of time over many ranks: their distribution, and the ranks with the extremes.
 
 use crate::document::{Column, Table, Unit};
 

@@ -1,4 +1,4 @@
-//! Rows of reports' tables, their cells by key.
+//! Access to the cells of a report's table by row and key.
 
 use super::{Cell, Table, Value};
 
@@ -32,7 +32,7 @@ impl<'t> TableRow<'t> {
         self.value(key)?.number()
     }
 
-    /// A number without a sign or fraction, as it is: a double would round it.
+    /// A number without a sign or fraction, exactly; a double would round it.
     pub fn whole(&self, key: &str) -> Option<u64> {
         match self.value(key)? {
             Value::Unsigned(value) => Some(*value),

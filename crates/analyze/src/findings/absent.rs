@@ -1,5 +1,5 @@
-//! The sentences of rules that find nothing: nothing was recorded, or the recorded events lie
-//! outside of the judged time.
+//! Sentences for rules that find nothing because nothing was recorded, or because the recorded
+//! events lie outside of the judged time.
 
 use rustc_hash::FxHashSet;
 use tprof_trace::model::NameId;
@@ -12,17 +12,17 @@ use crate::findings::scene::calls::is_known;
 pub(super) struct SearchTarget {
     /// The name of one such thing: `call that waits for the device`.
     pub one: &'static str,
-    /// Whether only those of the main threads count.
+    /// Whether only such things on main threads count.
     pub of_main_threads: bool,
 }
 
 impl SearchTarget {
-    /// Something on a device.
+    /// Creates the target for things on a device.
     pub const fn new(one: &'static str) -> SearchTarget {
         SearchTarget { one, of_main_threads: false }
     }
 
-    /// Something of the main threads.
+    /// Creates the target for things on the main threads.
     pub const fn of_main_threads(one: &'static str) -> SearchTarget {
         SearchTarget { one, of_main_threads: true }
     }
@@ -31,13 +31,13 @@ impl SearchTarget {
 /// Kernels that compute, as a search target.
 pub(super) const COMPUTE: SearchTarget = SearchTarget::new("compute kernel");
 
-/// Why rules on devices have nothing to judge, where nothing ran on one.
+/// Reason that rules about devices report if nothing ran on a device.
 pub(super) const NO_WORK: &str = "no kernel, copy or memset was recorded";
 
 const NEEDS_WORK: &str = "kernels and copies: record a job that uses a GPU with GPU activities";
 
 impl Scene<'_> {
-    /// The window in which rules search, in words.
+    /// Returns words for the window in which rules search.
     pub fn place(&self) -> &'static str {
         match (self.steps, self.has_device()) {
             (0, true) => "from the first work on a device to the last",
@@ -46,8 +46,8 @@ impl Scene<'_> {
         }
     }
 
-    /// States that the window has no such thing. The statement covers the whole recording only
-    /// where that has none either (`is_recorded`).
+    /// Says that the window has no such thing. `is_recorded` tells whether the recording has such
+    /// things outside of the window.
     pub fn none(&self, thing: &SearchTarget, is_recorded: bool) -> String {
         let SearchTarget { one, of_main_threads } = thing;
         match (is_recorded, of_main_threads) {
@@ -59,12 +59,12 @@ impl Scene<'_> {
         }
     }
 
-    /// The verdict of rules about devices where nothing ran on a device.
+    /// Returns the verdict of rules about devices if nothing ran on a device.
     pub fn no_device(&self) -> Option<Verdict> {
         (!self.has_device()).then(|| Verdict::none_to_judge(NO_WORK, NEEDS_WORK))
     }
 
-    /// The verdict of rules about kernels that compute where none does in the window.
+    /// Returns the verdict of rules about compute kernels if the window has no such kernel.
     pub fn no_compute(&self) -> Option<Verdict> {
         let is_recorded = || self.rank.devices().iter().any(|device| !device.compute.is_empty());
         self.no_device().or_else(|| {
@@ -77,8 +77,8 @@ impl Scene<'_> {
         })
     }
 
-    /// The verdict of rules that identify calls by name where no call of a known library was
-    /// recorded: the purpose of another library's calls is unknown.
+    /// Returns the verdict of rules that identify calls by name, if no call of a known library was
+    /// recorded. The purpose of another library's calls is unknown.
     pub fn no_calls(&self) -> Option<Verdict> {
         let mut names: FxHashSet<NameId> = FxHashSet::default();
         let is_known = self

@@ -8,16 +8,16 @@ use crate::rank::RankTrace;
 
 /// Calls that block, and the device time that they cost.
 pub(super) struct Blocking {
-    /// The calls, as indices.
+    /// Indices of the calls in `RankTrace::calls`.
     pub calls: Vec<usize>,
     /// Time during which any of the calls lasted.
     pub wait: Cover,
-    /// Gaps that had begun when one of the calls returned, and that the call's thread ended later.
+    /// The idle time that the calls cost, as [`after_calls`] finds it.
     pub idle: Cover,
 }
 
 impl Blocking {
-    /// Examines these calls in a scene.
+    /// Computes the device time that these calls cost.
     pub fn of(scene: &Scene<'_>, calls: Vec<usize>) -> Blocking {
         let wait = scene.cover_of_calls(&calls);
         let idle = after_calls(&scene.gaps, scene.rank, &calls);
@@ -25,8 +25,9 @@ impl Blocking {
     }
 }
 
-/// The gaps in which a call that blocks its thread returned before that thread launched the work
-/// that ended the gap: the thread could not launch it earlier.
+/// Returns the idle time that blocking calls cost: the [`Gap::late`] part of each gap in which
+/// first a blocking call returned, and then its thread launched the work that ended the gap. While
+/// the call blocked, the thread could not launch that work.
 pub(super) fn after_calls(gaps: &[Gap], rank: &RankTrace<'_>, calls: &[usize]) -> Cover {
     let mut ends: FxHashMap<u32, Vec<u64>> = FxHashMap::default();
     for &at in calls {

@@ -1,4 +1,4 @@
-//! The result of a rule: what is wrong, what it may cost, where to look.
+//! The result of a rule: a problem, the time that it may cost, and where to look.
 
 use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
@@ -10,10 +10,10 @@ use super::severity::Severity;
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::StreamKey;
 
-/// Something that may be gained.
+/// A problem whose fix may gain time or memory.
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
-    /// The subject of the finding, where a rule finds several things; it is the same on all ranks.
+    /// The subject of the finding, if a rule can have several; it is the same on all ranks.
     pub subject: String,
     /// The problem, in a sentence without a full stop.
     pub what: String,
@@ -23,30 +23,30 @@ pub(super) struct Finding {
     pub advice: String,
     /// Upper bound of the time in the window that a fix gains, ns.
     pub bound_ns: u64,
-    /// The time that the bound is a share of, ns, where it is not the window.
+    /// The time of which the bound is a share, ns; `None` if that is the window.
     pub of_ns: Option<u64>,
-    /// The time is spent once in the rank's life, not in each step.
+    /// Whether the time is spent once in the rank's life, not in each step.
     pub is_once: bool,
     /// Size of the memory that the finding is about, bytes.
     pub bytes: Option<u64>,
-    /// The share by which it is ranked, where it is not one of time.
+    /// The share by which the finding is ranked, if that is not the bound's share of the time.
     pub share: Option<f64>,
     /// The highest severity that the finding may have, however large it is.
     pub most: Option<Severity>,
-    /// The line that has it, if one was recorded.
+    /// The source line that causes the problem, if one was recorded.
     pub line: Option<SourceLine>,
-    /// Worth a note although little or no time is gained.
+    /// Whether the finding is reported although a fix gains little or no time.
     pub keep: bool,
     /// The places to look at, longest first.
     pub evidence: Vec<Evidence<'static>>,
-    /// Number of such places, including those that are not kept.
+    /// Number of places, including those that are not in `evidence`.
     pub places: usize,
-    /// Why the possible gain is unknown.
+    /// The reason why the possible gain is unknown.
     pub gain_unknown: Option<&'static str>,
     /// Whether the finding is about one place that can be changed by itself, not about how the job
     /// is built.
     pub is_local: bool,
-    /// Whether the places are not needed, so that none are kept or counted.
+    /// Whether the caller needs no places, so that none are stored or counted.
     pub is_brief: bool,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct SourceLine {
 }
 
 impl SourceLine {
-    /// Formats the place as `a.py:3`, or as much of that as is known.
+    /// Formats the place as `a.py:3`, or as much of it as is known.
     pub(super) fn shown(&self) -> String {
         match (self.file.is_empty(), self.line) {
             (true, _) => self.function.clone(),
@@ -72,7 +72,7 @@ impl SourceLine {
     }
 }
 
-/// An interval that one can open in a timeline.
+/// An interval that a reader can find in a timeline.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Evidence<'a> {
     /// The time of the event, on the file's clock.
@@ -84,7 +84,7 @@ pub(super) struct Evidence<'a> {
 }
 
 impl Evidence<'_> {
-    /// Longest first, then by time and name.
+    /// Orders places by length, longest first, then by time and name.
     fn compare(&self, other: &Evidence<'_>) -> Ordering {
         let key = |one: &Evidence<'_>| (Reverse(one.interval.length()), one.interval);
         key(self).cmp(&key(other)).then_with(|| self.name.cmp(&other.name))
@@ -106,11 +106,11 @@ pub(super) enum Track {
     Idle,
 }
 
-/// Places that are kept of a finding on one rank.
+/// Largest number of places that a finding stores for one rank.
 const MOST_PLACES: usize = 20;
 
 impl Finding {
-    /// Creates a finding of this problem.
+    /// Creates a finding with this problem.
     pub(super) fn new(what: impl Into<String>) -> Finding {
         Finding {
             subject: String::new(),
@@ -133,7 +133,7 @@ impl Finding {
         }
     }
 
-    /// Sets the subject, where a rule finds several things.
+    /// Sets the subject, for rules that can have several findings.
     pub(super) fn about(mut self, subject: impl Into<String>) -> Finding {
         self.subject = subject.into();
         self
@@ -157,13 +157,14 @@ impl Finding {
         self
     }
 
-    /// Sets the time that the gain is a share of.
+    /// Sets the time of which the gain is a share.
     pub(super) fn of(mut self, of_ns: u64) -> Finding {
         self.of_ns = Some(of_ns);
         self
     }
 
-    /// Sets the time that the gain is a share of, where it is spent once, outside of the steps.
+    /// Sets the time of which the gain is a share, for time that is spent once and outside of the
+    /// steps.
     pub(super) fn spent_once(mut self, of_ns: u64) -> Finding {
         self.is_once = true;
         self.of(of_ns)
@@ -187,14 +188,14 @@ impl Finding {
         self
     }
 
-    /// The line that has it.
+    /// Sets the source line that causes the problem.
     pub(super) fn on_line(mut self, line: Option<SourceLine>) -> Finding {
         self.line = line;
         self
     }
 
-    /// Keeps the longest of these places. There may be millions, so no more than a few times the
-    /// number that is kept are held at once.
+    /// Stores the longest of these places and counts all of them. There may be millions of places,
+    /// so it holds only a few times [`MOST_PLACES`] of them in memory at once.
     pub(super) fn at<'a>(mut self, places: impl IntoIterator<Item = Evidence<'a>>) -> Finding {
         if self.is_brief {
             return self;
@@ -222,7 +223,7 @@ impl Finding {
     }
 }
 
-/// Parts of a cover as places where nothing ran.
+/// Returns the parts of a cover as places where no device ran anything.
 pub(super) fn idle_places(cover: &Cover) -> impl Iterator<Item = Evidence<'static>> {
     let place =
         |&interval: &Interval| Evidence { interval, place: Track::Idle, name: "idle".into() };

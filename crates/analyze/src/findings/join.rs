@@ -1,10 +1,10 @@
-//! Findings of the same rule and subject on several ranks, as one.
+//! Joins the findings with the same rule and subject on several ranks.
 
 use super::finding::Finding;
 use super::outcome::{PlaceRow, RankFindings};
 use super::severity::Severity;
 
-/// A finding over all ranks that have it.
+/// A finding together with all ranks that have it.
 #[derive(Clone, Debug)]
 pub(super) struct JoinedFinding<'r> {
     pub rule: &'static str,
@@ -12,13 +12,13 @@ pub(super) struct JoinedFinding<'r> {
     pub finding: &'r Finding,
     /// The rank that may gain most.
     pub worst: &'r RankFindings,
-    /// Ranks that have it, the worst first, with their places.
+    /// Ranks that have the finding, the worst first, with their places.
     pub ranks: Vec<(&'r RankFindings, &'r [PlaceRow])>,
 }
 
 impl JoinedFinding<'_> {
-    /// The gain of the worst rank in a step; in all if there are no steps or the time is spent
-    /// once.
+    /// The gain of the worst rank per step. If there are no steps, or the time is spent once, it is
+    /// the total gain.
     pub fn bound_ns(&self) -> u64 {
         bound_ns(self.finding, self.worst)
     }
@@ -28,7 +28,7 @@ impl JoinedFinding<'_> {
         self.worst.steps > 0 && !self.finding.is_once
     }
 
-    /// The gain as a share of the time.
+    /// The gain as a share of the worst rank's time, or the share that the finding sets itself.
     pub fn share(&self) -> f64 {
         share(self.finding, self.worst)
     }
@@ -51,10 +51,12 @@ fn share(finding: &Finding, rank: &RankFindings) -> f64 {
     finding.share.unwrap_or(of_time)
 }
 
-/// All findings, those with the largest share of their rank's time first. Capped findings come
-/// behind others of the same severity, but before those with a smaller gain in time, unless their
-/// time is spent once: its share is of the whole job. A finding that is at least high and can be
-/// changed at one place comes before those that need the job to be built differently.
+/// Joins the findings of all ranks and sorts them by severity, then by their share.
+///
+/// Findings with a capped severity come after the others of the same severity, but before those
+/// with a smaller gain in time. If the time of a capped finding is spent once, it stays behind,
+/// since its share is one of the whole job. A finding that is at least high and can be fixed at one
+/// place comes before those that need the job to be built differently.
 pub(super) fn joined(ranks: &[RankFindings]) -> Vec<JoinedFinding<'_>> {
     let mut all: Vec<JoinedFinding<'_>> = Vec::new();
     for rank in ranks {
@@ -72,8 +74,8 @@ pub(super) fn joined(ranks: &[RankFindings]) -> Vec<JoinedFinding<'_>> {
                         last
                     }
                 };
-                // Among equal shares, the rank with longer steps is the worst, then the first in
-                // order.
+                // Of ranks with equal shares, the one with the larger gain per step is the worst;
+                // if those are equal too, the first.
                 let by_share = share(finding, rank).total_cmp(&share(one.finding, one.worst));
                 let by_length = bound_ns(finding, rank).cmp(&bound_ns(one.finding, one.worst));
                 if by_share.then(by_length).is_gt() {
@@ -114,8 +116,9 @@ mod tests {
     use super::super::outcome::Outcome;
     use super::*;
 
-    /// The rules of findings with these shares of a second, in order. The flags are whether a
-    /// finding is capped, and whether its time is spent once. `leak` is about memory.
+    /// Returns the rules of some findings in the order in which they are listed. Each finding has a
+    /// rule, its share of a second, whether it is capped, and whether its time is spent once. The
+    /// rule `leak` is about memory.
     fn order(findings: &[(&'static str, u64, bool, bool)]) -> Vec<&'static str> {
         let outcome = |&(rule, share, is_capped, is_once): &(&'static str, u64, bool, bool)| {
             let mut finding = Finding::new(rule).bound(share * 10);

@@ -1,4 +1,4 @@
-//! Puts the rules to a rank.
+//! Runs the rules on a rank.
 
 use super::finding::{Evidence, Finding, Track};
 use super::outcome::{Outcome, PlaceRow, RankFindings};
@@ -15,7 +15,7 @@ use crate::document::RankContext;
 use tprof_facts::units::{duration, percent};
 
 impl RankFindings {
-    /// Puts all rules to a rank.
+    /// Runs all rules on a rank.
     pub(super) fn of(scene: &Scene<'_>, at: &RankContext, rules: &[&dyn Rule]) -> RankFindings {
         let cores = scene.rank.cores;
         let outcomes = || parallel::each_on(cores, rules, |rule| outcome(scene, *rule));
@@ -63,7 +63,7 @@ fn outcome(scene: &Scene<'_>, rule: &dyn Rule) -> Outcome {
     outcome
 }
 
-/// The measurement of a finding that is too small to be reported.
+/// Formats the upper bound of a finding that is too small to be reported.
 fn at_most(scene: &Scene<'_>, finding: &Finding) -> String {
     match finding.of_ns {
         Some(of_ns) => {

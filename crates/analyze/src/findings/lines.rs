@@ -1,4 +1,4 @@
-//! The first findings in a line each, for the summary.
+//! Formats the first findings as one line each, for the summary.
 
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Kernel, MemoryCopy, Sample, Span};
@@ -13,7 +13,7 @@ use crate::base::reading::Reading;
 use crate::document::RankContext;
 use crate::rank::RankTrace;
 
-/// Findings that a summary names.
+/// Number of findings that a summary lists.
 const MOST: usize = 5;
 
 const OF_MEMORY: &str = "it is memory: its size is in size_bytes";
@@ -29,7 +29,7 @@ pub struct Line {
     pub subject: String,
     /// The problem, in a sentence without a full stop.
     pub what: String,
-    /// Function of the line with most of it; `None` if unknown.
+    /// Function of the line that causes most of the problem; `None` if unknown.
     pub function: Option<String>,
     /// Source file of the line; `None` if no line was recorded.
     pub file: Option<String>,
@@ -50,7 +50,7 @@ object! { Line {
     reading gain_share, some size_bytes,
 } }
 
-/// Whether anything of a rank was recorded that rules could judge.
+/// Whether a rank recorded anything that rules can judge.
 pub(crate) fn can_be_judged(trace: &TraceFile, at: &RankContext) -> bool {
     let rows = trace.row_count::<Kernel>()
         + trace.row_count::<MemoryCopy>()
@@ -59,8 +59,8 @@ pub(crate) fn can_be_judged(trace: &TraceFile, at: &RankContext) -> bool {
     rows > 0 && at.rank.is_some()
 }
 
-/// Judges a rank in brief, if anything but its memory was recorded. Findings in full have
-/// the same lines.
+/// Judges a rank without collecting texts and places that the summary's lines don't need. Returns
+/// `None` if nothing but its memory was recorded.
 pub(crate) fn of_rank(rank: &RankTrace<'_>, at: &RankContext) -> Option<RankFindings> {
     if !can_be_judged(rank.file, at) {
         return None;
@@ -70,7 +70,7 @@ pub(crate) fn of_rank(rank: &RankTrace<'_>, at: &RankContext) -> Option<RankFind
     Some(RankFindings::of(&scene, at, &RULES))
 }
 
-/// The findings of all ranks in lines, and how many more there are.
+/// Returns the lines of the first findings over all ranks.
 pub(crate) fn lines(mut ranks: Vec<RankFindings>) -> Reading<Vec<Line>> {
     if ranks.is_empty() {
         return Reading::missing("no rank has device work, calls, ranges or CPU samples");
@@ -79,7 +79,7 @@ pub(crate) fn lines(mut ranks: Vec<RankFindings>) -> Reading<Vec<Line>> {
     Reading::Is(joined(&ranks).iter().take(MOST).map(line).collect())
 }
 
-/// The note above the findings of a summary.
+/// Returns the note above the findings of a summary, if other programs took time from a rank.
 pub(crate) fn banner(ranks: &[RankFindings]) -> Option<String> {
     tables::banner(ranks)
 }

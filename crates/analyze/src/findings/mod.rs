@@ -1,10 +1,10 @@
 //! `findings`: what delays the job, how much a fix may gain, and how to fix it.
 //!
-//! One file per `rule::Rule`. A rule judges a `scene::Scene`, one rank's steps, and returns its
-//! findings, or that there are none, or which data it needs. Each finding has an upper bound, from
-//! which its severity follows; bounds of different findings overlap and must not be added.
-//! Each rule states its trigger and its bound (`rule::RuleAbout`); the table in `docs/metrics.md` is
-//! generated from these.
+//! Each rule has a file and implements `rule::Rule`. A rule judges a `scene::Scene`, which is one
+//! rank's steps. It returns its findings, or that it found nothing, or which data it lacks. Each
+//! finding has an upper bound of its gain, from which its severity follows; the bounds of different
+//! findings overlap and must not be added. Each rule describes its trigger and its bound
+//! (`rule::RuleAbout`); the table in `docs/metrics.md` is generated from these descriptions.
 
 mod absent;
 mod blocking;
@@ -46,7 +46,7 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(Findings),
 };
 
-/// Judges ranks by all rules.
+/// The analysis that judges ranks by all rules.
 pub struct Findings;
 
 impl Analysis for Findings {

@@ -12,21 +12,21 @@ pub struct RankFindings {
     pub(super) label: String,
     /// Steps that were recorded.
     pub(super) steps: usize,
-    /// Length of a mean step, or of all that was judged.
+    /// Length of a mean step, or of all the judged time if there are no steps.
     pub(super) step_ns: u64,
     /// Time that was judged.
     pub(super) window_ns: u64,
-    /// Time in which devices worked, and that is not judged.
+    /// Time in which devices worked outside of the judged time.
     pub(super) outside_ns: u64,
     /// Idle time that is not judged, see `Scene::unknown_ns`.
     pub(super) unknown_ns: u64,
-    /// Time that other programs took from its driving thread.
+    /// Time that other programs took from the rank's driving thread.
     pub(super) lost: Option<StolenTime>,
-    /// A note that its driving thread has too few samples.
+    /// A note if the rank's driving thread has too few samples.
     pub(super) few_samples: Option<String>,
-    /// Its collectives, for comparison with other ranks.
+    /// The rank's collectives, for comparison with other ranks.
     pub(super) rank_collectives: RankCollectives,
-    /// Each rule's verdict, in their order.
+    /// The verdicts of the rules, in the rules' order.
     pub(super) outcomes: Vec<Outcome>,
 }
 
@@ -37,29 +37,29 @@ pub(super) struct Outcome {
     pub rule: &'static str,
     /// The findings, each with its places.
     pub found: Vec<(Finding, Vec<PlaceRow>)>,
-    /// Why it found nothing, or no more.
+    /// The reason why the rule found nothing, or found nothing more.
     pub clear: Option<String>,
-    /// Whether `clear` states that there is none of something, which may be untrue of another rank.
+    /// Whether `clear` says that there is none of something, which may be untrue of another rank.
     pub denies: bool,
-    /// Why it is unchecked.
+    /// The reason why the rule was not checked.
     pub unchecked: Option<Unchecked>,
 }
 
 impl Outcome {
-    /// A rule without a verdict yet.
+    /// Creates the outcome of a rule that has no verdict yet.
     pub(super) fn of(rule: &'static str) -> Outcome {
         Outcome { rule, found: Vec::new(), clear: None, denies: false, unchecked: None }
     }
 }
 
-/// A place, as the run's reader names it.
+/// A place as the report prints it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PlaceRow {
     pub process: Option<u32>,
     pub thread: Option<u32>,
     pub device: Option<u32>,
     pub stream: Option<u64>,
-    /// Whether the device is named, since the rank used several.
+    /// Whether reports name the device because the rank used several.
     pub names_device: bool,
     /// Nanoseconds since the run began.
     pub start_ns: u64,

@@ -1,4 +1,4 @@
-//! A rank's collectives, as it is compared with the other ranks by them.
+//! Collects a rank's collectives, by which it is compared with other ranks.
 
 use tprof_facts::Clock;
 
@@ -10,37 +10,37 @@ use crate::host::{Ledger, RankHost};
 use crate::rank::collectives::{Operation, operations};
 use crate::rank::samples::{PARTS, Part};
 
-/// A rank's collectives, for the comparison.
+/// A rank's collectives, for comparison with other ranks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RankCollectives {
     /// The collectives that make all ranks wait and that ran a kernel or on the host.
     pub compared: ComparedCollectives,
-    /// Number of ranks of the job, or of its largest group, if the trace has it.
+    /// Number of ranks in the job, or in its largest group, if the trace has it.
     pub ranks: Option<u32>,
-    /// Operations that ran a kernel or on the host, of any sort.
+    /// Number of operations of any kind that ran a kernel, or ran on the host.
     pub operations: usize,
     /// Whether some of the operations ran on the host, where threads wait for the other ranks.
     pub is_on_host: bool,
-    /// Collectives without a recorded kernel.
+    /// Number of collectives without a recorded kernel.
     pub without_kernel: u64,
     /// The driving thread's time in collectives, by its samples; `None` if it was not sampled.
     pub in_collectives: Option<DriverCollectiveTime>,
 }
 
-/// A driving thread in collectives, and elsewhere.
+/// A driving thread's time in collectives and elsewhere.
 #[derive(Clone, Debug)]
 pub(super) struct DriverCollectiveTime {
     /// The judged time, nanoseconds since the run began.
     pub window: Interval,
-    /// The parts of the window that the thread spends in collectives, waiting or polling.
+    /// The parts of the window in which the thread is in a collective, waiting or polling.
     pub cover: Cover,
-    /// Time in them in all, with the time without a core of a thread that polls.
+    /// Total time in collectives. It includes the time in which a thread that polls has no core.
     pub ns: u64,
-    /// Time elsewhere by line, most first.
+    /// Time outside of collectives by line, most first.
     pub lines: Vec<(SourceLine, u64)>,
 }
 
-/// Lines that are kept for the comparison.
+/// Largest number of lines that are stored for the comparison.
 const MOST_LINES: usize = 50;
 
 impl DriverCollectiveTime {
@@ -66,7 +66,7 @@ impl DriverCollectiveTime {
         DriverCollectiveTime { window: shifted(&host.life.window), cover, ns, lines }
     }
 
-    /// Time in collectives within a part of the window.
+    /// Estimates the time in collectives within a part of the window.
     pub fn within(&self, part: Interval) -> u64 {
         let inside = self.cover.shared(&Cover::of([part]));
         let scale = self.ns as f64 / self.cover.length().max(1) as f64;
@@ -74,8 +74,8 @@ impl DriverCollectiveTime {
     }
 }
 
-/// Time without a core of a thread that polls in collectives: the share of polling in its time on a
-/// core, since it lost the core there.
+/// Returns the time without a core of a thread that polls in collectives. It is estimated by the
+/// share of polling in the thread's time on a core, since the thread lost its core while it polled.
 fn preempted_ns(ledger: &Ledger) -> u64 {
     let elsewhere = PARTS.iter().filter(|part| part.is_running() || **part == Part::Unknown);
     let elsewhere_ns: u64 = elsewhere.map(|part| ledger.ns(*part)).sum();
@@ -85,13 +85,14 @@ fn preempted_ns(ledger: &Ledger) -> u64 {
     (ledger.ns(Part::NoCore) as f64 * share) as u64
 }
 
-/// Reads a rank's collectives.
+/// Collects a rank's collectives.
 pub(super) fn rank_collectives(scene: &Scene<'_>) -> RankCollectives {
     let steps = scene.rank.steps();
     let (operations, without_kernel) = operations(scene.rank);
     let steps_of_work = scene.rank.steps_of_work(&steps);
     let group = operations.iter().filter_map(|operation| operation.group_size).max();
-    // Ranks meet on the host while they start up, too, and imports differ.
+    // Ranks also meet on the host while they start up. There, different imports make them wait, so
+    // only the judged time counts.
     let judged = scene.host().map(|host| host.life.window);
     let counts = |of: &Operation| {
         of.work.is_some() || judged.is_none_or(|window| window.start <= of.start_ns)
@@ -106,7 +107,7 @@ pub(super) fn rank_collectives(scene: &Scene<'_>) -> RankCollectives {
     }
 }
 
-/// Ranks of the job, from an imported trace.
+/// Returns the number of ranks of the job, if an imported trace has it.
 fn world_size(scene: &Scene<'_>) -> Option<u32> {
     let info = scene.rank.file.property("distributedInfo")?;
     let info: serde_json::Value = serde_json::from_str(info).ok()?;

@@ -3,24 +3,24 @@
 use super::scene::Scene;
 use super::verdict::Verdict;
 
-/// The texts that document a rule. `docs/metrics.md` lists those of all rules.
+/// Texts that document a rule. `docs/metrics.md` lists them for all rules.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleAbout {
-    /// Its name, as reports write it.
+    /// Name of the rule, as reports print it.
     pub name: &'static str,
-    /// When it finds something.
+    /// The condition under which the rule finds something.
     pub found_if: &'static str,
-    /// The upper bound of what a fix gains, and why it is one.
+    /// The upper bound of a fix's gain, and why it is an upper bound.
     pub gain: &'static str,
-    /// Without which data it is not checked.
+    /// The data without which the rule is not checked.
     pub needs: &'static str,
-    /// A short remedy; each finding states it in full.
+    /// A short remedy; each finding gives it in full.
     pub remedy: &'static str,
 }
 
-/// A question that is put to each rank.
+/// A rule, which judges each rank for one problem.
 pub(super) trait Rule: Sync {
-    /// Its name, and what it asks.
+    /// Returns the rule's documentation.
     fn about(&self) -> RuleAbout;
 
     /// Judges one rank and returns a verdict.

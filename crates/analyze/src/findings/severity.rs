@@ -1,10 +1,10 @@
 //! Severity of findings, by the share of a step that a fix may gain.
 
-/// Least share of a step for a finding.
+/// Least share of a step that a finding must be able to gain.
 pub(super) const LEAST_SHARE: f64 = 0.01;
 
-/// Shares of a step from which a finding has a severity. Below the last one an
-/// A/B test of a job with steps that vary by a few percent cannot show the gain.
+/// Severities with the least share of a step for each. Gains below the last one can't be shown by
+/// an A/B test if steps vary by a few percent.
 const SEVERITIES: [(f64, Severity); 4] = [
     (0.25, Severity::Critical),
     (0.10, Severity::High),
@@ -28,13 +28,13 @@ pub(super) enum Severity {
 }
 
 impl Severity {
-    /// The severity of a bound that is this share of a step.
+    /// Returns the severity of a bound that is this share of a step.
     pub(super) fn of(share: f64) -> Severity {
         let at_least = |(from, _): &&(f64, Severity)| share >= *from;
         SEVERITIES.iter().find(at_least).map_or(Severity::Note, |(_, severity)| *severity)
     }
 
-    /// The word that reports print.
+    /// Returns the word that reports print.
     pub(super) fn name(self) -> &'static str {
         match self {
             Severity::Note => "note",

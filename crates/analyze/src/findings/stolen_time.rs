@@ -6,15 +6,16 @@ use tprof_facts::units::percent;
 /// The beginning of the note above all findings.
 pub const BUSY: &str = "the machine was busy";
 
-/// The driving thread's time that other programs took, of the judged time.
+/// The part of the driving thread's judged time that other programs took.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StolenTime {
     pub ns: u64,
     /// Length of the judged time, ns.
     pub of_ns: u64,
-    /// Processors of the host that were busy with any program, on average, if that was recorded.
+    /// Number of the host's processors that were busy with any program, on average, if that was
+    /// recorded.
     pub busy_cores: Option<f64>,
-    /// The part of the busy processors that this rank used.
+    /// The number of busy processors that this rank used, on average.
     pub own_cores: f64,
 }
 
@@ -23,7 +24,7 @@ impl StolenTime {
         self.ns as f64 / self.of_ns.max(1) as f64
     }
 
-    /// The note; `of` is empty or names the rank.
+    /// Formats the note; `of` is empty or names the rank.
     pub(super) fn banner(&self, of: &str) -> String {
         format!(
             "{BUSY}: {} of the driving thread's time{of} was lost to other programs; wall times \

@@ -8,14 +8,14 @@ use super::join::{JoinedFinding, joined};
 use super::outcome::{Outcome, PlaceRow, RankFindings};
 use crate::document::{Body, Cell, Column, Table, Unit, View};
 
-/// Ranks of a finding with listed places, the worst first.
+/// Largest number of ranks per finding whose places are listed, the worst first.
 const MOST_RANKS: usize = 8;
-/// Places that are named in a sentence.
+/// Number of places that a sentence names.
 const NAMED_PLACES: usize = 2;
-/// Why there is nothing per step.
+/// The reason why a finding has no gain per step.
 pub(super) const NO_STEPS: &str = "no steps were recorded on the rank of these figures: neither marks, NVTX \
      ranges `step N`, ProfilerStep annotations, nor ranges of optimizers or data loaders";
-/// Why a time that is spent once is not divided by steps.
+/// The reason why a time that is spent once is not divided by the number of steps.
 pub(super) const ONCE: &str = "the time is spent once, outside of the steps";
 
 /// Makes the report from all ranks.
@@ -28,7 +28,8 @@ pub(super) fn body(ranks: &[RankFindings]) -> Body {
     Body { tables, notes }
 }
 
-/// The note above all findings if other programs took cores from ranks, on the rank that lost most.
+/// Returns the note above all findings if other programs took cores from ranks. It is about the
+/// rank that lost most.
 pub(super) fn banner(ranks: &[RankFindings]) -> Option<String> {
     let lost = ranks.iter().filter_map(|rank| Some((rank, rank.lost?)));
     let (rank, lost) = lost.max_by(|(_, a), (_, b)| a.share().total_cmp(&b.share()))?;
@@ -124,7 +125,7 @@ fn findings(all: &[JoinedFinding<'_>], ranks: &[RankFindings]) -> Table {
             _ => Cell::from(ns),
         };
         let line = one.finding.line.as_ref();
-        // A finding about memory has a size, and no time.
+        // A finding about memory has a size instead of a time.
         let is_time = one.finding.bytes.is_none();
         table.row(vec![
             headline(one, number).into(),
@@ -157,12 +158,13 @@ fn findings(all: &[JoinedFinding<'_>], ranks: &[RankFindings]) -> Table {
     table
 }
 
-/// A cell with the gain, or why it is unknown; empty if there is no gain to state.
+/// Returns a cell with the gain, or with the reason why it is unknown. The cell is empty if the
+/// finding has no gain.
 fn gain_cell<T: Into<Cell>>(unknown: Option<&str>, gain: Option<T>) -> Cell {
     unknown.map_or_else(|| Cell::applies(gain), Cell::missing)
 }
 
-/// `1. HIGH, up to 120.3 ms a step (23.5 %): HotFunction, f, at train.py:12`.
+/// Formats a headline: `1. HIGH, up to 120.3 ms a step (23.5 %): HotFunction, f, at train.py:12`.
 fn headline(one: &JoinedFinding<'_>, number: u64) -> String {
     let gain = match (one.finding.bytes, one.finding.bound_ns) {
         (Some(size), _) => bytes(size),
@@ -177,7 +179,7 @@ fn headline(one: &JoinedFinding<'_>, number: u64) -> String {
     };
     let at = match one.finding.line.as_ref().filter(|line| !line.file.is_empty()) {
         Some(line) if line.line > 0 => format!(", at {}", line.shown()),
-        // Among several lines, it is unknown which one it is.
+        // The file is known but not the line: name the function instead.
         Some(line) => format!(", in {} ({})", in_sentence(&line.function), line.shown()),
         None => String::new(),
     };
@@ -201,7 +203,7 @@ fn on(one: &JoinedFinding<'_>, of: usize) -> String {
     }
 }
 
-/// The first places, as one would look them up.
+/// Formats the first places for a reader who looks them up in a timeline.
 fn look_at(one: &JoinedFinding<'_>) -> Option<String> {
     let (rank, places) = one.ranks.first()?;
     let named: Vec<String> = places.iter().take(NAMED_PLACES).map(place).collect();
@@ -216,7 +218,7 @@ fn look_at(one: &JoinedFinding<'_>) -> Option<String> {
     Some(format!("{}: {}{more}", rank.label, named.join("; ")))
 }
 
-/// `1.203 s to 1.310 s on thread 12`.
+/// Formats a place: `107 ms from 1.203000 s, thread 12`.
 fn place(row: &PlaceRow) -> String {
     let place = match (row.thread, row.stream) {
         (Some(thread), _) => format!(", thread {thread}"),
@@ -270,12 +272,12 @@ fn evidence(all: &[JoinedFinding<'_>]) -> Table {
     table
 }
 
-/// A rule's verdict on ranks, in the words for the first of them.
+/// A rule's verdict on some ranks, with the text of the first of them.
 struct VerdictRow {
     rule: &'static str,
     ranks: Vec<String>,
     text: Vec<String>,
-    /// Whether the verdict states that there is none of something, so that it holds only for these
+    /// Whether the verdict says that there is none of something, so that it holds only for these
     /// ranks.
     denies: bool,
 }
@@ -290,8 +292,9 @@ fn verdicts(
         for rank in ranks {
             let outcome = &rank.outcomes[at];
             let Some((text, denies)) = text(outcome) else { continue };
-            // Figures are those of the first rank. A statement that there is none of something may
-            // be untrue of another rank.
+            // Ranks share a row, with the figures of the first one. A text which says that there is
+            // none of something may be untrue of another rank, so only ranks with the same text
+            // share its row.
             let fits = |row: &VerdictRow| match denies || row.denies {
                 true => row.text == text,
                 false => true,
@@ -308,7 +311,7 @@ fn verdicts(
     rows
 }
 
-/// `rank 3`, or how many.
+/// Formats the ranks as `rank 3`, or as `2 of 8`.
 fn which(row: &VerdictRow, of: usize) -> String {
     match row.ranks.as_slice() {
         [one] if of > 1 => one.clone(),
@@ -316,11 +319,12 @@ fn which(row: &VerdictRow, of: usize) -> String {
     }
 }
 
-/// Rules that lack the same data share a row from this number on: then their names are only data.
+/// If at least this many rules lack the same data, their line shows only the first name or a count.
+/// The full list is in the data.
 const MANY_RULES: usize = 4;
 
-/// Each rule that was not checked, and in a second table lines in which rules that lack the
-/// same stand together.
+/// Returns a table with each rule that was not checked, and a table in which rules that lack the
+/// same data share a line.
 fn not_checked(ranks: &[RankFindings]) -> [Table; 2] {
     let columns = vec![
         Column::data("rule", Unit::Text),
@@ -333,7 +337,7 @@ fn not_checked(ranks: &[RankFindings]) -> [Table; 2] {
         let unchecked = outcome.unchecked.as_ref()?;
         Some((vec![unchecked.why.clone(), unchecked.needs.clone()], unchecked.denies))
     };
-    // Reasons have figures of one rank; the data that is needed is the same for all.
+    // The reasons have the figures of one rank. The data that is needed is the same for all ranks.
     let mut lines: Vec<(Vec<String>, Vec<String>)> = Vec::new();
     for row in verdicts(ranks, text) {
         let [why, needs] = row.text.as_slice() else { continue };
@@ -390,7 +394,7 @@ fn clear(ranks: &[RankFindings]) -> Table {
     table
 }
 
-/// The table of time that other programs took from each rank's driving thread.
+/// Returns the table of the time that other programs took from each rank's driving thread.
 fn lost(ranks: &[RankFindings]) -> Table {
     let columns = vec![
         Column::data("rank", Unit::Text),

@@ -1,17 +1,17 @@
-//! The answers that a rule may give.
+//! The verdicts that a rule may return.
 
 use super::finding::Finding;
 
 /// A rule's verdict on a rank.
 #[derive(Clone, Debug)]
 pub(super) enum Verdict {
-    /// Something may be gained; bounds below 1 % are sorted out by the caller.
+    /// A fix may gain something. The caller drops findings with bounds below 1 %.
     Found(Vec<Finding>),
     /// Nothing is wrong; the text is the measurement.
     Clear(String),
     /// The window has none of the things that the rule searches for.
     None(String),
-    /// The data is not enough.
+    /// The data is not enough to judge.
     Unchecked(Unchecked),
 }
 
@@ -29,19 +29,19 @@ impl Verdict {
         Verdict::Unchecked(Unchecked { why, needs, denies: false })
     }
 
-    /// The verdict if none of the data that the rule needs is there.
+    /// Returns the verdict of a rule for which the recording has no data at all.
     pub(super) fn none_to_judge(why: impl Into<String>, needs: impl Into<String>) -> Verdict {
         Verdict::Unchecked(Unchecked { why: why.into(), needs: needs.into(), denies: true })
     }
 }
 
-/// Why a rule cannot answer.
+/// The reason why a rule can't judge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unchecked {
-    /// What is missing, and what is known in spite of that.
+    /// The data that is missing, and what is known without it.
     pub why: String,
     /// The data that the rule needs, and how to get it.
     pub needs: String,
-    /// Whether `why` states that there is none of something, which may be untrue of another rank.
+    /// Whether `why` says that there is none of something, which may be untrue of another rank.
     pub denies: bool,
 }

@@ -1,4 +1,4 @@
-//! Pieces of sentences for findings.
+//! Formats parts of the sentences of findings.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::{count, duration, percent};
@@ -7,15 +7,15 @@ use tprof_trace::model::NameId;
 use super::scene::Scene;
 use crate::rank::{Work, WorkKind};
 
-/// Longest name in a sentence: about a line of a page.
+/// Longest name in a sentence, in characters: about a line of a page.
 const LONGEST_NAME: usize = 56;
 
-/// A name short enough for a sentence: a kernel's without the arguments of its templates and call.
+/// Shortens a name for a sentence. A kernel's name loses its template arguments and parameters.
 pub(super) fn short(name: &str) -> String {
     let name = name.strip_prefix("void ").unwrap_or(name).replace("(anonymous namespace)::", "");
     let cut = name.find(['<', '(']).filter(|&at| at > 8 && !name.starts_with("enumerate"));
     let base = cut.map_or(&*name, |at| &name[..at]);
-    // An elementwise kernel is distinguished by its functor.
+    // Elementwise kernels differ by their functor.
     let functor = name[base.len()..].split("at::native::").nth(1).unwrap_or_default();
     let functor = functor.split(['<', '(', ',', '>', ':']).next().unwrap_or_default();
     let base = base.replace("at::native::", "");
@@ -29,7 +29,7 @@ pub(super) fn short(name: &str) -> String {
     text.chars().take(LONGEST_NAME - 1).chain(['\u{2026}']).collect()
 }
 
-/// The first of names with times, for each step: `a (1.2 ms), b (0.4 ms)`.
+/// Formats the first names with their times per step: `a (1.2 ms), b (0.4 ms)`.
 pub(super) fn top(scene: &Scene<'_>, names: &[(String, u64)], most: usize) -> String {
     let shown = names.iter().filter(|(name, ns)| !name.is_empty() && *ns > 0).take(most);
     let one =
@@ -37,8 +37,8 @@ pub(super) fn top(scene: &Scene<'_>, names: &[(String, u64)], most: usize) -> St
     shown.map(one).collect::<Vec<String>>().join(", ")
 }
 
-/// Sums these pieces of work by name, most first; the times of concurrent ones add up. Empty where
-/// texts are not needed.
+/// Sums these pieces of work by name, most first; the times of concurrent pieces add up. Returns
+/// nothing if the scene is brief, since texts are not needed then.
 pub(super) fn by_name<'w>(
     scene: &Scene<'_>,
     work: impl Iterator<Item = (&'w Work, u64)>,
@@ -46,7 +46,7 @@ pub(super) fn by_name<'w>(
     if scene.is_brief {
         return Vec::new();
     }
-    // Names are searched once each: a trace has many more rows than names.
+    // Look each name up only once: a trace has many more rows than names.
     let mut sums: FxHashMap<(NameId, WorkKind), (&Work, u64)> = FxHashMap::default();
     for (work, ns) in work {
         let kind = if work.name == NameId(0) { work.kind } else { WorkKind::Kernel };
@@ -58,13 +58,13 @@ pub(super) fn by_name<'w>(
     sums
 }
 
-/// `118.2 ms a step (23.5 %)`.
+/// Formats a time per step with its share: `118.2 ms a step (23.5 %)`.
 pub(super) fn time(scene: &Scene<'_>, ns: u64) -> String {
     let share = percent(scene.share(ns));
     format!("{} {} ({share})", duration(scene.per_step(ns)), scene.per_step_word())
 }
 
-/// A number of things, per step: `12.5 gaps a step`.
+/// Formats a number of things per step: `12.5 gaps a step`.
 pub(super) fn times(scene: &Scene<'_>, number: usize, things: &str) -> String {
     let one = match things.strip_suffix("ies") {
         Some(stem) => format!("{stem}y"),

@@ -1,4 +1,4 @@
-//! CUDA calls by name.
+//! CUDA API calls, summed by function name.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SpanKind};
@@ -22,7 +22,7 @@ const NO_CALLS: &str = "no CUDA or HIP call was recorded";
 /// Times of API calls: `tprof report api`.
 struct Api;
 
-/// The identity of a function, whose calls are summed.
+/// The identity of a function: calls with the same identity are summed.
 struct Function {
     name: String,
     interface: &'static str,

@@ -1,4 +1,4 @@
-//! Copies and memsets: how much, how fast, when.
+//! Copies and memsets: bytes, rates, and how both change over time.
 
 use std::cmp::Reverse;
 
@@ -21,10 +21,10 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(Bandwidth),
 };
 
-/// Buckets of the curve.
+/// Number of buckets of the curve.
 const BUCKETS: u64 = 200;
 
-/// Kinds that the curve shows.
+/// Kinds of copies that the curve shows.
 const CURVES: [CopyKind; 5] = [
     CopyKind::HostToDevice,
     CopyKind::DeviceToHost,
@@ -33,9 +33,9 @@ const CURVES: [CopyKind; 5] = [
     CopyKind::Memset,
 ];
 
-/// Why there are no rows.
+/// The reason that the report gives when it has no rows.
 const NO_COPIES: &str = "no copy or memset ran";
-/// Why a rate is missing.
+/// The reason that the report gives for a missing rate.
 pub(crate) const NO_BYTES: &str = "the trace lacks the size of some of these copies";
 
 /// Copies of one kind in one rank.
@@ -45,19 +45,19 @@ pub struct KindCopies {
     pub kind: CopyKind,
     /// Number of copies.
     pub count: u64,
-    /// Sum of their bytes; `None` if some have no size.
+    /// Sum of the copies' bytes; `None` if the size of any copy is missing.
     pub bytes: Option<u64>,
-    /// Time in which at least one ran, ns.
+    /// Time in which at least one copy ran, ns.
     pub busy_ns: u64,
     /// The highest rate of a single copy, bytes per second.
     pub fastest: Option<f64>,
-    /// Rates at each change while above 0, added up over concurrent copies, in
-    /// gigabytes a second, as Holistic Trace Analysis describes them.
+    /// Describes the total rate of all concurrent copies, in gigabytes per second, sampled at each
+    /// change and while it is above 0, as Holistic Trace Analysis computes it.
     pub points: Option<Description>,
 }
 
 impl KindCopies {
-    /// Bytes per second of the time in which at least one ran.
+    /// Bytes per second of the time in which at least one copy ran.
     pub fn rate(&self) -> Option<f64> {
         self.bytes
             .filter(|_| self.busy_ns > 0)
@@ -72,7 +72,7 @@ pub struct Bucket {
     pub start_ns: u64,
     /// Length of the part, ns.
     pub length_ns: u64,
-    /// Bytes by kind, as in `CURVES`.
+    /// Bytes by kind, in the order of `CURVES`.
     pub bytes: [f64; CURVES.len()],
 }
 
@@ -83,17 +83,17 @@ pub struct RankCopies {
     pub kinds: Vec<KindCopies>,
     /// Bytes moved over time.
     pub curve: Vec<Bucket>,
-    /// Rates at every change, where they were asked for.
+    /// Rates at every change; empty unless they were asked for.
     pub series: Vec<(CopyKind, RateSeries)>,
     /// The copies that ran outside of the steps.
     pub left_out: LeftOutRows,
 }
 
-/// A rate at each change, in gigabytes a second.
+/// The rate after each change: time in ns, and gigabytes per second.
 pub type RateSeries = Vec<(u64, f64)>;
 
-/// Copies of a rank in its steps with their kinds; without steps, all. Under Holistic Trace
-/// Analysis's reading a row's name has it.
+/// Returns the copies of a rank that lie in its steps, each with its kind; without steps, all
+/// copies. With Holistic Trace Analysis's reading, the kind comes from the row's name.
 fn copies<'r>(rank: &'r RankTrace<'_>, left_out: &mut LeftOutRows) -> Vec<(CopyKind, &'r Work)> {
     let mut found = Vec::new();
     let rows = rank.work.iter().zip(rank.is_judged());
@@ -108,8 +108,8 @@ fn copies<'r>(rank: &'r RankTrace<'_>, left_out: &mut LeftOutRows) -> Vec<(CopyK
     found
 }
 
-/// The rate in gigabytes per second: the trace's own rate, which is from a finer clock than its
-/// times; otherwise bytes over duration.
+/// Returns a copy's rate in gigabytes per second. It prefers the rate in the trace, which comes
+/// from a finer clock than the trace's times, to bytes over duration.
 fn rate(rank: &RankTrace<'_>, row: &Work) -> Option<f64> {
     let recorded = || {
         let args = rank.name(row.args);
@@ -127,12 +127,12 @@ fn rate(rank: &RankTrace<'_>, row: &Work) -> Option<f64> {
     recorded().or_else(measured)
 }
 
-/// Rates at each change by kind, added up over concurrent copies.
+/// Returns the total rate of concurrent copies at each change, by kind.
 fn series(rank: &RankTrace<'_>, copies: &[(CopyKind, &Work)]) -> Vec<(CopyKind, RateSeries)> {
     let mut changes: FxHashMap<CopyKind, [RateSeries; 2]> = FxHashMap::default();
     for &(kind, row) in copies {
         let Some(rate) = rate(rank, row) else { continue };
-        // Holistic Trace Analysis gives a copy of no length one microsecond.
+        // Holistic Trace Analysis counts a copy of zero length as one microsecond.
         let end_ns = row.start_ns + if row.duration_ns == 0 { 1000 } else { row.duration_ns };
         let [starts, ends] = changes.entry(kind).or_default();
         starts.push((row.start_ns, rate));
@@ -141,7 +141,8 @@ fn series(rank: &RankTrace<'_>, copies: &[(CopyKind, &Work)]) -> Vec<(CopyKind, 
     let mut all: Vec<(CopyKind, RateSeries)> = changes
         .into_iter()
         .map(|(kind, [mut starts, mut changes])| {
-            // A copy that ends when another begins does not run beside it: ends come first.
+            // If one copy ends when another begins, they don't run at once, so ends come before
+            // starts.
             changes.append(&mut starts);
             changes.sort_by_key(|(time_ns, _)| *time_ns);
             let mut sum = 0.0;
@@ -156,7 +157,7 @@ fn series(rank: &RankTrace<'_>, copies: &[(CopyKind, &Work)]) -> Vec<(CopyKind, 
     all
 }
 
-/// Copies of a rank; with every change of rates if `all`.
+/// Sums up the copies of a rank; includes every change of the rates if `all`.
 pub fn of_rank(rank: &RankTrace<'_>, all: bool) -> RankCopies {
     let mut left_out = LeftOutRows::of(rank);
     let copies = copies(rank, &mut left_out);
@@ -186,7 +187,8 @@ pub fn of_rank(rank: &RankTrace<'_>, all: bool) -> RankCopies {
     RankCopies { kinds, curve: curve(rank, &copies), series, left_out }
 }
 
-/// Bytes over time; a copy's are spread evenly over its duration.
+/// Returns the bytes that were copied over time. A copy's bytes are spread evenly over its
+/// duration.
 fn curve(rank: &RankTrace<'_>, copies: &[(CopyKind, &Work)]) -> Vec<Bucket> {
     let judged = rank.work.iter().zip(rank.is_judged()).filter(|(_, is_judged)| *is_judged);
     let Some(whole) = Interval::hull(judged.map(|(row, _)| row.interval())) else {

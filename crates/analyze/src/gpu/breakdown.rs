@@ -1,8 +1,8 @@
 //! Divides a device's time: compute, communication, copies, idle.
 //!
-//! Five parts share out the time of the device's steps; without steps, the time from the first
-//! work's start to the last one's end. Work beside compute has no cost of its own, so that
-//! communication counts as exposed, and a copy counts at all, only where nothing computes.
+//! Five parts add up to the time of the device's steps, or without steps, to the time from the
+//! first work's start to the last work's end. Work beside compute costs no extra time. So
+//! communication counts as exposed, and a copy counts at all, only while nothing computes.
 
 use crate::document::over_ranks::{RankShare, over_ranks};
 use crate::document::{
@@ -12,7 +12,7 @@ use crate::gpu::host_overlap::{self, HostDeviceOverlap};
 use crate::gpu::outside::{self, OutsidePart};
 use crate::rank::{Busy, DeviceWindow, Needs, RankTrace, WINDOW_NEEDS};
 
-/// Why there is no row.
+/// The reason that reports give when there is no device work.
 pub(crate) const NO_WORK: &str = "no kernel, copy or memset was recorded; `tprof doctor` checks \
                                   whether a GPU can be recorded here";
 
@@ -30,29 +30,30 @@ pub struct DeviceTime {
     pub device: Option<u32>,
     /// Number of the device's steps in the window; 0 if there are none.
     pub steps: usize,
-    /// Length of its steps, ns; without steps, from the first work's start to the last one's end.
+    /// Length of the device's steps, ns; without steps, from the first work's start to the last
+    /// work's end.
     pub window_ns: u64,
-    /// Time in which compute runs and no communication, ns.
+    /// Time with compute and without communication, ns.
     pub compute_ns: u64,
-    /// Compute and communication at once.
+    /// Time with compute and communication at once, ns.
     pub overlapped_ns: u64,
     /// Time in which communication runs without compute, ns.
     pub exposed_ns: u64,
-    /// Copies and memsets, with neither.
+    /// Time in which copies and memsets run, without compute and communication, ns.
     pub copies_ns: u64,
-    /// Time of work without a class, ns; only Holistic Trace Analysis has such rows.
+    /// Time of work without a class, ns; only Holistic Trace Analysis's reading has such work.
     pub other_ns: u64,
     /// Time in which nothing runs, ns.
     pub idle_ns: u64,
 }
 
 impl DeviceTime {
-    /// Time in which something computed.
+    /// Time in which something computed, ns.
     pub fn computing_ns(&self) -> u64 {
         self.compute_ns + self.overlapped_ns
     }
 
-    /// A part of the window.
+    /// Returns a part as a share of the window.
     fn share(&self, part_ns: u64) -> f64 {
         part_ns as f64 / self.window_ns.max(1) as f64
     }
@@ -80,7 +81,7 @@ pub fn of_rank(rank: &RankTrace<'_>) -> Vec<DeviceTime> {
     rank.judged_devices().into_iter().map(of_device).collect()
 }
 
-/// The time of a rank's devices outside of their steps, by part.
+/// Returns the time of a rank's devices outside of their steps, by part.
 fn outside(rank: &RankTrace<'_>) -> Vec<(Option<u32>, OutsidePart)> {
     let devices = rank.devices().iter().filter(|busy| busy.window().is_some());
     let parts = devices.zip(rank.device_windows()).map(|(busy, window)| {
@@ -90,7 +91,7 @@ fn outside(rank: &RankTrace<'_>) -> Vec<(Option<u32>, OutsidePart)> {
     parts.flatten().collect()
 }
 
-/// The times of one rank.
+/// The data that the report shows of one rank.
 struct RankTime {
     devices: Vec<DeviceTime>,
     outside: Vec<(Option<u32>, OutsidePart)>,

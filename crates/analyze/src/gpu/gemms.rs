@@ -1,6 +1,6 @@
-//! Matrix multiplications: which shapes, how many operations, how fast.
+//! Reports matrix multiplications by shape: how many operations they took, and how fast they were.
 //!
-//! A hook of cuBLAS records what a call multiplies, and not the kernel; the launch
+//! The hooks of cuBLAS record what a call multiplies, but not the kernel that does it. The launch
 //! within the call, on the same thread, leads to the kernel.
 
 use std::cmp::Reverse;
@@ -30,12 +30,12 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(Gemms::default()),
 };
 
-/// Category of the calls' spans.
+/// Category of the spans that the calls have.
 const CATEGORY: &str = "cublas";
 const NO_GEMMS: &str = "no cuBLAS matrix multiplication was recorded";
 const NO_KERNELS: &str = "no kernel of these calls was recorded";
 const SEVERAL: &str = "its groups have several sizes";
-const NO_PEAK: &str = "the peak of this type is not known of the ranks' devices (--peaks bf16=989T), or no kernel was recorded";
+const NO_PEAK: &str = "the peak of the ranks' devices for this type is unknown (--peaks bf16=989T states it), or no kernel was recorded";
 const NO_BYTES: &str = "its groups have several sizes, or a type has no known size";
 const ONE: &str = "all multiplications of the call have one size";
 const TOO_MANY: &str = "the number does not fit 64 bits";
@@ -59,7 +59,7 @@ struct GemmShape {
 }
 
 impl GemmShape {
-    /// Bytes of both matrices, each read once, and of the result, written once.
+    /// Returns the bytes of both factors, each read once, and of the result, written once.
     fn bytes(&self) -> Option<u64> {
         let of = |name: &str, rows: u64, columns: u64| {
             let element = ElementType::of(name)?.bytes();
@@ -93,16 +93,16 @@ impl fmt::Display for GemmShape {
     }
 }
 
-/// Calls of one function with one shape.
+/// The calls of one function with one shape, added up.
 #[derive(Clone, Debug, PartialEq)]
 struct Calls {
     /// Number of calls.
     calls: u64,
-    /// Number of calls that launched a recorded kernel.
+    /// Number of calls that launched at least one recorded kernel.
     seen: u64,
-    /// Kernels, copies and memsets that they launched.
+    /// Number of kernels, copies and memsets that the calls launched.
     work: u64,
-    /// Time in which these ran.
+    /// Time in which any of that work ran.
     busy_ns: u64,
     /// The longest kernel of these calls: its duration in ns, and its name.
     longest: Option<(u64, Arc<str>)>,
@@ -112,9 +112,9 @@ struct Calls {
 #[derive(Clone, Debug, Default)]
 struct RankGemms {
     rows: Vec<(Arc<str>, GemmShape, Calls)>,
-    /// Calls that failed, or without a known shape.
+    /// Number of calls that failed, or whose shape is unknown.
     shapeless: u64,
-    /// Kernels that graphs replayed.
+    /// Number of kernels that graphs replayed, whose shapes are unknown.
     replayed: u64,
     /// Peaks of the rank's devices, if they are all alike.
     peaks: Option<Peaks>,
@@ -122,7 +122,7 @@ struct RankGemms {
     left_out: LeftOutRows,
 }
 
-/// Peaks of a file's devices, if they are all alike; `given` takes precedence.
+/// Returns the peaks of a file's devices, if they are all alike; `given` takes precedence.
 fn peaks_of(rank: &RankTrace<'_>, given: Option<Peaks>) -> Option<Peaks> {
     let devices = rank.file.devices().iter();
     let known = devices.map(|device| Peaks::of(rank.name(device.name), device.memory_bytes));
@@ -178,10 +178,11 @@ fn of_rank(rank: &RankTrace<'_>, names: &Names) -> RankGemms {
     rows
 }
 
-/// Calls that lie in no other one: cuBLAS may call cuBLASLt.
+/// Returns the calls that lie in no other call. A cuBLAS call may contain a cuBLASLt call.
 fn outermost<'r>(rank: &'r RankTrace<'_>) -> Vec<&'r HostSpan> {
     let mut spans: Vec<&HostSpan> = Vec::new();
-    // Spans in order of threads, then of starts, longer ones first.
+    // The spans are in order of threads and then of starts. Of spans with the same start, the
+    // longer one comes first.
     for span in rank.spans(SpanKind::Other) {
         if rank.name(span.category) != CATEGORY {
             continue;
@@ -196,8 +197,8 @@ fn outermost<'r>(rank: &'r RankTrace<'_>) -> Vec<&'r HostSpan> {
     spans
 }
 
-/// The work that each call launched. A launch belongs to the call in which its middle lies: the
-/// clocks of the two are joined to within less than half a launch.
+/// Returns the work that each cuBLAS call launched. A launch belongs to the call in which its
+/// middle lies, because the clocks of the two may differ by up to half the length of a launch.
 fn work_within(rank: &RankTrace<'_>, spans: &[&HostSpan]) -> Vec<Vec<u32>> {
     let mut found = vec![Vec::new(); spans.len()];
     for (at, call) in rank.calls.iter().enumerate() {
@@ -215,7 +216,7 @@ fn work_within(rank: &RankTrace<'_>, spans: &[&HostSpan]) -> Vec<Vec<u32>> {
     found
 }
 
-/// Matrix products: `tprof report gemms`.
+/// Makes the report `gemms`.
 #[derive(Default)]
 struct Gemms {
     names: Names,
@@ -330,7 +331,8 @@ fn cells(function: &str, shape: &GemmShape, calls: &Calls, peaks: Option<&Peaks>
         .map(|flops| flops as f64 * calls.seen as f64 / calls.busy_ns as f64 * 1e9);
     let why = if calls.seen == 0 { NO_KERNELS } else { TOO_MANY };
     let kernel = calls.longest.as_ref().map(|(_, name)| name);
-    // cuBLAS rounds by its own choice or as it was asked: the kernel's name has it.
+    // cuBLAS may round to TF32 by its own choice or because the program asked for it. The kernel's
+    // name shows whether it did.
     let tf32 = kernel.is_some_and(|name| peaks::is_tf32(name));
     let peak = ElementType::of(&shape.a).and_then(|of| peaks?.of_product(of, tf32));
     let bytes = shape.bytes();
@@ -409,15 +411,15 @@ mod tests {
     fn a_call_owns_the_kernels_launched_within_it() {
         let mut made = Fixture::new();
         multiplied(&mut made, 1_000, 2_000, "cublasGemmEx", SMALL);
-        // cuBLAS asks cuBLASLt: one multiplication.
+        // cuBLAS calls cuBLASLt here, so the two calls are one multiplication.
         multiplied(&mut made, 1_100, 1_900, "cublasLtMatmul", SMALL);
         launched(&mut made, 1_200, 1, 40, "gemm");
         launched(&mut made, 1_400, 2, 10, "splitK_reduce");
-        // Begun before its call by a clock that is a little off.
+        // The launch of this call seems to begin before it, since the clocks differ a little.
         multiplied(&mut made, 5_000, 6_000, "cublasGemmEx", SMALL);
         launched(&mut made, 4_980, 3, 50, "gemm");
         launched(&mut made, 6_200, 4, 90, "relu");
-        // Into a graph: nothing ran. And one that failed.
+        // The first call was captured into a graph, so nothing ran. The second one failed.
         multiplied(&mut made, 8_000, 9_000, "cublasGemmEx", SMALL);
         multiplied(&mut made, 9_500, 9_600, "cublasGemmEx", "");
         let file = made.finish();
@@ -438,7 +440,8 @@ mod tests {
         let peaks = Peaks::parse("fp16=2.4G").unwrap();
         let row = cells(function, shape, calls, Some(&peaks));
         assert_eq!((&row[8], &row[11]), (&0.5.into(), &Cell::missing(NO_PEAK)));
-        // 10, 15 and 6 elements; 60 operations take 25 ns, 62 bytes longer or less.
+        // The matrices have 10, 15 and 6 elements of 2 bytes. The 60 operations take 25 ns. Moving
+        // the 62 bytes takes longer than that in the first case below, and less in the second.
         assert_eq!((&row[9], &row[10]), (&62_u64.into(), &(62.0 * 2.0 / 100.0 * 1e9).into()));
         for (memory, bound) in [("memory=1G", "memory"), ("memory=10G", "compute")] {
             let peaks = peaks.with(&Peaks::parse(memory).unwrap());

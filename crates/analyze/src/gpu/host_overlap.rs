@@ -1,9 +1,10 @@
 //! Host and GPU at the same time: which of the two was busy, both, or neither.
 //!
-//! The host is busy while at least one thread is in an operator, a Python function or a call of the
-//! runtime or the driver; a call that waits for a device keeps its thread busy, and counts. Ranges
-//! of the program do not count: nothing need happen in one. Calls do not show the host's activity
-//! between them, so it is unknown without operators or Python functions.
+//! The host is busy while at least one thread is in an operator, a Python function, or a call of
+//! the runtime or the driver. A call that waits for a device counts too, because it keeps its
+//! thread busy. Ranges of the program don't count: a thread may do nothing inside one. Calls alone
+//! don't show what the host does between them, so without operators and Python functions the host's
+//! activity is unknown.
 
 use tprof_trace::model::SpanKind;
 
@@ -11,25 +12,25 @@ use crate::base::intervals::{Cover, Interval};
 use crate::document::{Cell, Column, RankContext, Table, Unit};
 use crate::rank::{HostSpan, Needs, RankTrace};
 
-/// Tables that it is made of.
+/// The tables that the computation reads.
 pub const NEEDS: Needs = Needs::CALLS.and(Needs::OPERATORS).and(Needs::spans(SpanKind::Python));
 
 const UNKNOWN: &str = "no operators were recorded, nor Python functions; the host's work \
                        between calls is unknown";
 
-/// The time in which a rank's host and devices were busy, ns: in the steps of its devices; without
-/// steps, from the first to the last event of either.
+/// The time in which a rank's host and devices were busy, ns. The window is the steps of its
+/// devices; without steps, it goes from the first to the last event of host or device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostDeviceOverlap {
-    /// Length of that window.
+    /// Length of the window.
     pub window_ns: u64,
     /// Time in which some device worked, ns.
     pub gpu_ns: u64,
-    /// The parts with the host; `None` if its activity is not known.
+    /// The parts with the host; `None` if the host's activity is unknown.
     pub host: Option<HostOverlapParts>,
 }
 
-/// The four parts of the window.
+/// The busy times of the host, and the four parts of the window (`gpu_only_ns` and so on).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostOverlapParts {
     /// Time in which some thread was busy, ns.
@@ -44,7 +45,7 @@ pub struct HostOverlapParts {
     pub neither_ns: u64,
 }
 
-/// Measures a rank with device work.
+/// Measures a rank; returns `None` if it has no device work.
 pub fn of_rank(rank: &RankTrace<'_>) -> Option<HostDeviceOverlap> {
     let gpu = Cover::any(rank.devices().iter().map(|one| &one.any));
     let of_gpu = gpu.span()?;
@@ -74,7 +75,7 @@ pub fn of_rank(rank: &RankTrace<'_>) -> Option<HostDeviceOverlap> {
     Some(HostDeviceOverlap { window_ns, gpu_ns, host: Some(host) })
 }
 
-/// The table, a row for each rank.
+/// Returns the table, with a row for each rank.
 pub(crate) fn table<'a>(
     rows: impl Iterator<Item = (&'a RankContext, HostDeviceOverlap)>,
     empty: &'static str,
@@ -132,8 +133,8 @@ mod tests {
 
     const ALL: Needs = Needs::ALL;
 
-    /// Makes a rank of operators and kernels, given as (start, length), in turn on different
-    /// threads and devices.
+    /// Makes a rank from operators, calls and kernels, each given as (start, length) and placed in
+    /// turn on different threads and devices.
     fn of(
         operators: &[(u64, u64)],
         calls: &[(u64, u64)],
@@ -149,7 +150,7 @@ mod tests {
         for &(start_ns, duration_ns) in calls {
             trace.call(0, start_ns, duration_ns, "cudaLaunchKernel", 0);
         }
-        // A range that someone named is no work.
+        // A range that the program names doesn't count as work.
         let kind = SpanKind::Annotation;
         trace.span(Span { start_ns: 0, duration_ns: 500, kind, ..Span::default() }, "epoch");
         for (at, &(start_ns, duration_ns)) in kernels.iter().enumerate() {

@@ -25,7 +25,7 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(Kernels::default()),
 };
 
-/// Combinations of classes that run at once, in the order of their bits.
+/// Combinations of classes that run at once. Index + 1 is the combination's bit mask.
 pub const COMBINATIONS: [&str; 7] = [
     "compute",
     "communication",
@@ -41,7 +41,7 @@ pub const COMBINATIONS: [&str; 7] = [
 pub struct KernelRuns {
     /// Name of the kernel.
     pub name: Arc<str>,
-    /// The class: what it is for.
+    /// The class of the kernel: compute, communication or memory.
     pub class: Class,
     /// Number of runs.
     pub count: u64,
@@ -51,19 +51,20 @@ pub struct KernelRuns {
     pub min_ns: u64,
     /// The longest duration, ns.
     pub max_ns: u64,
-    /// Sum of squares of durations, in square nanoseconds: joins over ranks.
+    /// Sum of the squared durations, in square nanoseconds; the deviation over several ranks is
+    /// computed from it.
     squares: f64,
-    /// Durations that 50, 95 and 99 of 100 runs stay below; `None` over several ranks, since single
-    /// runs of those are not kept.
+    /// The 50th, 95th and 99th percentile of the durations. `None` for a sum over several ranks,
+    /// because single runs of several ranks aren't kept.
     pub quantiles_ns: Option<[f64; 3]>,
-    /// Number of runs outside of the steps, which count nowhere else here, and the sum of their
-    /// durations.
+    /// Number of runs outside of the steps, and the sum of their durations. No other field includes
+    /// these runs.
     pub outside: [u64; 2],
 }
 
-/// The quantiles of durations that are kept.
+/// The quantiles of durations that the report shows.
 const QUANTILES: [f64; 3] = [0.5, 0.95, 0.99];
-/// Why there are none over ranks.
+/// The reason for missing quantiles in a sum over several ranks.
 const SEVERAL: &str = "several ranks ran it: see `by_rank`";
 
 impl KernelRuns {
@@ -100,14 +101,15 @@ impl KernelRuns {
 /// The kernels of a rank in its steps; without steps, all of them.
 #[derive(Clone, Debug, Default)]
 pub struct RankKernels {
-    /// Time in which exactly these classes ran, as in [`COMBINATIONS`]; summed over devices.
+    /// Time in which exactly these classes ran, in the order of [`COMBINATIONS`]; summed over
+    /// devices.
     pub combinations_ns: [u64; 7],
-    /// Kernels by name and class, largest sum of durations first; those that only ran outside of
+    /// Kernels by name and class, largest sum of durations first. Kernels that ran only outside of
     /// the steps come last.
     pub kernels: Vec<KernelRuns>,
     /// The work outside of the steps.
     pub outside: OutsideWork,
-    /// Lines of the user's source that kernels were generated from, by name, where a log of
+    /// Lines of the user's source from which kernels were generated, by kernel name, if a log of
     /// `torch.compile` has them.
     pub sources: BTreeMap<String, Vec<String>>,
 }
@@ -126,7 +128,7 @@ pub fn of_rank(rank: &RankTrace<'_>, names: &Names) -> RankKernels {
     found
 }
 
-/// Lengths of the parts of a device's busy time, by which classes ran.
+/// Divides a device's busy time by which classes ran at once; returns the lengths.
 fn combinations(busy: &Busy) -> [u64; 7] {
     let classes = [&busy.compute, &busy.communication, &busy.memory];
     let of = |bits: usize| {
@@ -145,11 +147,12 @@ fn combinations(busy: &Busy) -> [u64; 7] {
     [1, 2, 3, 4, 5, 6, 7].map(of)
 }
 
-/// The key of kernels before their names are resolved.
+/// Identifies a kernel before its name is resolved.
 type KernelKey = (NameId, WorkKind, Class);
 
-/// Sums the kernels of a rank by name, largest sum first: name, runs, sum of durations. `counts`
-/// chooses the work that counts, by its index.
+/// Sums up a rank's kernels by name, largest sum of durations first. Each row is the name, the
+/// number of runs, and the sum. `counts` is passed the index of a piece of work and decides whether
+/// the sums include it.
 pub fn sums_of_rank<'r>(
     rank: &'r RankTrace<'_>,
     counts: impl Fn(usize) -> bool,
@@ -177,7 +180,8 @@ pub fn sums_of_rank<'r>(
 }
 
 fn by_name(rank: &RankTrace<'_>, names: &Names) -> Vec<KernelRuns> {
-    /// Durations within the window; number of runs outside of it and the sum of their durations.
+    /// Durations of the runs in the steps; then the number of runs outside, and the sum of their
+    /// durations.
     type Durations = (Vec<u64>, [u64; 2]);
     let mut runs: FxHashMap<KernelKey, (Arc<str>, Durations)> = FxHashMap::default();
     for (row, is_judged) in rank.work.iter().zip(rank.is_judged()) {
@@ -320,7 +324,7 @@ fn all_ranks(parts: &[(RankContext, RankKernels)]) -> Table {
     table
 }
 
-/// Lines that kernels were generated from, over all ranks.
+/// Merges the source lines of kernels over all ranks.
 fn sources(parts: &[(RankContext, RankKernels)]) -> BTreeMap<&str, Vec<&str>> {
     let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, lines) in parts.iter().flat_map(|(_, part)| &part.sources) {
@@ -332,7 +336,8 @@ fn sources(parts: &[(RankContext, RankKernels)]) -> BTreeMap<&str, Vec<&str>> {
     found
 }
 
-/// Count, mean, deviation, lowest, highest, quantiles, class, runs outside of steps, name.
+/// Returns the cells of a row: count, mean, deviation, lowest, highest, quantiles, class, runs
+/// outside of the steps, name.
 fn statistics(row: &KernelRuns) -> [Cell; 12] {
     let ran = row.count > 0;
     let quantile = |at: usize| match ran {

@@ -35,18 +35,18 @@ struct CopyOperation {
     to: MemoryKind,
 }
 
-/// The columns of copies of one kind.
+/// The sums for copies of one kind.
 #[derive(Clone)]
 struct CopyColumns {
     operation: CopyOperation,
-    /// Bytes of each copy; `None` if some have no size.
+    /// Bytes of each copy; `None` if the size of any copy is missing.
     bytes: Option<Vec<u64>>,
-    /// Time in which at least one ran, ns.
+    /// Time in which at least one copy ran, ns.
     busy_ns: u64,
 }
 
 impl CopyColumns {
-    /// Bytes a second of the time in which at least one ran.
+    /// Bytes per second of the time in which at least one copy ran.
     fn rate(&self) -> Option<f64> {
         let bytes: u64 = self.bytes.as_ref()?.iter().sum();
         (self.busy_ns > 0).then(|| bytes as f64 / self.busy_ns as f64 * 1e9)
@@ -67,8 +67,8 @@ impl CopyOperation {
         }
     }
 
-    /// Whether one side is memory that may be paged out: such a copy goes through a buffer of the
-    /// driver and makes its caller wait.
+    /// Whether one side is pageable memory. Such a copy goes through a buffer of the driver and
+    /// makes its caller wait. Returns `None` if the memory isn't known.
     fn pageable(self) -> Option<bool> {
         let known = self.from != MemoryKind::Unknown || self.to != MemoryKind::Unknown;
         known.then_some(self.from == MemoryKind::Pageable || self.to == MemoryKind::Pageable)
@@ -102,8 +102,8 @@ impl Analysis for Memcpy {
         WINDOW_NEEDS
     }
 
-    /// Work does not keep which memory a copy read and wrote: its rows are read again.
-    /// The first reading has noted what cannot be read.
+    /// Reads the copies from the file again, because `Work` doesn't say which memory a copy read
+    /// and wrote. The first reading has already reported any damage.
     fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, _: &Options) -> CopiesByMemory {
         of_rank(rank)
     }
@@ -117,7 +117,7 @@ impl Analysis for Memcpy {
     }
 }
 
-/// Copies of a rank in its steps; without steps, all.
+/// The copies of a rank in its steps; without steps, all copies.
 struct CopiesByMemory {
     kinds: Vec<Values<CopyColumns>>,
     left_out: LeftOutRows,

@@ -1,5 +1,5 @@
-//! Device work outside of the steps. If there are steps, reports on devices cover only those, and
-//! state what they leave out.
+//! Device work outside of the steps. If there are steps, reports on devices cover only them, and
+//! say what they leave out.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -13,15 +13,15 @@ use crate::rank::{Busy, Class, DeviceWindow, RankTrace};
 /// The kernels, copies and memsets of a rank that began outside of its devices' steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutsideWork {
-    /// Whether the rank has steps: only then is anything left out.
+    /// Whether the rank has steps. Without steps, nothing is left out.
     pub has_steps: bool,
     /// Number of recorded kernels, copies and memsets.
     pub all: u64,
     /// Number of kernels, copies and memsets that began outside of the steps.
     pub outside: u64,
-    /// The sum of their durations.
+    /// The sum of the durations of the work outside of the steps.
     pub outside_ns: u64,
-    /// Whether any of those outside of the steps communicates.
+    /// Whether any of the work outside of the steps is communication.
     pub communicates: bool,
 }
 
@@ -41,7 +41,8 @@ impl OutsideWork {
     }
 }
 
-/// The note in reports that leave out work outside of the steps; empty if no rank has steps.
+/// Returns the note for reports that leave out work outside of the steps; empty if no rank has
+/// steps.
 pub fn note(ranks: impl IntoIterator<Item = OutsideWork>) -> Vec<String> {
     let mut sum = OutsideWork::default();
     for of in ranks {
@@ -66,25 +67,25 @@ pub fn note(ranks: impl IntoIterator<Item = OutsideWork>) -> Vec<String> {
     }
 }
 
-/// The rows that a report leaves out since they belong to no step, by name.
+/// The rows that a report leaves out because they lie in no step, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOutRows {
-    /// Whether the rank has steps: only then is anything left out.
+    /// Whether the rank has steps. Without steps, nothing is left out.
     has_steps: bool,
-    /// Number of rows in all.
+    /// Number of all rows, left out or not.
     all: u64,
     /// For each name, the number of rows that are left out and the sum of their durations, ns.
     by_name: BTreeMap<String, [u64; 2]>,
 }
 
 impl LeftOutRows {
-    /// Starts counting for a rank.
+    /// Starts counting the rows of a rank.
     pub fn of(rank: &RankTrace<'_>) -> LeftOutRows {
         let has_steps = rank.device_windows().iter().any(|window| window.steps > 0);
         LeftOutRows { has_steps, ..LeftOutRows::default() }
     }
 
-    /// Counts a row, and whether it is left out.
+    /// Counts a row; if it isn't judged, also adds the row to those that are left out.
     pub fn count(&mut self, is_judged: bool, duration_ns: u64, name: impl FnOnce() -> String) {
         self.all += 1;
         if !is_judged {
@@ -94,18 +95,19 @@ impl LeftOutRows {
         }
     }
 
-    /// Number of rows that are left out, and the sum of their durations, ns.
+    /// Returns the number of rows that are left out and the sum of their durations, ns.
     fn sum(&self) -> [u64; 2] {
         let sum = |of: usize| self.by_name.values().map(|row| row[of]).fold(0, u64::saturating_add);
         [sum(0), sum(1)]
     }
 }
 
-/// Why a table has no rows if all of them lie outside of the steps.
+/// The reason for an empty table when all of its rows lie outside of the steps.
 const ONLY_OUTSIDE: &str = "none lies in the steps, only outside of them (see `outside_of_steps`)";
 
-/// Adds to a report the rows that it leaves out of each rank: a table if there are any, and a note.
-/// `what` is the noun for them, such as `calls`; `tables` have a row if there is any of these.
+/// Adds to a report the rows of each rank that it leaves out: a note, and a table if there are any
+/// such rows. `what` is the noun for the rows, such as `calls`. `tables` are keys of tables of the
+/// report. If one of these is empty, its text says that all rows lie outside.
 pub fn add_left_out<'p>(
     body: &mut Body,
     what: &str,
@@ -160,7 +162,7 @@ pub fn add_left_out<'p>(
 /// A part of a device's time outside of its steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutsidePart {
-    /// Which part of the recording it is: before, between or after the steps.
+    /// The name of the part: before, between or after the steps.
     pub name: &'static str,
     /// Length of the part, ns.
     pub window_ns: u64,
@@ -168,7 +170,7 @@ pub struct OutsidePart {
     pub busy_ns: u64,
 }
 
-/// The parts of a device's time outside of its steps; empty if all of its time is judged.
+/// Returns the parts of a device's time outside of its steps; empty if all of its time is judged.
 pub fn parts(busy: &Busy, window: &DeviceWindow) -> Vec<OutsidePart> {
     if window.is_whole() {
         return Vec::new();
@@ -190,7 +192,7 @@ pub fn parts(busy: &Busy, window: &DeviceWindow) -> Vec<OutsidePart> {
     all.into_iter().filter(|part| part.window_ns > 0).collect()
 }
 
-/// The table of these parts of all devices.
+/// Makes the table of the parts outside of the steps, of all devices.
 pub fn table(rows: &[(&RankContext, Option<u32>, OutsidePart)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
@@ -230,8 +232,8 @@ mod tests {
     use tprof_trace::TraceFile;
     use tprof_trace::model::{CopyKind, Kernel, MemoryCopy, Span, SpanKind};
 
-    /// A file with a warm-up of one kernel, then two steps with a kernel and a collective each,
-    /// which follow each other on the device, and a kernel after them.
+    /// A file with a warm-up of one kernel, then two steps, then one more kernel. Each step has a
+    /// kernel and a collective, one after the other on the device.
     fn file() -> TraceFile {
         let mut made = Fixture::new();
         for (number, start_ns) in [(1, 100), (2, 110)] {
@@ -299,7 +301,7 @@ mod tests {
         );
     }
 
-    /// The cells of a table's rows that a test compares.
+    /// Returns the cells that a test compares: those of some columns of a table.
     fn cells(body: &Body, table: &str, keys: &[&str]) -> Vec<Vec<Cell>> {
         let table = body.tables.iter().find(|of| of.key == table).unwrap();
         let at = |key: &&str| table.columns.iter().position(|column| column.key == *key).unwrap();
@@ -307,7 +309,7 @@ mod tests {
         table.rows.iter().map(|row| places.iter().map(|at| row[*at].clone()).collect()).collect()
     }
 
-    /// A report on a file, as it is made; and as Holistic Trace Analysis would.
+    /// Makes a report on a file, with Holistic Trace Analysis's reading if `hta`.
     fn made(kind: &DocumentKind, file: &TraceFile, hta: bool) -> Body {
         let analysis = (kind.analysis)();
         let options = Options { data: true, hta, ..Options::default() };
@@ -323,8 +325,8 @@ mod tests {
         analysis.finish(&options)
     }
 
-    /// Like [`file`], with a copy, a call that starts nothing and a multiplication before the steps
-    /// and in the first one, and a collective before them.
+    /// Like [`file`], but with a collective before the steps, and with a copy, a call that starts
+    /// nothing and a multiplication both before the steps and in the first step.
     fn file_of_copies() -> TraceFile {
         let mut made = Fixture::new();
         for (number, start_ns) in [(1, 100), (2, 200)] {
@@ -336,7 +338,7 @@ mod tests {
         let args = made.name(
             r#"{"m":2,"n":3,"k":5,"batch":1,"transposed":"NN","a":"Half","b":"Half","c":"Half","flops":60}"#,
         );
-        // The device begins the last of the step's work after the step has ended on the host.
+        // The device begins the last work of the step only after the step has ended on the host.
         for (number, at, ran_ns) in [(0, 10, 20), (10, 101, 290), (20, 201, 400)] {
             let launched = |made: &mut Fixture, after: u64, name: &str| {
                 made.call(0, at + after, 1, name, number + after);
@@ -394,7 +396,7 @@ mod tests {
             let expected: &[u64] = match kind.name {
                 "launches" => &[2, 4],
                 "api" => &[2, 2, 4],
-                // The collective of the steps.
+                // Only the collective in the steps.
                 "stragglers" => &[10],
                 _ => &[2],
             };

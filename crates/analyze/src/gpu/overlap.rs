@@ -20,9 +20,9 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(Overlap::default()),
 };
 
-/// Why a share of communication is not known.
+/// The reason that the report gives for an unknown share of hidden communication.
 const NO_KERNEL: &str = "no communication kernel was recorded";
-/// Why the steps of a rank have no communication although the rank has some.
+/// The reason that the report gives if a rank communicates, but not in its steps.
 pub(crate) const ONLY_OUTSIDE: &str = "no communication kernel lies in the steps, only outside";
 const NO_COMMUNICATION: &str = "that device ran no communication kernel in its window";
 
@@ -31,11 +31,12 @@ const NO_COMMUNICATION: &str = "that device ran no communication kernel in its w
 pub struct DeviceOverlap {
     /// The device; `None` if all devices of the rank count as one.
     pub device: Option<u32>,
-    /// Time in which something communicated.
+    /// Time in which something communicated, ns.
     pub communication_ns: u64,
-    /// The part of `total_ns` in which something computed too, ns.
+    /// The part of `communication_ns` in which something computed too, ns.
     pub hidden_ns: u64,
-    /// The device's steps; without any, from the first work's start to the last one's end.
+    /// Length of the device's steps, ns; without steps, from the first work's start to the last
+    /// work's end.
     pub window_ns: u64,
     /// The kernels, most exposed first.
     pub kernels: Vec<KernelOverlap>,
@@ -61,12 +62,12 @@ pub struct KernelOverlap {
     pub count: u64,
     /// Sum of the durations, ns.
     pub total_ns: u64,
-    /// Sum of the time that no compute hid, ns. If several kernels communicate at once, each
-    /// counts.
+    /// Sum of the time that no compute hid, ns. If several kernels communicate at once, the time
+    /// counts for each of them.
     pub exposed_ns: u64,
 }
 
-/// Overlap of each of a rank's devices.
+/// Computes the overlap of each of a rank's devices.
 pub fn of_rank(rank: &RankTrace<'_>, names: &Names) -> Vec<DeviceOverlap> {
     let (is_judged, work) = (rank.is_judged(), rank.work_by_device());
     let of_device = |(busy, window): (Busy, DeviceWindow)| {

@@ -1,4 +1,4 @@
-//! Work that was launched and had not begun: how long each stream's queue was.
+//! The length of each stream's queue: the launches whose work has not begun yet.
 
 use std::cmp::Reverse;
 
@@ -19,14 +19,14 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(Queue),
 };
 
-/// Launches that a stream takes before the next one blocks. CUDA does not promise
-/// it; 1,022 to 1,024 are observed, and Holistic Trace Analysis takes 1,024.
+/// Number of launches that a stream accepts before the next launch blocks. CUDA doesn't guarantee a
+/// number. 1,022 to 1,024 have been observed, and Holistic Trace Analysis assumes 1,024.
 pub const FULL: i64 = 1024;
 
-/// Buckets of the curve.
+/// Number of buckets of the curve.
 const BUCKETS: usize = 200;
 
-/// Calls that Holistic Trace Analysis takes for launches here.
+/// Calls that Holistic Trace Analysis counts as launches in this report.
 const HTA_LAUNCHES: [&str; 10] = [
     "cudaLaunchKernel",
     "cudaLaunchKernelExC",
@@ -40,15 +40,15 @@ const HTA_LAUNCHES: [&str; 10] = [
     "hipMemcpyWithStream",
 ];
 
-/// Why there are no rows.
+/// The reason that the report gives when it has no rows.
 const NO_LAUNCHES: &str = "no call with a recorded kernel or copy was recorded";
 
-/// A queue's length from some moment on.
+/// The length of a queue from one moment on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
     /// The moment, ns.
     pub time_ns: u64,
-    /// Number of launches that wait.
+    /// Number of launches whose work has not begun.
     pub length: i64,
 }
 
@@ -57,13 +57,14 @@ pub struct Point {
 pub struct StreamQueue {
     /// The stream of the queue.
     pub stream: StreamKey,
-    /// Lengths at each change, as Holistic Trace Analysis describes them.
+    /// Describes the lengths at each change, as Holistic Trace Analysis computes it.
     pub points: Description,
-    /// Mean over time, from the first launch to the last start of work, in the steps where there are any.
+    /// Mean length over time, in the steps if there are any; else from the first launch to the last
+    /// start of work.
     pub mean: f64,
-    /// Time with [`FULL`] or more.
+    /// Time in which the length was [`FULL`] or more, ns.
     pub full_ns: u64,
-    /// `full_ns` as a share of the device's steps; without steps, of the rank's time.
+    /// `full_ns` as a share of the device's steps; without steps, of the rank's whole time.
     pub full_share: f64,
 }
 
@@ -72,15 +73,15 @@ pub struct StreamQueue {
 pub struct RankQueues {
     /// The queues by stream, in order.
     pub streams: Vec<StreamQueue>,
-    /// Highest sum over streams in each of `BUCKETS` parts of the time.
+    /// The highest sum over all streams in each of `BUCKETS` parts of the time.
     pub curve: Vec<Point>,
     /// All changes of the lengths, if they were asked for.
     pub series: Vec<(StreamKey, Vec<Point>)>,
-    /// The work outside of the steps, which is left out.
+    /// The work outside of the steps, which the queues leave out.
     pub outside: OutsideWork,
 }
 
-/// The length of each stream's queue at each change, in order of time.
+/// Returns the length of each stream's queue after each change, in order of time.
 pub fn series(rank: &RankTrace<'_>) -> Vec<(StreamKey, Vec<Point>)> {
     let mut changes: Vec<Vec<(u64, i64)>> = vec![Vec::new(); rank.streams.len()];
     let is_launch =
@@ -90,7 +91,8 @@ pub fn series(rank: &RankTrace<'_>) -> Vec<(StreamKey, Vec<Point>)> {
         streams.clear();
         for row in rank.launches.work_of(at) {
             let row = &rank.work[*row as usize];
-            // The work of a graph leaves the queue of a stream when its first piece there begins.
+            // A graph launch counts once in a stream's queue, until its first piece of work on that
+            // stream begins.
             if streams.iter().all(|(stream, _)| *stream != row.stream) {
                 streams.push((row.stream, row.start_ns));
             }
@@ -104,7 +106,7 @@ pub fn series(rank: &RankTrace<'_>) -> Vec<(StreamKey, Vec<Point>)> {
         if changes.is_empty() {
             continue;
         }
-        // At one moment, launches come first: work cannot begin before its launch.
+        // At the same moment, launches come first, because work can't begin before its launch.
         changes.sort_by_key(|(time_ns, change)| (*time_ns, Reverse(*change)));
         let mut length = 0;
         let point = |(time_ns, change): (u64, i64)| {
@@ -116,7 +118,7 @@ pub fn series(rank: &RankTrace<'_>) -> Vec<(StreamKey, Vec<Point>)> {
     all
 }
 
-/// Queues of a rank; with every change if `all`.
+/// Computes the queues of a rank; includes every change if `all`.
 pub fn of_rank(rank: &RankTrace<'_>, all: bool) -> RankQueues {
     let windows = rank.device_windows();
     let steps_of = |stream: &StreamKey| {
@@ -157,8 +159,8 @@ pub fn of_rank(rank: &RankTrace<'_>, all: bool) -> RankQueues {
     RankQueues { streams, curve, series: if all { series } else { Vec::new() }, outside }
 }
 
-/// The changes within an interval, with the lengths at its beginning and end; empty if nothing
-/// waits.
+/// Returns the changes within an interval, and the lengths at its beginning and end; empty if the
+/// queue was empty throughout.
 fn within(points: &[Point], interval: Option<Interval>) -> Vec<Point> {
     let Some(Interval { start, end }) = interval else { return points.to_vec() };
     let from = points.partition_point(|point| point.time_ns < start);
@@ -177,13 +179,13 @@ fn within(points: &[Point], interval: Option<Interval>) -> Vec<Point> {
     found
 }
 
-/// The time from the first call's or work's start to the last end.
+/// Returns the time from the first start to the last end of all calls and work.
 fn extent(rank: &RankTrace<'_>) -> Option<Interval> {
     let calls = rank.calls.iter().map(|row| row.interval());
     Interval::hull(calls.chain(rank.work.iter().map(|row| row.interval())))
 }
 
-/// The sum over streams, thinned to its maxima.
+/// Sums the lengths over all streams and keeps the maximum of each bucket.
 fn curve(series: &[(StreamKey, Vec<Point>)]) -> Vec<Point> {
     let mut changes: Vec<(u64, i64)> = Vec::new();
     for (_, points) in series {
@@ -201,7 +203,7 @@ fn curve(series: &[(StreamKey, Vec<Point>)]) -> Vec<Point> {
     let mut length = 0;
     for (time_ns, change) in changes {
         let bucket = first_ns + (time_ns - first_ns) / bucket_ns * bucket_ns;
-        // The last length held until this change, also into a new bucket.
+        // A new bucket begins with the length that the bucket before ended with.
         if curve.last().is_none_or(|point| point.time_ns != bucket) {
             curve.push(Point { time_ns: bucket, length });
         }

@@ -1,19 +1,20 @@
 //! Computes how many blocks of a kernel fill a device.
 //!
-//! The blocks that a device takes at once are a wave. Half a wave is enough to keep it busy: beyond
-//! half of their threads, multiprocessors hardly gain from more.
+//! A wave is all blocks that a device runs at once. Half a wave is enough to keep the device busy:
+//! multiprocessors hardly gain from more than half of their threads.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Device, KernelShape, NameId, ProcessIndex};
 
-/// Threads of a warp.
+/// Number of threads in a warp.
 const WARP: u64 = 32;
-/// Registers are given to a warp in such units, and warps to four parts of a multiprocessor.
+/// A multiprocessor allocates registers to a warp in units of this many. It has four parts
+/// (`PARTS`), and each warp runs on one of them.
 const REGISTER_UNIT: u64 = 256;
 const PARTS: u64 = 4;
-/// Shared memory is given to a block in such units; from compute capability 8 on the system takes
-/// a KiB of each block's.
+/// A multiprocessor allocates shared memory to a block in units of this many bytes. From compute
+/// capability 8 on, the system also takes a KiB (`SHARED_OF_SYSTEM`) for each block.
 const SHARED_UNIT: u64 = 128;
 const SHARED_OF_SYSTEM: u64 = 1024;
 
@@ -42,8 +43,8 @@ impl Multiprocessor {
         }
     }
 
-    /// Number of the kernel's blocks that it takes at once, by the known limits; 1 if none is
-    /// known.
+    /// Returns how many of the kernel's blocks run on the multiprocessor at once, by the known
+    /// limits; 1 if the limit of threads isn't known.
     fn blocks_of(&self, kernel: &KernelShape) -> u64 {
         let threads: u64 = kernel.block.iter().map(|side| u64::from(*side)).product();
         if threads == 0 {
@@ -59,14 +60,14 @@ impl Multiprocessor {
         let shared: u64 = shared.iter().flatten().map(|bytes| u64::from(*bytes)).sum();
         let shared = (shared + self.shared_of_system).next_multiple_of(SHARED_UNIT);
         let by_shared = self.shared_bytes.map(|all| all / shared.max(1));
-        // Without the limit of threads, there is no basis for the count.
+        // Without the limit of threads, the other limits say too little.
         let limits = [by_threads, self.blocks, by_registers, by_shared];
         by_threads.and(limits.into_iter().flatten().min()).map_or(1, |least| least.max(1))
     }
 }
 
-/// For each kernel name: the number of blocks that fill a multiprocessor, which is half of those
-/// that it takes at once. If runs differ, the fewest.
+/// Returns for each kernel name the number of blocks that fill a multiprocessor: half of those that
+/// it runs at once. If runs of a kernel differ, the smallest number counts.
 pub(crate) fn blocks_that_fill(file: &TraceFile) -> FxHashMap<(ProcessIndex, u32, NameId), u64> {
     let devices: FxHashMap<(ProcessIndex, u32), Multiprocessor> = (file.devices().iter())
         .map(|row| ((row.process, row.device), Multiprocessor::of(file, row)))

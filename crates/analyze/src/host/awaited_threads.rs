@@ -1,4 +1,4 @@
-//! Time of other threads that counts as the driving thread's, since it waits for them.
+//! The threads that the driving thread waits for. Their time replaces its waits.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
@@ -10,23 +10,24 @@ use crate::rank::samples::{CpuTrace, Layer, Part, Stack};
 /// A thread, or a team of threads, that the driving thread waits for at one place.
 #[derive(Clone, Debug)]
 pub struct AwaitedThread {
-    /// The thread's own name, or its number. A team has its name with `*` for numbers, or a phrase
-    /// that there are several.
+    /// The thread's own name, or its number. A team has its members' common name with `*` in place
+    /// of numbers, or the phrase that there are several.
     pub name: String,
     /// The place at which the driving thread waits.
     pub at: Place,
-    /// Process and stack of that place.
+    /// The process and the stack of a wait at that place.
     waits: (ProcessIndex, StackId),
 }
 
-/// Several threads without names of their own.
+/// The name of several awaited threads without names of their own.
 const SEVERAL: &str = "several threads";
 
-/// Rows in spans that state a cause have numbers of threads from here on, one for each cause.
+/// Rows in spans with a stated purpose have thread numbers from this one on, one number for each
+/// purpose.
 const STATED: ThreadIndex = ThreadIndex::MAX - 64;
 
-/// The threads that a driving thread waits for. In its rows they have numbers beyond those of the
-/// file's threads.
+/// The threads that a driving thread waits for. Their rows replace its waits, with thread numbers
+/// above those of the file's threads.
 #[derive(Clone, Debug, Default)]
 pub struct AwaitedThreads {
     all: Vec<AwaitedThread>,
@@ -35,12 +36,13 @@ pub struct AwaitedThreads {
 }
 
 impl AwaitedThreads {
-    /// Starts without any, for a file whose threads have lower numbers than `first`.
+    /// Creates an empty list for a file whose thread numbers are all below `first`.
     pub(super) fn from(first: ThreadIndex) -> AwaitedThreads {
         AwaitedThreads { first, ..AwaitedThreads::default() }
     }
 
-    /// The number for rows in spans that state a cause; where those with this stack and state are.
+    /// Sets the place of rows with this stack and state in spans with this purpose. Returns the
+    /// thread number for such rows.
     pub(super) fn state(
         &mut self,
         stated: SpanPurpose,
@@ -52,7 +54,7 @@ impl AwaitedThreads {
         number
     }
 
-    /// The part of rows in spans that state a cause; `None` of others.
+    /// Returns the part of a row in a span with a stated purpose; `None` for other rows.
     pub(super) fn stated(
         &self,
         thread: ThreadIndex,
@@ -62,12 +64,12 @@ impl AwaitedThreads {
         (thread >= STATED).then(|| self.place(thread, stack, state)).flatten().map(|at| at.part)
     }
 
-    /// The awaited thread that a number in rows stands for; `None` for the driving thread.
+    /// Returns the awaited thread with this number; `None` for the driving thread.
     pub fn get(&self, thread: ThreadIndex) -> Option<&AwaitedThread> {
         self.all.get(thread.checked_sub(self.first)? as usize)
     }
 
-    /// Adds one; its number.
+    /// Adds an awaited thread and returns its number.
     pub(super) fn add(
         &mut self,
         name: &str,
@@ -78,7 +80,7 @@ impl AwaitedThreads {
         self.first + (self.all.len() - 1) as ThreadIndex
     }
 
-    /// Notes that an awaited thread is another one, too.
+    /// Makes an awaited thread stand for another thread of its team too, which changes its name.
     pub(super) fn share(&mut self, number: ThreadIndex, name: &str) {
         let Some(awaited_thread) = self.all.get_mut((number - self.first) as usize) else { return };
         if awaited_thread.name == name
@@ -99,7 +101,7 @@ impl AwaitedThreads {
         };
     }
 
-    /// Notes where a row of a hand's is.
+    /// Sets the place of an awaited thread's row, if it isn't known yet.
     pub(super) fn note(&mut self, row: &Sample, cpu: &CpuTrace) {
         let state = cpu.state(row.process, row.stack, row.state);
         let key = (row.thread, row.stack, state);
@@ -116,7 +118,8 @@ impl AwaitedThreads {
         self.places.insert(key, place);
     }
 
-    /// The place of a row of an awaited thread; `None` for other rows.
+    /// Returns the place of a row of an awaited thread or in a span with a stated purpose; `None`
+    /// for other rows.
     pub(super) fn place(
         &self,
         thread: ThreadIndex,
@@ -127,7 +130,8 @@ impl AwaitedThreads {
     }
 }
 
-/// The line of the thread's own code; if it has none, the line of the thread that waits for it.
+/// Returns the place in the thread's own code. If it has no code of the user's own, returns the
+/// place at the line of the thread that waits for it.
 fn place_of<'c>(
     cpu: &'c CpuTrace,
     (part, state): (Part, ThreadState),

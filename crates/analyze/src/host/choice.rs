@@ -1,5 +1,5 @@
-//! Chooses the thread that the driving thread waits for in its process: the one that is at work
-//! while the driving thread waits, and less so at other times.
+//! Chooses the thread of the same process that the driving thread waits for: one that works while
+//! the driving thread waits, and works less at other times.
 
 use std::collections::BTreeMap;
 
@@ -11,29 +11,31 @@ use super::wait_sites::{Hint, WaitSite};
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::samples::Part;
 
-/// An awaited team is at work for at least this share of the wait.
+/// An awaited team must be at work for at least this share of the wait.
 const LEAST_WORK: f64 = 0.3;
-/// Samples stand for the time on a core divided by this, at least.
+/// A team's time on a core must be at most this multiple of the time that its samples stand for.
 const MOST_UNSAMPLED: f64 = 2.0;
-/// Time on a core without samples does not matter up to this share of a team's activity.
+/// Time on a core without samples doesn't matter if it is less than this share of a team's
+/// activity.
 const MOST_LEFT_OUT: f64 = 0.1;
-/// The end of a thread that is waited for is so far from the end of the wait, at most.
+/// A thread whose end is awaited ends at most this long before or after the end of the wait, ns.
 const ENDS_WITHIN_NS: u64 = 2_000_000;
-/// Names of PyTorch's threads for backward passes begin so.
+/// Beginning of the names of PyTorch's threads for backward passes.
 pub(crate) const AUTOGRAD: &str = "pt_autograd_";
 
-/// Chooses among the other threads of the driving thread's process, wait site by wait site.
+/// Chooses among the other threads of the driving thread's process, one wait site at a time.
 pub(super) struct ThreadChoice<'t> {
     pub timelines: &'t [ThreadWork],
     pub waits: &'t WaitSite,
-    /// Ends of the waits, in order.
+    /// Ends of the waits, in order of time.
     pub ends_ns: Vec<u64>,
     pub window: Interval,
-    /// Threads that were chosen before.
+    /// Threads that have already been chosen.
     pub used: FxHashSet<ThreadIndex>,
 }
 
-/// The time of waits: `exact` is where they are; `added_ns` lie anywhere in `added`, ns.
+/// The time of waits. Some waits lie at a known time, `exact`. The others lie somewhere in `added`
+/// and last `added_ns` in total.
 pub(super) struct WaitingTime<'k> {
     pub exact: &'k Cover,
     pub added: &'k Cover,
@@ -45,14 +47,15 @@ impl WaitingTime<'_> {
         self.exact.length() + self.added_ns
     }
 
-    /// The part of a time that may be in the waits, ns.
+    /// Returns how much of `time` may lie in the waits, ns.
     fn shared(&self, time: &Cover) -> u64 {
         time.shared(self.exact) + time.shared(self.added).min(self.added_ns)
     }
 }
 
-/// The ratio of a team's time on a core to the time that its samples stand for, as of many threads
-/// that soon ended; `None` if the samples are too few to show what it did.
+/// Returns the ratio of a team's time on a core to the time that its samples stand for. It is high
+/// for many threads that soon ended, for example. Returns `None` if there are too few samples to
+/// show what the team did.
 pub(super) fn unsampled(team: &[&ThreadWork]) -> Option<f64> {
     let sum = |of: &dyn Fn(&ThreadWork) -> u64| team.iter().map(|one| of(one)).sum::<u64>() as f64;
     let running_ns = sum(&|one| one.running_ns);
@@ -64,8 +67,8 @@ pub(super) fn unsampled(team: &[&ThreadWork]) -> Option<f64> {
 }
 
 impl<'t> ThreadChoice<'t> {
-    /// The team of threads that is most likely awaited, the one with most work in the waits first;
-    /// empty if there is none.
+    /// Returns the team of threads that the driving thread most likely waits for. The thread with
+    /// the most work in the waits comes first. Returns nothing if no team is likely.
     pub fn next(&mut self, kept: &WaitingTime<'_>) -> Vec<&'t ThreadWork> {
         let mut teams: BTreeMap<&str, Vec<&ThreadWork>> = BTreeMap::new();
         for timeline in self.timelines.iter().filter(|one| !self.used.contains(&one.thread)) {
@@ -79,8 +82,8 @@ impl<'t> ThreadChoice<'t> {
         team
     }
 
-    /// The time in which a thread works on what is awaited. A thread that waits for data while its
-    /// maker sleeps waits for data.
+    /// Returns the time in which a thread works on what the driving thread waits for. In a wait for
+    /// data, its sleep doesn't count: the driving thread then still waits for data.
     pub fn work(&self, one: &ThreadWork) -> Cover {
         match self.waits.at.part {
             Part::Data => one.busy.without(&one.asleep),
@@ -88,7 +91,8 @@ impl<'t> ThreadChoice<'t> {
         }
     }
 
-    /// The higher, the likelier; `None` of a team that is not waited for.
+    /// Returns a score that is higher for a more likely team; `None` if the driving thread doesn't
+    /// wait for the team.
     fn score(&self, team: &[&ThreadWork], kept: &WaitingTime<'_>) -> Option<f64> {
         let union = |of: &dyn Fn(&ThreadWork) -> Cover| Cover::any(team.iter().map(|one| of(one)));
         let (work, waits) = (union(&|one| self.work(one)), union(&|one| one.waits.clone()));
@@ -97,8 +101,8 @@ impl<'t> ThreadChoice<'t> {
         let share = |ns: u64, of: u64| ns as f64 / of.max(1) as f64;
         let inside = share(inside_ns, kept.ns());
         let outside = share(outside_ns, self.window.length().saturating_sub(kept.ns()));
-        // A thread that mostly waits may wait at any time, such as one that checks something once a
-        // second.
+        // A thread that mostly waits may wait at any time. One that polls something once a second
+        // is an example.
         let is_waiting = kept.shared(&waits) * 2 > inside_ns;
         unsampled(team)?;
         if inside < LEAST_WORK || is_waiting && outside * 2.0 > inside {
@@ -113,7 +117,7 @@ impl<'t> ThreadChoice<'t> {
         Some(inside - outside / 2.0 + if is_known { 1.0 } else { 0.0 })
     }
 
-    /// Whether one of the waits ends at this moment.
+    /// Whether one of the waits ends close to this moment.
     fn has_end(&self, ns: u64) -> bool {
         let next = self.ends_ns.partition_point(|end| *end + ENDS_WITHIN_NS < ns);
         self.ends_ns.get(next).is_some_and(|end| end.abs_diff(ns) <= ENDS_WITHIN_NS)

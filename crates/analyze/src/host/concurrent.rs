@@ -1,5 +1,5 @@
-//! The activity of the rank's other threads while the driving thread was blocked: which of them may
-//! have held its lock, or had its core.
+//! The activity of the rank's other threads while the driving thread was blocked. It shows which of
+//! them may have held the lock that the driving thread waited for, or used its core.
 
 use std::cmp::Reverse;
 use std::hash::Hash;
@@ -14,18 +14,18 @@ use super::line::{OtherCause, Place};
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::samples::{CpuTrace, Part};
 
-/// The time of another thread at one place.
+/// Another thread's time at one place.
 #[derive(Clone, Debug)]
 pub struct ThreadAtPlace {
     /// The thread's own name, or its number.
     pub thread: String,
     pub process: ProcessIndex,
     pub index: ThreadIndex,
-    /// Whether the process is not the driving thread's.
+    /// Whether the process is another one than the driving thread's.
     pub is_of_other: bool,
-    /// Whether it is the first thread of its process.
+    /// Whether the thread is the first thread of its process.
     pub is_first: bool,
-    /// The place, with what the thread did there.
+    /// The place, with the part that tells what the thread did there.
     pub place: Place,
     /// Time there while the driving thread was blocked, ns.
     pub ns: u64,
@@ -34,14 +34,15 @@ pub struct ThreadAtPlace {
 }
 
 impl ThreadAtPlace {
-    /// `thread hog in spin (a.py:3)`.
+    /// Formats the thread and its place: `thread hog in spin (a.py:3)`.
     pub fn shown(&self) -> String {
         format!("{} in {}", self.thread, self.place.shown())
     }
 
-    /// Whether the thread may have held a lock: it ran, or it waited for what it needed in code of
-    /// the user's own, which may lie between taking a lock and giving it back. No thread of tprof
-    /// takes a lock of the job, and a thread that waits for its next task holds none.
+    /// Whether the thread may have held a lock. It may if it ran, or if it waited for something
+    /// that it needed in the user's own code, since that code may lie between taking and releasing
+    /// a lock. Threads of tprof take no lock of the job, and a thread that waits for its next task
+    /// holds no lock.
     fn may_hold(&self) -> bool {
         let place = &self.place;
         let is_of_tprof = is_of_tprof(&place.library) || place.function.starts_with("tprof_");
@@ -55,7 +56,7 @@ impl ThreadAtPlace {
     }
 }
 
-/// The work of other threads while the driving thread was blocked by one cause.
+/// The activity of other threads while the driving thread was blocked by one cause.
 #[derive(Clone, Debug, Default)]
 pub struct ConcurrentWork {
     /// Time for which the driving thread was blocked, ns.
@@ -66,23 +67,24 @@ pub struct ConcurrentWork {
     pub threads: Vec<ThreadAtPlace>,
 }
 
-/// The time in one part of the threads that the driving thread waits for.
+/// The time that the threads which the driving thread waits for spend in one part.
 #[derive(Clone, Debug)]
 pub struct Delay {
     pub ns: u64,
-    /// Its share of the time in which they work, or wait for what they need for that.
+    /// That time as a share of the time in which the threads work or wait for something that they
+    /// need for their work.
     pub share: f64,
-    /// Upper bound of the time by which they would end earlier without it, ns.
+    /// Upper bound of the time by which the threads would finish earlier without it, ns.
     pub bound_ns: u64,
-    /// The places of that time, most first.
+    /// The places at which the time was spent, most first.
     pub places: Vec<(Place, u64)>,
 }
 
 type Key = (ProcessIndex, ThreadIndex, StackId, ThreadState);
 
 impl ConcurrentWork {
-    /// Measures the other threads while the driving thread was blocked, which is a part of the
-    /// judged time.
+    /// Measures the other threads while the driving thread was blocked (`kept`), which is a part of
+    /// the judged time (`window`).
     pub fn of(
         file: &TraceFile,
         cpu: &CpuTrace,
@@ -100,7 +102,7 @@ impl ConcurrentWork {
                 continue;
             }
             let part = |measure: &crate::base::intervals::Measure<'_>| match row.state {
-                // A sample is taken at one moment, and stands for all of its weight.
+                // A sample is taken at one moment, which decides for all of its weight.
                 ThreadState::Running => {
                     row.weight_ns * measure.within(Interval::new(row.time_ns, row.time_ns + 1))
                 }
@@ -146,11 +148,13 @@ impl ConcurrentWork {
         ConcurrentWork { blocked_ns: kept.length(), outside_ns: outside.length(), threads }
     }
 
-    /// The thread of the driving thread's process, at one place, that most likely held what the
-    /// driving thread waited for: it was there while the driving thread waited, and not otherwise.
+    /// Returns the thread and place that most likely held the lock that the driving thread waited
+    /// for. It is a thread of the same process that was at this place while the driving thread
+    /// waited, and less so at other times.
     pub fn holder(&self) -> Option<&ThreadAtPlace> {
         let may_hold = |other: &&ThreadAtPlace| !other.is_of_other && other.may_hold();
-        // If a thread has no core, it is mostly unknown at which of its places that is.
+        // If a thread has no core, it is mostly unknown at which of its places it lost it. That
+        // time is added to its places in proportion.
         let mut threads: FxHashMap<&str, [u64; 2]> = FxHashMap::default();
         for other in self.threads.iter().filter(|other| !other.is_of_other) {
             let [placed_ns, ready_ns] = threads.entry(&other.thread).or_default();
@@ -175,8 +179,9 @@ impl ConcurrentWork {
         (all(found) >= LEAST_HELD * self.blocked_ns as f64 && weight(found) > 0.0).then_some(found)
     }
 
-    /// Among the threads of the driving thread's process that it may wait for, the one that did
-    /// most of the work: at its line with most time, with all of its time there.
+    /// Of the threads of the driving thread's process for which `may_be` holds, returns the one
+    /// that did most of the work. The result has the line with most of the thread's time, and the
+    /// time at that line.
     pub fn maker(&self, may_be: impl Fn(ThreadIndex) -> bool) -> Option<ThreadAtPlace> {
         let works = |other: &ThreadAtPlace| other.place.is_work() && other.place.part != Part::Lock;
         let makes =
@@ -195,13 +200,13 @@ impl ConcurrentWork {
         Some(ThreadAtPlace { ns, ..most.clone() })
     }
 
-    /// Time of the other threads of the driving thread's process.
+    /// Returns the time of the other threads of the driving thread's process at places that pass.
     pub fn of_threads(&self, is_of: impl Fn(&Place) -> bool) -> u64 {
         let threads = self.threads.iter().filter(|other| !other.is_of_other);
         threads.filter(|other| is_of(&other.place)).map(|other| other.ns).sum()
     }
 
-    /// The time of these threads in a part, while they are at work otherwise.
+    /// Returns the time that these threads spend in a part, compared with their time at work.
     pub fn delay(&self, part: Part) -> Delay {
         let is_of = |other: &&ThreadAtPlace| !other.is_of_other && other.place.part == part;
         let mut sums: FxHashMap<&Place, u64> = FxHashMap::default();
@@ -215,13 +220,13 @@ impl ConcurrentWork {
         Delay { ns, share, bound_ns: (self.blocked_ns as f64 * share) as u64, places }
     }
 
-    /// The threads on a core, most time first.
+    /// Returns the threads on a core, most time first.
     pub fn running(&self) -> impl Iterator<Item = &ThreadAtPlace> {
         self.threads.iter().filter(|other| other.place.part.is_running())
     }
 }
 
-/// The key with the most time, and that time.
+/// Returns the key with the most time, and that time.
 fn longest<'d, K: Hash + Ord + Clone>(
     threads: impl Iterator<Item = &'d ThreadAtPlace>,
     key: impl Fn(&ThreadAtPlace) -> K,
@@ -231,16 +236,18 @@ fn longest<'d, K: Hash + Ord + Clone>(
     sums.into_iter().max_by_key(|(key, ns)| (*ns, Reverse(key.clone())))
 }
 
-/// A thread that holds a lock, or makes data, is at its place for at least this share of the wait.
+/// A thread that holds a lock, or makes data, must be at its place for at least this share of the
+/// wait.
 const LEAST_HELD: f64 = 0.3;
-/// The time between waits tells who holds something only then if it is at least this share of theirs.
+/// The time between waits counts for finding a lock's holder only if it is at least this share of
+/// the waits.
 const LEAST_BETWEEN: f64 = 0.05;
 
 fn lasted(row: &Sample) -> Interval {
     Interval::new(row.time_ns, row.time_ns.saturating_add(row.weight_ns))
 }
 
-/// `thread hog`, `thread 4711`, `process 4712`.
+/// Names a thread: `thread hog`, `thread 4711`, `process 4712`.
 pub(super) fn name(file: &TraceFile, process: ProcessIndex, thread: ThreadIndex) -> String {
     let row = file.thread(thread);
     let of = file.process(process);

@@ -1,15 +1,17 @@
-//! A thread's rows in a window of its time.
+//! Cuts a thread's rows to a window.
 //!
-//! Short waits were added up before they were written: their place is known within their spread,
-//! over which they are divided evenly. Longer waits are exact and keep their time: if a window has
-//! no room for both, those that were added up lie elsewhere.
+//! The collector sums short waits in one row. Only the row's spread, the time in which they lie, is
+//! known, so they are divided evenly over it. Longer waits have rows of their own with exact times.
+//! If a window has no room for all, the exact waits keep their time and the summed ones are
+//! shortened, since some of them lie elsewhere.
 
 use tprof_trace::model::{Sample, ThreadState};
 
 use crate::base::apportion::apportion;
 use crate::base::intervals::Interval;
 
-/// The rows in a window. Rows off a core take no longer than the window, unless they overlap.
+/// Returns the rows in a window. Together, rows off a core last at most as long as the window,
+/// unless exact rows overlap.
 pub(super) fn rows_in(rows: &[Sample], window: Interval) -> Vec<Sample> {
     let mut inside: Vec<Sample> = rows.iter().filter_map(|row| row_in(row, window)).collect();
     let is_off = |row: &&Sample| row.state != ThreadState::Running;
@@ -29,8 +31,8 @@ pub(super) fn rows_in(rows: &[Sample], window: Interval) -> Vec<Sample> {
     inside
 }
 
-/// The part of a row in a window; `None` if there is none, or if it is time on a core that no
-/// sample stands for: that is in the rest of the window.
+/// Returns the part of a row in a window. Returns `None` if there is none, or if the row is time on
+/// a core without a sample; that time is what the other rows leave of the window.
 fn row_in(row: &Sample, window: Interval) -> Option<Sample> {
     if row.state == ThreadState::Running {
         let is_in = (window.start..window.end).contains(&row.time_ns);
@@ -42,8 +44,8 @@ fn row_in(row: &Sample, window: Interval) -> Option<Sample> {
     (weight_ns > 0).then_some(Sample { time_ns: inside.start, weight_ns, spread_ns, ..*row })
 }
 
-/// The time of a row off a core in a window, ns, and no more than the window lasts. Windows that
-/// touch share out all of it.
+/// Returns how much of the time of a row off a core lies in a window, ns, but at most the window's
+/// length. For adjacent windows, the results add up to the row's time.
 pub(super) fn off_in(row: &Sample, window: Interval) -> u64 {
     let all = extent(row);
     let inside = all.overlap(window);
@@ -54,12 +56,12 @@ pub(super) fn off_in(row: &Sample, window: Interval) -> u64 {
         let share = u128::from(row.weight_ns) * u128::from(end - all.start);
         (share / u128::from(all.length())) as u64
     };
-    // A wait that lasts beyond the end of the clock has more time than room.
+    // A wait that lasts beyond the end of the clock has more time than its interval.
     (upto(inside.end) - upto(inside.start)).min(inside.length())
 }
 
-/// The time from a row's beginning to its end; for several waits that were added up, to the end of
-/// the last.
+/// Returns the interval of a row. If the row sums several waits, it lasts from the first wait's
+/// beginning to the last one's end.
 pub(super) fn extent(row: &Sample) -> Interval {
     let within_ns = row.spread_ns.unwrap_or(row.weight_ns).max(row.weight_ns);
     Interval::new(row.time_ns, row.time_ns.saturating_add(within_ns))

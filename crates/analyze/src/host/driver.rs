@@ -1,4 +1,4 @@
-//! Finds the thread that drives a rank: the one that must not wait.
+//! Finds the thread that drives a rank: the thread that must not wait.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::labels;
@@ -12,13 +12,13 @@ use crate::rank::{RankTrace, Step, descends};
 pub struct Driver {
     pub process: ProcessIndex,
     pub thread: ThreadIndex,
-    /// Thread id in the target.
+    /// Thread id as the target sees it.
     pub tid: u32,
-    /// Name of its program, and the thread's own name if it differs.
+    /// Name of the thread's program, with the thread's own name if that differs.
     pub name: String,
-    /// The beginning of its process image, ns on the file's clock.
+    /// The beginning of the thread's process image, ns on the file's clock.
     pub start_ns: u64,
-    /// The end of the thread, its process or the recording, ns.
+    /// The end of the thread, its process or the recording, whichever is first, ns.
     pub end_ns: u64,
 }
 
@@ -30,9 +30,9 @@ struct Activity {
 }
 
 impl Driver {
-    /// The thread that marks the steps; without steps, the first thread of the outermost
-    /// process with Python, or of the outermost one that does half as much as any. `None`
-    /// where no thread was sampled.
+    /// Returns the thread that marks the steps. Without steps, it is the first thread of the
+    /// busiest outermost process with Python. If no process has Python, processes with at least
+    /// half of the largest CPU time count instead. Returns `None` if no thread was sampled.
     pub fn of(rank: &RankTrace<'_>, cpu: &CpuTrace, steps: &[Step]) -> Option<Driver> {
         let file = rank.file;
         let activity = activity(cpu);
@@ -76,7 +76,7 @@ fn first_thread<'t>(
     threads: impl Iterator<Item = &'t Thread> + Clone,
 ) -> Option<&'t Thread> {
     let is_first = |row: &&Thread| process.is_some_and(|process| process.pid == row.tid);
-    // In a container, the id of a first thread may differ from its process's id.
+    // In a container, the id of a process's first thread may differ from the recorded pid.
     threads.clone().find(is_first).or_else(|| threads.min_by_key(|row| (row.start_ns, row.thread)))
 }
 

@@ -1,10 +1,10 @@
 //! Replaces waits of the driving thread for another thread of its process by that thread's time.
 //!
-//! A thread that waits for a condition, a thread's end, a future or a queue could go on if another
-//! thread had done its work. It is not recorded which thread that is. That thread is at work while
-//! it is awaited, and less so at other times; and some waits show it by their stack, as those of
-//! PyTorch's autograd for its threads. So the rows of the threads that were at work during such a
-//! wait take its place, and the rest of it stays a wait.
+//! A thread that waits for a condition, a thread's end, a future or a queue could continue if
+//! another thread had done its work. The recording doesn't say which thread that is. But the
+//! awaited thread works during the wait, and less at other times. The stacks of some waits also
+//! hint at it, for example where PyTorch waits for its autograd threads. So the rows of threads
+//! that worked during such a wait replace it, and the rest of it stays a wait.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::TraceFile;
@@ -19,15 +19,15 @@ use super::wait_sites::{WaitSite, wait_sites};
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::samples::CpuTrace;
 
-/// Waits are followed that take this share of the window, at least.
+/// Waits are followed only if they take at least this share of the window.
 const LEAST_SHARE: f64 = 0.01;
-/// Up to this many teams of threads in turn are followed for one wait, while this share of it is
-/// left.
+/// Largest number of teams of threads that are followed for one wait, one after another, until less
+/// than [`LEAST_LEFT`] of the wait is left.
 const MOST_THREADS: usize = 4;
 const LEAST_LEFT: f64 = 0.05;
 
-/// A driving thread's rows in a window, in which the rows of the threads that it waits for replace
-/// its waits. Together they stand for the same time.
+/// Returns a driving thread's rows in a window, with its waits for other threads replaced by the
+/// rows of these threads. The result stands for the same total time.
 pub(super) fn follow(
     file: &TraceFile,
     cpu: &CpuTrace,
@@ -63,21 +63,21 @@ pub(super) fn follow(
 
 struct Follower<'r> {
     rows: &'r [Sample],
-    /// All time off a core whose place is exact.
+    /// All time off a core with exact rows.
     exact: Cover,
     awaited_threads: AwaitedThreads,
-    /// Rows that others replace, and these.
+    /// Indices of the rows that were replaced. [`Self::found`] has the rows that replace them.
     gone: FxHashSet<usize>,
     found: Vec<Sample>,
 }
 
 impl Follower<'_> {
-    /// Waits at one place.
+    /// Follows the waits at one place.
     fn one(&mut self, waits: &WaitSite, timelines: &[ThreadWork], window: Interval) {
         let (seen_exact, seen_added) = self.divided(&waits.seen);
         let exact = Cover::of(seen_exact.iter().map(|at| extent(&self.rows[*at])));
         if exact.length() != self.sum(&seen_exact) {
-            // Rows of another tool, which overlap.
+            // These rows overlap, as those of another tool may. Leave them alone.
             return;
         }
         let added = |of: &[usize], exact: &Cover| {
@@ -99,7 +99,7 @@ impl Follower<'_> {
         }
         let mut numbers = ThreadNumbers { waits, of: FxHashMap::default() };
         let (unseen_exact, unseen_added) = self.divided(&waits.unseen);
-        // A wait without a stack is at this place if the thread worked then.
+        // A wait without a stack counts as one at this place if the team worked during most of it.
         let works = |at: &&usize| {
             let row = &self.rows[**at];
             let work_ns: u64 = team.iter().map(|one| one.busy.length_within(extent(row))).sum();
@@ -130,8 +130,8 @@ impl Follower<'_> {
         self.share_unseen(from, waits);
     }
 
-    /// Takes the place's share of waits without a stack. The part of it that no thread works in is
-    /// a wait here; the rest belongs to other places.
+    /// Divides the waits without a stack between this place and others. This place gets its share
+    /// of the time in which no thread of the team worked, as waits; the rest stays without a stack.
     fn share_unseen(&mut self, from: usize, waits: &WaitSite) {
         let all_ns = self.sum(&waits.unseen) as f64;
         let thread = self.rows[waits.seen[0]].thread;
@@ -157,7 +157,7 @@ impl Follower<'_> {
         self.found.retain(|row| row.weight_ns > 0);
     }
 
-    /// Rows that lie where they are recorded, and those that were added up.
+    /// Divides rows into exact ones and ones that sum several waits.
     fn divided(&self, rows: &[usize]) -> (Vec<usize>, Vec<usize>) {
         rows.iter().partition(|at| self.rows[**at].spread_ns.is_none())
     }
@@ -166,8 +166,8 @@ impl Follower<'_> {
         rows.iter().map(|at| self.rows[*at].weight_ns).sum()
     }
 
-    /// Assigns waits to a team: at each moment to a thread that runs, otherwise to one that works.
-    /// Returns the rest.
+    /// Assigns waits to a team: at each moment to a thread that runs, otherwise to one that works
+    /// without a core. Returns the rest.
     fn claim(
         &mut self,
         mut left: Cover,
@@ -208,7 +208,7 @@ impl Follower<'_> {
         left
     }
 
-    /// Keeps of exact rows only the parts that are left.
+    /// Replaces exact rows by their parts in `left`.
     fn keep(&mut self, rows: &[usize], left: &Cover) {
         for at in rows {
             let row = self.rows[*at];
@@ -223,8 +223,8 @@ impl Follower<'_> {
         }
     }
 
-    /// Assigns waits that were added up, which lie anywhere within a time, like [`Self::claim`]:
-    /// each thread gets as much of it as it worked there.
+    /// Assigns rows that sum several waits to a team, like [`Self::claim`]. The waits may lie
+    /// anywhere in `within`, so each thread gets as much time as it worked there.
     fn added_up(
         &mut self,
         rows: &[usize],
@@ -265,7 +265,8 @@ impl Follower<'_> {
         }
     }
 
-    /// Assigns a part of a wait to the activity of a thread, and returns how much it took.
+    /// Assigns `part_ns` of a wait to the activity of a thread, and returns how much of it the
+    /// thread could take.
     fn give(
         &mut self,
         within: Interval,
@@ -297,7 +298,7 @@ impl Follower<'_> {
     }
 }
 
-/// The sample with its time multiplied.
+/// Multiplies the time that a sample on a core stands for.
 fn more(row: Sample, times: f64) -> Sample {
     match row.state {
         ThreadState::Running => Sample { weight_ns: (row.weight_ns as f64 * times) as u64, ..row },
@@ -305,7 +306,7 @@ fn more(row: Sample, times: f64) -> Sample {
     }
 }
 
-/// Numbers of a place's hands.
+/// The thread numbers of the awaited threads at one wait site, by team.
 struct ThreadNumbers<'w> {
     waits: &'w WaitSite,
     of: FxHashMap<String, ThreadIndex>,

@@ -11,15 +11,18 @@ use crate::rank::samples::{CpuTrace, Part};
 /// The threads that held Python's lock, by line.
 #[derive(Clone, Debug, Default)]
 pub struct GilHolders {
-    /// The lines at which other threads held it on a core, most time first.
+    /// The lines at which other threads held the lock on a core, with the time in ns, most time
+    /// first.
     pub places: Vec<(Place, u64)>,
-    /// Whether samples show that they held the lock. Otherwise they ran Python while the driving
-    /// thread waited for the lock, which no thread can do without it.
+    /// Whether samples show that the threads held the lock. If not, `places` has the lines at which
+    /// other threads ran Python while the driving thread waited for the lock; they can't run Python
+    /// without it.
     pub are_sampled: bool,
 }
 
 impl GilHolders {
-    /// `concurrent`: while the driving thread waited for the lock.
+    /// Finds the holders in a rank's samples. `concurrent` is what other threads did while the
+    /// driving thread waited for the lock.
     pub(super) fn of(driver: &Driver, trace: &CpuTrace, concurrent: &ConcurrentWork) -> GilHolders {
         let others = trace.stretches.iter().filter(|one| {
             one.process == driver.process
@@ -43,6 +46,7 @@ impl GilHolders {
     }
 }
 
+/// Adds up times by line, most time first.
 fn by_line(times: impl Iterator<Item = (Place, u64)>) -> Vec<(Place, u64)> {
     let mut sums: FxHashMap<Place, u64> = FxHashMap::default();
     for (place, ns) in times {

@@ -1,10 +1,10 @@
-//! Python's imports on a stack: which module is being imported.
+//! Finds the module that Python is importing, from a stack.
 
 use tprof_facts::labels::base_name;
 
 use crate::rank::samples::{Func, Layer};
 
-/// Packages that import a job's own files, to run them.
+/// Packages that import a job's own files to run them.
 const RUNNERS: [&str; 9] = [
     "pytest",
     "_pytest",
@@ -17,21 +17,22 @@ const RUNNERS: [&str; 9] = [
     "ipykernel",
 ];
 
-/// The module whose import takes the time, by a stack's functions, innermost first: the package of
-/// the outermost module that is being imported and neither runs the job nor is one of its own
-/// files; if there is none, the outermost. `None` while the module is searched for, and outside of
-/// imports.
+/// Returns the module whose import takes the time, for a stack's functions, innermost first. It is
+/// the package of the outermost module that is being imported, leaving out packages that run the
+/// job and the job's own files. If only such modules are being imported, it is the outermost of
+/// them. Returns `None` outside of imports and while Python searches for the module.
 pub(super) fn module<'a>(functions: impl DoubleEndedIterator<Item = &'a Func>) -> Option<String> {
     let mut outermost = None;
     let mut is_imported = false;
     for func in functions.rev().filter(|func| func.layer == Layer::Python) {
-        // The import system calls the module's own code; what that calls is not the module.
+        // The import system calls the module's own code. Functions further inside are not the
+        // module itself.
         if func.is_import() || !std::mem::take(&mut is_imported) {
             is_imported |= func.is_import();
             continue;
         }
         let name = name(&func.file);
-        // Code that was made up, as `<shim>`, is no package.
+        // Names like `<shim>` belong to generated code, not to a package.
         if !func.is_own() && !name.starts_with('<') && !RUNNERS.contains(&&*name) {
             return Some(name);
         }
@@ -40,7 +41,7 @@ pub(super) fn module<'a>(functions: impl DoubleEndedIterator<Item = &'a Func>) -
     outermost
 }
 
-/// A module's package, or its own name if it is not part of one.
+/// Returns a module's package, or the module's own name if it is not part of a package.
 fn name(file: &str) -> String {
     let frozen = file.strip_prefix("<frozen ").and_then(|name| name.strip_suffix('>'));
     let path = frozen.or(file.strip_suffix(".py")).unwrap_or(file);
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_a_job_is_not_what_its_import_takes() {
+    fn runners_of_a_job_do_not_take_the_time_of_its_imports() {
         let find = func("_find_and_load", "<frozen importlib._bootstrap>");
         let runner = func("exec_module", "/opt/lib/python3.11/site-packages/_pytest/rewrite.py");
         let test = func("<module>", "/home/me/test_e.py");
@@ -75,7 +76,7 @@ mod tests {
         assert_eq!(module(stack.into_iter()).as_deref(), Some("torch"));
         let site = func("<module>", "<frozen site>");
         assert_eq!(module([&site, &find].into_iter()).as_deref(), Some("site"));
-        // The time of its own import is its own.
+        // The import of the runner itself takes its own time.
         assert_eq!(module([&pytest, &find].into_iter()).as_deref(), Some("pytest"));
     }
 
@@ -91,7 +92,7 @@ mod tests {
         assert_eq!(module([&main].into_iter()), None);
         let own = func("<module>", "/home/me/models.py");
         assert_eq!(module([&own, &find, &main].into_iter()).as_deref(), Some("models"));
-        // An own file that imports a package takes that package's time.
+        // If an own file imports a package, the package takes the time.
         assert_eq!(
             module([&torch, &find, &own, &find, &main].into_iter()).as_deref(),
             Some("torch")

@@ -1,4 +1,4 @@
-//! A thread's wall time in a window, by part and place.
+//! Divides a thread's wall time in a window by part and place.
 
 use std::sync::Arc;
 
@@ -13,21 +13,22 @@ use crate::base::apportion::apportion;
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::samples::{CpuTrace, Func, Part, Stretch, UnsampledShare};
 
-/// Samples may stand for no less than this share of the time on a core, and still be a sample of
-/// it.
+/// Samples that stand for at least this share of the time on a core count as a sample of all of it.
+/// Otherwise the rest is unknown.
 const LEAST_SAMPLED: f64 = 0.8;
-/// Samples may also lack up to this many periods.
+/// Samples also count so if they lack at most this many periods.
 const MOST_PERIODS: u64 = 4;
 
 /// Time with its uncertainty.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WallTime {
     pub ns: u64,
-    /// The part on a core, ns. A fault that reads a file is off a core, a poll for a device on it.
+    /// The part of the time on a core, ns. A page fault that reads a file is off a core; polling
+    /// for a device is on a core.
     pub running_ns: u64,
-    /// Samples on a core behind it.
+    /// Number of samples on a core behind the time.
     pub samples: u64,
-    /// The share of waits without a stack that was added to it.
+    /// The share of waits without a stack that was added to the time.
     pub shared: UnsampledShare,
 }
 
@@ -43,25 +44,25 @@ impl WallTime {
 /// A thread's wall time in a window.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    /// Length of the window, the sum of all parts.
+    /// Length of the window, which is the sum of all parts, ns.
     pub wall_ns: u64,
     /// The part of the window on a core, ns.
     pub running_ns: u64,
-    /// Samples on a core.
+    /// Number of samples on a core.
     pub samples: u64,
     pub parts: FxHashMap<Part, WallTime>,
     pub places: FxHashMap<Place, WallTime>,
-    /// Time of waits by part, by whether they save, and by the awaited file or peer, as far as that
-    /// was read, ns.
+    /// Time of waits, ns, by part, by whether they are for saving, and by the awaited file or peer.
+    /// Waits with an unknown file or peer are left out.
     pub waited_for: FxHashMap<(Part, bool, Arc<str>), u64>,
-    /// Time of other threads that this one waits for: by thread, the place of the wait, and what
-    /// the thread does.
+    /// Time of other threads that this thread waits for: by the thread, the place of the wait, and
+    /// the part that tells what the thread does.
     pub followed: FxHashMap<(String, Place, Part), WallTime>,
 }
 
 impl Ledger {
-    /// Sums a thread's rows in a window as [`super::cut::rows_in`] returns them. Some of them may
-    /// be those of awaited threads in its place.
+    /// Sums a thread's rows in a window, which [`super::cut::rows_in`] returned. Some of the rows
+    /// may be those of awaited threads, which replaced its waits.
     pub fn of(
         file: &TraceFile,
         inside: &[Sample],
@@ -73,10 +74,9 @@ impl Ledger {
         let (running, off): (Vec<&Stretch>, Vec<&Stretch>) =
             trace.stretches.iter().partition(|stretch| stretch.state == ThreadState::Running);
         let sum = |of: &[&Stretch]| -> u64 { of.iter().map(|one| one.weight_ns).sum() };
-        // Rows of another tool may overlap.
+        // Rows of another tool may overlap, so their sum may exceed the window.
         let off_ns = sum(&off).min(ledger.wall_ns);
-        // Nothing stands for the time in which recording was off, except for waits that reach into
-        // it.
+        // No row covers the time in which recording was off, except for waits that reach into it.
         let waits = inside.iter().filter(|row| row.state != ThreadState::Running);
         let waits = Cover::of(waits.map(lasted));
         let paused_ns = paused(file).within(window).without(&waits).length();
@@ -100,7 +100,7 @@ impl Ledger {
         (ledger, trace)
     }
 
-    /// Divides time among stretches by their weights.
+    /// Divides `all_ns` among stretches by their weights.
     fn enter(
         &mut self,
         trace: &CpuTrace,
@@ -119,8 +119,8 @@ impl Ledger {
             let amount = WallTime { ns, running_ns, samples, shared: stretch.shared };
             self.samples += samples;
             self.parts.entry(part).or_default().add(amount);
-            let of_hand = awaited_threads.place(stretch.thread, stretch.id, stretch.state);
-            let place = of_hand.cloned().unwrap_or_else(|| {
+            let of_awaited = awaited_threads.place(stretch.thread, stretch.id, stretch.state);
+            let place = of_awaited.cloned().unwrap_or_else(|| {
                 let stack = trace.stack(stretch.process, stretch.id);
                 Place::of(part, stretch.state, stack, &trace.names)
             });
@@ -136,13 +136,13 @@ impl Ledger {
         }
     }
 
-    /// Time of a part.
+    /// Returns the time of a part.
     pub fn ns(&self, part: Part) -> u64 {
         self.parts.get(&part).map_or(0, |amount| amount.ns)
     }
 
-    /// Half the width of the 95 % interval of an amount, ns: samples on a core are a part of all
-    /// samples.
+    /// Returns half the width of the 95 % confidence interval of an amount, ns. It follows from the
+    /// amount's share of all samples on a core.
     pub fn error_ns(&self, amount: &WallTime) -> u64 {
         let share = amount.samples as f64 / self.samples.max(1) as f64;
         let spread = share * (1.0 - share) / self.samples.max(1) as f64;
@@ -150,7 +150,7 @@ impl Ledger {
         (1.96 * (of_samples + amount.shared.variance()).sqrt()).round() as u64
     }
 
-    /// Files or peers that a part waits for but to save, most time first.
+    /// Returns the files or peers that a part waits for, except for saving, most time first.
     pub fn waited_for(&self, part: Part) -> Vec<(&str, u64)> {
         let is_of = |of: Part, saves: bool| of == part && !saves;
         let of = self.waited_for.iter().filter(|((of, saves, _), _)| is_of(*of, *saves));
@@ -160,7 +160,7 @@ impl Ledger {
         all
     }
 
-    /// Places of a part, or of all, most time first.
+    /// Returns the places of a part, or all places, most time first.
     pub fn places(&self, part: Option<Part>) -> Vec<(&Place, &WallTime)> {
         let of = |place: &&Place| part.is_none_or(|part| place.part == part);
         let mut all: Vec<_> = self.places.iter().filter(|(place, _)| of(place)).collect();
@@ -170,7 +170,7 @@ impl Ledger {
     }
 }
 
-/// The duration of a wait, ns.
+/// Returns the interval of a wait.
 fn lasted(row: &Sample) -> Interval {
     Interval::new(row.time_ns, row.time_ns.saturating_add(row.weight_ns))
 }
@@ -183,7 +183,7 @@ mod tests {
     use proptest::prelude::*;
     use tprof_trace::model::{Mark, MarkKind, SYNTHETIC_FRAME, Stack, Symbol};
 
-    /// A file with one stack, of a function of Python.
+    /// Builds a file with one stack, of a Python function.
     fn made() -> Fixture {
         let mut made = Fixture::new();
         let [function, file, module] = ["train", "/me/train.py", "[python]"].map(|t| made.name(t));
@@ -219,7 +219,7 @@ mod tests {
             row(90, 20, Lock, 1),
             row(120, 10, Running, 1),
             row(130, 10, Running, 1),
-            // This time is already in the remainder.
+            // Time on a core without a sample: the remainder already covers it.
             row(0, 500, Running, 0),
             row(140, 30, Runnable, 0),
             row(190, 50, Blocked, 0),

@@ -1,4 +1,4 @@
-//! The parts of a driving thread's life: start-up, the time that is judged, the rest.
+//! Divides a driving thread's life into start-up, the judged time and the rest.
 
 use tprof_trace::model::{Sample, ThreadState};
 
@@ -7,28 +7,29 @@ use crate::base::intervals::{Cover, Interval};
 use crate::rank::Step;
 use crate::rank::samples::{CpuTrace, Func, Layer, Part, Role};
 
-/// Start-up goes on over less than this time without an import.
+/// Start-up continues through pauses between imports of up to this length.
 const LEAST_BREAK_NS: u64 = 50_000_000;
-/// Start-up also goes on over less than the time of imports so far, divided by this.
+/// It also continues through pauses of up to the time of imports so far, divided by this.
 const SHARE_OF_BREAK: u64 = 5;
 
 /// The beginning of the judged time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowStart {
-    /// The first step; the window ends with the last one.
+    /// The first step. The window ends with the last step.
     FirstStep,
     /// The first batch that was taken from PyTorch's DataLoader.
     FirstBatch,
-    /// The end of start-up. The window ends, as with the first batch, where Python last ran.
+    /// The end of start-up. As with [`WindowStart::FirstBatch`], the window ends where Python last
+    /// ran.
     AfterStartUp,
-    /// The beginning of the thread's life, since it has no Python.
+    /// The beginning of the thread's life, because the thread runs no Python.
     Beginning,
     /// The beginning of the chosen cycle; the window ends with it.
     Cycle,
 }
 
 impl WindowStart {
-    /// The words for it in a report, after "from".
+    /// Returns words for a report, to follow "from".
     pub fn words(self) -> &'static str {
         match self {
             WindowStart::FirstStep => "the first step to the last",
@@ -45,18 +46,19 @@ impl WindowStart {
 pub struct ThreadLife {
     /// The whole life of the thread.
     pub whole: Interval,
-    /// The time from the beginning to the first step or batch; if there is neither, Python's start
-    /// and imports. Empty without Python, and if the beginning was not recorded.
+    /// The time from the beginning to the first step or batch. If there is neither, the
+    /// interpreter's start and imports. Empty if the thread runs no Python, or if its beginning was
+    /// not recorded.
     pub start_up: Interval,
     /// The judged time of the thread.
     pub window: Interval,
-    /// Why it begins there.
+    /// The event at which the window begins.
     pub start: WindowStart,
 }
 
 impl ThreadLife {
-    /// Divides the life of a driver with these rows, in order of time. `paused` is when recording
-    /// was off.
+    /// Divides the life of a driver. `rows` are the driver's rows in order of time; `paused` is the
+    /// time in which recording was off.
     pub fn of(
         driver: &Driver,
         steps: &[Step],
@@ -73,7 +75,7 @@ impl ThreadLife {
             true => Interval::new(whole.start, start_up_end),
             false => Interval::new(whole.start, whole.start),
         };
-        // The end of the interpreter, and of libraries, is no work of the job's.
+        // The end of the interpreter and of libraries isn't part of the job's work.
         let last = rows.iter().zip(&phases).filter(|(_, phase)| phase.is_python());
         let last_ns = last.map(|(row, _)| ended(row)).max();
         let end_ns = last_ns.unwrap_or(whole.end).clamp(start_up.end, whole.end);
@@ -92,7 +94,7 @@ impl ThreadLife {
             _ => (WindowStart::Beginning, whole),
         };
         let start_up = match start {
-            // None of the time between is known to be start-up if steps may have gone unrecorded.
+            // If steps may have gone unrecorded, the time between is not known to be start-up.
             WindowStart::FirstStep | WindowStart::FirstBatch if start_up.length() > 0 => {
                 let between = Interval::new(start_up.end, window.start.max(start_up.end));
                 let is_recorded = paused.within(between).length() == 0;
@@ -103,9 +105,9 @@ impl ThreadLife {
         ThreadLife { whole, start_up, window, start }
     }
 
-    /// The life of a cycle, all of which is judged: each time is a beginning and an end that is not
-    /// in it. They are the times in which the cycle was recorded; those of the thread's process
-    /// count.
+    /// Returns the life of a thread within a cycle, all of which is judged. `times_ns` has the
+    /// beginning and the exclusive end of each time in which the cycle was recorded; only times in
+    /// the driver's life count.
     pub fn of_cycle(driver: &Driver, times_ns: &[(u64, u64)]) -> ThreadLife {
         let life = Interval::new(driver.start_ns, driver.end_ns);
         let of_process = times_ns.iter().map(|(from, to)| Interval::new(*from, *to).overlap(life));
@@ -116,7 +118,7 @@ impl ThreadLife {
         ThreadLife { whole, start_up, window: whole, start: WindowStart::Cycle }
     }
 
-    /// The parts of the life that lie in a part of the time.
+    /// Cuts the life to a part of the time.
     pub fn within(self, part: Interval) -> ThreadLife {
         let [whole, start_up, window] =
             [self.whole, self.start_up, self.window].map(|of| of.overlap(part));
@@ -124,7 +126,7 @@ impl ThreadLife {
     }
 }
 
-/// The beginning of the time that a row stands for.
+/// Returns the beginning of the time that a row stands for.
 fn began(row: &Sample) -> u64 {
     match row.state {
         ThreadState::Running => row.time_ns.saturating_sub(row.weight_ns),
@@ -149,7 +151,7 @@ pub(super) enum RowPhase {
     Import,
     /// A batch is taken from the DataLoader.
     Batch,
-    /// The thread waits for other ranks, as where a group of them is set up.
+    /// The thread waits for other ranks, for example while a group of ranks is set up.
     Collective,
     Python,
 }
@@ -169,7 +171,7 @@ impl RowPhase {
         if python.peek().is_none() {
             return RowPhase::Native;
         }
-        // The modules that the interpreter begins with are frozen into it.
+        // The modules with which the interpreter begins are frozen into it.
         let is_frozen =
             |func: &Func| func.layer != Layer::Python || func.file.starts_with("<frozen");
         if functions().any(Func::is_import) || functions().all(is_frozen) {
@@ -186,8 +188,8 @@ impl RowPhase {
     }
 }
 
-/// The end of the last import of a series from the beginning: 0 if there is neither Python nor
-/// an import.
+/// Returns the end of the last import of the series with which the thread begins. Returns 0 if
+/// there is neither Python nor an import.
 pub(super) fn end_of_start_up(rows: &[Sample], phases: &[RowPhase]) -> u64 {
     let (mut end_ns, mut imports_ns, mut break_ns) = (0, 0, 0);
     let mut is_before_python = true;
@@ -197,12 +199,12 @@ pub(super) fn end_of_start_up(rows: &[Sample], phases: &[RowPhase]) -> u64 {
             continue;
         }
         match phase {
-            // In a wait, Python's frames may not be read in time: it does not show that Python has
-            // not begun.
+            // During a wait, Python's frames can't always be read in time, so a wait without them
+            // doesn't show that Python has not begun.
             RowPhase::Native if is_before_python && row.state == ThreadState::Running => {
                 end_ns = ended(row);
             }
-            // Python's frames could not be read, as of code that was loaded a moment ago.
+            // Python's frames could not be read, for example because the code had just been loaded.
             RowPhase::Unknown | RowPhase::Native => {}
             RowPhase::Collective => is_before_python = false,
             RowPhase::Import => {
@@ -240,7 +242,7 @@ mod tests {
         ];
         let phases = [RowPhase::Native, RowPhase::Import, RowPhase::Native, RowPhase::Python];
         assert_eq!(end_of_start_up(&rows, &phases), 20);
-        // There is no start-up before the first import that a sample has either.
+        // Without an import, start-up ends where Python begins.
         let phases = [RowPhase::Native, RowPhase::Native, RowPhase::Native, RowPhase::Python];
         assert_eq!(end_of_start_up(&rows, &phases), 20);
     }

@@ -1,4 +1,4 @@
-//! The place of a thread: the line of the user's own code, and the code that it called.
+//! Finds the place of a thread: the line of the user's own code, and the code that the line called.
 
 use tprof_facts::functions::in_sentence;
 use tprof_facts::labels::base_name;
@@ -8,68 +8,70 @@ use crate::rank::samples::{
 };
 use tprof_trace::model::ThreadState;
 
-/// A part of the time, a line, and the code below it.
+/// A line, with the part that the time there belongs to and the code below the line.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
     pub part: Part,
-    /// The innermost function of the user's own Python code; if there is none, of Python; otherwise
-    /// of compiled code. Empty if the stack is unknown.
+    /// The innermost function of the user's own Python code. If there is none, the innermost Python
+    /// function, or else a compiled function. Empty if the stack is unknown.
     pub function: String,
     /// File of the function; empty if unknown.
     pub file: String,
     /// Line in the file; 0 if unknown.
     pub line: u32,
-    /// Whether the function is of the user's own code.
+    /// Whether the function belongs to the user's own code.
     pub is_own: bool,
-    /// The innermost function below it, the interpreter's and the kernel's left out; empty if
-    /// there is none.
+    /// The innermost function below it, leaving out functions of the interpreter and the kernel;
+    /// empty if there is none.
     pub below: String,
-    /// Base name of that function's module, if it is compiled code.
+    /// Base name of the module of the function in `below`, if that is compiled code.
     pub library: String,
-    /// A checkpoint or a file is saved here, by the functions on the stack.
+    /// Whether a function on the stack saves a checkpoint or a file.
     pub saves: bool,
-    /// Whether a database's library is on the stack: it waits for its own files when it commits.
+    /// Whether a database's library is on the stack. Databases wait for their own files when they
+    /// commit.
     pub of_database: bool,
-    /// For [`Part::Data`]: whether the thread makes the data itself, or waits for what it makes it
-    /// from.
+    /// For [`Part::Data`]: whether the thread makes the data itself (or waits for the input that it
+    /// makes it from) rather than waiting for another thread or process.
     pub is_inline: bool,
     /// For [`Part::Other`]: what the thread waits for.
     pub cause: OtherCause,
     /// The thread that this time belongs to, if the driving thread waits for it; otherwise empty.
     pub thread: String,
-    /// The line is the one that waits: the thread has no code of the user's own there.
+    /// Whether the line is that of the thread that waits, because the awaited thread runs no code
+    /// of the user's own there.
     pub is_of_waiter: bool,
 }
 
-/// What a thread waits for, if it is not a file, peer, lock, data, device or other rank.
+/// The cause of a thread's wait, if it is not a file, peer, lock, data, device or other rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OtherCause {
-    /// Any event that is none of the others.
+    /// Any other event.
     #[default]
     Event,
     /// The end of child processes.
     Child,
-    /// A process of `multiprocessing`, or its fork server, to begin.
+    /// The start of a process of `multiprocessing`, or of its fork server.
     Start,
-    /// The end of threads of its process.
+    /// The end of threads of the same process.
     Thread,
-    /// The work of another thread, by a condition or the like: it is unknown which thread that is.
+    /// The work of another thread, for example by a condition. It is unknown which thread that is.
     Work,
-    /// A time to pass.
+    /// The passing of a time.
     Sleep,
-    /// Something that the program says it synchronises with.
+    /// Something that the program synchronises with, as its span says.
     Sync,
 }
 
 impl OtherCause {
-    /// Finds the cause of a wait by the functions of its stack, including the kernel's.
+    /// Finds the cause of a wait by the functions on its stack, including the kernel's.
     fn of<'f>(
         state: ThreadState,
         mut functions: impl Iterator<Item = &'f Func> + Clone,
     ) -> OtherCause {
         let waits_for_child = |func: &Func| match func.layer {
             Layer::Python => CHILD_FILES.iter().any(|file| func.file.ends_with(file)),
-            // A wait in `futex_do_wait` is not for a child.
+            // A wait in `futex_do_wait` also contains `do_wait`, but isn't for a child.
             _ => {
                 let is_call = CHILD_CALLS.iter().any(|call| func.name.contains(call));
                 is_call && !func.name.starts_with("futex_")
@@ -88,19 +90,19 @@ impl OtherCause {
         }
     }
 
-    /// Whether the wait is for threads of the process.
+    /// Whether the wait is for threads of the same process.
     pub fn is_of_thread(self) -> bool {
         matches!(self, OtherCause::Thread | OtherCause::Work)
     }
 }
 
-/// Python's files with functions that wait for child processes, and parts of the names of others.
+/// Python files whose functions wait for child processes. [`CHILD_CALLS`] has parts of the names of
+/// other such functions.
 const CHILD_FILES: [&str; 3] = ["/subprocess.py", "/popen_fork.py", "/popen_spawn_posix.py"];
 const CHILD_CALLS: [&str; 4] = ["wait4", "waitpid", "waitid", "do_wait"];
 
 impl Place {
-    /// Finds the place of a part by its stack; `state` is the state in which the thread waits
-    /// there.
+    /// Finds the place of time in a part by its stack. `state` is the state of the thread there.
     pub fn of(part: Part, state: ThreadState, stack: &Stack, names: &FunctionTable) -> Place {
         let frames: Vec<(&Func, u32)> = (stack.functions.iter())
             .zip(&stack.lines)
@@ -116,7 +118,7 @@ impl Place {
             .or_else(|| find(&|func, _| is_python(func) && !func.is_import()))
             .or_else(|| find(&|func, _| is_python(func)))
             .or_else(|| find(&|func, line| line > 0 && func.is_own()))
-            // A linker's stub is a part of the call.
+            // A linker's stub counts as part of the call.
             .or_else(|| find(&|func, _| !func.is_system() && !func.is_stub()))
             .or(if frames.is_empty() { None } else { Some(0) });
         let of_database = frames.iter().any(|(func, _)| func.is_of_database());
@@ -156,14 +158,15 @@ impl Place {
         place
     }
 
-    /// The place without the code that the line calls; `None` without a function and a file.
+    /// Returns the place without the code that the line calls; `None` if the function or the file
+    /// is unknown.
     pub(super) fn line_only(self) -> Option<Place> {
         let is_line = !self.function.is_empty() && !self.file.is_empty();
         is_line.then(|| Place { below: String::new(), library: String::new(), ..self })
     }
 
-    /// Whether a thread at this place works, or waits for what it needs for its work: not for its
-    /// next task.
+    /// Whether a thread at this place works, or waits for something that it needs for its work, as
+    /// opposed to its next task.
     pub fn is_work(&self) -> bool {
         match self.part {
             Part::Data | Part::Unknown => false,

@@ -1,8 +1,8 @@
 //! `host`: all of the wall time of the thread that drives each rank, in parts that add up.
 //!
-//! The thread's time off a core is measured, switch by switch; in the rest of the wall time it ran,
-//! which its CPU samples divide. So the parts add up exactly, and unrecorded time is a part of its
-//! own. Start-up is separate, and so is the time outside of the steps.
+//! The collector measures each switch of the thread off a core. In the rest of the wall time it
+//! ran, and its CPU samples divide that time. So the parts add up exactly, and unrecorded time is a
+//! part of its own. Start-up is separate, and so is the time outside of the steps.
 
 mod awaited_threads;
 mod choice;

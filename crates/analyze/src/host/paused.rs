@@ -17,7 +17,7 @@ mod tests {
     use tprof_trace::model::{Mark, MarkKind};
 
     #[test]
-    fn what_lies_between_marks_is_paused() {
+    fn time_between_marks_is_paused() {
         use MarkKind::{RecordingOff as Off, RecordingOn as On};
         let of = |marks: &[(u64, MarkKind)]| {
             let mut made = Fixture::new();

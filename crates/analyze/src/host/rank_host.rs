@@ -1,4 +1,4 @@
-//! Everything that is known of the thread that drives a rank.
+//! Collects everything that is known about the thread that drives a rank.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,54 +35,55 @@ pub struct RankHost {
     pub ledger: Ledger,
     /// The parts of start-up.
     pub start_up: Ledger,
-    /// Wall time of start-up by imported module, most first; without a module that could be
-    /// named: the rest.
+    /// Wall time of start-up by imported module, most first. Time without a named module is left
+    /// out.
     pub imports: Vec<(String, u64)>,
     /// The time of each step.
     pub steps: Vec<StepTime>,
-    /// Other threads of its process that held Python's lock.
+    /// The other threads of the driving thread's process that held Python's lock.
     pub gil_holders: GilHolders,
-    /// The processes that make the data which it waits for. `made` is what they did during those
-    /// waits, once they had begun, and `children` what children did while it waited for their end.
+    /// The processes that make the data for which the driving thread waits. [`Self::made`] has
+    /// their activity during those waits, once they had begun. [`Self::children`] has the activity
+    /// of child processes while the driving thread waited for their end.
     pub workers: Workers,
-    /// Time in which it waits until processes of `multiprocessing` begin.
+    /// Time in which the driving thread waits until processes of `multiprocessing` begin.
     pub for_start: Cover,
     pub made: WorkersTime,
     pub children: WorkersTime,
-    /// The activity of others while the driving thread waited for a lock, for the work of other
-    /// threads or their end, or for data, and while it had no core; empty if that took less than 1
-    /// % of the judged time. Except in the second, the work of the awaited threads is the driving
-    /// thread's own.
+    /// The activity of others while the driving thread waited for a lock. The next three fields
+    /// have it for waits for other threads' work or end, for waits for data, and for time without a
+    /// core. A field is empty if that took less than 1 % of the judged time. Except in
+    /// [`Self::awaiting`], the time of awaited threads counts as the driving thread's own, not as a
+    /// wait.
     pub locked: ConcurrentWork,
     pub awaiting: ConcurrentWork,
     pub without_data: ConcurrentWork,
     pub without_core: ConcurrentWork,
-    /// The kinds of functions that samples could show.
+    /// The kinds of functions that the samples show.
     pub visible: SampledCode,
     /// Waits and samples in collectives in the judged time.
     pub collective: Vec<Interval>,
-    /// The longest waits and samples of each place in the judged time, longest first.
+    /// The longest waits and samples at each place in the judged time, longest first.
     pub longest: Vec<(Arc<Place>, Interval)>,
 }
 
 const ALL_TIME: Interval = Interval { start: 0, end: u64::MAX };
 
-/// Number of the longest waits and samples that are kept of each place, and of the places that a
+/// Number of the longest waits and samples that are stored for each place, and of the places that a
 /// finding lists.
 pub const LONGEST: usize = 20;
 
 impl RankHost {
-    /// Tables that it reads.
+    /// The tables that the analysis reads.
     pub const NEEDS: Needs = Needs::SAMPLES.and(Needs::STEPS);
 
-    /// Measures a rank with annotations, and with samples if they were read; `None` if no thread
-    /// was sampled.
+    /// Measures a rank. Returns `None` if no thread was sampled.
     pub fn of(rank: &RankTrace<'_>) -> Option<RankHost> {
         RankHost::within(rank, |_| ALL_TIME)
     }
 
-    /// Like [`Self::of`], for the part of its life that `part_of` makes of its steps, on the file's
-    /// clock; if only a part of the file is read, within that.
+    /// Like [`Self::of`], for the part of the rank's life that `part_of` returns for its steps, on
+    /// the file's clock. If only a part of the file is read, only that part counts.
     pub fn within(
         rank: &RankTrace<'_>,
         part_of: impl FnOnce(&[Step]) -> Interval,
@@ -98,7 +99,7 @@ impl RankHost {
         let mut steps = steps_of_one_process(rank);
         let driver = Driver::of(rank, cpu, &steps)?;
         let is_own = |row: &Sample| row.process == driver.process && row.thread == driver.thread;
-        // Unreadable parts were noted when the samples were first read.
+        // Unreadable blocks were already reported when the samples were first read.
         let mut rows: Vec<Sample> = rank.file.blocks::<Sample>().flatten().filter(is_own).collect();
         rows.sort_by_key(|row| row.time_ns);
         let part = part_of(&steps);
@@ -187,14 +188,15 @@ impl RankHost {
         })
     }
 
-    /// Wall time outside of start-up and the judged time.
+    /// Returns the wall time outside of start-up and the judged time.
     pub fn outside_ns(&self) -> u64 {
         let judged = self.ledger.wall_ns + self.start_up.wall_ns;
         self.life.whole.length().saturating_sub(judged)
     }
 
-    /// Variance of a part's time over the judged time, ns², as far as steps differ: 0 if there are
-    /// fewer than two. Time on a core varies alike in all of its parts.
+    /// Returns the variance of a part's time over the judged time, ns², as far as steps differ; 0
+    /// if there are fewer than two steps. Parts on a core share the variance of the whole time on a
+    /// core.
     pub fn variance_by_step(&self, part: Part) -> f64 {
         let at = OF_STEPS.iter().position(|of| *of == part);
         let share = self.ledger.ns(part) as f64 / self.ledger.running_ns.max(1) as f64;
@@ -206,7 +208,7 @@ impl RankHost {
         Repeats::of(&values).map_or(0.0, |of| of.variance * of.count as f64)
     }
 
-    /// Time on a core or waiting by line, most first: file, line, function, on a core, waiting.
+    /// Returns each line with its time on a core and its time in waits, most first.
     pub fn lines(&self) -> Vec<(LineKey, [u64; 2])> {
         let mut lines: HashMap<LineKey, [u64; 2]> = HashMap::new();
         for (place, amount) in &self.ledger.places {
@@ -224,10 +226,10 @@ impl RankHost {
     }
 }
 
-/// The identity of a line: file, line, function.
+/// The identity of a line: file, line number, function.
 pub type LineKey = (String, u32, String);
 
-/// The time that each row stands for.
+/// Returns the place and the interval of each row.
 fn intervals(
     rows: &[Sample],
     trace: &CpuTrace,
@@ -268,7 +270,7 @@ fn longest(mut found: Vec<(Arc<Place>, Interval)>) -> Vec<(Arc<Place>, Interval)
     found
 }
 
-/// Divides the wall time of start-up by module, as its rows are.
+/// Divides the wall time of start-up among modules by the weights of its rows.
 fn imports_of(rows: &[Sample], start_up: &Ledger, trace: &CpuTrace) -> Vec<(String, u64)> {
     let mut names: FxHashMap<u32, Option<String>> = FxHashMap::default();
     let mut sums: HashMap<Option<String>, u64> = HashMap::new();

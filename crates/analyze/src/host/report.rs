@@ -1,4 +1,4 @@
-//! `tprof report host`: see the folder.
+//! The report `tprof report host`, described in the parent module.
 
 use tprof_facts::units::{duration, percent};
 
@@ -47,7 +47,7 @@ impl Analysis for HostReport {
     }
 }
 
-/// States what was judged, and what other time there is.
+/// Says which time was judged, and how long the other time is.
 fn judged(rank: &str, host: &RankHost) -> String {
     let RankHost { driver, life, ledger, start_up, .. } = host;
     let mut text = format!(

@@ -1,21 +1,21 @@
-//! The kinds of functions that samples could show. Rules that recognise a cause by names must know
-//! them before they deny it.
+//! Tells which kinds of functions the samples show. Rules that recognise a cause by names of
+//! functions must know them before they deny the cause.
 
 use tprof_trace::model::ThreadState;
 
 use crate::rank::samples::{CpuTrace, Layer, is_interpreter};
 
-/// Over all samples on a core of a rank. Waits have stacks of compiled code without perf events,
-/// too.
+/// The kinds of functions in a rank's samples. Except for `python`, only samples on a core count,
+/// since waits have stacks of compiled code even without perf events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SampledCode {
-    /// Compiled functions were sampled.
+    /// Whether compiled functions were sampled.
     pub native: bool,
-    /// Python's functions were sampled, running or waiting.
+    /// Whether Python functions were sampled, running or waiting.
     pub python: bool,
-    /// Functions of Python's interpreter were sampled.
+    /// Whether functions of Python's interpreter were sampled.
     pub interpreter: bool,
-    /// Some functions of the interpreter have no names.
+    /// Whether some of the interpreter's functions have no names.
     pub nameless_interpreter: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Spans of the driving thread that say what their time is for: a sleep in a span that loads data is a
-//! wait for data.
+//! Applies the driving thread's spans that state what their time is for. For example, a sleep in a
+//! span that loads data counts as a wait for data.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
@@ -14,7 +14,8 @@ use crate::base::intervals::Interval;
 use crate::rank::SpanPurpose;
 use crate::rank::samples::{CpuTrace, Part};
 
-/// A driving thread's rows, those in spans that state another cause with the number of that cause.
+/// Returns a driving thread's rows. Rows in a span with a stated purpose, if that differs from what
+/// their stack shows, get the thread number of that purpose.
 pub(super) fn in_spans(
     file: &TraceFile,
     cpu: &CpuTrace,
@@ -55,7 +56,8 @@ pub(super) fn in_spans(
     found
 }
 
-/// The row, with the number of its span's purpose if that is another cause than its stack shows.
+/// Returns the row, with the thread number of its span's purpose if that differs from what its
+/// stack shows.
 fn marked(
     row: Sample,
     stated: Option<SpanPurpose>,
@@ -69,7 +71,7 @@ fn marked(
     let seen = Place::of(part, state, stack, &cpu.names);
     let Some(part) = part_of(stated, &seen) else { return row };
     let cause = if stated == SpanPurpose::Sync { OtherCause::Sync } else { OtherCause::default() };
-    // Threads that it waits for make what the span is for.
+    // If the driving thread waits for other threads or processes, these do what the span is for.
     let waits = seen.part == Part::Other
         && (seen.cause.is_of_thread()
             || matches!(seen.cause, OtherCause::Child | OtherCause::Start));
@@ -79,9 +81,9 @@ fn marked(
     Sample { thread, ..row }
 }
 
-/// The part that the time of a place counts as in such a span; `None` if it counts as its stack
-/// shows. Time for Python's lock, other ranks, a device or tprof, and time without a core, stays
-/// what it is.
+/// Returns the part that time at a place counts as in a span with this purpose. Returns `None` if
+/// the time keeps the part that its stack shows. Time for Python's lock, other ranks, a device or
+/// tprof, and time without a core, always keeps its part.
 fn part_of(stated: SpanPurpose, seen: &Place) -> Option<Part> {
     let runs = seen.part.is_running();
     let waits = matches!(seen.part, Part::FileIo | Part::Socket | Part::Unknown)
@@ -106,7 +108,7 @@ fn part_of(stated: SpanPurpose, seen: &Place) -> Option<Part> {
     }
 }
 
-/// The driving thread's spans that state something.
+/// Returns the driving thread's spans that state a purpose.
 fn spans(file: &TraceFile, driver: &Driver) -> Vec<(Interval, SpanPurpose)> {
     let mut known: FxHashMap<(NameId, NameId), Option<SpanPurpose>> = FxHashMap::default();
     let mut spans = Vec::new();
@@ -117,7 +119,7 @@ fn spans(file: &TraceFile, driver: &Driver) -> Vec<(Interval, SpanPurpose)> {
         }
         let stated = *known.entry((row.name, row.args)).or_insert_with(|| {
             let args = file.name(row.args);
-            // A span that any thread may end lies on no thread's stack.
+            // A span that any thread may end isn't on the stack of one thread.
             let is_of_thread = !args.contains("\"start/end\"");
             SpanPurpose::of(file.name(row.name), args).filter(|_| is_of_thread)
         });

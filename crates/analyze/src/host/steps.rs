@@ -1,4 +1,4 @@
-//! A driving thread's wall time by step.
+//! Divides a driving thread's wall time by step.
 
 use tprof_trace::model::{Sample, ThreadState};
 
@@ -8,8 +8,8 @@ use crate::base::apportion::apportion;
 use crate::rank::Step;
 use crate::rank::samples::{CpuTrace, Part};
 
-/// Parts that a step's time is divided into: the time on a core is not, since a step has few
-/// samples.
+/// Parts among which a step's time is divided. Time on a core is not divided further, since a step
+/// has few samples.
 pub(super) const OF_STEPS: [Part; 11] = [
     Part::Data,
     Part::Gil,
@@ -29,31 +29,31 @@ pub(super) const OF_STEPS: [Part; 11] = [
 pub struct StepTime {
     pub number: u64,
     pub wall_ns: u64,
-    /// The rest of the wall time, on a core, ns.
+    /// The rest of the wall time, in which the thread worked on a core, ns.
     pub running_ns: u64,
     /// Time of each part in [`OF_STEPS`], ns.
     pub parts_ns: [u64; OF_STEPS.len()],
-    /// Time of each part in waits that were added up, whose place is not exact, ns.
+    /// Time of each part in rows that sum several waits, whose exact times are unknown, ns.
     added_ns: [u64; OF_STEPS.len()],
-    /// Time that samples on a core stand for, ns, and below, the part of it that polls in one of
-    /// [`OF_STEPS`].
+    /// Time that samples on a core stand for, ns. [`Self::polled_ns`] is the part of it that polls
+    /// in one of [`OF_STEPS`].
     sampled_ns: u64,
     polled_ns: [u64; OF_STEPS.len()],
 }
 
 impl StepTime {
-    /// Time of one of [`OF_STEPS`], ns; 0 for any other part.
+    /// Returns the time of one of [`OF_STEPS`], ns; 0 for any other part.
     pub fn ns(&self, part: Part) -> u64 {
         OF_STEPS.iter().position(|of| *of == part).map_or(0, |at| self.parts_ns[at])
     }
 
-    /// The value of [`StepTime::running_ns`]; `None` if waits and polling take all of the time, so
-    /// that no sample saw what the step itself ran: it did run, however short.
+    /// Returns [`StepTime::running_ns`]. `None` if waits and polling take all of the time: the step
+    /// did run for a short time, but no sample saw it.
     pub fn ran_ns(&self) -> Option<u64> {
         (self.running_ns > 0).then_some(self.running_ns)
     }
 
-    /// Divides all steps, which are in order and do not overlap.
+    /// Divides the time of all steps, which are in order and do not overlap.
     pub fn all(
         steps: &[Step],
         rows: &[Sample],
@@ -105,8 +105,8 @@ impl StepTime {
         all
     }
 
-    /// Assigns the remaining time to a core, for work or to poll, by its samples. Waits whose place
-    /// is not exact take no more than exact ones leave.
+    /// Assigns the remaining time to work or to polling, by the samples on a core. Waits without
+    /// exact times get at most the time that exact ones leave.
     fn close(&mut self) {
         at_most(self.wall_ns, &mut self.parts_ns);
         at_most(self.wall_ns - self.parts_ns.iter().sum::<u64>(), &mut self.added_ns);
@@ -125,7 +125,7 @@ impl StepTime {
     }
 }
 
-/// Takes from times in proportion what is more than `most_ns`.
+/// Scales `times` down so that their sum is at most `most_ns`.
 fn at_most(most_ns: u64, times: &mut [u64; OF_STEPS.len()]) {
     if times.iter().sum::<u64>() > most_ns {
         let cut: Vec<u64> = apportion(most_ns, times.iter().copied()).collect();

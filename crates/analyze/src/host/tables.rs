@@ -9,7 +9,7 @@ use crate::rank::samples::{PARTS, Part};
 
 type Ranks = [(RankContext, RankHost)];
 
-/// All tables of the report.
+/// Returns all tables of the report.
 pub(super) fn all(ranks: &Ranks, why: &str) -> Vec<Table> {
     let mut tables = Vec::new();
     if ranks.len() > 1 {
@@ -24,7 +24,7 @@ pub(super) fn all(ranks: &Ranks, why: &str) -> Vec<Table> {
     tables
 }
 
-/// Shown where there are several ranks.
+/// Returns the column of ranks, which people see only if there are several ranks.
 fn rank_column(ranks: &Ranks) -> Column {
     Column::new("rank", if ranks.len() > 1 { "rank" } else { "" }, Unit::Id)
 }
@@ -40,7 +40,7 @@ fn amount(ledger: &Ledger, amount: &WallTime) -> Cell {
     }
 }
 
-/// Columns of the table with ranks side by side, each with one or several parts.
+/// Columns of the table that compares ranks. Each sums one or several parts.
 const GROUPS: [(&str, &str, &[Part]); 9] = [
     ("python_share", "Python", &[Part::Python, Part::Gc]),
     ("native_share", "native", &[Part::Native, Part::Allocator, Part::PageFault]),
@@ -172,7 +172,7 @@ fn places(ranks: &Ranks, why: &str) -> Table {
     table
 }
 
-/// Shown where the driving thread waits for others.
+/// Returns the table of awaited threads, which people see only if the driving thread waits for any.
 fn followed(ranks: &Ranks) -> Table {
     let columns = vec![
         rank_column(ranks),
@@ -238,8 +238,8 @@ fn lines(ranks: &Ranks, why: &str) -> Table {
     table
 }
 
-/// Columns of steps, one for each of [`OF_STEPS`]. People see those in which any step has time:
-/// these and the time that ran add up to the wall time.
+/// Columns of the table of steps, one for each of [`OF_STEPS`]. People see the columns in which any
+/// step has time; with the time that the step ran, they add up to the wall time.
 const STEP_COLUMNS: [(&str, &str); OF_STEPS.len()] = [
     ("data_ns", "data"),
     ("gil_ns", "GIL"),
@@ -253,7 +253,7 @@ const STEP_COLUMNS: [(&str, &str); OF_STEPS.len()] = [
     ("other_ns", "other"),
     ("unknown_ns", "unknown"),
 ];
-/// Why there is no time on a core of a step.
+/// The reason why a step has no time on a core.
 const NOT_SEEN: &str = "no sample saw the thread run in this step";
 
 fn steps(ranks: &Ranks) -> Option<Table> {

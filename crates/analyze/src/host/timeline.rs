@@ -1,4 +1,4 @@
-//! The times in which another thread of the driving thread's process was at work.
+//! Finds the times in which another thread of the driving thread's process worked.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::pass_through::is_of_tprof;
@@ -14,49 +14,49 @@ use super::wait_sites::{LOOKED_AT_NS, is_of_pool};
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::samples::{CpuTrace, Layer, Part};
 
-/// The activity that a row of another thread shows.
+/// The activity of another thread that a row shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RowActivity {
-    /// The thread is on a core, or would be but for others.
+    /// The thread is on a core, or would be if others did not use the cores or hold a lock.
     Work,
-    /// The thread waits for a file or a peer, in code of the user's own.
+    /// The thread waits for a file or a peer in code of the user's own.
     Wait,
     /// The thread sleeps in code of the user's own.
     Sleep,
-    /// The thread waits for work, or for unknown things.
+    /// The thread waits for its next task or for something unknown.
     Nothing,
 }
 
-/// A thread by time: when it worked, ran, waited and slept.
+/// The times in which a thread worked, ran, waited and slept.
 #[derive(Debug)]
 pub(super) struct ThreadWork {
     pub thread: ThreadIndex,
     /// The thread's own name, or its number.
     pub name: String,
-    /// The thread's name without numbers: any thread with this name may do the next work.
+    /// The thread's name without digits. Any thread with this name may do the next task.
     pub team: String,
     /// The end of the thread, ns, if it was recorded.
     pub end_ns: Option<u64>,
-    /// Whether it runs tasks that were given to a pool of Python's.
+    /// Whether the thread runs tasks of one of Python's pools.
     pub is_of_pool: bool,
-    /// All time but that of waits for work.
+    /// All its time except for waits for tasks.
     pub busy: Cover,
     /// The part of `busy` on a core.
     pub ran: Cover,
-    /// The part of `busy` in waits for files and peers, or asleep.
+    /// The part of `busy` in waits for files and peers, or in sleeps.
     pub waits: Cover,
-    /// The part of `waits` asleep.
+    /// The part of `waits` in sleeps.
     pub asleep: Cover,
-    /// Time on a core, ns, and below, the part of it that samples stand for.
+    /// Time on a core, ns. [`Self::sampled_ns`] is the part that samples stand for.
     pub running_ns: u64,
     pub sampled_ns: u64,
     rows: Vec<(Sample, RowActivity)>,
-    /// The latest end of the rows up to each.
+    /// For each row, the latest end of any row up to it.
     ends: Vec<u64>,
 }
 
-/// The timelines of the other threads of the driving thread's process that may have worked for it
-/// in a window.
+/// Returns the timelines of the other threads of the driving thread's process that may have worked
+/// for it in a window.
 pub(super) fn timelines(
     file: &TraceFile,
     cpu: &CpuTrace,
@@ -78,8 +78,8 @@ pub(super) fn timelines(
 }
 
 impl ThreadWork {
-    /// Reads a thread's rows in a window of which only `recorded` was recorded; `None` for a thread
-    /// of tprof, and for one that only waited for work.
+    /// Reads a thread's rows in a window, of which only `recorded` was recorded. Returns `None` for
+    /// a thread of tprof and for a thread that only waited for tasks.
     pub fn of(
         file: &TraceFile,
         cpu: &CpuTrace,
@@ -106,8 +106,8 @@ impl ThreadWork {
         let life = recorded.within(life);
         let off = |passes: &dyn Fn(RowActivity) -> bool| {
             let off = rows.iter().filter(|(row, does)| {
-                // The place of waits that were added up is unknown; the extent counts if most of it
-                // is theirs.
+                // A row that sums several waits has no exact times. Its whole extent counts if the
+                // waits fill at least half of it.
                 let is_most = row.weight_ns.saturating_mul(2) >= extent(row).length();
                 row.state != ThreadState::Running && is_most && passes(*does)
             });
@@ -157,8 +157,8 @@ impl ThreadWork {
         })
     }
 
-    /// The activity in a part of the thread's time for most of which it was not idle: its rows
-    /// there, and the time of waits for work that lies somewhere in the part, ns.
+    /// Returns the activity in a part of the thread's time in which it mostly worked: its rows
+    /// there, and the time that it waited for tasks somewhere in the part, ns.
     pub fn work_in(&self, part: Interval) -> (Vec<Sample>, u64) {
         let first = self.ends.partition_point(|end| *end <= part.start);
         let inside = self.rows[first..].iter().take_while(|(row, _)| row.time_ns < part.end);
@@ -185,7 +185,7 @@ impl ThreadWork {
     }
 }
 
-/// Whether everything that is known of a thread lies in tprof's code.
+/// Whether all known stacks of a thread lie in tprof's code.
 fn is_of_tprofs_own(rows: &[Sample], cpu: &CpuTrace) -> bool {
     let mut stacks = rows.iter().map(|row| &cpu.stack(row.process, row.stack).functions);
     let mut known = stacks.by_ref().filter(|stack| !stack.is_empty()).peekable();
@@ -199,7 +199,7 @@ fn is_of_tprofs_own(rows: &[Sample], cpu: &CpuTrace) -> bool {
         })
 }
 
-/// Short waits without a stack are taken to be like most of those with one.
+/// Makes short waits without a stack count as work if most short waits with a stack do.
 fn unseen(rows: &mut [(Sample, RowActivity)]) {
     let is_short = |row: &Sample| {
         let is_wait = !matches!(row.state, ThreadState::Running | ThreadState::Runnable);
@@ -229,7 +229,7 @@ fn does(row: &Sample, cpu: &CpuTrace) -> RowActivity {
     match part {
         Part::Unknown | Part::Data => RowActivity::Nothing,
         Part::FileIo | Part::Socket if place.is_own => RowActivity::Wait,
-        // Servers of libraries wait for their next order so.
+        // Server threads of libraries wait for their next request like this.
         Part::FileIo | Part::Socket => RowActivity::Nothing,
         Part::Other if place.cause == OtherCause::Child => RowActivity::Work,
         Part::Other if place.cause == OtherCause::Sleep && place.is_own => RowActivity::Sleep,

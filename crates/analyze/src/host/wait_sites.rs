@@ -1,4 +1,4 @@
-//! Waits of the driving thread for the work of other threads of its process, by place.
+//! Groups the driving thread's waits for other threads of its process by place.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadState};
@@ -7,50 +7,53 @@ use super::driver::Driver;
 use super::line::{OtherCause, Place};
 use crate::rank::samples::{CpuTrace, Func, Layer, Part, Stack, takes_from_thread};
 
-/// The collector reads longer waits while they last: short ones may have no stack.
+/// The collector reads the stacks of waits from this length on while they last. Shorter waits may
+/// have no stack.
 pub(super) const LOOKED_AT_NS: u64 = 25_000_000;
-/// PyTorch's functions that run backward passes, by file and by part of their names.
+/// PyTorch's Python files that run backward passes. [`ENGINE`] is the beginning of the names of
+/// compiled functions that do.
 const BACKWARD_FILES: [&str; 2] = ["torch/autograd/graph.py", "torch/autograd/__init__.py"];
 const ENGINE: &str = "torch::autograd::";
 
-/// Waits at one place.
+/// The waits at one place.
 #[derive(Clone, Debug)]
 pub(super) struct WaitSite {
     pub at: Place,
     /// The process and the stack of one of the waits.
     pub stack: (ProcessIndex, StackId),
     pub hint: Hint,
-    /// The waits, as indices of the driving thread's rows.
+    /// The waits, as indices into the driving thread's rows.
     pub seen: Vec<usize>,
-    /// Short waits without a stack, if most of the short ones with a stack are here.
+    /// The short waits without a stack, if this place has most of the short waits with a stack.
     pub unseen: Vec<usize>,
-    /// The share of the short waits without a stack that is here, as far as those with a stack
-    /// show.
+    /// The estimated share of the short waits without a stack that lies at this place. It is this
+    /// place's share of the short waits with a stack.
     pub of_unseen: f64,
     /// Time of the waits in `seen`, ns.
     pub ns: u64,
 }
 
-/// What the stack of a wait shows about the awaited thread.
+/// A hint from the stack of a wait at the awaited thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hint {
     Nothing,
-    /// The thread is one of PyTorch's autograd.
+    /// The thread is one of PyTorch's autograd threads.
     Autograd,
-    /// The thread is one of a pool of Python's.
+    /// The thread is one of a Python pool.
     Pool,
-    /// The thread ends with the wait.
+    /// The thread ends when the wait does.
     Ends,
 }
 
-/// The waits among a thread's rows, by place.
+/// Returns the waits among a thread's rows, by place.
 pub(super) fn wait_sites(rows: &[Sample], cpu: &CpuTrace, driver: &Driver) -> Vec<WaitSite> {
     let mut found: Vec<WaitSite> = Vec::new();
     let mut by_place: FxHashMap<Place, usize> = FxHashMap::default();
     let mut by_stack: FxHashMap<(StackId, ThreadState), Option<usize>> = FxHashMap::default();
     let (mut unseen, mut short_ns) = (Vec::new(), 0);
     for (at, row) in rows.iter().enumerate() {
-        // The cause of time in a span with a purpose is known.
+        // Time in a span with a stated purpose has another thread number; its cause is already
+        // known.
         let is_own = row.thread == driver.thread;
         if !is_own || matches!(row.state, ThreadState::Running | ThreadState::Runnable) {
             continue;
@@ -81,7 +84,7 @@ pub(super) fn wait_sites(rows: &[Sample], cpu: &CpuTrace, driver: &Driver) -> Ve
             group.ns += row.weight_ns;
         }
     }
-    // Short waits with a stack are a sample of those without one.
+    // Short waits with a stack are a sample of those without a stack.
     let short = |group: &WaitSite| -> u64 {
         let all = group.seen.iter().map(|at| rows[*at].weight_ns);
         all.filter(|ns| *ns < LOOKED_AT_NS).sum()
@@ -95,8 +98,8 @@ pub(super) fn wait_sites(rows: &[Sample], cpu: &CpuTrace, driver: &Driver) -> Ve
     found
 }
 
-/// The hint that the stack of a wait gives on the awaited thread; `None` if the wait is not for
-/// another thread's work.
+/// Returns the hint that the stack of a wait gives at the awaited thread; `None` if the wait is not
+/// for another thread's work.
 fn hint(place: &Place, stack: &Stack, cpu: &CpuTrace) -> Option<Hint> {
     let functions = || stack.functions.iter().map(|id| cpu.names.get(*id));
     let waits = match (place.part, place.cause) {
@@ -117,7 +120,7 @@ fn hint(place: &Place, stack: &Stack, cpu: &CpuTrace) -> Option<Hint> {
     })
 }
 
-/// Whether a function is one of Python's executors and pools.
+/// Whether a function belongs to one of Python's executors or pools.
 pub(super) fn is_of_pool(func: &Func) -> bool {
     func.layer == Layer::Python
         && (func.file.contains("concurrent/futures/")

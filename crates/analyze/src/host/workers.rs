@@ -1,17 +1,16 @@
-//! Finds which other processes make what the driving thread waits for, and which only exist beside
-//! it.
+//! Finds the other processes that make the data for which the driving thread waits.
 //!
-//! A job has processes that wait on purpose: multiprocessing's fork server and resource tracker,
-//! services of loggers, monitors. Their waits delay nothing. A worker differs from them as follows:
+//! A job also has processes that wait on purpose: multiprocessing's fork server and resource
+//! tracker, services of loggers, monitors. Their waits delay nothing. A worker differs from them as
+//! follows:
 //!
-//! - If processes of `multiprocessing` (DataLoader's workers, pools) were seen, no others are
-//!   workers.
-//! - It runs while the driving thread waits, or it ran right before these waits end, more often
-//!   than a process would by chance whose times have nothing to do with them.
-//! - If another process' work ends the waits, a process that is busy all the time, whatever the
-//!   driving thread does, is not the awaited one.
+//! - If the samples show processes of `multiprocessing` (DataLoader's workers, pools), only these
+//!   can be workers.
+//! - A worker runs while the driving thread waits, or it ran right before these waits end. It does
+//!   so more often than a process whose times have nothing to do with the waits.
+//! - If another process's work ends the waits, a process that is always busy isn't the awaited one.
 //!
-//! Workers of one function are a team: any of them may make the next.
+//! Workers that run the same function are a team: any of them may make the next data.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::TraceFile;
@@ -28,44 +27,48 @@ use super::line::Place;
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::samples::{CpuTrace, FuncId, Layer, Part, Stack};
 
-/// A process that runs for this share of the waits makes something in them.
+/// A process that runs for at least this share of the waits makes something in them.
 const LEAST_RUNNING: f64 = 0.1;
-/// A process that runs for more of the time than this is always on a core when a wait ends: its own
-/// waits are taken for a part of its work.
+/// A process that runs for at least this share of the time is almost always on a core when a wait
+/// ends. If it runs for this share of the waits, its own waits count as part of its work.
 const MOSTLY_RUNNING: f64 = 0.5;
-/// A single wait's end counts at most this much, however soon it comes after the process ran.
+/// Largest score of a single wait, however soon its end follows a run of the process.
 const MOST_SCORE: f64 = 7.0;
-/// Waits end this many standard errors more often after a run of the process than by chance.
+/// For a clear result, waits must end sooner after a run of the process than by chance by this many
+/// standard errors.
 const LEAST_ERRORS: f64 = 3.0;
-/// Waits end at least this many times as often after a run as by chance. If processes share a core,
-/// those that run briefly run one after another, which alone makes the ratio 1.1.
+/// Also, the mean score must exceed that of chance by this much. If processes share a core, those
+/// that run briefly run one after another, which alone makes the difference 1.1.
 const LEAST_MORE: f64 = 1.5;
-/// A process that ends a wait ran within this time before: by then, what it made is handed over,
+/// A process that ends a wait by handing over its data ran within this time before the wait's end,
 /// ns.
 const HANDS_OVER_NS: u64 = 1_000_000;
-/// A process that hands something over ends this share of the waits.
+/// A process that hands over data ends at least this share of the waits.
 const MOST_ENDS: f64 = 2.0 / 3.0;
-/// One process works while the others of its team wait for tasks for this share of the waits.
+/// A process works alone if the others of its team wait for tasks for at least this share of the
+/// waits.
 const LEAST_ALONE: f64 = 0.5;
-/// An awaited child ends at most this long after the wait, ns.
+/// An awaited child ends during a wait or at most this long after it, ns.
 const ENDS_WITHIN_NS: u64 = 2_000_000;
 
 /// The processes and threads that the driving thread waits for.
 #[derive(Clone, Debug, Default)]
 pub struct Workers {
-    /// `multiprocessing` runs a function in them.
+    /// Processes in which `multiprocessing` runs a function.
     of_pool: FxHashSet<ProcessIndex>,
-    /// Processes that make what is awaited.
+    /// Processes that make the data for which the driving thread waits.
     makers: FxHashSet<ProcessIndex>,
-    /// The makers whose own waits make that take longer.
+    /// Makers whose own waits delay that data.
     delayed: FxHashSet<ProcessIndex>,
-    /// Threads of the driving thread's process that are waited for.
+    /// Threads of the driving thread's process for which it waits.
     threads: FxHashSet<ThreadIndex>,
-    /// Time in which the driving thread waits, a worker is starting, and none has work yet.
+    /// Time in which the driving thread waits, a worker is starting, and no worker has begun to
+    /// work.
     pub starting: Cover,
-    /// Time of workers in `starting` by imported module, most first, ns.
+    /// Time of workers in `starting` by imported module, ns, most first.
     pub imports: Vec<(String, u64)>,
-    /// The process that worked alone in its team for most of the waits, and for how long, ns.
+    /// The process that most often worked alone in its team, if only one process of the team worked
+    /// for most of the waits; with the time for which only one worked, ns.
     pub alone: Option<(ProcessIndex, u64)>,
 }
 
@@ -73,7 +76,7 @@ pub struct Workers {
 #[derive(Clone, Debug, Default)]
 pub struct WorkersTime {
     pub running_ns: u64,
-    /// Ready, without a core.
+    /// Time in which the workers were ready but had no core, ns.
     pub ready_ns: u64,
     /// The lines with most time on a core, most first.
     pub running: Vec<(Place, u64)>,
@@ -81,25 +84,26 @@ pub struct WorkersTime {
     pub waiting: Vec<(Place, u64)>,
 }
 
-/// A process, and when it did what.
+/// Another process, with the times of its activity.
 struct Worker {
     process: ProcessIndex,
-    /// The function that `multiprocessing` runs in it.
+    /// The function that `multiprocessing` runs in the process.
     target: Option<FuncId>,
     start_up: Interval,
     imports: Vec<(Interval, String)>,
-    /// The time from the end of its start-up to its own end.
+    /// The time from the end of the process's start-up to its own end.
     life: Interval,
     /// Time in which at least one of its threads was on a core.
     ran: Cover,
     /// Time in which at least one of its threads was on a core or ready for one.
     busy: Cover,
-    /// Time in which its first thread waits for something else than its next task.
+    /// Time in which the first thread waits for something other than its next task.
     waits: Cover,
 }
 
 impl Worker {
-    /// The time in which it works, or waits for what it needs for that.
+    /// Returns the time in which the worker works, or, if `is_delayed`, waits for something that it
+    /// needs for its work.
     fn work(&self, is_delayed: bool) -> Cover {
         let begun = self.busy.without(&Cover::of([self.start_up]));
         if is_delayed {
@@ -111,7 +115,7 @@ impl Worker {
 }
 
 impl Workers {
-    /// Finds the workers by the driving thread's waits for data in a window.
+    /// Finds the workers in a window by the driving thread's waits for data.
     pub fn of(
         file: &TraceFile,
         cpu: &CpuTrace,
@@ -159,10 +163,10 @@ impl Workers {
             ahead.is_clear && ends_waits(&sum(team, |one| &one.ran), waits, window)
         });
         let is_busy = |share: f64| share >= MOSTLY_RUNNING;
-        // If one team is busy during most of the waits, we blame its work, and not the sleep of some
-        // other process. The exception is a process whose work clearly ends the waits.
+        // If one team is busy during most of the waits, blame its work, and not the sleep of
+        // another process. The exception is a process whose work clearly ends the waits.
         let is_explained = !ends && teams.iter().any(|(_, share)| is_busy(*share));
-        // If no process is clearly awaited, it is the one that most likely is.
+        // If no process is clearly awaited, choose the most likely one.
         let is_clear = ahead.iter().any(|one| one.is_clear);
         let best = ahead.iter().map(|one| one.errors).fold(LEAST_ERRORS, f64::max);
         for ((team, share), ahead) in teams.iter().zip(&ahead) {
@@ -208,12 +212,12 @@ impl Workers {
         self.of_pool.contains(&process)
     }
 
-    /// Whether a thread of the driving thread's process is waited for.
+    /// Whether the driving thread waits for this thread of its process.
     pub fn has_thread(&self, thread: ThreadIndex) -> bool {
         self.threads.contains(&thread)
     }
 
-    /// The activity of the workers during these waits.
+    /// Returns the activity of the workers during these waits.
     pub fn made(&self, concurrent: &ConcurrentWork) -> WorkersTime {
         let makes = |other: &&ThreadAtPlace| self.makers.contains(&other.process);
         let waits = |other: &&ThreadAtPlace| {
@@ -234,7 +238,8 @@ impl Workers {
     }
 }
 
-/// The activity of children that ended with a wait for them, or if none did, of other processes.
+/// Returns the activity of children that ended with a wait for them. If no child did, returns that
+/// of all other processes.
 pub(super) fn of_children(
     file: &TraceFile,
     concurrent: &ConcurrentWork,
@@ -271,17 +276,19 @@ fn by_line<'d>(threads: impl Iterator<Item = &'d ThreadAtPlace>) -> Vec<(Place, 
     all
 }
 
-/// How much sooner waits end after a process ran than by chance.
+/// Measures how much sooner waits end after a process ran than by chance.
 #[derive(Clone, Copy, Debug, Default)]
 struct HeadStart {
-    /// The difference in standard errors.
+    /// The difference from chance in standard errors.
     errors: f64,
-    /// Whether it is more than a busy machine causes for processes that only run at the same times.
+    /// Whether the difference is larger than a busy machine causes for processes that only happen
+    /// to run at the same times.
     is_clear: bool,
 }
 
-/// Measures the [`HeadStart`] of a process. If its times have nothing to do with the waits, the
-/// probability that a moment of the window comes this soon is evenly distributed.
+/// Measures the [`HeadStart`] of a process. A wait's score is the negative logarithm of the
+/// probability that a random moment of the window follows a run of the process this soon. By
+/// chance, these probabilities are evenly distributed.
 fn ahead(ran: &Cover, waits: &[Interval], window: Interval) -> HeadStart {
     let gaps = Cover::of([window]).without(ran);
     let mut lengths: Vec<u64> = gaps.parts().iter().map(|gap| gap.length()).collect();
@@ -308,8 +315,8 @@ fn ahead(ran: &Cover, waits: &[Interval], window: Interval) -> HeadStart {
     };
     let ends = waits.iter().filter(|wait| (window.start..window.end).contains(&wait.end));
     let scores: Vec<f64> = ends.map(score).collect();
-    // Mean and mean square of the logarithm of an even distribution, except for a share at its
-    // lower end that counts as one value.
+    // These are the mean and the mean square of the negative logarithm of an even distribution, in
+    // which all values below `lowest` count as `lowest`.
     let lowest = share(0).max((-MOST_SCORE).exp());
     let mean = 1.0 - lowest;
     let square = 2.0 + 2.0 * lowest * lowest.ln() - 2.0 * lowest;
@@ -319,14 +326,14 @@ fn ahead(ran: &Cover, waits: &[Interval], window: Interval) -> HeadStart {
         return HeadStart::default();
     }
     let more = scores.iter().sum::<f64>() / count - mean;
-    // A process that runs for much of the time cannot be far above chance.
+    // The score of a process that runs for much of the time can't be far above chance.
     let least = ((-lowest.ln() - mean) / 2.0).min(LEAST_MORE);
     let errors = more / error;
     HeadStart { errors, is_clear: errors >= LEAST_ERRORS && more >= least }
 }
 
-/// Whether most waits end when a process hands over what it made: it ran within the wait and to its
-/// end, but not all the time.
+/// Whether most waits end when a process hands over its data. It must have run within each such
+/// wait right before its end, but not for most of the window.
 fn ends_waits(ran: &Cover, waits: &[Interval], window: Interval) -> bool {
     let of_window = |wait: &&Interval| (window.start..window.end).contains(&wait.end);
     let (mut ended, mut count) = (0, 0);
@@ -339,14 +346,16 @@ fn ends_waits(ran: &Cover, waits: &[Interval], window: Interval) -> bool {
     ended as f64 >= MOST_ENDS * count as f64 && share < MOSTLY_RUNNING
 }
 
-/// Whether a process is awaited: it runs for most of the time, or right before waits end.
+/// Whether the driving thread waits for a process or thread: it runs for most of the waits, or
+/// right before they end.
 fn is_awaited(ran: &Cover, waits: &[Interval], kept: &Cover, window: Interval) -> bool {
     let share = ran.shared(kept) as f64 / kept.length().max(1) as f64;
     share >= MOSTLY_RUNNING || ahead(ran, waits, window).is_clear
 }
 
-/// The process that most often was the only one of its team at work, if that was so for most of the
-/// waits.
+/// Returns the process that most often worked alone in its team, and the time for which only one
+/// process of the team worked, ns. `None` if that time is a smaller share of the waits than
+/// [`LEAST_ALONE`].
 fn alone(
     team: &[&Worker],
     delayed: &FxHashSet<ProcessIndex>,
@@ -359,7 +368,7 @@ fn alone(
     if works.len() < 2 {
         return None;
     }
-    // Mates live at the same time.
+    // Members of a team must live at the same time to be compared.
     let lives = team.iter().map(|one| Cover::of([one.life]));
     let (_, alive) = once_and_twice(lives);
     let (once, twice) = once_and_twice(works.iter().map(|(_, work)| work.intersection(&alive)));
@@ -371,14 +380,14 @@ fn alone(
     (alone_ns as f64 >= LEAST_ALONE * kept.length().max(1) as f64).then_some((process, alone_ns))
 }
 
-/// The time in at least one of these, and the time in at least two.
+/// Returns the time covered at least once, and the time covered at least twice.
 fn once_and_twice(all: impl Iterator<Item = Cover>) -> (Cover, Cover) {
     all.fold((Cover::default(), Cover::default()), |(once, twice), one| {
         (once.union(&one), twice.union(&once.intersection(&one)))
     })
 }
 
-/// Every other process with rows in a window.
+/// Returns all other processes with rows in a window.
 fn workers(
     file: &TraceFile,
     cpu: &CpuTrace,
@@ -468,19 +477,19 @@ fn life_of(file: &TraceFile, thread: &Thread) -> Interval {
     Interval::new(thread.start_ns, end_ns.unwrap_or(u64::MAX))
 }
 
-/// The time in which a thread with these rows was off a core.
+/// Returns the time in which a thread was off a core, for rows that pass.
 fn off(rows: &[Sample], passes: impl Fn(&Sample) -> bool) -> Cover {
     let off = rows.iter().filter(|row| {
-        // The place of waits that were added up is unknown; the extent counts if most of it is
-        // theirs.
+        // A row that sums several waits has no exact times. Its whole extent counts if the waits
+        // fill at least half of it.
         let is_most = row.weight_ns.saturating_mul(2) >= extent(row).length();
         row.state != ThreadState::Running && is_most && passes(row)
     });
     Cover::of(off.map(extent))
 }
 
-/// The frame, innermost first, at which `multiprocessing` begins to run a process's own function:
-/// frames outside of it are of its start, or of the process from which it was forked.
+/// Returns the index of the frame at which `multiprocessing` begins to run a process's own
+/// function. Outer frames belong to its start, or to the process from which it was forked.
 fn bootstrap(stack: &Stack, cpu: &CpuTrace) -> Option<usize> {
     stack.functions.iter().position(|id| {
         let func = cpu.names.get(*id);
@@ -499,7 +508,7 @@ fn target(stack: &Stack, cpu: &CpuTrace) -> Option<FuncId> {
     inner.copied().find(|id| is_own(&id))
 }
 
-/// The phase of a process's start that a row shows.
+/// Returns the phase of a process's start that a row shows.
 fn phase(row: &Sample, stack: &Stack, cpu: &CpuTrace) -> RowPhase {
     let Some(at) = bootstrap(stack, cpu) else {
         let prepares = stack.functions.iter().map(|id| cpu.names.get(*id)).any(|func| {

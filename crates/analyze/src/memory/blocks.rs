@@ -1,20 +1,22 @@
-//! Live blocks of a process by their ordinal.
+//! Live blocks of a process, by ordinal.
 //!
-//! Ordinals are handed out in sequence, so blocks lie in pages of 64 consecutive ones: inserting
-//! walks forward in memory, and a lookup costs one cache miss where a hash table has two (a third
-//! less time for the whole analysis of a job with 100,000 live blocks freed in random order). A
-//! page with few blocks left moves them to a hash table, so that memory is bounded by the number of
-//! live blocks and not by the time since the oldest one.
+//! Ordinals are assigned in sequence, so blocks are stored in pages of 64 consecutive ordinals.
+//! Inserting walks forward in memory, and a lookup costs one cache miss where a hash table has two:
+//! the whole analysis of a job with 100,000 live blocks freed in random order takes a third less
+//! time. When only a few blocks of a page are left, they move to a hash table, so that memory is
+//! bounded by the number of live blocks and not by the time since the oldest one was allocated.
 
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-/// Blocks in a page.
+/// Number of blocks in a page.
 const PAGE: u64 = 64;
-/// A full page that comes down to this many blocks is given up.
+/// When only this many blocks of a page are live, they move to the hash table. The last page is
+/// exempt, because it's still being filled.
 const FEW: u32 = 8;
-/// Ordinals further ahead than this many pages do not belong to the sequence.
+/// An ordinal whose page is this many pages or more beyond the next new page is out of sequence,
+/// and its block goes to the hash table.
 const AHEAD: u64 = 64;
 
 /// A block that was not freed yet.
@@ -34,9 +36,11 @@ struct Page {
 /// The live blocks of a process.
 #[derive(Default)]
 pub(crate) struct Blocks {
-    /// Page of ordinals `first * PAGE ..`, and those that follow it.
+    /// Consecutive pages; `None` for a page whose live blocks were moved to `sparse`.
     pages: VecDeque<Option<Box<Page>>>,
+    /// Number of the first page in `pages`. Page `n` holds the ordinals from `n * PAGE` on.
     first: u64,
+    /// Blocks by ordinal: those of evicted pages, and those that are out of sequence.
     sparse: FxHashMap<u64, Block>,
 }
 
@@ -59,7 +63,8 @@ impl Blocks {
         }
     }
 
-    /// Makes the sequence reach `page`; false if it does not belong to it.
+    /// Extends the sequence up to `page`; returns false if that page does not belong to the
+    /// sequence.
     #[cold]
     fn open(&mut self, page: u64) -> bool {
         if self.pages.is_empty() && self.first == 0 {
@@ -70,11 +75,12 @@ impl Blocks {
             return false;
         }
         for _ in end..=page {
-            // Blocks that were freed while the page was still filling did not give it up.
+            // `remove` doesn't evict the last page. It may have few live blocks by now, and it
+            // stops being the last page here.
             if let Some(Some(last)) = self.pages.back()
                 && last.live.count_ones() <= FEW
             {
-                self.give_up(self.pages.len() - 1);
+                self.evict(self.pages.len() - 1);
             }
             let empty = Page { blocks: [Block::default(); PAGE as usize], live: 0 };
             self.pages.push_back(Some(Box::new(empty)));
@@ -82,7 +88,7 @@ impl Blocks {
         true
     }
 
-    /// Takes a block out.
+    /// Removes and returns a block.
     #[inline]
     pub fn remove(&mut self, ordinal: u64) -> Option<Block> {
         let (page, bit) = (ordinal / PAGE, ordinal % PAGE);
@@ -95,15 +101,16 @@ impl Blocks {
         }
         held.live &= !(1 << bit);
         let block = held.blocks[bit as usize];
-        // The last page still fills.
+        // The last page is still being filled, so it stays.
         if held.live.count_ones() <= FEW && index + 1 < self.pages.len() {
-            self.give_up(index);
+            self.evict(index);
         }
         Some(block)
     }
 
+    /// Moves the live blocks of a page to the hash table, and frees the page.
     #[cold]
-    fn give_up(&mut self, index: usize) {
+    fn evict(&mut self, index: usize) {
         let Some(page) = self.pages.get_mut(index).and_then(Option::take) else { return };
         let first = (self.first + index as u64) * PAGE;
         for bit in (0..PAGE).filter(|bit| page.live & 1 << bit != 0) {
@@ -136,7 +143,7 @@ mod tests {
             let mut next = start;
             for (insert, which, skip) in ops {
                 if insert || next == start {
-                    // Mostly in sequence; now and then a gap.
+                    // The ordinals are mostly in sequence, with a gap now and then.
                     next += if skip < 390 { 1 } else { skip % 7 };
                     blocks.insert(next, block(skip));
                     map.insert(next, block(skip));
@@ -163,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn one_survivor_does_not_hold_what_came_after() {
+    fn one_surviving_block_does_not_keep_later_pages_allocated() {
         let mut blocks = Blocks::default();
         for ordinal in 0..100_000 {
             blocks.insert(ordinal, block(1));

@@ -1,11 +1,11 @@
-//! Rates at which blocks come and go.
+//! Rates at which blocks are allocated and freed.
 
 use super::replay::Replay;
 use super::weight::{Mean, Z};
 use crate::base::object::object;
 use crate::base::reading::Reading;
 
-/// Sampled blocks from which a mean is given.
+/// A mean over fewer sampled blocks is not reported.
 const LEAST_SAMPLES: u64 = 30;
 
 /// Rates and lifetimes of blocks.
@@ -25,7 +25,7 @@ object! { Churn {
     reading mean_lifetime_ns,
 } }
 
-/// Rates from the rank's totals, lifetimes from its events.
+/// Computes the rates from the rank's totals, and the lifetimes from its events.
 pub(crate) fn churn(
     replay: &Replay,
     allocations: &Reading<u64>,
@@ -39,7 +39,8 @@ pub(crate) fn churn(
         }
         _ => total.clone().map(|total| total as f64 * 1e9 / recorded_ns as f64),
     };
-    // The bias if few samples all err on one side: zero if every allocation is recorded.
+    // The possible bias of a share if there are few samples and all fall on one side. It is added
+    // only to estimates.
     let few = |mean: &Mean| Z * Z / (mean.samples as f64 + Z * Z);
     let mean = |mean: &Mean, floor: f64| match mean.result() {
         None => Reading::missing("no recorded block was freed"),

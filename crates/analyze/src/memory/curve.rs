@@ -1,13 +1,13 @@
-//! A quantity over time in few buckets, each keeping its maximum.
+//! A quantity over time in a few buckets, each of which keeps its maximum.
 //!
-//! A value holds until the next one, so a bucket in which nothing happened has
-//! the last value before it. Where time goes past the last bucket, neighbours
-//! are merged and the buckets grow: the end need not be known beforehand.
+//! A value holds until the next one, so a bucket without an event has the last value before it. If
+//! time passes the end of the last bucket, neighbouring buckets are merged and all grow: the end
+//! need not be known in advance.
 
 /// The largest number of buckets in a curve.
 pub const BUCKETS: usize = 200;
 
-/// The places of the buckets in time.
+/// The position and the length of the buckets in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Axis {
     /// Start of the first bucket.
@@ -17,7 +17,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// An axis with buckets that cover `start_ns..=end_ns`.
+    /// Makes an axis whose buckets cover `start_ns..=end_ns`.
     pub fn over(start_ns: u64, end_ns: u64) -> Axis {
         let span = end_ns.saturating_sub(start_ns).saturating_add(1);
         Axis { start_ns, bucket_ns: span.div_ceil(BUCKETS as u64).max(1) }
@@ -39,7 +39,7 @@ impl Curve {
         Curve { axis, buckets: Vec::new(), last: None, bucket_end: axis.start_ns }
     }
 
-    /// Sets the quantity from `time_ns` on to `value`; times must not fall.
+    /// Sets the quantity to `value` from `time_ns` on; times must not decrease.
     #[inline]
     pub fn set(&mut self, time_ns: u64, value: u64) {
         if time_ns >= self.bucket_end {
@@ -51,7 +51,7 @@ impl Curve {
         self.last = Some(value);
     }
 
-    /// Raises the bucket of a moment that was passed already to at least `value`.
+    /// Raises the bucket of an earlier time to at least `value`.
     pub fn raise(&mut self, time_ns: u64, value: u64) {
         let offset = time_ns.saturating_sub(self.axis.start_ns);
         let index = (offset / self.axis.bucket_ns) as usize;
@@ -67,12 +67,12 @@ impl Curve {
         }
     }
 
-    /// The axis; its buckets may have grown.
+    /// Returns the axis, whose buckets may have grown since the curve was made.
     pub fn axis(&self) -> Axis {
         self.axis
     }
 
-    /// The buckets; `None` before the first value.
+    /// Returns the buckets; those before the first value are `None`.
     pub fn buckets(self) -> Vec<Option<u64>> {
         self.buckets
     }

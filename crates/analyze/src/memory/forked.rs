@@ -1,9 +1,9 @@
-//! Memory that forked workers copied: pages that they shared with their parent until one of them
-//! wrote.
+//! Memory that forked workers copied: pages that a worker shared with its parent until one of the
+//! two wrote to them.
 //!
 //! The proportional set sizes (PSS) of a process and its forked children add up to the pages that
-//! they have together. Before the fork, that was the parent's RSS; since then it rises by what is
-//! allocated and by what is copied.
+//! they have together. Before the fork, this sum was the parent's RSS; since then it has grown by
+//! allocations and by copies.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::TraceFile;
@@ -14,25 +14,26 @@ use super::gauges::{Sample, process_samples};
 /// Memory of a process and its forked workers, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ForkedMemory {
-    /// Forked children that lived when it was read.
+    /// Number of forked children that were alive at the time of `pss`.
     pub workers: u64,
     /// RSS of the parent before the first fork.
     pub before: u64,
-    /// Sum of PSS, at its highest.
+    /// Highest sum of the PSS of the parent and its children.
     pub pss: u64,
-    /// Sum of RSS at that time.
+    /// Sum of their RSS at the time of `pss`.
     pub rss: u64,
-    /// Live heap that came since; `None` if no heap was recorded.
+    /// Growth of the live heap since the fork; `None` if no heap was recorded.
     pub own: Option<u64>,
-    /// The rest of the growth since then: copies, and slack of allocators.
+    /// The rest of the growth of PSS since the fork: copies, and unused memory of allocators.
     pub copied: u64,
 }
 
-/// Measures the process with most forked children that were read together; `None` if there is none.
+/// Measures the process with the most forked children that were read together with it; `None` if no
+/// process has such children.
 ///
 /// # Errors
 ///
-/// The reason why there is no PSS.
+/// Returns the reason why there is no PSS.
 pub(crate) fn copies(file: &TraceFile) -> Result<Option<ForkedMemory>, String> {
     let Some((parent, children)) = family(file) else { return Ok(None) };
     let members: FxHashSet<ProcessIndex> =
@@ -43,7 +44,8 @@ pub(crate) fn copies(file: &TraceFile) -> Result<Option<ForkedMemory>, String> {
             rounds.entry(sample.0).or_default().push(sample);
         }
     }
-    // The parent's pages are counted in parts only if it was read together with its children.
+    // If the parent was not read together with its children, their shared pages are not all
+    // counted.
     let of_all =
         |round: &[Sample]| round.len() > 1 && round.iter().any(|sample| sample.1 == parent.process);
     rounds.retain(|_, round| of_all(round));
@@ -73,7 +75,7 @@ pub(crate) fn copies(file: &TraceFile) -> Result<Option<ForkedMemory>, String> {
 }
 
 /// Parts of the command lines of processes that start others to compile or to track something, and
-/// load no data: Inductor's pool of compilers, and helpers of Python's `multiprocessing`.
+/// do not load data: Inductor's pool of compilers, and helpers of Python's `multiprocessing`.
 const HELPERS: [&str; 4] = [
     "compile_worker",
     "async_compile",
@@ -81,7 +83,8 @@ const HELPERS: [&str; 4] = [
     "multiprocessing.resource_tracker",
 ];
 
-/// The process with most children that run the same program: they were forked, and not replaced.
+/// Returns the process with the most children that run the same program, which means that they were
+/// forked and did not call `exec`.
 fn family(file: &TraceFile) -> Option<(&Process, Vec<&Process>)> {
     let is_helper =
         |one: &Process| HELPERS.iter().any(|part| file.name(one.command).contains(part));
@@ -97,13 +100,13 @@ fn family(file: &TraceFile) -> Option<(&Process, Vec<&Process>)> {
     families.max_by_key(|(parent, children)| (children.len(), std::cmp::Reverse(parent.process)))
 }
 
-/// Images of processes by their pids.
+/// The images of a file, by pid.
 pub(super) struct Images<'a> {
     of_pid: FxHashMap<u32, Vec<&'a Process>>,
 }
 
 impl<'a> Images<'a> {
-    /// The images of a file.
+    /// Collects the images of a file.
     pub(super) fn of(all: &'a [Process]) -> Images<'a> {
         let mut of_pid: FxHashMap<u32, Vec<&Process>> = FxHashMap::default();
         all.iter().for_each(|one| of_pid.entry(one.pid).or_default().push(one));
@@ -114,13 +117,14 @@ impl<'a> Images<'a> {
         self.of_pid.get(&pid).map_or(&[], Vec::as_slice)
     }
 
-    /// The images that one may be a copy of. A trace of others names no parents, which is 0.
+    /// The images that `one` may be a copy of. Traces of other tools have no parents, only 0.
     fn parents(&self, one: &Process) -> impl Iterator<Item = &'a Process> {
         let of_parent = if one.parent == 0 { &[] } else { self.of_pid(one.parent) };
         of_parent.iter().copied().filter(|parent| forks(parent, one))
     }
 
-    /// Whether an image began as a copy of another process, whatever its pid ran later.
+    /// Whether an image began as a copy of another process, even if its pid later ran another
+    /// program.
     pub(super) fn is_copy(&self, one: &Process) -> bool {
         let is_later = self.of_pid(one.pid).iter().any(|image| image.process < one.process);
         !is_later && self.parents(one).next().is_some()
@@ -133,7 +137,7 @@ fn forks(parent: &Process, one: &Process) -> bool {
         && one.start_ns >= parent.start_ns
 }
 
-/// A quantity of each process at a moment: as last read before it.
+/// Returns each process's last sample at or before a time.
 fn latest_of_all(samples: &[Sample], at_ns: u64) -> FxHashMap<ProcessIndex, u64> {
     let mut latest: FxHashMap<ProcessIndex, (u64, u64)> = FxHashMap::default();
     for &(time_ns, process, value) in samples.iter().filter(|sample| sample.0 <= at_ns) {
@@ -145,7 +149,7 @@ fn latest_of_all(samples: &[Sample], at_ns: u64) -> FxHashMap<ProcessIndex, u64>
     latest.into_iter().map(|(process, (_, value))| (process, value)).collect()
 }
 
-/// Live heap that came between two moments.
+/// Returns by how much the live heap grew from the fork to `at_ns`.
 fn own(
     file: &TraceFile,
     parent: ProcessIndex,
@@ -169,7 +173,8 @@ mod tests {
     use super::*;
     use crate::fixture::Fixture;
 
-    /// The pid of the parent that counts, given processes as pid, parent and command line.
+    /// The pid of the parent that `family` finds among processes, each given as pid, parent and
+    /// command line.
     fn parent(processes: &[(u32, u32, &str)]) -> Option<u32> {
         let mut made = Fixture::new();
         for (process, (pid, parent, command)) in (0..).zip(processes) {
@@ -184,13 +189,14 @@ mod tests {
     }
 
     #[test]
-    fn pools_that_compile_are_no_workers_that_load() {
+    fn pools_of_compilers_are_not_workers_that_load_data() {
         let job = "python train.py";
         let pool = "python /lib/torch/_inductor/compile_worker/__main__.py --workers=16";
         let pools = [(2, 1, pool), (3, 2, pool), (4, 2, pool)];
         assert_eq!(parent(&[&[(1, 0, job)], &pools[..]].concat()), None);
         assert_eq!(parent(&[&[(1, 0, job), (9, 1, job)], &pools[..]].concat()), Some(1));
-        // A trace of others names no parents, and a process by a text has no number.
+        // Traces of other tools have no parents, and the pid of a process that is named by a text
+        // is 0.
         assert_eq!(parent(&[(0, 0, job), (1, 0, job)]), None);
         let server = "python -c from multiprocessing.forkserver import main; main(4, 5)";
         assert_eq!(parent(&[(1, 0, job), (2, 1, server), (3, 2, server)]), None);

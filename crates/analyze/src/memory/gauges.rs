@@ -1,7 +1,7 @@
 //! Quantities sampled per process (RSS, mapped, live heap), summed over a rank.
 //!
-//! A sample holds until the process' next one or its end, after which the
-//! process adds nothing.
+//! A sample holds until the process's next sample or its end. After its end, a process adds
+//! nothing.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::TraceFile;
@@ -9,22 +9,22 @@ use tprof_trace::model::ProcessIndex;
 
 use super::curve::{Axis, Curve};
 
-/// The ends of processes; a process that is absent has no recorded end.
+/// The end of each process; a process without a recorded end is absent.
 pub(crate) type ProcessEnds = FxHashMap<ProcessIndex, u64>;
 
 /// One sample of one process: time in ns, process, value.
 pub(crate) type Sample = (u64, ProcessIndex, u64);
 
-/// Sum of a quantity over the processes of a rank.
+/// The sum of a quantity over the processes of a rank.
 pub(crate) struct GaugeSum {
     pub buckets: Vec<Option<u64>>,
     pub highest: u64,
     pub highest_at_ns: u64,
-    /// Number of moments at which it was read: nothing is known of the time between them.
+    /// Number of times at which the quantity was read. Its values between them are unknown.
     pub readings: u64,
 }
 
-/// Calls `change` with each moment and the sum from then on.
+/// Calls `change` with each time at which the sum changes, and the sum from then on.
 pub(crate) fn sweep(samples: &mut [Sample], ends: &ProcessEnds, mut change: impl FnMut(u64, u64)) {
     samples.sort_by_key(|sample| sample.0);
     let mut over: Vec<(u64, ProcessIndex)> =
@@ -40,7 +40,7 @@ pub(crate) fn sweep(samples: &mut [Sample], ends: &ProcessEnds, mut change: impl
                 change(end_ns.saturating_add(1), sum);
             }
         }
-        // A last reading may have a time after the end; the process is gone nevertheless.
+        // The last reading may be later than the end of its process, which adds nothing by then.
         if ends.get(&process).is_some_and(|end_ns| *end_ns < time_ns) {
             continue;
         }
@@ -56,7 +56,7 @@ pub(crate) fn sweep(samples: &mut [Sample], ends: &ProcessEnds, mut change: impl
     }
 }
 
-/// Sums samples on an axis up to `end_ns`; `None` without samples.
+/// Sums samples on an axis up to `end_ns`; `None` if there are no samples.
 pub(crate) fn sum(
     mut samples: Vec<Sample>,
     ends: &ProcessEnds,
@@ -80,12 +80,12 @@ pub(crate) fn sum(
     Some(GaugeSum { buckets: curve.buckets(), highest, highest_at_ns, readings })
 }
 
-/// Number of different moments among these.
+/// Number of different times among these.
 pub(crate) fn moments(times: impl Iterator<Item = u64>) -> u64 {
     times.collect::<FxHashSet<u64>>().len() as u64
 }
 
-/// The first and last moment of the part of a file that is read.
+/// The start and the end of the part of a file that is read.
 pub(crate) fn part_of(file: &TraceFile) -> (u64, u64) {
     let Some(part) = file.part() else { return (0, u64::MAX) };
     let from_ns = part.recorded_ns.iter().map(|(from, _)| *from).min();
@@ -93,8 +93,8 @@ pub(crate) fn part_of(file: &TraceFile) -> (u64, u64) {
     (from_ns.unwrap_or(u64::MAX), to_ns.unwrap_or(u64::MAX))
 }
 
-/// The samples, in order of time, in the part of a file that is read. At its first moment come the
-/// values that held then: the last sample of each process before it.
+/// Returns the samples in the part of a file that is read, in order of time. The first ones, at the
+/// start of the part, are the last sample of each process up to then.
 pub(crate) fn in_part(file: &TraceFile, samples: Vec<Sample>) -> Vec<Sample> {
     let (from_ns, to_ns) = part_of(file);
     if from_ns == u64::MAX {
@@ -116,7 +116,7 @@ pub(crate) fn in_part(file: &TraceFile, samples: Vec<Sample>) -> Vec<Sample> {
     all
 }
 
-/// Samples of a counter of the rank's processes.
+/// Returns the samples of a counter of the rank's processes.
 pub(crate) fn process_samples(file: &TraceFile, name: &str) -> Vec<Sample> {
     (file.counters().iter())
         .filter(|counter| file.name(counter.name) == name)
@@ -124,7 +124,7 @@ pub(crate) fn process_samples(file: &TraceFile, name: &str) -> Vec<Sample> {
         .collect()
 }
 
-/// Samples of a counter of the host or its cgroup, in time order.
+/// Returns the samples of a counter of the host or its cgroup, in order of time.
 pub(crate) fn host_samples(file: &TraceFile, name: &str) -> Vec<Sample> {
     let mut samples: Vec<Sample> = (file.counters().iter())
         .filter(|counter| counter.process.is_none() && file.name(counter.name) == name)
@@ -134,7 +134,8 @@ pub(crate) fn host_samples(file: &TraceFile, name: &str) -> Vec<Sample> {
     samples
 }
 
-/// Counters are floating-point; those read here are whole and not negative.
+/// Converts a counter's floating-point value. The counters that are read here are whole numbers and
+/// not negative.
 fn whole(value: f64) -> u64 {
     value.max(0.0) as u64
 }
@@ -144,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_counted_at_which_a_living_process_was_read() {
+    fn readings_after_a_process_ended_are_not_counted() {
         let samples = vec![(10, 0, 5), (10, 1, 7), (40, 1, 3), (60, 0, 9)];
         let axis = Axis { start_ns: 0, bucket_ns: 10 };
         let sum = sum(samples, &ProcessEnds::from_iter([(0, 30)]), axis, 100).unwrap();

@@ -1,7 +1,7 @@
-//! Finds memory that grows from mark to mark, separately from memory that is merely live at exit.
+//! Finds memory that grows from mark to mark, as distinct from memory that is merely live at exit.
 //!
-//! A cache that is filled once is live at exit and is not a leak; a site with live bytes that rise
-//! from step to step is one, whether or not it is freed at the end.
+//! A cache that is filled once is live at exit and is not a leak. A site with live bytes that rise
+//! from step to step is a leak, whether or not it is freed at the end.
 
 use tprof_facts::Clock;
 
@@ -17,29 +17,29 @@ use crate::base::reading::Reading;
 pub struct Growth {
     /// `step`, `mark` or `quarter`.
     pub by: &'static str,
-    /// Number of these points that were recorded.
+    /// Number of recorded points: steps, marks or quarters.
     pub points: usize,
-    /// Number of the first points, which are left out as warm-up.
+    /// Number of points at the beginning that are left out as warm-up.
     pub warm_up: usize,
-    /// First one compared, since the run began.
+    /// Time of the first compared point, nanoseconds since the run began.
     pub first_ns: u64,
-    /// The last point that is compared.
+    /// Time of the last compared point, nanoseconds since the run began.
     pub last_ns: u64,
-    /// Live bytes at the first.
+    /// Live bytes at the first compared point.
     pub first_bytes: Reading<u64>,
-    /// Live bytes at the last.
+    /// Live bytes at the last compared point.
     pub last_bytes: Reading<u64>,
-    /// The difference between first and last.
+    /// Live bytes at the last compared point minus those at the first.
     pub growth_bytes: Reading<i64>,
-    /// Slope of the least-squares line through all that are compared.
+    /// Slope of the least-squares line through all compared points.
     pub bytes_per_interval: f64,
-    /// Live bytes at each that is compared.
+    /// Live bytes at each compared point.
     pub levels: Vec<u64>,
-    /// True where allocations were sampled.
+    /// Whether the figures are estimates from sampled allocations.
     pub estimate: bool,
     /// Sites that grew, largest first.
     pub sites: Vec<GrowingSite>,
-    /// Why events are missing: it may be less or more.
+    /// The reason why events are missing, if any are. The growth may then be less or more.
     pub uncertain: Option<String>,
 }
 object! { Growth {
@@ -47,7 +47,7 @@ object! { Growth {
     reading last_bytes, reading growth_bytes, plain bytes_per_interval, plain estimate, plain sites,
 } }
 
-/// Growth over marks or steps, and over quarters where there are none.
+/// Growth over marks or steps, and over quarters if there are no marks or steps.
 pub(crate) struct GrowthPair {
     pub marks: Reading<Growth>,
     pub quarters: Option<Growth>,

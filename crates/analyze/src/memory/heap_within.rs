@@ -1,9 +1,10 @@
 //! The most live bytes of the heap within windows of time.
 //!
-//! If every allocation is recorded, live bytes are known at each moment. With `--mem sampled` they
-//! are known at the moments at which the process's counters were read, as is the peak before each;
-//! between two of these, samples show how they moved, and the difference between the two is spread
-//! over the time between.
+//! If every allocation is recorded, live bytes are known at each time. With `--mem sampled`, they
+//! are known at the times at which the process's counters were read, as is the peak before each.
+//! Between two of these times, the samples show how live bytes moved. The samples do not account
+//! for all of the change from one known value to the next; the rest is spread evenly over the time
+//! between.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units;
@@ -18,7 +19,7 @@ use super::held_within::{HeldLevel, HeldSweep, HeldWindow, HeldWithin};
 use super::missing::{CYCLE, OFF, PARTIAL};
 use super::weight::{error, weigh};
 
-/// The peak of each window, in the order of `windows`.
+/// Returns the peak of each window, in the order of `windows`.
 pub(crate) fn heap_within(file: &TraceFile, windows: &[HeldWindow]) -> Vec<HeldWithin> {
     let mut sweep = HeldSweep::of(windows);
     let mut heaps: FxHashMap<ProcessIndex, HeapLevels> = FxHashMap::default();
@@ -39,7 +40,7 @@ pub(crate) fn heap_within(file: &TraceFile, windows: &[HeldWindow]) -> Vec<HeldW
         let is_damaged = !events.problems().is_empty() || !file.problems().is_empty();
         for (process, mut heap) in heaps {
             heap.finish(&mut sweep);
-            // The blocks of a process vanish with it.
+            // When a process ends, its blocks are gone.
             if let Some((end_ns, _)) = file.process_end(process) {
                 sweep.level(process, end_ns.saturating_add(1), HeldLevel::default());
             }
@@ -59,14 +60,15 @@ pub(crate) fn heap_within(file: &TraceFile, windows: &[HeldWindow]) -> Vec<HeldW
         .collect()
 }
 
-/// The bytes that were live at a moment, for certain.
+/// The live bytes at a time at which they are known exactly.
 #[derive(Clone, Copy, Debug)]
 struct KnownLive {
     time_ns: u64,
     live: u64,
-    /// Bytes that had been asked for by the last reading before it, and by the first after it.
+    /// Bytes that had been requested by the last reading before this time, and by the first after
+    /// it.
     asked_for: (u64, u64),
-    /// The most that was live until the row that has it.
+    /// The highest number of live bytes up to the row that reports this peak.
     peak: u64,
 }
 
@@ -76,14 +78,15 @@ struct HeapLevels {
     interval: Option<u64>,
     blocks: Blocks,
     live: u64,
-    /// Variance of the bytes that were sampled since the last moment at which all were known.
+    /// Variance of the bytes that were sampled since the last time with known live bytes.
     variance: f64,
-    /// Bytes known at moments, in order; the first one is in the past.
+    /// The times at which live bytes are known, in order; entry `at` is the last one that was
+    /// reached.
     known: Vec<KnownLive>,
     at: usize,
-    /// Bytes that the samples left out at that moment.
+    /// Known live bytes minus those by samples, at that time.
     left_out: i128,
-    /// Levels of samples since then: when, live bytes, variance.
+    /// Levels by samples since that time, not passed on yet: time, live bytes, variance.
     waiting: Vec<(u64, u64, f64)>,
 }
 
@@ -109,7 +112,7 @@ impl HeapLevels {
         }
         let mut known = known.into_iter().collect::<Option<Vec<KnownLive>>>().ok_or(PARTIAL)?;
         if is_switched(file, process) {
-            // Requests while recording is off are not counted.
+            // Bytes that are requested while recording is off are not counted.
             known.iter_mut().for_each(|known| known.asked_for = (0, u64::MAX));
         }
         let start_ns = file.processes().iter().find(|one| one.process == process);
@@ -164,7 +167,7 @@ impl HeapLevels {
         }
     }
 
-    /// Advances to a moment, after taking in everything that is known before it.
+    /// Advances to a time: passes on the levels before each known time that is earlier than it.
     fn reach(&mut self, time_ns: u64, sweep: &mut HeldSweep<'_>) {
         while self.known.get(self.at + 1).is_some_and(|next| next.time_ns < time_ns) {
             let to = self.known[self.at + 1];
@@ -176,9 +179,10 @@ impl HeapLevels {
         }
     }
 
-    /// Passes on the levels that wait, with the bytes that the samples left out; until `to`, those
-    /// change by the given amount. No more was live than was known to be before, plus what was
-    /// requested since.
+    /// Passes on the waiting levels to `sweep`. Each is corrected by the bytes that the samples
+    /// left out, which change evenly by the given amount until `to`. The result is at most the
+    /// known peak; its error is at most the bytes that were requested since the last known time,
+    /// plus that amount.
     fn give(&mut self, sweep: &mut HeldSweep<'_>, to: Option<(KnownLive, i128)>) {
         let from = self.known[self.at];
         let unit = self.interval.unwrap_or(1) as f64;
@@ -211,7 +215,8 @@ impl HeapLevels {
     }
 }
 
-/// Moments at which a process's live bytes are known, in order; `None` for one at which they are not.
+/// Returns the times at which a process's live bytes are known, in order; a row that reports them
+/// as unknown is `None`.
 fn known(file: &TraceFile, process: ProcessIndex) -> Vec<Option<KnownLive>> {
     let rows: Vec<&HeapTotals> =
         file.totals().iter().filter(|row| row.process == process).collect();
@@ -253,7 +258,7 @@ fn known(file: &TraceFile, process: ProcessIndex) -> Vec<Option<KnownLive>> {
     all
 }
 
-/// Whether recording was off for a while of a process's life.
+/// Whether recording was off during a part of a process's life.
 pub(crate) fn is_switched(file: &TraceFile, process: ProcessIndex) -> bool {
     let is_switch = |mark: &&Mark| {
         matches!(mark.kind, MarkKind::RecordingOn | MarkKind::RecordingOff)
@@ -262,16 +267,17 @@ pub(crate) fn is_switched(file: &TraceFile, process: ProcessIndex) -> bool {
     file.marks().iter().any(|mark| is_switch(&mark))
 }
 
-/// Losses of allocations or frees; those of the first are in no counter of a process either.
+/// Kinds of losses of allocations or frees. Losses of the first kind are missing from the counters
+/// of the processes too.
 const LOSSES: [&str; 5] =
     [loss::EVENTS, "records", "heap events", "frees", "events after the limit"];
 
-/// The reason if recorded allocations and frees are not complete.
+/// Returns the reason why recorded allocations and frees are not complete; `None` if they are.
 pub(crate) fn lost(file: &TraceFile) -> Option<String> {
     lost_of(file, &LOSSES)
 }
 
-/// Like [`lost`], for the counters of processes, which count everything since they attached.
+/// Like [`lost`], for the counters of processes, which count all calls since the process attached.
 pub(crate) fn uncounted(file: &TraceFile) -> Option<String> {
     lost_of(file, &LOSSES[..1])
 }

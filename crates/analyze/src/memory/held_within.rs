@@ -1,8 +1,9 @@
-//! The most memory that processes held within windows of time, such as spans: of the heap, or of
-//! devices.
+//! The most memory that processes held within windows of time, such as spans. The memory is the
+//! heap or that of devices.
 //!
-//! Levels come in order of time, and no window is known to matter before it ends. So the highest
-//! level since each moment is kept, and levels that a later one exceeds are dropped.
+//! Levels come in order of time. A window's start is needed when the window ends, so the sweep
+//! keeps the highest level since each time at which a window may have started, and drops levels
+//! that a later one exceeds.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::ProcessIndex;
@@ -17,7 +18,7 @@ pub(crate) struct HeldWindow {
     pub end_ns: u64,
 }
 
-/// The bytes held at a moment, by how much that may be off, and the most that it may be.
+/// The bytes held at a time, the error of that number, and an upper bound.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HeldLevel {
     pub bytes: u64,
@@ -26,13 +27,13 @@ pub(crate) struct HeldLevel {
 }
 
 impl HeldLevel {
-    /// A level that is known for certain.
+    /// A level that is known exactly.
     pub fn is(bytes: u64) -> HeldLevel {
         HeldLevel { bytes, off: 0, most: bytes }
     }
 }
 
-/// The memory that was held within a window.
+/// The most memory that was held within a window.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HeldWithin {
     /// The most bytes that were held at any moment of the window.
@@ -42,12 +43,12 @@ pub(crate) struct HeldWithin {
 }
 
 impl HeldWithin {
-    /// Figures that are unknown for this reason.
+    /// Returns figures that are unknown for this reason.
     pub fn missing(why: &str) -> HeldWithin {
         HeldWithin { peak_bytes: Reading::missing(why), rise_bytes: Reading::missing(why) }
     }
 
-    /// The higher ones of both; not known where one is not.
+    /// Returns the higher value of both, for each figure; a figure is unknown if either is.
     pub fn or_higher(self, other: &HeldWithin) -> HeldWithin {
         let higher = |a: Reading<u64>, b: &Reading<u64>| match (a.get(), b.get()) {
             (Some(a_bytes), Some(b_bytes)) if b_bytes > a_bytes => b.clone(),
@@ -73,13 +74,13 @@ impl HeldWithin {
     }
 }
 
-/// The highest level since each moment, falling; moments whose level a later one reached are
+/// The highest level since each time, in falling order. Times whose level a later one reached are
 /// removed.
 #[derive(Default)]
 struct SlidingMaximum(Vec<(u64, (u64, u64))>);
 
 impl SlidingMaximum {
-    /// Adds a level, with a value that belongs to it.
+    /// Adds a level, and a value that goes with it.
     fn push(&mut self, time_ns: u64, level: u64, with: u64) {
         while self.0.last().is_some_and(|(_, last)| last.0 <= level) {
             self.0.pop();
@@ -93,10 +94,11 @@ impl SlidingMaximum {
     }
 }
 
-/// The windows of one process, while its levels come.
+/// The windows of one process, and its levels so far.
 #[derive(Default)]
 struct WindowsOfProcess {
-    /// Places of windows, by start and by end; the last ones come first.
+    /// Indices of the windows, in order of their starts and of their ends; the last window comes
+    /// first.
     starts: Vec<u32>,
     ends: Vec<u32>,
     bytes: SlidingMaximum,
@@ -104,7 +106,7 @@ struct WindowsOfProcess {
     now: HeldLevel,
 }
 
-/// Computes the most that is held in each window while levels come in.
+/// Computes the most memory that is held in each window, from levels in order of time.
 pub(crate) struct HeldSweep<'w> {
     windows: &'w [HeldWindow],
     of: FxHashMap<ProcessIndex, WindowsOfProcess>,
@@ -133,7 +135,7 @@ impl<'w> HeldSweep<'w> {
         self.of.contains_key(&process)
     }
 
-    /// Sets the level of a process from this moment on; moments of one process must not fall.
+    /// Sets the level of a process from this time on; the times of one process must not decrease.
     pub fn level(&mut self, process: ProcessIndex, time_ns: u64, level: HeldLevel) {
         let Some(of) = self.of.get_mut(&process) else { return };
         let windows = self.windows;
@@ -152,13 +154,13 @@ impl<'w> HeldSweep<'w> {
         of.most.push(time_ns, level.most, 0);
         of.now = level;
         if of.starts.len() == of.ends.len() {
-            // No window is open: only the last level matters.
+            // If no window is open, only the last level is needed.
             of.bytes.0.drain(..of.bytes.0.len() - 1);
             of.most.0.drain(..of.most.0.len() - 1);
         }
     }
 
-    /// Ends the sweep after the last level of each process.
+    /// Ends the sweep after the last level of each process, and returns the result of each window.
     pub fn finish(mut self) -> Vec<Option<HeldWithin>> {
         let last: Vec<(ProcessIndex, HeldLevel)> =
             self.of.iter().map(|(process, of)| (*process, of.now)).collect();

@@ -1,4 +1,4 @@
-//! The heap of a rank, as reports have it.
+//! The heap of a rank, as reports print it.
 
 use super::churn::Churn;
 use super::growth::Growth;
@@ -7,35 +7,35 @@ use super::sites::Site;
 use crate::base::object::object;
 use crate::base::reading::Reading;
 
-/// Heap of a rank.
+/// The heap of a rank.
 #[derive(Clone, Debug)]
 pub struct HostMemory {
     /// `exact`, `sampled` or `off`.
     pub recording: &'static str,
     /// Mean bytes between samples.
     pub sample_interval_bytes: Option<u64>,
-    /// The bytes that live and peak figures count: `requested` or `usable` (as the allocator
-    /// rounds).
+    /// The kind of bytes that live and peak figures count: `requested` bytes or `usable` bytes (as
+    /// the allocator rounds them).
     pub live_counts: &'static str,
-    /// Allocations; a realloc is one.
+    /// Number of allocations; a realloc counts as one.
     pub allocations: Reading<u64>,
-    /// Frees; a realloc is one.
+    /// Number of frees; a realloc counts as one.
     pub frees: Reading<u64>,
     /// Sum of the requested bytes.
     pub allocated_bytes: Reading<u64>,
-    /// Highest sum of live bytes of the rank's processes.
+    /// Highest sum of the live bytes of the rank's processes.
     pub peak_bytes: Reading<u64>,
-    /// The moment of the peak, nanoseconds since the run began.
+    /// The time of the peak, nanoseconds since the run began.
     pub peak_at_ns: Reading<u64>,
-    /// Live bytes of each process at its end, summed.
+    /// Live bytes of each process at its end, summed over processes.
     pub live_at_exit_bytes: Reading<u64>,
-    /// Set where events are missing, and why: then counts are at least those
-    /// given, and live and peak bytes may be off either way.
+    /// The reason why events are missing, if any are. Counts are then lower bounds, and live and
+    /// peak bytes may be too high or too low.
     pub at_least: Option<String>,
     /// Frees of blocks without a recorded allocation.
     pub unmatched_frees: u64,
-    /// The part of these in processes that a process of the rank forked: the blocks are the
-    /// parent's.
+    /// The part of `unmatched_frees` in processes that another process of the rank forked: the
+    /// blocks are their parent's.
     pub unmatched_frees_forked: u64,
     /// Rates and lifetimes of blocks.
     pub churn: Churn,
@@ -51,8 +51,8 @@ pub struct HostMemory {
     pub sites: Vec<Site>,
 }
 impl HostMemory {
-    /// The caution that goes with every figure of the heap if events are missing: a block whose
-    /// free is missing counts as live, and one whose allocation is missing does not.
+    /// Returns a note for every figure of the heap if events are missing: a block whose free is
+    /// missing counts as live, and a block whose allocation is missing does not.
     pub fn caution(&self) -> Option<String> {
         let why = self.at_least.as_ref()?;
         Some(format!(

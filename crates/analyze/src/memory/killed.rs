@@ -1,7 +1,7 @@
-//! Why a process was killed, to the extent that the data shows it.
+//! Finds why a process was killed, as far as the data shows it.
 //!
-//! Only the cgroup's own count of OOM kills proves an OOM kill; a SIGKILL by itself proves nothing
-//! about memory, and neither does memory near its limit.
+//! Only the cgroup's own count of OOM kills proves an OOM kill. A SIGKILL by itself proves nothing
+//! about memory, and neither does memory use near the limit.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::timeline::Cgroup;
 use crate::base::object::object;
 use crate::base::reading::Reading;
 
-/// Usage from this share of the limit on is called near it.
+/// Memory use is called near the limit from this share of the limit on.
 pub const NEAR_LIMIT: f64 = 0.95;
 
 /// A process that was killed by a signal.
@@ -25,7 +25,7 @@ pub struct Death {
     pub command: String,
     /// Number of the signal.
     pub signal: i32,
-    /// The moment of death, nanoseconds since the run began.
+    /// The time of death, nanoseconds since the run began.
     pub at_ns: u64,
     /// `oom`, `perhaps-oom`, `killed`, `crashed` or `stopped`.
     pub cause: &'static str,
@@ -53,7 +53,7 @@ pub struct Owner {
 }
 object! { Owner { plain live_bytes, plain stack } }
 
-/// Processes that a signal ended, with the moment and the signal.
+/// Returns the processes that a signal ended, with the time and the signal.
 pub(crate) fn killed(file: &TraceFile) -> impl Iterator<Item = (&Process, u64, i32)> {
     file.processes().iter().filter_map(|process| match file.process_end(process.process) {
         Some((time_ns, ProcessEnd::Signal(signal))) => Some((process, time_ns, signal)),
@@ -62,7 +62,7 @@ pub(crate) fn killed(file: &TraceFile) -> impl Iterator<Item = (&Process, u64, i
 }
 
 impl Death {
-    /// Judges the cause; `sigkills` is how many processes of the run SIGKILL ended.
+    /// Judges the cause; `sigkills` is the number of the run's processes that SIGKILL ended.
     pub(crate) fn judge(&mut self, cgroup: &Cgroup, sigkills: u64) {
         (self.cause, self.why) = match self.signal {
             9 => sigkill(cgroup, sigkills),

@@ -1,4 +1,4 @@
-//! Mappings that the program itself made and undid.
+//! Mappings that the program itself created and removed.
 
 use tprof_trace::model::{MapEvent, MapKind};
 
@@ -13,17 +13,17 @@ pub struct Maps {
     pub unmaps: u64,
     /// Number of `mremap` calls.
     pub remaps: u64,
-    /// `shmat` calls: System V segments that were attached.
+    /// Number of `shmat` calls, each of which attaches a System V segment.
     pub attached_segments: u64,
     /// Number of System V segments that `shmdt` detached.
     pub detached_segments: u64,
     /// Bytes added by `mmap` and `shmat`, and by `mremap` when it grew a mapping.
     pub mapped_bytes: u64,
-    /// The part of `mapped_bytes` of System V segments.
+    /// The part of `mapped_bytes` that is in System V segments.
     pub attached_bytes: u64,
-    /// Bytes taken away by `munmap` and `shmdt`, and by `mremap` when it shrank a mapping.
+    /// Bytes removed by `munmap` and `shmdt`, and by `mremap` when it shrank a mapping.
     pub unmapped_bytes: u64,
-    /// Set where events are missing, and why: the figures are then at least these.
+    /// The reason why events are missing, if any are. The figures are then lower bounds.
     pub at_least: Option<String>,
 }
 object! { Maps {

@@ -1,7 +1,8 @@
 //! Host memory of one rank: all processes of its file.
 //!
-//! Exact recordings are replayed event by event. Sampled ones take their totals from the processes'
-//! own counters, and estimate sites from the samples. `docs/metrics.md` defines every number.
+//! Exact recordings are replayed event by event. The totals of sampled recordings come from the
+//! processes' own counters, and the sites are estimated from the samples. `docs/metrics.md` defines
+//! every number.
 
 mod blocks;
 pub mod churn;

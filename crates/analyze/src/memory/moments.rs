@@ -1,4 +1,4 @@
-//! Growth between moments that a caller chooses.
+//! Growth between times that a caller chooses.
 
 use tprof_facts::Clock;
 use tprof_trace::TraceFile;
@@ -8,26 +8,26 @@ use super::pass::Pass;
 use super::points::{MomentKind, Points};
 use crate::base::reading::Reading;
 
-/// Moments at which live bytes are compared, none of them warm-up.
+/// Times at which live bytes are compared, none of which is warm-up.
 pub(crate) struct Moments(Points);
 
 impl Moments {
-    /// Beginnings of steps, in order.
+    /// The starts of steps, in order.
     pub fn steps(times: Vec<u64>) -> Moments {
         Moments(Points { beat: MomentKind::Step, times, warm_up: 0 })
     }
 
-    /// Even moments, in order.
+    /// Evenly spaced times, in order.
     pub fn even(times: Vec<u64>) -> Moments {
         Moments(Points { beat: MomentKind::Mark, times, warm_up: 0 })
     }
 }
 
-/// Computes the growth between these moments.
+/// Computes the growth between these times.
 ///
 /// # Errors
 ///
-/// The reason why it is not known.
+/// Returns the reason why the growth is not known.
 pub(crate) fn growth_at(
     file: &TraceFile,
     clock: Clock,

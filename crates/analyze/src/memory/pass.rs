@@ -1,5 +1,5 @@
-//! The pass over a file's events that measures the memory of a rank, and the parts that reports
-//! take from it.
+//! The pass over a file's events that measures the memory of a rank, and the results that reports
+//! read from it.
 
 use tprof_facts::Clock;
 use tprof_trace::model::{
@@ -24,14 +24,15 @@ use crate::base::intervals::Interval;
 use crate::base::reading::Reading;
 use crate::host::paused::paused;
 
-/// Killed processes of a rank that are described.
+/// Most killed processes of a rank that are described.
 const MOST_DEATHS: usize = 10;
-/// Owners that are named for each.
+/// Most owners that are named for each killed process.
 const MOST_OWNERS: usize = 3;
 
-/// The reason why nothing is known of the heap in a damaged file.
+/// The reason why the heap is unknown in a damaged file.
 const UNREAD: &str = "no block of heap events could be read";
-/// Why live bytes are unknown in a file that was cut off, or still grows, before the first events.
+/// The reason why live bytes are unknown in a file that was cut off, or is still being written,
+/// before the first events.
 const UNWRITTEN: &str = "the file ends before its first heap events";
 
 /// The way in which a rank's allocations were recorded.
@@ -43,7 +44,7 @@ pub(crate) enum Recording {
 }
 
 impl Recording {
-    /// A rank counts as sampled as soon as one of its processes is.
+    /// A rank counts as sampled if at least one of its processes is.
     fn of(processes: &[Process]) -> Recording {
         processes.iter().fold(Recording::Off, |so_far, process| match (so_far, process.memory) {
             (Recording::Sampled(a), MemoryRecording::Sampled { interval }) => {
@@ -66,15 +67,15 @@ pub(crate) struct Pass<'a> {
     pub(super) replay: Replay,
     pub(super) frames: Frames<'a>,
     pub(super) merged: MergedSites,
-    /// Why records do not tell whose the live bytes are.
+    /// The reason why the live bytes of each site are unknown.
     pub(super) partial: Option<&'static str>,
-    /// Why it is not known how many bytes are live. Sampled processes keep the balance while
-    /// recording is off.
+    /// The reason why the sum of live bytes is unknown. Sampled processes go on counting live bytes
+    /// while recording is off, so that this may be known although `partial` is set.
     pub(super) unbalanced: Option<&'static str>,
     axis: Axis,
-    /// First and last moment of the processes with a recorded heap.
+    /// Start and end of the life of the processes with a recorded heap.
     life_ns: (u64, u64),
-    /// Last moment in the file.
+    /// The last time in the file.
     pub end_ns: u64,
     /// Blocks of events that could not be read.
     pub problems: Vec<Problem>,
@@ -82,12 +83,12 @@ pub(crate) struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    /// Passes over a file with the moments for growth that suit it best.
+    /// Reads a file's events, and chooses the times between which growth is computed.
     pub fn over(file: &'a TraceFile, clock: Clock) -> Pass<'a> {
         Pass::at(file, clock, None)
     }
 
-    /// Passes over a file with these moments for growth.
+    /// Reads a file's events; growth is computed between `points`.
     pub fn at(file: &'a TraceFile, clock: Clock, points: Option<Points>) -> Pass<'a> {
         let processes = file.processes();
         let end = |p: &Process| Some((p.process, file.process_end(p.process)?.0));
@@ -99,7 +100,8 @@ impl<'a> Pass<'a> {
             matches!(recording, Recording::Sampled(_)).then(|| totals::totals(file, &ends));
         let points = points.unwrap_or_else(|| Points::choose(file, life_ns));
         let axis = Axis::over(start_ns, end_ns);
-        // A peak that is not in the totals must not be sought among samples.
+        // If the totals have no time of the peak, the pass must not look for the peak among the
+        // samples.
         let peak_at_ns = totals.as_ref().map(|totals| totals.peak_at_ns.unwrap_or(u64::MAX));
         let mut replay = Replay::new(processes, &ends, points, axis, peak_at_ns);
         let mut events = file.heap_events();
@@ -191,7 +193,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Number of frees without a block in these processes.
+    /// Number of frees of blocks without a recorded allocation in the processes that `of` selects.
     fn unmatched_frees(&self, of: impl Fn(ProcessIndex) -> bool) -> u64 {
         let unmatched = self.replay.processes.iter().filter(|sums| sums.unmatched_frees > 0);
         unmatched.filter(|sums| of(sums.process)).map(|sums| sums.unmatched_frees).sum()
@@ -255,19 +257,19 @@ impl<'a> Pass<'a> {
         growth::growth(replay, merged, &self.frames, sampled.as_ref(), self.clock, uncertain)
     }
 
-    /// An upper bound of the live bytes of sampled processes, by their own counters.
+    /// An upper bound of the live bytes of sampled processes, from their own counters.
     fn most_live(&self) -> Option<u64> {
         let peak = &self.totals.as_ref()?.peak_bytes;
         Some(peak.get()?.saturating_add(peak.error().copied().unwrap_or(0)))
     }
 
-    /// The reason why nothing is known of the heap.
+    /// Returns the reason why nothing is known of the heap.
     pub(super) fn off(&self) -> &'static str {
         if self.file.processes().is_empty() { NO_PROCESS } else { OFF }
     }
 
-    /// Why a file kept none of the events that were recorded, which is not the same as there being
-    /// none.
+    /// Returns the reason why the file has none of the events that were recorded; `None` if it has
+    /// some, or if there were none.
     pub(super) fn why_unread(&self) -> Option<String> {
         if self.recording != Recording::Exact || !self.replay.is_empty() {
             return None;
@@ -286,7 +288,7 @@ impl<'a> Pass<'a> {
         !self.problems.is_empty() || !self.file.problems().is_empty()
     }
 
-    /// Why recorded events are not all that happened.
+    /// Returns the reason why events are missing; `None` if none are.
     fn at_least(&self) -> Option<String> {
         match self.recording {
             Recording::Off => None,
@@ -322,7 +324,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Live bytes over time.
+    /// Returns live bytes over time.
     fn heap(&self) -> Reading<timeline::Series> {
         if self.recording == Recording::Off {
             return Reading::missing(self.off());
@@ -336,7 +338,7 @@ impl<'a> Pass<'a> {
                 let mut curve = Curve::new(self.axis);
                 let mut samples = self.heap_samples(totals);
                 gauges::sweep(&mut samples, &self.ends, |time_ns, sum| curve.set(time_ns, sum));
-                // A sample need not have met the peak, which the processes saw themselves.
+                // The samples may not include the peak, which the processes measured themselves.
                 if let (Some(at_ns), Some(peak)) = (totals.peak_at_ns, totals.peak_bytes.get()) {
                     curve.raise(at_ns, peak);
                 }
@@ -347,7 +349,7 @@ impl<'a> Pass<'a> {
         Reading::Is(curve.buckets())
     }
 
-    /// Live bytes of sampled processes whenever they were read.
+    /// Returns the live bytes of sampled processes at each time at which they were read.
     fn heap_samples(&self, totals: &Totals) -> Vec<Sample> {
         let mut samples: Vec<Sample> =
             self.file.processes().iter().map(|p| (p.start_ns, p.process, 0)).collect();
@@ -357,7 +359,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// First and last moment in a file's tables, of the part that is read.
+/// First and last time in a file's tables, within the part that is read.
 fn extent(file: &TraceFile) -> (u64, u64) {
     let starts = file.processes().iter().map(|process| process.start_ns);
     let start = starts.min().unwrap_or(file.header().start_ns);
@@ -369,15 +371,15 @@ fn extent(file: &TraceFile) -> (u64, u64) {
     within_part(file, (start, end.max(start)))
 }
 
-/// The part of this time within the part of a file that is read.
+/// Limits a range of time to the part of a file that is read.
 fn within_part(file: &TraceFile, (start_ns, end_ns): (u64, u64)) -> (u64, u64) {
     let (from_ns, to_ns) = gauges::part_of(file);
     let start_ns = start_ns.max(from_ns);
     (start_ns, end_ns.min(to_ns).max(start_ns))
 }
 
-/// First and last moment of the processes with a recorded heap; those of the file if the end of one
-/// is unknown. Readings of the host go on after them.
+/// Start and end of the life of the processes with a recorded heap. If the end of one is unknown,
+/// this is the end of the file, although readings of the host may go on after the processes.
 fn life(file: &TraceFile, ends: &ProcessEnds, extent: (u64, u64)) -> (u64, u64) {
     let recorded = || file.processes().iter().filter(|p| p.memory != MemoryRecording::Off);
     let start_ns = recorded().map(|process| process.start_ns).min().unwrap_or(extent.0);
@@ -387,11 +389,12 @@ fn life(file: &TraceFile, ends: &ProcessEnds, extent: (u64, u64)) -> (u64, u64) 
     within_part(file, (start_ns, end_ns.max(start_ns)))
 }
 
-/// Whether some recorded process had recording off for a while.
+/// Whether recording was off for a while in a recorded process.
 struct Switches {
-    /// Whether any process had: then blocks may have come or gone without a record.
+    /// Whether it was off in any process: blocks may have been allocated or freed without a record.
     any: bool,
-    /// Whether such a process did not count blocks during that time: it is unknown what is live.
+    /// Whether such a process did not count its blocks during that time, so that its live bytes are
+    /// unknown.
     unbalanced: bool,
 }
 

@@ -1,21 +1,21 @@
-//! Moments at which live bytes are compared, and the straight line through them.
+//! Times at which live bytes are compared, and the straight line through these values.
 //!
-//! The moments are steps if the job has them, otherwise marks, otherwise the middles of the run's
-//! quarters. The first tenth of the points, at least one, is warm-up: caches fill and pools grow
-//! there in every healthy job.
+//! The times are steps if the job has them, otherwise marks, otherwise the middles of the run's
+//! quarters. The first tenth of the points, at least one, is warm-up: there, caches fill and pools
+//! grow in every healthy job.
 
 use tprof_facts::steps;
 use tprof_trace::TraceFile;
 use tprof_trace::model::MarkKind;
 
-/// The kind of moments at which live bytes are compared.
+/// The kind of times at which live bytes are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MomentKind {
-    /// Beginnings of training steps, and the end of the last.
+    /// Starts of training steps, and the end of the last one.
     Step,
     /// Marks that a person or a program set.
     Mark,
-    /// Middles of the quarters of the run: no steps or marks were recorded.
+    /// Middles of the quarters of the run, if no steps or marks were recorded.
     Quarter,
 }
 
@@ -30,10 +30,10 @@ impl MomentKind {
     }
 }
 
-/// Growth is computed from this many steps or marks on.
+/// The least number of steps or marks from which growth is computed.
 pub(crate) const LEAST: usize = 3;
 
-/// Moments at which live bytes are compared.
+/// The times at which live bytes are compared.
 #[derive(Clone, Debug)]
 pub(crate) struct Points {
     pub beat: MomentKind,
@@ -42,7 +42,7 @@ pub(crate) struct Points {
 }
 
 impl Points {
-    /// Chooses the best moments that a file has within the life of its processes.
+    /// Chooses the best times that a file has within the life of its processes.
     pub fn choose(file: &TraceFile, (start_ns, end_ns): (u64, u64)) -> Points {
         let steps = steps::of_file(file, None).all;
         let end_ns_of_last = steps.iter().map(|step| step.end_ns).max();
@@ -63,18 +63,19 @@ impl Points {
         Points { beat: MomentKind::Quarter, times: times.to_vec(), warm_up: 1 }
     }
 
-    /// Points that are compared.
+    /// Number of points that are compared.
     pub fn compared(&self) -> usize {
         self.times.len() - self.warm_up.min(self.times.len())
     }
 
-    /// First and last moment that are compared.
+    /// Times of the first and the last point that are compared.
     pub fn span(&self) -> Option<(u64, u64)> {
         Some((*self.times.get(self.warm_up)?, *self.times.last()?))
     }
 
-    /// The steepest slope, bytes per point, of a line through values from 0 to `most`: those whose
-    /// first half is 0 and whose rest is `most`.
+    /// The steepest possible slope, bytes per point, of a least-squares line through values between
+    /// 0 and `most`. It is the slope through values whose first half is 0 and whose second half is
+    /// `most`.
     pub fn steepest_slope(&self, most: u64) -> f64 {
         let n = self.compared() as f64;
         if n < 2.0 {
@@ -85,28 +86,29 @@ impl Points {
     }
 }
 
-/// Live bytes at the points, as sums: enough for a least-squares line.
+/// Live bytes at the points, as the sums that a least-squares line needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Trend {
-    /// Number of points taken in.
+    /// Number of points that were added.
     pub reached: u32,
     /// Live bytes at the first point after warm-up.
     pub first: u64,
     /// Live bytes at the last point.
     pub last: u64,
-    /// Variance of both; 0 where all is recorded.
+    /// Variances of `first` and `last`; 0 if all allocations are recorded.
     pub variance: [f64; 2],
     sum_y: f64,
     sum_xy: f64,
 }
 
 impl Trend {
-    /// The trend of a site that held nothing at the first `reached` points.
+    /// The trend of a site that did not exist at the first `reached` points.
     pub fn empty_until(reached: u32) -> Trend {
         Trend { reached, ..Trend::default() }
     }
 
-    /// `value`, of this variance, was held at every point up to the `reached`th since the last call.
+    /// Adds `value`, of this variance, for every point from the last call up to the `reached`th
+    /// point.
     pub fn hold(&mut self, value: u64, variance: f64, reached: u32, points: &Points) {
         let warm_up = points.warm_up as u32;
         let last = (points.times.len() as u32).saturating_sub(1);
@@ -136,7 +138,7 @@ impl Trend {
         self.sum_xy += other.sum_xy;
     }
 
-    /// Live bytes at the last point minus those at the first.
+    /// Live bytes at the last point minus those at the first compared point.
     pub fn growth(&self) -> i64 {
         (i128::from(self.last) - i128::from(self.first)).clamp(i64::MIN.into(), i64::MAX.into())
             as i64
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_found_again() {
+    fn the_slope_of_a_line_is_exact() {
         let points = steps(20);
         let mut trend = Trend::default();
         for i in 0..20u32 {
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_is_steeper_than_that_through_a_jump_in_the_middle() {
+    fn a_jump_in_the_middle_has_the_steepest_slope() {
         for n in [2, 3, 4, 17, 18] {
             let points = steps(n);
             let compared = points.compared() as u32;
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn holding_a_value_over_many_points_is_holding_it_at_each() {
+    fn holding_over_many_points_equals_holding_at_each() {
         let points = steps(30);
         let (mut one, mut many) = (Trend::default(), Trend::default());
         for (value, reached) in [(5, 2), (7, 11), (3, 12), (90, 30)] {

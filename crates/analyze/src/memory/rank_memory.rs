@@ -13,15 +13,15 @@ use super::timeline::{Cgroup, Timeline};
 pub struct RankMemory {
     /// Allocations and live bytes of the heap.
     pub host_memory: HostMemory,
-    /// RSS, mapped and heap over time.
+    /// Resident, mapped and heap bytes over time.
     pub timeline: Timeline,
     /// The memory figures of the cgroup in the file.
     pub cgroup: Cgroup,
-    /// Processes that a signal ended; judged once all files are read.
+    /// Processes that a signal ended. Their causes are judged when all files have been read.
     pub deaths: Vec<Death>,
     /// Number of processes that SIGKILL ended.
     pub sigkills: u64,
-    /// Last moment in the file, on its own clock.
+    /// The last time in the file, on the file's own clock.
     pub end_ns: u64,
 }
 

@@ -8,17 +8,19 @@ use tprof_trace::model::{HeapTotals, ProcessIndex};
 use crate::base::intervals::Interval;
 use crate::host::paused::paused;
 
-/// Estimates: counters are read some times a second, and rise evenly between two readings here.
+/// Rates of allocation. They are estimates: counters are read a few times a second, and are taken
+/// to rise evenly between two readings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Rate {
     /// Allocations per second of all processes.
     pub allocations_per_s: f64,
-    /// Bytes asked for per second.
+    /// Requested bytes per second.
     pub bytes_per_s: f64,
 }
 
-/// The rates in a part of a rank's life, less the time in which recording was off; `None`
-/// without counters, or of a part of a file, as their first values are older than it.
+/// Returns the rates in a part of a rank's life, without the time in which recording was off.
+/// Returns `None` if there are no counters, or if only a part of the file is read, since the first
+/// values of the counters are from before that part.
 pub(crate) fn rate(file: &TraceFile, within: Interval) -> Option<Rate> {
     if file.totals().is_empty() || file.part().is_some() {
         return None;
@@ -47,7 +49,7 @@ pub(crate) fn rate(file: &TraceFile, within: Interval) -> Option<Rate> {
     })
 }
 
-/// A counter at a moment, on the line between the readings around it; points are in order of time.
+/// Interpolates a counter at a time between the readings around it. `points` are in order of time.
 fn value_at(points: &[(u64, u64)], at_ns: u64) -> f64 {
     let after = points.partition_point(|point| point.0 <= at_ns);
     let Some(before) = after.checked_sub(1).map(|before| points[before]) else {
@@ -66,7 +68,7 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     #[test]
-    fn what_was_allocated_before_and_after_is_not_in_the_rate() {
+    fn the_rate_leaves_out_allocations_before_and_after() {
         let mut made = Fixture::new();
         for (time_ns, allocations) in [(S, 1_000_000), (3 * S, 1_000_200), (4 * S, 9_000_000)] {
             let allocated_bytes = allocations * 16;

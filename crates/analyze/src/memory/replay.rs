@@ -1,14 +1,14 @@
 //! One pass over the heap events of a rank.
 //!
-//! It keeps live blocks and, for each allocation site, sums; memory is bounded by the number of
-//! live blocks and sites, not by that of events. Two questions about moments that are known only
-//! later are answered lazily, when a site next changes:
+//! The replay keeps the live blocks, and sums for each allocation site. Its memory is bounded by
+//! the number of live blocks and sites, not by the number of events. Two questions about times that
+//! are known only later are answered lazily, when a site next changes:
 //!
-//! - *What was live here at the rank's peak?* Every new peak of the rank raises an epoch. Before a
-//!   site changes, it saves its value if its epoch is behind: it has not changed since, so that it
-//!   held this value at the last peak.
-//! - *What was live here at each mark?* The number of marks passed plays the same part; the value
-//!   is added once for all marks since the last change.
+//! - *How many bytes were live here at the rank's peak?* Every new peak of the rank increments an
+//!   epoch. Before a site changes, it compares its epoch with the rank's. If its epoch is older, it
+//!   has not changed since the last peak, and saves its current value as its value at that peak.
+//! - *How many bytes were live here at each mark?* The number of marks that have passed plays the
+//!   part of the epoch. The value is added once for all marks since the site last changed.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{HeapChange, HeapEvent, MemoryRecording, Process, ProcessIndex, StackId};
@@ -19,7 +19,7 @@ use super::gauges::ProcessEnds;
 use super::points::{Points, Trend};
 use super::weight::{Mean, Weight, weigh};
 
-/// Frees stamped this long after their process ended still find their block.
+/// A free is still matched with its block if it comes up to this long after its process ended.
 const LATE_NS: u64 = 100_000_000;
 /// A block that lives no longer than this counts as short-lived.
 pub(crate) const SHORT_NS: u64 = 1_000_000;
@@ -31,13 +31,13 @@ pub(crate) struct RawSite {
     pub stack: StackId,
     pub bytes: u64,
     pub allocations: f64,
-    /// Bytes that were not freed yet.
+    /// Bytes that have not been freed yet.
     pub live: u64,
-    /// Bytes live at the rank's peak.
+    /// Bytes that were live at the rank's peak.
     pub peak: u64,
-    /// Variances of bytes, allocations, live and peak; 0 where all is recorded.
+    /// Variances of bytes, allocations, live and peak; 0 if all allocations are recorded.
     pub variance: [f64; 4],
-    /// Allocations estimated from blocks that might not have been recorded.
+    /// Number of allocations, estimated from blocks that were recorded only by chance.
     pub uncertain: f64,
     pub trend: Trend,
     epoch: u64,
@@ -45,7 +45,7 @@ pub(crate) struct RawSite {
 }
 
 impl RawSite {
-    /// Live bytes as the rank counts them: none once the process has ended.
+    /// Live bytes that count for the rank: 0 once the process has ended.
     fn held(&self) -> u64 {
         if self.gone { 0 } else { self.live }
     }
@@ -66,7 +66,7 @@ pub(crate) struct ProcessSums {
     sites: FxHashMap<StackId, u32>,
 }
 
-/// Actions between events, in this order at equal times.
+/// Actions that are due at a given time. At equal times, they run in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum DueAction {
     Point,
@@ -90,7 +90,7 @@ pub(crate) struct Replay {
     pub trend: Trend,
     /// Live bytes at each point.
     pub levels: Vec<u64>,
-    /// Places of processes with an index that is not their place.
+    /// Place in `processes` of each process whose index is not its place.
     places: FxHashMap<ProcessIndex, usize>,
     agenda: Vec<(u64, DueAction)>,
     agenda_at: usize,
@@ -101,8 +101,8 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// `ends` are the ends of `processes`, `axis` is that of the curve. `peak_at_ns` is given if
-    /// the peak is already known; otherwise the pass finds it.
+    /// `ends` are the ends of `processes`, and `axis` is the axis of the curve. `peak_at_ns` is the
+    /// time of the peak if it is already known; otherwise the replay finds it.
     pub fn new(
         processes: &[Process],
         ends: &ProcessEnds,
@@ -148,7 +148,7 @@ impl Replay {
         }
     }
 
-    /// Takes the next event; times must not fall.
+    /// Replays the next event; times must not decrease.
     #[inline]
     pub fn event(&mut self, event: &HeapEvent) {
         if event.time_ns >= self.due_ns {
@@ -162,7 +162,7 @@ impl Replay {
         }
     }
 
-    /// Whether no event came.
+    /// Whether no event was replayed.
     pub fn is_empty(&self) -> bool {
         self.processes.iter().all(|sums| sums.allocations == 0 && sums.frees == 0)
     }
@@ -174,8 +174,8 @@ impl Replay {
         at_its_place.or_else(|| self.processes.iter().find(is_of))
     }
 
-    /// The index of a process' sums. Rows are complete and in order unless a part of the file is
-    /// damaged; a process without a row is taken to be exact.
+    /// Returns the index of a process's sums. Rows are complete and in order unless a part of the
+    /// file is damaged. A process without a row counts as recorded exactly.
     #[inline]
     fn place(&mut self, process: ProcessIndex) -> usize {
         match self.processes.get(process as usize) {
@@ -266,7 +266,7 @@ impl Replay {
         }
     }
 
-    /// Saves what a site holds for the peak and the marks since its last change.
+    /// Saves the site's value for the last peak and for the marks since its last change.
     #[inline]
     fn touch(&mut self, site: u32) {
         let raw = &mut self.sites[site as usize];
@@ -291,7 +291,7 @@ impl Replay {
             match due {
                 DueAction::Point => {
                     self.reached += 1;
-                    // The sites have its variance.
+                    // The variance is added up from the sites.
                     self.trend.hold(self.live, 0.0, self.reached, &self.points);
                     self.levels.push(self.live);
                 }
@@ -314,7 +314,7 @@ impl Replay {
         }
     }
 
-    /// The blocks of a process vanish with it.
+    /// Ends a process: its blocks are gone.
     fn end(&mut self, process: ProcessIndex, time_ns: u64) {
         let place = self.place(process);
         let sums = &mut self.processes[place];
@@ -330,7 +330,7 @@ impl Replay {
         }
     }
 
-    /// Call once, after the last event.
+    /// Finishes the replay; must be called once, after the last event.
     pub fn finish(mut self) -> Replay {
         self.advance(u64::MAX);
         for site in 0..self.sites.len() {

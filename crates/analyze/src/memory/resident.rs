@@ -1,5 +1,6 @@
-//! Resident memory of a rank, with each page counted once: of a single live process its RSS, of
-//! several the sum of their proportional set sizes (PSS), which divide shared pages among them.
+//! Resident memory of a rank, in which each page counts once. For a single live process this is its
+//! RSS. For several, it is the sum of their proportional set sizes (PSS), which divide shared pages
+//! among the processes.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +11,17 @@ use tprof_trace::model::{ProcessIndex, counter, property};
 use super::curve::{Axis, Curve};
 use super::gauges::{GaugeSum, ProcessEnds, Sample, in_part, moments, process_samples};
 
-/// The readings that resident memory is the sum of.
+/// The kind of readings that resident memory is the sum of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// RSS: processes lived one at a time.
+    /// RSS, if processes lived one at a time.
     Rss,
-    /// PSS, while several lived at once.
+    /// PSS, while several processes lived at once.
     Pss,
 }
 
-/// Why there is no PSS where several processes lived at once, unless the file has the reason.
+/// The reason why there is no PSS although several processes lived at once, if the file has no
+/// reason.
 const NOT_READ: &str = "processes shared the rank for too short a time";
 
 /// Sums the resident memory of a file's processes up to `end_ns`, or returns why it is not known.
@@ -47,7 +49,7 @@ pub(crate) fn resident(
     };
     points.extend(rounds.into_iter().map(|(time_ns, _, bytes)| (time_ns, bytes)));
     points.sort_by_key(|point| point.0);
-    // The end of the last process is none.
+    // The zero at the end of the last process is not a reading.
     let readings = moments(points.iter().filter(|point| point.1 > 0).map(|point| point.0));
     let mut curve = Curve::new(axis);
     let (mut highest, mut highest_at_ns) = (0, 0);
@@ -61,7 +63,7 @@ pub(crate) fn resident(
     Ok((GaugeSum { buckets: curve.buckets(), highest, highest_at_ns, readings }, source))
 }
 
-/// The PSS that was read in one round, summed as if of one process, in order of time.
+/// Sums the PSS of each round of readings, as if of one process, in order of time.
 fn rounds(pss: Vec<Sample>) -> Vec<Sample> {
     let mut sums: BTreeMap<u64, u64> = BTreeMap::new();
     for (time_ns, _, bytes) in pss {
@@ -70,8 +72,9 @@ fn rounds(pss: Vec<Sample>) -> Vec<Sample> {
     sums.into_iter().map(|(time_ns, bytes)| (time_ns, 0, bytes)).collect()
 }
 
-/// RSS while at most one process was alive, and whether several ever were. Images of one pid are
-/// one process: an `exec` is noticed a little after the new image was first read.
+/// Returns RSS while at most one process was alive, and whether several ever were. Images of one
+/// pid count as one process, because an `exec` is noticed a little after the new image was first
+/// read.
 fn alone(
     mut rss: Vec<Sample>,
     pids: &FxHashMap<ProcessIndex, u32>,
@@ -96,7 +99,7 @@ fn alone(
         while let Some((end_ns, gone)) = over.next_if(|end| end.0 < time_ns) {
             points.extend(ended(gone, end_ns, &mut alive));
         }
-        // A last reading may have a time after the end; the process is gone nevertheless.
+        // The last reading may be later than the end of its process, which adds nothing by then.
         if ends.get(&process).is_some_and(|end_ns| *end_ns < time_ns) {
             continue;
         }
@@ -127,14 +130,15 @@ mod tests {
         let (points, several) = alone(rss, &pids, &ProcessEnds::from_iter([(1, 40), (0, 80)]));
         assert_eq!(points, [(10, 5), (50, 7), (81, 0)]);
         assert!(several);
-        // An image that an `exec` replaced, its last reading after the first of the next.
+        // The last reading of an image that `exec` replaced comes after the first of the next
+        // image.
         let rss = vec![(10, 0, 5), (20, 2, 1), (25, 0, 5), (30, 2, 2)];
         let (points, several) = alone(rss, &pids, &ProcessEnds::from_iter([(0, 28), (2, 50)]));
         assert_eq!((&points[..], several), (&[(10, 5), (20, 1), (30, 2), (51, 0)][..], false));
     }
 
     #[test]
-    fn what_was_read_together_adds_up() {
+    fn readings_of_one_round_add_up() {
         let sums = rounds(vec![(10, 0, 5), (10, 1, 7), (20, 1, 1)]);
         assert_eq!(sums, [(10, 0, 12), (20, 0, 1)]);
     }

@@ -1,4 +1,4 @@
-//! Allocation sites: stacks of all processes of a rank, merged by their names.
+//! Allocation sites: the stacks of all processes of a rank, merged by the names of their frames.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use crate::base::reading::Reading;
 pub struct Site {
     /// Sum of the requested bytes.
     pub bytes: Reading<u64>,
-    /// Allocations; a realloc is one.
+    /// Number of allocations; a realloc counts as one.
     pub allocations: Reading<u64>,
-    /// Bytes not freed when their process ended.
+    /// Bytes that were not freed when their process ended.
     pub live_bytes: Reading<u64>,
-    /// Bytes live at the rank's peak.
+    /// Bytes that were live at the rank's peak.
     pub peak_bytes: Reading<u64>,
-    /// True where the figures are estimates from samples.
+    /// Whether the figures are estimates from samples.
     pub estimate: bool,
-    /// Frames, innermost first; empty where no stack was taken.
+    /// Frames, innermost first; empty if no stack was taken.
     pub stack: Vec<Arc<str>>,
 }
 object! { Site {
@@ -33,7 +33,7 @@ object! { Site {
     plain stack,
 } }
 
-/// A site that holds more and more.
+/// A site whose live bytes grow.
 #[derive(Clone, Debug)]
 pub struct GrowingSite {
     /// Live bytes at the last point minus those at the first after warm-up.
@@ -49,11 +49,12 @@ object! { GrowingSite {
     reading growth_bytes, plain bytes_per_interval, reading last_bytes, plain stack,
 } }
 
-/// The way in which allocations were sampled, and a bound of live bytes.
+/// The interval at which allocations were sampled, and a bound of live bytes.
 pub(crate) struct Sampled {
     /// Mean bytes between samples.
     pub unit: u64,
-    /// The most that ever was live, if that is known: the processes count it themselves.
+    /// An upper bound of the live bytes at any time, if it is known: the processes count them
+    /// themselves.
     pub most: Option<u64>,
 }
 
@@ -89,19 +90,20 @@ impl MergedSites {
         merged
     }
 
-    /// How many there are.
+    /// Number of sites.
     pub fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// Allocations and bytes of all sites, from samples that were taken each `unit` bytes.
+    /// Allocations and bytes of all sites, estimated from samples that were taken every `unit`
+    /// bytes.
     pub fn estimates(&self, unit: u64) -> (Reading<u64>, Reading<u64>) {
         let mut all = RawSite::default();
         self.sums.iter().for_each(|sum| all.absorb(sum));
         (all.count_reading(Some(unit)), all.bytes_reading(all.bytes, 0, Some(unit)))
     }
 
-    /// For each site of one process: the index of its merged site.
+    /// For each site of a single process, the index of its merged site.
     pub fn of_raw(&self) -> &[usize] {
         &self.of_raw
     }
@@ -111,8 +113,8 @@ impl MergedSites {
         frames.texts(&self.frames[at])
     }
 
-    /// The sites, largest at the peak first. `unit` is the sampling interval,
-    /// `partial` the reason why nothing is known about live bytes.
+    /// The sites, the largest at the peak first. `unit` is the sampling interval, `partial` the
+    /// reason why live bytes are unknown.
     pub fn sites(&self, frames: &Frames, unit: Option<u64>, partial: Option<&str>) -> Vec<Site> {
         let known = |reading: Reading<u64>| match partial {
             Some(why) => Reading::missing(why),
@@ -128,7 +130,7 @@ impl MergedSites {
                 stack: frames.texts(stack),
             })
             .collect();
-        // Equal sites keep the same order, whatever the order of events.
+        // This order of equal sites does not depend on the order of events.
         sites.sort_by(|a, b| {
             let key =
                 |site: &Site| (site.peak_bytes.get(), site.bytes.get(), site.allocations.get());
@@ -147,7 +149,7 @@ impl MergedSites {
         all.grown(sampled, points)
     }
 
-    /// Sites that grew by both measures, largest growth first.
+    /// Returns the sites with positive growth and positive slope, the largest growth first.
     pub fn growing(
         &self,
         frames: &Frames,
@@ -170,7 +172,7 @@ impl MergedSites {
         growing
     }
 
-    /// The sites that hold most of the memory at a process's end: bytes and stack.
+    /// Returns the `most` sites with the most live bytes at a process's end, as bytes and stack.
     pub fn owners(
         &self,
         replay: &Replay,
@@ -230,7 +232,8 @@ impl RawSite {
         SiteGrowth {
             first_bytes: live(first, trend.variance[0]),
             last_bytes: live(last, trend.variance[1]),
-            // Blocks that are live at both count twice: the error is no less than it is.
+            // The variance of blocks that are live at both points counts twice, so this error is an
+            // upper bound.
             growth_bytes: known(growth, trend.variance.iter().sum(), most.saturating_neg()),
             bytes_per_interval: slope.clamp(-steepest_slope, steepest_slope),
         }

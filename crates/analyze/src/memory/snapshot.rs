@@ -1,6 +1,6 @@
-//! Memory that a rank's live processes hold at this moment, while the run is still recorded.
+//! Memory that a rank's live processes hold now, while the run is still being recorded.
 //!
-//! `tprof ctl snapshot` makes it, right after the collector has written what it has.
+//! `tprof ctl snapshot` makes this report, right after the collector has written all its data.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::document::{
 };
 use crate::rank::{Needs, RankTrace};
 
-/// The report `snapshot`. `tprof report` does not list it, since it is about a single moment.
+/// The report `snapshot`. `tprof report` does not list it, since it is about a single time.
 pub const KIND: DocumentKind = DocumentKind {
     name: "snapshot",
     about: "live bytes and the sites that hold most, at this moment",
     analysis: || boxed(Snapshot),
 };
 
-/// Sites of a rank that are kept.
+/// Most sites of a rank that are kept.
 const MOST_SITES: usize = 1000;
 
 /// Memory that a rank holds now.
@@ -107,7 +107,7 @@ fn site_table() -> Table {
 
 fn site_row(at: &RankContext, held: &HeldMemory, site: &HeldSite) -> Vec<Cell> {
     let share = match (site.live_bytes.get(), held.live_bytes.get()) {
-        // An estimate may lie above the whole that it is a part of.
+        // The estimate of a part may exceed the whole.
         (Some(part), Some(whole)) if whole > 0 => Cell::from((part as f64 / whole as f64).min(1.0)),
         _ => Cell::Empty,
     };
@@ -123,7 +123,7 @@ fn site_row(at: &RankContext, held: &HeldMemory, site: &HeldSite) -> Vec<Cell> {
 }
 
 impl Pass<'_> {
-    /// Sums what processes hold that have not ended.
+    /// Sums the memory of the processes that have not ended.
     fn held(&self) -> HeldMemory {
         let live: Vec<&Process> = self.live_processes().collect();
         let live_bytes =
@@ -159,7 +159,7 @@ impl Pass<'_> {
         live.iter().map(last).fold(Reading::Is(0), Reading::plus)
     }
 
-    /// Sites by the bytes that they hold, most first.
+    /// Returns the sites with the most bytes, most first.
     fn held_sites(&self, of: &FxHashSet<ProcessIndex>) -> Vec<HeldSite> {
         if self.partial.is_some() {
             return Vec::new();
@@ -182,7 +182,8 @@ impl Pass<'_> {
         held.truncate(MOST_SITES);
         let site = |(at, value, variance): (usize, u64, f64)| HeldSite {
             live_bytes: match unit {
-                // Blocks of at least the interval are all recorded.
+                // Blocks that are at least as large as the interval are all recorded, so they have
+                // no error.
                 Some(unit) if variance > 0.0 => {
                     Reading::Estimate { value, error: error(variance, unit as f64).round() as u64 }
                 }

@@ -34,7 +34,7 @@ impl RankTotals {
 }
 
 impl Pass<'_> {
-    /// The totals, with the reason where there is none.
+    /// Returns the totals; a total that is unknown has its reason.
     pub fn sums(&self) -> RankTotals {
         let at = |time_ns: Option<u64>, unknown: &Reading<u64>| match (time_ns, unknown) {
             (_, Reading::Missing(why)) => Reading::missing(why),
@@ -50,7 +50,7 @@ impl Pass<'_> {
         if self.file.part().is_some()
             && let Some(interval) = self.interval()
         {
-            // The processes' own counters cover their whole lives.
+            // The processes' own counters cover their whole lives, not only the cycle.
             let (allocations, allocated_bytes) = self.merged.estimates(interval);
             let frees = Reading::missing(SAMPLED_CYCLE);
             let (peak_bytes, live_at_exit_bytes) = self.within_part();
@@ -92,9 +92,9 @@ impl Pass<'_> {
         }
     }
 
-    /// The most live bytes in the part that is read, and those at its end. Peaks of processes that
-    /// ran side by side need not coincide: the peak of all lies between the highest of them and
-    /// their sum.
+    /// Returns the highest live bytes in the part that is read, and the live bytes at its end.
+    /// Processes that ran at the same time need not have had their peaks at the same time: the peak
+    /// of all lies between the highest of their peaks and the sum of their peaks.
     fn within_part(&self) -> (Reading<u64>, Reading<u64>) {
         let recorded = self.file.part().map_or(&[][..], |part| &part.recorded_ns);
         let processes =
@@ -109,8 +109,9 @@ impl Pass<'_> {
         let last_ns = recorded.iter().map(|(_, to_ns)| (*to_ns).min(self.end_ns)).max();
         for process in &processes {
             windows.extend(recorded.iter().map(|(from, to)| window(*process, *from, *to)));
-            // A window also holds what is live where it begins: at the last moment itself that is a level by
-            // samples, which the reading of that moment replaces.
+            // A window also counts the level that holds at its start. At the last time itself, that
+            // would be a level by samples, so this window starts after the reading of that time has
+            // replaced it.
             let after = last_ns.map(|at_ns| at_ns.saturating_add(1));
             windows.extend(after.map(|at_ns| HeldWindow {
                 process: *process,

@@ -1,4 +1,5 @@
-//! RSS, mapped and heap bytes of a rank on one time line, beside its cgroup.
+//! Puts the RSS, the mapped bytes and the heap bytes of a rank on one time line with the memory of
+//! its cgroup.
 
 use tprof_facts::Clock;
 use tprof_facts::units::counted;
@@ -11,45 +12,45 @@ use super::resident::{self, Source};
 use crate::base::object::object;
 use crate::base::reading::Reading;
 
-/// Buckets over time, each with the maximum in it; `None` before the first value.
+/// The maximum of a quantity in each bucket of time; `None` before the first value.
 pub type Series = Vec<Option<u64>>;
 
 /// Memory of a rank over time.
 #[derive(Clone, Debug)]
 pub struct Timeline {
-    /// Start of the first bucket, since the run began.
+    /// Start of the first bucket, nanoseconds since the run began.
     pub start_ns: u64,
-    /// Length of a bucket.
+    /// Length of a bucket, ns.
     pub bucket_ns: u64,
     /// Resident bytes of all processes, each page counted once.
     pub resident_bytes: Reading<Series>,
     /// `RSS`, or `PSS` where several processes lived at once.
     pub resident_source: Reading<&'static str>,
-    /// The most resident bytes.
+    /// The highest number of resident bytes.
     pub resident_peak_bytes: Reading<u64>,
-    /// The moment of that peak, nanoseconds since the run began.
+    /// The time of that peak, nanoseconds since the run began.
     pub resident_peak_at_ns: Reading<u64>,
-    /// Number of moments at which resident memory was read.
+    /// Number of times at which resident memory was read.
     pub resident_readings: Option<u64>,
-    /// Why the peak is a lower bound.
+    /// The reason why the peak is a lower bound.
     pub resident_peak_at_least: Option<String>,
-    /// RSS of all processes: shared pages count for each.
+    /// Sum of the RSS of all processes; shared pages count for each.
     pub rss_bytes: Reading<Series>,
-    /// Virtual size of all processes.
+    /// Sum of the virtual sizes of all processes.
     pub mapped_bytes: Reading<Series>,
     /// Live heap bytes of all processes.
     pub heap_bytes: Reading<Series>,
-    /// Resident bytes minus heap: code, stacks, mappings, the allocator's own slack.
+    /// Resident bytes minus heap bytes: code, stacks, mappings, unused memory of the allocator.
     pub gap_bytes: Reading<Vec<Option<i64>>>,
     /// `memory.current` of the cgroup.
     pub cgroup_bytes: Reading<Series>,
-    /// Highest sum of RSS.
+    /// Highest sum of the RSS of all processes.
     pub rss_peak_bytes: Reading<u64>,
-    /// The moment of that peak, nanoseconds since the run began.
+    /// The time of that peak, nanoseconds since the run began.
     pub rss_peak_at_ns: Reading<u64>,
-    /// Number of moments at which RSS was read.
+    /// Number of times at which RSS was read.
     pub rss_readings: Option<u64>,
-    /// Why the peak is a lower bound.
+    /// The reason why the peak is a lower bound.
     pub rss_peak_at_least: Option<String>,
 }
 object! { Timeline {
@@ -67,7 +68,7 @@ pub struct Cgroup {
     pub limit_bytes: Reading<u64>,
     /// Highest sample of `memory.current`.
     pub peak_bytes: Reading<u64>,
-    /// Highest use without page cache of files, of samples near the limit.
+    /// Highest use without the page cache of files, among the samples near the limit.
     pub held_peak_bytes: Reading<u64>,
     /// Last sample of `memory.current`.
     pub last_bytes: Reading<u64>,
@@ -79,7 +80,7 @@ object! { Cgroup {
     reading oom_kills,
 } }
 
-/// Why no cgroup figure is known.
+/// The reason why no cgroup figure is known.
 const NO_CGROUP: &str = "no cgroup memory counter was recorded";
 
 impl Cgroup {
@@ -102,7 +103,7 @@ impl Cgroup {
         }
     }
 
-    /// The figures if no file of the run is readable.
+    /// Returns the figures of a run without a readable file: all are unknown.
     pub(crate) fn unknown() -> Cgroup {
         let missing = || Reading::missing(NO_CGROUP);
         Cgroup {
@@ -114,7 +115,8 @@ impl Cgroup {
         }
     }
 
-    /// Takes what another rank's file has and this one lacks.
+    /// Joins the figures with those of another rank's file. Each figure becomes the higher of the
+    /// two; if only one is known, it becomes that one.
     pub(crate) fn or(self, other: Cgroup) -> Cgroup {
         let pick = |a: Reading<u64>, b: Reading<u64>| match (a.get(), b.get()) {
             (None, Some(_)) => b,
@@ -131,8 +133,8 @@ impl Cgroup {
     }
 }
 
-/// Memory in use without page cache, at readings near the limit. A value is written when it
-/// changes, and holds until then.
+/// Returns the memory in use without page cache, for the readings near the limit. A counter is
+/// written when it changes, so each value holds until the next one.
 fn held(file: &TraceFile, usage: &[Sample], limit: &[Sample]) -> Vec<Sample> {
     let cache = host_samples(file, counter::CGROUP_CACHE_BYTES);
     let at = |samples: &[Sample], time_ns: u64| {
@@ -147,7 +149,7 @@ fn held(file: &TraceFile, usage: &[Sample], limit: &[Sample]) -> Vec<Sample> {
     usage.iter().chain(&cache).filter_map(held).collect()
 }
 
-/// The inputs of the timeline beside the file.
+/// The inputs of the timeline besides the file.
 pub(crate) struct TimelineInputs<'a> {
     pub ends: &'a ProcessEnds,
     pub axis: Axis,
@@ -156,7 +158,7 @@ pub(crate) struct TimelineInputs<'a> {
     pub clock: Clock,
 }
 
-/// Puts the curves of a rank side by side.
+/// Makes the timeline of a rank from its file.
 pub(crate) fn timeline(file: &TraceFile, given: TimelineInputs) -> Timeline {
     let TimelineInputs { ends, axis, end_ns, heap, clock } = given;
     let samples = |name: &str| gauges::in_part(file, process_samples(file, name));
@@ -216,7 +218,7 @@ pub(crate) fn timeline(file: &TraceFile, given: TimelineInputs) -> Timeline {
     }
 }
 
-/// Why the highest of readings is a lower bound.
+/// Returns the reason why the highest of this many readings is a lower bound.
 fn at_least(readings: u64) -> String {
     let readings = counted(readings, "reading", "readings");
     format!("the highest of {readings}: between them it may have been higher")

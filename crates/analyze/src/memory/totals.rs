@@ -1,8 +1,8 @@
 //! Exact totals that processes keep under `--mem sampled`.
 //!
-//! Calls and requested bytes are exact sums. Live and peak bytes are counted per
-//! process with a slack per thread; how the peaks of processes that ran side by
-//! side coincide is known only as closely as the rows are spaced.
+//! Calls and requested bytes are exact sums. Live and peak bytes are counted for each process, and
+//! each thread may lag behind by a limited number of bytes. The peak of processes that ran at the
+//! same time is known only as accurately as the rows are close in time.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::TraceFile;
@@ -12,7 +12,7 @@ use super::gauges::{ProcessEnds, Sample, sweep};
 use super::missing::PARTIAL;
 use crate::base::reading::Reading;
 
-/// Bytes by which each thread may be behind its process' peak counter.
+/// Most bytes by which each thread may lag behind its process's peak counter.
 pub const PEAK_SLACK_BYTES: u64 = 64 << 10;
 
 /// The last row of each process.
@@ -26,13 +26,13 @@ pub(crate) struct Totals {
     pub live_at_exit_bytes: Reading<u64>,
     pub peak_bytes: Reading<u64>,
     pub peak_at_ns: Option<u64>,
-    /// Live bytes over time.
+    /// Live bytes of each process over time.
     pub samples: Vec<Sample>,
 }
 
-/// Reads the totals of all processes that kept some.
+/// Reads the totals of all processes that kept totals.
 pub(crate) fn totals(file: &TraceFile, ends: &ProcessEnds) -> Totals {
-    // Rows are in order of time: the last one of each process stays.
+    // Rows are in order of time, so that the last row of each process replaces the others.
     let last: Last = file.totals().iter().map(|row| (row.process, row)).collect();
     let sum = |part: fn(&HeapTotals) -> Reading<u64>| {
         let mut sum = Reading::Is(0);
@@ -66,8 +66,8 @@ fn live_samples(file: &TraceFile) -> Vec<Sample> {
     file.totals().iter().filter_map(sample).collect()
 }
 
-/// The peak of the sum lies between what was read at one moment and the sum of
-/// the peaks of processes that lived at one time.
+/// Returns the peak of the rank, and its time. The peak lies between the highest value that was
+/// read at one time and the sum of the peaks of processes that lived at the same time.
 fn peak(file: &TraceFile, ends: &ProcessEnds, last: &Last) -> (Reading<u64>, Option<u64>) {
     let mut lifetimes: Vec<Sample> = Vec::new();
     let (mut lower, mut at) = (0, None);
@@ -93,7 +93,7 @@ fn peak(file: &TraceFile, ends: &ProcessEnds, last: &Last) -> (Reading<u64>, Opt
     (Reading::Estimate { value: lower, error }, at)
 }
 
-/// The largest number of threads that were alive at one time.
+/// The largest number of threads that were alive at the same time.
 fn most_threads(file: &TraceFile, ends: &ProcessEnds) -> u64 {
     let mut changes: Vec<(u64, i64)> = Vec::new();
     for thread in file.threads() {
@@ -112,7 +112,7 @@ fn most_threads(file: &TraceFile, ends: &ProcessEnds) -> u64 {
     most as u64
 }
 
-/// Processes with rows that mark live bytes as unknown.
+/// Processes with rows in which live bytes are unknown.
 pub(crate) fn gaps(file: &TraceFile) -> FxHashSet<ProcessIndex> {
     let unknown = file.totals().iter().filter(|row| row.live_bytes.is_none());
     unknown.map(|row| row.process).collect()

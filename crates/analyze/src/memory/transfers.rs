@@ -1,4 +1,4 @@
-//! Bytes that a process read and wrote while it was recorded, by the kernel's counters of the
+//! Bytes that a process read and wrote while it was recorded, from the kernel's counters of the
 //! process.
 
 use tprof_trace::TraceFile;
@@ -9,16 +9,17 @@ use super::gauges::process_samples;
 /// Bytes that a process transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Transfers {
-    /// Bytes read by calls: from files, pipes, and sockets that are read as files, out of memory or
-    /// storage.
+    /// Bytes that calls read from files, pipes, and sockets that are read as files, whether they
+    /// came from memory or storage.
     pub read: u64,
     pub written: u64,
     pub storage_read: u64,
     pub storage_written: u64,
 }
 
-/// Measures a process from its first reading, as it attached, to its last; transfers after that, in
-/// up to one interval, are missing. `None` if they were not counted.
+/// Measures a process from its first reading, when it attached, to its last. Transfers after the
+/// last reading, which take up to one interval, are missing. Returns `None` if transfers were not
+/// counted.
 pub(crate) fn of_process(file: &TraceFile, process: ProcessIndex) -> Option<Transfers> {
     let of = |name| {
         let samples = process_samples(file, name);

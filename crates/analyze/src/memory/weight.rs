@@ -1,10 +1,9 @@
 //! The weight of a recorded allocation, and the error of a sum of such weights.
 //!
-//! Under `--mem sampled` bytes are drawn by a Poisson process with one draw per
-//! interval `I`, so an allocation of `s` bytes is recorded with probability
-//! `p = 1 - exp(-s/I)` and stands for `1/p` of its kind (Horvitz-Thompson);
-//! allocations of `I` bytes and more are always recorded. The sum's variance
-//! is estimated by `Σ s²(1-p)/p²`.
+//! Under `--mem sampled`, bytes are drawn by a Poisson process with one draw per interval `I`. An
+//! allocation of `s` bytes is recorded with probability `p = 1 - exp(-s/I)` and represents `1/p`
+//! allocations of its kind (Horvitz-Thompson). Allocations of `I` bytes and more are always
+//! recorded. The variance of the sum is estimated by `Σ s²(1-p)/p²`.
 
 use crate::base::reading::Reading;
 
@@ -14,15 +13,15 @@ pub(crate) const Z: f64 = 1.96;
 /// The amounts that one recorded allocation adds to the sums.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Weight {
-    /// Bytes that it stands for.
+    /// Number of bytes that the allocation represents.
     pub bytes: u64,
-    /// Allocations that it stands for.
+    /// Number of allocations that it represents.
     pub count: f64,
-    /// The variance that it adds to the count, and times `s²` to the bytes.
+    /// The variance that it adds to the count. The variance of the bytes is this times `s²`.
     pub variance: f64,
 }
 
-/// Weighs an allocation of `size` bytes; `interval` is `None` where every one is recorded.
+/// Weighs an allocation of `size` bytes; `interval` is `None` if every allocation is recorded.
 #[inline]
 pub(crate) fn weigh(size: u64, interval: Option<u64>) -> Weight {
     match interval {
@@ -38,19 +37,19 @@ fn sampled(size: u64, interval: u64) -> Weight {
     Weight { bytes: (size / p).round() as u64, count: 1.0 / p, variance: (1.0 - p) / (p * p) }
 }
 
-/// Half the width of the 95 % interval of a sum with this variance, in which the
-/// recorded allocations stand for up to `unit` each.
+/// Half the width of the 95 % interval of a sum with this variance, in which each recorded
+/// allocation represents at most `unit`.
 ///
-/// The normal interval by itself is too narrow where few samples were drawn; this is
-/// the score interval of a Poisson count, its longer (upper) side, in units of
-/// `unit`. It tends to `1.96 · sqrt(variance)` as samples grow.
+/// The normal interval is too narrow if only a few samples were drawn. This is the upper (longer)
+/// side of the score interval of a Poisson count, in units of `unit`. For many samples it
+/// approaches `1.96 · sqrt(variance)`.
 pub(crate) fn error(variance: f64, unit: f64) -> f64 {
     let half = Z * Z / 2.0 * unit;
     half + (Z * Z * variance.max(0.0) + half * half).sqrt()
 }
 
-/// Joins the knowledge of a quantity that is estimated as `value` within `error`, and lies between
-/// `least` and `most` for certain.
+/// Combines the estimate `value`, which is within `error`, with the certain bounds `least` and
+/// `most`.
 pub(crate) fn bounded(value: i64, error: u64, least: i64, most: i64) -> Reading<i64> {
     let error = i64::try_from(error).unwrap_or(i64::MAX);
     let inside = value.clamp(least, most.max(least));
@@ -64,7 +63,7 @@ pub(crate) fn bounded(value: i64, error: u64, least: i64, most: i64) -> Reading<
     Reading::Estimate { value: inside, error }
 }
 
-/// A weighted mean with its error: of lifetimes, for example, over blocks that were sampled.
+/// A weighted mean with its error, for example of the lifetimes of sampled blocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mean {
     /// Number of recorded blocks.
@@ -104,7 +103,7 @@ impl Mean {
 mod tests {
     use super::*;
 
-    /// A small generator of our own: the tests must draw the same on every run.
+    /// A small random number generator: the tests must draw the same numbers on every run.
     struct Draws(u64);
     impl Draws {
         fn next(&mut self) -> f64 {
@@ -134,7 +133,7 @@ mod tests {
                 let truth = (n * size) as f64;
                 let (mut within, mut runs) = (0, 0);
                 for _ in 0..2000 {
-                    // The number of samples is binomial; Poisson for small p.
+                    // The number of samples is binomial; for a small p, Poisson approximates it.
                     let seen = if n < 2000 {
                         (0..n).filter(|_| draws.next() < p).count() as u64
                     } else {

@@ -30,19 +30,20 @@ const NO_START_END: &str =
 /// NVTX ranges by domain and text: `tprof report nvtx`.
 struct Nvtx;
 
-/// The way in which a range was made, its domain and its text.
+/// The key of ranges: how they were made (`start_end`), and `domain:text`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct RangeKey {
     start_end: bool,
     range: String,
 }
 
-/// Ranges of one key, with their effects if any device work was recorded.
+/// The ranges of one key. `kernels` and `gpu_ns` are `None` if no device work was recorded.
 struct RangeColumns {
     key: RangeKey,
     kernels: Option<u64>,
     gpu_ns: Option<u64>,
-    /// The most bytes that the process held within one of them, of its heap and of its devices.
+    /// The most bytes that the process held within one of the ranges: on its heap and on its
+    /// devices.
     held: Option<[HeldWithin; 2]>,
 }
 
@@ -115,7 +116,7 @@ fn of_rank(rank: &RankTrace<'_>) -> Vec<Values<RangeColumns>> {
     let ranges: Vec<&HostSpan> = rank.spans(SpanKind::Nvtx).iter().collect();
     let mut rows: Vec<Values<RangeColumns>> = Vec::new();
     let mut numbers: BTreeMap<RangeKey, u32> = BTreeMap::new();
-    // Names are compared once for each combination of interned ones.
+    // Compare names once for each combination of interned ids.
     let mut known: FxHashMap<[NameId; 3], u32> = FxHashMap::default();
     let ids = |range: &HostSpan| [range.name, range.category, range.args];
     let window = |range: &&HostSpan| {
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ranges_cause_is_unknown_where_no_device_was_recorded() {
+    fn effects_of_ranges_are_unknown_without_device_work() {
         let mut made = Fixture::new();
         made.span(range(0, 1000), "step");
         let file = made.finish();

@@ -8,8 +8,8 @@ use crate::base::intervals::{Cover, Interval, Union};
 /// The times in which a device worked, by class.
 #[derive(Clone, Debug, Default)]
 pub struct Busy {
-    /// Device, as its process numbers it. Under Holistic Trace Analysis's reading
-    /// all of a rank's devices are one.
+    /// The device's number in its process; `None` if the rank is read as Holistic Trace Analysis
+    /// does, where all of a rank's devices count as one.
     pub device: Option<u32>,
     /// Time in which kernels computed.
     pub compute: Cover,
@@ -17,7 +17,7 @@ pub struct Busy {
     pub communication: Cover,
     /// Time of copies and memsets.
     pub memory: Cover,
-    /// Time of all of these, and of work without a class.
+    /// Time of all work, including work without a class.
     pub any: Cover,
 }
 
@@ -27,7 +27,7 @@ impl Busy {
         self.any.span()
     }
 
-    /// The parts within a time.
+    /// The parts of the busy times that lie within `time`.
     pub fn within(&self, time: &Cover) -> Busy {
         let [compute, communication, memory, any] =
             [&self.compute, &self.communication, &self.memory, &self.any]
@@ -36,7 +36,7 @@ impl Busy {
     }
 }
 
-/// A device's work so far.
+/// The work of a device that was added so far, by class.
 #[derive(Default)]
 pub(super) struct ByClass {
     compute: Union,

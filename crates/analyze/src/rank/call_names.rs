@@ -2,8 +2,8 @@
 
 use tprof_trace::calls::function;
 
-/// Calls that wait for a device, by the end of their names: the runtime and the
-/// driver of CUDA, and HIP.
+/// Calls that wait for a device, by the ends of their names in the CUDA runtime, the CUDA driver
+/// and HIP.
 const WAITS: [&str; 7] = [
     "DeviceSynchronize",
     "ThreadSynchronize",
@@ -14,15 +14,14 @@ const WAITS: [&str; 7] = [
     "StreamWaitValue64Host",
 ];
 
-/// The function of CUDA or HIP that a call was of; empty for any other library's.
+/// The CUDA or HIP function of a call; empty for a call of any other library.
 fn plain(name: &str) -> &str {
     let plain = function(name);
     let is_library = ["cuda", "cu", "hip"].iter().any(|prefix| plain.starts_with(prefix));
     if is_library { plain } else { "" }
 }
 
-/// Whether a call's library has names that are known here: the runtime and the driver of CUDA, and
-/// HIP.
+/// Whether this file knows the names of a call's library: the CUDA runtime, the CUDA driver or HIP.
 pub(crate) fn is_known(name: &str) -> bool {
     !plain(name).is_empty()
 }
@@ -33,18 +32,18 @@ pub(crate) fn is_wait(name: &str) -> bool {
     WAITS.iter().any(|end| plain.ends_with(end))
 }
 
-/// Whether a call copies, and returns when the copy is done.
+/// Whether a call copies memory and returns only when the copy is done.
 pub(crate) fn is_synchronous_copy(name: &str) -> bool {
     // On AMD, PyTorch calls hipMemcpyWithStream in place of a copy and a wait.
     plain(name).contains("Memcpy") && !name.contains("Async") && !name.contains("Batch")
 }
 
-/// Whether a call sets memory, and may not return before that is done.
+/// Whether a call sets memory and may wait until that is done.
 pub(crate) fn is_synchronous_memset(name: &str) -> bool {
     plain(name).contains("Memset") && !name.contains("Async") && !name.contains("Node")
 }
 
-/// Whether a call takes device memory from the library, or gives it back.
+/// Whether a call allocates or frees device memory.
 pub(crate) fn is_device_allocation(name: &str) -> bool {
     let plain = plain(name);
     let base = ["cuda", "cu", "hip"].iter().find_map(|prefix| plain.strip_prefix(prefix));
@@ -67,7 +66,7 @@ pub(crate) fn is_device_allocation(name: &str) -> bool {
     base.is_some_and(|base| names.contains(&base))
 }
 
-/// Whether a call pins memory of the host, or gives it back: it may wait for the device.
+/// Whether a call pins or unpins memory of the host. It may wait for the device.
 pub(crate) fn is_pinned_allocation(name: &str) -> bool {
     let plain = plain(name);
     let base = ["cuda", "cu", "hip"].iter().find_map(|prefix| plain.strip_prefix(prefix));
@@ -88,7 +87,7 @@ pub(crate) fn is_pinned_allocation(name: &str) -> bool {
     base.is_some_and(|base| names.contains(&base))
 }
 
-/// Whether a call loads or links code for a device, as the first use of a kernel does.
+/// Whether a call loads or links code for a device, which the first use of a kernel does.
 pub(crate) fn loads_code(name: &str) -> bool {
     let plain = plain(name);
     ["LibraryLoad", "ModuleLoad", "LinkCreate", "LinkAdd", "LinkComplete"]

@@ -1,8 +1,9 @@
 //! The call trees of all host threads of a rank: which span called which.
 //!
-//! A span's caller is the innermost span of its thread that holds all of it, whatever its kind.
-//! With clocks of microseconds, siblings may overlap by one and spans may have no duration. Neither
-//! may hide the spans that follow, so a span that no other span holds as a whole is at the
+//! A span's caller is the innermost span of its thread that contains the whole span, of any kind.
+//! With clocks of microseconds, siblings may overlap by one microsecond, and spans may have no
+//! duration. Such spans must not hide the spans that follow, so a span that no other span contains
+//! completely is at the outermost level.
 //! outermost level.
 
 use tprof_trace::model::{NameId, SpanKind};
@@ -10,7 +11,7 @@ use tprof_trace::model::{NameId, SpanKind};
 use super::nested::Nested;
 use super::rows::HostSpan;
 
-/// The index that stands for no caller, or no such call.
+/// The index that stands for no caller, or for a call without a span.
 const NONE: u32 = u32::MAX;
 
 /// Spans of all threads, in the order of [`Nested`].
@@ -23,7 +24,7 @@ pub struct CallTree {
     of_call: Vec<u32>,
 }
 
-/// The fields of a span that give its place in the tree and its cost.
+/// The fields of a span that determine its place in the tree and its cost.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeSpan {
     /// The beginning of the span, ns.
@@ -32,9 +33,9 @@ pub struct TreeSpan {
     pub duration_ns: u64,
     /// Index of its thread.
     pub thread: u32,
-    /// Function, operator or range.
+    /// Name of the function, operator or range.
     pub name: NameId,
-    /// Its other properties as a JSON object; 0 if there are none.
+    /// The span's other properties as a JSON object; 0 if there are none.
     pub args: NameId,
     /// The kind of the span.
     pub kind: SpanKind,
@@ -53,7 +54,7 @@ impl TreeSpan {
 }
 
 impl CallTree {
-    /// Builds trees of spans, of which `calls` are calls. See
+    /// Builds the trees of spans, among which are `calls` calls. See
     /// [`RankTrace::call_tree`](super::RankTrace::call_tree).
     pub(super) fn of(nested: Nested<'_>, calls: usize) -> CallTree {
         let mut of_call = vec![NONE; calls];
@@ -73,28 +74,28 @@ impl CallTree {
         self.caller.get(span as usize).copied().filter(|&caller| caller != NONE)
     }
 
-    /// Number of spans that hold this one.
+    /// Number of spans that contain this one.
     pub fn depth(&self, span: u32) -> u32 {
         self.depth[span as usize]
     }
 
-    /// Index among the spans of a call of the rank.
+    /// Index in `spans` of a call of the rank.
     pub fn of_call(&self, call: usize) -> Option<u32> {
         self.of_call.get(call).copied().filter(|&at| at != NONE)
     }
 
-    /// A span and its callers, innermost first.
+    /// Returns the indices of a span and its callers, innermost first.
     pub fn outwards(&self, span: u32) -> impl Iterator<Item = u32> {
         std::iter::successors(Some(span), |&at| self.caller(at))
     }
 
-    /// The innermost of a span and its callers that is of this kind.
+    /// Returns the innermost span of this kind among a span and its callers.
     pub fn innermost(&self, span: u32, kind: SpanKind) -> Option<u32> {
         self.outwards(span).find(|&at| self.spans[at as usize].kind == kind)
     }
 }
 
-/// Callers and depths of spans in order.
+/// Returns the caller and the depth of each span; the spans are in nesting order.
 fn nest(spans: &[TreeSpan]) -> (Vec<u32>, Vec<u32>) {
     let room = || Vec::with_capacity(spans.len());
     let (mut callers, mut depths) = (room(), room());
@@ -105,7 +106,7 @@ fn nest(spans: &[TreeSpan]) -> (Vec<u32>, Vec<u32>) {
             thread = Some(span.thread);
             open.clear();
         }
-        // A span of no length at the very end of another one is still within it.
+        // A span without a duration at the very end of another one is still within it.
         let is_over = |end: u64| end < span.start_ns + u64::from(span.duration_ns > 0);
         while open.last().is_some_and(|&(_, end)| is_over(end)) {
             open.pop();
@@ -138,7 +139,7 @@ mod tests {
         (span.thread, span.start_ns, span.duration_ns)
     }
 
-    /// For each span: its times, those of its caller, and its depth.
+    /// For each span: its times, the times of its caller, and its depth.
     fn rows(tree: &CallTree) -> Vec<(Times, Option<Times>, u32)> {
         let of = |at: u32| times(&tree.spans[at as usize]);
         let row = |at: u32| (of(at), tree.caller(at).map(of), tree.depth(at));
@@ -152,7 +153,7 @@ mod tests {
             span(1, 0, 100, op),
             span(1, 10, 20, op),
             span(2, 12, 3, op),
-            // Overlaps the first without lying in it.
+            // This span overlaps the first one without lying in it.
             span(1, 90, 20, op),
             span(1, 95, 5, op),
             span(1, 10, 20, SpanKind::Runtime),

@@ -2,8 +2,8 @@
 
 use tprof_facts::Class;
 
-/// Class of any row on a stream as Holistic Trace Analysis 0.5.0 derives it from
-/// the row's name. A kernel with `Memcpy` or `Sync` in its name has none there.
+/// Returns the class of any row on a stream, as Holistic Trace Analysis 0.5.0 derives it from the
+/// row's name. A kernel with `Memcpy` or `Sync` in its name has no class there.
 pub fn hta_class(name: &str) -> Class {
     if name.strip_prefix("nccl").is_some_and(|rest| rest.contains("Kernel")) {
         Class::Communication

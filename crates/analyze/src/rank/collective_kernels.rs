@@ -1,9 +1,9 @@
 //! Collectives that hooks recorded, joined to the kernels that they launched.
 //!
 //! A hook records the call and not the kernel; CUPTI records the kernel and the call that launched
-//! it. Both were on one thread: the launch of a kernel of NCCL belongs to the call that lies around
-//! it, or, since clocks are joined to microseconds, next to it. Calls of one group end together and
-//! share the group's kernels.
+//! it. Both calls were on one thread: the launch of an NCCL kernel belongs to the hook's call that
+//! lies around it or, since clocks are only synchronized to microseconds, next to it. Calls of one
+//! group end together and share the group's kernels.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +13,19 @@ use tprof_trace::model::Collective;
 use super::launches::Launches;
 use super::rows::{HostSpan, Work};
 
-/// The largest distance of a launch from its call, ns.
+/// The largest distance between a launch and its collective's call, ns.
 const APART_NS: u64 = 1_000_000;
 
-/// Calls that end together on one thread: when they began and ended, and their rows.
+/// Calls of one thread that end together: their start and end, and the indices of their rows.
 struct CallGroup {
     start_ns: u64,
     end_ns: u64,
     rows: Vec<usize>,
-    /// The nearest launch so far: how far, and its correlation.
+    /// The nearest launch so far: its distance in ns, and its correlation.
     nearest: Option<(u64, u64)>,
 }
 
-/// Gives rows without a correlation the one of their kernel.
+/// Sets the correlation of each collective that has none to that of its kernel.
 pub(super) fn join(
     collectives: &mut [Collective],
     calls: &[HostSpan],
@@ -67,7 +67,7 @@ pub(super) fn join(
         let near = after.saturating_sub(1)..units.len().min(after + 1);
         let Some(unit) = units[near].iter_mut().min_by_key(|unit| distance(unit)) else { continue };
         let far = distance(unit);
-        // The first kernel of several is the one that the operation is known by.
+        // If a group launches several kernels, its operation is identified by the first one.
         if far <= APART_NS && unit.nearest.is_none_or(|(nearest, _)| far < nearest) {
             unit.nearest = Some((far, correlation));
         }
@@ -100,10 +100,10 @@ mod tests {
         // A group of two.
         call(200_000, 230_000);
         call(205_000, 230_000);
-        // The kernel of this call was not recorded.
+        // A call whose kernel was not recorded.
         call(9_000_000, 9_010_000);
         for (at, correlation, name) in [
-            // Two microseconds before its call began, by a clock that is that much off.
+            // This launch is 2 us before its call began, by a clock that is off by that much.
             (96_000, 1, "ncclDevKernel_Broadcast"),
             (150_000, 2, "gemm"),
             (226_000, 3, "ncclDevKernel_AllReduce"),

@@ -1,4 +1,5 @@
-//! A rank's communication with others: how long its kernels took, or its work on the host.
+//! A rank's communication with other ranks: the duration of its kernels, or of its work on the
+//! host.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::communication::kernel_operation;
@@ -7,30 +8,30 @@ use tprof_trace::model::{Collective, NameId, ProcessIndex};
 
 use crate::rank::{Class, RankTrace};
 
-/// A collective or point-to-point operation, as one rank ran it: one kernel, or one piece of work on
-/// the host.
+/// A collective or point-to-point operation, as one rank ran it: one kernel, or one piece of work
+/// on the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Operation {
-    /// Operation as `torch.distributed` names it: `all_reduce`; `kernel` where not
-    /// even the kernel's name has it.
+    /// Operation as `torch.distributed` names it, `all_reduce` for example; `kernel` if the
+    /// kernel's name does not contain the operation either.
     pub name: String,
     /// Type of an element; empty if unknown.
     pub element_type: String,
-    /// Bytes that the rank sent or received, whichever is more; for operations that were grouped
-    /// into one kernel, their sum.
+    /// The larger of the bytes that the rank sent and those that it received. If operations were
+    /// grouped into one kernel, this is their sum.
     pub bytes: Option<u64>,
-    /// Ranks that take part.
+    /// Number of ranks that take part.
     pub group_size: Option<u32>,
     /// Communicator, where the trace names one.
     pub communicator: Option<u64>,
-    /// Number on its communicator.
+    /// The operation's number on its communicator.
     pub sequence: Option<u64>,
-    /// Algorithm and protocol that its library chose; empty if unknown, or not one for all that
-    /// were grouped.
+    /// Algorithm that its library chose; empty if it is unknown, or not the same for all operations
+    /// of a group.
     pub algorithm: String,
-    /// Name of the protocol; see `algorithm`.
+    /// Protocol that its library chose; empty in the same cases as `algorithm`.
     pub protocol: String,
-    /// Channels; of grouped operations, if all have as many.
+    /// Number of channels; `None` if it is unknown, or not the same for all operations of a group.
     pub channels: Option<u32>,
     /// Index of its process.
     pub process: ProcessIndex,
@@ -39,15 +40,15 @@ pub struct Operation {
     /// Duration of the operation, ns.
     pub duration_ns: u64,
     /// The part of the duration that no earlier operation covers, ns: operations on the host that
-    /// wait for the same rank at once wait only once. For a kernel it is the whole duration:
-    /// kernels of one stream follow each other.
+    /// wait for the same rank at the same time wait only once. For a kernel, this is the whole
+    /// duration, since the kernels of one stream follow each other.
     pub added_ns: u64,
     /// Index of its kernel in the rank's work; `None` for an operation on the host.
     pub work: Option<u32>,
 }
 
-/// Operations of a rank that ran a kernel, in order of the kernels' starts, then those on the host;
-/// and how many have no recorded kernel.
+/// Returns the operations of a rank that ran a kernel, in order of the kernels' starts, then those
+/// on the host. The number is that of operations without a recorded kernel.
 pub fn operations(rank: &RankTrace) -> (Vec<Operation>, u64) {
     let mut rows: FxHashMap<(ProcessIndex, u64), Vec<&Collective>> = FxHashMap::default();
     let mut without_kernel = 0;
@@ -64,7 +65,8 @@ pub fn operations(rank: &RankTrace) -> (Vec<Operation>, u64) {
     for (work, at) in kernels {
         let process = rank.stream(work).process;
         let key = work.correlation.get().map(|correlation| (process, correlation));
-        // A correlation's first kernel is the operation's; a second one waits for nothing.
+        // The first kernel of a correlation is the operation's kernel. A second kernel does not
+        // wait for other ranks.
         let group = key.and_then(|key| rows.remove(&key));
         let mut operation = match &group {
             Some(group) => of_group(rank, group, &sizes),
@@ -82,14 +84,14 @@ pub fn operations(rank: &RankTrace) -> (Vec<Operation>, u64) {
     (operations, without_kernel)
 }
 
-/// Sizes of communicators, for operations without one of their own.
+/// Sizes of communicators, for operations that do not have the size of their group.
 fn group_sizes(rank: &RankTrace) -> FxHashMap<(ProcessIndex, u64), u32> {
     let communicators = rank.file.communicators().iter();
     communicators.filter_map(|row| Some(((row.process, row.communicator), row.size?))).collect()
 }
 
-/// Collectives that ran on the host. Which of a process's groups ran one is not recorded, but in a
-/// job of two ranks it is both.
+/// Returns the collectives that ran on the host. The group that ran a collective is not recorded,
+/// but in a job of two ranks it consists of both.
 fn on_host<'r>(rank: &'r RankTrace) -> impl Iterator<Item = Operation> + 'r {
     let mut ends: FxHashMap<ProcessIndex, u64> = FxHashMap::default();
     rank.host_collectives.iter().map(move |row| {
@@ -115,7 +117,8 @@ fn on_host<'r>(rank: &'r RankTrace) -> impl Iterator<Item = Operation> + 'r {
     })
 }
 
-/// Ranks in the groups of a process that communicate on the host, where all have as many.
+/// The size of the groups of a process that communicate on the host; `None` unless all have the
+/// same size.
 fn size_on_host(rank: &RankTrace, process: ProcessIndex) -> Option<u32> {
     let is_on_host = |backend: &str| backend.contains("gloo") || backend.contains("mpi");
     let communicators = rank.file.communicators().iter();
@@ -172,7 +175,7 @@ fn of_kernel(name: &str) -> Operation {
     Operation { name: name.to_owned(), ..Operation::default() }
 }
 
-/// Whether every rank of an operation waits for every other one in it.
+/// Whether each rank of an operation waits for all others that take part.
 pub fn waits_for_all(operation: &str) -> bool {
     ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"]
         .iter()
@@ -247,14 +250,14 @@ mod tests {
     }
 
     #[test]
-    fn a_collective_on_the_host_of_two_ranks_is_of_both() {
+    fn a_host_collective_of_two_ranks_involves_both() {
         let mut trace = Fixture::new();
         let row =
             Span { start_ns: 100, duration_ns: 50, kind: SpanKind::Annotation, ..Span::default() };
         trace.span(row, "gloo:all_reduce");
         let file = trace.finish();
         let mut rank = RankTrace::load(&file, Needs::COLLECTIVES);
-        // A group of more ranks may contain them as a part.
+        // In a job of more ranks, the group may be only some of them.
         for (world_size, group_size) in [(None, None), (Some(2), Some(2)), (Some(3), None)] {
             rank.world_size = world_size;
             assert_eq!(operations(&rank).0[0].group_size, group_size);

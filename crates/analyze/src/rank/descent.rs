@@ -11,7 +11,7 @@ pub(crate) fn descends(
     most: usize,
 ) -> bool {
     let mut at = of;
-    // Numbers of processes are used again: ancestors may form a ring.
+    // Pids are reused, so ancestors may form a cycle.
     for _ in 0..most {
         match by_pid.get(&at.parent) {
             Some(parent) if parent.process == of.process => return false,

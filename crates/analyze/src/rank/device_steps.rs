@@ -1,20 +1,20 @@
-//! Training steps as devices do them.
+//! The times of training steps on devices.
 //!
-//! The host may be far ahead: it queues the work of a step in two milliseconds for which the device
-//! takes thirty, and waits only once a thousand launches are queued. So a step's time is the
-//! device's: from its first work to the first work of the next step. If the device has nothing left
-//! to do before the next step even begins on the host, the idle time after that belongs to the next
-//! step, whose host is late:
+//! The host may be far ahead of the device: it queues the work of a step in two milliseconds, the
+//! device needs thirty for that work, and the host waits only when a thousand launches are queued.
+//! So the time of a step is that on the device: from its first work to the first work of the next
+//! step. If the device runs out of work before the next step begins on the host, the idle time from
+//! that beginning on belongs to the next step, whose host is late:
 //!
-//! - a step begins when it has begun on the host and the stream is done with everything that came
-//!   before, but no later than its first work;
-//! - it ends when its work is done and it is over on the host, but no later than the next one
+//! - a step begins on the device when it has begun on the host and the stream has finished all
+//!   earlier work, but no later than its first work;
+//! - a step ends when its work is done and it is over on the host, but no later than the next step
 //!   begins.
 //!
 //! Steps that follow each other on the host do so on the device, too, and the time between two
-//! steps (validation, a checkpoint) belongs to neither. First works are those of one stream, which
-//! runs in order: a copy for the next batch on a stream of its own may run long before the work
-//! that it is for.
+//! steps (validation, a checkpoint) belongs to neither. The first works of all steps are taken from
+//! one stream, which runs its work in order: a copy for the next batch on a separate stream may run
+//! long before the work that needs it.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -26,18 +26,19 @@ use super::rows::{StreamKey, Work};
 use super::step::Step;
 use crate::base::intervals::Interval;
 
-/// A stream whose first works begin steps has at least this share of the steps that the stream with
-/// the most has.
+/// The stream whose first works begin steps must have first works in at least this share of the
+/// steps of the stream with the most.
 const MOST_STEPS: f64 = 0.9;
 
-/// Steps of one process as one device did them.
+/// The times of the steps of one process on one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceSteps {
     /// The process that marked the steps.
     pub process: ProcessIndex,
     /// Device, as the process numbers it.
     pub device: u32,
-    /// Steps with work on it, as indices, and when it was at each; in order, without overlap.
+    /// The steps with work on the device, as indices, and their times on it; in order, without
+    /// overlap.
     pub steps: Vec<(u32, Interval)>,
     /// Sum of the durations of their work, ns.
     pub work_ns: u64,
@@ -52,21 +53,21 @@ struct FirstWork {
     free_ns: u64,
 }
 
-/// A stream's part in the steps.
+/// The first works and the total work of one stream.
 #[derive(Clone, Default)]
 struct StreamSteps {
     firsts: Vec<FirstWork>,
     compute_ns: u64,
     work_ns: u64,
-    /// The last end so far.
+    /// The latest end of the work so far.
     end_ns: u64,
 }
 
 impl StreamSteps {
     fn add(&mut self, row: &Work, step: Option<u32>) {
         if let Some(step) = step {
-            // The work of a stream is in the order of its steps; a thread that lags behind begins
-            // none.
+            // The work of a stream is in the order of the steps. Work of an earlier step, from a
+            // thread that lags behind, is not a first work.
             if self.firsts.last().is_none_or(|last| last.step < step) {
                 self.firsts.push(FirstWork { step, start_ns: row.start_ns, free_ns: self.end_ns });
             }
@@ -100,8 +101,8 @@ impl StepEnds {
     }
 }
 
-/// Steps as each device of each process did them, devices in order; `of_work` has the step of each piece of
-/// work.
+/// Returns the times of the steps on each device of each process, in order of devices. `of_work` is
+/// the step of each piece of work.
 pub(super) fn of_devices(
     steps: &[Step],
     work: &[Work],
@@ -135,8 +136,8 @@ pub(super) fn of_devices(
     all.filter(|of| !of.steps.is_empty()).collect()
 }
 
-/// The stream whose first works begin steps: among those that take part in nearly all steps, the
-/// one that computes longest.
+/// Returns the stream whose first works begin steps: of the streams with work in nearly all steps,
+/// the one with the most compute time.
 fn leading<'s>(streams: &[&'s StreamSteps]) -> Option<&'s StreamSteps> {
     let most = streams.iter().map(|stream| stream.firsts.len()).max()?;
     let is_in_most =
@@ -145,7 +146,7 @@ fn leading<'s>(streams: &[&'s StreamSteps]) -> Option<&'s StreamSteps> {
     of_most.copied().rev().max_by_key(|stream| (stream.compute_ns, stream.work_ns))
 }
 
-/// The time of the device at each step.
+/// Returns the time of each step on the device.
 fn intervals(steps: &[Step], firsts: &[FirstWork], ends: &StepEnds) -> Vec<(u32, Interval)> {
     let start = |first: &FirstWork| {
         let host = steps[first.step as usize].interval;
@@ -163,7 +164,7 @@ fn intervals(steps: &[Step], firsts: &[FirstWork], ends: &StepEnds) -> Vec<(u32,
     found
 }
 
-/// Sets the device time of each step, by the device that most steps of its process used.
+/// Sets the device time of each step to that on the device which most steps of its process used.
 pub(super) fn on_leading_devices(steps: &mut [Step], devices: &[DeviceSteps]) {
     let mut leading: BTreeMap<ProcessIndex, &DeviceSteps> = BTreeMap::new();
     let rank = |of: &DeviceSteps| (of.steps.len(), of.work_ns, Reverse(of.device));
@@ -188,7 +189,7 @@ mod tests {
     /// The start and the end, ns.
     type Times = (u64, u64);
 
-    /// A trace in the making: steps on the host, and kernels with their launches.
+    /// Builds a trace: steps on the host, and kernels with their launches.
     struct TraceBuilder {
         fixture: Fixture,
         launches: u64,
@@ -206,7 +207,8 @@ mod tests {
             TraceBuilder { fixture, launches: 0 }
         }
 
-        /// A kernel on a stream of a device that runs in an interval, launched at a moment.
+        /// Adds a kernel that runs in an interval on a stream of a device, and its launch at a
+        /// time.
         fn ran(
             mut self,
             (device, stream): (u32, u64),
@@ -246,7 +248,7 @@ mod tests {
             .ran(ONE, 12, (195, 200))
             .ran(ONE, 21, (204, 300));
         let (steps, windows) = made.read();
-        // In the gap before its first work, the device waits for the third step.
+        // In the gap before the first work of the third step, the device waits for that step.
         assert_eq!(steps, [Some((0, 100)), Some((100, 200)), Some((200, 300))]);
         assert_eq!(windows, [[(0, 300)]]);
     }
@@ -265,7 +267,7 @@ mod tests {
 
     #[test]
     fn the_device_is_at_a_step_once_it_is_done_with_what_came_before() {
-        // A warm-up and a validation, part of which the device does during the next step on the
+        // The device does a part of the warm-up and of the validation during the next step on the
         // host.
         let made = TraceBuilder::of(&[(100, 200), (400, 500)])
             .ran(ONE, 10, (20, 150))
@@ -285,7 +287,7 @@ mod tests {
             .ran(ONE, 3, (5, 100))
             .ran(copies, 11, (12, 13))
             .ran(ONE, 13, (100, 180))
-            // The step is done when the last of its work is, wherever that runs.
+            // The step ends with the last of its work, on any stream.
             .ran(copies, 14, (170, 190));
         assert_eq!(made.read().0, [Some((0, 100)), Some((100, 190))]);
     }
@@ -301,7 +303,7 @@ mod tests {
         let (steps, windows) = made.read();
         assert_eq!(steps, [Some((0, 50)), Some((50, 90)), Some((90, 130))]);
         assert_eq!(windows, [[(0, 130)], [(0, 120)]]);
-        // A device without any part in the steps is judged while the others did theirs.
+        // A device without work in the steps is judged over the steps of the other device.
         let made = TraceBuilder::of(&[(0, 10)]).ran(ONE, 1, (2, 50)).ran(second, 15, (60, 70));
         assert_eq!(made.read().1, [[(0, 50)], [(0, 50)]]);
     }
@@ -332,7 +334,7 @@ mod tests {
         let file = ran(&[(5, 10)]).fixture.finish();
         let hta = RankTrace::load_as(&file, WINDOW_NEEDS, true, 1);
         assert_eq!(hta.device_windows()[0].steps, 0);
-        // Without the calls that launched the work, it is unknown which step it belongs to.
+        // Without the calls that launched the work, it is unknown which step the work belongs to.
         let rank = RankTrace::load(&file, Needs::WORK | Needs::STEPS);
         assert_eq!(rank.device_windows()[0].steps, 0);
         assert_eq!(rank.steps()[0].on_device, None);
@@ -340,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_outside_of_the_steps_is_named() {
+    fn time_and_work_outside_of_the_steps_are_not_judged() {
         let made = TraceBuilder::of(&[(100, 200), (300, 400)])
             .ran(ONE, 10, (20, 30))
             .ran(ONE, 110, (120, 180))

@@ -1,10 +1,10 @@
-//! A rank as Holistic Trace Analysis 0.5.0 reads it, for comparing its numbers.
+//! Reads a rank as Holistic Trace Analysis 0.5.0 (HTA) does, to compare its numbers.
 //!
-//! It rounds every interval inwards to whole microseconds; drops, where a trace
-//! has at least two `ProfilerStep`s, host rows that begin at or after the last
-//! one's start and device rows with a launch that was dropped or not recorded; and
-//! takes every row with a stream for device work: waits on streams too, and host
-//! spans that carry a stream number. `docs/metrics.md` lists where that misleads.
+//! HTA rounds every interval inwards to whole microseconds. If a trace has at least two
+//! `ProfilerStep`s, it drops host rows that begin at or after the start of the last step, and
+//! device rows whose launch was dropped or not recorded. It counts every row with a stream as
+//! device work: waits on streams too, and host spans that have a stream number. `docs/metrics.md`
+//! lists where that misleads.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::copies::direction;
@@ -21,21 +21,21 @@ use super::streams::StreamTable;
 use super::trace::RankTrace;
 use crate::base::intervals::Interval;
 
-/// The property in which an import keeps the start of its file's first event.
+/// The property in which the importer stores the start of its file's first event.
 const FIRST_EVENT: &str = "tprof.first_event_ns";
-/// Names of steps contain this.
+/// The text that the name of each step contains.
 const STEP: &str = "ProfilerStep";
 
 impl<'a> RankTrace<'a> {
-    /// Like [`Self::load`], or as Holistic Trace Analysis reads the file (`--hta`): rounded,
-    /// without the last step, with waits for work.
+    /// Like [`Self::load`]; with `hta`, reads the file as Holistic Trace Analysis does (`--hta`):
+    /// rounded, without the last step, and with waits as work.
     pub fn load_as(file: &'a TraceFile, needs: Needs, hta: bool, cores: usize) -> RankTrace<'a> {
         if hta { load(file, needs, cores) } else { load_as_recorded(file, needs, cores) }
     }
 }
 
-/// Reads a file so. More is read than was asked for: any row may be dropped for
-/// the sake of another.
+/// Reads a file as HTA does. This reads more tables than `needs`, because a row may be dropped due
+/// to a row of another table.
 fn load(file: &TraceFile, needs: Needs, cores: usize) -> RankTrace<'_> {
     let all = Needs::WORK | Needs::ALL_SPANS | Needs::SYNCHRONIZATIONS | Needs::DEVICE_SPANS;
     let mut rank = load_as_recorded(file, needs | all, cores);
@@ -54,21 +54,21 @@ fn load(file: &TraceFile, needs: Needs, cores: usize) -> RankTrace<'_> {
     rank
 }
 
-/// HTA's steps are annotations, as it reads them.
+/// Converts a span to a range that may show a step. HTA knows steps only from annotations.
 fn step_range(span: &HostSpan) -> StepRange {
     let HostSpan { kind, name, process, start_ns, .. } = *span;
     StepRange { kind, name, process, start_ns, end_ns: span.end_ns() }
 }
 
-/// Start of the row that the imported file had first. An index of 0 stands for "not
-/// linked" there, and yet finds that row.
+/// Start of the row that came first in the imported file. In HTA, a link of 0 means "not linked",
+/// but is used as the index of this first row.
 fn first_row(file: &TraceFile) -> Option<u64> {
     let mut start_ns = file.property(FIRST_EVENT)?.parse().ok()?;
     inwards(&mut start_ns, &mut 0);
     Some(start_ns)
 }
 
-/// Whole microseconds within an interval; empty if there are none.
+/// Shrinks an interval to whole microseconds; it becomes empty if it contains none.
 fn inwards(start_ns: &mut u64, duration_ns: &mut u64) {
     let end_ns = start_ns.saturating_add(*duration_ns) / 1000 * 1000;
     *start_ns = start_ns.div_ceil(1000).saturating_mul(1000);
@@ -85,13 +85,13 @@ fn round(rank: &mut RankTrace<'_>) {
     waits.iter_mut().for_each(|row| inwards(&mut row.start_ns, &mut row.duration_ns));
 }
 
-/// Adds rows with a stream number to the work, and gives all work the class of its name.
+/// Adds rows with a stream number to the work, and sets the class of all work by its name.
 fn add_rows_with_streams(rank: &mut RankTrace<'_>) {
     let file = rank.file;
     let mut classes = FxHashMap::default();
     for row in &mut rank.work {
         let class = || match row.kind {
-            // HTA reads Kineto's names, all of which begin like this.
+            // HTA reads Kineto's names, all of which begin with the direction.
             WorkKind::Copy { kind, .. } if row.name == NameId(0) => hta_class(direction(kind)),
             _ => hta_class(file.name(row.name)),
         };
@@ -150,7 +150,8 @@ fn of_span(file: &TraceFile, row: &HostSpan, stream: u64, streams: &mut StreamTa
     }
 }
 
-/// A stream number among a row's left-over arguments. Text such as `"0x0"` is none.
+/// Returns the stream number in a row's other arguments; `None` if the value is text, such as
+/// `"0x0"`.
 fn stream_in(args: &str) -> Option<u64> {
     if !args.contains("\"stream\"") {
         return None;
@@ -158,7 +159,7 @@ fn stream_in(args: &str) -> Option<u64> {
     serde_json::from_str::<serde_json::Value>(args).ok()?.get("stream")?.as_u64()
 }
 
-/// Start of the last step, where there are two or more.
+/// Start of the last step; `None` if there are fewer than two.
 fn last_step(rank: &RankTrace<'_>) -> Option<u64> {
     let spans = rank.spans.iter().flatten().map(|row| (row.name, row.start_ns));
     let images = rank.device_spans.iter().map(|row| (row.name, row.start_ns));
@@ -173,7 +174,7 @@ fn last_step(rank: &RankTrace<'_>) -> Option<u64> {
     last.filter(|_| names.len() >= 2)
 }
 
-/// Drops host rows from a moment on, and device rows without a launch before it.
+/// Drops host rows from a time on, and device rows without an earlier launch.
 fn drop_from(rank: &mut RankTrace<'_>, last_step_ns: u64) {
     let early = |start_ns: u64| start_ns < last_step_ns;
     rank.spans.iter_mut().for_each(|spans| spans.retain(|row| early(row.start_ns)));
@@ -185,14 +186,14 @@ fn drop_from(rank: &mut RankTrace<'_>, last_step_ns: u64) {
     }
     let times = |row: &Work| match row.correlation.get() {
         Some(number) => launched.get(&number).copied().unwrap_or(0),
-        // HTA takes a row without a correlation for a host row.
+        // HTA counts a row without a correlation as a host row.
         None => usize::from(early(row.start_ns)),
     };
     let work = std::mem::take(&mut rank.work);
     rank.work = work.into_iter().flat_map(|row| std::iter::repeat_n(row, times(&row))).collect();
 }
 
-/// The time from the first row's start to the last one's.
+/// The time from the start of the first row to the start of the last one.
 fn extent(rank: &RankTrace<'_>) -> Option<Interval> {
     let host = rank.spans.iter().flatten().chain(&rank.calls).map(|row| row.start_ns);
     let device = rank.work.iter().map(|row| row.start_ns);

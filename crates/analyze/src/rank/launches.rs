@@ -1,4 +1,4 @@
-//! Joins calls with the work that they started: both carry the same correlation.
+//! Joins calls with the work that they launched: both have the same correlation.
 
 use rustc_hash::FxHashSet;
 
@@ -8,30 +8,30 @@ use crate::base::search::partition_near;
 /// The index that stands for no launch.
 const NONE: u32 = u32::MAX;
 
-/// Calls and the work that they started.
+/// The calls of a rank, and the work that each launched.
 #[derive(Clone, Debug, Default)]
 pub struct Launches {
-    /// Per work: its call, or [`NONE`].
+    /// For each piece of work: the index of its call, or [`NONE`].
     call_of: Vec<u32>,
-    /// Per call: where its work begins in `work`; one more at the end.
+    /// For each call: the index in `work` at which its work begins; at the end, the length of
+    /// `work`.
     starts: Vec<u32>,
-    /// Indices of work, call by call, in the order in which it ran.
+    /// Indices of work by call, and for each call in the order in which its work ran.
     work: Vec<u32>,
 }
 
 impl Launches {
-    /// Joins calls and work, each in order of start. Where several calls carry one
-    /// correlation, the one that began first is the launch: a runtime call lies
-    /// around the driver's.
+    /// Joins calls and work, each in order of start. If several calls have the same correlation,
+    /// the first one is the launch: a runtime call lies around that of the driver.
     ///
-    /// Work of a process without any such call may be any other's: an imported
-    /// trace does not record the process of device work.
+    /// If a process of work made no such calls, its work is matched with the calls of all
+    /// processes: an imported trace does not record the process of device work.
     pub fn of(calls: &[HostSpan], work: &[Work], streams: &[StreamKey]) -> Launches {
         let mut keys: Vec<(u64, u32, u32)> = Vec::with_capacity(calls.len());
         for (call, at) in calls.iter().zip(0..) {
             keys.extend(call.correlation.get().map(|number| (number, call.process, at)));
         }
-        // Correlations are given in order, so that the keys are nearly sorted already.
+        // Correlations are assigned in order, so that the keys are nearly sorted already.
         keys.sort();
         keys.dedup_by_key(|key| (key.0, key.1));
         let callers: FxHashSet<u32> =
@@ -41,7 +41,7 @@ impl Launches {
             let process = streams[row.stream as usize].process;
             let strange = !callers.contains(&process);
             let launch = row.correlation.get().and_then(|number| {
-                // Work runs about in the order in which it was launched.
+                // Work runs roughly in the order in which it was launched.
                 near = partition_near(&keys, near, |key| key.0 < number);
                 let mut same = keys[near..].iter().take_while(|key| key.0 == number);
                 same.find(|key| strange || key.1 == process)
@@ -59,7 +59,8 @@ impl Launches {
         for at in 0..calls {
             starts[at + 1] += starts[at];
         }
-        // From the last piece of work on, each call's end moves down to its start.
+        // This loop starts with the last piece of work. Each call's entry begins as the end of its
+        // range and moves down to the start.
         let mut work = vec![0; starts[calls] as usize];
         starts.rotate_left(1);
         starts[calls] = work.len() as u32;
@@ -71,12 +72,12 @@ impl Launches {
         Launches { call_of, starts, work }
     }
 
-    /// Index of the call that started a piece of work; `None` if it was not recorded.
+    /// Index of the call that launched a piece of work; `None` if the call was not recorded.
     pub fn call_of(&self, work: usize) -> Option<usize> {
         self.call_of.get(work).filter(|call| **call != NONE).map(|call| *call as usize)
     }
 
-    /// The work that a call started, as indices in order of start; empty for most calls.
+    /// The work that a call launched, as indices in order of start; empty for most calls.
     pub fn work_of(&self, call: usize) -> &[u32] {
         match (self.starts.get(call), self.starts.get(call + 1)) {
             (Some(from), Some(to)) => &self.work[*from as usize..*to as usize],

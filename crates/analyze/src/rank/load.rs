@@ -1,7 +1,7 @@
 //! Reads a file's tables into the rows of a rank.
 //!
-//! The rows of devices and of hosts are read side by side if there are cores for both: neither
-//! needs the other.
+//! The rows of devices and of hosts are read in parallel if there are two cores, since neither
+//! depends on the other.
 
 use tprof_facts::Class;
 use tprof_facts::communication::Communication;
@@ -24,13 +24,13 @@ use super::trace::{RankTrace, SPAN_KINDS};
 use crate::base::parallel;
 
 impl<'a> RankTrace<'a> {
-    /// Reads what is needed of a file, on one thread.
+    /// Reads the tables in `needs`, on one thread.
     pub fn load(file: &'a TraceFile, needs: Needs) -> RankTrace<'a> {
         load(file, needs, 1)
     }
 }
 
-/// Reads what is needed of a file.
+/// Reads the tables in `needs`, on at most `cores` threads.
 pub(super) fn load(file: &TraceFile, needs: Needs, cores: usize) -> RankTrace<'_> {
     let mut rank = RankTrace::empty(file, needs, cores);
     let (device, host) =
@@ -52,7 +52,7 @@ pub(super) fn load(file: &TraceFile, needs: Needs, cores: usize) -> RankTrace<'_
     rank
 }
 
-/// The rows that take no part in the joining of calls and work.
+/// The rows that are not needed for joining calls and work.
 struct OtherRows {
     synchronizations: Vec<Synchronization>,
     device_spans: Vec<DeviceSpan>,
@@ -74,7 +74,7 @@ impl OtherRows {
     }
 }
 
-/// All rows of a table by time, if the table is needed.
+/// Returns all rows of a table in order of time, if `needs` contains the table.
 fn rows<R: TraceRow>(file: &TraceFile, needs: Needs, of: Needs) -> Vec<R> {
     match needs.has_any(of) {
         true => file.rows().0,
@@ -82,7 +82,7 @@ fn rows<R: TraceRow>(file: &TraceFile, needs: Needs, of: Needs) -> Vec<R> {
     }
 }
 
-/// Reserves room for rows if possible: the number in a damaged file may not fit.
+/// Reserves room for rows if that is possible: a damaged file may have an impossible number.
 fn reserve<T>(list: &mut Vec<T>, rows: u64) {
     let _ = usize::try_from(rows).map(|rows| list.try_reserve_exact(rows));
 }
@@ -98,7 +98,7 @@ struct DeviceRows {
 impl DeviceRows {
     fn read(file: &TraceFile, needs: Needs) -> DeviceRows {
         let mut found = DeviceRows::default();
-        // Collectives also show which kernels communicate.
+        // Collectives are needed to classify kernels as communication, too.
         let of = Needs::WORK | Needs::COLLECTIVES;
         found.collectives = rows(file, needs, of);
         if needs.has_any(Needs::WORK) {
@@ -132,7 +132,7 @@ impl DeviceRows {
         for row in &mut work {
             row.stream = order[row.stream as usize];
         }
-        // Ties are broken by the contents of rows, not by their places in the file.
+        // Ties are broken by the contents of rows, not by their order in the file.
         work.sort_by_key(|row| (row.start_ns, row.duration_ns, row.stream, row.correlation));
         self.streams = streams;
         self.work = work;
@@ -173,8 +173,8 @@ impl HostRows {
                     kind => &mut spans[kind as usize],
                 };
                 if list.capacity() == 0 {
-                    // The share of this kind in the block is taken for that of all rows: a list
-                    // that grows is copied.
+                    // The share of this kind in the block is used as the estimate for all rows.
+                    // Without a reservation, a list that grows would be copied.
                     let of_block = rows[row.kind as usize] * file.row_count::<SpanOutline>();
                     reserve(list, of_block / block.len() as u64 + block.len() as u64);
                 }

@@ -1,8 +1,8 @@
 //! One rank's device work and host spans in memory, joined, in order of time.
 //!
-//! [`RankTrace::load`] reads the tables that a report needs, and keeps little of each row. Ranks
-//! are loaded one by one per core and dropped when they have been summarised, so that memory does
-//! not grow with the number of ranks.
+//! [`RankTrace::load`] reads the tables that a report needs, and keeps only a few fields of each
+//! row. Each core loads one rank at a time and drops it when it has been summarised, so that memory
+//! does not grow with the number of ranks.
 
 mod busy;
 pub(crate) mod call_names;

@@ -1,4 +1,4 @@
-//! Calls of PyTorch's modules, whichever profiler named them.
+//! Calls of PyTorch's modules, as any of the profilers recorded them.
 
 use rustc_hash::FxHashSet;
 use tprof_facts::modules::ModuleName;
@@ -9,8 +9,9 @@ use super::rows::HostSpan;
 use super::trace::RankTrace;
 
 impl RankTrace<'_> {
-    /// Calls of modules in order, callers before callees: annotations, which must have been read;
-    /// if there are none, Python functions, which need not have been.
+    /// Returns the calls of modules in order, callers before callees. These are annotations, which
+    /// must have been loaded. If there are no such annotations, they are Python functions, which
+    /// need not have been loaded.
     pub fn module_calls(&self) -> Vec<HostSpan> {
         let is_module = |(id, name): (NameId, &str)| ModuleName::of(name).map(|_| id);
         let names: FxHashSet<NameId> = self.file.names().filter_map(is_module).collect();

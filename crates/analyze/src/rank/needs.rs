@@ -13,15 +13,15 @@ impl Needs {
     pub const WORK: Needs = Needs(1 << 16);
     /// Waits of hosts for devices.
     pub const SYNCHRONIZATIONS: Needs = Needs(1 << 17);
-    /// Annotations' images on devices, ranges of range profilers.
+    /// Images of annotations on devices, and ranges of range profilers.
     pub const DEVICE_SPANS: Needs = Needs(1 << 18);
     /// Collectives between ranks.
     pub const COLLECTIVES: Needs = Needs(1 << 19);
-    /// Device memory taken and given back.
+    /// Allocations and frees of device memory.
     pub const ALLOCATIONS: Needs = Needs(1 << 20);
     /// CPU samples of threads.
     pub const SAMPLES: Needs = Needs(1 << 21);
-    /// Logs of `torch.compile`, which lie beside the file.
+    /// Logs of `torch.compile`, which are separate files beside the trace.
     pub const COMPILE: Needs = Needs(1 << 22);
     /// Calls of the runtime and the driver.
     pub const CALLS: Needs = Needs(1 << SpanKind::Runtime as u32 | 1 << SpanKind::Driver as u32);
@@ -29,7 +29,7 @@ impl Needs {
     pub const OPERATORS: Needs = Needs::spans(SpanKind::Operator);
     /// Annotations of the program.
     pub const ANNOTATIONS: Needs = Needs::spans(SpanKind::Annotation);
-    /// Training steps, and the rows that show them.
+    /// Training steps, and the rows that steps are derived from.
     pub const STEPS: Needs = Needs::ANNOTATIONS.and(Needs(1 << 23));
     /// Host spans of all kinds.
     pub const ALL_SPANS: Needs = Needs(0xff);
@@ -41,7 +41,7 @@ impl Needs {
         Needs(1 << kind as u32)
     }
 
-    /// The tables of both.
+    /// The tables of `self` and of `other`.
     pub const fn and(self, other: Needs) -> Needs {
         Needs(self.0 | other.0)
     }

@@ -17,8 +17,8 @@ pub(super) const ALL_KINDS: [SpanKind; 6] = [
     SpanKind::Overhead,
 ];
 
-/// The rank of a kind among spans with the same start and end: ranges of the program hold the
-/// framework's calls, which hold those of the device's library.
+/// The rank of a kind among spans with the same start and end. Ranges of the program contain the
+/// framework's calls, which contain calls of the device's library.
 fn outwards(kind: SpanKind) -> u8 {
     match kind {
         SpanKind::Python => 0,
@@ -43,10 +43,10 @@ pub fn place_of_span(thread: u32, start_ns: u64, end_ns: u64, kind: SpanKind) ->
     (thread, start_ns, Reverse(end_ns), outwards(kind))
 }
 
-/// Iterates over spans one after another, each with its index if it is a call.
+/// Iterates over spans in nesting order, each with its index if it is a call.
 ///
-/// Ten million of them are merged from the lists that the rank has, which are in order except for
-/// calls of several threads: a sorted copy would take half a gigabyte.
+/// The spans are merged from the rank's lists, which are in order, except that of calls of several
+/// threads. There may be ten million spans, so a sorted copy would use half a gigabyte.
 pub struct Nested<'r> {
     lists: Vec<SpanList<'r>>,
 }
@@ -54,10 +54,10 @@ pub struct Nested<'r> {
 /// A list of spans of one kind, or of all calls.
 struct SpanList<'r> {
     spans: &'r [HostSpan],
-    /// The order in which to take the spans; `None` if they are in order.
+    /// The order of the spans as indices; `None` if `spans` is in order.
     order: Option<Vec<u32>>,
     are_calls: bool,
-    /// Number of spans taken so far.
+    /// Number of spans that were returned so far.
     taken: usize,
     /// The position of the next span.
     key: SpanOrder,
@@ -75,7 +75,7 @@ impl<'r> SpanList<'r> {
         Some(list)
     }
 
-    /// Index of the next span.
+    /// Index of the next span in `spans`.
     fn place(&self) -> Option<usize> {
         match &self.order {
             Some(order) => order.get(self.taken).map(|&at| at as usize),
@@ -85,7 +85,7 @@ impl<'r> SpanList<'r> {
 }
 
 impl<'r> Nested<'r> {
-    /// Merges lists of spans, each of which holds only calls or none.
+    /// Merges lists of spans. The flag of each list tells whether its spans are calls.
     pub fn of(lists: impl IntoIterator<Item = (&'r [HostSpan], bool)>) -> Nested<'r> {
         let lists = lists.into_iter();
         Nested {
@@ -93,7 +93,7 @@ impl<'r> Nested<'r> {
         }
     }
 
-    /// Number of spans that are left.
+    /// Number of spans that were not returned yet.
     pub fn remaining(&self) -> usize {
         self.lists.iter().map(|list| list.spans.len() - list.taken).sum()
     }
@@ -103,7 +103,7 @@ impl<'r> Iterator for Nested<'r> {
     type Item = (&'r HostSpan, Option<u32>);
 
     fn next(&mut self) -> Option<(&'r HostSpan, Option<u32>)> {
-        // Among equal spans, the one of the first list comes first.
+        // Among equal spans, that of the first list comes first.
         let (at, list) = self.lists.iter_mut().enumerate().min_by_key(|(_, list)| list.key)?;
         let place = list.place()?;
         list.taken += 1;

@@ -1,25 +1,25 @@
-//! Finds which span lies around which: one sweep per thread, with a stack.
+//! Finds the innermost span around others, by one sweep over each thread with a stack.
 
 use super::rows::HostSpan;
 
-/// Something that lasts for a while on a host thread.
+/// A piece of a host thread's time.
 pub trait OnThread {
     /// Index of the thread.
     fn thread(&self) -> u32;
-    /// The beginning, ns.
+    /// The start, ns.
     fn start_ns(&self) -> u64;
     /// The end, ns.
     fn end_ns(&self) -> u64;
 }
 
-/// A moment of a thread, to ask what lies around it.
+/// A time of a thread, for finding the span around it.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<T> {
     /// Index of the thread.
     pub thread: u32,
-    /// The moment, ns.
+    /// The time, ns.
     pub time_ns: u64,
-    /// A value that belongs to the moment.
+    /// A value that belongs to this time.
     pub of: T,
 }
 
@@ -51,13 +51,13 @@ impl OnThread for HostSpan {
     }
 }
 
-/// Order in which spans nest: by thread, then by start, longer ones first.
+/// The order in which spans nest: by thread, then by start, and longer ones first.
 pub fn nesting_order(span: &impl OnThread) -> (u32, u64, std::cmp::Reverse<u64>) {
     (span.thread(), span.start_ns(), std::cmp::Reverse(span.end_ns()))
 }
 
-/// For each of `inner`: the index of the innermost of `outer` that lasts from before its start to
-/// after its end on the same thread. Both are in [`nesting_order`].
+/// For each of `inner`, returns the index of the innermost of `outer` on the same thread that
+/// starts no later and ends no earlier. Both lists are in [`nesting_order`].
 pub fn enclosing<'s>(
     outer: &'s [impl OnThread],
     inner: &'s [impl OnThread],
@@ -78,7 +78,8 @@ pub fn enclosing<'s>(
     })
 }
 
-/// For each span, the innermost other one around it. `spans` is in [`nesting_order`].
+/// For each span, returns the index of the innermost other span around it. `spans` is in
+/// [`nesting_order`].
 pub fn parents(spans: &[HostSpan]) -> Vec<Option<u32>> {
     let mut open: Vec<u32> = Vec::new();
     let mut parents = Vec::with_capacity(spans.len());
@@ -97,9 +98,8 @@ fn push(spans: &[impl OnThread], open: &mut Vec<u32>, at: u32) {
     open.push(at);
 }
 
-/// Takes off what is over: spans of another thread, and those that ended before
-/// this moment. One that ends at the moment at which the next begins is over
-/// too, unless it is empty itself.
+/// Removes the spans that are over: those of another thread, and those that ended before `time_ns`.
+/// A span that ends at `time_ns` is over too, unless it also starts at that time.
 fn close(spans: &[impl OnThread], open: &mut Vec<u32>, thread: u32, time_ns: u64) {
     while let Some(at) = open.last() {
         let span = &spans[*at as usize];

@@ -1,8 +1,8 @@
-//! The rows that analyses hold: only what every analysis needs.
+//! The rows that analyses keep in memory, with only the fields that analyses need.
 //!
-//! A kernel's row in the trace model takes three hundred bytes, most of them for exports. Ten
-//! million rows must fit, so the rows here are a fifth of that. Memory costs time, too: the first
-//! touch of a page takes one or two microseconds.
+//! A kernel's row in the trace model has three hundred bytes, most of them for exports. Ten million
+//! rows must fit in memory, so the rows here are a fifth of that size. Memory costs time, too: the
+//! first access to a page takes one or two microseconds.
 
 use std::fmt;
 
@@ -76,9 +76,9 @@ pub enum WorkKind {
         /// Kind of memory that was written.
         to: MemoryKind,
     },
-    /// A wait on a stream; only Holistic Trace Analysis takes it for work.
+    /// A wait on a stream, which only Holistic Trace Analysis counts as work.
     Wait,
-    /// A host span with a stream's number; so too.
+    /// A host span with a stream number, which only Holistic Trace Analysis counts as work.
     HostSpan,
 }
 
@@ -89,23 +89,23 @@ pub struct Work {
     pub start_ns: u64,
     /// Duration of the work, ns.
     pub duration_ns: u64,
-    /// Number that its launch carries too.
+    /// Number that joins the work to its launch.
     pub correlation: MaybeId,
-    /// Bytes of a copy.
+    /// Bytes that were copied or set.
     pub bytes: MaybeId,
     /// Index of its stream.
     pub stream: StreamIndex,
-    /// Name; of a copy, as its source wrote it, or empty.
+    /// Name; that of a copy is as the trace's source wrote it, or empty.
     pub name: NameId,
-    /// Its other properties as a JSON object; 0 if there are none.
+    /// The work's other properties as a JSON object; 0 if there are none.
     pub args: NameId,
-    /// Graph that launched it.
+    /// The graph that contained the work.
     pub graph: Option<u32>,
-    /// Blocks of a kernel's grid, as many as fit; 0 if unknown.
+    /// Number of blocks in a kernel's grid, or the largest number that fits; 0 if unknown.
     pub blocks: u32,
     /// The kind of the work.
     pub kind: WorkKind,
-    /// The class: what it is for.
+    /// The class of the work.
     pub class: Class,
 }
 
@@ -147,12 +147,12 @@ impl Work {
         self.start_ns.saturating_add(self.duration_ns)
     }
 
-    /// The time in which it ran.
+    /// The time in which the work ran.
     pub fn interval(&self) -> Interval {
         Interval::new(self.start_ns, self.end_ns())
     }
 
-    /// Whether it is a kernel.
+    /// Whether the work is a kernel.
     pub fn is_kernel(&self) -> bool {
         self.kind == WorkKind::Kernel
     }
@@ -165,17 +165,17 @@ pub struct HostSpan {
     pub start_ns: u64,
     /// Duration of the span, ns.
     pub duration_ns: u64,
-    /// Number that what this call started on a device carries too.
+    /// Number that joins this call to the work that it launched on a device.
     pub correlation: MaybeId,
     /// Index of its process.
     pub process: ProcessIndex,
     /// Index of its thread.
     pub thread: ThreadIndex,
-    /// Function, operator or range.
+    /// Name of the function, operator or range.
     pub name: NameId,
-    /// NVTX domain, or an import's category.
+    /// NVTX domain, or the category of an imported span.
     pub category: NameId,
-    /// Its other properties as a JSON object; 0 if there are none.
+    /// The span's other properties as a JSON object; 0 if there are none.
     pub args: NameId,
     /// The kind of the span.
     pub kind: SpanKind,
@@ -203,7 +203,7 @@ impl HostSpan {
         self.start_ns.saturating_add(self.duration_ns)
     }
 
-    /// The time in which it lasted.
+    /// The time in which the span lasted.
     pub fn interval(&self) -> Interval {
         Interval::new(self.start_ns, self.end_ns())
     }

@@ -1,8 +1,8 @@
-//! The purpose of a span, as the program states it: by its category, otherwise by its name.
+//! The purpose of a span, from its category if it has one, otherwise from its name.
 
-/// Words that follow one another in names of ranges that load data, in the form of [`words`]: those
-/// of PyTorch's `enumerate(DataLoader)#….__next__` and its Python frames, of TensorFlow's
-/// iterators, and of ranges in user code and recommender libraries.
+/// Sequences of words in the names of ranges that load data, in the form of [`words`]. They occur
+/// in the names of PyTorch's `enumerate(DataLoader)#….__next__` and its Python frames, of
+/// TensorFlow's iterators, and of ranges in user code and recommender libraries.
 const LOADING: [&str; 11] = [
     " data loader ",
     " dataloader ",
@@ -16,7 +16,7 @@ const LOADING: [&str; 11] = [
     " next batch ",
     " get batch ",
 ];
-/// TensorFlow's own writing of the same.
+/// TensorFlow's own names of such ranges.
 const ITERATOR: [&str; 2] = [" iterator get next ", " iteratorgetnext "];
 
 /// The purpose of the time in a span.
@@ -31,7 +31,7 @@ pub(crate) enum SpanPurpose {
     Io,
 }
 
-/// Categories, as they are written in small letters and without what separates words.
+/// Categories in lower case and without separators between words.
 const CATEGORIES: [(&str, SpanPurpose); 8] = [
     ("compute", SpanPurpose::Compute),
     ("memory", SpanPurpose::Memory),
@@ -44,7 +44,8 @@ const CATEGORIES: [(&str, SpanPurpose); 8] = [
 ];
 
 impl SpanPurpose {
-    /// The purpose of a span with this name and these arguments, a JSON object.
+    /// Returns the purpose of a span with this name and these arguments (a JSON object); `None` if
+    /// it is unknown.
     pub fn of(name: &str, args: &str) -> Option<SpanPurpose> {
         by_category(args).or_else(|| loads_data(name).then_some(SpanPurpose::DataLoad))
     }
@@ -60,14 +61,14 @@ fn by_category(args: &str) -> Option<SpanPurpose> {
     CATEGORIES.iter().find(|(word, _)| *word == plain).map(|(_, stated)| *stated)
 }
 
-/// Whether a range is named like one that loads data.
+/// Whether the name of a range says that the range loads data.
 fn loads_data(name: &str) -> bool {
     let words = words(name);
     LOADING.iter().chain(&ITERATOR).any(|part| words.contains(part))
 }
 
-/// The words of a name in small letters, each between spaces: `loadData_2` is ` load data `. A part of
-/// a word is none: `upload_data` loads nothing.
+/// Returns the words of a name in lower case, each between spaces: `loadData_2` becomes ` load data
+/// `. Parts of words do not match: `upload_data` does not contain ` load data `.
 fn words(name: &str) -> String {
     let mut words = String::with_capacity(name.len() + 8);
     words.push(' ');

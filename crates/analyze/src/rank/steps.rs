@@ -1,4 +1,4 @@
-//! Training steps: when each lasted, and which work belongs to it.
+//! Training steps: their times, and the work that belongs to each.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::steps;
@@ -14,27 +14,27 @@ use crate::base::intervals::Interval;
 pub use tprof_facts::steps::PROFILER_STEP;
 
 impl RankTrace<'_> {
-    /// Steps as they were recorded, with their source; [`Needs::STEPS`] must have been read. Found once,
-    /// however many ask.
+    /// The steps as they were recorded, with their source; [`Needs::STEPS`] must have been read.
+    /// They are computed only once.
     pub fn steps_found(&self) -> &steps::Steps {
         debug_assert!(self.needs.has(Needs::STEPS));
         let found = || steps::of_parts(self.file, &self.step_ranges, self.steps_from);
         self.steps_found.get_or_init(found)
     }
 
-    /// Whether steps were asked for and are inferred.
+    /// Whether the steps have been computed and are inferred.
     pub(crate) fn has_inferred_steps(&self) -> bool {
         self.steps_found.get().is_some_and(steps::Steps::are_inferred)
     }
 
-    /// Steps in order of time; as [`Self::steps_found`]. Where calls and device work were read, each has its
-    /// time on its device.
+    /// Returns the steps in order of time, as [`Self::steps_found`] does. If calls and device work
+    /// were read, each step also has its time on its device.
     pub fn steps(&self) -> Vec<Step> {
         self.stepping().steps.clone()
     }
 
-    /// The steps of each process as each of its devices did them; empty if calls and device work
-    /// were not read, or if the rank is read as Holistic Trace Analysis does.
+    /// The times of the steps of each process on each of its devices. This is empty if calls and
+    /// device work were not read, or if the rank is read as Holistic Trace Analysis does.
     pub fn device_steps(&self) -> &[DeviceSteps] {
         &self.stepping().devices
     }
@@ -56,10 +56,10 @@ impl RankTrace<'_> {
         })
     }
 
-    /// For each piece of work: index in `steps` of the step that it belongs to, in which its launch
-    /// began. If its launch was not recorded but others were, the launch came before the recording,
-    /// and the work belongs to no step. If no launch was recorded at all, it belongs to the step in
-    /// which it began itself.
+    /// For each piece of work, returns the index in `steps` of its step, which is the one in which
+    /// its launch began. If its launch was not recorded but others were, the launch came before the
+    /// recording, and the work belongs to no step. If no launch was recorded at all, the work
+    /// belongs to the step in which the work itself began.
     pub fn steps_of_work(&self, steps: &[Step]) -> Vec<Option<u32>> {
         let none_seen = (0..self.work.len()).all(|at| self.launches.call_of(at).is_none());
         // Most work belongs to the same step as the work before it.

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::rows::{StreamIndex, StreamKey};
 
-/// Streams as they appear.
+/// The streams that were seen so far, each with an index.
 #[derive(Default)]
 pub(super) struct StreamTable {
     index: FxHashMap<StreamKey, StreamIndex>,
@@ -13,7 +13,7 @@ pub(super) struct StreamTable {
 }
 
 impl StreamTable {
-    /// Starts with these streams.
+    /// Starts with these streams, whose indices are their places.
     pub(super) fn new(streams: &[StreamKey]) -> StreamTable {
         StreamTable { index: streams.iter().copied().zip(0..).collect(), last: None }
     }
@@ -28,7 +28,7 @@ impl StreamTable {
         index
     }
 
-    /// The streams in order, and each old index's new one.
+    /// Returns the streams in order, and the new index for each old one.
     pub(super) fn sorted(self) -> (Vec<StreamKey>, Vec<StreamIndex>) {
         let mut rows: Vec<(StreamKey, StreamIndex)> = self.index.into_iter().collect();
         rows.sort_unstable();

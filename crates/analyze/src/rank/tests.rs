@@ -91,7 +91,7 @@ fn work_belongs_to_the_step_that_launched_it() {
     annotation(&mut made, 0, 200, "ProfilerStep#x");
     annotation(&mut made, 10, 20, "forward");
     made.call(0, 90, 5, "cudaLaunchKernel", 1);
-    // Late on the device, and launched before anything was recorded.
+    // Work that runs after its step on the device, and work that was launched before the recording.
     for (start_ns, correlation) in [(150, Some(1)), (160, None), (99, Some(2)), (200, None)] {
         made.kernel(Kernel { start_ns, correlation, ..Kernel::default() }, "k");
     }

@@ -1,4 +1,4 @@
-//! One rank file's rows in memory, and values that are computed once for all analyses.
+//! The rows of one rank file in memory, and values that are computed once for all analyses.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -28,22 +28,22 @@ use super::step::Step;
 use crate::base::intervals::Interval;
 use crate::run::step_cost::StepCost;
 
-/// One rank file's rows. Tables that were not asked for are empty.
+/// The rows of one rank file. Tables that were not requested are empty.
 #[derive(Debug)]
 pub struct RankTrace<'a> {
-    /// The file, which has the names.
+    /// The file, which contains the names.
     pub file: &'a TraceFile,
     /// The tables that were read.
     pub needs: Needs,
-    /// Streams that something ran on, in order.
+    /// Streams on which something ran, in order.
     pub streams: Vec<StreamKey>,
     /// Kernels, copies and memsets, in order of start.
     pub work: Vec<Work>,
     /// Calls of the runtime and the driver, in order of start.
     pub calls: Vec<HostSpan>,
-    /// The work that each call started; empty unless both were read.
+    /// The work that each call launched; empty unless both tables were read.
     pub launches: Launches,
-    /// Waits, in order of start.
+    /// Waits of the host for devices, in order of start.
     pub synchronizations: Vec<Synchronization>,
     /// Intervals on devices, in order of start.
     pub device_spans: Vec<DeviceSpan>,
@@ -51,17 +51,17 @@ pub struct RankTrace<'a> {
     pub collectives: Vec<Collective>,
     /// Collectives that ran on the host, in order of start.
     pub host_collectives: Vec<HostCollective>,
-    /// Device memory taken and given back, in order of time.
+    /// Allocations and frees of device memory, in order of time.
     pub allocations: Vec<DeviceAllocation>,
-    /// Samples of threads, added up.
+    /// CPU samples, added up by thread, stack and state.
     pub cpu: CpuTrace,
     /// The rank's logs of `torch.compile`.
     pub compile: RankCompile,
-    /// Ranks that its launcher started, if it gave that.
+    /// Number of ranks that the launcher started; `None` if the launcher did not say.
     pub world_size: Option<u32>,
     /// Cost of recording per step, for analyses that judge steps.
     pub recording: Option<StepCost>,
-    /// Threads that work on this rank may use.
+    /// Number of threads that work on this rank may use.
     pub cores: usize,
     /// The value of [`Self::devices`], once computed.
     devices: OnceLock<Vec<Busy>>,
@@ -69,12 +69,12 @@ pub struct RankTrace<'a> {
     trees: [OnceLock<CallTree>; 2],
     /// Whether the rank is read as Holistic Trace Analysis does.
     pub hta: bool,
-    /// Under that reading, from the first row's start to the last one's.
+    /// If `hta` is set, the interval from the first row's start to the last one's start.
     pub extent: Option<Interval>,
-    /// Under that reading, the launch that it assumes for work with a launch that was
-    /// not recorded: the start of the row that came first in the imported file.
+    /// If `hta` is set, the start of the row that came first in the imported file: HTA uses it as
+    /// the launch of work whose launch was not recorded.
     pub first_row_ns: Option<u64>,
-    /// Ranges that show steps, where annotations were read.
+    /// Ranges that may show steps, if annotations were read.
     pub(super) step_ranges: Vec<StepRange>,
     /// The source of steps; `None` for the first source that has any.
     pub steps_from: Option<StepSource>,
@@ -86,7 +86,7 @@ pub struct RankTrace<'a> {
     pub(super) spans: [Vec<HostSpan>; SPAN_KINDS],
 }
 
-/// Steps, and when which device was at them.
+/// The steps, and their times on each device.
 #[derive(Debug)]
 pub(super) struct Stepping {
     pub steps: Vec<Step>,
@@ -133,8 +133,8 @@ impl<'a> RankTrace<'a> {
         self.trees[0].get_or_init(|| CallTree::of(self.nested(Needs::ALL_SPANS), self.calls.len()))
     }
 
-    /// Call trees of only operators and calls; of all host spans where the rank is
-    /// read as Holistic Trace Analysis reads it.
+    /// Call trees of only operators and calls; of all host spans if the rank is read as Holistic
+    /// Trace Analysis does.
     pub fn operator_tree(&self) -> &CallTree {
         if self.hta {
             return self.call_tree();
@@ -155,12 +155,12 @@ impl<'a> RankTrace<'a> {
         &self.spans[kind as usize]
     }
 
-    /// An interned string.
+    /// The text of a name.
     pub fn name(&self, id: NameId) -> &'a str {
         self.file.name(id)
     }
 
-    /// Name of a piece of work: a kernel's, or a copy's ([`copies::name`]).
+    /// Name of a piece of work: that of a kernel, or of a copy ([`copies::name`]).
     pub fn work_name(&self, work: &Work) -> Cow<'a, str> {
         self.name_of_work(work.name, work.kind)
     }
@@ -180,7 +180,7 @@ impl<'a> RankTrace<'a> {
         self.streams[work.stream as usize]
     }
 
-    /// Each device that worked, in order of devices. Found once, however many ask.
+    /// Each device that worked, in order of devices. These are computed only once.
     pub fn devices(&self) -> &[Busy] {
         self.devices.get_or_init(|| {
             let mut devices: BTreeMap<Option<u32>, ByClass> = BTreeMap::new();
@@ -191,12 +191,12 @@ impl<'a> RankTrace<'a> {
         })
     }
 
-    /// The places of all work, in order.
+    /// The indices of all work, in order.
     pub fn all_work(&self) -> Vec<u32> {
         (0..self.work.len() as u32).collect()
     }
 
-    /// The indices of each device's work, in order. It goes through all work once for all devices.
+    /// The indices of each device's work, in order, from one pass over all work.
     pub fn work_by_device(&self) -> FxHashMap<Option<u32>, Vec<u32>> {
         let mut devices: FxHashMap<Option<u32>, Vec<u32>> = FxHashMap::default();
         for (row, at) in self.work.iter().zip(0..) {

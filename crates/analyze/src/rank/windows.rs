@@ -1,7 +1,8 @@
-//! The judged time of each device: its steps, as the device did them.
+//! The judged time of each device, which is the time of its steps.
 //!
-//! Start-up has other causes than the time in steps, and takes longer than all of them in a short
-//! run. If there are steps, reports on devices cover only those, and name the rest separately.
+//! Start-up has other causes than the time in steps, and in a short run takes longer than all steps
+//! together. If there are steps, reports on devices cover only these, and report the rest
+//! separately.
 
 use std::borrow::Cow;
 
@@ -15,26 +16,25 @@ use super::step::Step;
 use super::trace::RankTrace;
 use crate::base::intervals::{Cover, Interval};
 
-/// The tables that reports on devices read beside the work, so that [`RankTrace::device_windows`]
-/// knows the steps.
+/// The tables that reports on devices need besides the work, so that [`RankTrace::device_windows`]
+/// finds the steps.
 pub const WINDOW_NEEDS: Needs = Needs::WORK.and(Needs::CALLS).and(Needs::STEPS);
 
-/// The time of a device that is judged.
+/// The judged time of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceWindow {
-    /// Device, as its process numbers it; as [`Busy::device`].
+    /// The device, as in [`Busy::device`].
     pub device: Option<u32>,
-    /// Number of steps that the device did in it; 0 if the rank has none, or if other devices did
-    /// them.
+    /// Number of the device's steps; 0 if the rank has no steps, or if only other devices did them.
     pub steps: usize,
-    /// The time of the device at its steps; without steps, [`Self::all`].
+    /// The time of the device's steps; without steps, this is [`Self::all`].
     pub judged: Cover,
-    /// The time from the device's first work's start to the last one's end.
+    /// The time from the start of the device's first work to the end of its last work.
     pub all: Interval,
 }
 
 impl DeviceWindow {
-    /// Whether all of its time is judged.
+    /// Whether all of the device's time is judged.
     pub fn is_whole(&self) -> bool {
         self.judged.parts() == [self.all]
     }
@@ -44,35 +44,35 @@ impl DeviceWindow {
         self.judged.length()
     }
 
-    /// The interval from the first to the last judged moment.
+    /// The interval from the start to the end of the judged time.
     pub fn span(&self) -> Interval {
         self.judged.span().unwrap_or(self.all)
     }
 
-    /// The time from the device's first work to its first step; empty without steps, and if there
-    /// is no such work.
+    /// The time from the device's first work to its first step; empty if there are no steps, or no
+    /// work before them.
     pub fn before(&self) -> Interval {
         let first = self.span().start;
         Interval::new(self.all.start.min(first), first)
     }
 
-    /// The time from the end of its last step until its last work is done.
+    /// The time from the end of its last step to the end of its last work.
     pub fn after(&self) -> Interval {
         let last = self.span().end;
         Interval::new(last, self.all.end.max(last))
     }
 
-    /// Between its first and its last step, but in none.
+    /// The time between its first and its last step that is in no step.
     pub fn between(&self) -> Cover {
         Cover::of([self.span()]).without(&self.judged)
     }
 }
 
 impl RankTrace<'_> {
-    /// The judged time of each device, in the order of [`Self::devices`]: the union of its steps as
-    /// it did them, over all processes. It is all its time if the rank has no steps, if steps were
-    /// not read ([`WINDOW_NEEDS`]), and if the rank is read as Holistic Trace Analysis does. A
-    /// device that worked in no step is judged while others did theirs.
+    /// The judged time of each device, in the order of [`Self::devices`]: the union of its steps
+    /// over all processes. If the rank has no steps, if steps were not read ([`WINDOW_NEEDS`]), or
+    /// if the rank is read as Holistic Trace Analysis does, all of a device's time is judged. A
+    /// device without work in any step is judged over the steps of the other devices.
     pub fn device_windows(&self) -> Vec<DeviceWindow> {
         let devices = || self.devices().iter().filter_map(|busy| Some((busy, busy.window()?)));
         let whole = |(busy, all): (&Busy, Interval)| {
@@ -111,7 +111,7 @@ impl RankTrace<'_> {
         devices.zip(self.device_windows()).map(within).collect()
     }
 
-    /// For each piece of work: whether it began in the judged time of its device.
+    /// Returns for each piece of work whether it began in the judged time of its device.
     pub fn is_judged(&self) -> Vec<bool> {
         let windows = self.device_windows();
         if windows.iter().all(|window| window.is_whole() && window.steps == 0) {
@@ -130,7 +130,7 @@ impl RankTrace<'_> {
         JudgedRows { has_steps, work: self.is_judged(), on_host }
     }
 
-    /// For each call: whether it is judged.
+    /// Returns for each call whether it is judged.
     pub fn is_call_judged(&self) -> Vec<bool> {
         let judged = self.judged();
         let of_call = |(at, call): (usize, &HostSpan)| {
@@ -139,8 +139,8 @@ impl RankTrace<'_> {
         self.calls.iter().enumerate().map(of_call).collect()
     }
 
-    /// The judged time of the rank over the steps of one process: the times of its devices at the
-    /// steps; on the host for steps in which no device worked.
+    /// The judged time of the rank over the steps of one process: the times of the steps on its
+    /// devices, and on the host for steps in which no device worked.
     pub(crate) fn window_of_steps(&self, steps: &[Step]) -> Cover {
         let process = steps.first().map(|step| step.process);
         let of_process = self.device_steps().iter().filter(|of| Some(of.process) == process);
@@ -150,20 +150,20 @@ impl RankTrace<'_> {
     }
 }
 
-/// The judged rows of a rank: all, if no device did steps.
+/// The judged rows of a rank: all rows, if no device has steps.
 #[derive(Clone, Debug)]
 pub struct JudgedRows {
-    /// Whether any device did steps.
+    /// Whether any device has steps.
     pub has_steps: bool,
-    /// For each piece of work: whether it is judged.
+    /// For each piece of work, whether it is judged.
     pub work: Vec<bool>,
-    /// The time of hosts at the steps.
+    /// The time of the steps on the host.
     pub on_host: Cover,
 }
 
 impl JudgedRows {
-    /// Whether an event that began at this moment on the host is judged; an event that started work
-    /// is judged if the work is.
+    /// Whether an event that began at `start_ns` on the host is judged. An event that launched work
+    /// is judged if that work is.
     pub fn holds(&self, work: Option<u32>, start_ns: u64) -> bool {
         match work {
             Some(work) => self.work[work as usize],
@@ -171,7 +171,7 @@ impl JudgedRows {
         }
     }
 
-    /// The time of the rank at its steps, on the host or on a device.
+    /// The time of the rank's steps, on the host or on a device.
     pub fn time(&self, rank: &RankTrace<'_>) -> Cover {
         let windows = rank.device_windows();
         Cover::any(windows.iter().map(|window| &window.judged).chain([&self.on_host]))
@@ -184,7 +184,7 @@ pub fn window_of(windows: &[DeviceWindow], device: Option<u32>) -> Option<&Devic
     windows.get(at)
 }
 
-/// Whether windows judge work that a device began at this moment.
+/// Whether the windows include work that a device began at this time.
 pub fn judges(windows: &[DeviceWindow], device: Option<u32>, time_ns: u64) -> bool {
     window_of(windows, device).is_some_and(|window| {
         let is_all = window.is_whole() && window.steps == 0;
@@ -196,7 +196,7 @@ fn times(of: &DeviceSteps) -> impl Iterator<Item = Interval> + '_ {
     of.steps.iter().map(|(_, interval)| *interval)
 }
 
-/// The time in which any of a rank's devices was busy in this way.
+/// The time in which any of a rank's devices was busy; `of` selects the kind of work.
 pub(crate) fn of_devices<'r>(rank: &'r RankTrace<'_>, of: fn(&Busy) -> &Cover) -> Cow<'r, Cover> {
     match rank.devices() {
         [one] => Cow::Borrowed(of(one)),
@@ -204,8 +204,8 @@ pub(crate) fn of_devices<'r>(rank: &'r RankTrace<'_>, of: fn(&Busy) -> &Cover) -
     }
 }
 
-/// The time of a rank that findings judge: its steps; without steps, from the first work on a
-/// device to the last; without devices, its life.
+/// The time of a rank that findings judge: its steps; without steps, the time from its first work
+/// on a device to its last; without devices, its life.
 pub(crate) fn judged_window(rank: &RankTrace<'_>, steps: &[Step]) -> Cover {
     if steps.is_empty() {
         let end = rank.work.iter().map(Work::end_ns).max();

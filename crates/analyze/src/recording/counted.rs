@@ -1,4 +1,4 @@
-//! Totals that were read now and then, at the moments between.
+//! Interpolates totals that were read from time to time.
 
 use tprof_facts::cycles;
 use tprof_trace::TraceFile;
@@ -6,8 +6,8 @@ use tprof_trace::model::ProcessIndex;
 
 use crate::base::intervals::Cover;
 
-/// Totals of a process, in order of time. Between two readings a total rises evenly, as long as
-/// recording is on.
+/// The readings of a process's totals, in order of time. Between two readings, a total is taken to
+/// rise evenly while recording is on.
 pub(super) struct RisingTotals<R> {
     rows: Vec<(u64, R)>,
     paused: Vec<(u64, u64)>,
@@ -15,7 +15,7 @@ pub(super) struct RisingTotals<R> {
 }
 
 impl<R> RisingTotals<R> {
-    /// Of a process, from these readings, which are in order.
+    /// Creates the totals of a process from these readings, which are in order.
     pub fn of(
         file: &TraceFile,
         process: ProcessIndex,
@@ -29,13 +29,13 @@ impl<R> RisingTotals<R> {
         self.rows.is_empty()
     }
 
-    /// By how much a total rose in these times.
+    /// Returns by how much a total rose during these times.
     pub fn within(&self, times: &Cover, of: impl Fn(&R) -> u64) -> f64 {
         let rise = |at: u64| self.at(at, &of);
         times.parts().iter().map(|part| (rise(part.end) - rise(part.start)).max(0.0)).sum()
     }
 
-    /// A total at a moment.
+    /// Returns a total at a time.
     fn at(&self, time_ns: u64, of: &impl Fn(&R) -> u64) -> f64 {
         let after = self.rows.partition_point(|(at, _)| *at <= time_ns);
         let before = after.checked_sub(1).and_then(|at| self.rows.get(at));
@@ -44,7 +44,8 @@ impl<R> RisingTotals<R> {
             return from as f64;
         };
         let (whole, part) = (self.on_ns(from_ns, to_ns), self.on_ns(from_ns, time_ns));
-        // A total that rose while recording was off rises evenly over all of that time.
+        // If recording was off all the time but the total rose, it is taken to rise evenly over the
+        // whole time.
         let (whole, part) = match whole {
             0 => (to_ns.saturating_sub(from_ns).max(1), time_ns.saturating_sub(from_ns)),
             _ => (whole, part),
@@ -53,7 +54,7 @@ impl<R> RisingTotals<R> {
         from as f64 + to.saturating_sub(from) as f64 * share
     }
 
-    /// For how long recording was on between two moments.
+    /// Returns how long recording was on between two times.
     fn on_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
         let off = |(off, on): &(u64, u64)| (*on).min(to_ns).saturating_sub((*off).max(from_ns));
         let off: u64 = self.paused.iter().map(off).sum();

@@ -1,5 +1,6 @@
-//! The cost of recording per step that reports judge: the number of records in it times what one of them
-//! costs, and, where steps were left unrecorded for it (`--overhead paired`), by comparison.
+//! The cost of recording per step that reports judge. It is estimated as the number of records in a
+//! step times the cost of each. If some steps were left unrecorded for the purpose (`--overhead
+//! paired`), it is also measured by comparison with these.
 
 mod counted;
 mod notes;
@@ -29,14 +30,14 @@ const NO_ROWS: &str =
 const NO_COUNT: &str = "it is measured as time";
 const NO_DEVICE: &str = "devices did nothing in the steps";
 
-/// The most time of a job's threads that CUPTI takes for a record of a kernel or a copy, ns: on an H200 one cost an
-/// eager job 3 us with CUPTI 13.0, most of it in the driver, where no sample tells it from a
-/// launch's own work.
+/// Upper bound of the time of a job's threads that CUPTI takes for one record of a kernel or a
+/// copy, ns. On an H200 with CUPTI 13.0, a record cost an eager job 3 us, most of it in the driver,
+/// where samples do not tell it from the launch's own work.
 const MOST_OF_WORK_NS: f64 = 3000.0;
-/// And for a record of a call, which cost 0.2 to 0.44 us there.
+/// The same for one record of a call, which cost 0.2 to 0.44 us there.
 const MOST_OF_CALL_NS: f64 = 500.0;
 
-/// The cost of one part over all steps, ns; `high` is none where the cost of one is not known.
+/// The cost of one part over all steps, ns; `high` is `None` if the unit cost is unknown.
 struct PartOfAll {
     part: &'static str,
     count: Option<f64>,
@@ -67,11 +68,11 @@ pub(crate) fn of_rank(
         Ok(parts) => {
             let low: f64 = parts.iter().map(|part| part.low).sum();
             let high: Option<f64> = parts.iter().map(|part| part.high).sum();
-            // Work of devices is no shorter without recording.
+            // Without recording, the work of devices would not be shorter.
             let hidden = |ns: u64| idle.map_or(ns, |idle| ns.min(idle));
             let high = high.map(|high| hidden(each(high)));
             (
-                // Threads that work at once share it.
+                // Threads that work at the same time share the cost.
                 Reading::Is(hidden(each(low / prices.parallel))),
                 high.map_or(Reading::missing(NO_PRICE), Reading::Is),
             )
@@ -100,7 +101,8 @@ pub(crate) fn of_rank(
     Reading::Is(of.worded())
 }
 
-/// For how long no device of the rank worked while it was at these steps; none where none did.
+/// Returns how long no device of the rank worked during these steps, ns; `None` if no device did
+/// any work in them.
 fn idle_ns(rank: &RankTrace<'_>, steps: &[Step]) -> Option<u64> {
     if rank.work.is_empty() || steps.iter().all(|step| step.on_device.is_none()) {
         return None;
@@ -142,7 +144,8 @@ fn parts_of(
         low: work.stack_ns.0,
         high: Some(work.stack_ns.1),
     };
-    // What samples show of tprof's library beyond what its work is priced at, as over the whole run.
+    // The time in tprof's library according to samples, minus the price of the known work there.
+    // This is compared over the steps as it is over the whole run.
     let [_, of_library] = sampled.in_library.bounds();
     let priced = heap.high.zip(calls.high).map(|(heap, calls)| {
         // Operators are priced at up to six times the time in their callbacks.
@@ -186,13 +189,13 @@ fn parts_of(
     Ok(parts)
 }
 
-/// The work that recording did in some steps.
+/// The work of recording in some steps.
 struct StepWork {
     notes: f64,
     device_records: f64,
     call_records: f64,
     operators: f64,
-    /// No less and no more time in which stacks were taken.
+    /// Lower and upper bound of the time in which stacks were taken, ns.
     stack_ns: (f64, f64),
     wait_ns: f64,
     collector_ns: f64,
@@ -213,8 +216,9 @@ impl StepWork {
         }
     }
 
-    /// Of a run without totals over time: what has rows is counted by them. What has none may all
-    /// lie in the steps, but for the collector, which worked as in the whole run.
+    /// Returns the work in a run without totals over time. Work that leaves rows is counted by
+    /// them. All other work of the run may lie in the steps; only the collector's work is assumed
+    /// to be spread evenly over the run.
     fn of_rows(
         rank: &RankTrace<'_>,
         on_host: &Cover,

@@ -1,4 +1,5 @@
-//! Notes of reports in which recording is a visible part of what they judge, with the value without it.
+//! Notes of reports on steps in which recording takes a visible part, with the judged value as it
+//! would be without recording.
 
 use tprof_facts::units::{duration, percent};
 
@@ -9,18 +10,19 @@ use crate::run::step_cost::StepCost;
 const JUDGING: [&str; 8] =
     ["steps", "flops", "roofline", "gpu-time", "idle", "breakdown", "findings", "diff"];
 
-/// Whether a kind of report has use for what a step cost.
+/// Whether a kind of report needs the cost of recording per step.
 pub(crate) fn is_judged_by(kind: &str) -> bool {
     JUDGING.contains(&kind)
 }
 
-/// The rank that recording slowed most, if it is visible in any.
+/// Returns the costs of the rank that recording slowed most; `None` if there are no costs.
 pub(crate) fn worst<'a>(costs: impl IntoIterator<Item = &'a StepCost>) -> Option<&'a StepCost> {
     let share = |of: &StepCost| of.share().unwrap_or(0.0);
     costs.into_iter().max_by(|a, b| share(a).total_cmp(&share(b)))
 }
 
-/// A sentence without a full stop for a report of this kind, with these tables.
+/// Returns a sentence without a full stop for a report of this kind, with these tables; `None` if
+/// the cost of recording is not visible.
 pub(crate) fn note(kind: &str, tables: &[Table], costs: &[StepCost]) -> Option<String> {
     let of = worst(costs.iter().filter(|of| of.is_visible()))?;
     let without = match kind {
@@ -55,7 +57,7 @@ pub(crate) fn note(kind: &str, tables: &[Table], costs: &[StepCost]) -> Option<S
     Some(format!("{}: {}; without it {without}", of.rank, of.taken()?))
 }
 
-/// The MFU that a report states of a rank.
+/// Returns the MFU that a report prints for a rank.
 fn mfu(tables: &[Table], rank: &str) -> Option<f64> {
     let table = tables.iter().find(|table| table.key == "ranks")?;
     let (label, mfu) = (table.place("rank")?, table.place("mfu")?);

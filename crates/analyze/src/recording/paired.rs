@@ -1,7 +1,8 @@
-//! The cost of recording per step, by steps that were not recorded (`--overhead paired`): the steps of a stretch without
-//! recording are compared with as many recorded ones before it and behind it, so that what changes
-//! slowly (clocks of processors, other programs) is on both sides. The cost is the median of these
-//! differences, its interval that of a median by order statistics, which asks for no distribution.
+//! The cost of recording per step, measured with steps that were not recorded (`--overhead
+//! paired`). The steps of a stretch without recording are compared with equally many recorded steps
+//! before and after it, so that slow changes (of processor clocks or of other programs) affect both
+//! sides. The cost is the median of these differences. Its interval is that of a median by order
+//! statistics, which is valid for any distribution.
 
 use tprof_facts::units::counted;
 use tprof_trace::TraceFile;
@@ -12,23 +13,24 @@ use crate::base::reading::Reading;
 use crate::run::step_cost::PairedCost;
 
 const NOT_ASKED: &str = "all steps were recorded: --overhead paired leaves some out and compares";
-/// Steps that begin so soon after recording was switched are not compared: what records devices is
-/// switched a moment later.
+/// A step is not compared if it begins sooner than this after recording was switched, because the
+/// recording of devices is switched a little later.
 const SETTLES_NS: u64 = 100_000_000;
-/// Steps at the beginning of a job that take longer than others, recorded or not.
+/// Number of steps at the beginning of a job that take longer than others, recorded or not.
 const FIRST: usize = 5;
-/// Fewest differences whose least and greatest are a 95 % interval of their median.
+/// The smallest number of differences whose minimum and maximum bound a 95 % interval of their
+/// median.
 const FEWEST: usize = 6;
 
-/// Steps in a row that were recorded, or were not.
+/// A stretch of successive steps that were all recorded, or all not recorded.
 #[derive(Debug, Default)]
 struct PairedSteps {
     recorded: bool,
-    /// Those that are compared, ns.
+    /// Durations of the steps that are compared, ns.
     times: Vec<u64>,
 }
 
-/// Of a process.
+/// Returns the cost of recording per step of a process.
 pub(super) fn of_process(file: &TraceFile, process: ProcessIndex) -> Reading<PairedCost> {
     let begun: Vec<(u64, u64)> = (file.counters().iter())
         .filter(|row| row.process == Some(process))
@@ -50,14 +52,15 @@ pub(super) fn of_process(file: &TraceFile, process: ProcessIndex) -> Reading<Pai
     compared(&stretches(&steps_of(&begun), &switches))
 }
 
-/// Steps between one beginning and that of the next.
+/// Returns the steps from each beginning to the next one.
 fn steps_of(begun: &[(u64, u64)]) -> Vec<Interval> {
     let follow = begun.windows(2).filter(|two| two[1].1 == two[0].1 + 1);
     let steps: Vec<Interval> = follow.map(|two| Interval::new(two[0].0, two[1].0)).collect();
     steps.get(FIRST..).unwrap_or_default().to_vec()
 }
 
-/// Steps by whether recording was on: one in which it was switched belongs to neither.
+/// Groups the steps by whether recording was on. A step in which recording was switched belongs to
+/// no group.
 fn stretches(steps: &[Interval], switches: &[(u64, bool)]) -> Vec<PairedSteps> {
     let mut found: Vec<PairedSteps> = Vec::new();
     let mut of = None;
@@ -124,7 +127,7 @@ fn compared(stretches: &[PairedSteps]) -> Reading<PairedCost> {
     })
 }
 
-/// The median of times; none of none.
+/// Returns the median of times; `None` if there are no times.
 fn middle(times: &[u64]) -> Option<i64> {
     let mut sorted: Vec<i64> =
         times.iter().map(|ns| i64::try_from(*ns).unwrap_or(i64::MAX)).collect();
@@ -134,18 +137,20 @@ fn middle(times: &[u64]) -> Option<i64> {
     Some(low.midpoint(*high))
 }
 
-/// The median of values, which it sorts, between the ends of its 95 % interval: the ranks between which
-/// a median lies in 95 of 100 cases whatever the values are distributed like. None of too few.
+/// Sorts the values and returns their median between the ends of its 95 % interval. The ends are
+/// the values between whose ranks the true median lies in 95 of 100 cases, for any distribution.
+/// Returns `None` for fewer than `FEWEST` values.
 fn interval_of_median(values: &mut [i64]) -> Option<(i64, i64, i64)> {
     let count = values.len();
     if count < FEWEST {
         return None;
     }
     values.sort_unstable();
-    // How many values may lie beyond an end: at most 2.5 % of the binomial distribution of how many lie
-    // below the median.
+    // `beyond` is the number of values that lie beyond an end. It is chosen so that at most 2.5 %
+    // of the binomial distribution of the number of values below the median is cut off at each end.
     let (mut beyond, mut probability, mut below) = (0, 0.5_f64.powi(count as i32), 0.0);
-    // Of so many values that 2^-n is 0 in a double the normal distribution stands for theirs.
+    // For many values, 2^-n is 0 in a double, so the binomial distribution is approximated by the
+    // normal distribution.
     if count > 1_000 {
         beyond = (count as f64 / 2.0 - 0.98 * (count as f64).sqrt()) as usize;
         probability = 1.0;
@@ -169,7 +174,8 @@ mod tests {
     fn the_interval_of_few_values_is_by_their_order() {
         let mut values = [5, 1, 9, 3, 7];
         assert_eq!(interval_of_median(&mut values), None);
-        // As in tables of the sign test: 6 to 8 all, 9 without the outermost, 20 from the 6th.
+        // As in tables of the sign test: 6 to 8 values use all, 9 leave out the outermost ones, 20
+        // begin with the 6th.
         let of = |count: i64| interval_of_median(&mut (1..=count).collect::<Vec<_>>()).unwrap();
         assert_eq!(of(6), (1, 3, 6));
         assert_eq!(of(9), (2, 5, 8));
@@ -185,7 +191,7 @@ mod tests {
         for step in 0..200_u64 {
             begun.push((at, step));
             let recorded = step % 20 < 15;
-            // A moment after the step begins.
+            // Recording is switched a moment after the step begins.
             match step % 20 {
                 0 if step > 0 => switches.push((at + 10, true)),
                 15 => switches.push((at + 10, false)),
@@ -200,7 +206,8 @@ mod tests {
         assert_eq!(of.stretches, 10);
         assert!((5_800_000..6_300_000).contains(&of.ns), "{of:?}");
         assert!(of.ns_low <= of.ns && of.ns <= of.ns_high, "{of:?}");
-        // A boundary that was lost makes no step of two.
+        // If the record of a step's beginning is lost, the two steps around it do not become one
+        // step.
         begun.remove(37);
         let steps = steps_of(&begun);
         assert!(steps.iter().all(|step| step.length() < 100 * MS));
@@ -223,9 +230,9 @@ mod tests {
             prop_assert!(low <= closer_low && closer_high <= high);
         }
 
-        /// Of values of any one distribution around 0 the interval holds 0 in 95 of 100 cases.
+        /// If all values are of one distribution around 0, the interval holds 0 in 95 of 100 cases.
         #[test]
-        fn the_interval_holds_what_is_true(seed in any::<u64>(), count in 6_usize..40, skewed: bool) {
+        fn the_interval_contains_the_median(seed in any::<u64>(), count in 6_usize..40, skewed: bool) {
             let mut state = seed | 1;
             let mut random = || {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,5 +1,5 @@
-//! CPU samples of some steps: how many there are, and in how many a thread of the job ran code of
-//! tprof's library or of CUPTI.
+//! CPU samples of some steps: their number, and the number of samples in which a thread of the job
+//! ran code of tprof's library or of CUPTI.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::labels::base_name;
@@ -10,46 +10,47 @@ use crate::base::intervals::{Cover, Interval};
 
 /// Prefix of the names of tprof's libraries.
 const OWN: &str = "libtprof_";
-/// And that of CUPTI's.
+/// Beginning of the name of CUPTI's library.
 const CUPTI: &str = "libcupti.so";
-/// The C library's parts, in which threads begin.
+/// Beginnings of the names of the C library's files, in which threads begin.
 const BEGIN: [&str; 3] = ["libc.so", "libpthread.so", "ld-linux"];
 
-/// Where the normal distribution has 2.5 % on either side.
+/// Half the width of the 95 % interval of a normal variable, in standard deviations.
 const Z: f64 = 1.96;
 
-/// See the module.
+/// The number of samples in some steps, by the code that ran.
 #[derive(Default)]
 pub(super) struct StepSamples {
     /// Samples of threads on a core.
     pub samples: u64,
-    /// Waits that ended a stay on a core.
+    /// Number of waits that ended a thread's stay on a core.
     pub waits: u64,
-    /// Those of the whole file.
+    /// Number of such waits in the whole file.
     pub all_waits: u64,
-    /// Threads of the job that ran code of tprof's library.
+    /// Samples in which a thread of the job ran code of tprof's library.
     pub in_library: SampleCount,
-    /// And that were in a function of CUPTI's, or in one that it called.
+    /// Samples in which a thread of the job was in a function of CUPTI, or in one that CUPTI
+    /// called.
     pub in_cupti: SampleCount,
 }
 
-/// Samples that show something.
+/// A number of samples of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SampleCount {
     /// Number of samples.
     pub count: u64,
-    /// Time that one stands for; 0 where nothing was sampled.
+    /// The time that one sample stands for, ns; 0 if nothing was sampled.
     pub period_ns: u64,
 }
 
 impl SampleCount {
-    /// Whether anything was sampled.
+    /// Whether anything was sampled, so that a count of 0 means something.
     pub fn is_known(self) -> bool {
         self.period_ns > 0
     }
 
-    /// The time that they stand for, ns: the 95 % score interval of a Poisson count, which holds
-    /// for few samples too.
+    /// Returns bounds of the time that the samples stand for, ns: the 95 % score interval of a
+    /// Poisson count, which is valid for few samples too.
     pub fn bounds(self) -> [f64; 2] {
         let found = self.count as f64;
         let middle = found + Z * Z / 2.0;
@@ -58,7 +59,7 @@ impl SampleCount {
     }
 }
 
-/// CodeOwner code a stack is in.
+/// The owner of the code that runs in a stack.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CodeOwner {
     Job,
@@ -67,7 +68,7 @@ enum CodeOwner {
 }
 
 impl StepSamples {
-    /// Of a process in these times.
+    /// Counts the samples of a process in these times.
     pub fn of(file: &TraceFile, process: ProcessIndex, times: &Cover) -> StepSamples {
         let mut found = StepSamples::default();
         let Some(span) = times.span() else { return found };
@@ -111,7 +112,7 @@ fn whose(file: &TraceFile, code: &CodeMap, process: ProcessIndex, stack: StackId
         .map(|module| base_name(file.name(module.path)))
         .collect();
     let is_begin = |name: &&&str| BEGIN.iter().any(|begin| name.starts_with(begin));
-    // A thread of CUPTI's own, or of tprof's, is not in the job's way.
+    // The job does not wait for a thread of CUPTI or of tprof.
     let began = modules.iter().rev().find(|name| !is_begin(name));
     if began.is_none_or(|name| name.starts_with(CUPTI) || name.starts_with("libtprof_cupti")) {
         return CodeOwner::Job;

@@ -1,4 +1,4 @@
-//! Costs of steps in traces that were made for it.
+//! Tests of the cost of recording per step, on traces that are made for them.
 
 use serde_json::json;
 use tprof_trace::model::{
@@ -12,8 +12,8 @@ use crate::run::step_cost::StepCost;
 
 const MS: u64 = 1_000_000;
 
-/// Prices of a run of one second: an event costs 10 to 20 ns, a note 30 to 50, an operator 100 to 300,
-/// a sample 1 to 3 us.
+/// Prices of a run of one second: an event costs 10 to 20 ns, a note 30 to 50, an operator 100 to
+/// 300, a sample 1 to 3 us.
 fn info() -> RunInfo {
     let part = |part: &str, count: u64, ns_low: u64, ns_high: u64| OverheadPart {
         part: part.to_owned(),
@@ -44,7 +44,8 @@ fn info() -> RunInfo {
     RunInfo { overhead, machine, finished: true, end_ns: Some(1000 * MS), ..RunInfo::default() }
 }
 
-/// A file with ten steps of 10 ms from 100 ms on, and what else is written.
+/// Returns the cost of recording per step in a file with ten steps of 10 ms from 100 ms on, and
+/// with the rows that `write` adds.
 fn with_steps(write: impl FnOnce(&mut TraceWriter)) -> Reading<StepCost> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("rank-0.tprof");
@@ -89,7 +90,7 @@ fn bounds(cost: &StepCost, name: &str) -> (u64, u64) {
 #[test]
 fn a_step_costs_what_was_done_in_it_and_not_what_the_start_did() {
     let of = with_steps(|writer| {
-        // The start does a thousand times what a step does.
+        // The start does a thousand times the work of a step.
         for (time_ns, times) in [(100 * MS, 10_000_u64), (200 * MS, 10_100), (300 * MS, 90_000)] {
             let (allocations, frees) = (50 * times, 50 * times);
             writer.totals(HeapTotals { time_ns, allocations, frees, ..HeapTotals::default() });
@@ -106,14 +107,15 @@ fn a_step_costs_what_was_done_in_it_and_not_what_the_start_did() {
     });
     let cost = of.value().unwrap();
     assert_eq!((cost.steps, cost.step_ns, cost.has_totals), (10, 10 * MS, true));
-    // A hundred times in ten steps.
+    // The ten steps do 100 of the 90,000 units of work.
     assert_eq!(bounds(cost, "heap"), (10_000, 20_000));
     assert_eq!(part(cost, "heap").count, Reading::Is(1000.0));
     assert_eq!(bounds(cost, "calls"), (6_000, 10_000));
     assert_eq!(bounds(cost, "operators"), (30_000, 90_000));
     assert_eq!(bounds(cost, "stacks"), (10_000, 10_000));
     assert_eq!(bounds(cost, "waits"), (0, 5_000));
-    // The job kept half of the processors busy.
+    // The job kept half of the processors busy, so half of the collector's 20 us may have cost it
+    // time.
     assert_eq!(bounds(cost, "collector"), (0, 10_000));
     assert_eq!((cost.ns_low.get(), cost.ns_high.get()), (Some(56_000), Some(145_000)));
     assert!(!cost.parts.iter().any(|part| part.part == "cupti"), "{cost:?}");
@@ -138,13 +140,13 @@ fn a_run_without_totals_over_time_counts_rows_and_says_so() {
     let cost = of.value().unwrap();
     assert_eq!(part(cost, "operators").count, Reading::Is(10.0));
     assert_eq!(bounds(cost, "operators"), (1_000, 3_000));
-    // All of the run's may lie in the steps.
+    // All stacks and waits of the run may lie in the steps.
     assert_eq!((bounds(cost, "stacks"), bounds(cost, "waits")), ((0, 9 * MS), (0, 8 * MS)));
     assert!(!cost.has_totals && cost.text.contains("an older tprof"), "{}", cost.text);
 }
 
 #[test]
-fn samples_in_tprofs_library_are_its_cost_beyond_what_it_is_priced_at() {
+fn samples_in_tprofs_library_are_a_cost_beyond_the_prices_of_its_events() {
     let sampled = |in_library: bool| {
         let of = with_steps(|writer| {
             writer.recording(RecordingTotals { time_ns: 300 * MS, ..RecordingTotals::default() });
@@ -179,7 +181,7 @@ fn samples_in_tprofs_library_are_its_cost_beyond_what_it_is_priced_at() {
     };
     let (low, high) = sampled(true);
     assert!(low == 0 && high > 10 * MS, "{high}");
-    // None found is up to 3.8 of them.
+    // If no sample was in the library, up to 3.8 samples may have been missed.
     assert!((MS..2 * MS).contains(&sampled(false).1));
 }
 

@@ -7,10 +7,11 @@ use tprof_trace::model::{Kernel, MemoryCopy, Span, SpanKind};
 /// The device work that began after the end of a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WorkAfterEnd {
-    /// Whether other work was launched before the program had waited for its devices: it is unknown
-    /// which part the work in that time belongs to.
+    /// Whether other work was launched before the program had waited for its devices. It is then
+    /// unknown which part the work in that time belongs to.
     pub is_mixed: bool,
-    /// Kernels and copies that began behind the end, and are not among those waited for.
+    /// Number of kernels and copies that began after the end, and that the program did not wait
+    /// for.
     left_out: usize,
 }
 
@@ -36,7 +37,7 @@ impl WorkAfterEnd {
         WorkAfterEnd { is_mixed, left_out: starts.filter(|start| is_behind(*start)).count() }
     }
 
-    /// The note for the reader, if there is any.
+    /// Returns the note for the reader, if work was left out.
     pub fn note(self) -> Option<String> {
         (self.left_out > 0).then(|| {
             format!(

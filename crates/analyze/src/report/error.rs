@@ -1,4 +1,4 @@
-//! Why there is no report.
+//! The errors that prevent a report.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use tprof_trace::TraceError;
 
 use crate::document::OptionMatches;
 
-/// Why there is no report.
+/// The reason why a report cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum AnalyzeError {
     /// The run, or its only file, cannot be read.
@@ -15,22 +15,22 @@ pub enum AnalyzeError {
     /// The run has no such rank.
     #[error("there is no rank {rank} in `{}`", path.display())]
     NoRank {
-        /// The rank that was asked for.
+        /// The rank that was requested.
         rank: u32,
         /// Path of the file or directory.
         path: PathBuf,
-        /// The ranks that are there.
+        /// The ranks of the run.
         there: Vec<u32>,
     },
     /// The run has no such cycle.
     #[error("the run has no cycle {cycle}")]
     NoCycle {
-        /// The cycle that was asked for.
+        /// The cycle that was requested.
         cycle: u32,
-        /// The cycles that are there, in words.
+        /// The cycles of the run, in words.
         there: Vec<String>,
     },
-    /// An option names something that the run has not.
+    /// An option names something that the run does not have.
     #[error("{} `{}` chooses none of the run's {}", .0.option, .0.text, .0.what)]
     Nothing(OptionMatches),
 }

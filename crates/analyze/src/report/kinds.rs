@@ -2,7 +2,7 @@
 
 use crate::document::DocumentKind;
 
-/// Every kind but `summary` and `memory`, in the order in which help lists them.
+/// Every kind except `summary` and `memory`, in the order in which help lists them.
 pub const KINDS: &[DocumentKind] = &[
     crate::findings::KIND,
     crate::host::KIND,

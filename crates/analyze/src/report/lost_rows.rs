@@ -1,4 +1,5 @@
-//! Why a table has no rows after a loss: the lost events are unknown, not absent.
+//! Explains why a table has no rows after a loss: the lost events are unknown, which does not mean
+//! that there were none.
 
 use tprof_facts::units::count;
 use tprof_trace::run::LossInfo;
@@ -19,7 +20,7 @@ const LEFT_OUT: [(&str, &[&str]); 9] = [
     ("processes, stacks, counters", &["process", "stack", "counter", "reading"]),
 ];
 
-/// Says of tables without rows that such rows were lost, where they were.
+/// Sets the reason of each empty table whose rows were lost.
 pub(super) fn explain(tables: &mut [Table], losses: &[LossInfo]) {
     for table in tables.iter_mut().filter(|table| table.rows.is_empty()) {
         let leaves_out = |loss: &&LossInfo| {
@@ -39,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_table_of_what_was_lost_has_the_loss_as_its_reason() {
+    fn only_a_table_of_lost_events_has_the_loss_as_its_reason() {
         let loss = |what: &str, count| LossInfo { what: what.into(), why: "why".into(), count };
         let table = |empty: &str| Table::new("key", "title", Vec::new()).empty(empty);
         let mut tables = [

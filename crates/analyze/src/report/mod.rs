@@ -1,4 +1,4 @@
-//! Makes reports of a run's files: every file is read once for all of them.
+//! Makes the reports of a run. Each file of the run is read once for all reports.
 
 mod after_end;
 mod error;

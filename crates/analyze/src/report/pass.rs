@@ -1,12 +1,11 @@
-//! Makes several reports of one run at once: each file is opened and decoded once, and everything
-//! that is asked about a rank is answered before the next one is read.
+//! Makes several reports of one run at once. Each file is opened and decoded once, and all analyses
+//! of a rank are done before the next rank is read.
 //!
 //! Ranks are read on all cores. If a run has fewer ranks than cores, the other cores work on the
-//! questions, which are independent of each other too.
+//! analyses, which are independent of each other.
 //!
 //! Each report names the damage of a file, even if only another report read the damaged table: a
 //! reader need not know which table a figure comes from.
-//! figure comes from is no matter of who reads it.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -51,20 +50,21 @@ pub struct ReportRequest<'a> {
     pub kinds: &'a [&'a DocumentKind],
 }
 
-/// The reports, in the order in which they were wanted.
+/// The reports, in the order in which they were requested.
 #[derive(Clone, Debug)]
 pub struct Reports {
-    /// The summary and the report on memory.
+    /// The summary, the report on memory, or both.
     pub reports: Vec<Report>,
-    /// All documents besides those reports.
+    /// The documents of the reports.
     pub documents: Vec<Document>,
-    /// Cost of recording per step, of the rank that it slowed most, if a report judges steps.
+    /// Cost of recording per step, of the rank that recording slowed most, if a report judges
+    /// steps.
     pub step: Option<StepCost>,
 }
 
-/// Makes reports of a run directory or one of its files; addresses without a name are looked up in
-/// the symbols. Each report is the same as if it were made alone, but has the damage that any of
-/// them met.
+/// Makes reports of a run directory or one of its files. Addresses without a name are looked up in
+/// the symbols. Each report is the same as if it were made alone, except that it names the damage
+/// that any of the reports met.
 pub fn read_together(
     path: &Path,
     wanted: &ReportRequest<'_>,
@@ -139,26 +139,26 @@ pub fn report_with(
     Ok(read_together(path, &wanted, &options, symbols)?.reports.remove(0))
 }
 
-/// Finds an option that chooses nothing in any of the analyses that honour it.
+/// Returns an option that chooses nothing in all of the analyses that honour it.
 fn chooses_nothing(started: &[&dyn StartedAnalysis]) -> Option<OptionMatches> {
     let all: Vec<OptionMatches> = started.iter().flat_map(|one| one.named()).collect();
     let is_chosen =
         |of: &OptionMatches| all.iter().any(|one| one.option == of.option && one.chosen);
     let mut none: Vec<OptionMatches> = all.iter().filter(|one| !is_chosen(one)).cloned().collect();
-    // The one with the largest choice helps most.
+    // If there are several such options, the one with the most names to choose from helps most.
     none.sort_by_key(|one| one.there.len());
     none.pop()
 }
 
-/// Properties of the run that a document states beside its tables.
+/// Properties of the run that a document reports beside its tables.
 #[derive(Clone, Debug)]
 pub(crate) struct DocumentContext {
     pub completeness: Completeness,
     pub problems: Vec<String>,
-    /// For documents that read operators: number of ranks whose recording of operators
-    /// [`operators::ended`] early.
+    /// For documents that read operators: the number of ranks whose operators were recorded for
+    /// only a part of the time ([`operators::ended`]).
     pub operators_ended: u64,
-    /// For documents that read steps: whether those of a rank are inferred
+    /// For documents that read steps: whether the steps of any rank are inferred
     /// ([`steps::Steps::are_inferred`]).
     pub steps_inferred: bool,
 }
@@ -167,7 +167,7 @@ pub(crate) struct DocumentContext {
 pub(crate) struct ReadRun {
     dir: RunDir,
     pub run: Run,
-    /// The part that was asked for, in words.
+    /// The part that was requested, in words.
     part: Option<String>,
     /// The device work after the end of that part, in sentences.
     unfinished: Vec<String>,
@@ -179,7 +179,7 @@ pub(crate) struct ReadRun {
     parts: Vec<Result<RankSummary, String>>,
 }
 
-/// A rank that was read; its analyses keep what they took themselves.
+/// The properties of a rank that was read. Its analyses store their own results.
 struct ReadRank {
     seen: FileCompleteness,
     last_ns: u64,
@@ -188,13 +188,13 @@ struct ReadRank {
     part: Option<RankSummary>,
     /// Cost of recording per step, if any report judges steps.
     cost: Option<StepCost>,
-    /// Whether its recording of operators [`operators::ended`] early.
+    /// Whether its operators were recorded for only a part of the time ([`operators::ended`]).
     operators_ended: bool,
-    /// Whether its steps are inferred ([`steps::Steps::are_inferred`]), if anything asked for them.
+    /// Whether its steps are inferred ([`steps::Steps::are_inferred`]), if any analysis used them.
     steps_inferred: bool,
-    /// The cycles of the file, if one of them was asked for.
+    /// The cycles of the file, if one of them was requested.
     cycles: Vec<Cycle>,
-    /// The part of the run's time that was asked for, if any, nanoseconds since the run began.
+    /// The part of the run's time that was requested, if any, nanoseconds since the run began.
     window_ns: Option<(u64, u64)>,
     /// The device work after the end of that part, in a sentence.
     unfinished: Option<String>,
@@ -206,17 +206,17 @@ struct Context<'a> {
     zero: Zero,
     /// Unit costs of recording.
     prices: Result<Prices, &'static str>,
-    /// Logs of `torch.compile`, once they are needed.
+    /// Logs of `torch.compile`, which are read when they are first needed.
     logs: OnceLock<RunLogs>,
     reports: &'a [Kind],
     started: &'a [&'a dyn StartedAnalysis],
     options: &'a Options,
     symbols: Option<&'a dyn SymbolSource>,
-    /// Threads that one rank may use.
+    /// Number of threads that one rank may use.
     cores: usize,
 }
 
-/// Shows every rank of a run to the analyses.
+/// Runs the analyses on every rank of a run.
 pub(crate) fn read_ranks(
     path: &Path,
     reports: &[Kind],
@@ -287,7 +287,7 @@ pub(crate) fn read_ranks(
     Ok(ReadRun { run, part, unfinished, costs, of_kinds, parts, dir })
 }
 
-/// A cycle in words, if any rank has it.
+/// Returns the name of a cycle, if any rank has it.
 fn named(cycle: u32, all: &[Cycle]) -> Result<String, AnalyzeError> {
     if let Some(of) = all.iter().find(|of| of.number == cycle) {
         return Ok(of.name.clone());
@@ -297,7 +297,7 @@ fn named(cycle: u32, all: &[Cycle]) -> Result<String, AnalyzeError> {
     Err(AnalyzeError::NoCycle { cycle, there })
 }
 
-/// The files of a run, or of one rank of it.
+/// Returns the files of a run, or those of one rank.
 fn pick<'a>(
     dir: &'a RunDir,
     path: &Path,
@@ -313,7 +313,7 @@ fn pick<'a>(
     Ok(files)
 }
 
-/// Cuts a file to one of its cycles, and returns all of them.
+/// Limits a file to one of its cycles, and returns all of them.
 fn only_cycle(trace: &mut TraceFile, cycle: u32) -> Vec<Cycle> {
     let all = cycles::of(trace);
     let chosen = all.iter().find(|of| of.number == cycle);
@@ -357,8 +357,8 @@ impl Context<'_> {
         });
         let (mut part, mut cost) = (None, None);
         let mut steps_inferred = false;
-        // The two readings, as it was recorded and as Holistic Trace Analysis reads it, are done
-        // one at a time.
+        // A rank may be needed as it was recorded and as Holistic Trace Analysis reads it. Only one
+        // of the two is in memory at a time.
         for hta in [false, true] {
             let these: Vec<usize> =
                 (0..self.started.len()).filter(|&one| self.reads_as(one, hta)).collect();
@@ -417,13 +417,13 @@ impl Context<'_> {
         })
     }
 
-    /// Returns the cost of recording per step of a rank; none if steps were not read.
+    /// Returns the cost of recording per step of a rank; `None` if steps were not read.
     fn cost(&self, rank: &RankTrace<'_>, at: &RankContext) -> Option<Reading<StepCost>> {
         let has_steps = rank.needs.has(Needs::STEPS);
         has_steps.then(|| recording::of_rank(rank, &at.label, &self.prices))
     }
 
-    /// The rank's part of the findings, if those are among the analyses.
+    /// Returns the rank's part of the findings, if findings were requested.
     fn findings(&self, place: usize) -> Option<RankFindings> {
         self.started.iter().find_map(|&started| {
             let started: &dyn Any = started;

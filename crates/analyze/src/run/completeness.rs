@@ -1,4 +1,4 @@
-//! The completeness of a recording, and what is missing.
+//! The completeness of a recording, and the list of what is missing.
 
 use std::collections::BTreeMap;
 
@@ -12,23 +12,23 @@ use crate::run::{minor, missing};
 /// The completeness of a recording: events, losses, and processes that were not recorded.
 #[derive(Clone, Debug)]
 pub struct Completeness {
-    /// True if the run was finished, nothing was lost, no process blind, and every file whole.
+    /// Whether the run finished, nothing was lost, no process is blind, and every file is whole.
     pub complete: bool,
-    /// Events recorded: those in the files that are read.
+    /// Number of recorded events, in the files that are read.
     pub recorded: u64,
-    /// Number of CPU samples recorded.
+    /// Number of recorded CPU samples.
     pub samples: u64,
-    /// Events known to be lost.
+    /// Number of events that are known to be lost.
     pub lost: u64,
     /// The losses, by kind.
     pub losses: Vec<LossInfo>,
-    /// Processes that were not recorded, wholly or in part.
+    /// Processes that were not recorded, or only in part.
     pub blind: Vec<BlindSpot>,
-    /// If all gaps are minor, and CPU samples, stacks or names were lost: the largest share of a
-    /// loss in the recorded and lost events of its kind, at most 0.01.
+    /// The largest share that a loss has of the recorded and lost events of its kind, at most 0.01.
+    /// It is set only if all gaps are minor and CPU samples, stacks or names were lost.
     pub minor_loss_share: Option<f64>,
-    /// If all gaps are minor, and processes of at most a second are blind: their share of the time
-    /// that all program images lasted, at most 0.01.
+    /// The share that blind processes have of the time that all program images lasted, at most
+    /// 0.01. It is set only if all gaps are minor and processes of at most a second are blind.
     pub minor_blind_share: Option<f64>,
 }
 object! { Completeness {
@@ -63,7 +63,7 @@ impl FileCompleteness {
 }
 
 impl Completeness {
-    /// Recorded events are counted from the files. Losses come from the collectors' own accounts if
+    /// Counts recorded events from the files. Losses are read from the collectors' own accounts if
     /// these cover exactly the same files and were closed, otherwise from the files.
     pub(crate) fn of(
         infos: &[RunInfo],
@@ -81,7 +81,8 @@ impl Completeness {
             let lost = accounts().map(|account| account.lost);
             (lost.fold(0, u64::saturating_add), of_accounts)
         } else {
-            // An open account lags behind the files, and files behind an account.
+            // If an account is not closed, either the account or the files may be ahead, so the
+            // larger count of each loss is used.
             let of_run = seen.iter().map(|seen| merge(seen.of_run.iter().cloned()));
             let of_run = of_run.fold(of_accounts, most);
             let of_processes = seen.iter().flat_map(|seen| seen.losses.iter().cloned());
@@ -106,7 +107,7 @@ impl Completeness {
     }
 
     /// Minor gaps in words, e.g. `0.42 %` or `0.42 % and 7 ldconfig (0.08 % of the time)`; `None`
-    /// if there is no gap, or one that is not minor.
+    /// if there is no gap, or if a gap is not minor.
     pub fn minor_gaps(&self) -> Option<String> {
         let lost = self.minor_loss_share.map(units::small_share);
         let blind = self.minor_blind_share.map(|share| {
@@ -124,7 +125,7 @@ impl Completeness {
     }
 }
 
-/// Joins losses to one row for each kind, in order of name.
+/// Joins the losses of each kind into one row, in order of name.
 fn merge(losses: impl Iterator<Item = LossInfo>) -> Vec<LossInfo> {
     let mut kinds: BTreeMap<(String, String), u64> = BTreeMap::new();
     for loss in losses {
@@ -134,7 +135,7 @@ fn merge(losses: impl Iterator<Item = LossInfo>) -> Vec<LossInfo> {
     kinds.into_iter().map(|((what, why), count)| LossInfo { what, why, count }).collect()
 }
 
-/// The larger count of each kind.
+/// Returns the larger of the two counts of each kind.
 fn most(a: Vec<LossInfo>, b: Vec<LossInfo>) -> Vec<LossInfo> {
     let mut kinds: BTreeMap<(String, String), u64> = BTreeMap::new();
     for loss in a.into_iter().chain(b) {
@@ -144,7 +145,8 @@ fn most(a: Vec<LossInfo>, b: Vec<LossInfo>) -> Vec<LossInfo> {
     kinds.into_iter().map(|((what, why), count)| LossInfo { what, why, count }).collect()
 }
 
-/// The note on a file without an end. For a run that was cut off or still lasts, its state says so.
+/// Returns the note on a file without an end; `None` if the state of the run (cut off or running)
+/// explains it.
 pub(crate) fn unclosed(trace: &TraceFile, name: &str, dir: &RunDir) -> Option<String> {
     if trace.is_closed() {
         return None;

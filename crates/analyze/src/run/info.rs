@@ -1,4 +1,4 @@
-//! The facts of a run: command, hosts, state, beginning and length.
+//! The facts of a run: command, hosts, state, start and length.
 
 use std::path::{Path, PathBuf};
 
@@ -11,26 +11,27 @@ use crate::base::reading::Reading;
 /// The facts of a run.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Run directory, or the one file that was opened.
+    /// The run directory or the single file that was opened.
     pub path: PathBuf,
-    /// Command line; empty if attached by hand.
+    /// Command line; empty if tprof was attached to a running process.
     pub command: Vec<String>,
     /// Names of the hosts.
     pub hosts: Vec<String>,
     /// `finished`, `running` or `cut off`.
     pub state: &'static str,
-    /// The beginning of the run, nanoseconds since 1970.
+    /// The start of the run, nanoseconds since 1970.
     pub start_unix_ns: Reading<u64>,
-    /// Time from the beginning of the run to the end of the last process, ns.
+    /// Time from the start of the run to the end of the last process, ns.
     pub wall_ns: Reading<u64>,
-    /// Version of tprof that recorded or imported it.
+    /// Version of the tprof that recorded or imported the run.
     pub recorded_by: String,
-    /// The signal that had asked a collector's launcher to end, and when since the run began,
-    /// of a run that was cut off after it.
+    /// If the run was cut off after a signal asked a collector's launcher to end: the signal, and
+    /// its time in ns since the run began.
     pub asked_to_end: Option<(i32, u64)>,
-    /// Why a collector could not write its files from some moment on; empty if the reason is unknown.
+    /// The reason why a collector could not write its files from some time on: empty if the reason
+    /// is unknown, `None` if that did not happen.
     pub unwritten: Option<String>,
-    /// Traces of others that it was imported from; empty if tprof recorded it.
+    /// Paths of the other tools' traces that the run was imported from; empty if tprof recorded it.
     pub imported: Vec<String>,
 }
 object! { Run {
@@ -38,7 +39,7 @@ object! { Run {
     plain recorded_by, plain imported,
 } }
 
-/// Joins the facts that the collectors wrote; the length of a run that was cut off is up to its
+/// Joins the facts that the collectors wrote. The length of a run that was cut off extends to its
 /// last event.
 pub(crate) fn run_of(
     path: &Path,
@@ -83,7 +84,7 @@ pub(crate) fn run_of(
     }
 }
 
-/// The first signal before a collector was killed.
+/// Returns the first signal that asked a collector to end, among the collectors that were killed.
 fn asked_to_end(infos: &[RunInfo], zero: Zero) -> Option<(i32, u64)> {
     let killed = infos.iter().filter(|info| !info.finished);
     let asked = killed.filter_map(|info| {
@@ -93,7 +94,7 @@ fn asked_to_end(infos: &[RunInfo], zero: Zero) -> Option<(i32, u64)> {
     asked.min_by_key(|(_, time_ns)| *time_ns)
 }
 
-/// The traces that a run was imported from.
+/// Returns the paths of the traces that a run was imported from.
 fn imported(info: &RunInfo) -> Vec<String> {
     let sources = info.options["imported"].as_array().into_iter().flatten();
     sources.filter_map(|source| source["path"].as_str().map(str::to_owned)).collect()

@@ -1,10 +1,10 @@
-//! Gaps that are a note and no headline: a few samples without their place, helpers of a
-//! moment that were not recorded.
+//! Gaps that a report mentions in a note and not in its headline: a few samples without their
+//! stack, and short-lived helper processes that were not recorded.
 
 use tprof_trace::Recorded;
 use tprof_trace::run::{BlindSpot, LossInfo, ProcessInfo, RunInfo};
 
-/// A gap is minor up to this share.
+/// A gap of at most this share is minor.
 const MINOR: f64 = 0.01;
 /// The longest life of a process that counts as a brief helper, ns: `ldconfig -p`, which PyTorch
 /// starts with an empty environment, takes 3 ms.
@@ -30,8 +30,8 @@ const LOSSES: [(&str, LossScope); 8] = [
     ("ends of names", LossScope::Both),
 ];
 
-/// The largest share of a loss in the recorded and lost events of its kind; `None` if one of the
-/// losses is not minor.
+/// Returns the largest share that a loss has of the recorded and lost events of its kind; `None` if
+/// one of the losses is not minor.
 pub(super) fn loss_share(recorded: Recorded, losses: &[LossInfo]) -> Option<f64> {
     let share = |loss: &LossInfo| {
         let of = &LOSSES.iter().find(|(what, _)| *what == loss.what)?.1;
@@ -45,8 +45,8 @@ pub(super) fn loss_share(recorded: Recorded, losses: &[LossInfo]) -> Option<f64>
     losses.iter().try_fold(0.0f64, |most, loss| Some(most.max(share(loss)?)))
 }
 
-/// The share of blind processes in the sum of the times that all program images lasted; `None` if
-/// it is unknown how long one of them lasted, or if that was more than a moment.
+/// Returns the share that blind processes have of the time that all program images lasted; `None`
+/// if the life of one of them is unknown, or longer than `MOMENT_NS`.
 pub(super) fn blind_share(infos: &[RunInfo], blind: &[BlindSpot]) -> Option<f64> {
     let mut lasted_ns = 0u64;
     for one in blind {
@@ -62,7 +62,7 @@ pub(super) fn blind_share(infos: &[RunInfo], blind: &[BlindSpot]) -> Option<f64>
     at_most(lasted_ns, all.fold(0, u64::saturating_add))
 }
 
-/// The time that a process lasted which a run names as blind, ns.
+/// Returns how long a process lasted that a run names as blind, ns.
 fn of_blind(info: &RunInfo, blind: &BlindSpot) -> Option<u64> {
     if !info.completeness.blind.iter().any(|one| one.process == blind.process) {
         return None;
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_helper_of_a_moment_is_minor_and_a_longer_process_is_not() {
+    fn a_short_lived_helper_is_minor_and_a_longer_process_is_not() {
         let share = |end_ns| {
             let (info, named) = run(end_ns);
             blind_share(&[info], &named)
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_whole_process_is_not_minor() {
+    fn a_gap_that_is_not_one_whole_process_is_not_minor() {
         let (info, named) = run(Some(105_000_000));
         let of = |process: &str, what: &str| {
             let one =

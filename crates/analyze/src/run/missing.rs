@@ -1,27 +1,27 @@
-//! Ranks that a launcher started and no file holds.
+//! Finds ranks that a launcher started and that no file contains.
 //!
-//! The number of ranks is in each rank's environment, so one rank is enough to know about the
-//! others. A rank is missing if its host could not load tprof's library, if it was started without
-//! tprof's variables, or if each rank records into a run of its own.
+//! The number of ranks is in each rank's environment, so one rank is enough to find the others. A
+//! rank is missing if its host could not load tprof's library, if it was started without tprof's
+//! variables, or if each rank records into its own run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tprof_trace::run::{BlindSpot, RunInfo};
 
-/// Ranks that are named one by one.
+/// Most ranks that are named one by one.
 const MOST_NAMED: usize = 8;
 const WHY: &str = "not in this run; its host may not find tprof's library, it was started \
                    without tprof's variables, or it has a run of its own";
 
-/// The ranks that are missing, those of a launch together. A run that is not over has ranks
-/// that may still come.
+/// Returns the missing ranks, one entry for each launch. It is empty if the run is not over, since
+/// ranks may still start.
 pub(crate) fn ranks(infos: &[RunInfo]) -> Vec<BlindSpot> {
     if infos.iter().any(|info| !info.finished) {
         return Vec::new();
     }
-    // For each launch: how many ranks there are, and which were recorded. Starts of a launch count
-    // together: an agent of torchrun counts only its own restarts, so that ranks of one start on
-    // several nodes may have different counts.
+    // For each launch: the number of its ranks, and the ranks that were recorded. All starts of a
+    // launch count together, because each agent of torchrun counts only its own restarts: ranks of
+    // one start on several nodes may have different numbers of restarts.
     let mut launches: BTreeMap<(Option<&str>, u32), BTreeSet<u32>> = BTreeMap::new();
     for rank in infos.iter().flat_map(|info| &info.ranks) {
         let Some(size) = rank.size.filter(|size| rank.rank < *size) else { continue };
@@ -40,7 +40,8 @@ pub(crate) fn ranks(infos: &[RunInfo]) -> Vec<BlindSpot> {
     launches.into_iter().filter_map(missing).collect()
 }
 
-/// `rank 3`, `ranks 1, 2 and 5`, `ranks 8, 9, … and 1014 more`: the first of `count`.
+/// Returns `rank 3`, `ranks 1, 2 and 5` or `ranks 8, 9, … and 1014 more`: the first of `count`
+/// ranks, and the number of the others.
 fn named(first: &[u32], count: usize) -> String {
     let words: Vec<String> = first.iter().map(u32::to_string).collect();
     match (words.as_slice(), count - first.len()) {
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_lasts_misses_nobody_yet() {
+    fn an_unfinished_run_has_no_missing_ranks() {
         let run = RunInfo { finished: false, ..info(&[(0, 2, "", 0)]) };
         assert!(missing(&[run]).is_empty());
     }

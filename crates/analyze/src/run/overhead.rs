@@ -8,17 +8,17 @@ use tprof_trace::run::{self, OVERHEAD_VERSION, OverheadPart, RunInfo};
 use crate::base::reading::{Reading, entry};
 use crate::run::step_cost::StepCost;
 
-/// Cost of the recording, over all collectors of a run. What is named `…_low` and `…_high` are
-/// bounds of what comes before them, and equal to it where that was measured.
+/// Cost of the recording, over all collectors of a run. In JSON, a key with `…_low` or `…_high` is
+/// a bound of the figure with the same name. Both equal the figure if it was measured.
 #[derive(Clone, Debug)]
 pub struct Overhead {
-    /// CPU time of the job that recording took; an estimate, as are its parts.
+    /// CPU time of the job that recording took, ns; this and its parts are estimates.
     pub host_ns: Bounded<u64>,
-    /// Time that threads waited for the collector; measured.
+    /// Time in which threads waited for the collector, ns; measured.
     pub wait_ns: Bounded<u64>,
-    /// The first as a share of the job's CPU time; an estimate.
+    /// `host_ns` as a share of the job's CPU time; an estimate.
     pub fraction: Bounded<f64>,
-    /// By which share of the run's wall time recording slowed the job; an estimate.
+    /// The share of the run's wall time by which recording slowed the job; an estimate.
     pub fraction_of_wall: Bounded<f64>,
     /// Wall time of the longest collector; measured.
     pub job_wall_ns: Reading<u64>,
@@ -28,20 +28,20 @@ pub struct Overhead {
     pub collector_cpu_ns: Bounded<u64>,
     /// The parts of `host_ns`.
     pub parts: Vec<OverheadPart>,
-    /// Cost of recording per step, of the rank that it slowed most.
+    /// Cost of recording per step, of the rank that recording slowed most.
     pub step: Reading<StepCost>,
     /// Always true: `host_ns` and both fractions are estimates.
     pub estimate: bool,
 }
 
-/// A figure with its bounds.
+/// A figure with a lower and an upper bound.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bounded<T> {
     /// The figure itself.
     pub value: Reading<T>,
-    /// It is no less.
+    /// The lower bound.
     pub low: Reading<T>,
-    /// It is no more.
+    /// The upper bound.
     pub high: Reading<T>,
 }
 
@@ -56,7 +56,7 @@ impl<T: Copy> Bounded<T> {
         Bounded { low: value.clone(), high: value.clone(), value }
     }
 
-    /// The bounds, where there are both.
+    /// Returns both bounds; `None` if one is unknown.
     pub fn bounds(&self) -> Option<(T, T)> {
         self.low.get().zip(self.high.get())
     }
@@ -177,7 +177,7 @@ fn sum(parts: impl Iterator<Item = Option<u64>>, why: &str) -> Reading<u64> {
     }
 }
 
-/// Parts of all collectors, by name.
+/// Returns the parts of the cost over all collectors, by name.
 pub(super) fn parts(infos: &[RunInfo]) -> Vec<OverheadPart> {
     let mut parts: Vec<OverheadPart> = Vec::new();
     for part in infos.iter().flat_map(|info| &info.overhead.parts) {
@@ -193,14 +193,15 @@ pub(super) fn parts(infos: &[RunInfo]) -> Vec<OverheadPart> {
     parts
 }
 
-/// Processors of the hosts of the run's collectors, each host once.
+/// Returns the number of processors of the hosts of all collectors; each host counts once. `None`
+/// if it is unknown.
 pub(super) fn cpus(infos: &[RunInfo]) -> Option<u64> {
     let of = |info: &RunInfo| Some((info.host.clone(), info.machine["cpus"].as_u64()?));
     let hosts = infos.iter().map(of).collect::<Option<BTreeMap<String, u64>>>()?;
     Some(hosts.into_values().sum()).filter(|cpus| *cpus > 0)
 }
 
-/// The causes that slowed a job.
+/// The figures from which the slowdown of a job is computed.
 struct Slowed<'a> {
     host_ns: &'a Bounded<u64>,
     wait_ns: &'a Reading<u64>,
@@ -211,10 +212,11 @@ struct Slowed<'a> {
 }
 
 impl Slowed<'_> {
-    /// As a share of the wall time. One thread that had all of it, and the waits, is the middle.
-    /// At least, the threads shared it as evenly as they were busy, and no other thread waited
-    /// for one that waited. At most, the collector took the job's processors as often as the
-    /// job kept them busy.
+    /// Returns the slowdown as a share of the wall time. The middle assumes that one thread had all
+    /// of the CPU time and the waits. The lower bound assumes that the threads shared the CPU time
+    /// as evenly as they were busy, and that no other thread waited for a thread that waited. The
+    /// upper bound adds the collector's CPU time times the share of the processors that the job
+    /// kept busy.
     fn fraction(&self) -> Bounded<f64> {
         let wall = match (self.job_wall_ns.get(), self.host_ns.value.get(), self.wait_ns.get()) {
             (None, ..) | (Some(0), ..) => return Bounded::missing(NO_END),
@@ -246,7 +248,7 @@ impl Slowed<'_> {
     }
 }
 
-/// Of the collector that ran longest.
+/// Returns the wall time of the collector that ran longest.
 fn wall_ns(infos: &[RunInfo]) -> Reading<u64> {
     if infos.is_empty() {
         return Reading::missing(NO_RUN);
@@ -258,7 +260,7 @@ fn wall_ns(infos: &[RunInfo]) -> Reading<u64> {
     }
 }
 
-/// Shares of different collectors are joined by the CPU time that they are shares of.
+/// Joins the shares of different collectors, each weighted with the CPU time that it is a share of.
 fn fraction(
     infos: &[RunInfo],
     part: fn(&run::Overhead) -> Option<f64>,
@@ -296,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_joined_by_what_they_are_shares_of() {
+    fn shares_are_weighted_by_the_time_that_they_divide() {
         let overhead = Overhead::of(&[info([5, 10, 15], 100), info([80, 90, 100], 9_000)]);
         assert_eq!(overhead.host_ns.value, Reading::Is(100));
         assert_eq!(overhead.host_ns.bounds(), Some((85, 115)));
@@ -312,12 +314,13 @@ mod tests {
         (info.overhead.wait_ns, info.overhead.collector_cpu_ns) = (30, 160);
         let overhead = Overhead::of(std::slice::from_ref(&info));
         assert_eq!(overhead.fraction.value, Reading::Is(0.1));
-        // 10 + 30 of 400; 5 of 400; 20 + 30 and a sixteenth of the collector's 160.
+        // The middle is 10 + 30 of 400. The lower bound is 5 of 400. The upper bound has 20 + 30
+        // and a sixteenth of the collector's 160.
         let wall = &overhead.fraction_of_wall;
         assert_eq!((&wall.value, wall.bounds()), (&Reading::Is(0.1), Some((0.0125, 0.15))));
         assert_eq!(overhead.wait_ns.bounds(), Some((30, 30)));
         assert_eq!(overhead.job_wall_ns, Reading::Is(400));
-        // Busy on two processors all the time: the hooks' time is divided.
+        // If two processors are busy all the time, the hooks' time is divided by two.
         (info.overhead.job_cpu_ns, info.overhead.wait_ns) = (Some(800), 0);
         let overhead = Overhead::of(std::slice::from_ref(&info));
         let wall = overhead.fraction_of_wall.bounds().unwrap();

@@ -1,29 +1,29 @@
-//! Unit costs of recording: the cost of a step is these times how often each
-//! was done in the step.
+//! Unit costs of recording. The cost of a step is the sum of these, each times the number of such
+//! actions in the step.
 
 use tprof_trace::run::{OVERHEAD_VERSION, OverheadPart, RunInfo};
 
 use super::overhead::{IMPORTED, NO_RUN, OLDER, UNMEASURED, cpus, parts};
 
-/// See the module; over all collectors of a run.
+/// The unit costs of a run, over all collectors.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Prices {
     parts: Vec<OverheadPart>,
-    /// Waits of the whole run for the collector.
+    /// Time of the whole run in which threads waited for the collector, ns.
     pub wait_ns: u64,
-    /// CPU time of the collectors in the whole run.
+    /// CPU time of the collectors in the whole run, ns.
     pub collector_ns: u64,
-    /// Processors that the job kept busy, at least one.
+    /// Number of processors that the job kept busy, at least one.
     pub parallel: f64,
-    /// Which share of the machine's processors the job kept busy: so often the collector was in its way.
-    /// None if it is not known.
+    /// The share of the machine's processors that the job kept busy. The collector slowed the job
+    /// for this share of its own CPU time. `None` if it is not known.
     pub busy: Option<f64>,
-    /// Wall time of the longest collector.
+    /// Wall time of the longest collector, ns.
     pub wall_ns: u64,
 }
 
 impl Prices {
-    /// Of a run, or why they are not known.
+    /// Returns the prices of a run, or the reason why they are not known.
     pub fn of(infos: &[RunInfo]) -> Result<Prices, &'static str> {
         if infos.is_empty() {
             return Err(NO_RUN);
@@ -53,14 +53,14 @@ impl Prices {
         })
     }
 
-    /// A part over the whole run; nothing of what was not done.
+    /// Returns a part of the cost over the whole run; zero if there were no such actions.
     pub fn all(&self, part: &str) -> OverheadPart {
         let nothing = || OverheadPart { ns_high: Some(0), ..OverheadPart::default() };
         self.parts.iter().find(|known| known.part == part).cloned().unwrap_or_else(nothing)
     }
 
-    /// The least and the most that so many of a part cost, ns; the most is not known where the run
-    /// was too short for it to be measured.
+    /// Returns the lower and the upper bound of the cost of `count` actions of a part, ns. The
+    /// upper bound is `None` if the run was too short to measure it.
     pub fn of_so_many(&self, part: &str, count: f64) -> (f64, Option<f64>) {
         let all = self.all(part);
         let share = if all.count == 0 { 0.0 } else { count / all.count as f64 };

@@ -20,12 +20,12 @@ pub enum ImageEnd {
     Status(i32),
     /// This signal ended it.
     Signal(i32),
-    /// The end is not known, or there was none: why.
+    /// The image did not end, or its end is unknown. The text says which.
     Otherwise(String),
 }
 
-/// A program image: the program that a process runs from its beginning or an `exec` to the next
-/// `exec`, or to its end.
+/// A program image: the program that a process runs from the process's start or an `exec` to the
+/// next `exec`, or to the process's end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessRow {
     /// Host that it ran on; empty if unknown.
@@ -34,19 +34,19 @@ pub struct ProcessRow {
     pub pid: u32,
     /// Id of the parent process.
     pub parent: u32,
-    /// Rank that it counts for; `None` for launchers.
+    /// Rank that the image belongs to; `None` for launchers.
     pub rank: Option<u32>,
     /// Command line of the process.
     pub command: String,
     /// The end of the image.
     pub ended: ImageEnd,
-    /// The moment at which it attached, nanoseconds since the run began.
+    /// The time at which the image attached, nanoseconds since the run began.
     pub start_ns: u64,
-    /// The moment at which it ended, nanoseconds since the run began.
+    /// The time at which the image ended, nanoseconds since the run began.
     pub end_ns: Reading<u64>,
     /// File that holds its data.
     pub file: Option<String>,
-    /// Number of its lost records, and of events before it could attach.
+    /// Number of the image's lost records, and of its events before it could attach.
     pub lost: Reading<u64>,
 }
 
@@ -77,8 +77,8 @@ impl Serialize for ProcessRow {
 }
 
 impl ProcessRow {
-    /// Takes over the collector's record of a process known only from samples: when it
-    /// began, and how it ended.
+    /// Replaces the start and the end of a process that is known only from samples by those that
+    /// the collector recorded.
     fn take(&mut self, collected: &ProcessRow) {
         self.ended = collected.ended.clone();
         self.end_ns = collected.end_ns.clone();
@@ -86,8 +86,8 @@ impl ProcessRow {
     }
 }
 
-/// Whether a row of the collector is of the same program as a row of a file that was made from
-/// samples: nothing attached to that program, so that its end is unknown.
+/// Whether a row of the collector is about the same program as a row of a file that was made from
+/// samples. Nothing attached to such a program, so the file does not have its end.
 fn is_same(row: &ProcessRow, collected: &ProcessRow) -> bool {
     row.pid == collected.pid
         && [otherwise(UNKNOWN), otherwise("")].contains(&row.ended)
@@ -96,18 +96,17 @@ fn is_same(row: &ProcessRow, collected: &ProcessRow) -> bool {
         && is_cut_to(labels::program(&row.command), labels::program(&collected.command))
 }
 
-/// Whether a program is shown by its name, or by the first 15 bytes of it, which is what the kernel
-/// keeps.
+/// Whether `shown` is a program's name, or the first 15 bytes of it, which the kernel keeps.
 fn is_cut_to(shown: &str, name: &str) -> bool {
     shown == name || shown.len() == 15 && name.starts_with(shown)
 }
 
-/// The note on an image that an `exec` ended.
+/// The text for an image that an `exec` replaced.
 pub const REPLACED: &str = "replaced by another program (exec)";
 const UNKNOWN: &str = "unknown";
 const NO_END: &str = "its end was not recorded";
 
-/// Program images of one file.
+/// Returns the program images of one file.
 pub(crate) fn of_file(
     file: &TraceFile,
     name: &str,
@@ -141,8 +140,8 @@ pub(crate) fn of_file(
     file.processes().iter().map(row).collect()
 }
 
-/// Rows of the files, and those that only the collectors know of. With `only`,
-/// those with data in these files.
+/// Joins the rows of the files with those that only the collectors know. With `only`, the result
+/// has only the rows with data in these files.
 pub(crate) fn join(
     infos: &[RunInfo],
     mut rows: Vec<ProcessRow>,
@@ -157,7 +156,7 @@ pub(crate) fn join(
             let mine = |files: &[&str]| process.file.as_deref().is_some_and(|f| files.contains(&f));
             let collected = of_info(process, &info.host, clock);
             if let Some(at) = known.get(&(collected.pid, collected.start_ns)) {
-                // The end may have been recorded after its file was written.
+                // The collector may have recorded the end after the file was written.
                 let row = &mut rows[*at];
                 row.lost = collected.lost.clone();
                 let ended = matches!(collected.ended, ImageEnd::Status(_) | ImageEnd::Signal(_));
@@ -215,10 +214,10 @@ fn otherwise(how: &str) -> ImageEnd {
     })
 }
 
-/// Number of processes that these images belong to.
+/// Number of processes to which these images belong.
 pub(crate) fn count(rows: &[ProcessRow]) -> usize {
     count_processes(rows.iter().map(|row| ImageLife {
-        // An import has no host; each of its files has its own processes.
+        // An imported run has no host, and each of its files has its own processes.
         place: if row.host.is_empty() { row.file.as_deref().unwrap_or("") } else { &row.host },
         pid: row.pid,
         start_ns: row.start_ns,
@@ -247,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_samples_and_the_collector_record_is_one() {
+    fn a_program_in_samples_and_in_the_collectors_record_is_one_row() {
         let unknown = || otherwise(UNKNOWN);
         let sampled = row(7, "./fixed a b", (0, 100), unknown());
         let collected = row(7, "/opt/fixed", (20, 90), ImageEnd::Status(3));

@@ -53,7 +53,8 @@ impl HasSchema for Overhead {
 
 impl HasSchema for ProcessRow {
     fn schema() -> Value {
-        // It has either `exit_status`, null beside its reason if there is none, or `signal`.
+        // A row has either `exit_status`, which is null beside its reason if there is no status, or
+        // `signal`.
         ObjectSchema::default()
             .plain("host", plain_field(|of: &ProcessRow| &of.host))
             .plain("pid", plain_field(|of: &ProcessRow| &of.pid))
@@ -75,7 +76,7 @@ impl HasSchema for ProcessRow {
 mod tests {
     use super::*;
 
-    /// Members of the printed object, and of its schema.
+    /// Returns the members of the printed object, and those of its schema.
     fn members<T: HasSchema + serde::Serialize + Default>() -> [Vec<String>; 2] {
         let keys = |of: &Value| of.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         let printed = serde_json::to_value(T::default()).unwrap();

@@ -5,39 +5,39 @@ use tprof_facts::units::{duration, percent};
 use crate::base::object::object;
 use crate::base::reading::Reading;
 
-/// From which share of a step on its cost is worth a word wherever the step is judged.
+/// The cost of recording is visible if it is more than this share of a step.
 const VISIBLE: f64 = 0.05;
-/// Parts of less than this share of a step are in the sum, and not in the sentence.
+/// Parts of less than this share of a step count in the sum but are left out of the sentence.
 const WORTH_A_WORD: f64 = 0.002;
 
-/// Said of an estimate without totals over time.
+/// Added to the sentence of an estimate without totals over time.
 const OF_OLDER: &str =
     "; with all stacks and waits of the run, as an older tprof recorded no totals over time";
 
-/// The cost of recording per step of a rank, over the steps that reports judge, those after warm-up.
+/// The cost of recording per step of a rank, over the steps after warm-up, which reports judge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepCost {
     /// The rank: `rank 3`.
     pub rank: String,
-    /// How many steps.
+    /// Number of steps.
     pub steps: u64,
-    /// Their median, as `steps` has it.
+    /// Median duration of a step, as in `report steps`.
     pub step_ns: u64,
-    /// Recording took no less of a step, on average; an estimate from `parts`.
+    /// Lower bound of the time that recording took of a step, on average; an estimate from `parts`.
     pub ns_low: Reading<u64>,
-    /// It took no more.
+    /// Upper bound of that time.
     pub ns_high: Reading<u64>,
     /// The parts of the cost.
     pub parts: Vec<StepPart>,
-    /// For how long the rank's devices were idle in a step, on average: more than that recording
-    /// cannot have taken. Missing where no device worked.
+    /// Mean time of a step in which the rank's devices were idle, which is an upper bound of the
+    /// cost. It is missing if no device worked.
     pub device_idle_ns: Reading<u64>,
-    /// Whether the run has totals of what recording did over time. Without, stacks and waits of the
-    /// whole run may lie in the steps.
+    /// Whether the run has totals over time of the work of recording. Without these, all stacks and
+    /// waits of the run may lie in the steps.
     pub has_totals: bool,
-    /// By comparison with steps that were not recorded.
+    /// The cost by comparison with steps that were not recorded.
     pub paired: Reading<PairedCost>,
-    /// All of this in a sentence without a full stop.
+    /// All fields in a sentence without a full stop.
     pub text: String,
 }
 object! { StepCost {
@@ -45,17 +45,17 @@ object! { StepCost {
     reading device_idle_ns, plain has_totals, reading paired, plain text,
 } }
 
-/// A part of what recording cost a step.
+/// One part of the cost of recording per step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepPart {
     /// `heap`, `stacks`, `operators`, `calls`, `cupti`, `samples`, `in_place`, `waits` or
     /// `collector`.
     pub part: &'static str,
-    /// How many a step, on average; missing of what is measured as time.
+    /// Mean number of actions per step; missing for a part that is measured as time.
     pub count: Reading<f64>,
-    /// They took no less of a step.
+    /// Lower bound of the time that these took of a step.
     pub ns_low: u64,
-    /// They took no more; missing where the cost of one is not known.
+    /// Upper bound of that time; missing if the unit cost is unknown.
     pub ns_high: Reading<u64>,
 }
 object! { StepPart { plain part, reading count, plain ns_low, reading ns_high } }
@@ -65,15 +65,16 @@ object! { StepPart { plain part, reading count, plain ns_low, reading ns_high } 
 pub struct PairedCost {
     /// The median difference.
     pub ns: i64,
-    /// The lower end of its 95 % interval.
+    /// The lower end of the median's 95 % interval.
     pub ns_low: i64,
-    /// The upper end.
+    /// The upper end of that interval.
     pub ns_high: i64,
-    /// Stretches of steps that were not recorded, each compared with the recorded ones around it.
+    /// Number of stretches of steps that were not recorded. Each was compared with the recorded
+    /// steps around it.
     pub stretches: u64,
-    /// The median of the recorded steps that were compared.
+    /// Median duration of the recorded steps that were compared.
     pub recorded_ns: u64,
-    /// Of those that were not recorded.
+    /// Median duration of the steps that were not recorded.
     pub unrecorded_ns: u64,
 }
 object! { PairedCost {
@@ -95,12 +96,12 @@ impl StepPart {
 }
 
 impl StepCost {
-    /// With its sentence, which all other fields are in.
+    /// Sets `text` to the sentence that is made from all other fields.
     pub(crate) fn worded(self) -> StepCost {
         StepCost { text: self.sentence(), ..self }
     }
 
-    /// The bounds that hold: of the comparison, where there was one, else of the estimate.
+    /// Returns the bounds of the comparison if there was one, otherwise those of the estimate.
     pub fn bounds(&self) -> Option<(u64, u64)> {
         match &self.paired {
             Reading::Is(paired) => Some((clamped(paired.ns_low), clamped(paired.ns_high))),
@@ -108,7 +109,8 @@ impl StepCost {
         }
     }
 
-    /// Its middle, as a share of a step.
+    /// Returns the middle between the bounds, or the median of the comparison, as a share of a
+    /// step.
     pub fn share(&self) -> Option<f64> {
         let middle = match &self.paired {
             Reading::Is(paired) => clamped(paired.ns),
@@ -117,31 +119,33 @@ impl StepCost {
         Some(middle as f64 / self.step_ns.max(1) as f64)
     }
 
-    /// Whether it is a visible part of what is judged.
+    /// Whether the cost is a visible part of a step.
     pub fn is_visible(&self) -> bool {
         self.share().is_some_and(|share| share > VISIBLE)
     }
 
-    /// A step without it, least and most.
+    /// Returns the duration of a step without the cost: lower and upper bound.
     pub(crate) fn step_without(&self) -> Option<(u64, u64)> {
         let (low, high) = self.bounds()?;
         Some((self.step_ns.saturating_sub(high), self.step_ns.saturating_sub(low)))
     }
 
-    /// Idle time of the devices in a step without it, least and most.
+    /// Returns the idle time of the devices in a step without the cost: lower and upper bound.
     pub(crate) fn idle_without(&self) -> Option<(u64, u64)> {
         let ((low, high), idle) = self.bounds().zip(self.device_idle_ns.get())?;
         Some((idle.saturating_sub(high), idle.saturating_sub(low)))
     }
 
-    /// By how much a rate of steps would be higher without it, as a factor, least and most.
+    /// Returns the factor by which a rate of steps would be higher without the cost: lower and
+    /// upper bound.
     pub(crate) fn rate_without(&self) -> Option<(f64, f64)> {
         let (least, most) = self.step_without()?;
         let factor = |ns: u64| self.step_ns as f64 / ns.max(1) as f64;
         (least > 0).then(|| (factor(most), factor(least)))
     }
 
-    /// States the cost and the step that it is part of: `recording itself took 4.9 ms to 6.6 ms of a step of 30.7 ms (16 % to 21 %)`.
+    /// Returns the cost and the step that it is a part of: `recording itself took 4.9 ms to 6.6 ms
+    /// of a step of 30.7 ms (16 % to 21 %)`.
     pub(crate) fn taken(&self) -> Option<String> {
         let (low, high) = self.bounds()?;
         let how = if self.paired.value().is_some() { "measured" } else { "an estimate" };
@@ -153,7 +157,7 @@ impl StepCost {
         ))
     }
 
-    /// Without its parts.
+    /// Returns the sentence without the parts of the cost.
     pub fn brief(&self) -> String {
         let step = format!("a step took {}", duration(self.step_ns));
         if let Reading::Is(paired) = &self.paired {
@@ -196,7 +200,7 @@ impl StepCost {
         }
     }
 
-    /// The bounds by its parts, or why they are not known.
+    /// Returns the bounds of the estimate from the parts, or the reason why they are not known.
     fn estimate(&self) -> Result<(u64, u64), &str> {
         match (&self.ns_low, &self.ns_high) {
             (Reading::Missing(why), _) | (_, Reading::Missing(why)) => Err(why),
@@ -204,12 +208,12 @@ impl StepCost {
         }
     }
 
-    /// Of a step.
+    /// Returns a time as a percentage of the step's time.
     fn percent(&self, ns: u64) -> String {
         percent(ns as f64 / self.step_ns.max(1) as f64)
     }
 
-    /// The parts that are worth a word, the largest first.
+    /// Names the parts that are large enough for the sentence, the largest first.
     fn parts_in_words(&self) -> String {
         let most = |part: &StepPart| part.ns_high.get().unwrap_or(part.ns_low);
         let is_worth = |part: &&StepPart| most(part) as f64 > self.step_ns as f64 * WORTH_A_WORD;
@@ -223,7 +227,7 @@ impl StepCost {
     }
 }
 
-/// One figure, where both are the same.
+/// Returns a range, or one figure if both ends are the same.
 fn span(low: String, high: String) -> String {
     match low == high {
         true => low,
@@ -231,7 +235,8 @@ fn span(low: String, high: String) -> String {
     }
 }
 
-/// A cost that is measured may lie below 0; recording makes nothing faster.
+/// Converts a measured cost, which may be below 0 by chance, to at least 0: recording makes nothing
+/// faster.
 fn clamped(ns: i64) -> u64 {
     u64::try_from(ns).unwrap_or(0)
 }
@@ -276,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_judged_has_its_value_without_recording() {
+    fn judged_values_are_given_without_recording() {
         let of = cost(4_900_000, 6_600_000);
         assert!(of.is_visible() && !cost(0, 1_000_000).is_visible());
         assert_eq!(of.step_without(), Some((24_100_000, 25_800_000)));
@@ -286,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comparison_holds_before_an_estimate_and_states_both() {
+    fn a_comparison_is_preferred_and_the_sentence_has_both() {
         let paired = PairedCost {
             ns: 5_800_000,
             ns_low: -100_000,
@@ -311,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_cost_is_no_cost_of_0() {
+    fn an_unknown_cost_is_not_0() {
         let of = StepCost { ns_high: Reading::missing("too short"), ..cost(1, 2) }.worded();
         assert_eq!(of.text, "a step took 30.7 ms; what recording took of it is unknown: too short");
         assert_eq!((of.bounds(), of.share(), of.step_without()), (None, None, None));

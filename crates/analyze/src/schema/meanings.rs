@@ -72,7 +72,9 @@ impl Meanings {
         if let Some(about) = self.about(place) {
             schema["description"] = about.into();
         }
-        let Some(members) = schema["properties"].as_object_mut() else { return };
+        let Some(members) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
+            return;
+        };
         for (key, member) in members.iter_mut().filter(|(key, _)| *key != "tables") {
             self.describe(&format!("{place}.{key}"), innermost(member));
             if let Some(meaning) = self.member(place, key) {
@@ -84,13 +86,11 @@ impl Meanings {
 
 /// The schema of what a list holds, or of what stands where null may stand.
 fn innermost(schema: &mut Value) -> &mut Value {
-    if schema["items"].is_object() {
-        return innermost(&mut schema["items"]);
+    let within = ["/items", "/anyOf/0"].into_iter().find(|at| schema.pointer(at).is_some());
+    match within {
+        Some(at) => innermost(schema.pointer_mut(at).expect("it was just found")),
+        None => schema,
     }
-    if schema["anyOf"][0].is_object() {
-        return innermost(&mut schema["anyOf"][0]);
-    }
-    schema
 }
 
 #[cfg(test)]

@@ -7,12 +7,12 @@ use tprof_trace::model::*;
 use tprof_trace::run::{ProcessInfo, RunInfo};
 use tprof_trace::{HeapBlock, TraceHeader, TraceWriter};
 
-/// The run's zero on the monotonic clock.
+/// Start of the run on the monotonic clock, ns.
 pub const START: u64 = 5_000_000_000;
-/// The same moment, in nanoseconds since 1970.
+/// Start of the run in nanoseconds since 1970.
 pub const UNIX: u64 = 1_790_000_000_000_000_000;
 
-/// A rank file in the making.
+/// Builds a rank file.
 pub struct Maker {
     pub writer: TraceWriter,
     pub blocks: Vec<HeapBlock>,
@@ -78,7 +78,7 @@ impl Maker {
         self.writer.stack(&Stack { process, stack, end: 0, frames });
     }
 
-    /// Allocates; returns the ordinal.
+    /// Allocates a block and returns its ordinal.
     pub fn alloc(&mut self, process: ProcessIndex, at: u64, size: u64, stack: StackId) -> u64 {
         let block = &mut self.blocks[process as usize];
         block.alloc(START + at, process, size, stack, false);

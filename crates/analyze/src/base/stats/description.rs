@@ -44,7 +44,7 @@ impl Description {
     }
 }
 
-/// The value below which this share of sorted values lies, interpolated.
+/// Returns the value below which this share of the sorted values lies, interpolated.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     let at = share * sorted.len().saturating_sub(1) as f64;
     let (low, part) = (at.floor() as usize, at.fract());
@@ -55,7 +55,7 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
     }
 }
 
-/// Like [`quantile`], for durations in any order; it sorts them.
+/// Returns the interpolated quantiles of durations in any order, and sorts the durations.
 pub fn quantiles<const N: usize>(values: &mut [u64], shares: [f64; N]) -> [f64; N] {
     values.sort_unstable();
     let sorted: Vec<f64> = values.iter().map(|value| *value as f64).collect();

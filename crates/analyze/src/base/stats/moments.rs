@@ -1,17 +1,19 @@
 //! Mean, variance and middle value.
 
-/// Arithmetic mean; 0 of none.
+/// Arithmetic mean; 0 if there are no values.
 pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Variance of a sample with this mean, n - 1 in its denominator; none for fewer than two.
+/// Variance of a sample with this mean, with n - 1 in the denominator; `None` for fewer than two
+/// values.
 pub(super) fn variance(values: &[f64], mean: f64) -> Option<f64> {
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     (values.len() > 1).then(|| squares / (values.len() - 1) as f64)
 }
 
-/// Middle value, the higher one of two; 0 of none.
+/// Median, which is the higher of the two middle values if their number is even; 0 if there are no
+/// values.
 pub fn median(mut values: Vec<u64>) -> u64 {
     if values.is_empty() {
         return 0;

@@ -94,7 +94,8 @@ mod tests {
         // Student's t is 2.228; variance 3.5, standard error sqrt(3.5 / 3).
         let error = difference_error(&a, &b).unwrap();
         assert!((error - 2.228 * (3.5_f64 / 3.0).sqrt()).abs() < 0.001, "{error}");
-        // A single noisy side: Welch's freedom is that side's own, 5, and t 2.571.
+        // If only one side varies, Welch's degrees of freedom are that side's own, 5, and t is
+        // 2.571.
         let still = Repeats::of(&[1.0; 6]).unwrap();
         let error = difference_error(&a, &still).unwrap();
         assert!((error - 2.571 * (3.5_f64 / 6.0).sqrt()).abs() < 0.001, "{error}");

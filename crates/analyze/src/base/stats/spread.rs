@@ -5,12 +5,12 @@ use super::moments::{mean, variance};
 /// Modified z-score beyond which a value is an outlier: Iglewicz and Hoaglin, "How
 /// to Detect and Handle Outliers" (1993).
 const OUTLIER_SCORE: f64 = 3.5;
-/// Median absolute deviation to standard deviation, of a normal distribution.
+/// Ratio of the standard deviation to the median absolute deviation, in a normal distribution.
 const MAD_TO_SIGMA: f64 = 1.4826;
-/// Mean absolute deviation to standard deviation, of a normal distribution.
+/// Ratio of the standard deviation to the mean absolute deviation, in a normal distribution.
 const MEAN_DEVIATION_TO_SIGMA: f64 = 1.2533;
 
-/// Middle and spread of values.
+/// Median and spread of a set of values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spread {
     /// Number of values.
@@ -25,9 +25,9 @@ pub struct Spread {
     pub max: u64,
     /// Standard deviation of the sample; `None` for a single value.
     pub deviation: Option<f64>,
-    /// Standard deviation as estimated from the median absolute deviation, which a
-    /// few outliers do not change; where more than half of the values are equal,
-    /// from the mean absolute deviation.
+    /// The standard deviation, estimated from the median absolute deviation, which a few outliers
+    /// do not change. If more than half of the values are equal, it is estimated from the mean
+    /// absolute deviation.
     pub robust_deviation: f64,
 }
 
@@ -52,7 +52,7 @@ impl Spread {
         Some(Spread { count, min, median, mean, max, deviation, robust_deviation })
     }
 
-    /// How many robust standard deviations a value lies above the median.
+    /// Number of robust standard deviations by which a value lies above the median.
     pub fn score(&self, value: u64) -> f64 {
         match self.robust_deviation > 0.0 {
             true => (value as f64 - self.median) / self.robust_deviation,
@@ -61,7 +61,7 @@ impl Spread {
         }
     }
 
-    /// Whether a value lies far outside of the others.
+    /// Whether a value lies far from the others.
     pub fn is_outlier(&self, value: u64) -> bool {
         self.score(value).abs() > OUTLIER_SCORE
     }

@@ -17,7 +17,7 @@ use crate::findings::words::time;
 use crate::memory::{self, rate};
 use crate::rank::samples::{FrameFunctions, FunctionTable, Part};
 
-/// Samples of stacks within the heap's allocator.
+/// The rule that judges samples within the heap's allocator.
 pub(super) struct AllocationChurn;
 
 const SAMPLE: SearchTarget = SearchTarget::new("sample of the heap's allocator");
@@ -78,7 +78,7 @@ impl Rule for AllocationChurn {
                      batch small objects; or preload an allocator with thread caches \
                      (jemalloc, tcmalloc).",
                 )
-                // The thread has still its other work to do.
+                // The bound is only this time, since the thread still has its other work to do.
                 .bound((*most).min(scene.window_ns()))
                 .at(samples)
                 .on_line(line_of(scene, *thread)),
@@ -86,13 +86,13 @@ impl Rule for AllocationChurn {
     }
 }
 
-/// The line with most of the allocator's time, if the thread is the driving thread.
+/// Returns the line with most of the allocator's time, if `thread` is the driving thread.
 fn line_of(scene: &Scene<'_>, thread: ThreadIndex) -> Option<SourceLine> {
     let host = scene.host().filter(|host| host.driver.thread == thread)?;
     widest(&host.ledger.places(Some(Part::Allocator)))
 }
 
-/// The rates in the time that is judged, if the heap was recorded.
+/// Formats the allocation rates in the judged time, if the heap was recorded.
 fn rates(scene: &Scene<'_>) -> Option<String> {
     let rate = rate::rate(scene.rank.file, scene.window.span()?)?;
     let of = if scene.steps > 0 { "in the steps" } else { "in the judged time" };
@@ -103,7 +103,7 @@ fn rates(scene: &Scene<'_>) -> Option<String> {
     ))
 }
 
-/// States how many freed blocks were short-lived, which is known for the whole recording only.
+/// Says how many of the freed blocks were short-lived. This is known only for the whole recording.
 fn short_lived(scene: &Scene<'_>) -> Option<String> {
     let file = scene.rank.file;
     if file.heap_event_count() == 0 {
@@ -117,8 +117,8 @@ fn short_lived(scene: &Scene<'_>) -> Option<String> {
     ))
 }
 
-/// Time of each thread in the allocator within what is judged, the samples behind it,
-/// and whether any sample of the recording does.
+/// Returns the time of each thread in the allocator within the window, the samples behind it, and
+/// whether the recording has any sample in the allocator.
 fn allocator_time(
     scene: &Scene<'_>,
 ) -> (FxHashMap<ThreadIndex, u64>, Vec<Evidence<'static>>, bool) {

@@ -18,10 +18,10 @@ const OF_DATABASES: &str = "A database writes its files at each commit, and a st
 const OF_SOCKETS: &str = "Ask ahead on another thread, ask for more at once, or keep what was \
      received; the peer may be slow itself.";
 
-/// Files and peers that are listed.
+/// Largest number of files and peers that a sentence lists.
 const MOST_SHOWN: usize = 3;
 
-/// Waiting in system calls for input and output.
+/// The rule that judges waits in system calls for input and output.
 pub(super) struct BlockingIo;
 
 impl Rule for BlockingIo {
@@ -97,8 +97,8 @@ fn waited_for(host: &RankHost, part: Part, ns: u64) -> String {
 }
 
 /// Formats ` The process read at least 1.2 GiB (3.0 MiB from storage) and wrote 8.0 KiB …`; empty
-/// where that is unknown. It covers the whole life of the process, for the kernel counts by
-/// process.
+/// if that is unknown. The figures are for the whole life of the process, since the kernel counts
+/// by process.
 fn moved(scene: &Scene<'_>, host: &RankHost) -> String {
     let Some(moved) = transfers::of_process(scene.rank.file, host.driver.process) else {
         return String::new();

@@ -1,4 +1,4 @@
-//! CacheMiss: graphs are compiled that a cache could have had.
+//! CacheMiss: graphs are compiled although a cache could have held them.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 
-/// Look-ups in caches of compiled graphs that found nothing.
+/// The rule that judges misses in the caches of compiled graphs.
 pub(super) struct CacheMiss;
 
-/// AOTAutograd's cache, in the log.
+/// Name of AOTAutograd's cache in the log.
 const OF_AOT: &str = "aotautograd";
 
 /// Whether a log has cache look-ups that found nothing.
@@ -58,7 +58,8 @@ impl Rule for CacheMiss {
                 format!("all {} look-ups of compiled graphs are hits", count(all)),
             );
         }
-        // Functions are counted log by log: each process numbers its own.
+        // Functions are counted for each log by itself, since each process numbers its own
+        // functions.
         let ids: Vec<BTreeSet<CompileId>> = decisive
             .iter()
             .map(|these| {
@@ -71,7 +72,8 @@ impl Rule for CacheMiss {
             logs.filter(|(log, _)| std::ptr::eq(*log, read)).any(|(_, ids)| ids.contains(id))
         };
         let these = || frames(scene).filter(|(read, frame)| is_of(read, &frame.id));
-        // A hit in AOTAutograd's own cache spares its work, too.
+        // A hit in AOTAutograd's own cache also saves the work of AOTAutograd, so its time counts
+        // only for misses.
         let is_traced = |read: &ReadLog, id: &CompileId| {
             let missed = |one: &&CacheUse| one.cache == OF_AOT && one.outcome != CacheOutcome::Hit;
             read.log.caches.iter().filter(missed).any(|one| one.id == *id)
@@ -118,8 +120,8 @@ impl Rule for CacheMiss {
     }
 }
 
-/// Time from the first process's start to the end of the recording, or, if the job was not
-/// recorded, the time that its logs cover.
+/// Returns the time from the first process's start to the end of the recording, or the time that
+/// the logs cover if that is longer.
 fn life_ns(scene: &Scene<'_>) -> u64 {
     let file = scene.rank.file;
     let first_ns = file.processes().iter().map(|process| process.start_ns).min();
@@ -127,9 +129,9 @@ fn life_ns(scene: &Scene<'_>) -> u64 {
     life_ns.max(logged_ns(scene))
 }
 
-/// Look-ups that decide whether Inductor compiles a graph. AOTAutograd's cache is asked first, for
-/// the whole function. If it misses, and Inductor's cache has each graph, functions are only traced
-/// again.
+/// Returns the look-ups that decide whether Inductor compiles a graph. AOTAutograd's cache is asked
+/// first, for the whole function. If that misses but Inductor's cache has each graph, functions are
+/// only traced again, so look-ups in Inductor's cache decide where there are any.
 fn decisive(read: &ReadLog) -> Vec<&CacheUse> {
     let caches = &read.log.caches;
     let is_graph = |one: &CacheUse| one.cache == "fx_graph";

@@ -13,10 +13,11 @@ use crate::findings::severity::LEAST_SHARE;
 use crate::findings::verdict::Verdict;
 use crate::rank::samples::Part;
 
-/// Name, as reports write it.
+/// Name of the rule, as reports print it.
 const NAME: &str = "CollectiveWait";
 
-/// Time in gloo, MPI, NCCL and c10d, by the functions on the stack: waiting or polling.
+/// The rule that judges time in gloo, MPI, NCCL and c10d by the functions on the stack, waiting or
+/// polling.
 pub(super) struct CollectiveWait;
 
 impl Rule for CollectiveWait {
@@ -38,7 +39,7 @@ impl Rule for CollectiveWait {
         };
         let ns = host.ledger.ns(Part::Collective);
         if !is_found(host, ns) {
-            // A collective that polls is only seen by samples of compiled code.
+            // Only samples of compiled code show a collective that polls.
             return unseen_native(scene)
                 .unwrap_or_else(|| too_little(host, ns, "time in collectives"));
         }
@@ -56,7 +57,7 @@ impl Rule for CollectiveWait {
     }
 }
 
-/// Takes the waiting for a late rank, which Stragglers has found, out of a rank's finding.
+/// Subtracts the wait for a late rank, which Stragglers has found, from a rank's finding.
 pub(super) fn without(rank: &mut RankFindings, late_ns: u64) {
     let window_ns = rank.window_ns;
     let Some(outcome) = rank.outcomes.iter_mut().find(|one| one.rule == NAME) else { return };

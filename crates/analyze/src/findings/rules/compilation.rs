@@ -9,18 +9,19 @@ use crate::findings::scene::Scene;
 use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
 
-/// A job that compiles for less than this share of its life needs no cache.
+/// A job that compiles for a smaller share of its life than this needs no cache.
 const LEAST_SHARE: f64 = 0.05;
 
-/// From this share on, compilation outweighs what steps lose.
+/// If compilation has at least this share of the job's life, it outweighs what steps lose, and the
+/// severity isn't capped.
 const LEAST_OF_LIFE: f64 = 0.25;
 
 fn is_much(ns: u64, life: Interval) -> bool {
     ns as f64 >= LEAST_SHARE * life.length() as f64
 }
 
-/// The time in which devices wait for compilers outside of the judged time, as far as this rule
-/// counts it, or CacheMiss where there is a log. Other rules do not count that time.
+/// Returns the time outside of the judged time in which devices wait for compilers, if this rule
+/// counts it, or CacheMiss where there is a log. Other rules must not count that time again.
 pub(super) fn counted<'s>(scene: &'s Scene<'_>) -> Option<&'s Cover> {
     if !scene.has_device() {
         return None;
@@ -33,7 +34,7 @@ pub(super) fn counted<'s>(scene: &'s Scene<'_>) -> Option<&'s Cover> {
     is_counted.then_some(compiling)
 }
 
-/// Judges the time in which devices wait for compilers outside of the judged time.
+/// The rule that judges the time outside of the judged time in which devices wait for compilers.
 pub(super) struct Compilation;
 
 impl Rule for Compilation {
@@ -89,7 +90,8 @@ impl Rule for Compilation {
                 .spent_once(life.length())
                 .on_line(place.clone())
                 .local();
-        // A first run compiles in any case, and a longer one as little.
+        // A first run compiles in any case, and in a longer run the share is smaller: cap the
+        // severity.
         if (ns as f64) < LEAST_OF_LIFE * life.length() as f64 {
             finding.most = Some(Severity::Medium);
         }

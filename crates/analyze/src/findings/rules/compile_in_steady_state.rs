@@ -10,7 +10,7 @@ use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
 use crate::program::steps::warm_up;
 
-/// Compilation in steps that should be steady.
+/// The rule that judges compilations in steps that should be steady.
 pub(super) struct CompileInSteadyState;
 
 impl Rule for CompileInSteadyState {
@@ -28,7 +28,7 @@ impl Rule for CompileInSteadyState {
         if let Some(verdict) = no_log(scene) {
             return verdict;
         }
-        // The first step is not one of these.
+        // `later_steps` leaves out the first step, which always compiles.
         let times: Vec<u64> = scene.later_steps.iter().map(|step| step.length()).collect();
         let first = warm_up(&times).unwrap_or(0);
         let steady = Cover::of(scene.later_steps.iter().skip(first).copied());

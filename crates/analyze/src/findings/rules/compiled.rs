@@ -1,4 +1,4 @@
-//! Shared by the rules that judge logs of `torch.compile`.
+//! Functions that the rules on logs of `torch.compile` share.
 
 use tprof_facts::compile::{NO_LOG, ReadLog};
 use tprof_trace::compile_log::CompiledFrame;
@@ -12,14 +12,14 @@ use crate::findings::verdict::Verdict;
 pub(super) const NEEDS_LOG: &str =
     "PyTorch's log of torch.compile: tprof run --compile, or TORCH_TRACE=DIR and tprof import DIR";
 
-/// The verdict if there is no log to judge.
+/// Returns the verdict if there is no log to judge.
 pub(super) fn no_log(scene: &Scene<'_>) -> Option<Verdict> {
     let none = || Verdict::none_to_judge(NO_LOG.split(':').next().unwrap_or(NO_LOG), NEEDS_LOG);
     scene.rank.compile.logs.is_empty().then(none)
 }
 
-/// The verdict if logs show no cause. Logs that were read only in part may lack the cause: they get
-/// another verdict.
+/// Returns the verdict if the logs show no problem. If a log was read only in part, the rest may
+/// show one, so the verdict is then that the rule was not checked.
 pub(super) fn clear(scene: &Scene<'_>, why: impl Into<String>) -> Verdict {
     if scene.rank.compile.logs.iter().all(|read| read.log.is_whole()) {
         return Verdict::clear(why);
@@ -30,7 +30,7 @@ pub(super) fn clear(scene: &Scene<'_>, why: impl Into<String>) -> Verdict {
     )
 }
 
-/// Every compilation of a rank, with its log.
+/// Returns every compilation of a rank, with its log.
 pub(super) fn frames<'s>(
     scene: &'s Scene<'_>,
 ) -> impl Iterator<Item = (&'s ReadLog, &'s CompiledFrame)> {
@@ -42,17 +42,17 @@ pub(super) fn frames<'s>(
         .flat_map(|read| read.log.frames.iter().map(move |one| (read, one)))
 }
 
-/// The time of a compilation, on the file's clock.
+/// Returns the interval of a compilation on the file's clock.
 pub(super) fn interval(read: &ReadLog, frame: &CompiledFrame) -> Option<Interval> {
     read.interval_ns(frame).map(|(start, end)| Interval::new(start, end))
 }
 
-/// Time of compilations, each moment once.
+/// Returns the time in which any of the compilations ran.
 pub(super) fn cover<'s>(frames: impl Iterator<Item = (&'s ReadLog, &'s CompiledFrame)>) -> Cover {
     Cover::of(frames.filter_map(|(read, frame)| interval(read, frame)))
 }
 
-/// Time from the first to the last line of a rank's logs, ns.
+/// Returns the time from the first to the last line of a rank's logs, ns.
 pub(super) fn logged_ns(scene: &Scene<'_>) -> u64 {
     let extent = |read: &ReadLog| {
         let (start, end) = read.log.extent_unix_us?;
@@ -61,7 +61,7 @@ pub(super) fn logged_ns(scene: &Scene<'_>) -> u64 {
     Cover::of(scene.rank.compile.logs.iter().filter_map(extent)).length()
 }
 
-/// The line at which a compiled function begins.
+/// Returns the line at which a compiled function begins.
 pub(super) fn line_of(frame: &CompiledFrame) -> Option<SourceLine> {
     Some(SourceLine {
         function: frame.function.clone()?,
@@ -70,7 +70,7 @@ pub(super) fn line_of(frame: &CompiledFrame) -> Option<SourceLine> {
     })
 }
 
-/// Compilations as places in a timeline.
+/// Returns compilations as places in a timeline.
 pub(super) fn places<'s>(
     frames: impl Iterator<Item = (&'s ReadLog, &'s CompiledFrame)>,
 ) -> impl Iterator<Item = Evidence<'s>> {

@@ -1,4 +1,4 @@
-//! ComputeBound: kernels that use the device's arithmetic to the full.
+//! ComputeBound: kernels use the device's arithmetic units to the full.
 
 use super::counters::{HardwareLimit, judge};
 use super::kernel_kinds::KernelKind;
@@ -7,7 +7,7 @@ use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::program::flops::RoofBound;
 
-/// Kernels near the peak of the device's multiprocessors.
+/// The rule that judges kernels near the peak of the device's multiprocessors.
 pub(super) struct ComputeBound;
 
 const LIMIT: HardwareLimit = HardwareLimit {

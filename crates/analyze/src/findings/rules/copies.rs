@@ -1,4 +1,4 @@
-//! Words for the rules about copies and memsets: what those cost.
+//! Findings, verdicts and texts that the rules on copies and memsets share.
 
 use tprof_facts::units::{bytes, duration};
 
@@ -11,11 +11,12 @@ use crate::findings::severity::LEAST_SHARE;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times};
 
-/// A problem of some copies, in words.
+/// A problem with some copies or memsets, in words.
 pub(super) struct CopyProblem {
     /// The problem, in a sentence without a full stop.
     pub what: &'static str,
-    /// A description of the copies: `asynchronous, to pageable memory`; empty if `what` has it.
+    /// A description of the copies: `asynchronous, to pageable memory`; empty if `what` already
+    /// describes them.
     pub sort: &'static str,
     /// The noun for them: `copies`.
     pub things: &'static str,
@@ -25,11 +26,11 @@ pub(super) struct CopyProblem {
     pub advice: &'static str,
 }
 
-/// A finding on these copies and the calls that started them.
+/// Returns the finding on these copies and the calls that started them.
 ///
-/// Without them the threads have still their other work to do, and the devices
-/// theirs: no more is gained than the calls and copies take, nor than the device
-/// waits for the host or does nothing but these copies.
+/// Without the copies, the threads and the devices still have their other work to do. So the gain
+/// is at most the time of the calls and copies, and at most the time in which the device waits for
+/// the host or does nothing but these copies.
 pub(super) fn finding(scene: &Scene<'_>, copies: &[Copy], words: &CopyProblem) -> Finding {
     let rank = &scene.rank;
     let on_device = Cover::of(copies.iter().map(Copy::interval)).intersection(&scene.window);
@@ -62,7 +63,7 @@ pub(super) fn finding(scene: &Scene<'_>, copies: &[Copy], words: &CopyProblem) -
     }
     let calls = scene.call_places(&blocking.calls);
     let places = calls.chain(copies.iter().map(|copy| copy.place(rank)));
-    // If the device goes on working during the copies, nothing shows that they cost anything.
+    // If the device keeps working during the copies, nothing shows that the copies cost time.
     let bound = if scene.share(direct) < LEAST_SHARE { bound.min(direct) } else { bound };
     scene
         .finding(words.what)
@@ -75,7 +76,7 @@ pub(super) fn finding(scene: &Scene<'_>, copies: &[Copy], words: &CopyProblem) -
         .at(places)
 }
 
-/// Copies or memsets with calls that hold their thread.
+/// Returns the verdict on copies or memsets whose calls block their thread.
 pub(super) fn judge_synchronous(
     scene: &Scene<'_>,
     thing: &SearchTarget,

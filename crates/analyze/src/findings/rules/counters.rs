@@ -1,4 +1,4 @@
-//! Hardware counters of kernels, where a range profiler recorded them.
+//! Judges kernels by hardware counters, if a range profiler recorded them.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::percent;
@@ -14,21 +14,21 @@ use crate::findings::words::{by_name, time, top};
 use crate::program::flops::{ModelledRun, RoofBound};
 use crate::rank::{Class, Work};
 
-/// From this share of a unit's peak on, a kernel is called bound by it: Nsight
-/// Compute's rule "SOL bottleneck" calls a kernel below it bound by latency.
+/// A kernel that uses at least this percentage of a unit's peak is bound by that unit. Nsight
+/// Compute's rule "SOL bottleneck" has the same threshold: kernels below it are bound by latency.
 const BOUND: f64 = 60.0;
 
-/// A limit that a kernel may run into.
+/// A limit of the hardware that a kernel may run into.
 pub(super) struct HardwareLimit {
-    /// The counter, in percent of its peak.
+    /// Name of the counter that reports the use of the unit in percent of its peak.
     pub counter: &'static str,
-    /// The unit that is at its limit.
+    /// The unit that is at its limit, in words.
     pub unit: &'static str,
-    /// Kernels that it may limit.
+    /// Kinds of the kernels that it may limit.
     pub kinds: &'static [KernelKind],
-    /// The kernels that it limits, in words.
+    /// The kernels that it may limit, in words for a sentence.
     pub they: &'static str,
-    /// The same limit as the model of operators knows it.
+    /// The same limit in the roofline model of operators.
     pub modelled: RoofBound,
     /// The problem, in a sentence without a full stop.
     pub what: &'static str,
@@ -36,7 +36,8 @@ pub(super) struct HardwareLimit {
     pub advice: &'static str,
 }
 
-/// Judges kernels by a counter; without it, returns what their names suggest.
+/// Judges kernels by the counter of a limit. If the counter was not recorded, judges them by the
+/// model of operators. If the model shows no such limit, says what the kernels' names suggest.
 pub(super) fn judge(scene: &Scene<'_>, limit: &HardwareLimit) -> Verdict {
     let measured = percentages(scene, limit.counter);
     if let Some(verdict) = scene.no_compute().filter(|_| measured.is_empty()) {
@@ -86,8 +87,8 @@ pub(super) fn judge(scene: &Scene<'_>, limit: &HardwareLimit) -> Verdict {
     ])
 }
 
-/// The verdict that follows from sizes of operators' inputs and the device's peaks; `None` if they
-/// show no such limit.
+/// Returns the verdict that follows from the sizes of operators' inputs and the device's peaks;
+/// `None` if they show no such limit.
 fn by_model(scene: &Scene<'_>, limit: &HardwareLimit) -> Option<Verdict> {
     let is_bound = |run: &ModelledRun| {
         let near = |least: f64| least >= BOUND / 100.0 * run.device_ns as f64;
@@ -118,7 +119,7 @@ fn by_model(scene: &Scene<'_>, limit: &HardwareLimit) -> Option<Verdict> {
     Some(Verdict::Found(vec![finding]))
 }
 
-/// The mean of a counter for each kernel name, weighted by the time of its ranges.
+/// Returns the mean of a counter for each kernel name, weighted by the time of its ranges.
 fn percentages(scene: &Scene<'_>, counter: &str) -> FxHashMap<String, f64> {
     let mut sums: FxHashMap<&str, (f64, f64)> = FxHashMap::default();
     let ranges = scene.rank.device_spans.iter().filter(|s| s.kind == DeviceSpanKind::Counters);
@@ -135,7 +136,8 @@ fn percentages(scene: &Scene<'_>, counter: &str) -> FxHashMap<String, f64> {
     sums.into_iter().map(mean).collect()
 }
 
-/// The limit that the kernels' names suggest.
+/// Says which share of the compute time belongs to kernels that the limit may affect, judged by
+/// their names.
 fn by_kind(scene: &Scene<'_>, limit: &HardwareLimit) -> String {
     let work = scene.work().filter(|work| work.class == Class::Compute && work.is_kernel());
     let mut is_of_kind: FxHashMap<NameId, bool> = FxHashMap::default();

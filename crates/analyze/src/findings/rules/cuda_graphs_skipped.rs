@@ -7,7 +7,7 @@ use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 
-/// CUDA graphs that were wanted and not recorded.
+/// The rule that judges CUDA graphs that were requested but not recorded.
 pub(super) struct CudaGraphsSkipped;
 
 impl Rule for CudaGraphsSkipped {

@@ -1,4 +1,4 @@
-//! DataInline: the driving thread makes its batches itself, so that each step waits for them.
+//! DataInline: the driving thread makes its batches itself, so each step waits for them.
 
 use tprof_facts::units::{duration, percent};
 
@@ -9,10 +9,10 @@ use crate::findings::verdict::Verdict;
 use crate::host::{Place, RankHost};
 use crate::rank::samples::Part;
 
-/// More workers than that are no advice, however many processors there are.
+/// The advice never suggests more workers than this, however many processors there are.
 const MOST_WORKERS: u64 = 16;
 
-/// Time below PyTorch's DataLoader with `num_workers=0`.
+/// The rule that judges time below PyTorch's DataLoader with `num_workers=0`.
 pub(super) struct DataInline;
 
 impl Rule for DataInline {
@@ -60,9 +60,10 @@ fn is_inline(place: &Place) -> bool {
     place.part == Part::Data && place.is_inline
 }
 
-/// The gain from workers: loading then goes on beside the rest of a step, divided among them.
+/// Formats the advice. With workers, loading runs beside the rest of a step and is divided among
+/// them.
 fn advice(scene: &Scene<'_>, host: &RankHost, ns: u64) -> String {
-    // Time without a core is lost to loading and to the rest alike.
+    // Without a core, both loading and the rest of a step lose time, so leave this time out.
     let wall_ns = host.ledger.wall_ns - host.ledger.ns(Part::NoCore);
     let rest_ns = wall_ns.saturating_sub(ns);
     let free = scene.machine.cpus.map(|cpus| cpus.saturating_sub(1));
@@ -82,8 +83,8 @@ fn advice(scene: &Scene<'_>, host: &RankHost, ns: u64) -> String {
     )
 }
 
-/// The fewest workers that hide the loading behind the rest of a step, limited by the cores that
-/// there are.
+/// Returns the fewest workers that hide the loading behind the rest of a step, but no more than
+/// there are cores.
 fn workers(load_ns: u64, rest_ns: u64, cores: u64) -> u64 {
     load_ns.div_ceil(rest_ns.max(1)).min(cores).clamp(1, MOST_WORKERS)
 }

@@ -23,7 +23,7 @@ const ADVICE: &str = "Load ahead, in other processes: DataLoader(num_workers=…
 const RANGE: SearchTarget = SearchTarget::of_main_threads("range with the name of a data loader");
 const SAMPLE: SearchTarget = SearchTarget::of_main_threads("CPU sample in PyTorch's DataLoader");
 
-/// Ranges of the main threads that load data, while the device is idle.
+/// The rule that judges loading of data by the main threads while the device is idle.
 pub(super) struct DataLoadBound;
 
 impl Rule for DataLoadBound {
@@ -40,7 +40,7 @@ impl Rule for DataLoadBound {
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
         let spans = spans(scene);
         let idle = scene.late.length();
-        // Ranges of PyTorch's own are recorded beside the samples.
+        // PyTorch's own ranges are recorded even if there are samples, so check for samples first.
         if !scene.has_device() && scene.host().is_some() {
             return Verdict::none("a job without device work: DataWait judges its samples");
         }
@@ -98,15 +98,15 @@ impl Rule for DataLoadBound {
                 .local()
                 .seen(seen)
                 .advice(ADVICE)
-                // Ready data saves no more host time than the loading takes, and no more
-                // device time than waits for the host.
+                // Data that is ready in time saves at most the host time that loading takes, and at
+                // most the device time that waits for the host.
                 .bound(loading.length().min(idle))
                 .at(waits),
         ])
     }
 }
 
-/// Judges by CPU samples: PyTorch's DataLoader on the stack of a main thread.
+/// Judges by the CPU samples of main threads with PyTorch's DataLoader on their stack.
 fn judge_samples(scene: &Scene<'_>) -> Verdict {
     let sampled = scene.sampled_loading();
     let loading = sampled.cover().intersection(&scene.window);
@@ -120,7 +120,7 @@ fn judge_samples(scene: &Scene<'_>) -> Verdict {
         ));
     }
     let within = |part: Cover| part.intersection(&scene.window).length();
-    // The wait that `report host` has, where the driving thread is known.
+    // If the driving thread is known, use the same wait as `report host`.
     let waits = |host: &RankHost| {
         let data = host.ledger.parts.get(&Part::Data).copied().unwrap_or_default();
         data.ns - data.running_ns

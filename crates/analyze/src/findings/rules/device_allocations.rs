@@ -1,5 +1,5 @@
-//! DeviceAllocations: device memory, or pinned memory of the host, is taken from the driver and given
-//! back in the middle of steps.
+//! DeviceAllocations: the job takes device memory, or pinned host memory, from the driver and
+//! releases it in the middle of steps.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times};
 use crate::gpu::gpu_time::IdleCause;
 
-/// Calls like `cudaMalloc` and `cudaFree` within steps.
+/// The rule that judges calls like `cudaMalloc` and `cudaFree` within steps.
 pub(super) struct DeviceAllocations;
 
 const CALL: SearchTarget = SearchTarget::of_main_threads("call such as cudaMalloc or cudaFree");
-/// In fewer steps, memory that a job takes once cannot be told from memory that it takes again and
-/// again.
+/// With fewer steps than this, memory that a job takes once can't be told from memory that it takes
+/// again and again.
 const LEAST_STEPS: usize = 4;
-/// Functions of PyTorch that give back what its allocator has cached.
+/// Functions of PyTorch that release the memory that its allocator has cached.
 const EMPTYING: [&str; 4] =
     ["empty_cache", "emptyCache", "release_cached_blocks", "release_available_cached_blocks"];
 
@@ -102,7 +102,7 @@ impl Rule for DeviceAllocations {
             })
             .seen(seen)
             .advice(advice)
-            // The devices have still their work to do.
+            // The devices still have their work to do, so only their idle time can be gained.
             .bound(idle_ns)
             .local()
             .on_line(sampled.line())
@@ -114,7 +114,7 @@ impl Rule for DeviceAllocations {
     }
 }
 
-/// `7 cudaFree, 7 cudaMalloc`: how often each function is called.
+/// Formats how often each function is called: `7 cudaFree, 7 cudaMalloc`.
 fn by_function(scene: &Scene<'_>, calls: &[usize]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for &at in calls {

@@ -17,17 +17,18 @@ use crate::findings::scene::calls::is_pinned_allocation;
 use crate::findings::verdict::Verdict;
 use crate::gpu::device_memory::{HeldOfDevice, held_until};
 
-/// Calls of the device's libraries with a status other than success.
+/// The rule that judges calls of the device's libraries with a status other than success.
 pub(super) struct DeviceErrors;
 
-/// A process that ended within this time after an error may have died of it, ns.
+/// An error may have ended its process if the process failed within this time after it, ns.
 const MOST_AFTER_NS: u64 = 10_000_000_000;
-/// The largest share that an error can have if the job survived it: that of a medium finding, for
-/// lack of memory that a second attempt found, and of a low one for anything else.
+/// The share of an out-of-memory error if the job survived because a later call got memory: it
+/// makes a medium finding at most. [`SURVIVED`] is the share of any other error that the job
+/// survived, which makes a low finding.
 const RETRIED: f64 = 0.099;
 const SURVIVED: f64 = 0.01;
 
-/// The cause of an out-of-memory error from a call that pins host memory, such as `cudaMallocHost`.
+/// Words for an out-of-memory error from a call that pins host memory, such as `cudaMallocHost`.
 const OUT_OF_HOST: &str = "out of host memory";
 
 const NO_TIME: &str = "an error costs the job, or nothing";
@@ -38,7 +39,7 @@ struct Failure {
     call: CallStatus,
     library: Library,
     status: u32,
-    /// A later call of the function succeeded in its process.
+    /// Whether a later call of the function in the same process succeeded.
     retried: bool,
 }
 
@@ -73,7 +74,7 @@ impl Rule for DeviceErrors {
         }
         let mut groups: BTreeMap<(bool, String), Vec<Failure>> = BTreeMap::new();
         for failure in failures {
-            // The libraries have different names for a lack of memory.
+            // The libraries use different names for a lack of memory.
             let of_memory = failure.library.is_out_of_memory(failure.status);
             let words = match of_memory {
                 true if pins(scene, &failure) => OUT_OF_HOST.to_owned(),
@@ -93,7 +94,7 @@ impl Rule for DeviceErrors {
     }
 }
 
-/// Calls that failed in order of time, and how many have a status.
+/// Returns the failed calls in order of time, and the number of calls with a status.
 fn failures(scene: &Scene<'_>) -> (Vec<Failure>, u64) {
     let rank = scene.rank;
     let mut libraries: FxHashMap<(NameId, NameId), Option<Library>> = FxHashMap::default();
@@ -114,7 +115,7 @@ fn failures(scene: &Scene<'_>) -> (Vec<Failure>, u64) {
             failed.push(Failure { call, library, status, retried: false });
         }
     }
-    // A call of the driver's within one of the runtime's failed only once.
+    // If a runtime call and the driver call within it both fail, only the outer one counts.
     let end = |call: &CallStatus| call.start_ns.saturating_add(call.duration_ns);
     failed.sort_by_key(|one| (one.call.thread, one.call.start_ns, Reverse(end(&one.call))));
     let mut outer: Option<CallStatus> = None;
@@ -134,7 +135,7 @@ fn failures(scene: &Scene<'_>) -> (Vec<Failure>, u64) {
     (failed, read)
 }
 
-/// How a process failed soon after an error in it, in words; `None` if it did not.
+/// Says how a process failed soon after an error in it; `None` if it didn't.
 fn died(scene: &Scene<'_>, one: &Failure) -> Option<String> {
     let (time_ns, end) = scene.rank.file.process_end(one.call.process)?;
     let how = match end {
@@ -146,7 +147,7 @@ fn died(scene: &Scene<'_>, one: &Failure) -> Option<String> {
     (after_ns <= MOST_AFTER_NS).then(|| format!(" Its process {how} {} later.", duration(after_ns)))
 }
 
-/// The share that an error counts for: all of it, if the job could not go on.
+/// Returns the share that the errors count for: 1 if the job could not go on.
 fn worth(scene: &Scene<'_>, failures: &[Failure], survived: f64) -> f64 {
     let is_lost = |one: &Failure| {
         let of_memory = one.library.is_out_of_memory(one.status);
@@ -156,12 +157,12 @@ fn worth(scene: &Scene<'_>, failures: &[Failure], survived: f64) -> f64 {
     if failures.iter().any(is_lost) { 1.0 } else { survived }
 }
 
-/// How the process of the last failure ended soon after it; empty if it did not.
+/// Says how the process of the last failure failed soon after it; empty if it didn't.
 fn end(scene: &Scene<'_>, failures: &[Failure]) -> String {
     failures.last().and_then(|one| died(scene, one)).unwrap_or_default()
 }
 
-/// `cudaMalloc 2 times, cuMemCreate once`.
+/// Formats how often each function failed: `cuMemCreate, cudaMalloc (2 times)`.
 fn calls(scene: &Scene<'_>, failures: &[Failure]) -> String {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for one in failures {
@@ -174,7 +175,7 @@ fn calls(scene: &Scene<'_>, failures: &[Failure]) -> String {
     shown.collect::<Vec<String>>().join(", ")
 }
 
-/// The bytes that failed calls for memory had asked for, in words.
+/// Says how many bytes the failed calls asked for.
 fn asked(scene: &Scene<'_>, failures: &[Failure]) -> String {
     let of_call = |one: &Failure| {
         let args = scene.rank.name(one.call.args);
@@ -200,15 +201,15 @@ fn asked(scene: &Scene<'_>, failures: &[Failure]) -> String {
     }
 }
 
-/// The time of the first failure, in words.
+/// Formats the time of the first failure since the run began.
 fn first_at(scene: &Scene<'_>, failures: &[Failure]) -> String {
     let first = failures.first().map_or(0, |one| one.call.start_ns);
     duration(scene.clock.since_start(first))
 }
 
-/// The line of the last failure whose stack has one. Otherwise, in this order: that of samples
-/// within the calls that failed, of samples within other calls of their function by their thread,
-/// of the sample closest to the last failure.
+/// Returns the line of the last failure whose stack has one. Otherwise it returns the line of a
+/// sample, in this order: within the failed calls, within earlier calls of the same function by the
+/// last failure's thread, or closest to the last failure.
 fn line(scene: &Scene<'_>, failures: &[Failure]) -> Option<SourceLine> {
     if scene.is_brief {
         return None;
@@ -249,7 +250,7 @@ fn pins(scene: &Scene<'_>, one: &Failure) -> bool {
     is_pinned_allocation(scene.rank.name(one.call.name))
 }
 
-/// How the job went on after calls failed for lack of memory.
+/// Says how the job went on after calls failed for lack of memory.
 fn went_on(failures: &[Failure]) -> &'static str {
     match failures.iter().all(|one| one.retried) {
         true => {
@@ -260,8 +261,8 @@ fn went_on(failures: &[Failure]) -> &'static str {
     }
 }
 
-/// The calls that failed, and the bytes that they asked for. `then` is a sentence on what was held
-/// at that time.
+/// Formats the failed calls and the bytes that they asked for. `then` is a sentence on the memory
+/// that was held at that time.
 fn failed(scene: &Scene<'_>, failures: &[Failure], lack: &str, then: &str) -> String {
     format!(
         "Failed for lack of {lack}: {}, first after {}. {}{then}{}{}",
@@ -297,8 +298,7 @@ fn out_of_memory(scene: &Scene<'_>, failures: &[Failure]) -> Finding {
         let is = |(of, number)| of == process && Some(number) == device;
         devices.iter().rfind(|row| is((row.process, row.device)))?.memory_bytes
     };
-    // The device of a failed call is not recorded: it is taken to be the fullest one of its
-    // process.
+    // The device of a failed call is not recorded: assume the fullest device of its process.
     let held: Option<HeldOfDevice> =
         held_until(scene.rank, last.process, last.start_ns).into_iter().max_by(|a, b| {
             let full = |one: &HeldOfDevice| {

@@ -1,4 +1,4 @@
-//! DeviceMemoryGrowth: a process takes more and more of a device's memory, step by step.
+//! DeviceMemoryGrowth: a process holds more and more of a device's memory, step by step.
 
 use tprof_facts::units::{bytes, counted, duration};
 use tprof_trace::model::{Device, ThreadIndex};
@@ -12,23 +12,24 @@ use crate::findings::scene::calls::is_device_allocation;
 use crate::findings::verdict::Verdict;
 use crate::gpu::device_memory::HeldOverTime;
 
-/// Less is two segments of PyTorch's allocator.
+/// Least growth. Two segments of PyTorch's allocator have this size.
 const LEAST_BYTES: u64 = 40 << 20;
-/// Growth is found from this share of the memory held at the end on.
+/// Least growth, as a share of the memory held at the end.
 const LEAST_OF_HELD: f64 = 0.05;
 /// Steps are used as moments if there are at least this many.
 const LEAST_STEPS: usize = 4;
-/// Parts of the judged time, where there are no steps.
+/// If there are no steps, the judged time is divided into this many equal parts.
 const PARTS: u64 = 256;
-/// Rises that growth consists of, at least.
+/// Least number of rises that the growth must have.
 const LEAST_RISES: usize = 4;
-/// Without steps, a shorter time is no more than the start of a job, ns.
+/// If there are no steps, a shorter time shows no more than the start of a job, ns.
 const LEAST_NS: u64 = 10_000_000_000;
-/// If the device is full within this time, ns, the job is lost; later ends are less urgent.
+/// If the device is full within this time, ns, the job is lost. If it takes longer than
+/// [`LATE_NS`], the finding is a medium one at most.
 const SOON_NS: u64 = 3_600_000_000_000;
 const LATE_NS: u64 = 24 * SOON_NS;
 
-/// Bytes that are held of each device, at each step or at even moments.
+/// The rule that judges the held bytes of each device, at each step or at regular moments.
 pub(super) struct DeviceMemoryGrowth;
 
 /// Growth of the device memory that a process holds.
@@ -116,20 +117,21 @@ impl<'h> DeviceGrowth<'h> {
         self.goes_on && counts(self.first, self.last)
     }
 
-    /// Time until a device of this size is full.
+    /// Returns the time until a device of this size is full.
     fn left_ns(&self, memory_bytes: u64) -> u64 {
         let rate = self.bytes() as f64 / self.time.length().max(1) as f64;
         (memory_bytes.saturating_sub(self.last) as f64 / rate) as u64
     }
 }
 
-/// Whether the growth is more than that of a start.
+/// Whether the growth is larger than that of a job's start.
 fn counts(first: u64, last: u64) -> bool {
     let grown = last.saturating_sub(first);
     grown >= LEAST_BYTES && grown as f64 >= LEAST_OF_HELD * last as f64
 }
 
-/// The steps' beginnings but the first one's, and the last one's end; or even moments.
+/// Returns the start of each step but the first, and the end of the last step. If there are too few
+/// steps, returns regular moments.
 fn moments(scene: &Scene<'_>) -> Option<Vec<u64>> {
     if scene.steps >= LEAST_STEPS {
         let mut times: Vec<u64> = scene.later_steps.iter().map(|step| step.start).collect();
@@ -211,8 +213,8 @@ fn steps(number: usize) -> String {
     counted(number as u64, "step", "steps")
 }
 
-/// The line of samples within the calls that took what was kept, otherwise of the samples closest
-/// to them.
+/// Returns the line of samples within the calls that took the kept memory, or else of the sample
+/// closest to the last of these calls.
 fn line(scene: &Scene<'_>, kept: &[(u64, ThreadIndex, u64)]) -> Option<SourceLine> {
     if scene.is_brief {
         return None;

@@ -12,11 +12,11 @@ use crate::findings::verdict::Verdict;
 use crate::findings::words::{by_name, time, times, top};
 use crate::rank::{Class, Work};
 
-/// Collectives of fewer bytes than this take their time for latency, not for
-/// bandwidth: NCCL's ring needs about a mebibyte a rank to fill a link.
+/// The time of collectives with fewer bytes than this depends on latency, not on bandwidth: NCCL's
+/// ring needs about a mebibyte per rank to fill a link.
 const SMALL_BYTES: u64 = 1 << 20;
 
-/// Communication that no computation hides.
+/// The rule that judges communication that no computation hides.
 pub(super) struct ExposedCommunication;
 
 const KERNEL: SearchTarget = SearchTarget::new("communication kernel");
@@ -66,7 +66,7 @@ impl Rule for ExposedCommunication {
     }
 }
 
-/// Kernels that communicate in the window, each with its exposed time.
+/// Returns the kernels in the window that communicate, each with its exposed time.
 fn kernels<'s>(scene: &'s Scene<'_>, exposed: &Cover) -> Vec<(&'s Work, u64)> {
     let exposed = exposed.measure();
     let mut exposed = exposed.walk();
@@ -74,7 +74,7 @@ fn kernels<'s>(scene: &'s Scene<'_>, exposed: &Cover) -> Vec<(&'s Work, u64)> {
     work.map(|work| (work, exposed.within(work.interval()))).collect()
 }
 
-/// Median bytes of the collectives, if they are known.
+/// Returns the median size of the collectives in bytes, if sizes are known.
 fn median_bytes(scene: &Scene<'_>) -> Option<u64> {
     let sizes: Vec<u64> =
         scene.rank.collectives.iter().filter_map(|row: &Collective| row.bytes).collect();

@@ -1,5 +1,5 @@
-//! ExposedCopies: asynchronous copies of pinned memory that nothing runs beside, although the work
-//! behind them on their stream was launched already.
+//! ExposedCopies: nothing runs beside asynchronous copies of pinned memory, although kernels behind
+//! them on their stream had already been launched.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::{bytes, duration};
@@ -14,7 +14,7 @@ use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times};
 use crate::rank::{Work, WorkKind};
 
-/// Copies that kernels on the same stream wait for.
+/// The rule that judges copies that kernels on the same stream wait for.
 pub(super) struct ExposedCopies;
 
 const COPY: SearchTarget =
@@ -23,7 +23,7 @@ const ADVICE: &str = "Copy on a stream of its own (torch.cuda.Stream) and order 
     the copy waits for the kernel that makes its data, and only what uses or overwrites the copied \
     memory waits for the copy. With two buffers in turn one is copied while the other is computed.";
 
-/// Directions that are found apart, with their subjects.
+/// The directions of copies, each with its finding's subject and title.
 const KINDS: [(CopyKind, &str, &str); 3] = [
     (
         CopyKind::DeviceToHost,
@@ -59,7 +59,7 @@ impl Rule for ExposedCopies {
         if let Some(verdict) = scene.no_device() {
             return verdict;
         }
-        let all = |at: &usize| is_one(scene, *at);
+        let all = |at: &usize| is_overlappable(scene, *at);
         let copies: Vec<usize> = (0..scene.rank.work.len()).filter(all).collect();
         let in_window: Vec<usize> =
             copies.iter().copied().filter(|at| scene.work_in_window_ns[*at] > 0).collect();
@@ -92,9 +92,10 @@ fn kind_of(work: &Work) -> CopyKind {
     }
 }
 
-/// Whether a piece of work is a copy that need not hold up anything: an asynchronous call made it,
-/// with pinned memory. A copy in a graph has its order from there.
-fn is_one(scene: &Scene<'_>, at: usize) -> bool {
+/// Whether a piece of work is a copy that other work could run beside, because an asynchronous call
+/// made it and the host memory is pinned. A copy in a graph doesn't count, since the graph sets its
+/// order.
+fn is_overlappable(scene: &Scene<'_>, at: usize) -> bool {
     let work = &scene.rank.work[at];
     let WorkKind::Copy { kind, from, to } = work.kind else { return false };
     let is_pinned = match kind {
@@ -109,12 +110,12 @@ fn is_one(scene: &Scene<'_>, at: usize) -> bool {
         && by_call().is_some_and(|name| scene.rank.name(name).contains("Async"))
 }
 
-/// The copies behind which their stream has a kernel that was launched before they were over: but
-/// for the copy, it could have run.
+/// Returns the copies that held up a kernel. The kernel is behind the copy on its stream and was
+/// launched before the copy was over, so it could have run without the copy.
 fn holding(scene: &Scene<'_>, copies: &[usize]) -> Vec<usize> {
     let rank = scene.rank;
     let mut held = Vec::new();
-    // By stream: when the launch of the next kernel returned.
+    // For each stream, the end of the call that launched the next kernel.
     let mut next_ns: FxHashMap<u32, Option<u64>> = FxHashMap::default();
     let mut copies = copies.iter().rev().peekable();
     for (at, work) in rank.work.iter().enumerate().rev() {
@@ -133,6 +134,7 @@ fn holding(scene: &Scene<'_>, copies: &[usize]) -> Vec<usize> {
     held
 }
 
+/// Returns the finding on the copies `these`.
 fn finding(scene: &Scene<'_>, these: &[usize], subject: &str, what: &str) -> Finding {
     let (mut taken, mut others) = (Union::default(), Union::default());
     let mut is_these = these.iter().peekable();

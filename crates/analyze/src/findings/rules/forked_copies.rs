@@ -1,4 +1,4 @@
-//! ForkedCopies: forked workers get memory of their own by writing to pages that they shared.
+//! ForkedCopies: forked workers copy pages that they shared with their parent by writing to them.
 
 use tprof_facts::units::{bytes, counted, percent};
 
@@ -7,14 +7,15 @@ use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::memory::forked::{self, ForkedMemory};
 
-/// Any process copies up to this many bytes.
+/// Least number of copied bytes; any process copies some.
 const LEAST_BYTES: u64 = 32 << 20;
-/// Least share of the ranks' whole memory.
+/// Least share of copied memory in the PSS of the processes.
 const LEAST_SHARE: f64 = 0.1;
-/// Memory takes no time until it is full: no more than the share of a medium finding.
+/// Memory costs no time until it is full, so the finding is a medium one at most.
 const MOST_SHARE: f64 = 0.099;
 
-/// Proportional set sizes of a process and its forked children, against its size before.
+/// The rule that compares the proportional set sizes of a process and its forked workers with the
+/// process's size before the fork.
 pub(super) struct ForkedCopies;
 
 impl Rule for ForkedCopies {

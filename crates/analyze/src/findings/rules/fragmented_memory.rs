@@ -1,5 +1,5 @@
-//! FragmentedMemory: the framework's allocator takes more memory from the device
-//! although it holds enough, in pieces that do not fit.
+//! FragmentedMemory: the framework's allocator takes more memory from the device although it holds
+//! enough, because the free pieces do not fit.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::{bytes, count, percent};
@@ -17,19 +17,20 @@ use crate::gpu::device_memory::{SegmentSums, held};
 const ADVICE: &str = "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, pad inputs to few \
                       sizes, and allocate large buffers once, before the first step.";
 
-/// Growth of the reserved memory that free reserved memory would have spared.
+/// The rule that judges growth of the reserved memory that free reserved memory could have
+/// prevented.
 pub(super) struct FragmentedMemory;
 
-/// A framework's allocator on one device, event by event.
+/// The state of a framework's allocator on one device, after some of its events.
 #[derive(Clone, Copy, Debug, Default)]
 struct CachingAllocator {
     /// Bytes allocated after the last event.
     allocated: u64,
     reserved: u64,
-    /// Bytes allocated at the moment at which most was allocated.
+    /// Bytes allocated when the allocated memory peaked.
     peak_allocated: u64,
     peak_reserved: u64,
-    /// Requests that grew it although as many bytes were free.
+    /// Number of requests that grew the reserved memory although as many bytes were free.
     grown: u64,
     grown_bytes: u64,
 }
@@ -112,20 +113,20 @@ impl Rule for FragmentedMemory {
             .advice(ADVICE)
             .bound(calls.length())
             .at(places);
-        // Memory is worth a note, even where no time is lost to it.
+        // Fragmented memory is worth reporting even if no time is lost to it.
         finding.keep = true;
         Verdict::Found(vec![finding])
     }
 }
 
-/// Bytes that are worth a note: PyTorch takes large segments of 20 MiB, so that less than one of
-/// these cannot be given back in any case.
+/// Least number of free bytes in used segments for a finding. PyTorch takes large segments of 20
+/// MiB, so part of one segment is always left over.
 const LEAST_STRANDED: u64 = 20 << 20;
-/// Least share of the held memory that is worth a note.
+/// Least share of the held memory for a finding.
 const LEAST_SHARE: f64 = 0.25;
 
-/// The verdict from a memory snapshot, by pieces that are free within used segments; `None` if the
-/// rank is not a snapshot.
+/// Returns the verdict from a memory snapshot, by the pieces that are free within used segments.
+/// `None` if the rank has no snapshot.
 fn of_snapshot(scene: &Scene<'_>) -> Option<Verdict> {
     let mut devices: FxHashMap<u32, SegmentSums> = FxHashMap::default();
     for (group, held) in held(scene.rank.file) {
@@ -158,7 +159,8 @@ fn of_snapshot(scene: &Scene<'_>) -> Option<Verdict> {
 }
 
 impl CachingAllocator {
-    /// Takes an event in; returns whether it grew the pool for want of a fit.
+    /// Updates the state by an event. Returns whether the event grew the reserved memory because no
+    /// free piece fit.
     fn follows(&mut self, row: &DeviceAllocation, allocated: u64, reserved: u64) -> bool {
         let was_free = self.reserved.saturating_sub(self.allocated);
         let known = self.reserved > 0;

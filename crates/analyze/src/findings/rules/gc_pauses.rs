@@ -8,7 +8,7 @@ use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::rank::samples::Part;
 
-/// Samples in the collector.
+/// The rule that judges time in Python's garbage collector.
 pub(super) struct GcPauses;
 
 impl Rule for GcPauses {
@@ -34,8 +34,8 @@ impl Rule for GcPauses {
             }
             if host.visible.nameless_interpreter {
                 return Verdict::unchecked(
-                    "functions of the interpreter without names were sampled, which may be its \
-                     collector's",
+                    "functions of the interpreter without names were sampled, which may belong to \
+                     its garbage collector",
                     "an interpreter with symbols",
                 );
             }
@@ -47,7 +47,8 @@ impl Rule for GcPauses {
         let places = host.ledger.places(Some(Part::Gc));
         let running_ns = places.iter().map(|(_, time)| time.running_ns).sum::<u64>();
         let samples = places.iter().map(|(_, time)| time.samples).sum();
-        // Waits in it, as for pages, are exact.
+        // The collector's waits, for pages for example, are measured exactly; its time on a core
+        // needs samples.
         if !is_found(host, ns - running_ns)
             && let Some(few) = too_few(scene, samples)
         {

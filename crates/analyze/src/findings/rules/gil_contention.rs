@@ -1,4 +1,5 @@
-//! GilContention: the driving thread waits for Python's global lock, or for threads that do.
+//! GilContention: the driving thread waits for Python's global lock (GIL), or for threads that wait
+//! for it.
 
 use super::host_part::{
     at_places, delayed_threads, finding, host, is_found, line, too_little, waited, widest,
@@ -11,7 +12,7 @@ use crate::findings::verdict::Verdict;
 use crate::host::{GilHolders, Place, RankHost};
 use crate::rank::samples::Part;
 
-/// Waiting for the lock that lets one thread of Python run.
+/// The rule that judges waits for the lock that lets one thread run Python at a time.
 pub(super) struct GilContention;
 
 impl Rule for GilContention {
@@ -33,7 +34,8 @@ impl Rule for GilContention {
         };
         let ns = host.ledger.ns(Part::Gil);
         let own = is_found(host, ns).then(|| of_driver(scene, host, ns));
-        // Threads that it waits for are among the driving thread's own time.
+        // If the threads that the driving thread waits for don't lose more time than itself, its
+        // own finding is enough.
         let threads =
             (host.awaiting.delay(Part::Gil).bound_ns > ns).then(|| of_threads(scene, host));
         let found: Vec<Finding> = own.into_iter().chain(threads.flatten()).collect();
@@ -44,8 +46,8 @@ impl Rule for GilContention {
     }
 }
 
-/// The finding on the driving thread. The line that holds the lock is the one to change, so it
-/// comes first; if it was not sampled, the line that waits does.
+/// Returns the finding on the driving thread. The line that holds the lock is the one to change, so
+/// the finding is on that line. If no such line was sampled, it is on the line that waits.
 fn of_driver(scene: &Scene<'_>, host: &RankHost, ns: u64) -> Finding {
     let places = host.ledger.places(Some(Part::Gil));
     let advice = match holder(host) {
@@ -83,7 +85,7 @@ fn holder(host: &RankHost) -> Option<&Place> {
     host.gil_holders.places.first().map(|(place, _)| place)
 }
 
-/// States in a sentence which lines hold the lock.
+/// Says which lines hold the lock.
 fn held(host: &RankHost) -> String {
     let GilHolders { places, are_sampled } = &host.gil_holders;
     match (places.is_empty(), are_sampled) {

@@ -1,5 +1,5 @@
-//! GpuGaps: long times in which no device does anything, for no known cause. The rule "GPU gaps" of
-//! Nsight Systems, with a length that fits steps of milliseconds too.
+//! GpuGaps: long times in which no device does anything, for no known cause. It is the rule "GPU
+//! gaps" of Nsight Systems, with a length that also suits steps of milliseconds.
 
 use tprof_facts::units::{duration, percent};
 
@@ -12,7 +12,7 @@ use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times, top};
 use crate::rank::Moment;
 
-/// Gaps of at least [`Scene::long_gap_ns`].
+/// The rule that judges gaps of at least [`Scene::long_gap_ns`].
 pub(super) struct GpuGaps;
 
 impl Rule for GpuGaps {
@@ -42,7 +42,7 @@ impl Rule for GpuGaps {
             ));
         }
         let idle = Cover::of(gaps.iter().map(|gap| gap.interval));
-        // Other findings have the causes: this is only how they show.
+        // If other rules judge the causes, gaps are only a symptom.
         let explained = scene.explained_ns(&idle);
         if explained * 2 >= idle.length() {
             return Verdict::clear(format!(
@@ -76,7 +76,7 @@ impl Rule for GpuGaps {
     }
 }
 
-/// States which threads let the device wait.
+/// Says how long the host was late and how long launched work waited.
 fn causes(scene: &Scene<'_>, gaps: &[&Gap]) -> String {
     let late: u64 = gaps.iter().map(|gap| gap.late().length()).sum();
     let held = gaps.iter().map(|gap| gap.interval.length()).sum::<u64>() - late;
@@ -99,7 +99,7 @@ fn causes(scene: &Scene<'_>, gaps: &[&Gap]) -> String {
     text
 }
 
-/// States what the thread that ended each gap did in the middle of its delay.
+/// Says in which ranges the threads that ended the gaps were, in the middle of each delay.
 fn host_activity(scene: &Scene<'_>, gaps: &[&Gap]) -> String {
     let moments = gaps.iter().filter_map(|gap| {
         let (late, thread) = (gap.late(), scene.rank.calls[gap.launch()?].thread);

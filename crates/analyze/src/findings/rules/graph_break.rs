@@ -14,16 +14,17 @@ use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
 use crate::program::compile::gaps;
 
-/// Graphs that end within a function.
+/// The rule that judges graph breaks, at which a graph ends within a function.
 pub(super) struct GraphBreak;
 
-/// A break, and the compilation that met it.
+/// A graph break, and the compilation in which it happened.
 type BreakOf<'s> = (&'s Break, Option<&'s CompiledFrame>);
 
-/// Why the time between two graphs is not known.
+/// Reasons why the time between two graphs is unknown.
 const NO_CLOCK: &str = "no whole log of torch.compile is on the run's clock";
 const NO_OPERATORS: &str = "the trace has no operators of the graphs around the break";
-/// Breaks that are findings of their own; the first one counts the others.
+/// Largest number of breaks with a finding of their own. The findings say how many there are in
+/// all.
 const MOST: usize = 8;
 
 impl Rule for GraphBreak {
@@ -114,8 +115,8 @@ fn one(
         .on_line(Some(place));
     match gap {
         Ok(gap) => {
-            // A break costs more than its gap: neither graph can be fused with the other, or be one
-            // CUDA graph.
+            // A break costs more than its gap: the two graphs cannot be fused or put into one CUDA
+            // graph.
             finding.keep = true;
             finding.bound(gap.length())
         }

@@ -1,38 +1,43 @@
-//! Decides whether held memory rises all the time, unlike caches, data and pools, which are filled
-//! once.
+//! Decides whether held memory rises all the time. Caches, data and pools, which are filled once,
+//! do not.
 
-/// Numbers of parts of the time; the lowest level of each part is judged, so that memory which
-/// comes and goes within one is left out. The smaller number is for memory that takes longer to go.
+/// The time is divided into one of these numbers of parts, and the lowest level of each part is
+/// judged. So memory that comes and goes within a part is left out. The smaller number is for
+/// memory that takes longer to go.
 const PARTS: [usize; 2] = [16, 8];
-/// Moments of a later part of the time from which that is judged by itself.
+/// Least number of moments that a later part of the time must have to be judged by itself.
 const LEAST_MOMENTS: usize = 8;
-/// The straight line through all levels rises by these shares of the difference between the last
-/// and the first level.
+/// The straight line through all levels must rise by a share in this range of the difference
+/// between the last and the first level.
 const STEADY: std::ops::RangeInclusive<f64> = 0.7..=1.4;
-/// The line also rises by more than this many standard deviations of the levels from it; by more in
-/// each further way of judging, since there are several.
+/// The line must also rise by more than this many standard deviations of the levels from the line.
+/// This number is for the first attempt, the whole time in 16 parts. [`LEAST_OF_OTHERS`] is for the
+/// other attempts; it is higher, since several attempts make a false positive more likely.
 const LEAST_OF_DEVIATION: f64 = 3.0;
 const LEAST_OF_OTHERS: f64 = 5.0;
-/// Number of equal parts of the growth, each of which is reached at some moment.
+/// The growth is divided into this many equal rises, and the moment is found at which each is
+/// reached.
 const RISES: u64 = 16;
-/// The longest time at the end without growth, as a share of all, or of the longest such time
-/// before: growth by few large blocks has pauses.
+/// The time at the end without growth must be at most this share of the whole time, or at most
+/// [`MOST_OF_PAUSES`] times the longest pause before it, since growth by few large blocks has
+/// pauses.
 const MOST_PAUSE: f64 = 0.1;
 const MOST_OF_PAUSES: f64 = 1.25;
-/// Least share of the growth that comes in the last third of the time.
+/// Least share of the growth that must come in the last third of the time.
 const LEAST_OF_LAST: f64 = 0.13;
 
-/// The number of moments that are judged: what falls in the last sixteenth is released at the end,
-/// as where `main` returns, and was kept until then.
+/// Returns the number of moments to judge. If the highest level is followed by less than a
+/// sixteenth of the time, the fall after it is the release at the end (such as when `main` returns)
+/// and is left out.
 pub(super) fn until_release(levels: &[u64]) -> usize {
     let most = levels.iter().max();
     let last = levels.iter().rposition(|level| Some(level) == most).map_or(0, |at| at + 1);
     if last + levels.len() / 16 >= levels.len() { last } else { levels.len() }
 }
 
-/// The moment from which the levels rise until the end, in at least this many rises, by as much as
-/// `counts` demands of the first and the last level. It judges the whole time, and if that fails
-/// later parts of it: memory that is filled at the start may hide what grows after it.
+/// Returns the moment from which the levels rise until the end, in at least `least_rises` rises and
+/// by as much as `counts` demands of the first and the last level. It judges the whole time, and if
+/// that fails later parts of it, since memory that is filled at the start may hide growth after it.
 pub(super) fn grows_from(
     levels: &[u64],
     least_rises: usize,
@@ -53,8 +58,8 @@ pub(super) fn grows_from(
     found.map(|(from, _)| from)
 }
 
-/// Divides the time into equal parts and returns the lowest level of each, which was held
-/// throughout.
+/// Divides the time into at most `most` equal parts and returns the lowest level of each, which was
+/// held throughout the part.
 fn lowest_of_parts(levels: &[u64], most: usize) -> Vec<u64> {
     let parts = levels.len().min(most);
     let of_part = |at: usize| {
@@ -64,7 +69,8 @@ fn lowest_of_parts(levels: &[u64], most: usize) -> Vec<u64> {
     (0..parts).filter_map(of_part).collect()
 }
 
-/// The bytes that are kept from each moment on: the lowest level that follows.
+/// Returns the bytes that are kept from each moment on, that is, the lowest level from there to the
+/// end.
 fn kept(levels: &[u64]) -> Vec<u64> {
     let mut kept = levels.to_vec();
     for at in (1..kept.len()).rev() {
@@ -81,7 +87,7 @@ fn is_steady(levels: &[u64], least_of_deviation: f64) -> bool {
     STEADY.contains(&(rise / growth.max(1) as f64)) && rise >= least_of_deviation * deviation
 }
 
-/// Whether the kept bytes come in at least this many rises, and until the end.
+/// Whether the kept bytes come in at least this many rises and keep coming until the end.
 fn goes_on(levels: &[u64], least_rises: usize) -> bool {
     let Some(intervals) = levels.len().checked_sub(1).filter(|intervals| *intervals > 1) else {
         return false;
@@ -106,7 +112,8 @@ fn goes_on(levels: &[u64], least_rises: usize) -> bool {
         && of_last >= LEAST_OF_LAST * growth as f64
 }
 
-/// The rise of the straight line through all levels, and the levels' standard deviation from it.
+/// Returns by how much the straight line through all levels rises, and the levels' standard
+/// deviation from it.
 fn line(levels: &[u64]) -> (f64, f64) {
     let count = levels.len() as f64;
     let mean = levels.iter().map(|level| *level as f64).sum::<f64>() / count;
@@ -130,7 +137,7 @@ mod tests {
     const MIB: f64 = 1048576.0;
     const MOMENTS: usize = 257;
 
-    /// Levels of `mib` of shares of the time.
+    /// Samples `mib`, a size in MiB as a function of the share of the time, at this many moments.
     fn levels(moments: usize, mib: impl Fn(f64) -> f64) -> Vec<u64> {
         (0..moments).map(|at| (mib(at as f64 / (moments - 1) as f64) * MIB) as u64).collect()
     }
@@ -142,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_released_at_the_end_was_kept_until_then() {
+    fn memory_released_at_the_end_was_kept_until_then() {
         let leak =
             |released: f64| levels(MOMENTS, |at| if at < released { 100.0 * at } else { 40.0 });
         assert_eq!(until_release(&leak(0.97)), 249);
@@ -152,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_filled_once_does_not_grow_all_the_time() {
+    fn memory_filled_once_does_not_grow_all_the_time() {
         for end in 1..=18 {
             let end = f64::from(end) / 20.0;
             for moments in [32, 64, MOMENTS] {
@@ -162,11 +169,11 @@ mod tests {
                 assert!(!is_growth(moments, loaded), "at {end}, of {moments} moments");
             }
         }
-        // A cache that fills ever more slowly, and memory that comes and goes.
+        // A cache fills ever more slowly, and memory comes and goes.
         assert!(!is_growth(MOMENTS, |at| 100.0 * (1.0 - (-5.0 * at).exp())));
         assert!(!is_growth(MOMENTS, |at| 50.0 + 40.0 * (at * 77.0).sin()));
         assert!(!is_growth(MOMENTS, |at| 50.0 + 40.0 * (at * 9.3).fract()));
-        // A little goes on to come after it was filled.
+        // A little more memory keeps coming after a pool was filled.
         assert!(!is_growth(MOMENTS, |at| 100.0 * (at / 0.3).min(1.0) + 0.5 * at));
         assert!(!is_growth(4, |at| if at < 0.3 { 10.0 } else { 60.0 }));
     }
@@ -185,7 +192,7 @@ mod tests {
             let late = |at: f64| 50.0 + 100.0 * (at - start).max(0.0);
             assert!(is_growth(MOMENTS, late), "from {start}");
         }
-        // Memory that comes and goes lies above it, or is filled first.
+        // Other memory comes and goes on top of the leak, or is filled before it.
         for teeth in [10.3, 11.3, 20.9, 31.0, 63.0] {
             let saw = |at: f64| 50.0 + 30.0 * at + 25.0 * (at * teeth).fract();
             assert!(is_growth(MOMENTS, saw), "{teeth} teeth");
@@ -197,9 +204,9 @@ mod tests {
         assert!(is_growth(MOMENTS, |at| 100.0 * at * at), "faster and faster");
     }
 
-    /// Counts how many of several heaps of 20 MiB, estimated from samples, are taken for growing.
-    /// `rise` MiB come all the time, others come and go, and a share of those stays between two
-    /// moments.
+    /// Counts how many of several heaps of about 20 MiB, estimated from samples, are judged to
+    /// grow. Each heap grows by `rise` MiB. Its estimation error varies at random, and the share
+    /// `stays` of the error carries over from one moment to the next.
     fn taken_for_growing(heaps: u64, rise: f64, stays: f64) -> usize {
         let is_growth = |seed: &u64| {
             let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -226,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_samples_vary_by_is_no_growth() {
+    fn sampling_noise_is_not_growth() {
         for (stays, most) in [(0.0, 10), (0.5, 20)] {
             let taken = taken_for_growing(1000, 0.0, stays);
             assert!(taken <= most, "{taken} of 1000, of which {stays} stay");

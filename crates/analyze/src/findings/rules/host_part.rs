@@ -1,4 +1,4 @@
-//! Shared by the rules on the driving thread's wall time.
+//! Verdicts, findings and texts that the rules on the driving thread's wall time share.
 
 use tprof_facts::units::{counted, duration, percent};
 use tprof_trace::model::ThreadIndex;
@@ -10,39 +10,42 @@ use crate::findings::verdict::Verdict;
 use crate::host::{LONGEST, Place, RankHost, WallTime};
 use crate::rank::samples::{Part, UnsampledShare};
 
-/// Share of the judged time that may be unknown where a part counts as absent.
+/// If at least this share of the judged time is unknown, the rules can't say that a part takes
+/// little time.
 const MOST_UNKNOWN: f64 = 0.25;
-/// A part is found from this share of the judged time on.
+/// Least share of the judged time that a part must have to be reported.
 pub(super) const LEAST_SHARE: f64 = 0.01;
 
-/// Time on a core is found from this many samples on: the standard error of fewer is over half of
-/// it.
+/// Least number of samples that time on a core must have to be reported: with fewer, the standard
+/// error is over half of the time.
 const LEAST_SAMPLES: u64 = 4;
 
-/// Fewer samples of all of the judged time hardly show a function.
+/// If all of the judged time has fewer samples than this, hardly any function can be reported.
 const FEW_SAMPLES: u64 = 20;
-/// A thread that runs for less of the judged time has its causes in waits, which need none.
+/// A thread that is on a core for less than this share of the judged time is slow because it waits,
+/// and waits are found without samples.
 const LEAST_RUNNING: f64 = 0.1;
-/// Fewer steps than this are recorded on purpose, so that each can be recorded in more detail.
+/// Users record fewer steps than this on purpose, to record each step in more detail.
 const FEW_STEPS: usize = 50;
 
-/// Wall time that is judged, at least: five samples of the default rate.
+/// Least wall time that is judged: that of five samples at the default rate.
 const LEAST_JUDGED_NS: u64 = 50_000_000;
 
-/// The driving thread's wall time, or why it is not judged.
+/// Returns the driving thread's wall time, or a verdict that says why it is not judged.
 pub(super) fn host<'s>(scene: &'s Scene<'_>) -> Result<&'s RankHost, Verdict> {
     let host = sampled(scene)?;
     let judged_ns = host.ledger.wall_ns;
     if judged_ns < LEAST_JUDGED_NS {
         return Err(Verdict::unchecked(
-            format!("only {} of the driving thread lie beside its start-up", duration(judged_ns)),
+            format!("only {} of the driving thread's time are not start-up", duration(judged_ns)),
             "a run of a second or more",
         ));
     }
     Ok(host)
 }
 
-/// The driving thread, however long it ran, or why there is none.
+/// Returns the driving thread's wall time, however short it is, or a verdict that says why there is
+/// none.
 pub(super) fn sampled<'s>(scene: &'s Scene<'_>) -> Result<&'s RankHost, Verdict> {
     scene.host().ok_or_else(|| {
         Verdict::unchecked(
@@ -52,7 +55,7 @@ pub(super) fn sampled<'s>(scene: &'s Scene<'_>) -> Result<&'s RankHost, Verdict>
     })
 }
 
-/// The verdict of rules that recognise compiled functions by name, if no sample has a name of one.
+/// Returns the verdict of rules that recognise compiled functions by name, if no sample names one.
 pub(super) fn unseen_native(scene: &Scene<'_>) -> Option<Verdict> {
     let is_unseen = scene.host().is_some_and(|host| !host.visible.native);
     is_unseen.then(|| {
@@ -63,7 +66,8 @@ pub(super) fn unseen_native(scene: &Scene<'_>) -> Option<Verdict> {
     })
 }
 
-/// The verdict if parts take too little time to be found, or too much is unknown.
+/// Returns the verdict on a part that takes too little time to be reported: clear, or unchecked if
+/// too much of the time is unknown.
 pub(super) fn too_little(host: &RankHost, ns: u64, what: &str) -> Verdict {
     let share = |ns: u64| ns as f64 / host.ledger.wall_ns.max(1) as f64;
     let unknown = share(host.ledger.ns(Part::Unknown));
@@ -76,12 +80,12 @@ pub(super) fn too_little(host: &RankHost, ns: u64, what: &str) -> Verdict {
     Verdict::clear(format!("{what} takes {} ({})", duration(ns), percent(share(ns))))
 }
 
-/// Whether a part of the judged time is large enough to be found.
+/// Whether a part of the judged time is large enough to be reported.
 pub(super) fn is_found(host: &RankHost, ns: u64) -> bool {
     ns > 0 && ns as f64 >= LEAST_SHARE * host.ledger.wall_ns as f64
 }
 
-/// The verdict if time on a core has too few samples to be found.
+/// Returns the verdict on time on a core that has too few samples to be reported.
 pub(super) fn too_few(scene: &Scene<'_>, samples: u64) -> Option<Verdict> {
     (samples < LEAST_SAMPLES).then(|| {
         let of_it = counted(samples, "sample", "samples");
@@ -92,7 +96,7 @@ pub(super) fn too_few(scene: &Scene<'_>, samples: u64) -> Option<Verdict> {
     })
 }
 
-/// The advice on how to get more samples.
+/// Returns the advice on how to get more samples.
 fn for_more_samples(scene: &Scene<'_>) -> &'static str {
     match scene.steps {
         1..FEW_STEPS => "use `--sample-rate 999` or record 50 steps",
@@ -100,8 +104,9 @@ fn for_more_samples(scene: &Scene<'_>) -> &'static str {
     }
 }
 
-/// A note, after the rank's name, that a driving thread which mostly ran has hardly a sample in the
-/// judged time, so that no function of it can be found. Rules on devices need no samples.
+/// Returns a note, to follow the rank's name, if the driving thread has so few samples in the
+/// judged time that none of its functions can be reported. `None` if the thread hardly ran, or if
+/// there is a device, since rules on devices need no samples.
 pub(in crate::findings) fn few_samples(scene: &Scene<'_>) -> Option<String> {
     let host = scene.host()?;
     let ledger = &host.ledger;
@@ -118,14 +123,14 @@ pub(in crate::findings) fn few_samples(scene: &Scene<'_>) -> Option<String> {
     })
 }
 
-/// `1.2 s (34 %)`.
+/// Formats a time with its share of the judged time: `1.2 s (34 %)`.
 pub(super) fn amount(host: &RankHost, ns: u64) -> String {
     let share = ns as f64 / host.ledger.wall_ns.max(1) as f64;
     format!("{} ({})", duration(ns), percent(share))
 }
 
-/// The time of waits at these places, as [`amount`] writes it: `~1.2 s \u{b1} 0.1 s (34 %)` if they
-/// share the time of waits without a stack.
+/// Formats the time of waits at these places like [`amount`], but as an estimate if a share of the
+/// waits without a stack was added to it: `~1.2 s \u{b1} 0.1 s (34 %)`.
 pub(super) fn waited(host: &RankHost, places: &[(&Place, &WallTime)]) -> String {
     let ns = places.iter().map(|(_, time)| time.ns).sum::<u64>();
     let share = ns as f64 / host.ledger.wall_ns.max(1) as f64;
@@ -134,7 +139,7 @@ pub(super) fn waited(host: &RankHost, places: &[(&Place, &WallTime)]) -> String 
     format!("{} ({})", about(ns, &shared), percent(share))
 }
 
-/// Formats a time with the error from waits without a stack that were added to it.
+/// Formats a time, with its error if a share of the waits without a stack was added to it.
 fn about(ns: u64, shared: &UnsampledShare) -> String {
     let error_ns = (1.96 * shared.variance().sqrt()).round() as u64;
     match error_ns {
@@ -143,8 +148,8 @@ fn about(ns: u64, shared: &UnsampledShare) -> String {
     }
 }
 
-/// A finding on a part of the driving thread's time. With a device, no more is gained than the
-/// device was idle for it.
+/// Makes the finding on a part of the driving thread's time. If there is a device, the gain is at
+/// most the time in which the device was idle meanwhile.
 pub(super) fn finding(
     scene: &Scene<'_>,
     host: &RankHost,
@@ -155,7 +160,7 @@ pub(super) fn finding(
     finding_at(scene, host, what, ns, |place| place.part == part)
 }
 
-/// Makes the finding of a part for some of its places.
+/// Like [`finding`], but for the places that pass `is_there`.
 pub(super) fn finding_at(
     scene: &Scene<'_>,
     host: &RankHost,
@@ -189,8 +194,9 @@ pub(super) fn finding_in(
     scene.finding(what).bound(bound_ns).of(of_ns(scene, host)).local().at(places)
 }
 
-/// A finding on threads that the driving thread waits for and that wait themselves (`for locks`): without
-/// these waits they would end earlier, by the share of their time at most. `None` if that is too little.
+/// Makes the finding on threads that the driving thread waits for and that themselves wait
+/// `for_what` (`for locks`). Without these waits the threads would end earlier, by the waits' share
+/// of their time at most. `None` if that is too little.
 pub(super) fn delayed_threads(
     scene: &Scene<'_>,
     host: &RankHost,
@@ -216,7 +222,8 @@ pub(super) fn delayed_threads(
     Some(found)
 }
 
-/// The time that a gain is a share of: that of the devices, if there are any.
+/// Returns the time of which a gain is stated as a share: the devices' window if there are devices,
+/// else the judged time of the driving thread.
 fn of_ns(scene: &Scene<'_>, host: &RankHost) -> u64 {
     match scene.has_device() {
         true => scene.window_ns(),
@@ -224,7 +231,7 @@ fn of_ns(scene: &Scene<'_>, host: &RankHost) -> u64 {
     }
 }
 
-/// The line of a place.
+/// Returns the source line of a place; `None` if its function is unknown.
 pub(super) fn line(place: &Place) -> Option<SourceLine> {
     (!place.function.is_empty()).then(|| SourceLine {
         function: place.function.clone(),
@@ -233,7 +240,7 @@ pub(super) fn line(place: &Place) -> Option<SourceLine> {
     })
 }
 
-/// The line with most of some time.
+/// Returns the source line at which most of the time was spent.
 pub(super) fn widest(places: &[(&Place, &WallTime)]) -> Option<SourceLine> {
     let mut sums: Vec<(SourceLine, u64)> = Vec::new();
     for (place, time) in places {
@@ -243,13 +250,14 @@ pub(super) fn widest(places: &[(&Place, &WallTime)]) -> Option<SourceLine> {
             None => sums.push((line, time.ns)),
         }
     }
-    // Places are in order, so that the first of equal ones counts.
+    // Of lines with equal time, the first one counts. The places are in order, so the result is
+    // always the same.
     let most = sums.iter().map(|(_, ns)| *ns).max()?;
     sums.into_iter().find(|(_, ns)| *ns == most).map(|(line, _)| line)
 }
 
-/// A sentence and the places with most of it: `It waits for 1.4 s: f (a.py:3) 1.2 s, g (b.py:7) 0.2
-/// s.` If no place is known, only the sentence.
+/// Adds the places with most of the time to a sentence: `It waits for 1.4 s: f (a.py:3) 1.2 s, g
+/// (b.py:7) 0.2 s.` If no place is known, only adds the full stop.
 pub(super) fn with_lines(sentence: &str, places: &[(&Place, &WallTime)]) -> String {
     match lines(places) {
         known if known.is_empty() => format!("{sentence}."),
@@ -257,7 +265,7 @@ pub(super) fn with_lines(sentence: &str, places: &[(&Place, &WallTime)]) -> Stri
     }
 }
 
-/// The places with most of some time: `f (a.py:3) 1.2 s, g (b.py:7) 0.2 s`.
+/// Formats the two places with most of the time: `f (a.py:3) 1.2 s, g (b.py:7) 0.2 s`.
 fn lines(places: &[(&Place, &WallTime)]) -> String {
     let mut sums: Vec<(String, u64, UnsampledShare)> = Vec::new();
     for (place, time) in places.iter().filter(|(place, _)| !place.function.is_empty()) {
@@ -276,13 +284,13 @@ fn lines(places: &[(&Place, &WallTime)]) -> String {
     shown.collect::<Vec<String>>().join(", ")
 }
 
-/// Places with their time: `f (a.py:3) 1.2 s, g (b.py:7) 0.2 s`.
+/// Formats the first two places with their time: `f (a.py:3) 1.2 s, g (b.py:7) 0.2 s`.
 pub(super) fn at_places(of: &[(Place, u64)]) -> String {
     let shown = of.iter().take(2).map(|(at, ns)| format!("{} {}", at.shown(), duration(*ns)));
     shown.collect::<Vec<String>>().join(", ")
 }
 
-/// Modules with their time: `torch (1.2 s), numpy (0.2 s)`.
+/// Formats the first two modules with their time: `torch (1.2 s), numpy (0.2 s)`.
 pub(super) fn modules(of: &[(String, u64)]) -> String {
     let shown = of.iter().take(2).map(|(name, ns)| format!("{name} ({})", duration(*ns)));
     shown.collect::<Vec<String>>().join(", ")

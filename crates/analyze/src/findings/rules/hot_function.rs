@@ -1,4 +1,4 @@
-//! HotFunction: one function of the user's own has much of the driving thread's CPU time.
+//! HotFunction: one function of the user's own code takes much of the driving thread's CPU time.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use crate::findings::verdict::Verdict;
 use crate::host::{AUTOGRAD, Place, WallTime};
 use crate::rank::samples::Part;
 
-/// Beginnings of the names of libraries of the system, whose functions only do what they are asked.
+/// Beginnings of the names of system libraries, whose functions only do as much as they are asked.
 const SYSTEM: [&str; 6] = ["libc.", "libc-", "libm.", "libstdc++", "libpthread", "ld-linux"];
 
-/// Functions that are named, most.
+/// Largest number of functions with a finding.
 const MOST: usize = 3;
-/// A function is found from this share of the judged time on.
+/// Least share of the judged time that a function must have for a finding.
 const LEAST_SHARE: f64 = 0.05;
 
-/// Time on a core by function and line of the user's own code.
+/// The rule that judges time on a core by function and line of the user's own code.
 pub(super) struct HotFunction;
 
 impl Rule for HotFunction {
@@ -98,10 +98,11 @@ impl Rule for HotFunction {
     }
 }
 
-/// The advice, in the terms of the line's language; `library` has most of the time below it.
+/// Formats the advice, in the terms of the line's language. `library` is the library with most of
+/// the time below the line, if that is over half of the function's time.
 fn advice(is_python: bool, library: Option<&str>) -> String {
     match (library, is_python) {
-        // A function that compares or copies memory takes longer the more it is given.
+        // The time of a function that compares or copies memory grows with the size of its input.
         (Some(name), _) if SYSTEM.iter().any(|start| name.starts_with(start)) || !is_python => {
             format!(
                 "Most of it is code of {name} below this line: call it less often, for less data, \
@@ -121,23 +122,23 @@ fn advice(is_python: bool, library: Option<&str>) -> String {
     }
 }
 
-/// The line of a function with most time.
+/// Returns the line of a function with the most time, and that time.
 fn hottest_line<'p>(places: &[(&'p Place, &WallTime)]) -> (&'p Place, u64) {
     let of_line = |line: u32| -> u64 {
         places.iter().filter(|(place, _)| place.line == line).map(|(_, time)| time.running_ns).sum()
     };
-    // The first of equal lines is the hottest.
+    // `max_by_key` returns the last of equal lines, so reverse the order to get the first.
     let hottest =
         places.iter().rev().map(|(place, _)| *place).max_by_key(|place| of_line(place.line));
     let hottest = hottest.unwrap_or(places[0].0);
     (hottest, of_line(hottest.line))
 }
 
-/// The library with most of the time below a function.
+/// Returns the library with most of the time below a function, and that time.
 fn library(places: &[(&Place, &WallTime)]) -> Option<(String, u64)> {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     for (place, time) in places.iter().filter(|(place, _)| place.part != Part::Python) {
-        // A function of compiled code has a module itself.
+        // If nothing is below it, the library is the module of the compiled function itself.
         if !place.library.is_empty() && !place.below.is_empty() {
             *sums.entry(&place.library).or_default() += time.running_ns;
         }
@@ -145,8 +146,8 @@ fn library(places: &[(&Place, &WallTime)]) -> Option<(String, u64)> {
     sums.into_iter().max_by_key(|(_, ns)| *ns).map(|(name, ns)| (name.to_owned(), ns))
 }
 
-/// Whether this rule judges the place: other rules judge collections and saving, and the launches
-/// of PyTorch's backward passes, which no line of the user's own makes.
+/// Whether this rule judges the place. Other rules judge garbage collection and saving. No line of
+/// the user's own code makes the launches of PyTorch's backward passes.
 fn counts(place: &Place) -> bool {
     let is_of_backward = place.is_of_waiter && place.thread.starts_with(AUTOGRAD);
     place.part.is_running() && place.part != Part::Gc && !place.saves && !is_of_backward

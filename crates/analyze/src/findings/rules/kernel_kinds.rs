@@ -1,4 +1,5 @@
-//! Guesses the purpose of a kernel from its name: enough to suggest which limit it may run into.
+//! Guesses the purpose of a kernel from its name, well enough to suggest which limit it may run
+//! into.
 
 /// The purpose of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -51,7 +52,7 @@ const MATRIX: [&str; 33] = [
     "attention",
     "attn",
 ];
-/// Exceptions to `conv`, which also begins a word for kernels that change the type of elements.
+/// Words that begin like `conv` but name kernels that change the type of elements.
 const CONVERSIONS: [&str; 2] = ["convert", "Convert"];
 /// Parts of names of kernels that work element by element or copy.
 const ELEMENTWISE: [&str; 8] = [
@@ -84,14 +85,14 @@ const REDUCTION: [&str; 16] = [
     "scatter",
 ];
 
-/// The purpose of a kernel of this name. Triton names fused kernels after everything that they do,
-/// so they are also recognised by their parts.
+/// Returns the kind of a kernel with this name. Triton names fused kernels after all their
+/// operations, so parts of such names are recognised too.
 pub(super) fn kind(name: &str) -> KernelKind {
     let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     let is_matrix = |part: &str| {
         name.contains(part) && !(part.eq_ignore_ascii_case("conv") && has(&CONVERSIONS))
     };
-    // A functor of an elementwise kernel may be named after a reduction.
+    // A functor of an elementwise kernel may have the name of a reduction.
     if name.contains("elementwise_kernel") {
         KernelKind::Elementwise
     } else if MATRIX.iter().any(|part| is_matrix(part)) {
@@ -105,9 +106,9 @@ pub(super) fn kind(name: &str) -> KernelKind {
     }
 }
 
-/// Whether a kernel multiplies matrices or convolves in fp32 on the ordinary units: `sgemm` of cuBLAS,
-/// CUTLASS and MAGMA, `scudnn`, and `xmma` kernels of which each operand is `f32` (with TF32 it is
-/// `tf32f32`, and the instruction `tensor16x8x8`).
+/// Whether a kernel multiplies matrices or convolves in fp32 on the ordinary units. Such kernels
+/// are `sgemm` of cuBLAS, CUTLASS and MAGMA, `scudnn`, and `xmma` kernels whose operands are all
+/// `f32` (with TF32 they are `tf32f32`, and the instruction is `tensor16x8x8`).
 pub(super) fn is_fp32_matrix(name: &str) -> bool {
     let tensor = [
         "tensor", "tf32", "s884", "s1688", "s16816", "h884", "h1688", "wgmma", "f16f16", "bf16bf16",

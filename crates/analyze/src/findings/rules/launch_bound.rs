@@ -13,7 +13,7 @@ use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times, top};
 use crate::gpu::gpu_time::IdleCause;
 
-/// Idle time in which the host was launching, operator by operator.
+/// The rule that judges idle time in which the host was launching, operator by operator.
 pub(super) struct LaunchBound;
 
 impl Rule for LaunchBound {
@@ -75,7 +75,8 @@ impl Rule for LaunchBound {
     }
 }
 
-/// States how much of the idle time recording itself may cause, if it is a visible part of a step.
+/// Says how much of the idle time the recording itself may cause, if that is a visible part of a
+/// step.
 fn recorded(scene: &Scene<'_>) -> Option<String> {
     let cost = scene.rank.recording.as_ref().filter(|cost| cost.is_visible())?;
     let (least, most) = cost.idle_without()?;
@@ -87,7 +88,8 @@ fn recorded(scene: &Scene<'_>) -> Option<String> {
     ))
 }
 
-/// The idle time of this rule, and the gaps that it lies in, each with the part that counts, ns.
+/// Returns the idle time of this rule, and the gaps that contain it, each with the time in it that
+/// counts, ns.
 fn launch_gaps<'s>(scene: &'s Scene<'_>) -> (Cover, Vec<(&'s Gap, u64)>) {
     let idle = scene.idle_by(IdleCause::Launch);
     let measure = idle.measure();

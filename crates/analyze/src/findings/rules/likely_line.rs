@@ -1,6 +1,6 @@
-//! The line of Python that most likely made a stack without Python's frames, as stacks of
-//! allocations are unless `--stacks python` records them: by CPU samples in the same functions,
-//! which have both.
+//! Guesses the Python line behind a stack that has no Python frames. Stacks of allocations have
+//! none unless `--stacks python` records them. CPU samples in the same functions have Python frames
+//! too, so their line is the likely one.
 
 use std::sync::Arc;
 
@@ -11,12 +11,13 @@ use crate::findings::finding::SourceLine;
 use crate::host::Place;
 use crate::rank::samples::{CpuTrace, Part, is_interpreter};
 
-/// Fewer samples in the same functions may be anybody's.
+/// Fewer samples than this in the same functions may come from any line.
 const LEAST_SAMPLES: u64 = 3;
-/// The line has this share of their time, or none has it.
+/// The line must have at least this share of the time of these samples.
 const LEAST_SHARE: f64 = 0.6;
 
-/// Guesses the user's line from a stack's frames, `f (libx.so)` or `f (a.cpp:3)`, innermost first.
+/// Returns the likely Python line for a stack's frames, `f (libx.so)` or `f (a.cpp:3)`, innermost
+/// first.
 pub(super) fn likely_line(
     cpu: &CpuTrace,
     process: ProcessIndex,
@@ -53,8 +54,8 @@ pub(super) fn likely_line(
     is_likely.then_some(line)
 }
 
-/// The function of a frame, but for those of the C library and the interpreter, which any line
-/// calls.
+/// Returns the function of a frame. `None` for functions of the C library and the interpreter,
+/// which any line calls.
 fn called(frame: &str) -> Option<&str> {
     let (function, place) = frame.strip_suffix(')')?.rsplit_once(" (")?;
     let any = ["libc.so", "ld-linux"].iter().any(|start| place.starts_with(start));
@@ -69,7 +70,8 @@ mod tests {
     use crate::fixture::Fixture;
     use tprof_trace::model::{SYNTHETIC_FRAME, Sample, Stack, Symbol, ThreadState};
 
-    /// Samples of two stacks: this many in `relu` below line 12, and in `mm` below line 15.
+    /// Makes samples of two stacks: `relu` samples in `relu` below line 12, and `mm` samples in
+    /// `mm` below line 15.
     fn sampled(relu: u64, mm: u64) -> CpuTrace {
         let mut made = Fixture::new();
         let stacks: [(&str, u32); 2] = [("at::relu", 12), ("at::mm", 15)];

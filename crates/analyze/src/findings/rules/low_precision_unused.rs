@@ -14,18 +14,21 @@ use crate::findings::verdict::Verdict;
 use crate::findings::words::{by_name, time, top};
 use crate::program::flops::ModelledRun;
 
-/// Products in `float32`, on matrix units that round or on ordinary units.
+/// The rule that judges products in `float32`, on matrix units that round (TF32) or on ordinary
+/// units.
 pub(super) struct LowPrecisionUnused;
 
-/// From this ratio of peaks on, converting is worth a finding.
+/// Least ratio of the peaks at which a conversion is worth a finding.
 const MUCH: f64 = 1.9;
 
-/// The type of two bytes that the device multiplies fastest, and how fast.
+/// Returns the peak of the preferred two-byte type that the device multiplies, and its name: bf16,
+/// or else fp16.
 fn shorter(peaks: &Peaks) -> Option<(f64, &'static str)> {
     peaks.of_product(BFloat16, false).or_else(|| peaks.of_product(Float16, false))
 }
 
-/// A run's least time in the shorter type, as a part of that in its own: it has half of the bytes.
+/// Returns a run's least time in the shorter type as a share of its least time in `float32`. The
+/// shorter type has half of the bytes. `None` if the rule doesn't count the run.
 fn ratio(run: &ModelledRun, peak: f64) -> Option<f64> {
     let is_meant = run.work.of == Some(Float32) && run.work.is_product() && run.device_ns > 0;
     let now = run.compute_ns().filter(|now| is_meant && *now > 0.0)?;
@@ -100,7 +103,7 @@ impl Rule for LowPrecisionUnused {
             )
             .bound(saved_ns)
             .at(work.iter().map(|work| scene.work_place(work)));
-        // The precision may be chosen on purpose.
+        // The user may have chosen the precision on purpose.
         finding.most = Some(Severity::Medium);
         Verdict::Found(vec![finding])
     }

@@ -1,5 +1,5 @@
-//! LowUtilization: large parts of the time in which the devices are mostly idle, for no known cause.
-//! The rule "GPU low utilization" of Nsight Systems, with its defaults.
+//! LowUtilization: large parts of the time in which the devices are mostly idle, for no known
+//! cause. It is the rule "GPU low utilization" of Nsight Systems, with its defaults.
 
 use tprof_facts::units::percent;
 
@@ -12,10 +12,10 @@ use crate::findings::words::time;
 
 /// Number of equal parts of the time.
 const PARTS: u64 = 30;
-/// A part in which the devices are busy for less than this is low.
+/// A part counts as low if the devices are busy for less than this share of it.
 const LOW: f64 = 0.5;
 
-/// Parts of the window in which the devices are idle more often than not.
+/// The rule that judges parts of the window in which the devices are idle more often than not.
 pub(super) struct LowUtilization;
 
 impl Rule for LowUtilization {
@@ -47,7 +47,7 @@ impl Rule for LowUtilization {
         }
         let idle = scene.idle.intersection(&low);
         let (lost, explained) = (idle.length(), scene.explained_ns(&idle));
-        // Other findings have the causes: this is only how they show.
+        // If other rules judge the causes, low utilization is only a symptom.
         if explained * 2 >= lost {
             return Verdict::clear(format!(
                 "the device is busy for {} of the time {}; `tprof report gpu-time` has the causes \
@@ -83,7 +83,7 @@ impl Rule for LowUtilization {
     }
 }
 
-/// The equal parts of the window in which utilization is low.
+/// Returns the equal parts of the window in which utilization is low.
 fn low_parts(window: &Cover, idle: &Cover) -> Cover {
     let (all, none) = (window.measure(), idle.measure());
     parts(window)

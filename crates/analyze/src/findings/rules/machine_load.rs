@@ -1,4 +1,4 @@
-//! The load of the machine in the judged time, as far as it was recorded.
+//! Measures the load of the machine in the judged time, as far as it was recorded.
 
 use tprof_facts::units::duration;
 use tprof_trace::TraceFile;
@@ -9,16 +9,16 @@ use crate::host::RankHost;
 
 /// The load of the machine, and the throttling of the job's cgroup.
 pub(super) struct MachineLoad {
-    /// Processors of the host that were busy with any program, on average.
+    /// Number of the host's processors that were busy with any program, on average.
     pub busy_cores: Option<f64>,
-    /// The part of the busy cores that this rank uses.
+    /// The number of processors that this rank used, on average.
     pub own_cores: f64,
-    /// Time for which the cgroup's CPU limit kept its tasks off, summed over processors, ns.
+    /// Time for which the cgroup's CPU limit throttled its tasks, summed over processors, ns.
     pub throttled_ns: u64,
 }
 
 impl MachineLoad {
-    /// Measures the judged time of a rank.
+    /// Measures the load in the judged time of a rank.
     pub fn of(file: &TraceFile, host: &RankHost) -> MachineLoad {
         let window = host.life.window;
         let others = host.without_core.running().map(|other| other.ns + other.outside_ns);
@@ -30,7 +30,7 @@ impl MachineLoad {
         }
     }
 
-    /// A sentence on it.
+    /// Formats the load in one or two sentences.
     pub fn words(&self) -> String {
         let limit = match self.throttled_ns {
             0 => String::new(),
@@ -46,7 +46,7 @@ impl MachineLoad {
     }
 }
 
-/// A counter of the host, in order of time.
+/// Returns the readings of a counter of the host, in order of time.
 fn readings(file: &TraceFile, name: &str) -> Vec<(u64, f64)> {
     let of = file.counters().iter().filter(|row| row.process.is_none());
     let of = of.filter(|row| file.name(row.name) == name);
@@ -55,7 +55,7 @@ fn readings(file: &TraceFile, name: &str) -> Vec<(u64, f64)> {
     all
 }
 
-/// The mean over a window. Each reading covers the time since the one before.
+/// Returns the mean of a counter over a window. Each reading is the mean since the previous one.
 fn busy(readings: &[(u64, f64)], window: Interval) -> Option<f64> {
     let (mut sum, mut known_ns) = (0.0, 0);
     let mut since_ns = 0;
@@ -68,7 +68,7 @@ fn busy(readings: &[(u64, f64)], window: Interval) -> Option<f64> {
     (known_ns > 0).then(|| sum / known_ns as f64)
 }
 
-/// The rise of a running sum within a window.
+/// Returns by how much a running sum rises within a window.
 fn throttled(readings: &[(u64, f64)], window: Interval) -> u64 {
     let upto = |time_ns: u64| {
         let before = readings.iter().filter(|(at_ns, _)| *at_ns <= time_ns);

@@ -1,4 +1,4 @@
-//! MemoryBound: kernels that wait for the device's memory.
+//! MemoryBound: kernels wait for the device's memory.
 
 use super::counters::{HardwareLimit, judge};
 use super::kernel_kinds::KernelKind;
@@ -7,7 +7,7 @@ use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::program::flops::RoofBound;
 
-/// Kernels near the peak bandwidth of the device's memory.
+/// The rule that judges kernels near the peak bandwidth of the device's memory.
 pub(super) struct MemoryBound;
 
 const LIMIT: HardwareLimit = HardwareLimit {

@@ -8,12 +8,13 @@ use crate::findings::verdict::Verdict;
 use crate::memory::killed::NEAR_LIMIT;
 use crate::memory::timeline::Cgroup;
 
-/// The share at stake in a job that is killed, or nearly: more than in any medium finding.
+/// The share of the finding, since the job was killed or nearly: higher than that of any medium
+/// finding.
 const SHARE: f64 = 0.2;
 
 const WITHOUT_CACHE: &str = " without page cache";
 
-/// The cgroup's use, against its limit.
+/// The rule that compares the cgroup's use of memory with its limit.
 pub(super) struct MemoryNearLimit;
 
 impl Rule for MemoryNearLimit {
@@ -47,7 +48,7 @@ impl Rule for MemoryNearLimit {
             return match (limit, held.filter(|_| is_near(peak))) {
                 (None, _) => Verdict::none(format!("{in_use}; the cgroup has no limit")),
                 (Some(_), None) => Verdict::clear(in_use),
-                // The kernel gives page cache back where memory is needed.
+                // The kernel reclaims page cache when memory is needed, so it doesn't count.
                 (Some(_), Some(held)) => Verdict::clear(read(held, limit, WITHOUT_CACHE)),
             };
         }
@@ -81,7 +82,7 @@ impl Rule for MemoryNearLimit {
     }
 }
 
-/// `at most 199.8 MiB of 200.0 MiB (99.9 %) of the cgroup in use`.
+/// Formats the use: `at most 199.8 MiB of 200.0 MiB (99.9 %) of the cgroup in use`.
 fn read(peak: u64, limit: Option<u64>, what: &str) -> String {
     match limit {
         None => format!("at most {} in use", bytes(peak)),

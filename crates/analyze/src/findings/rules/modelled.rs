@@ -1,4 +1,4 @@
-//! Shared by the rules on operators with sizes.
+//! Functions that the rules on operators with sizes share.
 
 use tprof_facts::units::{duration, percent};
 
@@ -8,10 +8,10 @@ use crate::findings::verdict::Verdict;
 use crate::program::flops::ModelledRun;
 use crate::rank::Work;
 
-/// The data that these rules need of a trace.
+/// The data of a trace that these rules need.
 pub(super) const NEEDS_SIZES: &str = "operators with sizes of their inputs: `tprof run --operators shapes`, or torch.profiler's record_shapes=True";
 
-/// The verdict if no operator is known to have sizes.
+/// Returns the verdict if no operator has known sizes.
 pub(super) fn no_sizes(scene: &Scene<'_>) -> Option<Verdict> {
     scene.no_compute().or_else(|| {
         let launched = |run: &ModelledRun| run.device_ns > 0;
@@ -21,7 +21,7 @@ pub(super) fn no_sizes(scene: &Scene<'_>) -> Option<Verdict> {
     })
 }
 
-/// Work in the window of runs that pass.
+/// Returns the work in the window that belongs to runs that pass.
 pub(super) fn work_of<'s>(
     scene: &'s Scene<'_>,
     passes: impl Fn(usize, &ModelledRun) -> bool,
@@ -36,12 +36,13 @@ pub(super) fn work_of<'s>(
     .collect()
 }
 
-/// The time within the window in which this work ran.
+/// Returns the time within the window in which this work ran.
 pub(super) fn cover(scene: &Scene<'_>, work: &[&Work]) -> Cover {
     Cover::of(work.iter().map(|work| work.interval())).intersection(&scene.window)
 }
 
-/// Formats `1.2 ms, 34 % of what the device can do`: the least time of some work against its time.
+/// Formats the least time of some work, and the share of its time that this is: `1.2 ms at the
+/// device's peaks, 34 % of their time`.
 pub(super) fn of_roof(scene: &Scene<'_>, least_ns: f64, time_ns: u64) -> String {
     format!(
         "{} at the device's peaks, {} of their time",

@@ -1,6 +1,6 @@
-//! NoFreeCore: the driving thread could run, but threads and processes of its own job have the
-//! cores, or the job's CPU limit keeps it off. The job cannot change how much other programs take,
-//! so that is a note above the findings and not a finding.
+//! NoFreeCore: the driving thread could run, but threads and processes of its own job occupy the
+//! cores, or the job's CPU limit throttles it. The job can't change how much other programs use, so
+//! that is a note above the findings and not a finding.
 
 use tprof_facts::units::duration;
 
@@ -13,7 +13,7 @@ use crate::findings::verdict::Verdict;
 use crate::host::{RankHost, ThreadAtPlace};
 use crate::rank::samples::Part;
 
-/// Ready, but not on a core.
+/// The rule that judges time in which the driving thread is ready but has no core.
 pub(super) struct NoFreeCore;
 
 impl Rule for NoFreeCore {
@@ -64,10 +64,11 @@ impl Rule for NoFreeCore {
     }
 }
 
-/// Least share of the judged time for a note that other programs took it.
+/// Least share of the judged time that other programs must have taken for a note.
 const LEAST_LOST: f64 = 0.05;
 
-/// The time that other programs took from a rank; `None` if it is little, or due to the job itself.
+/// Returns the time that other programs took from a rank; `None` if it is short or the job itself
+/// is the cause.
 pub(in crate::findings) fn lost(scene: &Scene<'_>) -> Option<StolenTime> {
     let host = host(scene).ok()?;
     let (ns, of_ns) = (host.ledger.ns(Part::NoCore), host.ledger.wall_ns);
@@ -82,9 +83,9 @@ pub(in crate::findings) fn lost(scene: &Scene<'_>) -> Option<StolenTime> {
     })
 }
 
-/// Whether other programs are the cause: the rank's own threads and processes had less than half a
-/// core while the driving thread had none, and the CPU limit of its cgroup kept it off for less
-/// than half of that time.
+/// Whether other programs are the cause. They are if the rank's own threads and processes used less
+/// than half a core while the driving thread had none, and if the CPU limit of its cgroup throttled
+/// it for less than half of that time.
 fn is_of_others(taken: &CoreUse<'_>, load: &MachineLoad, blocked_ns: u64) -> bool {
     taken.own_ns() * 2 < blocked_ns && load.throttled_ns * 2 < blocked_ns
 }
@@ -101,16 +102,17 @@ const POOLS: [&str; 8] = [
     "libscipy_openblas",
 ];
 
-/// The use of cores while the driving thread had none.
+/// The rank's use of cores while the driving thread had none.
 struct CoreUse<'h> {
-    /// The rank's other threads and processes, ns.
+    /// Time of the rank's other threads on a core, ns. [`Self::processes_ns`] is that of its other
+    /// processes.
     threads_ns: u64,
     processes_ns: u64,
-    /// The part of `processes_ns` of workers of `multiprocessing`, ns.
+    /// The part of `processes_ns` that workers of `multiprocessing` used, ns.
     workers_ns: u64,
-    /// The part of the threads and processes in thread pools, ns.
+    /// The part of `threads_ns` and `processes_ns` that was spent in thread pools, ns.
     pools_ns: u64,
-    /// The thread at one place with most of the time.
+    /// The thread at one place that used the most time.
     first: Option<&'h ThreadAtPlace>,
 }
 

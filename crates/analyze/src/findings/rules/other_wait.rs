@@ -1,5 +1,5 @@
-//! OtherWait: the driving thread waits for child processes, for other threads, for a time to pass, or
-//! for events.
+//! OtherWait: the driving thread waits for child processes, for other threads, for a time to pass,
+//! or for events.
 
 use tprof_facts::units::duration;
 
@@ -14,7 +14,7 @@ use crate::findings::verdict::Verdict;
 use crate::host::{ConcurrentWork, OtherCause, Place, RankHost};
 use crate::rank::samples::Part;
 
-/// Waits that no other rule judges.
+/// The rule that judges waits that no other rule judges.
 pub(super) struct OtherWait;
 
 impl Rule for OtherWait {
@@ -43,7 +43,8 @@ impl Rule for OtherWait {
             OtherCause::Sync,
             OtherCause::Event,
         ];
-        // Without a device, DataWait judges it together with the rest of what workers take.
+        // Without a device, DataWait judges the workers' start together with the other waits for
+        // workers.
         let is_judged = |cause: &OtherCause| *cause != OtherCause::Start || scene.has_device();
         let causes = causes.into_iter().filter(is_judged);
         let found: Vec<Finding> = causes.filter_map(|cause| of_cause(scene, host, cause)).collect();
@@ -127,19 +128,19 @@ fn of_cause(scene: &Scene<'_>, host: &RankHost, cause: OtherCause) -> Option<Fin
         .seen(seen)
         .advice(advice)
         .on_line(widest(&places));
-    // The wait may be on purpose.
+    // The wait may be intended.
     finding.most = Some(Severity::Medium);
     Some(finding)
 }
 
-/// Whether most of the waits at a place were for the work of threads: the rest is the time until
-/// one of them begins, or until this thread goes on.
+/// Whether most of the waits at a place were for the work of other threads. `ns` is only the rest:
+/// the time until one of those threads begins, or until this thread goes on.
 fn is_rest(host: &RankHost, place: &Place, ns: u64) -> bool {
     let of = host.ledger.followed.iter().filter(|((_, waits, _), _)| waits == place);
     of.map(|(_, time)| time.ns).sum::<u64>() > ns
 }
 
-/// States what the awaited threads did.
+/// Says what the awaited threads did.
 fn of_threads(concurrent: &ConcurrentWork) -> String {
     let all_ns = concurrent.of_threads(|_| true);
     if all_ns == 0 {

@@ -1,5 +1,5 @@
-//! PageableCopies: asynchronous copies with pageable host memory, which therefore are not
-//! asynchronous. This is the rule "CUDA async memcpy with pageable memory" of Nsight Systems.
+//! PageableCopies: asynchronous copies with pageable host memory, which makes them synchronous.
+//! This is the rule "CUDA async memcpy with pageable memory" of Nsight Systems.
 
 use tprof_trace::model::{CopyKind, MemoryKind};
 
@@ -11,7 +11,7 @@ use crate::findings::scene::Copy;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 
-/// Asynchronous copies from and to pageable memory.
+/// The rule that judges asynchronous copies from and to pageable memory.
 pub(super) struct PageableCopies;
 
 const TO_DEVICE: CopyProblem = CopyProblem {

@@ -1,5 +1,4 @@
-//! Recompilation: code is compiled, or loaded onto the device, in steps after
-//! the first.
+//! Recompilation: code is compiled, or loaded onto the device, in steps after the first.
 
 use rustc_hash::FxHashSet;
 use tprof_facts::units::count;
@@ -13,12 +12,12 @@ use crate::findings::verdict::Verdict;
 use crate::findings::words::{short, time};
 use crate::rank::HostSpan;
 
-/// Compilation after the first step.
+/// The rule that judges compilation after the first step.
 pub(super) struct Recompilation;
 
-/// Parts of names of ranges and Python functions that compile: Dynamo, AOTAutograd,
-/// Inductor, Triton. Names of running compiled code are others
-/// (`CompiledFunction`, `Torch-Compiled Region`).
+/// Parts of the names of ranges and Python functions that compile, in Dynamo, AOTAutograd, Inductor
+/// and Triton. Compiled code that runs has other names (`CompiledFunction`, `Torch-Compiled
+/// Region`).
 const RANGES: [&str; 9] = [
     "compile_inner",
     "entire_frame_compile",
@@ -30,7 +29,7 @@ const RANGES: [&str; 9] = [
     "torch/_dynamo/convert_frame.py",
     "XlaCompile",
 ];
-/// Beginnings of calls that compile or load code.
+/// Beginnings of the names of calls that compile or load code.
 const CALLS: [&str; 6] = [
     "cuModuleLoad",
     "cuLibraryLoad",
@@ -54,7 +53,8 @@ impl Rule for Recompilation {
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
-        // Ranges and calls show that code is compiled; PyTorch's log has which, and why.
+        // Ranges and calls only show that code is compiled. PyTorch's log says which code, and why,
+        // so prefer it.
         if !scene.rank.compile.logs.is_empty() {
             return recompiled::judge(scene);
         }
@@ -104,7 +104,8 @@ impl Rule for Recompilation {
     }
 }
 
-/// Why nothing was found: there is none, or it could not be recorded.
+/// Returns the verdict if nothing was found: either nothing was compiled, or the recording could
+/// not show it.
 fn nothing(scene: &Scene<'_>, compiled: &[&HostSpan]) -> Verdict {
     if scene.later_steps.is_empty() {
         return Verdict::unchecked(

@@ -1,4 +1,5 @@
-//! Recompilation, where PyTorch's log has which function, and which guard failed.
+//! Judges recompilation by PyTorch's log, which says which function was compiled again and which
+//! guard failed.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +14,11 @@ use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
 
-/// The identity of a function: name, file, line.
+/// The identity of a function: name, file, line number.
 type FunctionKey<'s> = (Option<&'s str>, Option<&'s str>, Option<u32>);
 type Again<'s> = (&'s ReadLog, &'s CompiledFrame, &'s Recompiled);
 
-/// Judges the recompilations in the logs of a rank: one finding for each function.
+/// Judges the recompilations in the logs of a rank. Each function has one finding.
 pub(super) fn judge(scene: &Scene<'_>) -> Verdict {
     let mut functions: BTreeMap<FunctionKey<'_>, Vec<Again<'_>>> = BTreeMap::new();
     let mut unknown = 0_u64;
@@ -84,7 +85,7 @@ fn finding(scene: &Scene<'_>, all: &[Again<'_>]) -> Finding {
     }
 }
 
-/// The advice for a kind of guard.
+/// Formats the advice for the kinds of these guards.
 fn remedy(guards: &[&str]) -> String {
     let has =
         |words: &[&str]| guards.iter().any(|guard| words.iter().any(|word| guard.contains(word)));

@@ -1,4 +1,4 @@
-//! Recomputation: forward passes that the backward pass does again.
+//! Recomputation: the backward pass repeats forward passes.
 
 use tprof_facts::units::percent;
 
@@ -9,7 +9,7 @@ use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{by_name, time, top};
 
-/// Operators of forward passes that run in the backward pass.
+/// The rule that judges operators of forward passes that run in the backward pass.
 pub(super) struct Recomputation;
 
 impl Rule for Recomputation {

@@ -1,4 +1,4 @@
-//! SlowCollective: large messages that use little of the links between devices.
+//! SlowCollective: large messages use little of the bandwidth of the links between devices.
 
 use std::collections::BTreeMap;
 
@@ -12,28 +12,31 @@ use crate::findings::words::time;
 use crate::gpu::comm::Links;
 use crate::rank::collectives::{Operation, operations};
 
-/// Collectives far below the peak of NVLink.
+/// The rule that judges collectives far below the peak of NVLink.
 pub(super) struct SlowCollective;
 
-/// Smaller messages are bound by latency, not by links.
+/// Smaller messages are bound by latency, not by the links.
 const LEAST_BYTES: u64 = 64 << 20;
-/// From this share of the peak on, links are used well.
+/// Links that reach this share of their peak are used well.
 const WELL: f64 = 0.5;
 
-/// Operation, type, bytes, ranks.
+/// Operation, element type, bytes and number of ranks.
 type MessageKind = (String, String, u64, u32);
 
-/// Calls with messages of one kind.
+/// The calls with messages of one kind.
 #[derive(Default)]
 struct MessageCalls {
     count: u64,
     /// Duration of the shortest call, which waited least for other ranks, ns.
     best_ns: u64,
+    /// Time that a call would take at the links' peak, ns.
     least_ns: f64,
+    /// Indices of the calls' device work.
     works: Vec<u32>,
 }
 
 impl MessageCalls {
+    /// Returns the share of the links' peak that the shortest call reaches.
     fn share(&self) -> f64 {
         self.least_ns / self.best_ns.max(1) as f64
     }
@@ -66,6 +69,8 @@ impl Rule for SlowCollective {
             return Verdict::none(format!("no collective ran on the device {}", scene.place()));
         }
         let links = Links::of(scene.rank, link(scene, &all[0]), false);
+        // An operation of unknown size counts as large, so that `kinds` reports why it can't be
+        // judged.
         let is_large = |one: &&Operation| one.bytes.is_none_or(|bytes| bytes >= LEAST_BYTES);
         let large: Vec<&Operation> = all.iter().filter(is_large).collect();
         let (kinds, unknown) = kinds(&links, &large);
@@ -78,14 +83,15 @@ impl Rule for SlowCollective {
     }
 }
 
-/// Bytes a second of the links of the device on which an operation ran.
+/// Returns the bandwidth of the links of the device on which an operation ran, in bytes per second.
 fn link(scene: &Scene<'_>, one: &Operation) -> Option<f64> {
     let number = scene.rank.stream(&scene.rank.work[one.work? as usize]).device;
     let device = scene.rank.file.devices().iter().find(|device| device.device == number)?;
     Peaks::of(scene.rank.name(device.name), device.memory_bytes)?.link
 }
 
-/// MessageCalls by kind, and why others cannot be judged: the first reason, and how many have any.
+/// Returns the calls by kind. If some calls can't be judged, also returns the first reason and the
+/// number of such calls.
 fn kinds(
     links: &Links<'_>,
     large: &[&Operation],
@@ -123,8 +129,8 @@ fn not_found(
         return Verdict::clear(format!("no message has {} or more", bytes(LEAST_BYTES)));
     }
     if let Some((why, count)) = unknown {
-        let of = counted(count, "collective", "collectives");
-        return Verdict::unchecked(format!("{of} not judged: {why}"), NEEDS);
+        let collectives = counted(count, "collective", "collectives");
+        return Verdict::unchecked(format!("{collectives} not judged: {why}"), NEEDS);
     }
     let least = kinds.values().map(MessageCalls::share).fold(f64::MAX, f64::min);
     Verdict::clear(format!(
@@ -134,16 +140,16 @@ fn not_found(
 }
 
 fn found(scene: &Scene<'_>, slow: &[(&MessageKind, &MessageCalls)]) -> Verdict {
-    let beyond =
+    let excess_ns =
         |calls: &MessageCalls| (calls.best_ns as f64 - calls.least_ns) * calls.count as f64;
-    let all: f64 = slow.iter().map(|(_, calls)| beyond(calls)).sum();
+    let all: f64 = slow.iter().map(|(_, calls)| excess_ns(calls)).sum();
     let exposed = scene.communication.without(&scene.compute).length();
     let mut longest: Vec<&(&MessageKind, &MessageCalls)> = slow.iter().collect();
-    longest.sort_by(|a, b| beyond(b.1).total_cmp(&beyond(a.1)));
-    let text = |((name, of, size, ranks), calls): &(&MessageKind, &MessageCalls)| {
-        let of = if of.is_empty() { String::new() } else { format!(" {of}") };
+    longest.sort_by(|a, b| excess_ns(b.1).total_cmp(&excess_ns(a.1)));
+    let text = |((name, element, size, ranks), calls): &(&MessageKind, &MessageCalls)| {
+        let element = if element.is_empty() { String::new() } else { format!(" {element}") };
         format!(
-            "{name}{of} of {} over {ranks} ranks at {} of the links' peak",
+            "{name}{element} of {} over {ranks} ranks at {} of the links' peak",
             bytes(*size),
             percent(calls.share())
         )

@@ -1,8 +1,8 @@
-//! SmallBatches: kernels with fewer blocks than fill the device.
+//! SmallBatches: kernels with too few blocks to fill the device.
 //!
-//! Such a kernel takes a larger batch in about the same time: the multiprocessors that it leaves
-//! empty would be used, and if the device waits for the launches of such kernels, their gaps would
-//! be shared, too.
+//! Such a kernel would process a larger batch in about the same time, since the batch would use the
+//! multiprocessors that are empty now. If the device waits for the launches of such kernels, a
+//! larger batch also shares their gaps.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,12 +19,13 @@ use crate::findings::words::{short, time};
 use crate::gpu::waves::blocks_that_fill;
 use crate::rank::{Class, StreamKey, Work};
 
-/// Finds multiprocessors that stay empty under kernels of too few blocks.
+/// The rule that judges multiprocessors that stay empty while kernels with too few blocks run.
 pub(super) struct SmallBatches;
 
-/// A kernel that fills less of the device is one whose gaps a larger batch would share.
+/// A kernel is narrow if it fills less than this share of the device. A larger batch would share
+/// its gaps.
 const NARROW: f64 = 0.5;
-/// From this share of such kernels among all that compute on, the batch is the cause.
+/// If at least this share of the computing kernels is narrow, the batch is the cause of their gaps.
 const MOST_ARE_NARROW: f64 = 0.5;
 
 impl Rule for SmallBatches {
@@ -63,7 +64,7 @@ impl Rule for SmallBatches {
             let wave = f64::from(processors[row.stream as usize]) * each as f64;
             let filled = f64::from(row.blocks) / wave;
             kernels += 1;
-            // An optimizer's work depends on parameters, not on the batch.
+            // An optimizer's work depends on the number of parameters, not on the batch.
             if let Some(call) = scene.rank.launches.call_of(at)
                 && filled < NARROW
                 && !updates.touches(scene.rank.calls[call].interval())
@@ -125,7 +126,7 @@ impl Rule for SmallBatches {
     }
 }
 
-/// The time in which optimizers update parameters.
+/// Returns the time in which optimizers update parameters.
 fn updates(scene: &Scene<'_>) -> Cover {
     let spans = scene.rank.spans(SpanKind::Annotation).iter();
     let is_update = |name: &str| name.starts_with("Optimizer.step");
@@ -134,9 +135,9 @@ fn updates(scene: &Scene<'_>) -> Cover {
     )
 }
 
-/// The part of the waits before launches that a larger batch would share, ns. A kernel that fills a
-/// part of the device leaves the rest empty: a batch that fills the device has as many samples with
-/// that much less waiting.
+/// Returns the part of the waits before launches that a larger batch would save, ns. If a kernel
+/// fills a share of the device, a batch that fills all of it has the same number of samples with
+/// only that share of the waits.
 fn shared_gaps(scene: &Scene<'_>, by_launch: &FxHashMap<usize, f64>) -> u64 {
     let of_gap = |gap: &Gap| {
         let filled = by_launch.get(&gap.launch()?)?;
@@ -145,7 +146,7 @@ fn shared_gaps(scene: &Scene<'_>, by_launch: &FxHashMap<usize, f64>) -> u64 {
     scene.gaps.iter().filter_map(of_gap).sum::<f64>() as u64
 }
 
-/// Kernels that compute and lie in the window whole, in order of start.
+/// Returns the kernels that compute and lie completely in the window, in order of start.
 fn computing<'s>(scene: &'s Scene<'_>) -> impl Iterator<Item = (usize, &'s Work)> {
     let rows = scene.rank.work.iter().enumerate();
     rows.filter(|(at, row)| {
@@ -154,8 +155,8 @@ fn computing<'s>(scene: &'s Scene<'_>) -> impl Iterator<Item = (usize, &'s Work)
     })
 }
 
-/// Multiprocessors of each stream's device; `None` if they are unknown for some device, or the size
-/// of a kernel that computes is.
+/// Returns the number of multiprocessors of each stream's device. `None` if it is unknown for a
+/// kernel that computes, or if such a kernel's grid size is unknown.
 fn processors(scene: &Scene<'_>) -> Option<Vec<u32>> {
     let devices = scene.rank.file.devices();
     let of_stream = |stream: &StreamKey| {
@@ -167,12 +168,12 @@ fn processors(scene: &Scene<'_>) -> Option<Vec<u32>> {
     computing(scene).all(|(_, row)| is_known(row)).then_some(processors)
 }
 
-/// Integrates, over the time in which something computes, the share of the multiprocessors that
-/// stays empty. It holds the running kernels and the sum so far.
+/// Integrates the share of the multiprocessors that stays empty, over the time in which something
+/// computes. It holds the running kernels and the sum so far.
 #[derive(Default)]
 struct EmptyMultiprocessors {
-    /// Ends of the running kernels, the next one first, each with the part of the device that it
-    /// fills.
+    /// Ends of the running kernels, the earliest first, each with the bits of the share of the
+    /// device that the kernel fills.
     running: BinaryHeap<Reverse<(u64, u64)>>,
     filled: f64,
     since_ns: u64,
@@ -180,7 +181,7 @@ struct EmptyMultiprocessors {
 }
 
 impl EmptyMultiprocessors {
-    /// Adds a kernel that starts no earlier than the last one.
+    /// Adds a kernel that starts no earlier than the previous one.
     fn add(&mut self, interval: Interval, filled: f64) {
         if interval.length() > 0 {
             self.end_up_to(interval.start);
@@ -209,7 +210,7 @@ impl EmptyMultiprocessors {
             }
             self.pass_to(end_ns);
             self.running.pop();
-            // Sums of fractions would drift.
+            // When nothing runs, start from zero again, since sums of fractions drift.
             let left = self.filled - f64::from_bits(filled);
             self.filled = if self.running.is_empty() { 0.0 } else { left };
         }

@@ -1,4 +1,4 @@
-//! StartUp: the job takes long to begin. The time is spent once, so no step contains it.
+//! StartUp: the job takes long to begin. The time is spent once, outside of the steps.
 
 use tprof_facts::units::{duration, percent};
 
@@ -12,11 +12,11 @@ use crate::findings::verdict::Verdict;
 use crate::host::{RankHost, WindowStart};
 use crate::rank::samples::Part;
 
-/// Shorter start-ups of Python are those of every program.
+/// A shorter start-up is normal for any Python program.
 const LEAST_NS: u64 = 500_000_000;
 
-/// Finds long start-up before the judged time: the interpreter's start, imports, and everything
-/// before the first step.
+/// The rule that judges start-up before the judged time: the interpreter's start, imports, and
+/// everything before the first step.
 pub(super) struct StartUp;
 
 impl Rule for StartUp {
@@ -43,9 +43,9 @@ impl Rule for StartUp {
         };
         let life_ns = host.life.whole.length();
         let wall_ns = until_work_ns(scene, host).max(host.start_up.wall_ns);
-        // Others that take the cores hold up whatever the process does.
+        // If other programs occupy the cores, start-up is slow whatever the process does.
         let no_core_ns = host.start_up.ns(Part::NoCore).min(wall_ns);
-        // Compilation during start-up belongs to another finding.
+        // Compilation during start-up is part of another finding.
         let start_ns = host.life.whole.start;
         let start_up = Interval::new(start_ns, start_ns.saturating_add(wall_ns));
         let compiled_ns = counted(scene).map_or(0, |cover| cover.length_within(start_up));
@@ -85,7 +85,8 @@ impl Rule for StartUp {
                  disk; `tprof report host` lists the modules.",
             )
             .on_line(widest(&host.start_up.places(None)));
-        // The time is spent once however long the job is: what each step takes comes before it.
+        // The time is spent once however long the job is, so cap the severity: time that each step
+        // takes is more urgent.
         finding.most = Some(match scene.steps > 0 || scene.has_device() {
             true => Severity::Low,
             false => Severity::Medium,
@@ -94,15 +95,15 @@ impl Rule for StartUp {
     }
 }
 
-/// Time from the process's beginning to the first work on a device, ns, if the judged time begins
-/// with that; otherwise 0, as for a process whose beginning was not recorded.
+/// Returns the time from the process's start to the first work on a device, ns, if the judged time
+/// begins with that work. Returns 0 otherwise, or if the process's start was not recorded.
 fn until_work_ns(scene: &Scene<'_>, host: &RankHost) -> u64 {
     let judges_work = scene.steps == 0 && scene.has_device() && host.start_up.wall_ns > 0;
     let first = scene.window.span().filter(|_| judges_work);
     first.map_or(0, |window| window.start.saturating_sub(host.life.whole.start))
 }
 
-/// The event that ends start-up, in words.
+/// Names the event that ends start-up.
 fn until(scene: &Scene<'_>, host: &RankHost) -> &'static str {
     match host.life.start {
         WindowStart::FirstStep => "its first step",

@@ -1,4 +1,4 @@
-//! Meanings of the status codes of the CUDA libraries, and which of them are not failures.
+//! Explains the status codes of the CUDA libraries and tells which of them are failures.
 
 use tprof_trace::calls::function;
 use tprof_trace::model::SpanKind;
@@ -6,21 +6,21 @@ use tprof_trace::model::SpanKind;
 /// A library whose calls return statuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Library {
-    /// The runtime and the driver of CUDA: they share their numbers.
+    /// CUDA's runtime and driver, which share their status codes.
     Cuda,
-    /// NCCL, whose type is `ncclResult_t`.
+    /// NCCL, with the type `ncclResult_t`.
     Nccl,
-    /// cuBLAS and cuBLASLt, with `cublasStatus_t`.
+    /// cuBLAS and cuBLASLt, with the type `cublasStatus_t`.
     Cublas,
-    /// cuDNN, whose type is `cudnnStatus_t`.
+    /// cuDNN, with the type `cudnnStatus_t`.
     Cudnn,
 }
 
 impl Library {
-    /// Finds the library by a call's kind, category and name.
+    /// Finds the library of a call by its kind, category and name.
     pub(super) fn of(kind: SpanKind, category: &str, name: &str) -> Option<Library> {
         match (kind, category) {
-            // HIP has numbers of its own, only some of which are CUDA's.
+            // HIP has status codes of its own, only some of which agree with CUDA's.
             (SpanKind::Runtime | SpanKind::Driver, _) => {
                 function(name).starts_with("cu").then_some(Library::Cuda)
             }
@@ -31,7 +31,7 @@ impl Library {
         }
     }
 
-    /// The meaning of a status in words, or its number if it is not known.
+    /// Returns the meaning of a status in words, or its number if the meaning is unknown.
     pub(super) fn words(self, status: u32) -> String {
         let known: &[(u32, &str)] = match self {
             Library::Cuda => &CUDA,
@@ -64,8 +64,8 @@ impl Library {
         }
     }
 
-    /// Whether the job cannot go on with its device, or its other ranks, after this status: later
-    /// calls return the same one.
+    /// Whether the job can't continue with its device or with its other ranks after this status,
+    /// because later calls return it again.
     pub(super) fn is_fatal(self, status: u32) -> bool {
         match self {
             Library::Cuda => FATAL.contains(&status),
@@ -75,18 +75,18 @@ impl Library {
         }
     }
 
-    /// Whether the status may have refused an attempt for which the library took another way: NCCL
-    /// asks for memory that other hosts can map.
+    /// Whether the status may have refused an attempt for which the library then took another way.
+    /// NCCL, for example, first asks for memory that other hosts can map.
     pub(super) fn is_refusal(self, status: u32) -> bool {
         self == Library::Cuda && matches!(status, 800 | 801)
     }
 
-    /// Whether a call that returned this status found no fault: the status says that something is
-    /// in progress or already as the caller wanted, or it answers a query.
+    /// Whether a call that returned this status did not fail. Such a status says that something is
+    /// in progress or is already as the caller wanted, or it answers a query.
     pub(super) fn is_answer(self, name: &str, status: u32) -> bool {
         let told = match self {
             Library::Cuda => ANSWERS.contains(&status),
-            // ncclInProgress: the operation goes on.
+            // ncclInProgress: the operation continues.
             Library::Nccl => status == 7,
             // CUBLAS_STATUS_NOT_SUPPORTED: the caller takes another way.
             Library::Cublas => status == 15,
@@ -96,7 +96,7 @@ impl Library {
     }
 }
 
-/// Parts of the names of functions that only query something: their callers try and see.
+/// Parts of the names of functions that only query something; their callers expect errors.
 const ASKING: [&str; 9] = [
     "Get",
     "Query",
@@ -113,11 +113,11 @@ fn asks(name: &str) -> bool {
     ASKING.iter().any(|part| name.contains(part))
 }
 
-/// Statuses for: not ready; access to a peer is already on, or is not on; memory is already pinned,
-/// or is not.
+/// These statuses mean: not ready; peer access is already enabled, or not enabled; memory is
+/// already pinned, or not pinned.
 const ANSWERS: [u32; 5] = [600, 704, 705, 712, 713];
 
-/// Errors after which the context is of no more use.
+/// Errors after which the context can't be used any more.
 const FATAL: [u32; 13] = [214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719];
 
 const CUDA: [(u32, &str); 43] = [
@@ -216,7 +216,7 @@ mod tests {
         for (library, name, status) in [
             (Cuda, "cudaMalloc", 2),
             (Cuda, "cudaLaunchKernel", 209),
-            // An error of an earlier kernel, which any call returns.
+            // An error of an earlier kernel, which any later call returns.
             (Cuda, "cudaEventQuery", 700),
             (Nccl, "ncclAllReduce", 6),
             (Cublas, "cublasGemmEx", 13),

@@ -1,4 +1,4 @@
-//! SyncCheckpoint: the driving thread saves while the job waits.
+//! SyncCheckpoint: the job waits while its driving thread saves a checkpoint.
 
 use super::host_part::{amount, finding_at, host, is_found, too_little, widest, with_lines};
 use crate::findings::rule::{Rule, RuleAbout};
@@ -8,7 +8,8 @@ use crate::host::{Place, RankHost, WallTime};
 use crate::rank::samples::Part;
 use tprof_facts::units::duration;
 
-/// Time below functions that save, by their names, on a core or not.
+/// The rule that judges time, on a core or not, in functions that save (by their names) and in
+/// their callees.
 pub(super) struct SyncCheckpoint;
 
 impl Rule for SyncCheckpoint {
@@ -55,12 +56,12 @@ impl Rule for SyncCheckpoint {
     }
 }
 
-/// Sums the time of these parts over places.
+/// Sums the time over the places whose part passes `of`, ns.
 fn sum(places: &[(&Place, &WallTime)], of: impl Fn(Part) -> bool) -> u64 {
     places.iter().filter(|(place, _)| of(place.part)).map(|(_, time)| time.ns).sum()
 }
 
-/// Time of a part that is a checkpoint's.
+/// Returns how much of the time of a part was spent on saving, ns.
 pub(super) fn of_part(host: &RankHost, part: Part) -> u64 {
     let places = host.ledger.places(Some(part)).into_iter();
     places.filter(|(place, _)| place.saves).map(|(_, time)| time.ns).sum()

@@ -1,5 +1,5 @@
-//! SynchronousCopies: copies that hold their thread until they are done. The
-//! rule "CUDA synchronous memcpy" of Nsight Systems.
+//! SynchronousCopies: copies that block their thread until they are done. This is the rule "CUDA
+//! synchronous memcpy" of Nsight Systems.
 
 use super::copies::{CopyProblem, by_a_call_named, judge_synchronous};
 use crate::findings::absent::SearchTarget;
@@ -9,7 +9,7 @@ use crate::findings::scene::Scene;
 use crate::findings::scene::calls::is_synchronous_copy;
 use crate::findings::verdict::Verdict;
 
-/// Copies by calls that are not asynchronous.
+/// The rule that judges copies by calls that are not asynchronous.
 pub(super) struct SynchronousCopies;
 
 const WORDS: CopyProblem = CopyProblem {

@@ -1,5 +1,5 @@
-//! SynchronousMemsets: memsets that may hold their thread until they are done.
-//! The rule "CUDA synchronous memset" of Nsight Systems.
+//! SynchronousMemsets: memsets that may block their thread until they are done. This is the rule
+//! "CUDA synchronous memset" of Nsight Systems.
 
 use super::copies::CopyProblem;
 use super::copies::{by_a_call_named, judge_synchronous};
@@ -10,7 +10,7 @@ use crate::findings::scene::Scene;
 use crate::findings::scene::calls::is_synchronous_memset;
 use crate::findings::verdict::Verdict;
 
-/// Memsets by calls that are not asynchronous.
+/// The rule that judges memsets by calls that are not asynchronous.
 pub(super) struct SynchronousMemsets;
 
 const WORDS: CopyProblem = CopyProblem {

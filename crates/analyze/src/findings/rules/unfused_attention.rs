@@ -1,4 +1,4 @@
-//! UnfusedAttention: attention as two batches of products with a softmax between them.
+//! UnfusedAttention: attention runs as two batched products with a softmax between them.
 
 use std::ops::Range;
 
@@ -13,29 +13,31 @@ use crate::findings::verdict::Verdict;
 use crate::findings::words::{by_name, time, top};
 use crate::program::flops::ModelledRun;
 
-/// Scores that are written to memory, and read again.
+/// The rule that judges attention whose scores are written to memory and read again.
 pub(super) struct UnfusedAttention;
 
-/// Operators between a product and the softmax: scaling, masks, dropout, types.
+/// Largest number of operators between a product and the softmax, such as scaling, masks, dropout
+/// and conversions.
 const MOST_BETWEEN: usize = 8;
 
-/// Elements of a product's result, and its last size.
+/// Returns the number of elements of a product's result, and the last size of that result.
 fn result(run: &ModelledRun) -> Option<(u64, u64)> {
     let sizes = run.sizes?;
     Some((sizes.batch.checked_mul(sizes.m)?.checked_mul(sizes.n)?, sizes.n))
 }
 
-/// Elements of a product's first matrices, and their last size.
+/// Returns the number of elements of a product's first operand, and the last size of that operand.
 fn first(run: &ModelledRun) -> Option<(u64, u64)> {
     let sizes = run.sizes?;
     Some((sizes.batch.checked_mul(sizes.m)?.checked_mul(sizes.k)?, sizes.k))
 }
 
-/// Elements that a softmax has, or one backwards, and their last size.
+/// Returns the number of elements of a softmax or its backward pass, and the last size. `None` for
+/// other runs.
 fn scores(run: &ModelledRun) -> Option<(u64, u64)> {
     let each = run.work.of?.bytes();
     let is_softmax = run.work.family == Family::Softmax;
-    // Five or four operations for each element.
+    // A softmax counts five operations per element, its backward pass four.
     let of_all = [5, 4].into_iter().find_map(|each_has| {
         let elements = run.work.flops / each_has;
         let read = run.work.read? / each;
@@ -45,7 +47,7 @@ fn scores(run: &ModelledRun) -> Option<(u64, u64)> {
     of_all.filter(|_| is_softmax).zip(run.last_size)
 }
 
-/// The runs of attention around a softmax, both products included.
+/// Returns the runs of one attention around a softmax, including both products.
 fn around(runs: &[ModelledRun], at: usize) -> Option<Range<usize>> {
     let softmax = &runs[at];
     let wanted = scores(softmax)?;
@@ -82,7 +84,7 @@ impl Rule for UnfusedAttention {
         let these: FxHashSet<usize> = found.iter().flat_map(Range::clone).collect();
         let work = work_of(scene, |at, _| these.contains(&at));
         let cover = cover(scene, &work);
-        // One fused operator has to do the products as well.
+        // A fused operator still has to compute the products.
         let products = these.iter().filter(|at| runs[**at].sizes.is_some());
         let least: f64 = products.filter_map(|at| runs[*at].compute_ns()).sum();
         let names = by_name(scene, work.iter().map(|work| (*work, work.duration_ns)));

@@ -1,4 +1,4 @@
-//! UnoptimizedOp: kernels for which a cheaper way is known.
+//! UnoptimizedOp: kernels that have a known cheaper alternative.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::{CopyKind, NameId};
@@ -12,22 +12,23 @@ use crate::findings::verdict::Verdict;
 use crate::findings::words::{by_name, time, times, top};
 use crate::rank::{Class, Work, WorkKind};
 
-/// Kernels of known patterns.
+/// The rule that judges kernels that match known patterns.
 pub(super) struct UnoptimizedOp;
 
-/// Kernels that something cheaper can replace.
+/// A pattern of kernels that something cheaper can replace.
 struct ReplaceableKernels {
     /// The subject of the finding.
     subject: &'static str,
     what: &'static str,
     advice: &'static str,
     is: fn(&str) -> bool,
-    /// Copies within the device count too.
+    /// Whether copies within the device match too.
     copies: bool,
-    /// Whether it needs a device with tensor cores: compute capability 7 or higher.
+    /// Whether the pattern only applies to devices with tensor cores: compute capability 7 or
+    /// higher.
     tensor_cores: bool,
-    /// Whether neighbours can become one kernel, which takes at least as long as the longest of
-    /// them.
+    /// Whether neighbouring kernels can be fused into one, which takes at least as long as the
+    /// longest of them.
     fuses: bool,
 }
 
@@ -111,7 +112,7 @@ impl Rule for UnoptimizedOp {
     }
 }
 
-/// The patterns that each piece of work fits, as bits.
+/// Returns the patterns that each piece of work matches, as bits.
 fn fitting(scene: &Scene<'_>) -> Vec<u8> {
     let bits = |fits: &dyn Fn(&ReplaceableKernels) -> bool| {
         let one = |(pattern, at): (&ReplaceableKernels, u32)| u8::from(fits(pattern)) << at;
@@ -161,7 +162,7 @@ fn finding(scene: &Scene<'_>, at: usize, fitting: &[u8]) -> Option<Finding> {
         }
     }
     let taken = taken.finish().intersection(&scene.window);
-    // All other work still has to run.
+    // All other work still has to run, so only the time without it can be gained.
     let gained = saved.finish().intersection(&scene.window).without(&others.finish());
     let rows = these.iter().map(|&at| &scene.rank.work[at]);
     let names = by_name(scene, rows.clone().map(|work| (work, work.duration_ns)));
@@ -197,9 +198,9 @@ fn finding(scene: &Scene<'_>, at: usize, fitting: &[u8]) -> Option<Finding> {
     )
 }
 
-/// Finds runs of kernels that follow each other on a stream and that one kernel could replace:
-/// those that compute elements or reduce them, with no other work between. Returns the longest
-/// kernel of each run, as an index.
+/// Finds sequences of kernels on a stream that one kernel could replace: they compute elementwise
+/// or reduce, and no other work lies between them on the stream. Returns the index of the longest
+/// kernel of each sequence.
 fn longest_neighbours(scene: &Scene<'_>) -> FxHashSet<usize> {
     let mut fusible: FxHashMap<NameId, bool> = FxHashMap::default();
     let mut can_fuse = |work: &Work| {
@@ -229,7 +230,7 @@ fn longest_neighbours(scene: &Scene<'_>) -> FxHashSet<usize> {
     longest
 }
 
-/// Whether the devices have tensor cores; assumed if it was not recorded.
+/// Whether the devices have tensor cores. Assumes that they have if it was not recorded.
 fn has_tensor_cores(scene: &Scene<'_>) -> bool {
     let mut majors = scene.rank.file.devices().iter().filter_map(|device| device.compute_major);
     majors.all(|major| major >= 7)

@@ -1,5 +1,5 @@
-//! Stragglers, where collectives themselves are not recorded (gloo, MPI): the rank that waits
-//! least in them is the one that the others wait for.
+//! Finds stragglers if the collectives themselves are not recorded (gloo, MPI): the rank that
+//! spends the least time in collectives is the one that the others wait for.
 
 use tprof_facts::units::{duration, percent};
 
@@ -9,22 +9,24 @@ use crate::findings::outcome::{Outcome, RankFindings};
 use crate::findings::rank_collectives::DriverCollectiveTime;
 use crate::findings::severity::LEAST_SHARE;
 
-/// A line explains a rank's delay from this share of it on.
+/// A line explains a rank's delay if it accounts for at least this share of the delay.
 const EXPLAINS: f64 = 0.3;
 
-/// Ranks are compared where their judged times share this part of the shortest.
+/// Ranks are compared only if their judged times have at least this share of the shortest one in
+/// common.
 const SHARED: f64 = 0.2;
 
 /// The time of one rank in collectives.
 struct RankWait {
-    /// The rank's place among the ranks.
+    /// The rank's index among the ranks.
     at: usize,
-    /// Time in collectives while all ranks are judged, ns.
+    /// Time in collectives in the part of the judged time that all ranks share, ns.
     ns: u64,
 }
 
-/// Compares the ranks by their time in collectives while all of them are judged; `None` if not all
-/// were sampled then, or none is in a collective.
+/// Compares the ranks by their time in collectives, in the part of the judged time that all ranks
+/// share. Returns `None` if a rank was not sampled, if that part is too short, or if no rank is in
+/// a collective.
 pub(super) fn compare(name: &'static str, ranks: &[RankFindings]) -> Option<Vec<Outcome>> {
     let all: Option<Vec<&DriverCollectiveTime>> =
         ranks.iter().map(|rank| rank.rank_collectives.in_collectives.as_ref()).collect();
@@ -38,7 +40,7 @@ pub(super) fn compare(name: &'static str, ranks: &[RankFindings]) -> Option<Vec<
     }
     all.sort_by_key(|one| (one.ns, one.at));
     let (late, next, last) = (&all[0], &all[1], &all[all.len() - 1]);
-    // If that rank were on time, collectives would begin when the next one comes.
+    // If the late rank were on time, collectives would begin when the next rank arrives.
     let bound_ns = next.ns.saturating_sub(late.ns);
     let share = bound_ns as f64 / shared.length().max(1) as f64;
     let mut outcomes = vec![Outcome::of(name); ranks.len()];
@@ -56,7 +58,7 @@ pub(super) fn compare(name: &'static str, ranks: &[RankFindings]) -> Option<Vec<
     Some(outcomes)
 }
 
-/// While all ranks are judged.
+/// Returns the part of the judged time that all ranks share; `None` if it is too short.
 fn shared(all: &[&DriverCollectiveTime]) -> Option<Interval> {
     let start = all.iter().map(|one| one.window.start).max()?;
     let end = all.iter().map(|one| one.window.end).min()?;
@@ -88,8 +90,9 @@ fn finding(
     explained(finding, seen, [&ranks[late.at], &ranks[last.at]], bound_ns)
 }
 
-/// Adds to a finding on a late rank the line that delays it, compared with the rank that waits
-/// longest, where their driving threads were sampled and a line explains it.
+/// Adds the line that delays a late rank to its finding. That line is found by comparison with the
+/// rank that waits longest. If a driving thread was not sampled or no line explains the delay, the
+/// finding has general advice instead.
 pub(super) fn explained(
     finding: Finding,
     mut seen: String,
@@ -125,7 +128,8 @@ pub(super) fn explained(
     finding.seen(seen).advice(advice).on_line(Some(line))
 }
 
-/// The line at which a rank is longest, compared with another, collectives left out.
+/// Returns the line at which a rank spends the most time compared with another rank, outside of
+/// collectives.
 fn excess(late: &DriverCollectiveTime, other: &DriverCollectiveTime) -> Option<(SourceLine, u64)> {
     let of_other = |line: &SourceLine| {
         other.lines.iter().find(|(known, _)| known == line).map_or(0, |(_, ns)| *ns)

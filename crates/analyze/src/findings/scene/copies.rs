@@ -1,4 +1,4 @@
-//! Copies and memsets with the calls that started them.
+//! Joins copies and memsets with the calls that started them.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::copies;
@@ -17,7 +17,7 @@ pub(in crate::findings) struct Copy {
     pub call: Option<usize>,
 }
 
-/// All copies and memsets of a rank, in order of start.
+/// Returns all copies and memsets of a rank, in order of start.
 pub(in crate::findings) fn all(rank: &RankTrace<'_>) -> Vec<Copy> {
     let mut calls: FxHashMap<(u32, u64), usize> = FxHashMap::default();
     let mut names: FxHashMap<NameId, bool> = FxHashMap::default();
@@ -27,7 +27,8 @@ pub(in crate::findings) fn all(rank: &RankTrace<'_>) -> Vec<Copy> {
     };
     for (call, at) in rank.calls.iter().zip(0..) {
         if let (true, Some(number)) = (is_copy(call.name), call.correlation.get()) {
-            // A runtime call lies around the driver's, and comes first.
+            // A runtime call encloses the driver call that it makes, and comes first in the order
+            // of calls.
             calls.entry((call.process, number)).or_insert(at);
         }
     }
@@ -45,8 +46,8 @@ impl Copy {
         self.row.kind == CopyKind::Memset
     }
 
-    /// Whether the call could return before the copy was done, from the trace, or if that does not
-    /// say, from the call's name.
+    /// Whether the call could return before the copy was done. The trace says so, or else the
+    /// call's name does; `None` if the call was not recorded either.
     pub(in crate::findings) fn is_asynchronous(&self, rank: &RankTrace<'_>) -> Option<bool> {
         let by_name = |call: usize| rank.name(rank.calls[call].name).contains("Async");
         self.row.asynchronous.or_else(|| self.call.map(by_name))

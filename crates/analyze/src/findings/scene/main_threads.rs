@@ -1,12 +1,11 @@
-//! The threads that drive a rank's job: those that must not wait.
+//! Finds a rank's main threads: the threads that drive its job and must not wait.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::{Process, SpanKind, Thread, ThreadIndex};
 
 use crate::rank::{HostSpan, RankTrace, Step, descends};
 
-/// Kinds of spans that show the work of a thread if no thread launches work and none marks steps:
-/// named ranges, operators, Python functions.
+/// Kinds of spans that identify main threads if no thread launches work or marks steps.
 const SHOWING: [SpanKind; 5] =
     [SpanKind::Annotation, SpanKind::Nvtx, SpanKind::Operator, SpanKind::Python, SpanKind::Other];
 
@@ -14,14 +13,15 @@ const SHOWING: [SpanKind; 5] =
 #[derive(Clone, Debug, Default)]
 pub(in crate::findings) struct MainThreads {
     threads: FxHashSet<ThreadIndex>,
-    /// Whether only ranges and operators point at these threads, and neither launches nor steps.
+    /// Whether the threads were identified only by ranges and operators, not by launches or steps.
     by_ranges: bool,
 }
 
 impl MainThreads {
-    /// The threads that launch device work. If there are none, those that mark steps. If there are
-    /// none of these either, for each outermost process with ranges: its first thread if that has
-    /// some, otherwise the thread that is in them longest.
+    /// Returns the threads that launch device work. If there are none, returns the threads that
+    /// mark steps. If there are none of these either, returns one thread of each outermost process
+    /// with ranges: its first thread if that has ranges, otherwise the thread that spends the most
+    /// time in ranges.
     pub fn of(rank: &RankTrace<'_>, steps: &[Step]) -> MainThreads {
         let known = [launching(rank), stepping(rank, steps)];
         match known.into_iter().find(|threads| !threads.is_empty()) {
@@ -35,7 +35,8 @@ impl MainThreads {
         self.threads.contains(&thread)
     }
 
-    /// Whether launches or steps identify the threads, so that no others come into question.
+    /// Whether launches or steps identify the threads, so that no other threads can be main
+    /// threads.
     pub fn are_certain(&self) -> bool {
         !self.by_ranges
     }
@@ -74,13 +75,14 @@ fn in_ranges(rank: &RankTrace<'_>) -> FxHashSet<ThreadIndex> {
             continue;
         }
         let is_first = |thread: &Thread| row.is_some_and(|row| row.pid == thread.tid);
-        // In a container, the id of a first thread may differ from its process's id.
+        // In a container, the id of a process's first thread may differ from the recorded pid. Then
+        // the thread that spends the most time in ranges counts.
         let main = of_process.into_iter().max_by_key(|thread| {
             (is_first(thread), times[&thread.thread], std::cmp::Reverse(thread.thread))
         });
         found.extend(main.map(|thread| thread.thread));
     }
-    // Files without a row for a thread have still its spans.
+    // A file that lacks the rows of threads still has their spans.
     if found.is_empty() {
         let longest =
             times.into_iter().max_by_key(|(thread, ns)| (*ns, std::cmp::Reverse(*thread)));
@@ -89,7 +91,8 @@ fn in_ranges(rank: &RankTrace<'_>) -> FxHashSet<ThreadIndex> {
     found
 }
 
-/// Time of each thread in its outermost ranges, ns; ranges of different kinds count separately.
+/// Returns the time of each thread in its outermost ranges, ns. Ranges of different kinds count
+/// separately.
 fn times(rank: &RankTrace<'_>) -> FxHashMap<ThreadIndex, u64> {
     let mut times: FxHashMap<ThreadIndex, u64> = FxHashMap::default();
     for kind in SHOWING {

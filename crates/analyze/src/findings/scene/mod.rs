@@ -1,8 +1,8 @@
 //! The input of every rule: a rank's time, judged over its steps.
 //!
-//! A rule's bound follows from what a fix leaves as it was: the device still has to do its other
-//! work, and a host thread its own, so that no step gets shorter than either. `docs/metrics.md` has
-//! the reasoning for each rule.
+//! A rule's bound follows from the work that remains after a fix: the device still has to do its
+//! other work, and a host thread its own work, so no step gets shorter than either.
+//! `docs/metrics.md` has the reasoning for each rule.
 
 mod copies;
 mod main_threads;
@@ -34,9 +34,9 @@ use ranges::NamedRange;
 use sampled_loading::SampledLoading;
 use time_by_cause::TimeByCause;
 
-/// Shortest gap that is called one, of a short step.
+/// If steps are short, idle times of less than this are not judged one by one.
 const LEAST_GAP_NS: u64 = 1_000_000;
-/// Gaps from this length on are always called gaps: the default of the rule "GPU
+/// Idle times of at least this are always judged one by one. It is the default of the rule "GPU
 /// gaps" of Nsight Systems.
 const MOST_GAP_NS: u64 = 500_000_000;
 
@@ -46,55 +46,55 @@ pub(super) struct Scene<'a> {
     pub rank: &'a RankTrace<'a>,
     /// Converts the rank's times to times since the run began.
     pub clock: Clock,
-    /// The machine that the rank ran on; unknown unless it is set.
+    /// The machine that the rank ran on; its fields are `None` unless the caller sets them.
     pub machine: Machine,
     /// Number of steps in the window; 0 if none were recorded.
     pub steps: usize,
     /// The steps after the first one.
     pub later_steps: Vec<Interval>,
-    /// The time that is judged: the steps, as each device did them. Without steps, from the first to the last work; without a device, the
-    /// life of the job.
+    /// The time that is judged. It consists of the steps, as each device did them. Without steps,
+    /// it lasts from the first to the last work; without a device, it is the life of the job.
     pub window: Cover,
-    /// Time in the window that is neither busy nor idle: devices may have had work in it
-    /// from before the recording.
+    /// Time in the window that is neither busy nor idle, because a device may have run work that
+    /// was launched before the recording.
     pub unknown_ns: u64,
-    /// Kernels that compute, in the window.
+    /// Time in the window in which a kernel computes.
     pub compute: Cover,
-    /// Kernels that communicate, in the window.
+    /// Time in the window in which a kernel communicates.
     pub communication: Cover,
     /// Time in which no device of the rank does anything; the whole window if there is no device.
     pub idle: Cover,
-    /// The part of `idle` in which a device waits for the host to launch something; all of it if
-    /// there is no device.
+    /// The part of `idle` in which a device waits for the host to launch something; all of `idle`
+    /// if there is no device.
     pub late: Cover,
-    /// The idle time gap by gap, with what ended each.
+    /// The parts of the idle time, each with the work that ended it.
     pub gaps: Vec<Gap>,
     /// The threads that drive the job.
     pub main_threads: MainThreads,
-    /// Copies and memsets with their calls, in order of start: all that were recorded.
+    /// All recorded copies and memsets, with their calls, in order of start.
     pub copy_rows: Vec<Copy>,
-    /// For each piece of work: its time within the window, ns.
+    /// For each piece of work, its time within the window, ns.
     pub work_in_window_ns: Vec<u64>,
-    /// Whether texts on evidence and places are not needed, so that the slow ones can be left out.
+    /// Whether the caller needs no texts on evidence and places, so that slow ones can be left out.
     pub is_brief: bool,
-    /// Named ranges and operators, but no steps, in nesting order; once
-    /// a rule asked.
+    /// Named ranges and operators, without steps, in nesting order; set when a rule asks.
     ranges: OnceLock<Vec<NamedRange>>,
-    /// PyTorch's DataLoader in CPU samples; once a rule asked.
+    /// Samples in PyTorch's DataLoader; set when a rule asks.
     sampled_loading: OnceLock<SampledLoading>,
     /// The devices' time by cause; set when a rule asks.
     time_by_cause: OnceLock<TimeByCause>,
-    /// Runs of operators with their least time; set when a rule asks.
+    /// Runs of operators with the least time that they need; set when a rule asks.
     modelled: OnceLock<Modelled>,
-    /// The driving thread's wall time; once a rule asked.
+    /// The driving thread's wall time; set when a rule asks.
     host: OnceLock<Option<RankHost>>,
 }
 
 impl<'a> Scene<'a> {
-    /// Prepares a rank for rules.
+    /// Prepares a rank for the rules.
     pub fn of(rank: &'a RankTrace<'a>, clock: Clock) -> Scene<'a> {
         let steps = steps_of_one_process(rank);
-        // Start-up would make everything else look small.
+        // If a sampled job has neither steps nor device work, judge its time after start-up:
+        // otherwise start-up would make everything else look small.
         let is_sampled = rank.file.row_count::<Sample>() > 0;
         let host =
             (is_sampled && steps.is_empty() && rank.work.is_empty()).then(|| RankHost::of(rank));
@@ -161,43 +161,44 @@ impl<'a> Scene<'a> {
         !self.rank.work.is_empty()
     }
 
-    /// Length of the window.
+    /// Returns the length of the window.
     pub fn window_ns(&self) -> u64 {
         self.window.length()
     }
 
-    /// Time in which a device worked outside of the window.
+    /// Returns the time in which a device worked outside of the window.
     pub fn outside_ns(&self) -> u64 {
         of_devices(self.rank, |busy| &busy.any).without(&self.window).length()
     }
 
-    /// Length of a mean step; of the window where no steps were recorded.
+    /// Returns the mean length of a step. If no steps were recorded, returns the length of the
+    /// window.
     pub fn step_ns(&self) -> u64 {
         self.window_ns() / self.steps.max(1) as u64
     }
 
-    /// A time in the window as a share of it.
+    /// Returns a time in the window as a share of the window.
     pub fn share(&self, ns: u64) -> f64 {
         ns as f64 / self.window_ns().max(1) as f64
     }
 
-    /// A time in the window, for each step.
+    /// Divides a time in the window by the number of steps.
     pub fn per_step(&self, ns: u64) -> u64 {
         ns / self.steps.max(1) as u64
     }
 
-    /// The words `a step`, or those for what stands for it.
+    /// Returns `a step`, or `in all` if there are no steps.
     pub fn per_step_word(&self) -> &'static str {
         if self.steps > 0 { "a step" } else { "in all" }
     }
 
-    /// Gaps from this length on are judged one by one, shorter ones together:
-    /// 1 % of a step, but between 1 ms and 500 ms.
+    /// Returns the length from which gaps are judged one by one: 1 % of a step, but between 1 ms
+    /// and 500 ms. Shorter gaps are judged together.
     pub fn long_gap_ns(&self) -> u64 {
         (self.step_ns() / 100).clamp(LEAST_GAP_NS, MOST_GAP_NS)
     }
 
-    /// The wall time of the thread that drives the rank, if it was sampled.
+    /// Returns the wall time of the thread that drives the rank, if that thread was sampled.
     pub fn host(&self) -> Option<&RankHost> {
         let of_rank = || match self.rank.file.row_count::<Sample>() {
             0 => None,
@@ -206,12 +207,12 @@ impl<'a> Scene<'a> {
         self.host.get_or_init(of_rank).as_ref()
     }
 
-    /// Runs of operators with their least time.
+    /// Returns the runs of operators with the least time that they need.
     pub fn modelled(&self) -> &Modelled {
         self.modelled.get_or_init(|| Modelled::of(self.rank))
     }
 
-    /// CPU samples in PyTorch's DataLoader.
+    /// Returns what the CPU samples show of PyTorch's DataLoader.
     pub fn sampled_loading(&self) -> &SampledLoading {
         self.sampled_loading
             .get_or_init(|| SampledLoading::of(self.rank, &self.main_threads, &self.window))

@@ -1,4 +1,4 @@
-//! Places in a scene: evidence in a timeline, and the ranges around it.
+//! Makes places of a scene's events, and finds the ranges around them.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::NameId;
@@ -8,23 +8,23 @@ use super::ranges::ranges;
 use crate::findings::finding::{Evidence, Finding, Track};
 use crate::rank::{HostSpan, Moment, Work, enclosing, nesting_order};
 
-/// The moment at which a call was made, with its weight, ns.
+/// Returns the moment at which a call was made, with this weight, ns.
 pub(in crate::findings) fn moment_of_call(call: &HostSpan, weight_ns: u64) -> Moment<u64> {
     Moment { thread: call.thread, time_ns: call.start_ns, of: weight_ns }
 }
 
 impl<'a> Scene<'a> {
-    /// Creates a finding of this problem.
+    /// Creates a finding with this problem.
     pub fn finding(&self, what: &str) -> Finding {
         Finding { is_brief: self.is_brief, ..Finding::new(what) }
     }
 
-    /// Evidence of these calls.
+    /// Returns these calls as places.
     pub fn call_places(&self, calls: &[usize]) -> impl Iterator<Item = Evidence<'a>> {
         calls.iter().map(|&at| self.span_place(&self.rank.calls[at]))
     }
 
-    /// A host span as a place.
+    /// Returns a host span as a place.
     pub fn span_place(&self, span: &HostSpan) -> Evidence<'a> {
         Evidence {
             interval: span.interval(),
@@ -33,7 +33,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Work as a place.
+    /// Returns a piece of work as a place.
     pub fn work_place(&self, work: &Work) -> Evidence<'a> {
         Evidence {
             interval: work.interval(),
@@ -42,8 +42,9 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Names of the innermost ranges around moments of threads, each with the sum of the weights
-    /// given, most first. Empty where texts are not needed.
+    /// Returns the names of the innermost ranges around some moments, each with the sum of the
+    /// moments' weights, most first. Returns nothing if the scene is brief, since texts are not
+    /// needed then.
     pub fn around(&self, moments: impl Iterator<Item = Moment<u64>>) -> Vec<(String, u64)> {
         if self.is_brief {
             return Vec::new();

@@ -1,7 +1,7 @@
 //! Lines of the user's code in CPU samples that were taken within calls of a library.
 //!
-//! Calls of the device's libraries have no Python stack of their own; the sampler that finds their
-//! thread within them has.
+//! Calls of the device's libraries have no Python stack of their own. The samples that were taken
+//! while a thread was in such a call have one.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::host::Place;
 use crate::rank::HostSpan;
 use crate::rank::samples::{FrameFunctions, FunctionTable, Part};
 
-/// If no sample lies within a call, a sample stands for at most this much time around it, ns.
+/// If no sample lies within a call, samples up to this far from the call are used, ns.
 const MOST_APART_NS: u64 = 10_000_000;
 
 /// The samples within calls, by line.
@@ -24,7 +24,7 @@ const MOST_APART_NS: u64 = 10_000_000;
 pub(in crate::findings) struct SampledCalls {
     /// Lines of the user's code with the time that samples in them stand for, most first.
     pub lines: Vec<(SourceLine, u64)>,
-    /// Time of samples with a function of the name that was asked for.
+    /// Time of the samples whose stack has a function with a name that the caller asked for.
     pub named_ns: u64,
     /// Time of all samples.
     pub all_ns: u64,
@@ -37,19 +37,21 @@ impl SampledCalls {
     }
 }
 
-/// The line of a stack, and whether one of its functions has a name that is asked for.
+/// The source line of a stack, and whether one of its functions has a name that the caller asked
+/// for.
 type LineAndName = (Option<SourceLine>, bool);
 
 impl Scene<'_> {
-    /// Sums the samples of these calls' threads within the calls.
+    /// Sums the samples that the calls' threads have within these calls.
     pub fn sampled_in(&self, calls: &[usize], is_named: impl Fn(&str) -> bool) -> SampledCalls {
         let calls = calls.iter().map(|&at| &self.rank.calls[at]);
         let within = calls.map(|call: &HostSpan| (call.thread, call.interval()));
         self.sampled(within, is_named)
     }
 
-    /// The line with most of the samples within these calls. If there are none, of the samples on
-    /// the way to the calls, since the operator before. `None` where texts are not needed.
+    /// Returns the line that has most of the samples within these calls. If there are none, uses
+    /// the samples between the previous operator and each call, then those close to the calls.
+    /// Returns `None` if texts are not needed.
     pub fn line_of_calls(&self, calls: &[usize]) -> Option<SourceLine> {
         if self.is_brief {
             return None;
@@ -59,8 +61,8 @@ impl Scene<'_> {
         within.or_else(on_the_way).or_else(|| self.function_around(calls))
     }
 
-    /// The function with most of the samples close to calls, without a line: of several lines of a
-    /// loop the one that makes a call need not be the one that was sampled.
+    /// Returns the function, without a line, that has most of the samples close to the calls. The
+    /// sampled line need not be the line that makes the call: in a loop, it may be another one.
     fn function_around(&self, calls: &[usize]) -> Option<SourceLine> {
         let around = |&at: &usize| {
             let call = &self.rank.calls[at];
@@ -81,7 +83,8 @@ impl Scene<'_> {
         functions.into_iter().next().map(|(function, _)| function)
     }
 
-    /// The time from the end of a thread's outermost operator before each call to the call's end.
+    /// Returns, for each call, the time from the end of its thread's previous outermost operator to
+    /// the end of the call.
     fn ways_to(&self, calls: &[usize]) -> Vec<(ThreadIndex, Interval)> {
         let mut ends: FxHashMap<ThreadIndex, Vec<u64>> = FxHashMap::default();
         let mut open: FxHashMap<ThreadIndex, u64> = FxHashMap::default();
@@ -101,7 +104,7 @@ impl Scene<'_> {
         calls.iter().filter_map(way).collect()
     }
 
-    /// The line that a thread was at: by the sample closest to a moment, if one is close.
+    /// Returns the line of the thread's sample that is closest to a moment, if one is close.
     pub fn line_near(&self, thread: ThreadIndex, time_ns: u64) -> Option<SourceLine> {
         let from_ns = time_ns.saturating_sub(MOST_APART_NS);
         let near = Interval::new(from_ns, time_ns.saturating_add(MOST_APART_NS));
@@ -117,12 +120,12 @@ impl Scene<'_> {
         lines.known(closest.process, closest.stack).0.clone()
     }
 
-    /// The line of a stack that was taken of a call itself.
+    /// Returns the source line of a stack that was recorded with a call.
     pub fn line_of_stack(&self, process: ProcessIndex, stack: StackId) -> Option<SourceLine> {
         LinesOfStacks::of(self, |_: &str| false).known(process, stack).0.clone()
     }
 
-    /// Samples of threads within intervals of theirs.
+    /// Sums the samples of threads within these intervals.
     pub fn sampled(
         &self,
         within: impl Iterator<Item = (ThreadIndex, Interval)>,
@@ -145,7 +148,7 @@ impl Scene<'_> {
                 continue;
             };
             let ns = match row.state {
-                // A sample's place is known for one moment.
+                // A sample on a core shows where the thread was at one moment only.
                 ThreadState::Running => {
                     let at = Interval::new(row.time_ns, row.time_ns.saturating_add(1));
                     if measure.within(at) > 0 { row.weight_ns } else { 0 }
@@ -175,7 +178,7 @@ impl Scene<'_> {
     }
 }
 
-/// The time that a sample stands for.
+/// Returns the interval that a sample stands for.
 fn extent(row: &SampleMoment) -> Interval {
     match row.state {
         ThreadState::Running => {
@@ -185,7 +188,7 @@ fn extent(row: &SampleMoment) -> Interval {
     }
 }
 
-/// Lines of stacks, each found once.
+/// Source lines of stacks, each looked up once.
 struct LinesOfStacks<'s, F: Fn(&str) -> bool> {
     functions: FrameFunctions<'s>,
     names: FunctionTable,
@@ -210,7 +213,7 @@ impl<'s, F: Fn(&str) -> bool> LinesOfStacks<'s, F> {
             let named = stack.functions.iter().any(|id| is_named(&names.get(*id).name));
             let place = Place::of(Part::Unknown, ThreadState::Running, &stack, names);
             let line = SourceLine { function: place.function, file: place.file, line: place.line };
-            // A library's function without a line is of no use to the user.
+            // A function of a library without a line doesn't help the user.
             (Some(line).filter(|line| line.line > 0 && !line.file.is_empty()), named)
         })
     }

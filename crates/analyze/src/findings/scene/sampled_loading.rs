@@ -1,5 +1,5 @@
-//! PyTorch's DataLoader in CPU samples: when the threads that take batches are in it, and what its
-//! workers do.
+//! Finds PyTorch's DataLoader in CPU samples: when the threads that take batches are in the loader,
+//! and what its workers do.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
@@ -11,20 +11,20 @@ use crate::findings::finding::{Evidence, Track};
 use crate::rank::RankTrace;
 use crate::rank::samples::Role;
 
-/// Samples in the loader.
+/// The findings of a rank's CPU samples about the loader.
 #[derive(Debug, Default)]
 pub(in crate::findings) struct SampledLoading {
     /// The stretches of time in which a main thread was in the loader.
     stretches: Vec<InLoader>,
-    /// Time of workers on a core, by Python's function, most first.
+    /// Time of the workers on a core by Python function, ns, most first.
     pub workers: Vec<(String, u64)>,
-    /// Time of the main threads on a core within the loader, likewise.
+    /// Time of the main threads on a core within the loader by Python function, ns, most first.
     pub own: Vec<(String, u64)>,
     /// Whether any thread was in the loader at any time.
     pub is_recorded: bool,
 }
 
-/// A main thread in the loader: a wait, or the period of a sample.
+/// A stretch of time in which a thread was in the loader: a wait, or the period of a sample.
 #[derive(Clone, Copy, Debug)]
 struct InLoader {
     interval: Interval,
@@ -33,12 +33,13 @@ struct InLoader {
     role: Role,
 }
 
-/// A stack's role, and Python's innermost function.
+/// A stack's role in the loader and its innermost Python function; `None` if the stack is not in
+/// the loader.
 type Known = Option<(Role, String)>;
 
 impl SampledLoading {
-    /// Reads a rank. If the threads that drive the job are unknown, the thread that is in the
-    /// loader longest is the main thread.
+    /// Reads the samples of a rank. If the main threads were only guessed from ranges and none of
+    /// them is in the loader, the thread that is in the loader longest counts as the main thread.
     pub fn of(rank: &RankTrace<'_>, main: &MainThreads, window: &Cover) -> SampledLoading {
         let file = rank.file;
         let mut known: FxHashMap<(ProcessIndex, StackId), Known> = FxHashMap::default();
@@ -71,7 +72,7 @@ impl SampledLoading {
         }
         found.is_recorded = !found.stretches.is_empty();
         let longest = found.longest();
-        // Ranges may name another thread than the one that takes batches.
+        // Main threads that were guessed from ranges may not be the ones that take batches.
         let is_known =
             main.are_certain() || found.stretches.iter().any(|one| main.contains(one.thread));
         let is_main = |thread| match is_known {
@@ -92,27 +93,27 @@ impl SampledLoading {
         self.stretches.is_empty()
     }
 
-    /// Number of waits and samples that count.
+    /// Returns the number of waits and samples of main threads in the loader.
     pub fn len(&self) -> usize {
         self.stretches.len()
     }
 
-    /// Time in which a main thread was in the loader.
+    /// Returns the time in which a main thread was in the loader.
     pub fn cover(&self) -> Cover {
         self.cover_where(|_| true)
     }
 
-    /// The part of `cover` in which the thread waited for a batch.
+    /// Returns the part of `cover` in which the thread waited for a batch.
     pub fn waiting(&self) -> Cover {
         self.cover_where(|stretch| stretch.waits && stretch.role == Role::Consumer)
     }
 
-    /// The part of `cover` in which the thread made the loader and started its workers.
+    /// Returns the part of `cover` in which the thread made the loader and started its workers.
     pub fn starting(&self) -> Cover {
         self.cover_where(|stretch| stretch.role == Role::Starter)
     }
 
-    /// Evidence of the stretches in the loader.
+    /// Returns the stretches in the loader as evidence of a finding.
     pub fn places(&self) -> impl Iterator<Item = Evidence<'static>> {
         self.stretches.iter().map(|stretch| Evidence {
             interval: stretch.interval,
@@ -129,6 +130,7 @@ impl SampledLoading {
         Cover::of(self.stretches.iter().filter(|one| passes(one)).map(|one| one.interval))
     }
 
+    /// Returns the thread that is in the loader longest.
     fn longest(&self) -> Option<ThreadIndex> {
         let mut sums: FxHashMap<ThreadIndex, u64> = FxHashMap::default();
         for stretch in &self.stretches {

@@ -9,7 +9,7 @@ use crate::base::intervals::Cover;
 use crate::rank::{HostSpan, SpanPurpose, Work};
 
 impl Scene<'_> {
-    /// Calls of the main threads with a name that passes, in the window.
+    /// Returns the main threads' calls in the window whose name passes.
     pub fn calls_named(&self, passes: impl Fn(&str) -> bool) -> Vec<usize> {
         let mut names: FxHashMap<NameId, bool> = FxHashMap::default();
         let mut named = |id| *names.entry(id).or_insert_with(|| passes(self.rank.name(id)));
@@ -23,41 +23,41 @@ impl Scene<'_> {
             .collect()
     }
 
-    /// Copies and memsets in the window that pass.
+    /// Returns the copies and memsets in the window that pass.
     pub fn copies(&self, passes: impl Fn(&Copy) -> bool) -> Vec<Copy> {
         let rows = self.copy_rows.iter().filter(|copy| self.window.touches(copy.interval()));
         rows.filter(|copy| passes(copy)).copied().collect()
     }
 
-    /// Whether a copy or a memset that passes was recorded at all.
+    /// Whether the recording has a copy or a memset that passes.
     pub fn has_copies(&self, passes: impl Fn(&Copy) -> bool) -> bool {
         self.copy_rows.iter().any(passes)
     }
 
-    /// Work in the window.
+    /// Returns the work in the window.
     pub fn work(&self) -> impl Iterator<Item = &Work> {
         let rows = self.rank.work.iter().zip(&self.work_in_window_ns);
         rows.filter(|(_, ns)| **ns > 0).map(|(work, _)| work)
     }
 
-    /// Time in the window during which any of these calls lasted.
+    /// Returns the time in the window during which any of these calls lasted.
     pub fn cover_of_calls(&self, calls: &[usize]) -> Cover {
         let intervals = calls.iter().map(|&at| self.rank.calls[at].interval());
         Cover::of(intervals).intersection(&self.window)
     }
 
-    /// Whether a call with a name that passes was recorded at all.
+    /// Whether the recording has a call whose name passes.
     pub fn has_calls(&self, passes: impl Fn(&str) -> bool) -> bool {
         self.has_named(self.rank.calls.iter(), passes)
     }
 
-    /// Whether a host span of these kinds with this purpose was recorded at all.
+    /// Whether the recording has a host span of these kinds with this purpose.
     pub fn has_spans(&self, kinds: &[SpanKind], stated: SpanPurpose) -> bool {
         let mut states = self.states(stated);
         kinds.iter().flat_map(|kind| self.rank.spans(*kind)).any(&mut states)
     }
 
-    /// Host spans of the main threads of these kinds with this purpose.
+    /// Returns the main threads' spans of these kinds with this purpose.
     pub fn spans_stated(&self, kinds: &[SpanKind], stated: SpanPurpose) -> Vec<&HostSpan> {
         let mut states = self.states(stated);
         let spans = kinds.iter().flat_map(|kind| self.rank.spans(*kind));
@@ -89,7 +89,7 @@ impl Scene<'_> {
         })
     }
 
-    /// Host spans of the main threads of these kinds whose name passes.
+    /// Returns the main threads' spans of these kinds whose name passes.
     pub fn spans_named(&self, kinds: &[SpanKind], passes: impl Fn(&str) -> bool) -> Vec<&HostSpan> {
         let mut names: FxHashMap<NameId, bool> = FxHashMap::default();
         let mut named = |id| *names.entry(id).or_insert_with(|| passes(self.rank.name(id)));

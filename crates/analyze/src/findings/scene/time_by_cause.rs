@@ -1,5 +1,5 @@
-//! The waterfall of a rank's devices as one, over the judged time: an upper bound of what each rule
-//! may gain.
+//! Computes the devices' idle time by cause over the judged time, from which the bounds of several
+//! rules follow. The waterfall treats a rank's devices as one.
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,7 @@ use crate::gpu::gpu_time::{BusyTimes, CAUSES, IdleCause, Threads, Waterfall, mai
 use crate::host::Place;
 use crate::rank::of_devices;
 
-/// The devices' time by cause, with the lines behind each.
+/// The devices' time by cause, with the source lines behind each cause.
 #[derive(Debug)]
 pub(in crate::findings) struct TimeByCause {
     threads: Threads,
@@ -23,7 +23,7 @@ pub(in crate::findings) struct TimeByCause {
 }
 
 impl Scene<'_> {
-    /// The devices' time by cause. It is computed once, however many rules ask.
+    /// Returns the devices' time by cause. It is computed once, however many rules ask.
     pub fn time_by_cause(&self) -> &TimeByCause {
         self.time_by_cause.get_or_init(|| {
             let threads = Threads::of(self.rank);
@@ -39,17 +39,17 @@ impl Scene<'_> {
         })
     }
 
-    /// Idle time of the devices by one cause.
+    /// Returns the length of the devices' idle time with one cause.
     pub fn idle_ns(&self, cause: IdleCause) -> u64 {
         self.time_by_cause().waterfall.ns(cause)
     }
 
-    /// The time in which the devices were idle by one cause.
+    /// Returns the devices' idle time with one cause.
     pub fn idle_by(&self, cause: IdleCause) -> Cover {
         self.time_by_cause().waterfall.cover(cause)
     }
 
-    /// The calls that let the devices be idle by one cause, in order.
+    /// Returns the calls that make the devices idle with one cause, in order.
     pub fn idle_calls(&self, cause: IdleCause) -> Vec<usize> {
         let calls = self.time_by_cause().waterfall.calls(cause);
         calls.into_iter().map(|(call, _)| call).collect()
@@ -60,20 +60,20 @@ impl Scene<'_> {
         places[cause as usize].get_or_init(|| waterfall.places(self.rank, threads, cause))
     }
 
-    /// The line that has most of the idle time of one cause, by samples.
+    /// Returns the line that has most of the idle time with one cause, by samples.
     pub fn idle_line(&self, cause: IdleCause) -> Option<SourceLine> {
         main_line(self.idle_places(cause)).map(line_of)
     }
 
-    /// The time from the beginning of the first process to the end of the recording.
+    /// Returns the time from the start of the first process to the end of the recording.
     pub fn life(&self) -> Option<Interval> {
         let processes = self.rank.file.processes().iter();
         let first_ns = processes.map(|process| process.start_ns).min()?;
         Some(Interval::new(first_ns, self.rank.file.last_ns().max(first_ns)))
     }
 
-    /// The time in which the devices waited for compilers outside of the judged time, and the line
-    /// that has most of it. It is computed once, however many rules ask.
+    /// Returns the time outside of the judged time in which devices waited for compilers, and the
+    /// line that has most of it. It is computed once, however many rules ask.
     pub fn compiled_outside(&self) -> &(Cover, Option<SourceLine>) {
         let found = &self.time_by_cause().compiled_outside;
         found.get_or_init(|| self.find_compiled_outside())
@@ -98,8 +98,8 @@ impl Scene<'_> {
         (waterfall.cover(IdleCause::Compile), line)
     }
 
-    /// Idle time of the devices while their host thread was at some places: of each cause the part
-    /// that samples have there.
+    /// Estimates the idle time of the devices while their host thread was at places that pass. Each
+    /// cause contributes its idle time, scaled by the share of its samples at such places.
     pub fn idle_at(&self, is_there: impl Fn(&Place) -> bool) -> u64 {
         let of_cause = |cause: &IdleCause| {
             let ns = self.idle_ns(*cause);
@@ -118,7 +118,8 @@ impl Scene<'_> {
         CAUSES.iter().filter(is_judged).map(of_cause).sum()
     }
 
-    /// The part of some idle time, ns, whose cause has a rule with the data that it needs.
+    /// Returns the length of the part of `idle` whose cause another rule judges with the data at
+    /// hand, ns.
     pub fn explained_ns(&self, idle: &Cover) -> u64 {
         let waterfall = &self.time_by_cause().waterfall;
         let is_sampled = self.host().is_some();

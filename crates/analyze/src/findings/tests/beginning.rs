@@ -4,8 +4,8 @@ use tprof_trace::model::Kernel;
 
 use super::job::{Job, MS, US, judged};
 
-/// A step of 1 s. Two kernels are launched at once and wait for 493 ms for something
-/// that the trace lacks; from there on the device is busy.
+/// Builds a step of 1 s. Two kernels are launched at once and wait for 493 ms for something that
+/// the trace lacks; after that the device is busy.
 fn cropped() -> Job {
     let mut job = Job::new(1, 1000 * MS);
     job.kernel(0, 493 * MS, 700 * MS, "first");
@@ -20,7 +20,7 @@ fn work_that_waits_for_what_the_trace_lacks_costs_nothing() {
         assert!(outcome.found.is_empty(), "{rule}: {outcome:?}");
     }
     let file = cropped().fixture.finish();
-    // Until its launch had time to arrive, 100 us, it is unknown whether anything was queued.
+    // Nothing is known about the queue until the first launch had time to arrive, 100 us.
     assert_eq!(judged(&file, "rank 0").unknown_ns, 493 * MS - 101 * US);
 }
 
@@ -67,7 +67,7 @@ fn gaps_between_work_from_before_the_trace_are_nobodys() {
     job.kernel(309 * MS, 310 * MS, 1000 * MS, "k");
     let file = job.fixture.finish();
     let findings = judged(&file, "rank 0");
-    // The device was at the step once it was done with these.
+    // The device had reached the step once it was done with these kernels.
     assert_eq!((findings.unknown_ns, findings.window_ns), (0, 690 * MS));
     assert!(
         findings.outcomes.iter().all(|outcome| outcome.found.is_empty()),

@@ -60,8 +60,8 @@ fn ranks_whose_collectives_were_not_recorded_may_have_stragglers() {
     }
 }
 
-/// A rank whose all-reduce of each of two steps takes this long, up to the end of
-/// the step.
+/// Builds a rank with two steps, each with an all-reduce that takes this long and ends with the
+/// step.
 fn rank(label: &str, takes_us: u64) -> RankFindings {
     let mut job = Job::new(2, 100 * MS);
     for step in 1..3 {
@@ -86,7 +86,7 @@ fn last(rank: &RankFindings) -> &super::super::outcome::Outcome {
 
 #[test]
 fn the_rank_that_comes_late_is_found_with_what_it_delays() {
-    // The second rank comes 6 ms after the last but one, in each of two steps.
+    // The second rank comes 6 ms after the next to last one, in each of two steps.
     let ranks = stragglers_of(&[9000, 1000, 7000]);
     let (finding, _) = &last(&ranks[1]).found[0];
     assert_eq!(finding.bound_ns, 12 * MS);
@@ -111,13 +111,14 @@ fn one_ranks_file_cannot_show_who_is_late() {
     assert!(last(&ranks[0]).unchecked.is_some());
 }
 
-/// Two all-reduces of as many bytes among eight devices, the second of 20 ms.
+/// Adds two all-reduces of `bytes` among eight devices; the first takes `first_ms`, the second 20
+/// ms.
 fn reduces(job: &mut Job, devices: u32, bytes: u64, group_size: Option<u32>, first_ms: u64) {
     for device in 1..devices {
         let name = job.fixture.name("NVIDIA H200");
         job.fixture.writer.device(&Device { device, name, ..Device::default() });
     }
-    // The group of all ranks: without it they may lie anywhere.
+    // This is the group of all ranks. Without it, the ranks may be on any hosts.
     let all = Communicator { size: group_size, ..Communicator::default() };
     job.fixture.writer.communicator(&all);
     for (start_ms, long_ms) in [(10, first_ms), (60, 20)] {
@@ -132,7 +133,7 @@ fn reduces(job: &mut Job, devices: u32, bytes: u64, group_size: Option<u32>, fir
 #[test]
 fn large_messages_far_below_the_links_peak_are_slow_where_they_wait_least() {
     let mut job = Job::new(1, 100 * MS).device(9);
-    // 900 MB · 1.75 at 450 GB/s: 3.5 of 20 and of 40 ms, of which 20 are a wait.
+    // 900 MB · 1.75 at 450 GB/s are 3.5 ms. The calls take 20 and 40 ms, of which 20 ms are a wait.
     reduces(&mut job, 8, 900_000_000, Some(8), 40);
     let outcome = job.ask("SlowCollective");
     let (finding, places) = &outcome.found[0];

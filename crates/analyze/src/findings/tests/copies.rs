@@ -1,4 +1,4 @@
-//! PageableCopies, SynchronousCopies, SynchronousMemsets, ExposedCopies.
+//! Tests of PageableCopies, SynchronousCopies, SynchronousMemsets and ExposedCopies.
 
 use tprof_trace::model::{
     CopyKind, MemoryCopy, MemoryKind, Sample, Span, SpanKind, Stack, Symbol, ThreadState,
@@ -6,7 +6,7 @@ use tprof_trace::model::{
 
 use super::job::{Job, MS, US};
 
-/// A step of 100 ms with a copy in its middle, during which nothing else runs.
+/// Builds a step of 100 ms with a copy in its middle, during which nothing else runs.
 fn job(long_us: u64, kind: CopyKind, host: MemoryKind, call: &str) -> Job {
     let mut job = Job::new(1, 100 * MS);
     let end = 40 * MS + long_us * US;
@@ -22,7 +22,7 @@ fn an_asynchronous_copy_of_pageable_memory_holds_host_and_device() {
     let outcome = job(10_000, kind, MemoryKind::Pageable, call).ask("PageableCopies");
     let (finding, places) = &outcome.found[0];
     assert_eq!((finding.bound_ns, finding.subject.as_str()), (10 * MS, "to the device"));
-    // The call and the copy.
+    // The places are the call and the copy.
     assert_eq!(places.len(), 2);
     assert!(places.iter().any(|place| place.stream == Some(0)), "{places:?}");
     assert_eq!(job(990, kind, MemoryKind::Pageable, call).bound("PageableCopies"), None);
@@ -68,8 +68,9 @@ fn copies_beside_other_work_gain_nothing_while_the_host_is_ahead() {
     assert_eq!(job.bound("PageableCopies"), None);
 }
 
-/// Ten steps of 100 ms: kernels of 40 ms, then a copy of 50 ms on their stream; the kernels of the
-/// next step were launched well before, or only when the copy was over.
+/// Builds ten steps of 100 ms with kernels of 40 ms and then a copy of 50 ms on their stream. If
+/// `is_ahead`, the kernels of the next step were launched well before the copy was over, otherwise
+/// only after it.
 fn behind(kind: CopyKind, host: MemoryKind, is_ahead: bool, copy_stream: u64) -> Job {
     let mut job = Job::new(10, 100 * MS);
     for step in 0..10 {
@@ -103,7 +104,8 @@ fn a_copy_that_launched_kernels_wait_for_could_run_beside_them() {
     let (kind, pinned) = (CopyKind::DeviceToHost, MemoryKind::Pinned);
     let outcome = behind(kind, pinned, true, 0).ask("ExposedCopies");
     let [(finding, places)] = outcome.found.as_slice() else { panic!("{outcome:?}") };
-    // Behind the last copy there is nothing. Kernels are shorter than copies: 400 ms.
+    // No kernel follows the last copy. The kernels are shorter than the copies, so they limit the
+    // gain to 400 ms.
     assert_eq!((finding.subject.as_str(), finding.bound_ns), ("to the host", 400 * MS));
     assert_eq!(places.len(), 9);
     assert!(finding.seen.contains("copies a step of 64.0 MiB, to the host"), "{}", finding.seen);
@@ -124,7 +126,7 @@ fn a_copy_that_holds_nothing_is_not_exposed() {
     assert!(!found(CopyKind::DeviceToDevice, MemoryKind::Device, true, 0), "within the device");
 }
 
-/// Samples of the thread at lines of a loop: 7 copies, 6 does not.
+/// Samples the thread at lines of a loop. Line 7 copies, line 6 doesn't.
 fn sampled(job: &mut Job, samples: &[(u64, u32)]) {
     for line in [6, 7] {
         let [function, file, module] =
@@ -146,7 +148,7 @@ fn sampled(job: &mut Job, samples: &[(u64, u32)]) {
     job.fixture.writer.write(&mut rows).unwrap();
 }
 
-/// The line of a copy from 40 ms to 50 with an operator before it, until 38 ms.
+/// Returns the line of a copy that lasts from 40 ms to 50 ms, after an operator that ends at 38 ms.
 fn line_of_copy(samples: &[(u64, u32)]) -> Option<u32> {
     let (kind, host) = (CopyKind::HostToDevice, MemoryKind::Pageable);
     let mut job = job(10_000, kind, host, "cudaMemcpyAsync");

@@ -12,7 +12,7 @@ use super::job::{Job, MS, ask, judged};
 const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
 
-/// A call that returned this.
+/// Adds a call that returned `status`.
 fn returned(job: &mut Job, start_ns: u64, kind: SpanKind, name: &str, status: u32) {
     let category = match kind {
         SpanKind::Other => job.fixture.name("nccl"),
@@ -23,7 +23,7 @@ fn returned(job: &mut Job, start_ns: u64, kind: SpanKind, name: &str, status: u3
     job.fixture.span(row, name);
 }
 
-/// A call that failed for lack of memory, and asked for this much.
+/// Adds a call that asked for this many bytes and failed for lack of memory.
 fn lacked(job: &mut Job, start_ns: u64, bytes: u64) {
     let args = job.fixture.name(&format!(r#"{{"bytes":{bytes}}}"#));
     let (status, kind) = (Some(2), SpanKind::Runtime);
@@ -31,14 +31,14 @@ fn lacked(job: &mut Job, start_ns: u64, bytes: u64) {
     job.fixture.span(row, "cudaMalloc");
 }
 
-/// A device of 140 GiB.
+/// Adds a device with 140 GiB of memory.
 fn large(job: &mut Job) {
     let name = job.fixture.name("NVIDIA H200");
     let memory_bytes = Some(140 * GIB);
     job.fixture.writer.device(&Device { name, memory_bytes, ..Device::default() });
 }
 
-/// Memory taken, or given back.
+/// Adds an allocation of device memory, or its release if `free`.
 fn memory(job: &mut Job, time_ns: u64, address: u64, bytes: u64, free: bool) {
     job.fixture.allocations.push(DeviceAllocation {
         time_ns,
@@ -50,7 +50,7 @@ fn memory(job: &mut Job, time_ns: u64, address: u64, bytes: u64, free: bool) {
     });
 }
 
-/// A sample of the thread in `grow` of `train.py`.
+/// Adds a sample of the thread in `grow` of `train.py`.
 fn sampled(job: &mut Job, time_ns: u64) {
     let [function, file, module] =
         ["grow", "/me/train.py", "[python]"].map(|text| job.fixture.name(text));
@@ -62,7 +62,7 @@ fn sampled(job: &mut Job, time_ns: u64) {
     job.fixture.writer.write(&mut vec![row]).unwrap();
 }
 
-/// Two attempts that fail, after 69 blocks of 2 GiB.
+/// Returns a job in which two allocations fail after 69 blocks of 2 GiB were allocated.
 fn full() -> Job {
     let mut job = Job::new(1, 100 * MS);
     large(&mut job);
@@ -72,7 +72,7 @@ fn full() -> Job {
     }
     for at in [70, 72] {
         returned(&mut job, at * MS, SpanKind::Runtime, "cudaMalloc", 2);
-        // The driver's call within it.
+        // The runtime's call makes this call of the driver.
         returned(&mut job, at * MS, SpanKind::Driver, "cuMemAlloc_v2", 2);
     }
     job
@@ -96,8 +96,8 @@ fn a_device_that_ran_out_of_memory_comes_first() {
     assert_eq!((all[0].rule, all[0].severity()), ("DeviceErrors", Severity::Critical));
 }
 
-/// The text of DeviceErrors on these failures, after 69 blocks of 2 GiB and two calls without a
-/// record.
+/// Returns the text of DeviceErrors if calls that asked for `bytes` fail after the failures of
+/// [`full`], for which no size is recorded.
 fn asked(bytes: &[u64]) -> String {
     let mut job = full();
     for (at, bytes) in bytes.iter().enumerate() {
@@ -108,7 +108,7 @@ fn asked(bytes: &[u64]) -> String {
 }
 
 #[test]
-fn what_was_asked_for_is_told_as_far_as_it_is_recorded() {
+fn the_sizes_that_failed_calls_asked_for_are_told_if_they_are_recorded() {
     for (bytes, told) in [
         (&[][..], " How much was asked for is not recorded."),
         (&[3 * GIB], " How much 2 of them asked for is not recorded; the other asked for 3.0 GiB."),
@@ -146,6 +146,7 @@ fn host_memory_that_cannot_be_pinned_is_no_full_device() {
     assert!(device.contains("cudaMalloc (2 times)"), "{device}");
 }
 
+/// Returns the severity of a call with this status, in a process that ended in this way.
 fn severity(kind: SpanKind, name: &str, status: u32, end: ProcessEnd) -> Option<Severity> {
     let mut job = Job::new(1, 100 * MS);
     returned(&mut job, 50 * MS, kind, name, status);
@@ -178,7 +179,7 @@ fn an_error_is_told_with_the_end_of_its_process() {
 }
 
 #[test]
-fn answers_and_probes_are_no_errors() {
+fn statuses_that_answer_a_question_are_no_errors() {
     for (name, status) in [
         ("cudaEventQuery", 600),
         ("cudaDeviceEnablePeerAccess", 704),
@@ -204,7 +205,7 @@ fn without_statuses_errors_are_unchecked() {
     assert_eq!(clear, "none of 1 call with a status failed");
 }
 
-/// Twenty steps of 100 ms, each of which takes and keeps this many MiB.
+/// Returns a job of twenty steps of 100 ms, each of which takes and keeps this many MiB.
 fn growing(taken: impl Fn(u64) -> u64) -> Job {
     let mut job = Job::new(20, 100 * MS);
     large(&mut job);
@@ -222,17 +223,17 @@ fn memory_that_is_taken_in_each_step_and_kept_grows() {
     sampled(&mut job, 1050 * MS + MS / 2);
     let outcome = job.ask("DeviceMemoryGrowth");
     let [(finding, places)] = outcome.found.as_slice() else { panic!("{outcome:?}") };
-    // From the second step's beginning to the last one's end: 20 MiB to 400.
+    // From the start of the second step to the end of the last, memory grows from 20 to 400 MiB.
     assert_eq!((finding.bytes, places.len()), (Some(380 * MIB), 19));
     assert!(finding.seen.contains("20.0 MiB a step, over 19 steps"), "{}", finding.seen);
-    // 139.6 GiB at 380 MiB in 1.9 s.
+    // 139.6 GiB are left; at 380 MiB in 1.9 s they last for 11 min 53 s.
     assert!(finding.seen.contains("used up in another 11 min 5"), "{}", finding.seen);
     assert_eq!(finding.share, Some(1.0));
     assert_eq!(finding.line.as_ref().map(|line| line.line), Some(80));
 }
 
 #[test]
-fn growth_that_ends_or_comes_once_is_none() {
+fn growth_that_ends_or_happens_once_is_not_found() {
     let clear = |job: Job| job.ask("DeviceMemoryGrowth").clear.unwrap();
     assert!(clear(growing(|step| if step < 12 { 20 } else { 0 })).contains("or it ends"));
     assert!(clear(growing(|step| if step == 9 { 400 } else { 0 })).contains("or it ends"));

@@ -1,4 +1,4 @@
-//! Tests of NoFreeCore and the time of other programs, of few samples, and of DataInline.
+//! Tests of NoFreeCore, of the notes on other programs and on few samples, and of DataInline.
 
 use tprof_trace::model::{Sample, Stack, Symbol, ThreadState};
 
@@ -8,8 +8,8 @@ use crate::document::Cell;
 
 const LOADER: &str = "/lib/torch/utils/data/dataloader.py";
 
-/// A job of two steps of 100 ms. In `of_ten` of each ten periods it is ready to run and no core is
-/// free; in `sampled` of the others it is sampled.
+/// Builds a job of two steps of 100 ms. In `of_ten` of every ten periods it is ready to run and no
+/// core is free. `sampled` of the other periods have a sample on a core.
 fn without_core(of_ten: u64, sampled: u64) -> Job {
     let mut job = Job::new(2, 100 * MS);
     let symbol = Symbol {
@@ -47,7 +47,7 @@ fn without_core(of_ten: u64, sampled: u64) -> Job {
 }
 
 #[test]
-fn what_other_programs_take_is_said_above_the_findings_and_is_none() {
+fn time_of_other_programs_is_a_note_and_not_a_finding() {
     let rank = judged(&without_core(5, 20).fixture.finish(), "rank 0");
     let body = tables::body(&[rank]);
     assert_eq!(
@@ -76,7 +76,7 @@ fn with_few_samples_a_note_says_what_to_record() {
 }
 
 #[test]
-fn what_the_driving_thread_loads_itself_is_data_with_the_datasets_line() {
+fn data_loaded_by_the_driving_thread_has_the_datasets_line() {
     let mut job = Job::new(2, 100 * MS);
     let fetch = ("_MapDatasetFetcher.fetch", "/lib/torch/utils/data/_utils/fetch.py");
     let next = ("_SingleProcessDataLoaderIter._next_data", LOADER);
@@ -116,7 +116,7 @@ fn what_the_driving_thread_loads_itself_is_data_with_the_datasets_line() {
     let workers = "num_workers=4, persistent_workers=True) a step takes 20.0 ms at best in place of \
                    100.0 ms";
     assert!(finding.advice.contains(workers), "{}", finding.advice);
-    // The time is neither a wait for workers nor a hot function.
+    // The time is neither a wait for workers nor that of a hot function.
     assert!(ask(&file, "DataWait").found.is_empty());
     let hot = ask(&file, "HotFunction");
     assert_eq!(hot.found.len(), 1);

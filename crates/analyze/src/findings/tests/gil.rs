@@ -1,11 +1,12 @@
-//! GilContention names who holds the lock first.
+//! Tests that GilContention names the thread that holds the lock first.
 
 use tprof_trace::model::{Sample, Stack, Symbol, Thread, ThreadState};
 
 use super::job::{Job, MS, ask};
 
-/// A job with two steps of 100 ms: for most of them, the driving thread waits for the lock while
-/// another thread runs. `gil` is whether that thread was sampled with the lock.
+/// Builds a job with two steps of 100 ms. For most of them, the driving thread waits for the lock
+/// while another thread runs. `gil` tells whether that thread was sampled with the lock; `None` if
+/// its samples don't say so.
 fn job(gil: Option<bool>) -> tprof_trace::TraceFile {
     let mut job = Job::new(2, 100 * MS);
     job.fixture.writer.thread(&Thread { thread: 1, process: 0, tid: 4713, start_ns: 0 });

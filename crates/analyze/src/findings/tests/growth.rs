@@ -13,18 +13,18 @@ use crate::fixture::Fixture;
 const MIB: u64 = 1 << 20;
 const SECOND: u64 = 1000 * MS;
 
-/// A job without steps that takes a MiB twenty times at even moments of its life, by a line of its
-/// own or of a library. `limit` is the memory of its cgroup, of which 100 MiB are in use.
+/// Judges a job without steps that allocates 1 MiB twenty times at regular moments of its life, at
+/// a line in `file`. `limit` is the memory limit of its cgroup, of which 100 MiB are in use.
 fn grows(life_ns: u64, file: &str, limit: Option<u64>) -> Outcome {
     takes(life_ns, file, limit, &|at| at)
 }
 
-/// Like [`grows`]; `when` gives the moment of each MiB, from 0 to 20.
+/// Like [`grows`], but `when` gives the moment of each allocation, from 0 to 20.
 fn takes(life_ns: u64, file: &str, limit: Option<u64>, when: &dyn Fn(f64) -> f64) -> Outcome {
     takes_with(Fixture::new(), life_ns, file, limit, when)
 }
 
-/// Like [`takes`], into a file that has something already.
+/// Like [`takes`], but adds to a file that already has some events.
 fn takes_with(
     mut made: Fixture,
     life_ns: u64,
@@ -53,7 +53,7 @@ fn takes_with(
         let time_ns = when(f64::from(at)) * life_ns as f64 / 20.0;
         block.alloc(time_ns as u64, 0, MIB, 1, false);
     }
-    // The process lives as long, whenever it took its last block.
+    // The last event fixes the process's life, whenever it took its last block.
     block.alloc(life_ns, 0, 1, 1, false);
     made.writer.heap(&mut block).unwrap();
     let mut count = |time_ns, name: &str, bytes: u64| {
@@ -74,7 +74,7 @@ fn growth_counts_by_the_time_until_memory_is_full() {
         let (finding, _) = outcome.found.first().unwrap_or_else(|| panic!("{outcome:?}"));
         (Severity::of(finding.share.unwrap()), finding.seen.clone())
     };
-    // A MiB a second: 600 MiB last for ten minutes, 100 GiB for more than a day.
+    // A MiB per second fills 600 MiB in ten minutes, and 100 GiB in more than a day.
     let (soon, seen) = severity(Some(700 * MIB));
     assert!(seen.contains("memory is full in 10 min at that rate"), "{seen}");
     assert_eq!(soon, Severity::Critical);
@@ -106,7 +106,7 @@ fn a_heap_that_was_filled_once_does_not_grow() {
 
 #[test]
 fn growth_after_a_start_has_the_rate_of_the_time_in_which_it_goes_on() {
-    // Ten MiB within the first fifth, and one each three seconds from the middle on.
+    // Ten MiB come within the first fifth, and then one every three seconds from the middle on.
     let late = |at: f64| if at < 10.0 { at * 0.4 } else { at };
     let outcome = takes(60 * SECOND, "/me/leak.c", None, &late);
     let (finding, _) = outcome.found.first().unwrap_or_else(|| panic!("{outcome:?}"));

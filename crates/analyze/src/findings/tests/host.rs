@@ -1,4 +1,4 @@
-//! DataLoadBound, SyncBound, DeviceAllocations, Recompilation.
+//! Tests of DataLoadBound, SyncBound, DeviceAllocations and Recompilation.
 
 use tprof_trace::model::{Process, Sample, Span, SpanKind, Stack, Symbol, Thread, ThreadState};
 
@@ -8,8 +8,8 @@ use crate::document::{Cell, Value};
 
 const NEXT: &str = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
 
-/// A job with a step of 100 ms with 10 ms of loading, and a device that is idle for the last of
-/// those.
+/// Builds a job with a step of 100 ms that loads for 10 ms. The device is idle for the last
+/// `idle_us` of those.
 fn loading(idle_us: u64) -> Job {
     let mut job = Job::new(1, 100 * MS);
     job.range(10 * MS, 10 * MS, NEXT);
@@ -22,7 +22,7 @@ fn loading(idle_us: u64) -> Job {
 fn a_device_that_is_idle_while_data_is_loaded_waits_for_it() {
     let outcome = loading(8000).ask("DataLoadBound");
     let (finding, places) = &outcome.found[0];
-    // Idle for 8.01 ms, less than the loading takes.
+    // The device is idle for 8.01 ms, which is less than the loading takes.
     assert_eq!(finding.bound_ns, 8 * MS + 10 * US);
     assert!(finding.seen.contains("idle for 8.0 ms a step (8.0 %)"), "{}", finding.seen);
     assert_eq!((places[0].thread, places[0].process), (Some(4712), Some(4711)));
@@ -49,7 +49,7 @@ fn a_job_without_a_device_waits_for_its_data_too() {
     assert_eq!(job.bound("DataLoadBound"), Some(30 * MS));
 }
 
-/// A span of a thread; times are nanoseconds since the job began.
+/// Adds a span of a thread; times are nanoseconds since the job began.
 fn span(job: &mut Job, thread: u32, kind: SpanKind, start_ns: u64, end_ns: u64, name: &str) {
     let duration_ns = end_ns - start_ns;
     let row = Span { start_ns, duration_ns, thread, kind, ..Span::default() };
@@ -59,7 +59,7 @@ fn span(job: &mut Job, thread: u32, kind: SpanKind, start_ns: u64, end_ns: u64, 
 #[test]
 fn a_job_without_device_and_steps_has_a_main_thread() {
     let mut job = Job::new(0, 0);
-    // A thread that loads ahead all the time makes nobody wait; nor do workers.
+    // A thread that loads ahead all the time makes nobody wait; neither do workers.
     job.fixture.writer.thread(&Thread { thread: 1, process: 0, tid: 4711, start_ns: 0 });
     span(&mut job, 0, SpanKind::Nvtx, 0, 1000 * MS, "data_load ahead");
     span(&mut job, 1, SpanKind::Nvtx, 100 * MS, 440 * MS, "data_load");
@@ -104,8 +104,8 @@ fn ranges_that_load_data_elsewhere_are_not_denied() {
     assert!(reason.starts_with("no range with the name of a data loader was recorded"), "{reason}");
 }
 
-/// A job whose thread waits for a batch for 30 of 100 ms and unpickles it for 10, while
-/// a worker augments; only samples show it.
+/// Builds a job whose thread waits for a batch for 30 of 100 ms and unpickles it for 10 ms, while a
+/// worker augments. Only samples show it.
 fn sampled() -> Job {
     let mut job = Job::new(1, 100 * MS);
     let stacks: [&[(&str, &str)]; 4] = [
@@ -154,7 +154,7 @@ const WORKER: &str = "/lib/torch/utils/data/_utils/worker.py";
 
 #[test]
 fn samples_show_that_a_job_waits_for_pytorchs_loader() {
-    // Without a device, the driving thread's own time is judged, 30 ms of which is a wait.
+    // Without a device, the driving thread's own time is judged; 30 ms of it are a wait.
     assert!(sampled().ask("DataLoadBound").found.is_empty());
     let outcome = sampled().ask("DataWait");
     let (finding, _) = &outcome.found[0];
@@ -176,7 +176,7 @@ fn samples_show_that_a_job_waits_for_pytorchs_loader() {
          DataLoader for 40.0 ms a step (40.0 %), estimated from 2 waits and samples a step: it \
          waits for 30.0 ms of that. The workers run in augment (25.0 ms)."
     );
-    // While it is busy, a device waits for no one.
+    // A busy device waits for nobody.
     let mut job = sampled();
     job.busy(0, 100 * MS);
     let clear = job.ask("DataLoadBound").clear.unwrap();
@@ -186,8 +186,8 @@ fn samples_show_that_a_job_waits_for_pytorchs_loader() {
     );
 }
 
-/// A step of 100 ms in which the host waits for the first kernel, and launches
-/// the next one only afterwards.
+/// Builds a step of 100 ms in which the host waits for the first kernel and launches the next one
+/// only afterwards.
 fn waiting(gap_us: u64) -> Job {
     let mut job = Job::new(1, 100 * MS);
     job.busy(0, 50 * MS);
@@ -214,9 +214,9 @@ fn gaps_after_a_wait_are_not_launch_bound() {
     assert_eq!(waiting(999).bound("LaunchBound"), None);
 }
 
-/// A job with a step of 100 ms in which the host takes memory from 40 ms on and gives it back, each
-/// for this long, with half of it at once; the device is idle from 45 ms until the host launches, 1
-/// ms later.
+/// Builds a job with a step of 100 ms in which the host allocates device memory at 40 ms and frees
+/// some half a call later. Each call takes `long_us`. The device is idle from 45 ms until the host
+/// launches its next kernel, 1 ms after the calls.
 fn allocating(long_us: u64) -> Job {
     let mut job = Job::new(1, 100 * MS);
     job.busy(0, 45 * MS);
@@ -235,7 +235,7 @@ fn idle_time_in_calls_for_device_memory_and_after_them_is_gained() {
     assert_eq!(finding.bound_ns, 8 * MS + US);
     assert!(finding.seen.contains("2 calls a step block host threads for 12.0 ms"), "{finding:?}");
     assert!(finding.seen.contains("1 cudaFree a step, 1 cudaMalloc a step"), "{finding:?}");
-    // A device that has work until the next launch loses nothing by them.
+    // If the device has work until the next launch, the calls cost nothing.
     assert_eq!(allocating(2000).bound("DeviceAllocations"), None);
 }
 
@@ -257,7 +257,7 @@ fn calls_for_device_memory_have_the_line_of_samples_in_them() {
         state: ThreadState::Running,
         ..Sample::default()
     };
-    // Samples within the calls, and longer ones before them.
+    // Some samples lie within the calls; longer ones lie before the calls.
     let mut rows: Vec<Sample> = vec![row(42 * MS, 1), row(20 * MS, 2), row(30 * MS, 2)];
     job.fixture.writer.write(&mut rows).unwrap();
     let outcome = job.ask("DeviceAllocations");
@@ -293,8 +293,8 @@ fn a_trace_that_cannot_show_compilation_leaves_it_unchecked() {
     assert_eq!(unchecked.why, "one step: later compilation cannot be separated from the first");
 }
 
-/// A job of four steps of 100 ms that begins with 600 ms of imports. In this many of the first tens
-/// of milliseconds it is ready to run, and no core is free.
+/// Builds a job of four steps of 100 ms that begins with 600 ms of imports. In `without_core` of
+/// the first periods of 10 ms it is ready to run and no core is free.
 fn slow_to_begin(without_core: u64) -> Job {
     let mut job = Job::new(0, MS);
     job.process();
@@ -343,7 +343,7 @@ fn start_up_is_not_divided_by_steps() {
     let at = |key| findings.columns.iter().position(|column| column.key == key).unwrap();
     let row_of = |rule: &str| findings.rows.iter().find(|row| row[at("rule")] == rule.into());
     let start_up = row_of("StartUp").unwrap();
-    // Start-up lasts until the first step, not until the last import.
+    // Start-up lasts until the first step, not only until the last import.
     assert_eq!(start_up[at("gain_ns")], Cell::from(700 * MS));
     assert_eq!(start_up[at("severity")], "low".into());
     assert_eq!(start_up[at("line")], 3_u32.into());
@@ -351,7 +351,7 @@ fn start_up_is_not_divided_by_steps() {
     let headline = start_up[at("headline")].value().unwrap();
     let Value::Text(headline) = headline else { panic!("{headline:?}") };
     assert!(headline.contains("up to 700.0 ms (63.6 %)"), "{headline}");
-    // The part within the steps is found.
+    // Only the part within the steps is reported.
     let hot = row_of("HotFunction").unwrap();
     assert_eq!(hot[at("gain_step_ns")], Cell::from(100 * MS));
     assert_eq!(findings.rows.last().unwrap()[at("rule")], "StartUp".into(), "no step is behind it");

@@ -4,7 +4,7 @@ use super::job::{Job, MS, US};
 
 #[test]
 fn kernels_that_are_launched_one_by_one_are_launch_bound() {
-    // Ten kernels, each launched when the one before is done; 100 us between them.
+    // Ten kernels with gaps of `gap_us` between them; each is launched when the one before is done.
     let job = |gap_us: u64| {
         let mut job = Job::new(1, 10 * MS);
         for at in 0..10 {
@@ -13,13 +13,13 @@ fn kernels_that_are_launched_one_by_one_are_launch_bound() {
         }
         job
     };
-    // The first of ten gaps of 100 us is one of launching too.
+    // The first of ten gaps of 100 us counts as launching too.
     assert_eq!(job(100).bound("LaunchBound"), Some(10 * 100 * US));
     assert_eq!(job(9).bound("LaunchBound"), None, "0.9 % of a step");
 }
 
 #[test]
-fn of_a_gap_with_other_causes_the_part_counts_in_which_the_host_launched() {
+fn only_the_launching_part_of_a_gap_is_launch_bound() {
     let mut job = Job::new(1, 10 * MS);
     for at in 0..5 {
         let start = 2 * at * MS + MS;
@@ -88,7 +88,7 @@ fn a_long_gap_of_launched_work_differs_from_a_late_host() {
 
 #[test]
 fn parts_that_are_idle_for_more_than_half_are_low() {
-    // A step of 30 ms in 30 parts: the fourth one is idle for 0.6 ms.
+    // A step of 30 ms in 30 parts: the fourth part is idle for `idle_us`.
     let job = |idle_us: u64| {
         let mut job = Job::new(1, 30 * MS);
         job.busy(0, 3 * MS);

@@ -1,4 +1,4 @@
-//! Builds a job of one process, thread and device for tests.
+//! Builds a job with one process, thread and device for tests.
 
 use tprof_facts::Clock;
 use tprof_trace::TraceFile;
@@ -25,7 +25,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// A job of steps of this length, one after the other.
+    /// Creates a job of steps of this length, one after the other.
     pub fn new(steps: u64, step_ns: u64) -> Job {
         let mut job = Job { fixture: Fixture::new(), correlation: 0 };
         let process = job.process();
@@ -37,7 +37,7 @@ impl Job {
         job
     }
 
-    /// The process of the job.
+    /// Returns the process of the job.
     pub fn process(&mut self) -> Process {
         Process {
             process: 0,
@@ -51,7 +51,7 @@ impl Job {
         }
     }
 
-    /// The device, with [`PROCESSORS`] and this compute capability.
+    /// Adds a device with [`PROCESSORS`] and this compute capability.
     pub fn device(mut self, compute_major: u32) -> Job {
         let name = self.fixture.name("NVIDIA H200");
         self.fixture.writer.device(&Device {
@@ -63,24 +63,24 @@ impl Job {
         self
     }
 
-    /// A range that somebody named.
+    /// Adds a range that the program names.
     pub fn range(&mut self, start_ns: u64, duration_ns: u64, name: &str) {
         let row = Span { start_ns, duration_ns, kind: SpanKind::Annotation, ..Span::default() };
         self.fixture.span(row, name);
     }
 
-    /// A call that starts nothing.
+    /// Adds a call that starts no work.
     pub fn call(&mut self, start_ns: u64, duration_ns: u64, name: &str) {
         self.correlation += 1;
         self.fixture.call(0, start_ns, duration_ns, name, self.correlation);
     }
 
-    /// A kernel and the call that launched it; the call takes a microsecond.
+    /// Adds a kernel and the call that launched it; the call takes a microsecond.
     pub fn kernel(&mut self, called_ns: u64, start_ns: u64, end_ns: u64, name: &str) {
         self.kernel_of(called_ns, Kernel { start_ns, ..Kernel::default() }, end_ns, name);
     }
 
-    /// Adds a kernel with the given properties.
+    /// Adds a kernel with these properties, and its call.
     pub fn kernel_of(&mut self, called_ns: u64, row: Kernel, end_ns: u64, name: &str) {
         self.call(called_ns, US, "cudaLaunchKernel");
         let row = Kernel {
@@ -91,12 +91,12 @@ impl Job {
         self.fixture.kernel(row, name);
     }
 
-    /// A kernel that keeps the device busy, launched well before.
+    /// Adds a kernel that keeps the device busy and was launched well before.
     pub fn busy(&mut self, start_ns: u64, end_ns: u64) {
         self.kernel(start_ns.saturating_sub(MS), start_ns, end_ns, "busy");
     }
 
-    /// A copy and its call, which lasts as long.
+    /// Adds a copy and its call, which lasts as long.
     pub fn copy(
         &mut self,
         start_ns: u64,
@@ -123,12 +123,12 @@ impl Job {
         self.fixture.copy(row, "");
     }
 
-    /// The verdict of one rule.
+    /// Returns the verdict of one rule.
     pub fn ask(self, rule: &str) -> Outcome {
         ask(&self.fixture.finish(), rule)
     }
 
-    /// The bound of a rule's only finding, for the whole window.
+    /// Returns the bound of a rule's only finding, for the whole window.
     pub fn bound(self, rule: &str) -> Option<u64> {
         let outcome = self.ask(rule);
         assert!(outcome.found.len() < 2, "{outcome:?}");
@@ -136,13 +136,13 @@ impl Job {
     }
 }
 
-/// A rule's verdict on a file.
+/// Returns a rule's verdict on a file.
 pub fn ask(file: &TraceFile, rule: &str) -> Outcome {
     let mut all = judged(file, "rank 0").outcomes.into_iter();
     all.find(|outcome| outcome.rule == rule).expect("no such rule")
 }
 
-/// The verdicts of all rules on a file.
+/// Returns the verdicts of all rules on a file.
 pub fn judged(file: &TraceFile, label: &str) -> RankFindings {
     let rank = RankTrace::load(file, Needs::ALL);
     let scene = Scene::of(&rank, Clock::default());

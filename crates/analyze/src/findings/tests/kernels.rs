@@ -1,4 +1,4 @@
-//! SmallBatches, UnoptimizedOp, MemoryBound, ComputeBound.
+//! Tests of SmallBatches, UnoptimizedOp, MemoryBound and ComputeBound.
 
 use tprof_trace::model::{CopyKind, Device, DeviceSpan, DeviceSpanKind, Kernel, MemoryKind};
 
@@ -11,7 +11,8 @@ fn kernel_of(start_ns: u64, blocks: u32, stream: u64) -> Kernel {
 #[test]
 fn multiprocessors_without_a_block_are_empty() {
     let mut job = Job::new(1, 100 * MS).device(9);
-    // A quarter of the device for 40 ms, and beside it another half for 20 ms.
+    // One kernel fills a quarter of the device for 40 ms; another one beside it fills half for 20
+    // ms.
     job.kernel_of(0, kernel_of(0, 25, 7), 40 * MS, "small");
     job.kernel_of(0, kernel_of(20 * MS, 50, 8), 40 * MS, "smallish");
     job.kernel_of(0, kernel_of(40 * MS, 4096, 7), 100 * MS, "large");
@@ -34,20 +35,21 @@ fn kernels_that_leave_little_empty_are_no_finding() {
 }
 
 #[test]
-fn half_of_what_all_multiprocessors_take_at_once_fills_them() {
+fn half_a_wave_fills_the_multiprocessors() {
     let mut job = Job::new(1, 100 * MS);
     let name = job.fixture.name("NVIDIA H200");
     let properties = job.fixture.name("{\"maxThreadsPerMultiprocessor\":2048}");
     let processors = Some(100);
     job.fixture.writer.device(&Device { name, processors, properties, ..Device::default() });
-    // 16 blocks of 128 threads on each of 100: 800 are half of all.
+    // 16 blocks of 128 threads fit on each of 100 multiprocessors, so 800 blocks are half of a
+    // wave.
     job.kernel_of(0, kernel_of(0, 200, 7), 40 * MS, "quarter");
     job.kernel_of(0, kernel_of(40 * MS, 800, 7), 100 * MS, "whole");
     assert_eq!(job.bound("SmallBatches"), Some(30 * MS));
 }
 
-/// Ten kernels of 1 ms and a tenth of the device, each launched 9 ms after the last was over; within
-/// an optimizer's step or not.
+/// Builds ten kernels of 1 ms that fill a tenth of the device. Each is launched 9 ms after the last
+/// one was over. If `is_update`, they lie in an optimizer's step.
 fn waiting_for_small(is_update: bool) -> Job {
     let mut job = Job::new(1, 100 * MS).device(9);
     if is_update {
@@ -62,7 +64,8 @@ fn waiting_for_small(is_update: bool) -> Job {
 
 #[test]
 fn larger_batches_share_the_gaps_before_small_kernels() {
-    // 9 ms of the 10 that they run, and as much of the ten gaps before them: 80.01 ms and 9.
+    // The kernels run for 10 ms, of which 9 are empty. The ten gaps before them are 80.01 ms and 9
+    // ms, of which nine tenths count.
     let before = 8 * MS + US + 9 * (9 * MS);
     let expected = 9 * MS + before / 10 * 9;
     let bound = waiting_for_small(false).bound("SmallBatches").unwrap();
@@ -80,8 +83,8 @@ fn unknown_grids_or_devices_decide_nothing() {
     assert!(job.ask("SmallBatches").unchecked.is_some());
 }
 
-/// A job with a step of 100 ms in which a kernel of this name runs, beside another one for half of
-/// it.
+/// Builds a job with a step of 100 ms in which a kernel with this name runs, half of the time
+/// beside another one.
 fn pattern(name: &str, long_us: u64, compute_major: u32) -> Job {
     let mut job = Job::new(1, 100 * MS).device(compute_major);
     job.kernel(0, 0, long_us * US, name);
@@ -105,8 +108,8 @@ const ADD: &str =
     "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>";
 const SUM: &str = "void at::native::reduce_kernel<512, 1>";
 
-/// The gain in a step of 100 ms with kernels of these names and lengths, one after the other,
-/// between others.
+/// Returns the gain in a step of 100 ms with kernels of these names and lengths that follow each
+/// other between other work.
 fn row_of(kernels: &[(&str, u64)]) -> Option<u64> {
     let mut job = Job::new(1, 100 * MS).device(9);
     job.busy(0, 20 * MS);
@@ -122,10 +125,10 @@ fn row_of(kernels: &[(&str, u64)]) -> Option<u64> {
 #[test]
 fn fused_kernels_take_as_long_as_the_longest_of_them() {
     assert_eq!(row_of(&[(ADD, 4), (ADD, 7), (ADD, 4)]), Some(8 * MS));
-    // A kernel by itself has nothing to be fused with.
+    // A single kernel has no neighbour to be fused with.
     assert_eq!(row_of(&[(ADD, 7)]), None);
     assert_eq!(row_of(&[(ADD, 7), ("nvjet_tst_192x192_NNT", 9), (ADD, 7)]), None);
-    // A sum reads what it adds up in any case.
+    // A sum has to read its input in any case.
     assert_eq!(row_of(&[(ADD, 4), (SUM, 6)]), Some(4 * MS));
     assert_eq!(row_of(&[(ADD, 6), (SUM, 4)]), None);
 }
@@ -142,7 +145,7 @@ fn copies_within_the_device_are_found_with_their_kernels() {
     assert_eq!((finding.subject.as_str(), finding.bound_ns), ("copies", 5 * MS));
 }
 
-/// A step of 100 ms whose kernel `k` takes 20 ms and has this counter.
+/// Builds a step of 100 ms with a kernel `k` that takes 20 ms and has this counter.
 fn counted(counter: &str, percent: f64) -> Job {
     let mut job = Job::new(1, 100 * MS);
     job.kernel(0, 0, 20 * MS, "k");

@@ -9,7 +9,7 @@ use super::job::{Job, MS};
 
 const MIB: u64 = 1 << 20;
 
-/// An event of the framework's allocator, and its totals afterwards.
+/// Makes an event of the framework's allocator, with its totals afterwards.
 fn event(time_ns: u64, bytes: u64, allocated: u64, reserved: u64) -> DeviceAllocation {
     DeviceAllocation {
         time_ns,
@@ -36,7 +36,7 @@ fn a_pool_that_grows_although_enough_is_free_is_fragmented() {
     };
     let outcome = job(40).ask("FragmentedMemory");
     let (finding, places) = &outcome.found[0];
-    // The bound is no more than the time in calls for device memory.
+    // The bound is only the time in calls for device memory.
     assert_eq!((finding.bound_ns, places.len()), (3 * MS, 1));
     assert!(finding.seen.contains("1 of its requests took 40.0 MiB more"), "{}", finding.seen);
     let clear = job(41).ask("FragmentedMemory").clear.unwrap();
@@ -65,7 +65,7 @@ fn a_snapshot_with_free_pieces_in_used_segments_is_fragmented() {
     let outcome = job(30).ask("FragmentedMemory");
     let (finding, _) = &outcome.found[0];
     assert!(finding.seen.contains("30.0 MiB of the 100.0 MiB"), "{}", finding.seen);
-    // Less than a quarter; and a segment that is free as a whole can be given back.
+    // Less than a quarter is not enough; and a segment that is completely free can be released.
     for free in [24, 100] {
         assert!(job(free).ask("FragmentedMemory").clear.is_some(), "{free}");
     }
@@ -78,7 +78,7 @@ fn without_the_allocators_totals_fragmentation_is_unknown() {
     assert!(job.ask("FragmentedMemory").unchecked.is_some());
 }
 
-/// A job whose samples find its thread in `malloc` for this many of a hundred milliseconds.
+/// Builds a job whose samples find its thread in `malloc` for this many of a hundred milliseconds.
 fn sampled(in_malloc: u64) -> Job {
     let mut job = Job::new(1, 100 * MS);
     job.busy(0, 100 * MS);

@@ -9,7 +9,7 @@ use super::super::outcome::RankFindings;
 use super::job::{Job, MS, US, judged};
 use crate::findings::rules::stragglers;
 
-/// Work or a call of the job: what, when, how long.
+/// Work or a call of the job: its kind, start and length.
 type Row = (u8, u64, u64);
 
 const KERNELS: [&str; 5] = [
@@ -53,7 +53,7 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
     prop::collection::vec((0_u8..11, 0_u64..500, 0_u64..60), 0..40)
 }
 
-/// The verdicts on a rank, without the order of anything.
+/// Returns the verdicts on a rank, independent of any order.
 fn verdicts(rank: &RankFindings) -> Vec<String> {
     let outcomes = rank.outcomes.iter();
     let mut verdicts: Vec<String> = outcomes
@@ -76,7 +76,8 @@ proptest! {
         let rank = judged(&file(&rows, steps), "rank 0");
         for outcome in &rank.outcomes {
             for (finding, _) in &outcome.found {
-                // Time that is spent once lies outside of the window: it is a part of the job's life.
+                // Time that is spent once lies outside of the window; it is a share of the job's
+                // life.
                 let of_ns = finding.of_ns.unwrap_or(rank.window_ns);
                 prop_assert!(finding.bound_ns <= of_ns, "{} {finding:?}", outcome.rule);
                 prop_assert!(finding.keep || finding.bound_ns as f64 >= 0.01 * rank.window_ns as f64);

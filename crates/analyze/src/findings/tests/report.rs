@@ -42,7 +42,7 @@ fn a_finding_on_several_ranks_is_one_row_with_the_worst_ranks_figures() {
     let gaps = (0..findings.rows.len())
         .find(|&row| *cell(findings, row, "rule") == Cell::from("GpuGaps"))
         .unwrap();
-    // 40 ms of two steps.
+    // The gaps are 40 ms in two steps.
     assert_eq!(*cell(findings, gaps, "gain_step_ns"), Cell::from(20 * MS));
     assert_eq!(*cell(findings, gaps, "gain_ns"), Cell::from(40 * MS));
     assert_eq!(*cell(findings, gaps, "gain_share"), Cell::from(0.2));
@@ -118,7 +118,7 @@ fn a_summary_has_the_first_findings_in_a_line_each() {
 }
 
 #[test]
-fn what_gains_no_known_time_has_none_in_a_summary() {
+fn summary_lines_without_a_known_gain_have_no_time() {
     let lines_of = |size: Option<u64>, unknown: Option<&'static str>| {
         let mut job = Job::new(2, 100 * MS);
         job.busy(0, 60 * MS);

@@ -8,7 +8,7 @@ use super::super::{stragglers, tables};
 use super::job::{Job, MS, ask, judged};
 use crate::document::{Cell, Table};
 
-/// A job with one step of 10 ms in which only a copy happens; everything else happens after it.
+/// Builds a job with one step of 10 ms that has only a copy; everything else happens after it.
 fn outside() -> TraceFile {
     let mut job = Job::new(1, 10 * MS);
     job.copy(MS, MS, CopyKind::HostToDevice, MemoryKind::Pinned, "cudaMemcpyAsync");
@@ -20,7 +20,7 @@ fn outside() -> TraceFile {
     job.fixture.finish()
 }
 
-/// A job with a device and none of these events.
+/// Builds a job with a device and none of these events.
 fn without() -> TraceFile {
     let mut job = Job::new(1, 10 * MS);
     job.copy(MS, MS, CopyKind::DeviceToDevice, MemoryKind::Device, "cudaMemcpyAsync");
@@ -28,7 +28,7 @@ fn without() -> TraceFile {
 }
 
 #[test]
-fn what_lies_outside_of_the_steps_is_not_denied() {
+fn events_outside_of_the_steps_are_not_denied() {
     for (rule, thing) in [
         ("ExposedCommunication", "communication kernel"),
         ("SyncBound", "call that waits for the device"),

@@ -1,10 +1,10 @@
-//! UnfusedAttention, OddShapes, Recomputation, LowPrecisionUnused, and bounds that are modelled.
+//! Tests of UnfusedAttention, OddShapes, Recomputation, LowPrecisionUnused, and of modelled bounds.
 
 use tprof_trace::model::{NameId, Span, SpanKind};
 
 use super::job::{Job, MS, US};
 
-/// Adds an operator that launches a kernel of its own length, 10 us after its start.
+/// Adds an operator that launches a kernel with the operator's length, 10 us after its start.
 fn launches(job: &mut Job, at_ms: u64, long_ms: u64, name: &str, dims: &str) {
     let types = [r#""c10::BFloat16""#; 3].join(",");
     let args = format!(r#"{{"Input Dims":[{dims}],"Input type":[{types}]}}"#);
@@ -27,7 +27,7 @@ fn operator(
     job.fixture.span(row, name);
 }
 
-/// Scores of 64 heads, 1,024 by 1,024.
+/// Adds an attention with the scores of 64 heads, 1,024 by 1,024.
 fn attention(job: &mut Job, softmax: &str, values: &str) {
     launches(job, 1, 10, "aten::bmm", "[64,1024,128],[64,128,1024]");
     launches(job, 11, 5, "aten::mul", "[64,1024,1024],[1]");
@@ -52,7 +52,7 @@ fn products_around_a_softmax_are_attention_that_could_be_one_operator() {
 #[test]
 fn a_softmax_elsewhere_is_no_attention() {
     for (softmax, values) in [
-        // These are not between products, or between products of other sizes.
+        // The softmax does not lie between products, or lies between products of other sizes.
         ("aten::_softmax", "[64,1024,512],[64,512,128]"),
         ("aten::relu", "[64,1024,1024],[64,1024,128]"),
     ] {
@@ -67,7 +67,7 @@ fn a_softmax_elsewhere_is_no_attention() {
 fn sizes_that_matrix_units_do_not_take_whole_are_named_where_they_cost() {
     let mut job = Job::new(1, 100 * MS).device(9);
     launches(&mut job, 1, 20, "aten::mm", "[4096,5185],[5185,4096]");
-    // Its sizes are whole, and it is near its roof.
+    // This product has aligned sizes and is near its roof.
     launches(&mut job, 30, 20, "aten::mm", "[4096,4096],[4096,4096]");
     let outcome = job.ask("OddShapes");
     let (finding, places) = &outcome.found[0];
@@ -80,7 +80,7 @@ fn sizes_that_matrix_units_do_not_take_whole_are_named_where_they_cost() {
 #[test]
 fn odd_sizes_near_the_roof_or_of_small_matrices_are_no_finding() {
     let mut job = Job::new(1, 100 * MS).device(9);
-    // 1.32 s of operations in 20 ms.
+    // This product is at its roof: its operations would take 17 ms of its 20 ms.
     launches(&mut job, 1, 20, "aten::mm", "[20480,20481],[20481,20480]");
     launches(&mut job, 30, 20, "aten::mm", "[4096,7],[7,4096]");
     let outcome = job.ask("OddShapes");
@@ -119,7 +119,8 @@ fn a_forward_pass_that_is_done_again_costs_its_time() {
 #[test]
 fn bounds_are_modelled_where_counters_are_missing() {
     let mut job = Job::new(1, 100 * MS).device(9);
-    // 4 x 4 GB at 4.8 TB/s: 3.3 of 4 ms; and 137 GFLOP, 0.14 of 20 ms.
+    // The addition moves 4 x 4 GB, which take 3.3 of 4 ms at 4.8 TB/s. The product has 137 GFLOP,
+    // 0.14 of 20 ms.
     launches(&mut job, 1, 4, "aten::add", "[2000,2000,600],[2000,2000,600]");
     launches(&mut job, 10, 20, "aten::mm", "[4096,4096],[4096,4096]");
     let outcome = job.ask("MemoryBound");
@@ -146,7 +147,7 @@ fn launches_float(job: &mut Job, at_ms: u64, long_ms: u64, dims: &str, kernel: &
 #[test]
 fn products_in_float32_would_be_faster_in_a_type_of_two_bytes() {
     let mut job = Job::new(1, 100 * MS).device(9);
-    // Ordinary units do 66.9 TFLOP/s, and bf16 989.4; rounded to 19 bits, half of that.
+    // Ordinary units do 66.9 TFLOP/s, TF32 half of bf16's 989.4.
     launches_float(&mut job, 1, 20, "[4096,4096],[4096,4096]", "sgemm");
     launches_float(&mut job, 30, 20, "[4096,2048],[2048,4096]", "tf32gemm");
     launches(&mut job, 60, 20, "aten::mm", "[4096,4096],[4096,4096]");
@@ -162,7 +163,7 @@ fn products_in_float32_would_be_faster_in_a_type_of_two_bytes() {
 #[test]
 fn a_product_that_is_bound_by_memory_saves_half_of_its_time_at_most() {
     let mut job = Job::new(1, 100 * MS).device(9);
-    // 4.3 GB at 4.8 TB/s take longer than 2.1 GFLOP.
+    // 4.3 GB take longer at 4.8 TB/s than 2.1 GFLOP.
     launches_float(&mut job, 1, 20, "[32768,32768],[32768,1]", "gemv");
     let outcome = job.ask("LowPrecisionUnused");
     let (finding, _) = &outcome.found[0];

@@ -1,4 +1,4 @@
-//! Spans that say what their time is for.
+//! Tests of spans that say what their time is for.
 
 use tprof_trace::model::{Sample, Span, SpanKind, Stack, Symbol, ThreadState};
 
@@ -7,8 +7,8 @@ use crate::host::RankHost;
 use crate::rank::samples::Part;
 use crate::rank::{Needs, RankTrace};
 
-/// A job with two steps of 100 ms. Of each ten periods of 10 ms, three are sleeps and two run on a
-/// core, all five of them in a span; the others run outside of it.
+/// Builds a job with two steps of 100 ms. Of every ten periods of 10 ms, three are sleeps and two
+/// run on a core, all five of them in a span; the others run outside of the span.
 fn job(kind: SpanKind, name: &str, category: &str) -> tprof_trace::TraceFile {
     let mut job = Job::new(2, 100 * MS);
     for (address, function) in [(16, "fetch"), (17, "step")] {
@@ -49,13 +49,13 @@ fn job(kind: SpanKind, name: &str, category: &str) -> tprof_trace::TraceFile {
     job.fixture.finish()
 }
 
-/// Time of a part of the driving thread's.
+/// Returns the driving thread's time in a part.
 fn ns(file: &tprof_trace::TraceFile, part: Part) -> u64 {
     let rank = RankTrace::load(file, Needs::ALL | Needs::SAMPLES);
     let host = RankHost::of(&rank).unwrap();
     let of_steps: u64 = host.steps.iter().map(|step| step.ns(part)).sum();
     let all = host.ledger.ns(part);
-    // Time on a core has no part in the steps, except for polling there.
+    // Time on a core is not part of the waits in steps, except for polling.
     assert!(of_steps <= all, "{of_steps} of {all}");
     all
 }
@@ -80,7 +80,7 @@ fn a_sleep_in_a_span_that_loads_data_is_loading() {
 fn the_category_decides_the_cause() {
     let plain = job(SpanKind::Annotation, "x", "mine");
     assert_eq!((ns(&plain, Part::Other), ns(&plain, Part::Data)), (54 * MS, 0));
-    // The span computes, whatever its name: the measurement stands.
+    // A span with the category `compute` computes, whatever its name says: its sleeps stay sleeps.
     let compute = job(SpanKind::Annotation, "data_load", "compute");
     assert_eq!((ns(&compute, Part::Other), ns(&compute, Part::Data)), (54 * MS, 0));
     let sync = job(SpanKind::Annotation, "x", "sync");

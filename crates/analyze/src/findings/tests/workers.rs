@@ -1,5 +1,5 @@
-//! DataWait with processes beside the workers, with workers that start, and with one that has all of
-//! the work.
+//! Tests of DataWait with other processes beside the workers, with workers that start, and with one
+//! worker that has all the work.
 
 use tprof_trace::model::{Process, Sample, Stack, Symbol, Thread, ThreadState};
 
@@ -11,13 +11,13 @@ const BOOT: (&str, &str) = ("BaseProcess._bootstrap", "/lib/python3.14/multiproc
 const SPAWN: (&str, &str) = ("spawn_main", "/lib/python3.14/multiprocessing/spawn.py");
 const IMPORT: (&str, &str) = ("_find_and_load", "<frozen importlib._bootstrap>");
 const TORCH: (&str, &str) = ("<module>", "/lib/site-packages/torch/__init__.py");
-/// For each item, the driving thread waits for this long, and then works for the time below.
+/// For each item, the driving thread waits for this long and then works for [`WORKS`].
 const WAITS: u64 = 16 * MS;
 const WORKS: u64 = 4 * MS;
 const ITEMS: u64 = 50;
 const ITEM: u64 = WAITS + WORKS;
 
-/// A job that takes items from a queue, and its other processes.
+/// A job that takes items from a queue, with other processes.
 struct WorkersJob {
     job: Job,
     stacks: u32,
@@ -36,7 +36,7 @@ impl WorkersJob {
         made
     }
 
-    /// Adds a process of one thread; the number is that of both.
+    /// Adds a process with one thread; `number` is the index of both.
     fn process(&mut self, number: u32, start_ns: u64) {
         let (command, exe) = (self.job.fixture.name("python -c x"), self.job.fixture.name(""));
         let (pid, parent, rank) = (4711 + number * 10, 4711, Some(0));
@@ -47,7 +47,7 @@ impl WorkersJob {
         self.job.fixture.writer.thread(&thread);
     }
 
-    /// A stack of Python's functions, innermost first.
+    /// Adds a stack of Python functions, innermost first, and returns its id.
     fn stack(&mut self, process: u32, functions: &[(&str, &str)]) -> u32 {
         self.stacks += 1;
         let stack = self.stacks;
@@ -76,7 +76,7 @@ impl WorkersJob {
         });
     }
 
-    /// A sample of each millisecond.
+    /// Adds a sample for each millisecond.
     fn ran(&mut self, process: u32, stack: u32, from: u64, length: u64) {
         let (thread, state, cpu) = (process, ThreadState::Running, Some(0));
         self.rows.extend((0..length / MS).map(|at| {
@@ -94,14 +94,14 @@ impl WorkersJob {
         }));
     }
 
-    /// Adds a process that waits at one place from the beginning to the end.
+    /// Adds a process that waits at one place all the time.
     fn idles(&mut self, process: u32, functions: &[(&str, &str)], state: ThreadState) {
         self.process(process, 0);
         let stack = self.stack(process, functions);
         self.wait(process, stack, state, 0, ITEMS * ITEM);
     }
 
-    /// A service of `multiprocessing` that looks at something once in a while.
+    /// Adds a service of `multiprocessing` that polls once in a while.
     fn polls(&mut self, process: u32, period: u64) {
         self.process(process, 0);
         let stack = self.stack(process, &[("service", "/me/service.py"), BOOT]);
@@ -117,7 +117,7 @@ impl WorkersJob {
     }
 }
 
-/// Python's fork server and resource tracker, a service on a socket, and pollers.
+/// Adds Python's fork server and resource tracker, a service on a socket, and processes that poll.
 fn helpers(made: &mut WorkersJob) {
     let tracker = ("main", "/lib/python3.14/multiprocessing/resource_tracker.py");
     made.idles(10, &[tracker, ("<module>", "<string>")], ThreadState::Io);
@@ -145,7 +145,8 @@ fn a_worker_that_computes_is_what_to_change_whoever_waits_beside_it() {
     assert!(!finding.seen.contains("They wait themselves"), "{}", finding.seen);
 }
 
-/// A worker whose time is a wait, at `fetch`; it puts an item right before the driving thread goes on.
+/// Adds a worker that mostly waits, at `fetch`, and puts an item right before the driving thread
+/// goes on.
 fn fetches(made: &mut WorkersJob) {
     made.process(1, 0);
     let read = made.stack(1, &[("fetch", "/me/data.py"), BOOT]);

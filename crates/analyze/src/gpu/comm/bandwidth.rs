@@ -1,7 +1,7 @@
 //! Bandwidths as nccl-tests define them (its `doc/PERFORMANCE.md`).
 
-/// The ratio of bus bandwidth to algorithm bandwidth of an operation among `ranks`: the share of
-/// the message that each link must carry. `None` where nccl-tests define no ratio.
+/// Returns the ratio of bus bandwidth to algorithm bandwidth for an operation among `ranks`: the
+/// share of the message that each link must carry. Returns `None` if nccl-tests define no ratio.
 pub fn bus_factor(operation: &str, ranks: u32) -> Option<f64> {
     let name = operation.trim_start_matches('_');
     let is = |prefix: &str| name.starts_with(prefix);
@@ -20,7 +20,7 @@ pub fn bus_factor(operation: &str, ranks: u32) -> Option<f64> {
     }
 }
 
-/// Bytes per second; `None` for no time.
+/// Returns bytes per second; `None` if the time is 0.
 pub(super) fn per_second(bytes: u64, time_ns: f64) -> Option<f64> {
     (time_ns > 0.0).then(|| bytes as f64 / time_ns * 1e9)
 }

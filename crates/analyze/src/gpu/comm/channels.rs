@@ -1,4 +1,4 @@
-//! Work of collectives on channels: kernels, and the proxy that sends and receives.
+//! Work of collectives on channels: kernels, and sends and receives of NCCL's proxy.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::document::{Cell, Column, Table, Unit};
 
 const OF_ANOTHER: &str = "(of another process)";
 
-/// Sums over one operation, kind of work and channel.
+/// The sums for one operation, kind of work and channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct WorkSums {
     count: u64,
@@ -37,12 +37,12 @@ impl WorkSums {
     }
 }
 
-/// Work by operation, kind and channel.
+/// Sums of the work by operation, kind and channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChannelSums(BTreeMap<(String, ChannelWorkKind, u32), WorkSums>);
 
 impl ChannelSums {
-    /// Sums the work of a rank's file that began in the judged time.
+    /// Sums up the work in a rank's file that began in the judged time.
     pub fn of(file: &TraceFile, judged: &Cover) -> ChannelSums {
         let mut sums = ChannelSums::default();
         let is_judged =
@@ -70,7 +70,7 @@ impl ChannelSums {
         }
     }
 
-    /// The table of channels; `None` if there is no such work.
+    /// Makes the table of channels; `None` if there is no such work.
     pub fn table(&self) -> Option<Table> {
         let mut table = Table::new(
             "comm_channels",

@@ -1,4 +1,4 @@
-//! The choices of NCCL for collectives (algorithm, protocol, channels), with the times of each.
+//! NCCL's choices for collectives (algorithm, protocol, channels), with the times of each choice.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ const NO_SIZE: &str = "unlike operations in one kernel";
 const NO_BUS: &str = "the size, or the number of ranks, is not known; or nccl-tests define none";
 const NO_CHANNELS: &str = "NCCL gave no number of channels";
 
-/// Collectives that were run alike.
+/// The key of collectives with the same operation, size and choices.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ChoiceKey {
     operation: String,
@@ -23,12 +23,12 @@ struct ChoiceKey {
     channels: Option<u32>,
 }
 
-/// Times of collectives by NCCL's choices, if those were recorded.
+/// Times of collectives by NCCL's choices; empty if none were recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choices(BTreeMap<ChoiceKey, Times>);
 
 impl Choices {
-    /// Sums these operations by NCCL's choice.
+    /// Sums up these operations by NCCL's choices.
     pub fn of(operations: &[Operation]) -> Choices {
         let mut choices = Choices::default();
         for operation in operations.iter().filter(|operation| !operation.algorithm.is_empty()) {
@@ -54,7 +54,7 @@ impl Choices {
         other.0.iter().for_each(|(key, times)| self.put(key.clone(), times));
     }
 
-    /// The table of choices; `None` if none was recorded.
+    /// Makes the table of choices; `None` if none were recorded.
     pub fn table(&self) -> Option<Table> {
         let mut table = Table::new(
             "comm_choices",

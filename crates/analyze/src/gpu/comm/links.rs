@@ -1,8 +1,8 @@
-//! The least time of collectives, by the links between the devices of a host.
+//! The shortest possible time of collectives, derived from the links between the devices of a host.
 //!
-//! Tables know the links of a device, but no trace records how they are connected, nor the network
-//! between hosts. So a peak holds for groups in which a device needs all of its links, and that are
-//! on one host.
+//! Tables contain the total speed of a device's links. But no trace records how the links connect
+//! the devices, nor the network between hosts. So a peak is used only for groups in which a device
+//! needs all of its links and whose ranks are all on one host.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{Communicator, ProcessIndex};
@@ -21,20 +21,20 @@ const SEVERAL_HOSTS: &str =
     "its ranks may lie on several hosts: the network between them is not known";
 const NO_FACTOR: &str = "nccl-tests define no bus bandwidth for it";
 
-/// Between fewer devices there may be only some of a device's links: boards of four, without
-/// a switch, have a third between each two.
+/// Between fewer devices than this, a device may not use all of its links. On boards of four
+/// devices without a switch, a third of the links connect each pair.
 const LEAST_GROUP: u32 = 4;
 
-/// The links of a rank's device, and the groups that they join.
+/// The peak speed of the links of a rank's device, and the groups that communicate over them.
 pub(crate) struct Links<'r> {
-    /// Bytes a second in one direction.
+    /// The peak in bytes per second, in one direction.
     peak: Option<f64>,
-    /// A user stated the peak: it holds for each group.
+    /// Whether the user stated the peak. A stated peak holds for every group.
     is_given: bool,
-    /// Devices of the host, as far as they are recorded.
+    /// Number of the host's devices that are recorded.
     devices: u32,
     communicators: FxHashMap<(ProcessIndex, u64), &'r Communicator>,
-    /// Ranks of the largest group.
+    /// Number of ranks in the largest group.
     world: u32,
 }
 
@@ -49,7 +49,7 @@ impl<'r> Links<'r> {
         Links { peak, is_given, devices: devices.len() as u32, communicators, world }
     }
 
-    /// The time that an operation takes at least, ns.
+    /// Returns the shortest possible time of an operation, ns, or the reason why it isn't known.
     pub fn least_ns(&self, one: &Operation) -> Result<f64, &'static str> {
         let peak = self.peak.ok_or(NO_LINK)?;
         let ranks = one.group_size.ok_or(NO_GROUP)?;
@@ -65,15 +65,16 @@ impl<'r> Links<'r> {
         Ok(bytes as f64 * factor / peak * 1e9)
     }
 
-    /// Whether the operation's ranks are on one host: launchers number the ranks of a host in a
-    /// row.
+    /// Whether the operation's ranks are all on one host. This assumes that launchers number the
+    /// ranks of a host consecutively.
     fn is_on_one_host(&self, one: &Operation, ranks: u32) -> bool {
         if ranks > self.devices {
             return false;
         }
         let key = one.communicator.map(|communicator| (one.process, communicator));
         match key.and_then(|key| self.communicators.get(&key)).map(|row| &row.ranks[..]) {
-            // If no group's ranks are known, it may be one device of each of several hosts.
+            // If the group's members aren't known, they may be devices of several hosts, unless the
+            // largest group fits on one host.
             None | Some([]) => self.world > 0 && self.world.max(ranks) <= self.devices,
             Some(members) => {
                 let host = |rank: &u64| rank / u64::from(self.devices);
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_recorded_is_named() {
+    fn a_missing_least_time_has_its_reason() {
         let links = links(8, &[]);
         let without = Operation { group_size: None, ..operation(8, 1) };
         assert_eq!(links.least_ns(&without), Err(NO_GROUP));

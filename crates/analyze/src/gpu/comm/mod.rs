@@ -1,8 +1,9 @@
 //! `comm`: the time of collectives by size, and the resulting bandwidth.
 //!
-//! Bandwidths are those of NVIDIA's nccl-tests: the algorithm's is bytes over time; the bus's is
-//! the part that each link had to carry, which can be compared with its speed. If NCCL's profiler
-//! plugin was loaded, also by algorithm, protocol and channel.
+//! Bandwidths are defined as in NVIDIA's nccl-tests. The algorithm bandwidth is bytes over time.
+//! The bus bandwidth counts only the part of the message that each link has to carry, so it can be
+//! compared with a link's speed. If NCCL's profiler plugin was loaded, there are also times by
+//! algorithm, protocol and channel.
 
 mod bandwidth;
 mod channels;
@@ -30,28 +31,28 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(Comm),
 };
 
-/// Times of collectives, by operation and size.
+/// Reports the times of collectives, by operation and size.
 pub struct Comm;
 
-/// The key of operations that are repeats of each other.
+/// The key of operations that repeat each other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OperationKey {
     /// Name of the operation.
     pub name: String,
     /// Type of an element; empty if unknown.
     pub element_type: String,
-    /// Size of the message, bytes.
+    /// Size of the message in bytes; `None` if unknown.
     pub bytes: Option<u64>,
-    /// Ranks that take part.
+    /// Number of ranks that take part.
     pub group_size: Option<u32>,
 }
 
-/// Times by key, and operations without a kernel.
+/// Times of operations by key, and the number of operations without a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CollectiveTimes {
     /// Times of operations, by key.
     pub times: BTreeMap<OperationKey, Times>,
-    /// Operations without a recorded kernel.
+    /// Number of operations without a recorded kernel.
     pub without_kernel: u64,
     choices: Choices,
     channels: ChannelSums,

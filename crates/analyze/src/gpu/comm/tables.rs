@@ -16,7 +16,7 @@ const NOTHING: &str = "no communication kernel and no collective on the host was
                        no NCCL, RCCL, gloo or MPI, or no recorded kernels";
 const NO_KERNELS: &str = "collectives were recorded without their kernels, which have the times";
 
-/// Tables over all ranks, and by rank for programs.
+/// Makes the tables over all ranks, and those by rank, which only programs get.
 pub(super) fn body(parts: &[(RankContext, CollectiveTimes)]) -> Body {
     let mut all = CollectiveTimes::default();
     parts.iter().for_each(|(_, sums)| all.add(sums));

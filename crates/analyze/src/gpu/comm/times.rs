@@ -5,7 +5,7 @@
 pub struct Times {
     /// Number of operations.
     pub calls: u64,
-    /// Sum of their kernels' durations.
+    /// Sum of the operations' durations, ns.
     pub sum_ns: u64,
     /// The shortest time, ns.
     pub min_ns: u64,
@@ -14,12 +14,12 @@ pub struct Times {
 }
 
 impl Times {
-    /// The times of a single operation.
+    /// Returns the times of a single operation.
     pub fn one(time_ns: u64) -> Times {
         Times { calls: 1, sum_ns: time_ns, min_ns: time_ns, max_ns: time_ns }
     }
 
-    /// Adds the times of others.
+    /// Adds the times of other operations with the same key.
     pub fn add(&mut self, other: &Times) {
         self.calls += other.calls;
         self.sum_ns += other.sum_ns;

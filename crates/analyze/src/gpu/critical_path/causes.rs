@@ -18,20 +18,20 @@ pub struct Blocked {
     pub call: u32,
 }
 
-/// Causes within a rank. Work is named by its index.
+/// The waits within a rank, each with its cause. Work is identified by its index.
 #[derive(Debug, Default)]
 pub struct Causes {
-    /// Per work: the one before it on its stream.
+    /// For each piece of work, the work before it on its stream.
     pub before: Vec<Option<u32>>,
-    /// The work that each piece of work waited for through an event.
+    /// For a piece of work, the other work that it waited for through an event.
     pub awaited: FxHashMap<u32, Vec<u32>>,
     /// Blocked calls of each thread, in order of their ends.
     pub blocked: FxHashMap<u32, Vec<Blocked>>,
-    /// Work by end, in order.
+    /// All work in order of end.
     pub by_end: Vec<u32>,
 }
 
-/// Finds the causes within a rank.
+/// Finds what waited for what within a rank.
 pub fn causes(rank: &RankTrace) -> Causes {
     let mut causes = Causes { before: vec![None; rank.work.len()], ..Causes::default() };
     let mut last: Vec<Option<u32>> = vec![None; rank.streams.len()];
@@ -48,11 +48,13 @@ pub fn causes(rank: &RankTrace) -> Causes {
     causes
 }
 
-/// Work of each stream, and when it was launched.
+/// The work of each stream, and the calls that its waits refer to. Both are empty if no wait was
+/// recorded.
 struct StreamLaunches {
-    /// Launches and work by process, device and stream, in order of start.
+    /// For each process, device and stream: time of the launch and index of the work, in order of
+    /// start.
     work: FxHashMap<(u32, u32, u64), Vec<(u64, u32)>>,
-    /// Calls by process and correlation.
+    /// Calls that waits refer to, by process and correlation.
     calls: FxHashMap<(u32, u64), u32>,
 }
 
@@ -60,7 +62,7 @@ impl StreamLaunches {
     fn of(rank: &RankTrace) -> StreamLaunches {
         let mut streams =
             StreamLaunches { work: FxHashMap::default(), calls: FxHashMap::default() };
-        // Only waits need streams, and calls by correlation.
+        // Streams, and calls by correlation, are needed only for waits.
         let waits = rank.synchronizations.iter();
         let of_wait = |wait: &Synchronization| {
             [wait.correlation, wait.event_correlation].map(|at| Some((wait.process, at?)))
@@ -74,7 +76,8 @@ impl StreamLaunches {
             let call = rank.launches.call_of(at as usize).map(|call| rank.calls[call].start_ns);
             let launched_ns = call.unwrap_or(row.start_ns);
             let rows = streams.work.entry((key.process, key.device, key.stream)).or_default();
-            // Later launches run later; clocks that disagree must not break that order.
+            // On a stream, work that is launched later runs later. If clocks disagree, keep that
+            // order.
             let launched_ns = rows.last().map_or(launched_ns, |last| last.0.max(launched_ns));
             rows.push((launched_ns, at));
         }
@@ -90,7 +93,7 @@ impl StreamLaunches {
         self.calls.get(&(process, correlation?)).copied()
     }
 
-    /// Work of a stream that was launched before a moment, the last; and the first after.
+    /// Returns the last work of a stream that was launched up to a moment, and the first after it.
     fn around(&self, key: (u32, u32, u64), time_ns: u64) -> (Option<u32>, Option<u32>) {
         let rows = self.work.get(&key).map_or(&[][..], Vec::as_slice);
         let after = rows.partition_point(|(launched_ns, _)| *launched_ns <= time_ns);
@@ -98,7 +101,7 @@ impl StreamLaunches {
     }
 }
 
-/// Finds the last work before the event of a wait was recorded.
+/// Finds the last work that a stream had been given when the event of a wait was recorded.
 fn recorded_after(
     rank: &RankTrace,
     streams: &StreamLaunches,
@@ -149,7 +152,8 @@ fn add_blocked_calls(rank: &RankTrace, streams: &StreamLaunches, causes: &mut Ca
                 (SyncKind::StreamWaitEvent, _) => None,
                 _ => last_ended(rank, causes, call.process, from, to),
             },
-            // A wait without a row of its own waited for the work that ended last during it.
+            // A synchronizing call without a row for its wait waited for the work that ended last
+            // during the call.
             None if by_name => last_ended(rank, causes, call.process, from, to),
             None => {
                 let started = rank.launches.work_of(at as usize);
@@ -169,7 +173,7 @@ fn add_blocked_calls(rank: &RankTrace, streams: &StreamLaunches, causes: &mut Ca
     }
 }
 
-/// The work of a process that ended last within an interval.
+/// Finds the work of a process that ended last within an interval.
 fn last_ended(
     rank: &RankTrace,
     causes: &Causes,

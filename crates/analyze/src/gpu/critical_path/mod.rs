@@ -1,4 +1,4 @@
-//! `critical-path`: the chain of work that decided how long it all took.
+//! `critical-path`: the chain of host and device work that determined the total time.
 
 mod causes;
 mod hta;
@@ -34,7 +34,7 @@ pub struct CriticalPath;
 impl Analysis for CriticalPath {
     const KIND: &'static str = KIND.name;
     const TAKES: &'static [&'static str] = &["--within"];
-    /// `None` if the range that was asked for, or anything at all, was not recorded.
+    /// `None` if the range that was asked for wasn't recorded, or if the rank has no events at all.
     type Part = Option<PathTimes>;
 
     fn needs(&self, _: &Options) -> Needs {
@@ -63,7 +63,7 @@ impl Analysis for CriticalPath {
             let counts = Some(outcome.counts);
             return Some(PathTimes { counts, ..PathTimes::of(rank, &outcome.path) });
         }
-        // Steps may hold nothing that is on a path.
+        // The steps may have no event that a path could go through.
         let whole = || critical_path(rank, extent(rank).filter(|_| options.within.is_none())?);
         let path = critical_path(rank, window).or_else(whole)?;
         Some(PathTimes::of(rank, &path))
@@ -74,9 +74,10 @@ impl Analysis for CriticalPath {
     }
 }
 
-/// The window of the path: the range that was asked for. By default, it is from the beginning of
-/// the first step on the host to the end of the last one on its device; without steps, from the
-/// first to the last recorded event (HTA: the first step, if there is one).
+/// Returns the window of the path: the range that was asked for. By default, the window goes from
+/// the beginning of the first step on the host to the end of the last step on its device. Without
+/// steps, it goes from the first to the last recorded event. With HTA's reading, the default is the
+/// first step, if there is one.
 fn window(rank: &RankTrace, options: &Options) -> Option<Interval> {
     let whole = Some(Interval::new(0, u64::MAX));
     match (&options.within, options.hta) {
@@ -90,14 +91,15 @@ fn window(rank: &RankTrace, options: &Options) -> Option<Interval> {
     }
 }
 
-/// The time from the beginning of the first step to the end of the last.
+/// Returns the time from the beginning of the first step to the end of the last one.
 fn steps(rank: &RankTrace) -> Option<Interval> {
     let devices = rank.device_steps().iter().flat_map(|of| &of.steps).map(|(_, time)| *time);
     let hosts = rank.steps().into_iter().map(|step| step.interval).collect::<Vec<_>>();
     Interval::hull(hosts.into_iter().chain(devices))
 }
 
-/// The kinds of spans that `--within` chooses among, or HTA's `annotation` and `instance_id`.
+/// Returns the kinds of spans that `--within` chooses among; with HTA's reading, those for
+/// `annotation` and `instance_id`.
 fn ranges(hta: bool) -> &'static [SpanKind] {
     match hta {
         true => &hta::RANGES,
@@ -105,8 +107,8 @@ fn ranges(hta: bool) -> &'static [SpanKind] {
     }
 }
 
-/// The range of that number, from 0, among those with a name that contains a text: in order
-/// of start, which is the order of the file.
+/// Returns the range with this number among those whose name contains `text`. Numbers start at 0
+/// and follow the order of start, which is the order in the file.
 fn range(rank: &RankTrace, kinds: &[SpanKind], text: &str, number: usize) -> Option<Interval> {
     let mut found: Vec<Interval> = kinds
         .iter()
@@ -118,8 +120,9 @@ fn range(rank: &RankTrace, kinds: &[SpanKind], text: &str, number: usize) -> Opt
     found.get(number).copied()
 }
 
-/// The time from the first to the last event on host threads and streams. A host span without a
-/// duration is on no path: a window that ends with it would be longer than its path.
+/// Returns the time from the first to the last event on host threads and streams. It ignores host
+/// spans without a duration: they are on no path, so a window that ends with one would be longer
+/// than its path.
 fn extent(rank: &RankTrace) -> Option<Interval> {
     let host = || {
         let spans = rank.spans(SpanKind::Operator).iter().chain(&rank.calls);

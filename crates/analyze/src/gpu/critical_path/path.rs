@@ -1,4 +1,4 @@
-//! A critical path, and its time by what bounds it.
+//! A critical path, and its time by bound.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -9,15 +9,15 @@ use tprof_trace::model::NameId;
 use crate::base::intervals::Interval;
 use crate::rank::RankTrace;
 
-/// Number of parts of a rank's path that are kept, longest first.
+/// Maximum number of parts of a rank's path that are kept, longest first.
 const MOST_PARTS: usize = 1000;
 
-/// The resource that a part of the path was bound by.
+/// The resource that bounds a part of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Bound {
-    /// Time of a host thread.
+    /// A host thread in a range, an operator or a call.
     Host,
-    /// A host thread between its operators and calls, where no range names its work.
+    /// A host thread between its operators and calls, where no span names its work.
     Untraced,
     /// A kernel that computes.
     Compute,
@@ -27,9 +27,9 @@ pub enum Bound {
     Copy,
     /// The time from a launch to its kernel.
     Launch,
-    /// Time between two pieces of work, the second of which waited for the first.
+    /// Time between two pieces of work of which the second waited for the first.
     KernelGap,
-    /// The time from the end of device work until the call that waited for it returned.
+    /// The time from the end of device work to the return of the call that waited for it.
     Return,
     /// A dependency that takes no time of its own.
     Dependency,
@@ -60,9 +60,9 @@ impl Bound {
 pub struct Segment {
     /// The time of the part, on the file's clock.
     pub interval: Interval,
-    /// The resource that the part was bound by.
+    /// The resource that bounds the part.
     pub bound: Bound,
-    /// Name of what ran or was waited for; 0 if it has none.
+    /// Name of the work, span or call; 0 if the part has none.
     pub name: NameId,
 }
 
@@ -73,7 +73,7 @@ pub struct Path {
     pub segments: Vec<Segment>,
 }
 
-/// Time on the path, and in how many parts.
+/// Time on the path, and the number of parts that it consists of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     /// Sum of durations, ns.
@@ -89,16 +89,16 @@ impl Share {
     }
 }
 
-/// A rank's path, summed.
+/// The sums of a rank's path.
 #[derive(Clone, Debug, Default)]
 pub struct PathTimes {
-    /// Time and number of parts, by what bounds them.
+    /// Time and number of parts by bound.
     pub bounds: BTreeMap<Bound, Share>,
-    /// Time by that and by name.
+    /// Time and number of parts by bound and name.
     pub names: BTreeMap<(Bound, String), Share>,
     /// The longest parts, in order of time.
     pub parts: Vec<(Interval, Bound, String)>,
-    /// With HTA's reading: nodes and edges of its graph, and nodes of the path.
+    /// With HTA's reading: the number of nodes and of edges of its graph, and of nodes on the path.
     pub counts: Option<[u64; 3]>,
 }
 
@@ -120,15 +120,15 @@ impl PathTimes {
         sums
     }
 
-    /// Length of the path.
+    /// Returns the length of the path, ns.
     pub fn length_ns(&self) -> u64 {
         self.bounds.values().map(|share| share.time_ns).sum()
     }
 }
 
-/// The longest of millions of parts, in order of time.
+/// Returns the longest parts of a path in order of time. A path may have millions of parts.
 fn longest(parts: &[Segment]) -> Vec<&Segment> {
-    // The heap has the shortest kept part first.
+    // The top of the heap is the shortest part that is kept.
     let mut kept = BinaryHeap::with_capacity(MOST_PARTS + 1);
     let mut least_ns = 1;
     for (part, at) in parts.iter().zip(0_u32..) {

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use super::path::{Bound, PathTimes, Share};
 use crate::document::{Body, Cell, Column, Options, RankContext, Table, Unit, View};
 
-/// Columns of the times by bound: the bounds, the key of the time, the key of the share, the
-/// heading.
+/// Columns of the times by bound. Each has the bounds that it sums, the key of the time, the key of
+/// the share, and the heading of the share.
 const BOUNDS: [(&[Bound], &str, &str, &str); 7] = [
     (&[Bound::Host, Bound::Untraced], "host_ns", "host", "host"),
     (&[Bound::Compute], "compute_ns", "compute", "compute"),
@@ -18,7 +18,7 @@ const BOUNDS: [(&[Bound], &str, &str, &str); 7] = [
     (&[Bound::Unknown], "unknown_ns", "unknown", "unknown"),
 ];
 
-/// Tables of all ranks.
+/// Makes the report's body from all ranks.
 pub(super) fn body(parts: &[(RankContext, Option<PathTimes>)], options: &Options) -> Body {
     let found: Vec<(&RankContext, &PathTimes)> =
         parts.iter().filter_map(|(at, sums)| Some((at, sums.as_ref()?))).collect();
@@ -119,7 +119,8 @@ fn names(found: &[(&RankContext, &PathTimes)], options: &Options) -> Table {
     table
 }
 
-/// The longest parts, by time, for programs and for opening in a timeline.
+/// Makes the table of the longest parts in order of time, for programs and for opening in a
+/// timeline.
 fn longest(found: &[(&RankContext, &PathTimes)], options: &Options) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),

@@ -19,7 +19,7 @@ fn kernel(stream: u64, start_ns: u64, duration_ns: u64, correlation: u64) -> Ker
     Kernel { start_ns, duration_ns, stream, correlation, ..Kernel::default() }
 }
 
-/// Parts as (start, end, bound, name).
+/// Returns the parts of the path as (start, end, bound, name).
 fn found(trace: Fixture, within: Option<Interval>) -> Vec<(u64, u64, Bound, String)> {
     let file = trace.finish();
     let rank = RankTrace::load(&file, Needs::ALL);
@@ -35,8 +35,8 @@ fn expected(rows: &[(u64, u64, Bound, &str)]) -> Vec<(u64, u64, Bound, String)> 
     rows.iter().map(|&(from, to, bound, name)| (from, to, bound, name.to_owned())).collect()
 }
 
-/// add launches a (8 after its call), then b, queued behind a; the host waits for
-/// both, and then works on.
+/// A trace in which the operator `add` launches the kernels a and b. Kernel a starts 8 ns after its
+/// launch call, and b is queued behind a. The host waits for both and then works on.
 fn two_kernels() -> Fixture {
     let mut trace = Fixture::new();
     trace.span(operator(0, 0, 30), "add");
@@ -200,7 +200,7 @@ fn without_events_in_the_trace_work_that_starts_late_waited_for_what_ended_last(
 }
 
 #[test]
-fn what_led_to_work_without_a_launch_is_unknown() {
+fn the_cause_of_work_without_a_launch_is_unknown() {
     let mut trace = Fixture::new();
     trace.span(operator(0, 0, 20), "op");
     trace.kernel(kernel(7, 50, 30, 9), "a");
@@ -231,7 +231,7 @@ fn a_long_gap_before_work_without_a_launch_is_unknown_too() {
 }
 
 #[test]
-fn a_span_that_took_no_time_ends_no_window() {
+fn a_span_without_a_duration_does_not_extend_the_window() {
     let mut trace = Fixture::new();
     trace.span(call(0, 0, 5, 1), "cudaLaunchKernel");
     trace.kernel(kernel(7, 8, 10, 1), "a");
@@ -256,7 +256,7 @@ fn the_path_is_through_the_steps_where_there_are_any() {
         )
     };
     assert_eq!(window(&[]), Some(Interval::new(0, 250)));
-    // The step's first kernel keeps the device busy until 98.
+    // The kernel that the step launches first keeps the device busy until 98.
     assert_eq!(window(&[(9, 6)]), Some(Interval::new(9, 98)));
     assert_eq!(window(&[(9, 195)]), Some(Interval::new(9, 204)));
 }

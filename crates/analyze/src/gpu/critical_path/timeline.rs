@@ -1,4 +1,5 @@
-//! Host threads as the walk needs them: what was innermost at each time, and what blocked.
+//! Host threads in the form that the walk needs: the innermost span at each time, and busy
+//! intervals.
 
 use std::cell::Cell;
 
@@ -18,14 +19,16 @@ pub struct HostThread {
     pub busy: Cover,
     /// The innermost span at each time, in order, without gaps where anything was open.
     pub innermost: Vec<(Interval, NameId)>,
-    /// Where the walk last was in `busy` and `innermost`.
+    /// The position at which the last searches in `busy` and `innermost` ended. The next search
+    /// starts there.
     near: [Cell<usize>; 2],
 }
 
 /// Host threads by their index.
 pub type HostThreads = FxHashMap<u32, HostThread>;
 
-/// Threads of spans that come thread by thread, callers before what they call.
+/// Builds the threads of spans. All spans of a thread come together, each before the spans that it
+/// encloses.
 pub fn threads<'s>(spans: impl Iterator<Item = &'s HostSpan>) -> HostThreads {
     let mut threads = HostThreads::default();
     let mut last: Option<(u32, Builder)> = None;
@@ -39,13 +42,13 @@ pub fn threads<'s>(spans: impl Iterator<Item = &'s HostSpan>) -> HostThreads {
     threads
 }
 
-/// A thread in the making.
+/// Builds a [`HostThread`] from its spans.
 #[derive(Default)]
 struct Builder {
     process: u32,
     busy: Union,
     innermost: Vec<(Interval, NameId)>,
-    /// Spans that are open, and when each ends.
+    /// The spans that are open: the end and the name of each.
     open: Vec<(u64, NameId)>,
     now: u64,
 }
@@ -55,7 +58,7 @@ impl Builder {
         Builder { process, ..Builder::default() }
     }
 
-    /// Adds the time until a moment.
+    /// Adds the time from `now` to `to`, in which `name` was innermost.
     fn put(&mut self, to: u64, name: NameId) {
         if to > self.now {
             self.innermost.push((Interval::new(self.now, to), name));
@@ -88,7 +91,8 @@ impl Builder {
 }
 
 impl HostThread {
-    /// The busy interval that a moment ends in or lies in: it began before it.
+    /// Returns the last busy interval that began before a moment. It contains the moment, or ended
+    /// at or before it.
     pub fn busy_before(&self, time_ns: u64) -> Option<Interval> {
         let (busy, near) = (self.busy.parts(), &self.near[0]);
         near.set(partition_near(busy, near.get(), |busy| busy.start < time_ns));

@@ -1,17 +1,17 @@
-//! The walk: from the end of a window back to its start, always to the event that was waited for
-//! last.
+//! Walks from the end of a window back to its start. Each step goes to the event that the current
+//! one waited for; of several such events, to the last.
 //!
-//! - Device work waited for the work before it on its stream, for work of another stream through an
-//!   event, for work of the same graph launch, or for its launch: for whichever came last. If the
-//!   trace has no events, work that started long after all of these waited for the work of its
-//!   process that ended last.
+//! - Device work waited for the latest of four things: the work before it on its stream, work of
+//!   another stream through an event, work of the same graph launch, or its own launch. If the trace
+//!   has no events, work that started long after all of these waited for the work of its process that
+//!   ended last.
 //! - A host call that returned after device work was done waited for that work, if the work ended
 //!   during the call.
 //! - A thread with nothing to do waited for the thread of its process that finished an operator or
 //!   call last.
 //! - All other host time is the thread's own.
 //!
-//! So the parts of the path touch, and add up to the window.
+//! So the parts of the path touch each other, and their lengths add up to the window.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::NameId;
@@ -23,7 +23,7 @@ use crate::base::intervals::Interval;
 use crate::base::parallel;
 use crate::rank::{Class, Needs, RankTrace, Work};
 
-/// The critical path through a window; `None` if nothing ran in it.
+/// Finds the critical path through a window; `None` if nothing ran in it.
 pub fn critical_path(rank: &RankTrace, window: Interval) -> Option<Path> {
     let of_threads = || {
         let threads = threads(rank.nested(Needs::ALL_SPANS).map(|(span, _)| span));
@@ -43,8 +43,8 @@ pub fn critical_path(rank: &RankTrace, window: Interval) -> Option<Path> {
     walk.run()
 }
 
-/// Longest time from a launch, or from the end of the work before, to a start that
-/// needs no other cause. Launches take some 5 µs on an idle device, and twice that
+/// If work starts within this time after its launch call, or after the end of the work before it,
+/// the gap needs no other cause. A launch takes some 5 µs to reach an idle device, and twice that
 /// under a profiler.
 const NO_CAUSE_NEEDED_NS: u64 = 10_000;
 
@@ -63,14 +63,15 @@ struct PathWalk<'r, 'a> {
     ends: BusyEnds,
     causes: Causes,
     window: Interval,
-    /// Parts found, last one first.
+    /// The parts found so far, from the last to the first.
     path: Vec<Segment>,
     /// A buffer for the parts of a thread's time, kept to reuse its memory.
     parts: Vec<(Interval, NameId)>,
     now: u64,
 }
 
-/// Busy intervals of all threads of a process that has several, in order of end.
+/// The busy intervals of the threads in each process with several threads, in order of end. Each
+/// entry is the end, the start and the thread.
 struct BusyEnds {
     by_process: FxHashMap<u32, Vec<(u64, u64, u32)>>,
 }
@@ -80,7 +81,7 @@ impl BusyEnds {
         let mut by_process: FxHashMap<u32, Vec<(u64, u64, u32)>> = FxHashMap::default();
         let mut of_process: FxHashMap<u32, usize> = FxHashMap::default();
         threads.values().for_each(|thread| *of_process.entry(thread.process).or_default() += 1);
-        // No other thread follows the only thread of a process.
+        // In a process with only one thread, there is no other thread to go to.
         for (index, thread) in threads.iter().filter(|(_, one)| of_process[&one.process] > 1) {
             let rows = by_process.entry(thread.process).or_default();
             rows.extend(thread.busy.parts().iter().map(|busy| (busy.end, busy.start, *index)));
@@ -89,7 +90,7 @@ impl BusyEnds {
         BusyEnds { by_process }
     }
 
-    /// The thread of a process that was busy last before a moment, and the end of its busy time.
+    /// Returns the thread of a process whose busy interval ended last up to a moment, and that end.
     fn last_before(&self, process: u32, time_ns: u64) -> Option<(u64, u32)> {
         let rows = self.by_process.get(&process)?;
         let after = rows.partition_point(|(end, ..)| *end <= time_ns);
@@ -100,7 +101,7 @@ impl BusyEnds {
 impl PathWalk<'_, '_> {
     fn run(mut self) -> Option<Path> {
         let mut place = self.last_place()?;
-        // Every step goes back in time or to earlier work at the same moment.
+        // Every step goes back in time, or to earlier work at the same moment.
         let mut patience = 4 * (self.rank.work.len() + self.ends_count()) + 16;
         while self.now > self.window.start && patience > 0 {
             patience -= 1;
@@ -122,7 +123,8 @@ impl PathWalk<'_, '_> {
         busy + self.causes.blocked.values().map(Vec::len).sum::<usize>()
     }
 
-    /// The position of what ended last within the window, or ran at its end.
+    /// Returns the position of the thread or work that ended last within the window or still ran at
+    /// its end. Moves the window's end to that moment.
     fn last_place(&mut self) -> Option<WalkPosition> {
         let end = self.window.end;
         let (mut best, mut at) = (0, None);
@@ -147,7 +149,7 @@ impl PathWalk<'_, '_> {
         Some(place)
     }
 
-    /// Adds the time from a moment until now.
+    /// Adds a part from a moment to the current time, and makes that moment the current time.
     fn step_to(&mut self, time_ns: u64, bound: Bound, name: NameId) {
         let time_ns = time_ns.max(self.window.start);
         if time_ns < self.now {
@@ -157,7 +159,8 @@ impl PathWalk<'_, '_> {
         }
     }
 
-    /// Goes from a piece of work back to the event that it waited for.
+    /// Goes from a piece of work back to the event that it waited for; `None` if that wasn't
+    /// recorded.
     fn work(&mut self, at: u32) -> Option<WalkPosition> {
         let work = self.rank.work[at as usize];
         self.step_to(work.start_ns, bound_of(&work), work.name);
@@ -168,7 +171,8 @@ impl PathWalk<'_, '_> {
         match (last, launch) {
             (Some(last), _) if last_end > launched_ns => {
                 let end = self.rank.work[last as usize].end_ns();
-                // An idle device may as well have waited for a launch that was not recorded.
+                // After a long gap, the work may as well have waited for a launch that wasn't
+                // recorded.
                 let is_long = work.start_ns - end > NO_CAUSE_NEEDED_NS;
                 let unknown = launch.is_none() && is_long;
                 let bound = if unknown { Bound::Unknown } else { Bound::KernelGap };
@@ -184,17 +188,17 @@ impl PathWalk<'_, '_> {
         }
     }
 
-    /// The work that ended last before this one among those that it may have waited for.
+    /// Returns the work that ended last among the work that this piece may have waited for.
     fn last_before(&self, at: u32, launch: Option<usize>) -> Option<u32> {
         let work = &self.rank.work[at as usize];
         let end = |at: &u32| self.rank.work[*at as usize].end_ns();
-        // Work before this one in order of start: so the walk cannot go in circles.
+        // Only earlier work in order of start counts, so that the walk can't go in circles.
         let over = |other: &u32| *other < at && end(other) <= work.start_ns;
         let same_stream = self.causes.before[at as usize];
         let awaited = self.causes.awaited.get(&at).map_or(&[][..], Vec::as_slice);
         let graph = launch.map_or(&[][..], |call| self.rank.launches.work_of(call));
-        // Nodes of a graph depend on each other in ways that the trace does not record. They are
-        // searched in order of start, nearest first.
+        // Nodes of a graph depend on each other in ways that the trace doesn't record, so each
+        // earlier node may be the cause. They are searched from the nearest one back.
         let place = graph.partition_point(|other| *other < at);
         let siblings = graph[..place].iter().rev().take(16);
         let others = same_stream.iter().chain(awaited).chain(siblings);
@@ -213,12 +217,13 @@ impl PathWalk<'_, '_> {
         let of_process = |other: &u32| {
             over(other) && self.rank.stream(&self.rank.work[*other as usize]).process == process
         };
-        // Everything that ended later than the known cause, and began no later than this work.
+        // Search the work that ended after the known cause and before this work began, latest end
+        // first.
         let recent = by_end[..after].iter().rev().take(64).copied();
         recent.take_while(|other| end(other) > ready_ns).find(of_process).or(known)
     }
 
-    /// Goes back on a thread to the place where it waited.
+    /// Goes back on a thread to the point at which it waited.
     fn thread(&mut self, index: u32) -> WalkPosition {
         let here = WalkPosition::Thread(index);
         let Some(thread) = self.threads.get(&index) else {
@@ -242,7 +247,8 @@ impl PathWalk<'_, '_> {
         here
     }
 
-    /// Goes to the thread that was busy last while this one was not.
+    /// Goes back from an idle thread to the thread of its process that was busy last; if that is
+    /// the thread itself, to the end of its own busy time.
     fn idle_thread(&mut self, index: u32, since_ns: Option<u64>) -> WalkPosition {
         let process = self.threads[&index].process;
         let since_ns = since_ns.unwrap_or(0);
@@ -258,7 +264,7 @@ impl PathWalk<'_, '_> {
         }
     }
 
-    /// Adds a thread's own time, divided by the innermost spans.
+    /// Adds a thread's own time from a moment to the current time, divided by the innermost spans.
     fn host_to(&mut self, thread: u32, time_ns: u64) {
         let interval = Interval::new(time_ns.max(self.window.start), self.now);
         let mut parts = std::mem::take(&mut self.parts);

@@ -16,7 +16,7 @@ const NO_READINGS: &str = "no memory in use was read from the driver for a devic
                            process uses (needs `--activities gpu`, the default)";
 const MORE_RECORDED: &str = "more is recorded as live than the driver reports in use";
 
-/// Memory of a device by all readings of the driver, with the rank's live memory at each.
+/// The driver's readings of a device's used memory, each with the rank's live memory at that time.
 pub(super) struct DriverReadings {
     /// UUID of the device.
     uuid: String,
@@ -31,7 +31,7 @@ pub(super) struct DriverReadings {
 
 /// A device at the moment at which most of its memory was in use.
 pub(super) struct DriverGap {
-    /// Name of its host.
+    /// Name of the device's host.
     pub host: String,
     /// Number of the device in the driver.
     pub gpu: u32,
@@ -39,14 +39,14 @@ pub(super) struct DriverGap {
     pub at_ns: u64,
     /// Bytes in use by all processes, as the driver reports.
     pub used_bytes: u64,
-    /// Bytes that all ranks had at that time, by the records.
+    /// Bytes that were live in all ranks at that time, by tprof's records.
     pub recorded_bytes: u64,
     /// Whether the driver counts its own reserve as used.
     pub includes_reserve: bool,
 }
 
-/// Whether an allocation takes memory of the device for itself. Managed memory may lie elsewhere,
-/// and another process's memory is that process's.
+/// Whether an allocation takes memory of the device for its own process. Managed memory may lie
+/// elsewhere, and memory that another process shares is counted there.
 fn is_on_device(row: &DeviceAllocation) -> bool {
     let kind = matches!(
         row.kind,
@@ -56,7 +56,7 @@ fn is_on_device(row: &DeviceAllocation) -> bool {
     row.device.is_some() && kind && own
 }
 
-/// The readings of a rank; `rows` have no resets, and are in order of time.
+/// Returns the readings of a rank. `rows` have no resets and are in order of time.
 pub(super) fn readings(
     rank: &RankTrace<'_>,
     rows: &[DeviceAllocation],
@@ -97,17 +97,19 @@ pub(super) fn readings(
     devices.into_iter().flatten().filter_map(of_device).collect()
 }
 
-/// Blocks that live on a device.
+/// The live blocks on a device.
 struct LiveBytes {
     blocks: HashMap<(ProcessIndex, u64), u64>,
     sum: u64,
-    /// Whether blocks of pools count: they do not where it is known what the pools hold.
+    /// Whether blocks of pools count. If the size of the pools themselves is known, it counts
+    /// instead.
     counts_pools: bool,
 }
 
 impl LiveBytes {
     fn apply(&mut self, row: &DeviceAllocation) {
-        // A framework's blocks lie in memory that was taken from the device before.
+        // A framework's blocks lie in segments that were taken from the device, and these already
+        // count.
         if row.allocator == Allocator::Framework {
             return;
         }
@@ -122,8 +124,8 @@ impl LiveBytes {
     }
 }
 
-/// Each device of each host at the reading with most memory in use, of several with as much the one with
-/// most recorded; all ranks together.
+/// Returns each device of each host at the reading with most memory in use, summed over all ranks.
+/// Of several equal readings, the one with most recorded memory counts.
 pub(super) fn gaps<'p>(
     parts: impl Iterator<Item = (&'p RankContext, &'p str, &'p [DriverReadings])>,
 ) -> Vec<DriverGap> {
@@ -154,7 +156,7 @@ pub(super) fn gaps<'p>(
     devices.into_iter().filter_map(of_device).collect()
 }
 
-/// The table of devices at their fullest.
+/// Makes the table of devices at their fullest.
 pub(super) fn in_use(driver: &[DriverGap]) -> Table {
     let columns = vec![
         Column::data("host", Unit::Text),

@@ -1,12 +1,13 @@
-//! Frees by the device and pool of the block that they give back: `cudaFree` may be called with
-//! another device selected, and for blocks of a pool.
+//! Corrects the device and pool of frees. `cudaFree` may be called while another device is
+//! selected, and may free a block of a pool.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use tprof_trace::model::{Allocator, DeviceAllocation, ProcessIndex};
 
-/// Moves each free that CUDA recorded to the device of its block. Rows are in order of time.
+/// Returns the rows with each free that CUDA recorded moved to its block's device and allocator.
+/// Rows are in order of time.
 pub fn place(rows: &[DeviceAllocation]) -> Cow<'_, [DeviceAllocation]> {
     let mut placed = Cow::Borrowed(rows);
     let mut live: HashMap<(ProcessIndex, u64), (Option<u32>, Allocator)> = HashMap::new();
@@ -42,7 +43,7 @@ mod tests {
         let rows = [
             row(7, false, 1, Library),
             row(8, false, 0, Pool),
-            // A framework's block at the address of its own segment.
+            // A framework's block at the same address as its segment.
             row(7, false, 1, Framework),
             row(7, true, 0, Framework),
             row(7, true, 0, Library),

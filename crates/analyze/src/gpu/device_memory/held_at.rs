@@ -19,16 +19,16 @@ pub(crate) struct HeldOfDevice {
     pub bytes: u64,
     /// Number of blocks that were held at the moment.
     pub blocks: u64,
-    /// The places with most of the memory, most first: blocks, bytes, and the innermost function
-    /// that is not the framework's allocator. Empty if no block has a stack.
+    /// The places that took most of the memory, largest first: blocks, bytes, and the innermost
+    /// function outside of the framework's allocator. Empty if no block has a stack.
     pub sites: Vec<(u64, u64, String)>,
 }
 
-/// Places that are named at most.
+/// Maximum number of places that are named.
 const MOST_SITES: usize = 3;
 
-/// Parts of the names of functions between an operator and the driver, which do not show who takes
-/// memory: PyTorch's allocator and dispatcher.
+/// Parts of the names of functions between an operator and the driver: PyTorch's allocator and
+/// dispatcher. These functions don't show who takes the memory.
 const ALLOCATING: [&str; 7] = [
     "Allocator",
     "alloc_block",
@@ -39,8 +39,8 @@ const ALLOCATING: [&str; 7] = [
     "wrapper_CUDA",
 ];
 
-/// Whether an allocation takes memory of a device for itself. That is neither the case for a block
-/// that a framework gives out of its own segments, nor for another process's memory.
+/// Whether an allocation takes memory of a device for itself. A block inside a framework's own
+/// segments doesn't, nor does another process's memory.
 pub(super) fn is_taken(row: &DeviceAllocation) -> bool {
     let own = matches!(row.allocator, Allocator::Library | Allocator::Pool | Allocator::Virtual);
     let kind = matches!(
@@ -50,7 +50,7 @@ pub(super) fn is_taken(row: &DeviceAllocation) -> bool {
     own && kind && row.device.is_some()
 }
 
-/// The memory of each device that a process holds at a moment.
+/// Returns the memory of each device that a process holds at a moment.
 pub(crate) fn held_until(
     rank: &RankTrace<'_>,
     process: ProcessIndex,
@@ -101,7 +101,8 @@ pub(crate) fn held_until(
     devices.into_values().collect()
 }
 
-/// The innermost function of a stack that is not the framework's allocator; of Python, with its line.
+/// Returns the innermost function of a stack that isn't part of the framework's allocator; a Python
+/// function comes with its line.
 fn site(frames: &mut Frames<'_>, process: ProcessIndex, stack: StackId) -> Option<String> {
     let ids = frames.stack(process, stack);
     let texts = frames.texts(&ids);

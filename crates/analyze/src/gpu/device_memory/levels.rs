@@ -1,4 +1,4 @@
-//! Device memory that a process held over time, and the blocks that it kept.
+//! Device memory that a process held over time, and the blocks that it never freed.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,16 +13,16 @@ use crate::rank::RankTrace;
 pub(crate) struct HeldOverTime {
     /// The process that holds the memory.
     pub process: ProcessIndex,
-    /// The device that has it, as the process numbers it.
+    /// The device that the memory is on, as the process numbers it.
     pub device: u32,
     /// The moments of changes, ns, each with the bytes held from then on; in order of time.
     levels: Vec<(u64, u64)>,
-    /// Blocks that were never given back: when, by which thread, bytes.
+    /// Blocks that were never freed: time of the allocation, allocating thread, bytes.
     pub kept: Vec<(u64, ThreadIndex, u64)>,
 }
 
 impl HeldOverTime {
-    /// The levels of each process and device with recorded changes.
+    /// Returns the levels of each process and device with recorded changes.
     pub fn of_rank(rank: &RankTrace<'_>) -> Vec<HeldOverTime> {
         let placed = frees::place(&rank.allocations);
         let (rows, _) = resets::expand(&placed);
@@ -63,7 +63,7 @@ impl HeldOverTime {
         all.into_values().collect()
     }
 
-    /// Bytes held at a moment.
+    /// Returns the bytes held at a moment.
     pub fn at(&self, time_ns: u64) -> u64 {
         let after = self.levels.partition_point(|(changed_ns, _)| *changed_ns <= time_ns);
         after.checked_sub(1).map_or(0, |last| self.levels[last].1)

@@ -1,4 +1,4 @@
-//! Memory of devices: how much was taken, its peak, and what held it then.
+//! Device memory: how much was allocated, its peak, and what held it at the peak.
 
 mod driver;
 mod frees;
@@ -62,18 +62,19 @@ fn of_rows(
     pools.into_iter().filter_map(of_pool).collect()
 }
 
-/// The data that the report shows of a rank.
+/// The data that the report shows of one rank.
 struct RankDeviceMemory {
     pools: Vec<PoolMemory>,
     sites: Vec<DeviceSite>,
     resets: Resets,
-    /// How many changes the hooks and CUPTI recorded; `None` if only one of them could.
+    /// How many changes the hooks and CUPTI each recorded; `None` if only one of the two could
+    /// record.
     sources: Option<RecordedBy>,
-    /// Variables of modules among the changes.
+    /// Number of changes that are variables of modules.
     variables: u64,
     host: String,
     driver: Vec<DriverReadings>,
-    /// The memory snapshot that the file was made of, if it was.
+    /// The memory snapshot that the file was imported from, if any.
     snapshot: Option<MemorySnapshot>,
 }
 

@@ -1,12 +1,12 @@
-//! The purpose of a block of memory, by what the framework was doing when the block was taken and
-//! when it was given back.
+//! The purpose of a block of memory, derived from what the framework was doing when the block was
+//! allocated and when it was freed.
 //!
-//! `torch.profiler` can separate parameters from activations by following every tensor; a trace
-//! cannot. This module uses what a trace does show: the phase of a step in which a block was taken
-//! and the one in which it was given back.
+//! `torch.profiler` can separate parameters from activations because it follows every tensor. A
+//! trace can't, but it shows the phase of a step in which a block was allocated, and the phase in
+//! which it was freed. This module uses these.
 //!
-//! This works for blocks that an operator gets for itself. A framework's caching allocator takes
-//! segments from the device, which serve any later phase: those have no phase.
+//! This works for blocks that an operator allocates for itself. The segments that a framework's
+//! caching allocator takes from the device serve any later phase, so they have no phase.
 
 use tprof_trace::model::{Allocator, DeviceAllocation, SpanKind};
 
@@ -15,20 +15,20 @@ use crate::rank::{HostSpan, Moment, RankTrace, enclosing, nesting_order, parents
 /// The purpose of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Category {
-    /// Taken before recording began: parameters, optimizer state, and more.
+    /// Allocated before recording began: parameters, optimizer state, and more.
     Before,
-    /// Taken and given back within one outermost operator.
+    /// Allocated and freed within one outermost operator.
     Temporary,
-    /// Taken in the forward pass, given back in the backward one, or not at all.
+    /// Allocated in the forward pass, and freed in the backward pass or never.
     Activation,
-    /// Taken in the forward pass, given back outside of the backward one, or kept past an optimizer's
-    /// step.
+    /// Allocated in the forward pass, and freed outside of the backward pass or kept past an
+    /// optimizer's step.
     Forward,
-    /// Taken in the backward pass, and longer there than one operator.
+    /// Allocated in the backward pass, and kept there longer than one operator.
     Gradient,
-    /// Taken in the optimizer's step.
+    /// Allocated in the optimizer's step.
     Optimizer,
-    /// Taken where no operator ran.
+    /// Allocated where no operator ran.
     Other,
 }
 
@@ -60,7 +60,7 @@ impl Category {
         }
     }
 
-    /// An explanation of a few words.
+    /// Explains the category in a few words.
     pub fn about(self) -> &'static str {
         match self {
             Category::Before => "taken before recording",
@@ -74,7 +74,7 @@ impl Category {
     }
 }
 
-/// Part of a step.
+/// A part of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Forward,
@@ -83,11 +83,11 @@ enum Phase {
     None,
 }
 
-/// Operators and annotations around moments.
+/// The operators and annotations of a rank, to find those around an event.
 pub(super) struct EnclosingSpans<'r> {
     operators: &'r [HostSpan],
     parents: Vec<Option<u32>>,
-    /// Whether each operator is autograd's, which runs the backward pass.
+    /// For each operator, whether it belongs to autograd, which runs the backward pass.
     backward: Vec<bool>,
     /// Optimizer steps, in nesting order.
     optimizer: Vec<HostSpan>,
@@ -123,7 +123,7 @@ impl<'r> EnclosingSpans<'r> {
         self.optimizer.iter().any(|step| step.start_ns > time_ns)
     }
 
-    /// The context of each event.
+    /// Returns the context of each event.
     fn places(&self, rows: &[&DeviceAllocation]) -> Vec<EventContext> {
         let mut moments: Vec<Moment<usize>> = rows
             .iter()
@@ -158,14 +158,14 @@ impl<'r> EnclosingSpans<'r> {
     }
 }
 
-/// Whether an operator gets a block of its own from this allocator, with operators recorded. From
-/// the others, PyTorch's allocator gets segments for many blocks.
+/// Whether this allocator serves single blocks to operators, so that a block has a phase. From the
+/// other allocators, PyTorch's allocator takes segments for many blocks.
 pub(super) fn gives_blocks(allocator: Allocator) -> bool {
     matches!(allocator, Allocator::Framework | Allocator::Pool)
 }
 
-/// Categories of blocks, given the events of one pool and, for each allocation, the index of the
-/// event that gave it back. Entries for frees have no meaning.
+/// Returns the category of each block. `rows` are the events of one pool, and `freed_by` has for
+/// each allocation the index of the event that freed it. Entries for frees have no meaning.
 pub(super) fn categories(
     operators: &EnclosingSpans<'_>,
     rows: &[&DeviceAllocation],
@@ -183,9 +183,9 @@ pub(super) fn categories(
             (Phase::Optimizer, _) => Category::Optimizer,
             (Phase::Backward, _) => Category::Gradient,
             (Phase::Forward, Some(Phase::Backward)) => Category::Activation,
-            // Backward passes give activations back before the optimizer's step. A block that
-            // outlives one is not an activation, but for example a parameter that was moved to the
-            // device.
+            // The backward pass frees activations before the optimizer's step. A block that
+            // outlives such a step isn't an activation, but for example a parameter that was moved
+            // to the device.
             (Phase::Forward, None) if !operators.step_after(rows[at].time_ns) => {
                 Category::Activation
             }

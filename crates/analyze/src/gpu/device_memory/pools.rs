@@ -1,10 +1,10 @@
-//! Memory of one pool: what one allocator gave out of one device.
+//! Memory of one pool: the blocks that one allocator gave out on one device.
 
 use tprof_trace::model::{Allocator, DeviceAllocation};
 
 use super::phases::Category;
 
-/// Points of a curve.
+/// Number of points of a curve.
 pub(super) const BUCKETS: u64 = 200;
 
 /// An allocator, and the device whose memory it gives out.
@@ -12,7 +12,7 @@ pub(super) const BUCKETS: u64 = 200;
 pub struct Pool {
     /// The device; `None` for host memory.
     pub device: Option<u32>,
-    /// The allocator that gave the memory.
+    /// The allocator that gave out the memory.
     pub allocator: Allocator,
 }
 
@@ -21,12 +21,12 @@ pub struct Pool {
 pub struct Level {
     /// The moment, ns.
     pub time_ns: u64,
-    /// Bytes that are given out.
+    /// Bytes in blocks that are given out.
     pub allocated_bytes: u64,
-    /// Held by the allocator, by its own total.
+    /// Bytes that the allocator holds, by its own count.
     pub reserved_bytes: Option<u64>,
-    /// Bytes given out, by category; memory that was taken before the recording is in the first
-    /// one.
+    /// Bytes given out, by category. Memory that was allocated before the recording is in the first
+    /// category.
     pub by_category: [u64; Category::COUNT],
 }
 
@@ -35,37 +35,37 @@ pub struct Level {
 pub struct PoolMemory {
     /// The pool's allocator and device.
     pub pool: Pool,
-    /// Number of blocks taken.
+    /// Number of blocks that were allocated.
     pub allocations: u64,
-    /// Number of blocks given back.
+    /// Number of blocks that were freed.
     pub frees: u64,
-    /// Blocks that resets of the device gave back, and their bytes.
+    /// Number of blocks that resets of the device freed.
     pub reset_frees: u64,
-    /// Bytes of blocks that resets gave back.
+    /// Bytes of blocks that resets freed.
     pub reset_bytes: u64,
-    /// Bytes of all blocks taken.
+    /// Bytes of all blocks that were allocated.
     pub taken_bytes: u64,
-    /// Whether the bytes given out are the allocator's own sum. Otherwise they are added up from
-    /// the records, and blocks that were taken before and never given back are missing.
+    /// Whether the bytes given out are the allocator's own count. Otherwise they are added up from
+    /// the records, and miss blocks that were allocated before the recording and never freed.
     pub exact: bool,
-    /// The level at which most was given out.
+    /// The level at which most bytes were given out.
     pub peak: Level,
     /// The most bytes that the allocator held.
     pub peak_reserved_bytes: Option<u64>,
     /// The level at the end of the recording.
     pub last: Level,
-    /// The most in each of `BUCKETS` parts of the time.
+    /// The highest level in each of `BUCKETS` parts of the time.
     pub curve: Vec<Level>,
-    /// Whether operators and addresses were recorded, which define the categories of blocks.
+    /// Whether the blocks have categories: this needs recorded operators and addresses.
     pub has_categories: bool,
-    /// Whether the blocks are segments of a framework's allocator, as the operators show.
+    /// Whether the operators show that the blocks are segments of a framework's allocator.
     pub is_segments: bool,
     /// Whether any block's size was recorded.
     pub is_sized: bool,
-    /// Whether every block's address was recorded, by which its free is found.
+    /// Whether every block's address was recorded; the address joins a block and its free.
     pub is_placed: bool,
-    /// Whether times are times, and not positions in a sequence (memory snapshots of older
-    /// PyTorch).
+    /// Whether the times are real. In memory snapshots of older PyTorch they are positions in a
+    /// sequence.
     pub timed: bool,
 }
 

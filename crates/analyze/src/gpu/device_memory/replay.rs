@@ -1,4 +1,4 @@
-//! Replays the events of one pool in order, as levels.
+//! Replays the events of one pool in order, and computes its levels.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{DeviceAllocation, ProcessIndex};
@@ -6,13 +6,13 @@ use tprof_trace::model::{DeviceAllocation, ProcessIndex};
 use super::phases::{Category, EnclosingSpans, categories, gives_blocks};
 use super::pools::{BUCKETS, Level, Pool, PoolMemory};
 
-/// Blocks of a pool: for each allocation, which event gave it back.
+/// Joins each allocation of a pool with its free; both are indices of events.
 struct BlockFrees {
     freed_by: Vec<Option<u32>>,
-    /// For each free: the event that took the block; `None` if it was not recorded.
+    /// For each free, the event that allocated the block; `None` if that event wasn't recorded.
     taken_by: Vec<Option<u32>>,
-    /// Bytes of blocks without a recorded allocation. For rows without an address it is the least
-    /// that must have been there: the bytes given back beyond those that were taken.
+    /// Bytes of blocks whose allocation wasn't recorded. For rows without an address, this is a
+    /// lower bound: the most by which freed bytes exceeded allocated ones.
     earlier_bytes: u64,
 }
 
@@ -50,7 +50,7 @@ impl BlockFrees {
     }
 }
 
-/// Replays events in order of time; `None` if there are no events.
+/// Replays events, which are in order of time. Returns `None` if there are no events.
 pub(super) fn replay(
     pool: Pool,
     rows: &[&DeviceAllocation],
@@ -121,7 +121,7 @@ pub(super) fn replay(
     Some(memory)
 }
 
-/// Bytes given out before an event, by the total of its allocator.
+/// Returns the bytes given out before an event, by the allocator's own count.
 fn before(row: &DeviceAllocation) -> Option<u64> {
     let (after, bytes) = (row.total_allocated_bytes?, row.bytes?);
     match row.free {

@@ -1,4 +1,4 @@
-//! The memory that `cudaDeviceReset` gives back, block by block.
+//! Expands a `cudaDeviceReset` into frees of the blocks that it gave back.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,19 +7,19 @@ use tprof_trace::model::{Allocator, DeviceAllocation, MemoryKind, ProcessIndex};
 
 use super::pools::{Pool, pool_of};
 
-/// The effect of resets.
+/// The effect of all resets.
 #[derive(Debug, Default)]
 pub struct Resets {
     /// Number of resets.
     pub count: u64,
-    /// Blocks and bytes, by pool.
+    /// Number and bytes of the blocks that resets freed, by pool.
     pub by_pool: BTreeMap<Pool, (u64, u64)>,
-    /// Blocks of pinned host memory that may have been given back, or not: it belongs to a
-    /// device, but which is not recorded, and their process used several.
+    /// Number of blocks of pinned host memory that resets may or may not have freed. Pinned memory
+    /// belongs to a device, but the records don't say which one, and the process used several.
     pub unclear: u64,
 }
 
-/// Replaces each reset with frees of its blocks. Rows are in order of time.
+/// Replaces each reset with frees of the blocks that it gave back. Rows are in order of time.
 pub fn expand(rows: &[DeviceAllocation]) -> (Cow<'_, [DeviceAllocation]>, Resets) {
     let mut resets = Resets::default();
     if !rows.iter().any(is_reset) {
@@ -63,7 +63,7 @@ pub fn expand(rows: &[DeviceAllocation]) -> (Cow<'_, [DeviceAllocation]>, Resets
 }
 
 fn is_reset(row: &DeviceAllocation) -> bool {
-    // The agent's rows have a correlation; they show no reset.
+    // Rows of the agent have a correlation and never describe a reset.
     row.free
         && row.address == 0
         && row.allocator == Allocator::Library

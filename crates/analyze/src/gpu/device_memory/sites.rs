@@ -1,4 +1,4 @@
-//! The code that took a device's memory, by host stacks.
+//! The code that allocated a device's memory, by host stacks.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -10,12 +10,12 @@ use tprof_trace::model::DeviceAllocation;
 use super::pools::{Pool, PoolMemory, pool_of};
 use crate::base::frames::{FrameId, Frames};
 
-/// The memory that one stack took of one pool.
+/// The memory that one stack allocated from one pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceSite {
-    /// The pool that the memory is from.
+    /// The pool that the memory comes from.
     pub pool: Pool,
-    /// Number of blocks taken.
+    /// Number of blocks that were allocated.
     pub allocations: u64,
     /// Bytes of these blocks.
     pub bytes: u64,
@@ -27,8 +27,8 @@ pub struct DeviceSite {
     pub stack: Vec<Arc<str>>,
 }
 
-/// Sites of a rank, those that held most at their pool's peak first. Blocks without a
-/// stack are in none.
+/// Returns the sites of a rank, those that held most at their pool's peak first. Blocks without a
+/// stack are left out.
 pub fn of_rank(
     file: &TraceFile,
     rows: &[DeviceAllocation],
@@ -37,8 +37,9 @@ pub fn of_rank(
     let mut frames = Frames::new(file);
     let mut index: BTreeMap<(Pool, Vec<FrameId>), usize> = BTreeMap::new();
     let mut sites: Vec<DeviceSite> = Vec::new();
-    // Live blocks by pool, process and address (a framework's block may begin where its segment
-    // does): the site, the bytes and the moment of allocation.
+    // Live blocks by pool, process and address, each with its site, its bytes and its time of
+    // allocation. The pool is part of the key because a framework's block may begin at the same
+    // address as its segment.
     let mut live: HashMap<(Pool, u32, u64), (usize, u64, u64)> = HashMap::new();
     let peak_ns =
         |pool: Pool| pools.iter().find(|row| row.pool == pool).map(|row| row.peak.time_ns);

@@ -13,7 +13,7 @@ use crate::base::frames::{FrameId, Frames};
 
 /// The property that an import writes for each memory snapshot.
 const SNAPSHOT: &str = "torch.memory_snapshot";
-/// The property with the allocator's settings.
+/// The property that contains the allocator's settings.
 const SETTINGS: &str = "torch.memory_snapshot.allocator_settings";
 
 /// Bytes of segments by the state of their blocks.
@@ -23,21 +23,22 @@ pub(crate) struct SegmentSums {
     pub segments: u64,
     /// Bytes of the segments.
     pub reserved: u64,
-    /// Blocks that the program has.
+    /// Number of blocks in use by the program.
     pub blocks: u64,
     /// Bytes of the blocks in use.
     pub allocated: u64,
-    /// Bytes that the program asked for; `None` if a block in use lacks that number.
+    /// Bytes that the program asked for; `None` if a block in use lacks this number.
     pub requested: Option<u64>,
-    /// Bytes that the program gave back, and that a stream still uses.
+    /// Bytes that the program freed while a stream still uses them.
     pub awaiting: u64,
-    /// Bytes that the allocator can give out.
+    /// Bytes that the allocator can hand out.
     pub free: u64,
     /// Bytes of the largest free block.
     pub largest_free: u64,
-    /// Free bytes in segments with other blocks in use: the device cannot get them back.
+    /// Bytes of free blocks in segments that also have blocks in use: the allocator can't return
+    /// these to the device.
     pub stranded: u64,
-    /// Bytes of segments without blocks in the file.
+    /// Bytes of segments whose blocks the file doesn't list.
     pub unknown: u64,
 }
 
@@ -56,7 +57,7 @@ pub(crate) struct SegmentGroup {
     pub expandable: Option<bool>,
 }
 
-/// Blocks in use that one stack took.
+/// Blocks in use that were allocated by one stack.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LiveStack {
     pub device: Option<u32>,
@@ -66,7 +67,7 @@ pub(super) struct LiveStack {
     pub stack: Vec<Arc<str>>,
 }
 
-/// A request that the device had no memory for.
+/// A request that failed because the device was out of memory.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct OutOfMemory {
     pub device: Option<u32>,
@@ -81,12 +82,12 @@ pub(super) struct OutOfMemory {
 /// A memory snapshot of a framework.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MemorySnapshot {
-    /// Whether entries of the history have times.
+    /// Whether the entries of the history have times.
     pub timed: bool,
     pub groups: BTreeMap<SegmentGroup, SegmentSums>,
     pub stacks: Vec<LiveStack>,
     pub out_of_memory: Vec<OutOfMemory>,
-    /// Entries and bytes by device and action.
+    /// Number and bytes of the history's entries, by device and action.
     pub actions: BTreeMap<(Option<u32>, String), (u64, u64)>,
     pub settings: Vec<(String, String)>,
 }
@@ -112,7 +113,7 @@ impl SegmentSums {
 }
 
 impl MemorySnapshot {
-    /// Sums of the segments by device.
+    /// Sums up the segments by device.
     pub fn by_device(&self) -> BTreeMap<Option<u32>, SegmentSums> {
         let mut devices: BTreeMap<Option<u32>, SegmentSums> = BTreeMap::new();
         for (group, held) in &self.groups {
@@ -122,8 +123,8 @@ impl MemorySnapshot {
     }
 }
 
-/// Sums of a file by segments that can serve the same requests; empty if the file is not a
-/// snapshot.
+/// Sums up the segments of a file, grouped by the requests that they can serve; empty if the file
+/// isn't a snapshot.
 pub(crate) fn held(file: &TraceFile) -> BTreeMap<SegmentGroup, SegmentSums> {
     let mut sums: FxHashMap<u64, SegmentSums> = FxHashMap::default();
     for block in file.blocks::<AllocatorBlock>().flatten() {
@@ -141,7 +142,7 @@ pub(crate) fn held(file: &TraceFile) -> BTreeMap<SegmentGroup, SegmentSums> {
                 sum.free += block.bytes;
                 sum.largest_free = sum.largest_free.max(block.bytes);
             }
-            // `active_pending_free`, in older files `active_awaiting_free`.
+            // The state is `active_pending_free`, or `active_awaiting_free` in older files.
             _ => sum.awaiting += block.bytes,
         }
     }
@@ -167,7 +168,7 @@ pub(crate) fn held(file: &TraceFile) -> BTreeMap<SegmentGroup, SegmentSums> {
     groups
 }
 
-/// Reads the snapshot of a file; `None` if the file has another source.
+/// Reads the snapshot of a file; `None` if the file wasn't imported from a snapshot.
 pub(super) fn of_file(file: &TraceFile) -> Option<MemorySnapshot> {
     let text = file.properties().filter(|(key, _)| *key == SNAPSHOT).last()?.1;
     let facts: Value = serde_json::from_str(text).ok()?;
@@ -199,7 +200,7 @@ pub(super) fn of_file(file: &TraceFile) -> Option<MemorySnapshot> {
     Some(snapshot)
 }
 
-/// Blocks in use by stack, most bytes first; those without one are together.
+/// Returns the blocks in use by stack, most bytes first. Blocks without a stack form one row.
 fn stacks(file: &TraceFile, frames: &mut Frames<'_>) -> Vec<LiveStack> {
     let device_of: FxHashMap<u64, Option<u32>> = (file.blocks::<AllocatorSegment>().flatten())
         .map(|row| (row.segment, row.device))

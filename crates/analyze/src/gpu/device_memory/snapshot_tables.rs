@@ -12,7 +12,7 @@ const NO_TIMES: &str = "entries of this snapshot have no times, only an order";
 /// Ranks that are memory snapshots.
 pub(super) type Parts<'p> = Vec<(&'p RankContext, &'p MemorySnapshot)>;
 
-/// Tables of the ranks that are memory snapshots; empty if no rank is one.
+/// Makes the tables of memory snapshots; empty if no rank is one.
 pub(super) fn tables(parts: &Parts<'_>) -> Vec<Table> {
     if parts.is_empty() {
         return Vec::new();
@@ -20,7 +20,7 @@ pub(super) fn tables(parts: &Parts<'_>) -> Vec<Table> {
     vec![devices(parts), groups(parts), stacks(parts), ooms(parts), actions(parts), settings(parts)]
 }
 
-/// Columns of sums, and their cells.
+/// The columns for segment sums; `cells` makes their cells.
 fn sums() -> Vec<Column> {
     vec![
         Column::new("segments", "segments", Unit::Count),
@@ -195,12 +195,12 @@ fn settings(parts: &Parts<'_>) -> Table {
     table
 }
 
-/// A moment on the run's clock; missing if it is only a position in a sequence.
+/// Returns a moment on the run's clock; missing if the snapshot has only positions in a sequence.
 pub(super) fn moment(at: &RankContext, timed: bool, time_ns: u64) -> Cell {
     Cell::known(timed.then(|| at.clock.since_start(time_ns)), NO_TIMES)
 }
 
-/// Notes on these snapshots, in sentences.
+/// Returns notes on these snapshots, each a sentence.
 pub(super) fn notes(parts: &Parts<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     for (at, snapshot) in parts {

@@ -1,4 +1,4 @@
-//! Compares the changes of device memory that the hooks recorded with those of CUPTI.
+//! Compares the changes of device memory that the hooks recorded with those that CUPTI recorded.
 
 use serde_json::Value;
 use tprof_facts::units::counted;
@@ -15,15 +15,15 @@ const ONE_SOURCE: &str =
 pub(super) struct RecordedBy {
     /// Changes that both recorded.
     pub both: u64,
-    /// Changes that only CUPTI recorded: by libraries with a CUDA runtime of their own, and
+    /// Changes that only CUPTI recorded: those of libraries with their own CUDA runtime, and
     /// variables of modules.
     pub only_cupti: u64,
     /// Changes that only the hooks recorded.
     pub only_hooks: u64,
 }
 
-/// Counts the changes in all processes of a file. `None` if CUPTI recorded no memory, if a process
-/// is not over, and for a part of a file.
+/// Counts the changes in all processes of a file. Returns `None` if CUPTI recorded no memory, if a
+/// process hasn't ended, or if the file is only a part of one.
 pub(super) fn of_file(file: &TraceFile) -> Option<RecordedBy> {
     if file.part().is_some() {
         return None;
@@ -40,7 +40,8 @@ pub(super) fn of_file(file: &TraceFile) -> Option<RecordedBy> {
     all
 }
 
-/// Number of variables of modules among these: CUPTI records each as a change of memory.
+/// Number of allocations that are variables of modules. CUPTI records each variable as a change of
+/// memory.
 pub(super) fn variables(allocations: &[DeviceAllocation]) -> u64 {
     let is_variable = |row: &&DeviceAllocation| {
         matches!(row.kind, MemoryKind::DeviceStatic | MemoryKind::ManagedStatic)
@@ -48,7 +49,7 @@ pub(super) fn variables(allocations: &[DeviceAllocation]) -> u64 {
     allocations.iter().filter(is_variable).count() as u64
 }
 
-/// Blocks that only CUPTI recorded, in a sentence.
+/// Returns a sentence about the changes that only CUPTI recorded.
 pub(super) fn without_stacks(
     label: &str,
     by: Option<RecordedBy>,
@@ -71,7 +72,7 @@ pub(super) fn without_stacks(
     (!texts.is_empty()).then(|| format!("{label}: {}", texts.join("; ")))
 }
 
-/// The table of changes by who recorded them.
+/// Makes the table of changes by who recorded them.
 pub(super) fn sources<'p>(
     parts: impl Iterator<Item = (&'p RankContext, Option<RecordedBy>)>,
 ) -> Table {
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_of_modules_are_no_changes_of_libraries() {
+    fn variables_of_modules_are_not_counted_as_changes_of_libraries() {
         let of_kind = |kind| DeviceAllocation { kind, ..DeviceAllocation::default() };
         let kinds = [MemoryKind::Device, MemoryKind::DeviceStatic, MemoryKind::ManagedStatic];
         assert_eq!(variables(&kinds.map(of_kind)), 2);

@@ -1,5 +1,5 @@
-//! Memory that stream-ordered pools hold, by CUPTI's readings at each change. It is more than is
-//! given out, since a pool keeps what comes back.
+//! The size of stream-ordered pools, which CUPTI reports at each change. A pool is larger than the
+//! memory that it gave out, because it keeps freed blocks.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use tprof_trace::model::{Allocator, ProcessIndex, counter};
 
 use super::pools::PoolMemory;
 
-/// Bytes that all pools of a device hold from each moment on, in one process or in all.
+/// Bytes that all pools of a device hold from each moment on, in one process or in all processes.
 pub(super) type HeldBytes = BTreeMap<u64, u64>;
 
 /// The bytes that the pools of a file hold.
@@ -16,11 +16,11 @@ pub(super) type HeldBytes = BTreeMap<u64, u64>;
 pub(super) struct PoolHoldings {
     /// Bytes by process and device, as the process numbers it.
     pub by_process: BTreeMap<(ProcessIndex, u32), HeldBytes>,
-    /// Bytes over all processes, by number of the device.
+    /// Bytes over all processes, by the number of the device.
     by_number: BTreeMap<u32, HeldBytes>,
 }
 
-/// Reads the pools of a file.
+/// Reads the pool sizes of a file.
 pub(super) fn held(file: &TraceFile) -> PoolHoldings {
     let mut readings: Vec<(u64, ProcessIndex, u32, u64)> = file
         .counters()
@@ -39,12 +39,12 @@ pub(super) fn held(file: &TraceFile) -> PoolHoldings {
     held
 }
 
-/// The bytes held at a moment.
+/// Returns the bytes held at a moment.
 pub(super) fn held_at(held: &HeldBytes, time_ns: u64) -> u64 {
     held.range(..=time_ns).next_back().map_or(0, |(_, bytes)| *bytes)
 }
 
-/// Adds it to the memory of pools that were replayed.
+/// Sets the reserved bytes of replayed pools to the pool sizes that were recorded.
 pub(super) fn add_held(pools: &mut [PoolMemory], held: &PoolHoldings) {
     for memory in pools.iter_mut().filter(|memory| memory.pool.allocator == Allocator::Pool) {
         let Some(held) = memory.pool.device.and_then(|device| held.by_number.get(&device)) else {

@@ -29,7 +29,7 @@ pub(super) fn body(parts: &[(RankContext, RankDeviceMemory)]) -> Body {
     let mut rows: Vec<(&RankContext, &PoolMemory)> =
         parts.iter().flat_map(|(at, part)| part.pools.iter().map(move |row| (at, row))).collect();
     rows.sort_by_key(|(_, row)| {
-        // The host's memory in a framework's allocator is no answer to the question.
+        // Pinned host memory comes last: the report is about device memory.
         (row.pool.device.is_none(), Reverse(row.peak.allocated_bytes))
     });
     let driver = gaps(parts.iter().map(|(at, part)| (at, &part.host[..], &part.driver[..])));
@@ -65,7 +65,7 @@ pub(super) fn body(parts: &[(RankContext, RankDeviceMemory)]) -> Body {
     Body { tables, notes }
 }
 
-/// The note on memory that resets gave back.
+/// Returns the note on memory that resets freed; `None` if there was no reset.
 fn of_resets(at: &RankContext, part: &RankDeviceMemory) -> Option<String> {
     let resets = &part.resets;
     if resets.count == 0 {
@@ -177,7 +177,7 @@ fn sites(parts: &[(RankContext, RankDeviceMemory)]) -> Table {
     table
 }
 
-/// Why no category of device memory is known.
+/// Returns the reason why no pool has categories.
 fn no_categories(rows: &[(&RankContext, &PoolMemory)]) -> &'static str {
     match rows.iter().any(|(_, row)| row.pool.device.is_some()) {
         _ if rows.is_empty() => NO_ALLOCATIONS,
@@ -194,7 +194,7 @@ fn no_categories(rows: &[(&RankContext, &PoolMemory)]) -> &'static str {
     }
 }
 
-/// Why no category of a pool is known.
+/// Returns the reason why one pool has no categories.
 fn without_categories(row: &PoolMemory) -> &'static str {
     match () {
         () if !row.is_placed => NO_ADDRESSES,
@@ -256,7 +256,7 @@ fn curve(at: &RankContext, row: &PoolMemory) -> Table {
     table
 }
 
-/// The curve of a history without times, over the positions of its entries.
+/// Makes the curve of a history without times, over the positions of its entries.
 fn curve_by_entry(row: &PoolMemory) -> Table {
     let columns = vec![
         Column::new("entry", "entry", Unit::Id),

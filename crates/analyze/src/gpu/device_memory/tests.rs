@@ -16,7 +16,7 @@ fn event(time_ns: u64, address: u64, bytes: i64, total: Option<u64>) -> DeviceAl
     }
 }
 
-/// Memory of a rank's pools.
+/// Returns the memory of a rank's pools.
 fn of_rank(rank: &RankTrace<'_>) -> Vec<PoolMemory> {
     let (rows, resets) = resets::expand(&rank.allocations);
     of_rows(rank, &rows, &resets)
@@ -41,14 +41,14 @@ fn blocks_are_distinguished_by_when_they_were_taken_and_given_back() {
     made.span(span(82, 5, SpanKind::Operator), "aten::zeros");
     made.allocations = vec![
         event(13, 1, 100, Some(1100)),
-        // Given back within the outermost operator, not the innermost.
+        // Freed within the outermost operator, but not within the innermost.
         event(14, 2, 10, Some(1110)),
         event(25, 2, -10, Some(1100)),
         event(53, 3, 70, Some(1170)),
         event(60, 1, -100, Some(1070)),
         event(83, 4, 5, Some(1075)),
         event(90, 3, -70, Some(1005)),
-        // Taken before recording.
+        // Allocated before recording began.
         event(91, 9, -400, Some(605)),
     ];
     let found = memory(made);
@@ -61,7 +61,7 @@ fn blocks_are_distinguished_by_when_they_were_taken_and_given_back() {
 }
 
 #[test]
-fn what_outlives_an_optimizers_step_is_no_activation() {
+fn a_block_that_outlives_an_optimizer_step_is_not_an_activation() {
     let mut made = Fixture::new();
     let span =
         |start_ns, duration_ns, kind| Span { start_ns, duration_ns, kind, ..Span::default() };
@@ -69,12 +69,12 @@ fn what_outlives_an_optimizers_step_is_no_activation() {
     made.span(span(80, 20, SpanKind::Annotation), "Optimizer.step#SGD.step");
     made.span(span(110, 20, SpanKind::Operator), "aten::linear");
     made.allocations = vec![event(13, 1, 100, None), event(113, 2, 70, None)];
-    // The second may be an activation of a step that recording ended in.
+    // The second block may be an activation of a step that was unfinished when recording ended.
     assert_eq!(memory(made).last.by_category, [0, 0, 70, 100, 0, 0, 0]);
 }
 
 #[test]
-fn of_segments_below_a_caching_allocator_no_phase_is_known() {
+fn segments_of_a_caching_allocator_have_no_phase() {
     for (allocator, is_known) in
         [(Allocator::Library, false), (Allocator::Virtual, false), (Allocator::Pool, true)]
     {
@@ -88,7 +88,7 @@ fn of_segments_below_a_caching_allocator_no_phase_is_known() {
 }
 
 #[test]
-fn without_totals_what_was_recorded_is_added_up() {
+fn without_totals_the_recorded_bytes_are_added_up() {
     let mut made = Fixture::new();
     made.allocations = vec![
         event(1, 1, 10, None),
@@ -98,7 +98,7 @@ fn without_totals_what_was_recorded_is_added_up() {
     ];
     let found = memory(made);
     assert!(!found.exact && !found.has_categories);
-    // A block of 30 bytes must have been there before.
+    // A block of 30 bytes must have existed before the recording.
     assert_eq!((found.peak.time_ns, found.peak.allocated_bytes), (1, 40));
     assert_eq!(found.last.allocated_bytes, 5);
     assert_eq!(found.peak_reserved_bytes, None);
@@ -115,7 +115,7 @@ fn without_addresses_bytes_are_added_up_and_nothing_is_distinguished() {
         .map(|(bytes, time_ns)| event(time_ns, 0, bytes, None))
         .collect();
     let found = memory(made);
-    // 30 bytes must have been there before: no more was given back than had been taken.
+    // 30 bytes must have existed before the recording; otherwise the frees exceed the allocations.
     assert_eq!((found.peak.time_ns, found.peak.allocated_bytes), (11, 180));
     assert_eq!(found.last.allocated_bytes, 20);
     assert_eq!((found.allocations, found.frees, found.taken_bytes), (5, 5, 320));
@@ -180,7 +180,7 @@ fn a_reset_gives_back_what_its_process_has_on_the_device() {
     assert_eq!((facts(host), facts(device)), ((1, 1, 0), (2, 1, 200)));
     assert_eq!((device.peak.time_ns, device.reset_bytes), (2, 100));
     assert_eq!((resets.count, resets.unclear), (1, 0));
-    // With a second device, it is unknown which one the pinned memory belongs to.
+    // With a second device, the owner of the pinned memory is unknown.
     let (pools, resets) = of_both(Some(1));
     let [host, device, second] = &pools[..] else { panic!("{pools:?}") };
     assert_eq!((facts(host), facts(device)), ((0, 0, 100), (2, 1, 200)));

@@ -12,12 +12,13 @@ use crate::rank::RankTrace;
 
 const NO_MEMORY: &str = "no device memory of the process was recorded";
 
-/// The device memory that a process holds.
+/// The device memory that a process holds, while its changes are replayed.
 #[derive(Default)]
 struct DeviceHoldings {
-    /// Blocks that its framework gave out count, not what that took from the device for them.
+    /// Whether to count the blocks that the process's framework gave out, and not the segments that
+    /// the framework took from the device for them.
     by_framework: bool,
-    /// Each change states what its allocator had given out.
+    /// Whether each change reports the total that its allocator had given out.
     has_totals: bool,
     by_device: BTreeMap<Option<u32>, u64>,
 }
@@ -31,15 +32,15 @@ impl DeviceHoldings {
     }
 }
 
-/// Whether a framework's allocator gave out memory of a device.
+/// Whether a row belongs to a framework's allocator and to device memory.
 fn is_given(row: &DeviceAllocation) -> bool {
     row.allocator == Allocator::Framework
         && row.device.is_some()
         && matches!(row.kind, MemoryKind::Device | MemoryKind::Unknown)
 }
 
-/// The memory held in each window, in the order of `windows`; all devices of the window's process
-/// together.
+/// Returns the memory held in each window, in the order of `windows`, summed over all devices of
+/// the window's process.
 pub(crate) fn device_within(rank: &RankTrace<'_>, windows: &[HeldWindow]) -> Vec<HeldWithin> {
     let mut sweep = HeldSweep::of(windows);
     let placed = frees::place(&rank.allocations);

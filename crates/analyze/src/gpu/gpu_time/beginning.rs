@@ -1,8 +1,8 @@
-//! Idle time at the beginning of a recording that may not have been idle.
+//! Finds idle time at the beginning of a recording in which the device may in fact have worked.
 //!
-//! Work that was launched before the first event is missing from the trace, or a part of it is: a
-//! device that seems idle may have run it. Work of one stream runs in order, so that a stream's
-//! beginning is over once the first work with a recorded launch begins.
+//! Work that was launched before the first recorded event may be missing from the trace, in full or
+//! in part. A device that seems idle may have run it. Work of one stream runs in order. So the
+//! beginning of a stream is over when the first work with a recorded launch begins.
 
 use rustc_hash::FxHashMap;
 
@@ -13,13 +13,14 @@ use crate::rank::{RankTrace, StreamIndex};
 
 /// The beginning of a rank's recording.
 pub(crate) struct RecordingStart {
-    /// For each stream: the first work with a recorded launch.
+    /// For each stream, the index of the first work with a recorded launch.
     first_of: FxHashMap<StreamIndex, usize>,
-    /// The first work with a recorded launch on any stream; `None` if no launch was recorded.
+    /// The index of the first work with a recorded launch on any stream; `None` if no launch was
+    /// recorded.
     first: Option<usize>,
     /// The moment at which the last stream's beginning is over, ns.
     end_ns: u64,
-    /// Host waits for a device until the first one.
+    /// Calls in which the host waited for a device, up to the start of that first work.
     waits: Cover,
 }
 
@@ -40,13 +41,15 @@ impl RecordingStart {
         RecordingStart { first_of, first, end_ns, waits }
     }
 
-    /// The part of these gaps, of devices with this work, in which the devices may have had work
-    /// that the trace lacks:
+    /// Returns the part of these gaps in which the devices may have run work that the trace lacks.
+    /// `work` is the work of the gaps' devices. The part consists of:
     ///
-    /// - before the first work of a stream with a recorded launch, while that work waited on the
-    ///   device although nothing ran; if it was launched before any such work began;
-    /// - before work of a stream's beginning without a recorded launch;
-    /// - while the host waited for a device, and no work with a recorded launch had begun.
+    /// - the time before a stream's first work with a recorded launch, in which that work seems to
+    ///   have waited on the device while nothing ran; only if the work was launched before any work
+    ///   with a recorded launch began;
+    /// - the time before work without a recorded launch, in a stream's beginning;
+    /// - the time in which the host waited for a device, before any work with a recorded launch
+    ///   began.
     pub(crate) fn unknown(&self, rank: &RankTrace<'_>, gaps: &[Gap], work: &[u32]) -> Cover {
         let Some(first) = self.first else { return Cover::default() };
         let first_ns = rank.work[first].start_ns;

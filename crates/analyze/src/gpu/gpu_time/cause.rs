@@ -1,9 +1,9 @@
-//! Why a device had nothing to do.
+//! The causes for which a device had nothing to do.
 
 /// The cause of a device's idle time. Causes are exclusive, so that their times add up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum IdleCause {
-    /// The host was launching, operator by operator, and was slower than the device.
+    /// The host launched one operator after the other, and was slower than the device.
     Launch,
     /// The host had waited for the device before it could launch more.
     Sync,

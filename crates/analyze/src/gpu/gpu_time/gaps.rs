@@ -1,28 +1,29 @@
-//! Gaps on the device, each with the call that let it wait.
+//! Gaps in a device's work, each with the call whose launch ended it.
 
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::RankTrace;
 
-/// Longest time that a launch takes to reach an idle device. It is 2 to 20 us; when
-/// work begins later than this, something on the device held it.
+/// The longest time that a launch takes to reach an idle device. Typically it takes 2 to 20 us. If
+/// work begins later than this, something on the device held it up.
 pub(super) const LAUNCH_NS: u64 = 100_000;
 
-/// A time in which no device of the rank did anything.
+/// An interval in which no device of the rank did anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The time of the gap.
     pub interval: Interval,
-    /// Index of the launching call ([`Self::launch`]), or [`NONE`].
+    /// Index of the launching call (see [`Self::launch`]), or [`NONE`].
     launch: u32,
-    /// The end of the interval [`Self::late`].
+    /// The end of the interval that [`Self::late`] returns.
     late_end: u64,
 }
 
-/// There is no recorded launch.
+/// Stands for an index if no launch was recorded.
 const NONE: u32 = u32::MAX;
 
 impl Gap {
-    /// Gaps of devices, in order; `work` is theirs ([`RankTrace::work_by_device`]).
+    /// Returns the gaps of devices, in order. `work` is the work of these devices
+    /// ([`RankTrace::work_by_device`]).
     pub fn all(rank: &RankTrace<'_>, idle: &Cover, work: &[u32]) -> Vec<Gap> {
         let mut rest = work;
         let gap = |&interval: &Interval| {
@@ -33,9 +34,9 @@ impl Gap {
         idle.parts().iter().map(gap).collect()
     }
 
-    /// A gap, and the work that starts no earlier than it ends.
+    /// Makes a gap. `work` starts with the first work that begins at or after the gap's end.
     fn of(rank: &RankTrace<'_>, gap: Interval, work: &[u32]) -> Gap {
-        // Among several that start together, the one that was launched first ended the gap.
+        // If several pieces of work begin together, the one that was launched first ended the gap.
         let launch = (work.iter().map(|at| *at as usize))
             .take_while(|at| rank.work[*at].start_ns == gap.end)
             .filter_map(|at| rank.launches.call_of(at))
@@ -49,14 +50,14 @@ impl Gap {
     }
 
     /// Index of the call that launched the work which ended the gap; `None` if the gap ends with
-    /// the window, or the launch was not recorded.
+    /// the window, or if the launch wasn't recorded.
     pub fn launch(&self) -> Option<usize> {
         (self.launch != NONE).then_some(self.launch as usize)
     }
 
-    /// The beginning of the gap, until the launching call was over and the work had time to reach
-    /// the device: until then the device had nothing to do. In the rest of the gap, the work waited
-    /// on the device. It is the whole gap if no launch was recorded.
+    /// Returns the part of the gap in which the device had nothing to do: from the gap's beginning
+    /// until the launching call had returned and the work had time to reach the device. In the rest
+    /// of the gap, the work waited on the device. Without a recorded launch, this is the whole gap.
     pub fn late(&self) -> Interval {
         Interval::new(self.interval.start, self.late_end)
     }

@@ -1,4 +1,4 @@
-//! Interprets the stack of a launching thread while its device has nothing to do.
+//! Interprets the stack of the launching thread while its device has nothing to do.
 
 use tprof_trace::model::ThreadState;
 
@@ -9,18 +9,18 @@ use crate::rank::samples::{Func, FunctionTable, Layer, Part, Role, Stack};
 /// The activity of a thread in a sample or a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HostCode {
-    /// The thread kept the device waiting, by this cause.
+    /// The thread kept the device waiting, for this cause.
     Cause(IdleCause),
     /// The thread ran code of the device's libraries or of a framework's operators.
     Operators,
     /// The thread waited for another thread to do something.
     OtherThread,
     /// The thread made no call and has no sample: it ran its own code, or waited for a thread that
-    /// did.
+    /// ran code.
     Quiet,
 }
 
-/// Parts of the paths of Python's compilers for devices.
+/// Parts of the file paths of Python compilers for devices.
 const COMPILERS: [&str; 7] = [
     "torch/_inductor/",
     "torch/_dynamo/",
@@ -30,13 +30,13 @@ const COMPILERS: [&str; 7] = [
     "jax/_src/compiler.py",
     "numba/core/",
 ];
-/// Files in which Python also runs code that was compiled before, each time that it is called.
+/// Python files of these compilers that also run on each call of code that is already compiled.
 const WRAPPERS: [&str; 4] = ["eval_frame.py", "runtime_wrappers.py", "utils.py", "output_code.py"];
-/// Parts of names of native functions that compile.
+/// Parts of the names of native functions that compile.
 const COMPILING: [&str; 6] =
     ["nvrtc", "nvPTXCompiler", "llvm::", "mlir::", "xla::gpu::GpuCompiler", "cuModuleLoad"];
-/// Prefixes of names of modules that launch work: code that runs in them between launches is the
-/// operators' own time.
+/// Prefixes of the names of modules that launch work. Code that runs in such a module between
+/// launches is time of the operators themselves.
 const OPERATORS: [&str; 13] = [
     "libtorch",
     "libc10",
@@ -54,10 +54,10 @@ const OPERATORS: [&str; 13] = [
 ];
 
 impl HostCode {
-    /// Interprets a part of a thread's time with this stack.
+    /// Interprets a part of a thread's time that has this stack.
     pub fn of(part: Part, state: ThreadState, stack: &Stack, names: &FunctionTable) -> HostCode {
         let all = || stack.functions.iter().map(|id| names.get(*id));
-        // A function that imports a compiler does not compile.
+        // A function that imports a compiler doesn't compile.
         if all().any(compiles) && !all().any(Func::is_import) {
             return HostCode::Cause(IdleCause::Compile);
         }

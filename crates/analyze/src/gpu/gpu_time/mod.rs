@@ -1,10 +1,10 @@
 //! `gpu-time`: a device's time as a waterfall. Each nanosecond of a window is work of one kind, or
 //! idle for exactly one cause, so that the parts add up to the window.
 //!
-//! An idle interval ends with the work that a call launched. Until that call, the device waited for
-//! the call's thread, and what the thread did during that time is the cause: `timeline` divides it,
-//! call by call and sample by sample. A thread that itself waited for another thread passes the
-//! question on (`threads`). From the call on, the work waited on the device.
+//! An idle interval ends with work that a call launched. Until that call, the device waited for the
+//! call's thread, and the cause is what the thread did in that time. `timeline` divides that time
+//! by calls and samples. If the thread itself waited for another thread, `threads` looks at what
+//! that thread did. After the call, the work waited on the device.
 
 pub(crate) mod beginning;
 mod cause;
@@ -59,8 +59,8 @@ impl Analysis for GpuTime {
     }
 }
 
-/// Applies a function to the waterfall of each device of a rank, in its judged time or a part of
-/// that.
+/// Computes the waterfall of each device of a rank, in its judged time or a part of that, and
+/// applies a function to each.
 pub(crate) fn of_devices<T>(
     rank: &RankTrace<'_>,
     part: Option<&Cover>,
@@ -83,7 +83,7 @@ pub(crate) fn of_devices<T>(
     devices.zip(rank.device_windows()).map(of_device).collect()
 }
 
-/// The waterfall of one device within a window.
+/// Computes the waterfall of one device within a window.
 fn of_device(
     rank: &RankTrace<'_>,
     known: (&Threads, &RecordingStart),

@@ -3,7 +3,7 @@
 use super::cause::IdleCause;
 use crate::rank::SpanPurpose;
 
-/// Beginnings of names of ranges in which code is compiled: JAX's and PyTorch's.
+/// Beginnings of the names of ranges in which JAX or PyTorch compiles code.
 const COMPILING: [&str; 6] = [
     "XlaCompile",
     "backend_compile",
@@ -12,14 +12,14 @@ const COMPILING: [&str; 6] = [
     "TritonAsyncCompile",
     "async_compile.wait",
 ];
-/// Beginnings of names, in small letters, of ranges that save.
+/// Beginnings of the names, in lower case, of ranges that save a checkpoint.
 const SAVING: [&str; 5] =
     ["save_checkpoint", "checkpoint_save", "torch.save", "save checkpoint", "dcp.save"];
-/// Names of ranges of Python's garbage collector.
+/// Names of the ranges in which Python's garbage collector runs.
 const COLLECTING: [&str; 2] = ["Python GC", "gc.collect"];
 
-/// The cause while the host thread is in a range of this name, whatever is called there; `None` for
-/// most names.
+/// Returns the cause for the whole time in a range of this name, including all calls in it; `None`
+/// for most names.
 pub(super) fn of_all_within(name: &str, stated: Option<SpanPurpose>) -> Option<IdleCause> {
     let lower = || name.to_ascii_lowercase();
     if stated == Some(SpanPurpose::Compile) || COMPILING.iter().any(|start| name.starts_with(start))
@@ -29,7 +29,8 @@ pub(super) fn of_all_within(name: &str, stated: Option<SpanPurpose>) -> Option<I
     SAVING.iter().any(|start| lower().starts_with(start)).then_some(IdleCause::Checkpoint)
 }
 
-/// The cause in a range of this name except in calls that block, which have causes of their own.
+/// Returns the cause for the time in a range of this name, except for calls that block: these have
+/// causes of their own.
 pub(super) fn of_rest_within(name: &str, stated: Option<SpanPurpose>) -> Option<IdleCause> {
     if COLLECTING.contains(&name) {
         return Some(IdleCause::Gc);
@@ -39,7 +40,7 @@ pub(super) fn of_rest_within(name: &str, stated: Option<SpanPurpose>) -> Option<
         SpanPurpose::Sync => IdleCause::Sync,
         SpanPurpose::Memory => IdleCause::Allocation,
         SpanPurpose::Communication => IdleCause::Collective,
-        // The range may launch, as a forward pass does.
+        // The range may launch work, as a forward pass does.
         SpanPurpose::Compute | SpanPurpose::Io | SpanPurpose::Compile => return None,
     })
 }

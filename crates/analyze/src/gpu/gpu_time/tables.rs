@@ -1,4 +1,4 @@
-//! The waterfall as tables.
+//! Makes the tables of the waterfall.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::copies::direction;
@@ -30,7 +30,7 @@ struct PartRow {
     ns: u64,
     /// The displayed name of the part.
     words: &'static str,
-    /// The call or code, as far as it is known.
+    /// The call or code, if it is known.
     what: String,
     line: Option<Place>,
 }
@@ -81,7 +81,7 @@ impl WaterfallRows {
 }
 
 impl PartRow {
-    /// `a.py:3`, or the function.
+    /// Returns the place as `a.py:3`, or the function if the file isn't known.
     fn at(&self) -> Option<String> {
         let place = self.line.as_ref()?;
         Some(match (place.file.is_empty(), place.line) {
@@ -92,8 +92,9 @@ impl PartRow {
     }
 }
 
-/// The call with most of a cause, and the operator that made it; of launches how fast they come; of other
-/// code the operator that computes on the host.
+/// Describes what a part's time was spent in. For launches, this is their frequency; for other
+/// code, the operator that computes on the host. For any other cause it is the call with most of
+/// the time, and the operator that made it.
 fn what(
     rank: &RankTrace<'_>,
     threads: &Threads,
@@ -124,7 +125,8 @@ fn what(
     }
 }
 
-/// `aten::sort on the host`, where that is most of the time in other code.
+/// Returns a text such as `aten::sort on the host` if that operator takes most of the time in other
+/// code.
 pub(super) fn computes(
     rank: &RankTrace<'_>,
     threads: &Threads,
@@ -142,7 +144,7 @@ pub(super) fn computes(
     (ns * 2 >= all_ns).then(|| format!("{} on the host", rank.name(name)))
 }
 
-/// The outermost operator around a call that is no range of autograd's.
+/// Returns the outermost operator around a call, ignoring ranges of autograd.
 fn operator<'a>(rank: &RankTrace<'a>, call: usize) -> Option<&'a str> {
     let tree = rank.operator_tree();
     let mut at = tree.of_call(call)?;
@@ -157,7 +159,7 @@ fn operator<'a>(rank: &RankTrace<'a>, call: usize) -> Option<&'a str> {
     found
 }
 
-/// `a launch every 10.4 us, kernels of 960 ns`: medians.
+/// Returns a text such as `a launch every 10.4 us, kernels of 960 ns`; both times are medians.
 fn launches(rank: &RankTrace<'_>) -> Option<String> {
     let mut last: Option<(u32, u64)> = None;
     let mut between = Vec::new();
@@ -180,7 +182,7 @@ fn launches(rank: &RankTrace<'_>) -> Option<String> {
     })
 }
 
-/// The tables `parts` and `windows` of all devices of all ranks.
+/// Makes the tables `parts` and `windows` of all devices of all ranks.
 pub(super) fn body(ranks: &[(RankContext, Vec<WaterfallRows>)]) -> Body {
     let rows = || ranks.iter().flat_map(|(at, rows)| rows.iter().map(move |row| (at, row)));
     let device = || Column::device(rows().map(|(_, row)| row.device));

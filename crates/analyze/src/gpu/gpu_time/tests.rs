@@ -14,14 +14,14 @@ use crate::rank::judged_window;
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 
-/// A kernel of a launch.
+/// Adds a kernel, joined to its launch by `correlation`.
 fn kernel(made: &mut Fixture, start_ns: u64, end_ns: u64, correlation: u64) {
     let duration_ns = end_ns - start_ns;
     let correlation = Some(correlation).filter(|number| *number > 0);
     made.kernel(Kernel { start_ns, duration_ns, correlation, ..Kernel::default() }, "k");
 }
 
-/// A span of process 0.
+/// Adds a span of process 0.
 fn span(made: &mut Fixture, kind: SpanKind, thread: u32, from: u64, to: u64, name: &str) {
     let row = Span { start_ns: from, duration_ns: to - from, thread, kind, ..Span::default() };
     made.span(row, name);
@@ -32,7 +32,7 @@ fn of_device(rank: &RankTrace<'_>, threads: &Threads, window: &Cover, busy: &Bus
     super::of_device(rank, (threads, &RecordingStart::of(rank)), window, busy, &work[&busy.device])
 }
 
-/// The waterfall of the only device, from its first work to its last.
+/// Returns the waterfall of the only device, from its first work to its last.
 fn waterfall(file: &TraceFile) -> Waterfall {
     let rank = RankTrace::load(file, Needs::ALL);
     let busy = &rank.devices()[0];
@@ -49,7 +49,7 @@ fn the_host_is_late_until_it_has_launched_and_then_the_device_holds_the_work() {
     made.call(0, 0, 10 * US, "cudaLaunchKernel", 1);
     made.call(0, 60 * US, 10 * US, "cudaLaunchKernel", 2);
     kernel(&mut made, 20 * US, 50 * US, 1);
-    // 100 us after its launch at the latest something on the device holds it.
+    // If work begins more than 100 us after its launch, something on the device held it up.
     kernel(&mut made, 250 * US, 260 * US, 2);
     let found = waterfall(&made.finish());
     assert_eq!(found.window_ns, 240 * US);
@@ -142,8 +142,8 @@ fn a_thread_that_waits_every_few_launches_never_launches_ahead() {
         }
         at += 20 * US;
     }
-    // Idle time from the first kernel's end to the last one's start, but for two others. Up to the
-    // first wait, the host might have launched ahead.
+    // All is idle from the first kernel's end to the last kernel's start, except for two kernels.
+    // Until the first wait, the host might have launched ahead.
     let expected = [(IdleCause::Sync, (110 - 20 - 4) * US), (IdleCause::Launch, (20 - 12) * US)];
     assert_eq!(causes(&made.finish()), expected);
 }
@@ -199,7 +199,7 @@ fn ranges_say_what_the_host_does_in_them() {
         "enumerate(DataLoader)#_Iter.__next__",
     );
     span(&mut made, SpanKind::Annotation, 0, 3 * MS, 8 * MS, "XlaCompile:#module=jit_f#");
-    // Compilers run and wait for kernels themselves.
+    // Compilers run kernels and wait for them too.
     made.call(0, 4 * MS, MS, "cudaStreamSynchronize", 60);
     made.call(0, 8 * MS, 5 * US, "cudaLaunchKernel", 2);
     kernel(&mut made, 8 * MS + 5 * US, 9 * MS, 2);
@@ -211,7 +211,7 @@ fn ranges_say_what_the_host_does_in_them() {
     assert_eq!(causes(&made.finish()), expected);
 }
 
-/// Adds a stack of one function of the user's.
+/// Adds a stack with one function of the user.
 fn stack(made: &mut Fixture, stack: u32, function: &str, file: &str, line: u32) {
     let [function, file, module] = [function, file, "[python]"].map(|text| made.name(text));
     let address = SYNTHETIC_FRAME | u64::from(stack);
@@ -259,8 +259,8 @@ fn a_long_time_without_calls_is_the_users_code_by_its_samples() {
 
 #[test]
 fn an_operator_that_launches_nothing_computes_on_the_host() {
-    // A step on the host of 20 ms has one operator that launches, and two that lie within each
-    // other.
+    // In a step that takes 20 ms on the host, one operator launches work and two others, nested in
+    // each other, don't.
     let of = |inner: &str| {
         let mut made = Fixture::new();
         made.call(0, 0, 10 * US, "cudaLaunchKernel", 1);
@@ -336,7 +336,7 @@ fn a_call_with_a_stack_has_its_line_without_a_sample() {
 #[test]
 fn a_thread_that_waits_for_another_passes_its_time_on() {
     let mut made = Fixture::new();
-    // The backward pass is launched by thread 1, while thread 0 waits in a condition variable.
+    // Thread 1 launches the backward pass, while thread 0 waits on a condition variable.
     let call = |made: &mut Fixture, thread, start_ns, correlation| {
         let row = Span {
             start_ns,
@@ -372,11 +372,11 @@ fn a_thread_that_waits_for_another_passes_its_time_on() {
 }
 
 #[test]
-fn what_the_recording_does_not_show_is_unknown() {
+fn idle_time_without_launches_and_samples_is_unknown() {
     let mut made = Fixture::new();
     made.call(0, 0, 5 * US, "cudaLaunchKernel", 1);
     kernel(&mut made, 5 * US, 10 * US, 1);
-    // There is no launch, and then a long time in which the host was not sampled.
+    // No launch is recorded, and the host isn't sampled for a long time.
     kernel(&mut made, 50 * US, 60 * US, 0);
     made.call(0, 5 * MS, 5 * US, "cudaLaunchKernel", 2);
     kernel(&mut made, 5 * MS + 5 * US, 6 * MS, 2);
@@ -407,14 +407,14 @@ fn two_devices_have_a_waterfall_each() {
 }
 
 #[test]
-fn work_of_another_device_at_the_same_moment_ends_no_gap() {
+fn work_of_another_device_at_the_same_moment_does_not_end_a_gap() {
     let mut made = Fixture::new();
     let mut on = |device, start_ns, correlation: Option<u64>| {
         let row =
             Kernel { start_ns, duration_ns: 10 * US, device, correlation, ..Kernel::default() };
         made.kernel(row, "k");
     };
-    // There is no recorded launch, as at the beginning of a trace.
+    // No launch is recorded, as at the beginning of a trace.
     on(1, 0, None);
     on(0, 100 * US, None);
     on(1, 100 * US, Some(1));
@@ -442,12 +442,12 @@ fn a_memset_that_waits_and_pinned_memory_keep_the_thread() {
     let mut made = Fixture::new();
     made.call(0, 0, 5 * US, "cudaLaunchKernel", 1);
     kernel(&mut made, 5 * US, 10 * US, 1);
-    // The call returns long after its work is done; then memory is pinned.
+    // The call returns long after its work is done. Then memory is pinned.
     memset(&mut made, 10, 40, 20, 2);
     made.call(0, 60 * US, 30 * US, "cudaHostAlloc", 50);
     made.call(0, 92 * US, 3 * US, "cudaLaunchKernel", 3);
     kernel(&mut made, 95 * US, 100 * US, 3);
-    // The call returns at once: the thread launches.
+    // This call returns at once, so the thread only launches.
     memset(&mut made, 110, 3, 113, 4);
     let mut causes = causes(&made.finish());
     causes.sort();
@@ -515,7 +515,7 @@ fn a_log_of_compilation_is_of_its_own_process() {
     };
     assert_eq!(compiled([pid, pid + 1]), [true, false]);
     assert_eq!(compiled([pid + 1, pid]), [false, true]);
-    // A process may count itself otherwise than the host does.
+    // A process may have another pid in its own pid namespace than on the host.
     assert_eq!(compiled([pid + 1, pid + 2]), [true, true]);
 }
 
@@ -564,7 +564,7 @@ proptest! {
         let copies: u64 = found.copies.iter().map(|(_, ns)| ns).sum();
         let parts = found.compute_ns + found.communication_ns + copies + found.idle_ns();
         prop_assert_eq!(parts, found.window_ns);
-        // Each idle moment once.
+        // Each idle moment is counted once.
         prop_assert_eq!(Cover::of(found.idle.iter().map(|one| one.interval)).length(), found.idle_ns());
     }
 }

@@ -1,4 +1,4 @@
-//! The host threads of a rank, and the causes that kept each from launching.
+//! The host threads of a rank, and the causes that kept each thread from launching.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{
@@ -20,15 +20,15 @@ use crate::rank::call_names::{
 use crate::rank::samples::{CpuTrace, Layer, Part};
 use crate::rank::{HostSpan, RankTrace, SpanPurpose, WorkKind};
 
-/// How many threads in a row a wait is followed through, at most.
+/// The maximum number of threads through which a chain of waits is followed.
 const MOST_HOPS: usize = 3;
-/// A thread that waits for the device again after no more launches than these never launches
-/// ahead of it.
+/// If a thread waits for the device again after at most this many launches, it never launches ahead
+/// of the device.
 const FEW_LAUNCHES: usize = 8;
-/// A copy to the host of no more than this reads values.
+/// A copy to the host of at most this many bytes counts as reading values.
 const MOST_OF_VALUE: u64 = 1 << 16;
 
-/// Kinds of spans whose names say what a thread is for.
+/// Kinds of spans whose names say what a thread is doing.
 const NAMING: [SpanKind; 4] =
     [SpanKind::Annotation, SpanKind::Nvtx, SpanKind::Python, SpanKind::Other];
 
@@ -36,19 +36,19 @@ const NAMING: [SpanKind; 4] =
 #[derive(Debug, Default)]
 pub struct Threads {
     all: Vec<ThreadTimeline>,
-    /// For each thread: the time in which it was at work.
+    /// For each thread, the time in which it was at work.
     active: Vec<Cover>,
     index: FxHashMap<ThreadIndex, usize>,
-    /// Samples and waits with a stack, for lines.
+    /// Samples and waits with a stack. They tell the lines of code.
     rows: Vec<SampledRow>,
-    /// For each thread: whether Python was on its stack. For each process: the thread that ran most
-    /// of its Python code.
+    /// For each thread, whether Python was on its stack. `main` is, for each process, the thread
+    /// that ran most of its Python code.
     has_python: Vec<bool>,
     main: FxHashMap<ProcessIndex, u32>,
     cpu: CpuTrace,
 }
 
-/// A sample on a core, or a wait.
+/// A sample of a thread on a core, or a wait.
 #[derive(Clone, Copy, Debug)]
 struct SampledRow {
     process: ProcessIndex,
@@ -59,23 +59,24 @@ struct SampledRow {
     weight_ns: u64,
 }
 
-/// Idle time with its cause.
+/// An idle interval with its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExplainedIdle {
     pub interval: Interval,
     pub cause: IdleCause,
     /// The thread that kept the device waiting, as an index into [`Threads`].
     pub thread: u32,
-    /// Index of the call that did, or [`NO_CALL`].
+    /// Index of the call that kept the device waiting, or [`NO_CALL`].
     pub call: u32,
 }
 
-/// The purpose of a span, the cause whatever is called in it, and the cause in the rest of it.
+/// The purpose that a span states; the cause for all of its time including calls; and the cause for
+/// its time without blocking calls.
 type SpanCauses = (Option<SpanPurpose>, [Option<IdleCause>; 2]);
 
 impl Threads {
-    /// Reads the threads of a rank with calls, and with operators, annotations and samples as far
-    /// as it has them.
+    /// Reads the threads of a rank that has calls. Operators, annotations and samples are used if
+    /// the rank has them.
     pub fn of(rank: &RankTrace<'_>) -> Threads {
         let mut threads = Threads::default();
         threads.add_calls(rank);
@@ -84,7 +85,8 @@ impl Threads {
         threads.add_samples(rank);
         for timeline in &mut threads.all {
             timeline.whole = ordered(std::mem::take(&mut timeline.whole));
-            // A call of the driver that takes all of a call of the runtime is a part of that.
+            // Runtime calls come before driver calls here. So if a driver call takes all of the
+            // time of a runtime call, it is taken for a part of that.
             timeline.blocking.sort_by_key(|(_, (_, call))| rank.calls[*call as usize].kind);
             timeline.blocking = ordered(std::mem::take(&mut timeline.blocking));
             timeline.waits = ordered(std::mem::take(&mut timeline.waits));
@@ -108,7 +110,8 @@ impl Threads {
     fn add_calls(&mut self, rank: &RankTrace<'_>) {
         let mut named: FxHashMap<NameId, Option<IdleCause>> = FxHashMap::default();
         let mut busy: Vec<Union> = Vec::new();
-        // The last wait's end and call, and launches since.
+        // For each thread, the end and the index of its last wait, and the number of launches
+        // since.
         let mut waits: Vec<Option<(u64, u32, usize)>> = Vec::new();
         for (call, index) in rank.calls.iter().zip(0_u32..) {
             let at = self.entry(call.process, call.thread);
@@ -155,11 +158,10 @@ impl Threads {
         for span in rank.spans(SpanKind::Operator) {
             let at = self.entry(span.process, span.thread);
             operators.entry(at).or_default().add(span.interval());
-            // So far, the thread has only calls.
+            // `busy` contains only the thread's calls at this point.
             let calls = &self.all[at].busy;
             let is_long = span.duration_ns >= QUIET_NS && !calls.is_empty();
-            // Autograd's own ranges hold operators, and the time that it takes to find the next
-            // one.
+            // Autograd's own ranges contain operators, and also the time to find the next operator.
             let is_operator = || !rank.name(span.name).starts_with("autograd::");
             if is_long && calls.length_within(span.interval()) == 0 && is_operator() {
                 computing.entry(at).or_default().push((span.interval(), span.name));
@@ -191,7 +193,7 @@ impl Threads {
             }
             let at = self.entry(process, thread);
             self.all[at].whole.extend(whole.map(|cause| (span.interval(), cause)));
-            // A span with another purpose takes its time from the span around it.
+            // A span with another purpose takes its time away from the span around it.
             if rest.is_some() || stated.is_some() {
                 named.entry(at).or_default().push((span.interval(), rest));
             }
@@ -205,7 +207,8 @@ impl Threads {
             let compiled: Vec<(Interval, IdleCause)> = intervals
                 .map(|(start, end)| (Interval::new(start, end), IdleCause::Compile))
                 .collect();
-            // A process in a container may count itself otherwise: whose log that is, is not known.
+            // A process in a container has other pids than on the host. If no pid matches, the
+            // writer of the log is unknown, and the log counts for all processes.
             let processes = rank.file.processes().iter();
             let writers: Vec<ProcessIndex> = processes
                 .filter(|process| Some(process.pid) == read.log.pid)
@@ -252,7 +255,7 @@ impl Threads {
                 ThreadState::Running => {
                     timeline.samples.push((row.time_ns, row.weight_ns, code));
                 }
-                // The place of short rows that were added up is unknown.
+                // A row that sums up several short waits has no exact position in time.
                 _ if row.spread_ns.is_none() => {
                     let lasted =
                         Interval::new(row.time_ns, row.time_ns.saturating_add(row.weight_ns));
@@ -270,7 +273,7 @@ impl Threads {
         self.rows.push(SampledRow { process, stack, thread, state, time_ns, weight_ns });
     }
 
-    /// Finds the threads that run Python.
+    /// Finds out which threads run Python, and sets `has_python` and `main`.
     fn find_python(&mut self) {
         let mut sums = vec![0_u64; self.all.len()];
         let is_python = self.cpu.names.which(|func| func.layer == Layer::Python);
@@ -290,8 +293,9 @@ impl Threads {
         }
     }
 
-    /// The thread whose lines explain another one's time: for a thread without Python, such as
-    /// PyTorch's for backward passes, the thread that runs the program.
+    /// Returns the thread whose lines of code explain this thread's time. For a thread without
+    /// Python, such as PyTorch's thread for backward passes, it is the thread that runs the
+    /// program.
     pub(super) fn with_lines(&self, thread: u32) -> u32 {
         let at = thread as usize;
         let process = self.all.get(at).map(|timeline| timeline.process);
@@ -302,13 +306,13 @@ impl Threads {
         }
     }
 
-    /// The index of a thread that made calls.
+    /// Returns the index of a thread, if it has an entry.
     pub(super) fn index(&self, thread: ThreadIndex) -> Option<u32> {
         self.index.get(&thread).map(|at| *at as u32)
     }
 
-    /// Divides an interval by the causes that kept a thread from launching, in order of time; they
-    /// add up to the interval.
+    /// Divides an interval by the causes that kept a thread from launching, in order of time. The
+    /// parts add up to the interval.
     pub(super) fn explain(&self, thread: u32, interval: Interval) -> Vec<ExplainedIdle> {
         let mut found = Vec::new();
         self.explain_by(thread, interval, MOST_HOPS, &mut found);
@@ -340,9 +344,10 @@ impl Threads {
         }
     }
 
-    /// Divides an interval by what the other threads of the process did, the one that did most
-    /// first. If none did anything, the thread was at its own code, provided that it was sampled at
-    /// all; for a short while, it was being woken.
+    /// Divides an interval by what the other threads of the process did, starting with the thread
+    /// that did most. Time in which no other thread did anything counts as the thread's own code if
+    /// the thread was sampled at all, and is unknown otherwise. In a short interval, it counts as
+    /// launching: the thread was being woken up.
     fn follow<'t>(
         &'t self,
         thread: u32,
@@ -352,8 +357,8 @@ impl Threads {
         at_work: impl Fn(usize) -> &'t Cover,
     ) {
         let mut rest = Cover::of([interval]);
-        // The length of the whole silence decides, not that of the pieces which other threads leave
-        // of it.
+        // The length of the whole interval decides, not the length of the pieces that other threads
+        // leave.
         let own = match interval.length() < QUIET_NS {
             true => IdleCause::Launch,
             false if self.all[thread as usize].samples.is_empty() => IdleCause::Unknown,
@@ -382,7 +387,7 @@ impl Threads {
         }
     }
 
-    /// Whether any thread was seen to compile.
+    /// Whether any thread is known to have compiled code.
     pub(crate) fn compile(&self) -> bool {
         let is = |cause: &IdleCause| *cause == IdleCause::Compile;
         self.all.iter().any(|of| {
@@ -392,7 +397,8 @@ impl Threads {
         })
     }
 
-    /// The operators that compute on the host in an interval of a thread, each with how long.
+    /// Returns the operators that compute on the host in an interval of a thread, each with its
+    /// time, ns.
     pub(super) fn computing(
         &self,
         thread: u32,
@@ -401,12 +407,14 @@ impl Threads {
         self.all[thread as usize].computing(interval)
     }
 
-    /// The wait of a thread before a moment, if it waits for the device every few launches.
+    /// Returns the call of a thread's last wait before a moment, if the thread waits for the device
+    /// every few launches.
     pub(super) fn wait_before(&self, thread: u32, time_ns: u64) -> Option<u32> {
         self.all[thread as usize].wait_before(time_ns)
     }
 
-    /// The places of threads in their times, each with the time that samples stand for, most first.
+    /// Returns the places in the code of each thread within its times, each with the time that
+    /// samples stand for; most time first.
     pub(crate) fn places(&self, times: &FxHashMap<u32, Cover>) -> Vec<(Place, u64)> {
         let mut by_stack: FxHashMap<(ProcessIndex, StackId, ThreadState), u64> =
             FxHashMap::default();
@@ -445,9 +453,9 @@ impl Threads {
     }
 }
 
-/// Calls of the device's libraries that have a stack, each as a wait at that place. The stack is
-/// that of the call itself, and has Python's functions where a sample within the call may have
-/// none.
+/// Returns the calls of the device's libraries that have a stack, each as a wait at that place. The
+/// stack belongs to the call itself. It has Python's functions, which a sample within the call may
+/// lack.
 fn called_at(rank: &RankTrace<'_>) -> Vec<Sample> {
     let is_call = |call: &CallStack| {
         matches!(call.kind, SpanKind::Runtime | SpanKind::Driver) && call.stack != 0
@@ -464,7 +472,7 @@ fn called_at(rank: &RankTrace<'_>) -> Vec<Sample> {
     rank.file.blocks::<CallStack>().flatten().filter(is_call).map(sample).collect()
 }
 
-/// Why a call of this name keeps its thread from launching.
+/// Returns the cause for which a call of this name keeps its thread from launching, if it does.
 fn blocks(name: &str) -> Option<IdleCause> {
     if is_wait(name) || is_synchronous_copy(name) {
         return Some(IdleCause::Sync);
@@ -475,8 +483,9 @@ fn blocks(name: &str) -> Option<IdleCause> {
     loads_code(name).then_some(IdleCause::Compile)
 }
 
-/// Why a call keeps its thread that copies from or to pageable memory: it returns when the memory was
-/// read, or all is done. To read a value back is to wait for the device.
+/// Returns the cause for which a copy from or to pageable memory keeps its thread from launching.
+/// Such a call returns only when the memory was read, or when the whole copy is done. Reading a
+/// value back counts as a wait for the device.
 fn of_pageable(rank: &RankTrace<'_>, call: u32) -> Option<IdleCause> {
     let work = rank.launches.work_of(call as usize);
     work.iter().find_map(|&at| {
@@ -491,7 +500,8 @@ fn of_pageable(rank: &RankTrace<'_>, call: u32) -> Option<IdleCause> {
     })
 }
 
-/// Why a call keeps its thread that sets memory: some return at once, others when it is set.
+/// Returns the cause for which a memset keeps its thread from launching. Some memsets return at
+/// once, others when the memory is set.
 fn of_memset(rank: &RankTrace<'_>, call: u32) -> Option<IdleCause> {
     let work = rank.launches.work_of(call as usize);
     let last_ns = work.iter().map(|&at| rank.work[at as usize].end_ns()).max()?;
@@ -500,7 +510,7 @@ fn of_memset(rank: &RankTrace<'_>, call: u32) -> Option<IdleCause> {
     waited.then_some(IdleCause::Sync)
 }
 
-/// The parts outside of a cover that last [`QUIET_NS`] or longer.
+/// Returns the intervals outside of a cover that last [`QUIET_NS`] or longer.
 fn quiet(busy: &Cover) -> Cover {
     let all = Cover::of([Interval::new(0, u64::MAX)]).without(busy);
     Cover::of(all.parts().iter().copied().filter(|part| part.length() >= QUIET_NS))

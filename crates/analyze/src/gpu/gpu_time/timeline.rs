@@ -1,4 +1,4 @@
-//! The activity of one host thread, moment by moment.
+//! The activity of one host thread over time.
 
 use std::cmp::Reverse;
 
@@ -8,15 +8,15 @@ use super::cause::IdleCause;
 use super::host_code::HostCode;
 use crate::base::intervals::{Cover, Interval};
 
-/// A thread that makes no call and runs no operator for this long does something else, ns. PyTorch
-/// takes 5 to 50 us between launches, and 250 us from a loss to the first launch of its backward
-/// pass.
+/// A thread that makes no call and runs no operator for this long, in ns, does something other than
+/// launching. PyTorch takes 5 to 50 us between launches, and 250 us from a loss to the first launch
+/// of its backward pass.
 pub(super) const QUIET_NS: u64 = 500_000;
 
-/// Stands for an index where no call explains a piece of time.
+/// Stands for an index if no call explains a piece of time.
 pub(super) const NO_CALL: u32 = u32::MAX;
 
-/// An operator that computes on the host is other code than launches.
+/// An operator that computes on the host counts as other code, not as launching.
 const COMPUTES: HostCode = HostCode::Cause(IdleCause::Python);
 
 /// Intervals, each with a value.
@@ -26,40 +26,41 @@ pub(super) type Layer<T> = Vec<(Interval, T)>;
 #[derive(Debug, Default)]
 pub(super) struct ThreadTimeline {
     pub process: ProcessIndex,
-    /// Compilation and the like, with everything that is called there.
+    /// Compilation and other causes that include all calls in their time.
     pub whole: Layer<IdleCause>,
-    /// Calls that block the thread, and which they are.
+    /// Calls that block the thread, each with its cause and its index.
     pub blocking: Layer<(IdleCause, u32)>,
-    /// Ranges that say what the thread is for there.
+    /// Ranges whose names say what the thread does in them.
     pub named: Layer<IdleCause>,
-    /// Waits off a core, each exactly known.
+    /// Waits off a core, with exact times.
     pub waits: Layer<HostCode>,
     /// Time in calls and operators.
     pub busy: Cover,
-    /// Time outside of these, in stretches of [`QUIET_NS`] or longer.
+    /// Time outside of calls and operators, in intervals of [`QUIET_NS`] or longer.
     pub quiet: Cover,
-    /// Operators of at least [`QUIET_NS`] that call nothing of a device: they compute on the host.
+    /// Operators of at least [`QUIET_NS`] that make no call to a device: they compute on the host.
     pub computing: Layer<NameId>,
-    /// Samples on a core: the moment, the time that the sample stands for, and the code.
+    /// Samples on a core: the time, the duration that the sample stands for, and the code.
     pub samples: Vec<(u64, u64, HostCode)>,
-    /// The time around each sample that it explains: see [`around`].
+    /// The interval around each sample that the sample explains; see [`around`].
     pub sampled: Layer<HostCode>,
-    /// Stretches in which the thread waits for the device every few launches, so that it never
-    /// launches ahead: from the end of one wait to the next.
+    /// Intervals between one wait for the device and the next, if the thread makes few launches in
+    /// between, so that it never launches ahead. Each has the call of the first wait.
     pub between_waits: Layer<u32>,
 }
 
-/// A part of a thread's time.
+/// A piece of a thread's time, with what the thread did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimelinePiece {
     pub interval: Interval,
     pub code: HostCode,
-    /// The call that it was in, or [`NO_CALL`].
+    /// The call that the thread was in, or [`NO_CALL`].
     pub call: u32,
 }
 
 impl ThreadTimeline {
-    /// Time at work: in calls, in operators, or on a core by samples.
+    /// Returns the time in which the thread was at work: in calls, in operators, or, by its
+    /// samples, on a core.
     pub fn active(&self) -> Cover {
         let on_core = |&(time_ns, weight_ns, _): &(u64, u64, HostCode)| {
             Interval::new(time_ns.saturating_sub(weight_ns), time_ns)
@@ -67,7 +68,7 @@ impl ThreadTimeline {
         self.busy.union(&Cover::of(self.samples.iter().map(on_core)))
     }
 
-    /// Cuts an interval into pieces that add up to it, in no order.
+    /// Cuts an interval into pieces that add up to it, in no particular order.
     pub fn split(&self, interval: Interval, pieces: &mut Vec<TimelinePiece>) {
         let mut push = |interval, code, call| pieces.push(TimelinePiece { interval, code, call });
         let rest = carve(&[interval], &self.whole, |part, cause| {
@@ -82,7 +83,7 @@ impl ThreadTimeline {
         let mut computing = Vec::new();
         let rest = carve(&rest, &self.computing, |part, _| computing.push(part));
         let unsampled = carve(&computing, &self.sampled, |part, code| {
-            // Code of operators' libraries that runs there launches nothing.
+            // Code of an operator library that runs in such an operator launches nothing.
             let is_cause = matches!(code, HostCode::Cause(_));
             push(part, if is_cause { *code } else { COMPUTES }, NO_CALL);
         });
@@ -101,7 +102,7 @@ impl ThreadTimeline {
         }
     }
 
-    /// The operators that compute on the host in an interval, each with how long.
+    /// Returns the operators that compute on the host in an interval, each with its time in it, ns.
     pub fn computing(&self, interval: Interval) -> impl Iterator<Item = (NameId, u64)> {
         let first = self.computing.partition_point(|(at, _)| at.end <= interval.start);
         let inside = self.computing[first..].iter();
@@ -109,7 +110,8 @@ impl ThreadTimeline {
         inside.map(move |(at, name)| (*name, at.overlap(interval).length()))
     }
 
-    /// The wait before this moment, where the thread waits every few launches.
+    /// Returns the call of the last wait before a moment, if the thread waits every few launches
+    /// then.
     pub fn wait_before(&self, time_ns: u64) -> Option<u32> {
         let after = self.between_waits.partition_point(|(at, _)| at.end <= time_ns);
         let (at, call) = self.between_waits.get(after)?;
@@ -117,8 +119,9 @@ impl ThreadTimeline {
     }
 }
 
-/// The time that samples, which are in order, explain where the thread makes no call: up to twice the
-/// time that each stands for, before and after it; between two the later one's comes first.
+/// Returns the interval that each sample explains where the thread makes no call: up to twice the
+/// sample's own duration, before and after it. Between two samples, the reach of the later one
+/// comes first. `samples` are in order of time.
 pub(super) fn around(samples: &[(u64, u64, HostCode)]) -> Layer<HostCode> {
     let begins = |at: usize| {
         let (time_ns, weight_ns, _) = samples[at];
@@ -134,8 +137,8 @@ pub(super) fn around(samples: &[(u64, u64, HostCode)]) -> Layer<HostCode> {
     all.filter(|(interval, _)| interval.length() > 0).collect()
 }
 
-/// Sorts intervals, and cuts those that begin before another one ended: of intervals that begin
-/// together the longest counts, and of equal ones the first.
+/// Sorts intervals, and cuts those that begin before another one ended. Of intervals that begin
+/// together, the longest counts; of equal ones, the first.
 pub(super) fn ordered<T>(mut layer: Layer<T>) -> Layer<T> {
     layer.sort_by_key(|(interval, _)| (interval.start, Reverse(interval.end)));
     let mut until = 0;
@@ -147,7 +150,7 @@ pub(super) fn ordered<T>(mut layer: Layer<T>) -> Layer<T> {
     layer
 }
 
-/// Passes the parts of these intervals that a layer has to a function, and returns the rest.
+/// Passes each part of the intervals that the layer covers to `found`, and returns the rest.
 fn carve<T>(
     intervals: &[Interval],
     layer: &Layer<T>,
@@ -185,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_begins_together_the_outer_one_counts() {
+    fn of_intervals_that_begin_together_the_outer_one_counts() {
         let at = |start, end, what| (Interval::new(start, end), what);
         let layer = ordered(vec![at(0, 5, "inner"), at(0, 20, "outer"), at(20, 30, "outer")]);
         assert_eq!(layer, [at(0, 20, "outer"), at(20, 30, "outer")]);
@@ -194,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_most_closely_decides() {
+    fn layers_take_precedence_in_order() {
         let at = Interval::new;
         let timeline = ThreadTimeline {
             whole: vec![(at(0, 10), IdleCause::Compile)],

@@ -1,4 +1,4 @@
-//! A device's time, divided completely.
+//! Divides all of a device's time.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::CopyKind;
@@ -12,8 +12,8 @@ use crate::base::intervals::{Cover, Interval};
 use crate::host::Place;
 use crate::rank::{RankTrace, WorkKind};
 
-/// The longest time that a launch takes to arrive if nothing on the device holds it up, ns: 2 to 20
-/// us.
+/// The longest time, in ns, that a launch takes to arrive if nothing on the device holds it up.
+/// Typically it takes 2 to 20 us.
 const ARRIVES_NS: u64 = 20_000;
 
 /// The time of a device, or of several as one, within a window.
@@ -21,13 +21,14 @@ const ARRIVES_NS: u64 = 20_000;
 pub struct Waterfall {
     /// Length of the window, ns.
     pub window_ns: u64,
-    /// Compute, whatever runs beside it, ns.
+    /// Time with compute, with or without other work, ns.
     pub compute_ns: u64,
     /// Communication without compute, ns.
     pub communication_ns: u64,
-    /// Copies and memsets with neither, by direction; most first.
+    /// Time with copies and memsets but without compute and communication, by direction; most
+    /// first.
     pub copies: Vec<(CopyKind, u64)>,
-    /// Each idle nanosecond once, in order of time.
+    /// All idle time, in order of time. Each idle nanosecond is in one interval.
     pub idle: Vec<ExplainedIdle>,
 }
 
@@ -42,8 +43,8 @@ pub struct BusyTimes<'b> {
 }
 
 impl Waterfall {
-    /// Makes the waterfall of some work within a window: of one device, or of all
-    /// ([`RankTrace::work_by_device`]).
+    /// Computes the waterfall of some work within a window. The work is that of one device, or of
+    /// all devices as one ([`RankTrace::work_by_device`]).
     pub(crate) fn of(
         rank: &RankTrace<'_>,
         (threads, beginning): (&Threads, &RecordingStart),
@@ -65,23 +66,23 @@ impl Waterfall {
         }
     }
 
-    /// Time in which nothing ran.
+    /// Returns the time in which nothing ran, ns.
     #[cfg(test)]
     pub fn idle_ns(&self) -> u64 {
         self.idle.iter().map(|one| one.interval.length()).sum()
     }
 
-    /// Idle time of one cause, ns.
+    /// Returns the idle time with one cause, ns.
     pub fn ns(&self, cause: IdleCause) -> u64 {
         self.of_cause(cause).map(|one| one.interval.length()).sum()
     }
 
-    /// The intervals that were idle for one cause.
+    /// Returns the idle intervals with one cause, as a cover.
     pub fn cover(&self, cause: IdleCause) -> Cover {
         Cover::of(self.of_cause(cause).map(|one| one.interval))
     }
 
-    /// Idle time by cause, most first; only causes that it has.
+    /// Returns the idle time by cause, most first. Causes without idle time are left out.
     pub fn causes(&self) -> Vec<(IdleCause, u64)> {
         let mut causes: Vec<(IdleCause, u64)> =
             CAUSES.map(|cause| (cause, self.ns(cause))).into_iter().collect();
@@ -90,12 +91,12 @@ impl Waterfall {
         causes
     }
 
-    /// Idle intervals of one cause, in order.
+    /// Returns the idle intervals with one cause, in order.
     pub fn of_cause(&self, cause: IdleCause) -> impl Iterator<Item = &ExplainedIdle> {
         self.idle.iter().filter(move |one| one.cause == cause)
     }
 
-    /// The calls that let the device wait by one cause, each with its idle time, in order.
+    /// Returns the calls that let the device wait for one cause, each with its idle time, in order.
     pub fn calls(&self, cause: IdleCause) -> Vec<(usize, u64)> {
         let mut sums: FxHashMap<u32, u64> = FxHashMap::default();
         for one in self.of_cause(cause).filter(|one| one.call != NO_CALL) {
@@ -107,8 +108,9 @@ impl Waterfall {
         calls
     }
 
-    /// The places of the threads that let the device wait by one cause, with the time that samples
-    /// stand for there, most first: estimates, which do not cover all of the idle time.
+    /// Returns the places in the code of the threads that let the device wait for one cause, each
+    /// with the time that samples stand for there; most time first. The times are estimates and
+    /// don't cover all of the idle time.
     pub fn places(
         &self,
         rank: &RankTrace<'_>,
@@ -119,9 +121,10 @@ impl Waterfall {
         for one in self.of_cause(cause) {
             let of = times.entry(threads.with_lines(one.thread)).or_default();
             let call = (one.call != NO_CALL).then(|| rank.calls[one.call as usize].interval());
-            // The call may begin while the device still works.
+            // The call may begin while the device still works, so its whole time counts.
             of.extend(call);
-            // Work that is launched after a call for memory is not the work that needed the memory.
+            // The work that is launched after a memory call isn't what needed the memory, so the
+            // code of the gap doesn't count.
             if cause != IdleCause::Allocation || call.is_none() {
                 of.push(one.interval);
             }
@@ -131,8 +134,8 @@ impl Waterfall {
     }
 }
 
-/// The place with most of some time, with its code of all parts together: one of the user's own,
-/// otherwise one with a file.
+/// Returns the place with most time, with all parts of one line added up. A place in the user's own
+/// code goes before others with a file, and these before places without one.
 pub(crate) fn main_line(places: &[(Place, u64)]) -> Option<&Place> {
     let mut sums: FxHashMap<(&str, &str, u32), (&Place, u64)> = FxHashMap::default();
     for (place, ns) in places {
@@ -146,7 +149,8 @@ pub(crate) fn main_line(places: &[(Place, u64)]) -> Option<&Place> {
     most.map(|(_, (place, _))| place)
 }
 
-/// Copies and memsets by direction. If several ran at once, the time counts for one of them.
+/// Returns the time of copies and memsets by direction. If several ran at once, the time counts for
+/// one of them.
 fn copies(rank: &RankTrace<'_>, alone: &Cover, work: &[u32]) -> Vec<(CopyKind, u64)> {
     let mut by_kind: FxHashMap<CopyKind, Vec<Interval>> = FxHashMap::default();
     for row in work.iter().map(|at| &rank.work[*at as usize]) {
@@ -169,7 +173,7 @@ fn copies(rank: &RankTrace<'_>, alone: &Cover, work: &[u32]) -> Vec<(CopyKind, u
     found
 }
 
-/// Idle intervals with their causes.
+/// Divides the idle intervals by their causes.
 fn explained(
     rank: &RankTrace<'_>,
     (threads, beginning): (&Threads, &RecordingStart),
@@ -194,7 +198,8 @@ fn explained(
                 found.push(of(gap, IdleCause::End));
                 continue;
             }
-            // Among several that start together, the one that was launched first ended the gap.
+            // If several pieces of work begin together, the one that was launched first ended the
+            // gap.
             let first_ns = starts(next);
             let together = (next..work.len()).take_while(|at| starts(*at) == first_ns);
             let calls = together.filter_map(|at| rank.launches.call_of(work[at] as usize));
@@ -209,7 +214,7 @@ fn explained(
     found
 }
 
-/// Idle time until work begins that a call launched.
+/// Explains the idle time up to the start of work that a recorded call launched.
 fn of_gap(
     rank: &RankTrace<'_>,
     threads: &Threads,
@@ -218,14 +223,15 @@ fn of_gap(
     found: &mut Vec<ExplainedIdle>,
 ) {
     let launch = &rank.calls[call];
-    // Work that was launched right before the gap is still on its way.
+    // Work whose launch returned before the gap began is still on its way.
     let arrives_ns = match launch.end_ns() <= gap.start {
         true => launch.end_ns().saturating_add(ARRIVES_NS),
         false => launch.end_ns().saturating_add(LAUNCH_NS),
     };
     let late_ns = arrives_ns.clamp(gap.start, gap.end);
     let thread = threads.index(launch.thread).unwrap_or_default();
-    // The call that blocked the thread: until the thread launches again, the device pays for it.
+    // The last call that blocked the thread, with its cause. The device's idle time counts for this
+    // call until the thread launches again.
     let mut blocked: Option<(IdleCause, u32, u32)> = None;
     let from = found.len();
     for mut one in threads.explain(thread, Interval::new(gap.start, late_ns)) {
@@ -240,10 +246,10 @@ fn of_gap(
                     (one.cause, one.call, one.thread) = by;
                 }
             }
-            // A silence that nothing explains is the call's for as long as that took.
+            // Time without a known cause counts for the call, up to the call's own duration.
             IdleCause::Unknown => {
                 if let Some((cause, call, thread)) = blocked {
-                    // A sampled wait may have no call.
+                    // A wait that was only sampled has no call.
                     let most_ns = rank.calls.get(call as usize).map_or(0, |call| call.duration_ns);
                     let Interval { start, end } = one.interval;
                     let until = start.saturating_add(most_ns).min(end);
@@ -253,7 +259,7 @@ fn of_gap(
                     blocked = blocked.filter(|_| until == end);
                 }
             }
-            // The rest of what the thread does would take as long without the wait.
+            // Anything else that the thread does would take as long without the wait.
             _ => blocked = None,
         }
         push(found, from, one);
@@ -264,7 +270,8 @@ fn of_gap(
     }
 }
 
-/// Adds an interval, to the one before if that is alike and of the same gap.
+/// Adds an interval. If it continues the last one of the same gap with the same cause, thread and
+/// call, extends that one instead.
 fn push(found: &mut Vec<ExplainedIdle>, from: usize, one: ExplainedIdle) {
     if one.interval.length() == 0 {
         return;

@@ -1,4 +1,4 @@
-//! Idle time of streams, by what the next work waited for.
+//! Idle time of streams, by what their next work waited for.
 
 mod tables;
 #[cfg(test)]
@@ -19,11 +19,11 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(Idle),
 };
 
-/// A shorter gap before work that was already launched is the device's own delay
-/// between two kernels; Holistic Trace Analysis's default too.
+/// A gap shorter than this, before work that was already launched, is the device's own delay
+/// between two kernels. Holistic Trace Analysis has the same default.
 pub const KERNEL_WAIT_NS: u64 = 30_000;
 
-/// Gaps kept of each rank to show.
+/// Number of gaps of each rank that the report keeps, longest first.
 const LONGEST: usize = 20;
 
 /// The cause of a gap between two pieces of work on a stream.
@@ -31,12 +31,12 @@ const LONGEST: usize = 20;
 pub enum Cause {
     /// The next work's launch began only after the stream had fallen idle.
     HostWait,
-    /// The work had been launched before, and began within [`KERNEL_WAIT_NS`].
+    /// The next work had been launched before, and the gap was shorter than [`KERNEL_WAIT_NS`].
     KernelWait,
-    /// The work had been launched before, and yet began later: it waited for another stream, an
-    /// event, or a busy device.
+    /// The next work had been launched before, but the gap was longer: the work waited for another
+    /// stream, an event, or a busy device.
     Other,
-    /// The launch of the work was not recorded.
+    /// The launch of the next work wasn't recorded.
     Unknown,
 }
 
@@ -55,18 +55,18 @@ impl Cause {
     }
 }
 
-/// Idle time of one stream between its first work's start and its last one's end; if there are
-/// steps, within its device's steps.
+/// Idle time of one stream between the start of its first work and the end of its last; if there
+/// are steps, only within its device's steps.
 #[derive(Clone, Debug)]
 pub struct StreamIdle {
     /// The stream that is idle.
     pub stream: StreamKey,
-    /// Time in which something ran, ns.
+    /// Time in which work ran on the stream, ns.
     pub busy_ns: u64,
-    /// Idle time by cause, as in [`Cause::ALL`]. Under Holistic Trace Analysis's
-    /// reading work that overlaps makes gaps of negative length.
+    /// Idle time by cause, in the order of [`Cause::ALL`]. With Holistic Trace Analysis's reading,
+    /// overlapping work makes gaps of negative length.
     pub idle_ns: [i64; 4],
-    /// The gaps by cause.
+    /// Describes the lengths of the gaps by cause, in the same order.
     pub gaps: [Option<Description>; 4],
 }
 
@@ -77,7 +77,7 @@ impl StreamIdle {
     }
 }
 
-/// A gap worth attention.
+/// One of the longest gaps of a rank.
 #[derive(Clone, Debug)]
 pub struct LongGap {
     /// The stream with the gap.
@@ -99,24 +99,24 @@ pub struct RankIdle {
     pub streams: Vec<StreamIdle>,
     /// The longest gaps of the rank.
     pub longest: Vec<LongGap>,
-    /// The work outside of the steps, which is left out.
+    /// The work outside of the steps, which the report leaves out.
     pub outside: OutsideWork,
 }
 
-/// A gap as it is found.
+/// A gap before the names in it are resolved.
 struct FoundGap {
     start_ns: u64,
     length_ns: i64,
     cause: Cause,
-    /// Index of the work that ended it.
+    /// Index of the work that ended the gap.
     next: u32,
 }
 
-/// Idle time of a rank's streams.
+/// Computes the idle time of a rank's streams.
 pub fn of_rank(rank: &RankTrace<'_>) -> RankIdle {
     let mut by_stream: Vec<Vec<u32>> = vec![Vec::new(); rank.streams.len()];
     for (row, at) in rank.work.iter().zip(0..) {
-        // Holistic Trace Analysis leaves out waits here, and nowhere else.
+        // Holistic Trace Analysis leaves out waits in this report only.
         if matches!(row.kind, WorkKind::Kernel | WorkKind::Copy { .. }) {
             by_stream[row.stream as usize].push(at);
         }
@@ -156,8 +156,8 @@ fn busy(rank: &RankTrace<'_>, work: &[u32]) -> Cover {
 }
 
 impl FoundGap {
-    /// Cuts the gap to the part within a time, from the first such moment on; returns whether
-    /// anything is left.
+    /// Cuts the gap to its part within `time`. The gap then starts at the first moment of that
+    /// part. Returns whether anything is left.
     fn cut(&mut self, time: &Cover) -> bool {
         let gap = Interval::new(self.start_ns, self.start_ns.saturating_add_signed(self.length_ns));
         let within = time.within(gap);
@@ -167,7 +167,7 @@ impl FoundGap {
     }
 }
 
-/// Gaps of one stream, in order of time.
+/// Finds the gaps of one stream, in order of time.
 fn gaps(rank: &RankTrace<'_>, work: &[u32]) -> Vec<FoundGap> {
     let mut gaps = Vec::new();
     let mut idle_from: Option<u64> = None;
@@ -180,13 +180,15 @@ fn gaps(rank: &RankTrace<'_>, work: &[u32]) -> Vec<FoundGap> {
                 gaps.push(FoundGap { start_ns, length_ns, cause, next: *at });
             }
         }
-        // Holistic Trace Analysis uses the last one to begin, not the last to end.
+        // Holistic Trace Analysis measures the gap from the end of the work that began last, not
+        // from the latest end.
         idle_from = idle_from.filter(|_| !rank.hta).max(Some(row.end_ns()));
     }
     gaps
 }
 
-/// The cause for which the work at an index waited on a stream that was idle from this moment on.
+/// Returns the cause for which the work with index `work` was late on a stream that had been idle
+/// since `idle_from_ns`.
 fn cause(rank: &RankTrace<'_>, work: usize, idle_from_ns: u64, length_ns: i64) -> Cause {
     let seen = rank.launches.call_of(work).map(|call| rank.calls[call].start_ns);
     let launch_ns = seen.or(rank.first_row_ns);

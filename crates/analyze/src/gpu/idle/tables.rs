@@ -9,7 +9,7 @@ use crate::document::{Body, Cell, Column, RankContext, Table, Unit, View};
 use crate::gpu::breakdown::NO_WORK;
 use crate::gpu::outside;
 
-/// Gaps shown of all ranks.
+/// Maximum number of gaps that the report shows, over all ranks.
 const LONGEST: usize = 100;
 
 pub(super) fn body(parts: &[(RankContext, RankIdle)]) -> Body {
@@ -24,8 +24,8 @@ fn share(row: &StreamIdle, at: usize) -> Option<f64> {
     (row.total_ns() != 0).then(|| row.idle_ns[at] as f64 / row.total_ns() as f64)
 }
 
-/// Why there are no gaps: a device may be idle although each of its streams has only one kernel, or
-/// before and after the work.
+/// Returns the reason for a report without gaps. A device may be idle although no stream has a gap:
+/// if each stream has only one kernel, or before and after the work.
 fn no_gap(parts: &[(RankContext, RankIdle)]) -> &'static str {
     match parts.iter().all(|(_, part)| part.streams.is_empty()) {
         true => NO_WORK,
@@ -81,7 +81,7 @@ fn streams(parts: &[(RankContext, RankIdle)]) -> Table {
     table
 }
 
-/// Causes over ranks, by the idle time of all of a rank's streams.
+/// Makes the table of causes over ranks. The idle time of a rank's streams is added up.
 fn causes(parts: &[(RankContext, RankIdle)]) -> Table {
     let part = |(at, cause): (usize, Cause)| {
         let share = |(rank, part): &'_ (RankContext, RankIdle)| {
@@ -133,7 +133,7 @@ fn longest(parts: &[(RankContext, RankIdle)]) -> Table {
     table
 }
 
-/// The table of lengths of gaps, by stream and cause.
+/// Makes the table of the gaps' lengths, by stream and cause.
 fn lengths(parts: &[(RankContext, RankIdle)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),

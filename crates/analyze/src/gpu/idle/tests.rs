@@ -18,10 +18,11 @@ fn a_gap_is_laid_to_what_the_next_kernel_waited_for() {
         (100_000, 120_000, Some(1)),
         // Launched 30 us after the stream fell idle.
         (160_000, 170_000, Some(2)),
-        // Launched long before, 5 us and 80 us late.
+        // Launched long before the stream fell idle; they begin 5 us and 80 us after that.
         (175_000, 180_000, Some(3)),
         (260_000, 300_000, Some(4)),
-        // Begins before the last one ends: no gap, and the later end counts.
+        // This kernel begins before the one before has ended. There is no gap, and the later end
+        // counts.
         (290_000, 295_000, None),
         (301_000, 302_000, None),
     ];
@@ -78,7 +79,7 @@ fn streams_of_two_devices_are_distinguished_and_none_of_them_is_denied_a_gap() {
     let (one, two) = (idle_of(&[0]), idle_of(&[0, 1]));
     assert_eq!((heading(&one), heading(&two)), (Some(""), Some("device")));
     assert_eq!(two[0].rows.len(), 2);
-    // The device may be idle before and after, and between two streams' work.
+    // The device may still be idle before, after and between the work of the two streams.
     assert_eq!(two[1].empty, "no stream was idle between two of its own kernels and copies");
     assert_eq!(idle_of(&[])[1].empty, NO_WORK);
 }

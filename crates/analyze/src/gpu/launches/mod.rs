@@ -1,4 +1,4 @@
-//! Durations of the calls that started work, and of the work's wait after them.
+//! Durations of the calls that start work, and the delays from these calls to the work.
 
 mod tables;
 
@@ -22,12 +22,12 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(LaunchReport::default()),
 };
 
-/// A longer call is an outlier; Holistic Trace Analysis's `runtime_cutoff`.
+/// A call that takes longer than this is an outlier; Holistic Trace Analysis's `runtime_cutoff`.
 pub const LONG_CALL_NS: u64 = 50_000;
-/// A longer delay is an outlier; Holistic Trace Analysis's `launch_delay_cutoff`.
+/// A delay longer than this is an outlier; Holistic Trace Analysis's `launch_delay_cutoff`.
 pub const LONG_DELAY_NS: u64 = 100_000;
 
-/// Calls that Holistic Trace Analysis takes for launches.
+/// Calls that Holistic Trace Analysis counts as launches in this report.
 const HTA_LAUNCHES: [&str; 4] =
     ["cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync", "cudaMemsetAsync"];
 
@@ -44,7 +44,8 @@ pub struct Launch {
     pub call_ns: u64,
     /// Duration of the work, ns.
     pub work_ns: u64,
-    /// Time from the call's end to the work's start, ns; 0 if the work started first.
+    /// Time from the call's end to the work's start, ns; 0 if the work started before the call
+    /// ended.
     pub delay_ns: u64,
 }
 
@@ -61,7 +62,7 @@ impl Launch {
     }
 }
 
-/// Every launch of a rank, in order of calls: one for each piece of work.
+/// Returns the launches of a rank in order of calls: one for each piece of work.
 pub fn launches<'r>(rank: &'r RankTrace<'_>) -> impl Iterator<Item = Launch> + 'r {
     let is_launch =
         move |call: &HostSpan| !rank.hta || HTA_LAUNCHES.contains(&function(rank.name(call.name)));
@@ -78,30 +79,31 @@ pub fn launches<'r>(rank: &'r RankTrace<'_>) -> impl Iterator<Item = Launch> + '
 pub struct CallLaunches {
     /// Name of the function.
     pub name: Arc<str>,
-    /// Calls that started something.
+    /// Number of calls that started work.
     pub calls: u64,
     /// Number of kernels, copies and memsets that the calls started.
     pub work: u64,
-    /// Time in the calls.
+    /// Duration of the calls, ns.
     pub call_ns: Quantiles,
-    /// Time from a call's end to its first work's start, ns.
+    /// Time from a call's end to the start of its first work, ns.
     pub delay_ns: Quantiles,
-    /// Number of calls that took longer than the work that they started: it is too small.
+    /// Number of calls that took longer than the work that they started, which means that the work
+    /// is too small.
     pub short: u64,
-    /// Calls longer than [`LONG_CALL_NS`].
+    /// Number of calls longer than [`LONG_CALL_NS`].
     pub long_calls: u64,
-    /// Delays longer than [`LONG_DELAY_NS`].
+    /// Number of delays longer than [`LONG_DELAY_NS`].
     pub long_delays: u64,
 }
 
-/// Sum, middle and extremes of durations.
+/// Sum, median, 99th percentile and maximum of durations.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Quantiles {
     /// Sum of the values, ns.
     pub total_ns: u64,
     /// Median of the values, ns.
     pub median_ns: f64,
-    /// 99 of 100 are below.
+    /// 99th percentile of the values, ns.
     pub p99_ns: f64,
     /// The highest value, ns.
     pub max_ns: u64,
@@ -120,15 +122,15 @@ impl Quantiles {
 pub struct GraphLaunches {
     /// Number of the graph; `None` if the trace has no numbers of graphs.
     pub graph: Option<u32>,
-    /// Pieces of work in one launch.
+    /// Number of pieces of work that one launch starts.
     pub nodes: usize,
     /// Number of launches.
     pub launches: u64,
-    /// Time in the calls.
+    /// Sum of the calls' durations, ns.
     pub call_ns: u64,
-    /// Sum of the work's durations.
+    /// Sum of the work's durations, ns.
     pub work_ns: u64,
-    /// Sum of the times from first work's start to last one's end.
+    /// Sum over the launches of the time from the first work's start to the last work's end, ns.
     pub span_ns: u64,
 }
 
@@ -139,15 +141,15 @@ pub struct RankLaunches {
     pub calls: Vec<CallLaunches>,
     /// Launches by graph, most time first.
     pub graphs: Vec<GraphLaunches>,
-    /// Work without a recorded launch.
+    /// Number of pieces of work without a recorded launch.
     pub orphans: u64,
-    /// Each launch with its function, if that was asked for.
+    /// Each launch with its function; empty unless the launches were asked for.
     pub each: Vec<(Arc<str>, Launch)>,
-    /// Launches outside of the steps.
+    /// Launches outside of the steps, which the other fields leave out.
     pub left_out: LeftOutRows,
 }
 
-/// Launches of a rank; one by one too if `each`.
+/// Sums up the launches of a rank; also returns each launch if `each`.
 pub fn of_rank(rank: &RankTrace<'_>, names: &Names, each: bool) -> RankLaunches {
     let work_judged = rank.is_judged();
     let is_orphan = |at: &usize| work_judged[*at] && rank.launches.call_of(*at).is_none();
@@ -184,8 +186,8 @@ pub fn of_rank(rank: &RankTrace<'_>, names: &Names, each: bool) -> RankLaunches 
     found
 }
 
-/// Sums up the launches of one function. Their work is in order of calls, and of starts within a
-/// call.
+/// Sums up the launches of one function. They are in order of calls, and those of one call in order
+/// of the work's start.
 fn of_calls(name: Arc<str>, launches: &[Launch]) -> CallLaunches {
     let calls: Vec<&[Launch]> = launches.chunk_by(|a, b| a.call == b.call).collect();
     let first =
@@ -336,7 +338,7 @@ mod tests {
             span_ns: 18_000,
         };
         assert_eq!(found.graphs, [graph]);
-        // The first node began before the call had returned: no delay.
+        // The first node began before the call had returned, so its delay is 0.
         let each: Vec<u64> = found.each.iter().map(|(_, launch)| launch.delay_ns).collect();
         assert_eq!(each, [2_000, 330_000, 0, 11_000]);
     }

@@ -1,11 +1,11 @@
-//! Launches as tables: by call, by graph, each.
+//! The tables of launches: by call, by graph, and one by one.
 
 use std::cmp::Reverse;
 
 use super::{CallLaunches, RankLaunches};
 use crate::document::{Cell, Column, RankContext, Table, Unit, View};
 
-/// Why there are no rows.
+/// The reason that the report gives when it has no rows.
 const NO_LAUNCHES: &str = "no call with a recorded kernel or copy was recorded";
 
 pub(super) fn by_call(parts: &[(RankContext, RankLaunches)]) -> Table {

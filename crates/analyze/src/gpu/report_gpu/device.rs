@@ -19,18 +19,18 @@ pub struct SampledGpu {
     pub host: String,
     /// Number of the device on the host.
     pub gpu: u32,
-    /// The ranks that see it, with the number that each has for it, in words; `None` if no rank is
-    /// known to.
+    /// The ranks that see the device, each with the device's number there, in words; `None` if no
+    /// rank is known to see it.
     pub visible_to: Option<String>,
-    /// Share of the time in which any kernel ran, by the driver.
+    /// Share of the time in which any kernel ran, as the driver reports it.
     pub mean_utilization: Reading<f64>,
     /// The highest reading of the utilization.
     pub highest_utilization: Reading<f64>,
-    /// The most memory in use by any program, bytes.
+    /// The most memory in use by all programs together, bytes.
     pub peak_memory_bytes: Reading<u64>,
-    /// Memory of the device, bytes.
+    /// Total memory of the device, bytes.
     pub memory_bytes: Reading<u64>,
-    /// Share of the time in which power or heat held clocks down.
+    /// Share of the time in which the clocks were lowered because of power or heat.
     pub throttled: Reading<f64>,
 }
 object! { SampledGpu {
@@ -38,7 +38,7 @@ object! { SampledGpu {
     reading peak_memory_bytes, reading memory_bytes, reading throttled,
 } }
 
-/// The summary's entries for all devices of a run; missing if none was read.
+/// Returns the summary's entries for all devices of a run; missing if no device was read.
 pub(crate) fn sampled(parts: &[(RankContext, FileSamples)]) -> Reading<Vec<SampledGpu>> {
     let hosts = hosts(parts);
     let mut all = Vec::new();
@@ -48,7 +48,7 @@ pub(crate) fn sampled(parts: &[(RankContext, FileSamples)]) -> Reading<Vec<Sampl
     if all.is_empty() { Reading::missing(missing(&hosts)) } else { Reading::Is(all) }
 }
 
-/// A device of a host.
+/// The samples and facts of one device of a host.
 pub(super) struct DeviceSamples<'a> {
     pub(super) host: &'a HostSamples<'a>,
     pub(super) facts: &'a Value,
@@ -67,12 +67,12 @@ impl DeviceSamples<'_> {
         sums(self.series(name)?, self.host.holds_ns())
     }
 
-    /// The share of the time in which clocks were held down for any of these reasons.
+    /// Returns the share of the time in which the clocks were lowered for any of these reasons.
     pub(super) fn throttled(&self, bits: u64) -> Option<f64> {
         share(self.series(GPU_THROTTLE)?, self.host.holds_ns(), bits)
     }
 
-    /// Why a quantity has no value.
+    /// Returns the reason for which a quantity has no value.
     pub(super) fn why(&self, name: &str) -> &str {
         self.facts["missing"][name].as_str().unwrap_or(NO_READING)
     }

@@ -1,5 +1,5 @@
-//! `gpu`: devices as their management library reports them, from outside the job:
-//! utilisation, memory, clocks, power, temperature, throttling.
+//! `gpu`: devices as their management library reports them, from outside the job: utilization,
+//! memory, clocks, power, temperature and throttling.
 
 mod device;
 mod samples;

@@ -12,7 +12,7 @@ use crate::document::RankContext;
 const NOT_SAMPLED: &str =
     "no GPU samples in this run (needs `--activities gpu`, the default, and an NVIDIA driver)";
 
-/// Counters of a device.
+/// Names of the counters that are read for each device.
 pub(super) const COUNTERS: [&str; 8] = [
     GPU_UTILIZATION,
     GPU_MEMORY_UTILIZATION,
@@ -24,8 +24,9 @@ pub(super) const COUNTERS: [&str; 8] = [
     GPU_THROTTLE,
 ];
 
-/// A value holds until the next one, but no longer than this, ns, or than this many readings take:
-/// after that, readings had stopped. A value that does not change is written once a second.
+/// A value holds until the next one. If the next one comes later than this many nanoseconds, and
+/// later than `HOLDS_READINGS` readings take, readings had stopped, and the time between counts for
+/// nothing. The sampler writes a value that doesn't change once a second.
 const HOLDS_NS: u64 = 2_500_000_000;
 const HOLDS_READINGS: u64 = 5;
 
@@ -36,16 +37,16 @@ pub(crate) struct FileSamples {
     pub(crate) host: String,
     /// The library's facts, as the sampler wrote them.
     pub(crate) facts: Option<Value>,
-    /// Readings in order of time, by the library's number of a device and the counter.
+    /// Readings in order of time, by the number that the library has for a device, and by counter.
     pub(crate) series: BTreeMap<(u32, &'static str), SampleSeries>,
-    /// Devices that its processes see: UUID, number.
+    /// Devices that the file's processes see: the UUID and the processes' number of each.
     pub(super) sees: BTreeSet<(String, u32)>,
 }
 
 /// Reads a file's readings.
 pub(crate) fn of_file(file: &TraceFile) -> FileSamples {
     let mut part = FileSamples { host: file.header().host.clone(), ..FileSamples::default() };
-    // The newest lists what devices stopped to report.
+    // Take the last property, because it also lists quantities that devices stopped reporting.
     let facts = file.properties().filter(|(key, _)| *key == "nvml").last();
     part.facts = facts.and_then(|(_, text)| serde_json::from_str(text).ok());
     let of_host = file.counters().iter().filter(|row| row.process.is_none());
@@ -62,14 +63,14 @@ pub(crate) fn of_file(file: &TraceFile) -> FileSamples {
     part
 }
 
-/// A host, from all files that were written there.
+/// The readings of a host, from all files that were written there.
 #[derive(Default)]
 pub(super) struct HostSamples<'a> {
-    /// One of the host's files; all have the same clock.
+    /// The context of one of the host's files. All of them have the same clock.
     pub(super) at: Option<&'a RankContext>,
     pub(super) facts: Option<&'a Value>,
     pub(super) series: BTreeMap<(u32, &'static str), SampleSeries>,
-    /// By UUID: the ranks that see the device, with the number that each has for it, in words.
+    /// For each device, by UUID: the ranks that see it, each with its number there, in words.
     pub(super) visible_to: BTreeMap<&'a str, Vec<String>>,
 }
 
@@ -91,7 +92,7 @@ pub(super) fn hosts(parts: &[(RankContext, FileSamples)]) -> BTreeMap<&str, Host
 }
 
 impl HostSamples<'_> {
-    /// The reason if nothing is known of the host's devices.
+    /// Returns the reason if nothing is known about the host's devices.
     pub(super) fn missing(&self) -> Option<&str> {
         match self.facts {
             Some(facts) => facts["missing"].as_str(),
@@ -99,7 +100,7 @@ impl HostSamples<'_> {
         }
     }
 
-    /// The longest time for which a reading holds, ns.
+    /// Returns the longest time for which a reading holds, ns.
     pub(super) fn holds_ns(&self) -> u64 {
         let every_ms = self.facts.and_then(|facts| facts["every_ms"].as_u64()).unwrap_or(0);
         every_ms.saturating_mul(HOLDS_READINGS * 1_000_000).max(HOLDS_NS)
@@ -110,7 +111,7 @@ impl HostSamples<'_> {
     }
 }
 
-/// The reason if nothing is known.
+/// Returns the reasons of all hosts, for a run in which nothing is known about any device.
 pub(super) fn missing(hosts: &BTreeMap<&str, HostSamples<'_>>) -> String {
     let mut why: Vec<&str> = hosts.values().filter_map(|host| host.missing()).collect();
     why.sort_unstable();

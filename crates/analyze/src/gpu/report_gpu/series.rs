@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// The reasons for low clocks, by bit, each with whether it slows what runs. The others mean that
-/// there is nothing to do, or that a setting is in force.
+/// The reasons for low clocks, by bit. The second value says whether the reason slows work down.
+/// The other reasons mean that there is nothing to do, or that a setting limits the clocks.
 pub(super) const REASONS: [(&str, bool); 9] = [
     ("idle", false),
     ("application clocks", false),
@@ -19,7 +19,7 @@ pub(super) const REASONS: [(&str, bool); 9] = [
 /// Readings by time, ns.
 pub(crate) type SampleSeries = BTreeMap<u64, f64>;
 
-/// A series in numbers.
+/// Statistics of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct SeriesStats {
     pub(super) mean: f64,
@@ -27,8 +27,8 @@ pub(super) struct SeriesStats {
     pub(super) max: f64,
 }
 
-/// The time for which each value held, `most_ns` at most; a single value, or the last one, held for
-/// no time.
+/// Returns each value with the time until the next one, for which it held. A value that the next
+/// one follows after more than `most_ns` is left out, and so is the last value.
 fn held(series: &SampleSeries, most_ns: u64) -> impl Iterator<Item = (u64, f64)> + '_ {
     let next = series.keys().skip(1);
     series.iter().zip(next).filter_map(move |((at, value), next)| {
@@ -52,7 +52,7 @@ pub(super) fn sums(series: &SampleSeries, most_ns: u64) -> Option<SeriesStats> {
     })
 }
 
-/// The share of the time in which any of these bits was set.
+/// Returns the share of the time in which any of these bits was set.
 pub(super) fn share(series: &SampleSeries, most_ns: u64, bits: u64) -> Option<f64> {
     let set = |value: f64| value as u64 & bits != 0;
     let last = *series.values().last()?;
@@ -62,7 +62,7 @@ pub(super) fn share(series: &SampleSeries, most_ns: u64, bits: u64) -> Option<f6
     Some(if all > 0 { with as f64 / all as f64 } else { f64::from(u8::from(set(last))) })
 }
 
-/// Bits that slow what runs.
+/// Returns the bits of the reasons that slow work down.
 pub(super) fn slowing() -> u64 {
     let bits = REASONS.iter().enumerate().filter(|(_, (_, slows))| *slows);
     bits.fold(0, |all, (at, _)| all | 1 << at)

@@ -8,7 +8,7 @@ use super::series::{REASONS, SeriesStats, slowing};
 use crate::document::{Cell, Column, Table, Unit, View};
 
 impl DeviceSamples<'_> {
-    /// A quantity in numbers.
+    /// Returns a statistic of a quantity as a cell, with the reason if it is missing.
     fn cell(&self, name: &'static str, of: impl Fn(SeriesStats) -> f64) -> Cell {
         Cell::known(self.sums(name).map(of), self.why(name))
     }

@@ -1,9 +1,9 @@
 //! Finds which ranks come late to collectives.
 //!
-//! A kernel of a collective waits on its device for the last rank, and ends at about the same time
-//! as the others' kernels. So the duration of a rank's kernel is its wait plus the time of the
-//! transfer: the rank with the shortest kernel came last. This needs no clock that hosts share. The
-//! same holds for a collective on the host.
+//! A collective's kernel waits on its device for the last rank, and then all ranks' kernels end at
+//! about the same time. So the duration of a rank's kernel is its wait plus the time of the
+//! transfer, and the rank with the shortest kernel came last. This needs no clock that the hosts
+//! share. The same holds for a collective on the host.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -13,12 +13,13 @@ use rustc_hash::{FxHashMap, FxHasher};
 use crate::rank::collectives::{Operation, waits_for_all};
 use crate::rank::{RankTrace, Step, step_at};
 
-/// Number of a rank's collectives that are kept for comparison. If there are more, a sample is
-/// kept, chosen by a hash, so that all ranks keep the same ones.
+/// Maximum number of a rank's collectives that are kept for comparison. If there are more, a sample
+/// is kept. A hash chooses the sample, so that all ranks keep the same collectives.
 const MOST_KEPT: usize = 2048;
 
-/// The identity of a collective, on which all its ranks agree: a hash of its communicator,
-/// operation and size, and of its number, or of its step and its place in that.
+/// The identity of a collective, which is equal on all of its ranks: a hash of its communicator,
+/// operation and size, and of its sequence number. If it has no number, the hash includes its step
+/// and its place in that step instead.
 pub type CollectiveId = u64;
 
 /// A collective of a rank, ordered by the identity on which all ranks agree.
@@ -32,19 +33,20 @@ pub struct ComparedCollective {
     pub step: Option<u64>,
 }
 
-/// Collectives of a rank, as it met others in them.
+/// The collectives of one rank that are compared with those of other ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ComparedCollectives {
     /// The collectives that are compared.
     pub kept: Vec<ComparedCollective>,
-    /// One in this many collectives is kept; a power of two.
+    /// One in this many of the rank's collectives is kept; a power of two.
     pub stride: u64,
-    /// Collectives that make all ranks wait for each other.
+    /// Number of the rank's collectives that make all ranks wait for each other, kept or not.
     pub seen: u64,
 }
 
 impl ComparedCollectives {
-    /// Identifies a rank's operations that count. `steps_of_work` has each kernel's step.
+    /// Identifies those operations of a rank for which `counts` returns true. `steps_of_work` has
+    /// the step of each piece of work.
     pub fn of(
         rank: &RankTrace,
         operations: &[Operation],
@@ -53,7 +55,7 @@ impl ComparedCollectives {
         counts: impl Fn(&Operation) -> bool,
     ) -> ComparedCollectives {
         let named = named(rank, operations, steps, steps_of_work);
-        // Occurrences are counted over all operations, so that those of two ranks are the same.
+        // Occurrences are counted over all operations, so that two ranks count alike.
         let counted = named.into_iter().filter(|(operation, _)| counts(operation));
         let met = |(operation, name): (&Operation, CollectiveName)| ComparedCollective {
             collective_id: name.collective_id,
@@ -72,18 +74,19 @@ impl ComparedCollectives {
     }
 }
 
-/// A collective's name among ranks.
+/// The name by which ranks match a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollectiveName {
     /// The identity of the collective, equal in all ranks that took part.
     pub collective_id: CollectiveId,
-    /// Its number on its communicator, or its place among the equal ones of its step, from 1.
+    /// Its number on its communicator; else its place, from 1, among the equal collectives of its
+    /// step.
     pub occurrence: u64,
     /// Number of the rank's step; `None` outside of steps.
     pub step: Option<u64>,
 }
 
-/// The operations that make all ranks wait for each other, in their order, and their names.
+/// Returns the operations that make all ranks wait for each other, in order, each with its name.
 pub fn named<'o>(
     rank: &RankTrace,
     operations: &'o [Operation],
@@ -99,7 +102,8 @@ pub fn named<'o>(
             None => step_at(steps, operation.process, operation.start_ns),
         };
         let step = step.map(|at| steps[at as usize].number);
-        // Kernels of one stream keep their order on all ranks; the stream's number may differ.
+        // The kernels of a stream have the same order on all ranks, but the stream's number may
+        // differ. So the kernel's name tells the collectives apart.
         let name = work.map(|at| rank.name(rank.work[at].name));
         let unnamed = name.filter(|_| operation.communicator.is_none());
         let kind = hash(&(operation.communicator, &operation.name, operation.bytes, unnamed));
@@ -119,47 +123,47 @@ pub fn named<'o>(
 fn hash(of: &impl Hash) -> u64 {
     let mut hasher = FxHasher::default();
     of.hash(&mut hasher);
-    // The low bits of this hash are poor, and they choose the sample.
+    // The low bits of FxHash are poor, but they choose the sample.
     let hash = hasher.finish();
     (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9).rotate_left(27)
 }
 
-/// The arrivals of a rank at the collectives in which it met others.
+/// How a rank arrived at the collectives that it shared with other ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
-    /// Collectives that were compared.
+    /// Number of collectives that were compared.
     pub met: u64,
-    /// Number of collectives to which it came last.
+    /// Number of collectives to which the rank came last.
     pub last: u64,
-    /// Sum of how long it came after the first.
+    /// Sum of the times by which the rank came after the first rank, ns.
     pub late_ns: u64,
-    /// Sum of how long it waited for the last.
+    /// Sum of the times for which the rank waited for the last rank, ns.
     pub waited_ns: u64,
-    /// Sum of the times, where it came last, by which it came after the last but one, ns: the gain
-    /// if it had come together with that.
+    /// Sum, over the collectives to which the rank came last, of the times by which it came after
+    /// the second-last rank, ns. This is the gain if it came together with that rank.
     pub delay_ns: u64,
 }
 
 impl Arrival {
-    /// Mean time by which it came after the first.
+    /// Returns the mean time by which the rank came after the first rank, ns.
     pub fn mean_late_ns(&self) -> Option<u64> {
         self.late_ns.checked_div(self.met)
     }
 }
 
-/// Arrivals of each rank. Collectives that a sample left out, or that only one rank recorded, are
-/// not compared.
+/// Computes the arrivals of each rank. Collectives that a sample left out, or that only one rank
+/// recorded, aren't compared.
 pub fn arrivals(ranks: &[&ComparedCollectives]) -> Vec<Arrival> {
     let mut arrivals = vec![Arrival::default(); ranks.len()];
-    for_each_meeting(ranks, |collective_id| {
-        let [(shortest, last), .., (longest, _)] = collective_id else { return };
-        for (met, rank) in collective_id {
+    for_each_meeting(ranks, |meeting| {
+        let [(shortest, last), .., (longest, _)] = meeting else { return };
+        for (met, rank) in meeting {
             let arrival = &mut arrivals[*rank as usize];
             arrival.met += 1;
             arrival.late_ns += longest.added_ns - met.added_ns;
             arrival.waited_ns += met.added_ns - shortest.added_ns;
         }
-        let second = collective_id[1].0.added_ns;
+        let second = meeting[1].0.added_ns;
         let arrival = &mut arrivals[*last as usize];
         arrival.delay_ns += second - shortest.added_ns;
         arrival.last += u64::from(second > shortest.added_ns);
@@ -167,13 +171,13 @@ pub fn arrivals(ranks: &[&ComparedCollectives]) -> Vec<Arrival> {
     arrivals
 }
 
-/// For each rank, by its steps in order: the number of compared collectives, and the sum of the
-/// times by which it came after the first rank, ns.
+/// Returns for each rank and each of its steps the number of compared collectives, and the sum of
+/// the times by which the rank came after the first rank, ns.
 pub fn lateness_by_step(ranks: &[&ComparedCollectives]) -> Vec<BTreeMap<u64, (u64, u64)>> {
     let mut late = vec![BTreeMap::new(); ranks.len()];
-    for_each_meeting(ranks, |collective_id| {
-        let Some((longest, _)) = collective_id.last() else { return };
-        for (met, rank) in collective_id {
+    for_each_meeting(ranks, |meeting| {
+        let Some((longest, _)) = meeting.last() else { return };
+        for (met, rank) in meeting {
             let Some(step) = met.step else { continue };
             let (count, late_ns) = late[*rank as usize].entry(step).or_default();
             *count += 1;
@@ -183,8 +187,8 @@ pub fn lateness_by_step(ranks: &[&ComparedCollectives]) -> Vec<BTreeMap<u64, (u6
     late
 }
 
-/// Collectives that two ranks or more met in, each with its ranks in order of duration: the last to
-/// come is first.
+/// Calls `each` for every collective that at least two ranks recorded. Its argument is the
+/// collective in each rank, in order of duration, so that the rank that came last is first.
 fn for_each_meeting(
     ranks: &[&ComparedCollectives],
     mut each: impl FnMut(&[(ComparedCollective, u32)]),
@@ -196,12 +200,12 @@ fn for_each_meeting(
         rows.extend(kept.map(|&met| (met, rank)));
     }
     rows.sort_unstable_by_key(|(met, rank)| (met.collective_id, met.added_ns, *rank));
-    for collective_id in rows.chunk_by(|a, b| a.0.collective_id == b.0.collective_id) {
-        // A rank that is there twice is not who this seems to be.
-        let mut who: Vec<u32> = collective_id.iter().map(|row| row.1).collect();
+    for meeting in rows.chunk_by(|a, b| a.0.collective_id == b.0.collective_id) {
+        // If a rank appears twice, two different collectives have the same identity.
+        let mut who: Vec<u32> = meeting.iter().map(|row| row.1).collect();
         who.sort_unstable();
-        if collective_id.len() > 1 && who.windows(2).all(|pair| pair[0] != pair[1]) {
-            each(collective_id);
+        if meeting.len() > 1 && who.windows(2).all(|pair| pair[0] != pair[1]) {
+            each(meeting);
         }
     }
 }
@@ -242,8 +246,8 @@ mod tests {
             compared(&[(1, 70), (2, 90)]),
         ];
         let found = arrivals(&ranks.iter().collect::<Vec<_>>());
-        // To the second collective, two ranks came last together; in the third, there was one rank
-        // only.
+        // To the second collective, two ranks came last together. The third was recorded by one
+        // rank only.
         let arrival = |met, last, late_ns, waited_ns, delay_ns| Arrival {
             met,
             last,
@@ -285,7 +289,7 @@ mod tests {
             for arrival in &found {
                 prop_assert_eq!(arrival.late_ns + arrival.waited_ns, apart);
             }
-            // The order of ranks changes nothing but the order of rows.
+            // The order of the ranks must change only the order of the rows.
             let turn = turn % ranks.len();
             let mut turned = ranks.clone();
             turned.rotate_left(turn);

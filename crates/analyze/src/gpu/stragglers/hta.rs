@@ -1,8 +1,9 @@
 //! `get_potential_stragglers` as Holistic Trace Analysis 0.5.0 computes it.
 //!
-//! Among the NCCL kernels that take at least 1 % of a mean step, it takes the last one of each
-//! rank, stream, step and name; of these, the stream and name with the duration that differs most
-//! between ranks; and of those, the two ranks in each step that began last.
+//! It looks only at NCCL kernels that take at least 1 % of a mean step, and keeps the last such
+//! kernel of each rank, stream, step and name. It then chooses the stream and name whose durations
+//! differ most between ranks. In each step, the two ranks whose kernel began last are potential
+//! stragglers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,19 +11,19 @@ use tprof_trace::model::SpanKind;
 
 use crate::rank::{RankTrace, step_at};
 
-/// A kernel counts if it takes at least this share of a mean step.
+/// Only kernels that take at least this share of a mean step count.
 const LEAST_SHARE: f64 = 0.01;
-/// Number of ranks that are named.
+/// Number of ranks that are named as potential stragglers.
 const CANDIDATES: usize = 2;
 
-/// The kernels that are kept of a rank.
+/// The data that is kept of a rank.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RankKernelTimes {
     /// NCCL kernels in steps, in order of start.
     kernels: Vec<Kernel>,
-    /// Steps that hold something.
+    /// Steps in which something ran.
     steps: BTreeSet<u64>,
-    /// First start and last end of anything in them.
+    /// The first start and the last end of anything in these steps.
     extent: Option<(u64, u64)>,
 }
 
@@ -36,7 +37,7 @@ struct Kernel {
 }
 
 impl RankKernelTimes {
-    /// Reads a rank as HTA reads it.
+    /// Reads a rank with HTA's reading.
     pub fn of(rank: &RankTrace) -> RankKernelTimes {
         let steps = rank.steps();
         let mut found = RankKernelTimes::default();
@@ -84,17 +85,17 @@ const HOST_KINDS: [SpanKind; 6] = [
     SpanKind::Other,
 ];
 
-/// The last long kernel of each rank, by step.
+/// The last long kernel of each rank, first by step and then by rank.
 type LastKernels<'k> = BTreeMap<u64, BTreeMap<usize, &'k Kernel>>;
 
-/// Number of steps in which each rank is a potential straggler, for the two ranks with the most;
-/// `None` if there are no such kernels.
+/// Returns the two ranks that are potential stragglers in most steps, each with the number of these
+/// steps; `None` if there are no such kernels.
 pub(super) fn potential(ranks: &[&RankKernelTimes]) -> Option<Vec<(usize, u64)>> {
     let steps: BTreeSet<u64> = ranks.iter().flat_map(|rank| rank.steps.iter().copied()).collect();
     let first = ranks.iter().filter_map(|rank| rank.extent).map(|extent| extent.0).min()?;
     let last = ranks.iter().filter_map(|rank| rank.extent).map(|extent| extent.1).max()?;
     let step_ns = (last - first) as f64 / steps.len() as f64;
-    // The last long kernel of each rank in a step, by stream and name.
+    // The last long kernels by stream and name.
     let mut lasts: BTreeMap<(u64, &str), LastKernels> = BTreeMap::new();
     for (rank, kernels) in ranks.iter().enumerate() {
         let long = |kernel: &&Kernel| kernel.duration_ns as f64 >= step_ns * LEAST_SHARE;
@@ -120,7 +121,7 @@ pub(super) fn potential(ranks: &[&RankKernelTimes]) -> Option<Vec<(usize, u64)>>
     Some(counts)
 }
 
-/// Mean over steps of the standard deviation of durations over ranks.
+/// Returns the mean over steps of the standard deviation of the ranks' durations.
 fn difference(steps: &LastKernels) -> Option<f64> {
     let of_step = |ranks: &BTreeMap<usize, &Kernel>| {
         let times: Vec<f64> = ranks.values().map(|kernel| kernel.duration_ns as f64).collect();

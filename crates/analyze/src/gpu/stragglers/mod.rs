@@ -1,4 +1,4 @@
-//! `stragglers`: which ranks hold the others up, and how unevenly they are loaded.
+//! `stragglers`: finds the ranks that hold up the others, and how unevenly the ranks are loaded.
 
 mod arrivals;
 mod hta;
@@ -24,7 +24,7 @@ pub const KIND: DocumentKind = DocumentKind {
 /// Compares ranks by their arrivals and loads.
 pub struct Stragglers;
 
-/// The data that is kept of a rank.
+/// The data that the report keeps of a rank.
 #[derive(Clone, Debug, Default)]
 pub struct RankStragglers {
     compared: ComparedCollectives,
@@ -33,24 +33,24 @@ pub struct RankStragglers {
     left_out: LeftOutRows,
 }
 
-/// A rank's own work, which it does not share with others.
+/// The work that a rank does alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Time in which at least one kernel computed, in steps if there are any.
+    /// Time in which at least one kernel computed, ns; only in steps if there are any.
     pub compute_ns: u64,
-    /// Number of these steps; `None` if no steps were named.
+    /// Number of the rank's steps; `None` if there are no steps.
     pub steps: Option<u64>,
 }
 
 impl Load {
-    /// Compute time of a step, or of the whole trace where there are none.
+    /// Returns the compute time per step, or of the whole trace if there are no steps, ns.
     pub fn per_step_ns(&self) -> u64 {
         self.compute_ns / self.steps.unwrap_or(1).max(1)
     }
 }
 
-/// Imbalance of loads: highest over mean, less 1 (Pearce and others, "Quantifying the effectiveness
-/// of load balance algorithms", ICS 2012). `None` without load.
+/// Returns the imbalance of loads: the highest load over the mean, minus 1 (Pearce and others,
+/// "Quantifying the effectiveness of load balance algorithms", ICS 2012). `None` without load.
 pub fn imbalance(loads: &[u64]) -> Option<f64> {
     let highest = *loads.iter().max()? as f64;
     let mean = loads.iter().map(|&load| load as f64).sum::<f64>() / loads.len() as f64;

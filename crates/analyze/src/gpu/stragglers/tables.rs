@@ -9,7 +9,7 @@ use crate::document::{Body, Cell, Column, Options, RankContext, Table, Unit, Vie
 const ONE_RANK: &str = "there is one rank, and stragglers need a comparison";
 const NOT_MET: &str = "no collective in which all ranks wait was recorded on two ranks, in their steps if they have any";
 
-/// Tables of all ranks.
+/// Makes the report's body from all ranks.
 pub(super) fn body(parts: &[(RankContext, RankStragglers)], options: &Options) -> Body {
     if options.hta {
         return Body { tables: vec![potential(parts)], notes: Vec::new() };
@@ -85,7 +85,7 @@ fn late_by_step(parts: &[(RankContext, RankStragglers)]) -> Table {
     table
 }
 
-/// Ranks that computed anything, with their load.
+/// Returns the ranks that computed anything, with their load.
 fn loaded(parts: &[(RankContext, RankStragglers)]) -> Vec<(&RankContext, u64)> {
     let mut rows: Vec<(&RankContext, u64)> =
         parts.iter().map(|(at, part)| (at, part.load.per_step_ns())).collect();
@@ -156,7 +156,7 @@ fn load(parts: &[(RankContext, RankStragglers)]) -> Table {
     table
 }
 
-/// The potential stragglers by HTA's definition.
+/// Makes the table of potential stragglers by HTA's definition.
 fn potential(parts: &[(RankContext, RankStragglers)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),

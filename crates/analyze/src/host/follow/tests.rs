@@ -9,40 +9,40 @@ use tprof_trace::model::{SYNTHETIC_FRAME, Stack, Symbol, Thread};
 use ThreadState::{Lock, Poll, Running, Sleep};
 
 const WINDOW: Interval = Interval { start: 0, end: 10_000 };
-/// The threads: the driving one, then those with these names.
+/// Names of the threads by number; the first one drives.
 const THREADS: [&str; 7] =
     ["python3", "pt_autograd_0", "maker_0", "hog", "tprof-cupti", "cuda-EvtHandlr", "maker_1"];
 
-/// Stacks by number from 1 on, which the rows of tests refer to.
+/// The stacks of tests; their numbers begin with 1.
 const STACKS: [&[(&str, &str)]; 9] = [
-    // 1: the driving thread at work.
+    // 1: the driving thread works.
     &[("train", "/me/train.py")],
-    // 2: at a condition below its line.
+    // 2: waits for a condition below the driving thread's line.
     &[
         ("pthread_cond_wait", "libc.so.6"),
         ("torch::autograd::Engine::execute_with_graph_task", "libtorch_cpu.so"),
         ("_engine_run_backward", "/x/site-packages/torch/autograd/graph.py"),
         ("train", "/me/train.py"),
     ],
-    // 3: of autograd's thread, at work and idle.
+    // 3 and 4: autograd's thread works, and waits for a task.
     &[("at::mm", "libtorch_cpu.so"), ("torch::autograd::Engine::thread_main", "libtorch_cpu.so")],
     &[
         ("pthread_cond_wait", "libc.so.6"),
         ("torch::autograd::Engine::thread_main", "libtorch_cpu.so"),
     ],
-    // 5: a function of the user's own.
+    // 5: a function of the user's own code.
     &[("make", "/me/train.py")],
-    // 6: takes what a thread makes.
+    // 6: takes data that a thread makes.
     &[
         ("pthread_cond_wait", "libc.so.6"),
         ("Queue.get", "/usr/lib/python3.11/queue.py"),
         ("train", "/me/train.py"),
     ],
-    // 7: a mutex.
+    // 7: waits for a mutex.
     &[("pthread_mutex_lock", "libc.so.6"), ("train", "/me/train.py")],
     // 8: polls for a device.
     &[("__poll", "libc.so.6"), ("handle", "libcuda.so.1")],
-    // 9: at a condition, without a hint.
+    // 9: waits for a condition, without a hint at the thread.
     &[("pthread_cond_wait", "libc.so.6"), ("wait", "libwork.so"), ("train", "/me/train.py")],
 ];
 
@@ -88,7 +88,7 @@ fn made(others: &[Sample]) -> TraceFile {
     made.finish()
 }
 
-/// The ledger of a driving thread's rows beside those of others.
+/// Returns the ledger of a driving thread's rows, given the rows of others.
 fn ledger(own: &[Sample], others: &[Sample]) -> Ledger {
     let file = made(&[own, others].concat());
     let cpu = CpuTrace::load(&file);
@@ -113,14 +113,14 @@ fn followed(ledger: &Ledger) -> Vec<(String, Part, u64)> {
     all
 }
 
-/// A thread that works from one time to another, idle before and after it.
+/// Makes the rows of a thread that works from one time to another and is idle before and after it.
 fn works(thread: u32, idle: u32, stack: u32, from: u64, to: u64) -> Vec<Sample> {
     let mut rows = vec![row(thread, Lock, idle, 0, from), row(thread, Lock, idle, to, WINDOW.end)];
     rows.extend((from..to).step_by(100).map(|at| row(thread, Running, stack, at, at + 100)));
     rows
 }
 
-/// The driving thread runs but for a wait.
+/// Makes the rows of a driving thread that runs except for one wait.
 fn waits(stack: u32, from: u64, to: u64) -> Vec<Sample> {
     let runs = (0..from).chain(to..WINDOW.end).step_by(100);
     let mut rows: Vec<Sample> = runs.map(|at| row(0, Running, 1, at, at + 100)).collect();
@@ -142,7 +142,7 @@ fn a_backward_pass_is_the_time_of_autograds_thread_below_the_line_that_calls_it(
 }
 
 #[test]
-fn who_works_only_then_is_waited_for_and_its_own_line_is_named() {
+fn a_thread_that_works_only_during_a_wait_is_awaited_and_its_own_line_is_named() {
     let hog = (0..100).map(|at| row(3, Running, 1, at * 100, at * 100 + 100));
     let others: Vec<Sample> = works(2, 9, 5, 4000, 8000).into_iter().chain(hog).collect();
     let ledger = ledger(&waits(9, 4000, 8000), &others);
@@ -153,20 +153,20 @@ fn who_works_only_then_is_waited_for_and_its_own_line_is_named() {
 }
 
 #[test]
-fn where_no_thread_worked_it_stays_a_wait_and_is_no_lock() {
+fn a_wait_without_a_working_thread_stays_a_wait_and_is_not_a_lock() {
     let polls = [row(5, Poll, 8, 0, WINDOW.end)];
     let tprofs = (0..100).map(|at| row(4, Running, 3, at * 100, at * 100 + 100));
     let others: Vec<Sample> = polls.into_iter().chain(tprofs).collect();
     let found = ledger(&waits(2, 4000, 8000), &others);
     assert_eq!(parts(&found), [(Part::Python, 6000), (Part::Other, 4000)]);
     assert_eq!(followed(&found), []);
-    // A wait for a mutex stays one, whichever thread worked during it.
+    // A wait for a mutex stays one, whatever thread worked during it.
     let found = ledger(&waits(7, 4000, 8000), &works(2, 9, 5, 4000, 8000));
     assert_eq!(parts(&found), [(Part::Python, 6000), (Part::Lock, 4000)]);
 }
 
 #[test]
-fn a_wait_goes_through_several_hands() {
+fn a_wait_may_be_for_several_threads_in_turn() {
     let others = [works(2, 9, 5, 4000, 6000), works(1, 4, 3, 6000, 8000)].concat();
     let ledger = ledger(&waits(9, 4000, 8000), &others);
     let expected = [("maker_0", Part::Python, 2000), ("pt_autograd_0", Part::Native, 2000)];
@@ -174,11 +174,11 @@ fn a_wait_goes_through_several_hands() {
 }
 
 #[test]
-fn of_threads_that_take_turns_one_runs() {
+fn only_one_of_the_threads_that_take_turns_runs() {
     let turns = |thread: u32, first: u64| {
         (0..100_u64).map(move |at| match at % 2 == first {
             true => row(thread, Running, 5, at * 100, at * 100 + 100),
-            // Half of the waits of such threads are without a stack.
+            // Half of the waits of such threads have no stack.
             false if at % 4 < 2 => row(thread, ThreadState::Gil, 5, at * 100, at * 100 + 100),
             false => row(thread, ThreadState::Blocked, 0, at * 100, at * 100 + 100),
         })
@@ -186,7 +186,7 @@ fn of_threads_that_take_turns_one_runs() {
     let others: Vec<Sample> = turns(2, 0).chain(turns(6, 1)).collect();
     let found = ledger(&waits(9, 4000, 8000), &others);
     assert_eq!(followed(&found), [("maker_*".to_owned(), Part::Python, 4000)]);
-    // Alone it waits for its turn.
+    // If there is only one such thread, it waits for its turn.
     let others: Vec<Sample> = turns(2, 0).collect();
     let found = ledger(&waits(9, 4000, 8000), &others);
     let of_gil = ("maker_0".to_owned(), Part::Gil, 2000);
@@ -194,21 +194,22 @@ fn of_threads_that_take_turns_one_runs() {
 }
 
 #[test]
-fn who_sleeps_makes_data_late_and_who_runs_has_the_time() {
+fn sleep_of_the_maker_is_a_wait_for_data_and_its_work_is_its_own_time() {
     let idle = [row(2, Lock, 9, 0, 4000), row(2, Lock, 9, 8000, WINDOW.end)];
     let sleeps = [&idle[..], &[row(2, Sleep, 5, 4000, 8000)]].concat();
     let found = ledger(&waits(6, 4000, 8000), &sleeps);
     assert_eq!(parts(&found), [(Part::Python, 6000), (Part::Data, 4000)]);
     let found = ledger(&waits(6, 4000, 8000), &works(2, 9, 5, 4000, 8000));
     assert_eq!(followed(&found), [("maker_0".to_owned(), Part::Python, 4000)]);
-    // In a wait for a condition, the sleep of the other thread is what is awaited.
+    // In a wait for a condition, the driving thread waits for the other thread to wake up.
     let found = ledger(&waits(9, 4000, 8000), &sleeps);
     assert_eq!(followed(&found), [("maker_0".to_owned(), Part::Other, 4000)]);
 }
 
 #[test]
 fn waits_that_were_added_up_and_waits_without_a_stack_are_followed_in_proportion() {
-    // There are ten steps: each runs for 500 and waits for 500, with one exact wait.
+    // There are ten steps: each runs for 500 ns and waits for 500 ns; only one wait has an exact
+    // row.
     let mut own = Vec::new();
     let mut others = Vec::new();
     for step in 0..10_u64 {

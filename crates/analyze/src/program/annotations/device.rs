@@ -1,5 +1,5 @@
-//! Images of annotations on devices, as torch.profiler writes them: from the first kernel of a
-//! range to its last, per stream, including the time in between.
+//! The images of annotations on devices, as torch.profiler writes them. An image lasts from the
+//! first kernel of a range to its last, per stream, including the time in between.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{DeviceSpan, DeviceSpanKind, NameId};
@@ -7,7 +7,7 @@ use tprof_trace::model::{DeviceSpan, DeviceSpanKind, NameId};
 use super::effects::{DeviceImage, ImagesByName};
 use crate::rank::RankTrace;
 
-/// Images of each name, and the kernels under them.
+/// Returns the images by name, with the work under them.
 ///
 /// A piece of work belongs to the shortest image that overlaps it on its stream.
 pub(super) fn images(rank: &RankTrace) -> ImagesByName {
@@ -42,7 +42,7 @@ pub(super) fn images(rank: &RankTrace) -> ImagesByName {
     named
 }
 
-/// The images of a stream, swept in order of work's starts.
+/// The images of a stream, while they are swept in order of the work's starts.
 struct ImageSweep<'r> {
     images: &'r [&'r DeviceSpan],
     next: usize,
@@ -54,8 +54,8 @@ impl<'r> ImageSweep<'r> {
         ImageSweep { images, next: 0, open: Vec::new() }
     }
 
-    /// Name of the shortest image that overlaps an interval; intervals come in
-    /// order of their starts.
+    /// Returns the name of the shortest image that overlaps an interval. Calls must be in order of
+    /// the intervals' starts.
     fn shortest(&mut self, start_ns: u64, end_ns: u64) -> Option<NameId> {
         while let Some(image) = self.images.get(self.next).filter(|i| i.start_ns < end_ns) {
             self.open.push(image);

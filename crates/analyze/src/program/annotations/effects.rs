@@ -7,19 +7,19 @@ use std::collections::BTreeMap;
 pub struct RangeEffects {
     /// Number of ranges.
     pub runs: u64,
-    /// Time in which at least one was open on a host thread.
+    /// Time in which at least one of the ranges was open on a host thread, ns.
     pub host_ns: u64,
-    /// Kernels, copies and memsets launched within.
+    /// Number of kernels, copies and memsets that were launched within the ranges.
     pub kernels: u64,
     /// The part of `kernels` that another thread launched.
     pub kernels_of_other_threads: u64,
-    /// Time in which at least one of the kernels ran, ns.
+    /// Time in which at least one of these kernels, copies and memsets ran, ns.
     pub busy_ns: u64,
-    /// Sum of their durations.
+    /// Sum of their durations, ns.
     pub sum_ns: u64,
 }
 
-/// The images on devices of the ranges of one name.
+/// The device images of the ranges of one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceImage {
     /// Duration of each image, ns.

@@ -1,10 +1,10 @@
-//! GPU time that ranges of host threads caused.
+//! Finds the GPU time that ranges of host threads caused.
 //!
-//! A range caused the work that was launched within it on its own thread. An autograd thread works
-//! for the thread that runs the training loop: its launches also belong to the ranges that are open
-//! there at that moment. That thread is the one that names steps; in a process without steps, it is
-//! the only other one on which a range is open, and only while none is open on the launching thread
-//! itself.
+//! A range caused the work that was launched within it on its own thread. In addition, an autograd
+//! thread works for the thread that runs the training loop, so its launches also belong to the
+//! ranges that are open on that thread at the moment. That thread is the one that names steps. In a
+//! process without steps, it is the only other thread with an open range, and only while no range
+//! is open on the launching thread itself.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::modules::ModuleName;
@@ -14,7 +14,8 @@ use super::effects::{EffectsByName, RangeEffects};
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::{HostSpan, PROFILER_STEP, RankTrace};
 
-/// Finds the effects of the ranges by name; calls of modules have a table of their own.
+/// Finds the effects of the ranges by name. Calls of modules are left out, because they have their
+/// own table.
 pub(super) fn caused(rank: &RankTrace<'_>) -> EffectsByName {
     let ranges: Vec<&HostSpan> = [SpanKind::Annotation, SpanKind::Nvtx]
         .into_iter()
@@ -28,7 +29,7 @@ pub(super) fn caused(rank: &RankTrace<'_>) -> EffectsByName {
     named
 }
 
-/// Finds the effects of ranges, joining those with the same key.
+/// Finds the effects of ranges, adding up those with the same key.
 pub(crate) fn caused_by(
     rank: &RankTrace<'_>,
     mut ranges: Vec<&HostSpan>,
@@ -89,12 +90,12 @@ impl Building {
     }
 }
 
-/// Ranges that have begun and may not be over, by process and thread.
+/// Ranges that have begun and may not have ended, by process and thread.
 #[derive(Default)]
 struct Open {
-    /// The thread that names steps, by process.
+    /// For each process, the thread that names steps.
     step_threads: FxHashMap<u32, u32>,
-    /// Keys and ends of open ranges, by process and thread.
+    /// Keys and ends of the open ranges, by process and thread.
     threads: FxHashMap<(u32, u32), Vec<(u32, u64)>>,
 }
 
@@ -105,8 +106,8 @@ impl Open {
         open.push((key, range.end_ns()));
     }
 
-    /// Keys of the ranges around a call, each once; and whether the call's own thread has none of
-    /// these ranges.
+    /// Returns the keys of the ranges around a call, each once, and whether the call's own thread
+    /// has no open range.
     fn around(&self, call: &HostSpan) -> (Vec<u32>, bool) {
         let own = self.open_on((call.process, call.thread), call.start_ns);
         let mut keys: Vec<u32> = own.collect();
@@ -124,7 +125,7 @@ impl Open {
         open.filter(move |(_, end_ns)| *end_ns > time_ns).map(|(key, _)| *key)
     }
 
-    /// The thread that a call's thread works for.
+    /// Returns the other thread that a call's thread works for, if any.
     fn works_for(&self, call: &HostSpan, has_own: bool) -> Option<(u32, u32)> {
         match self.step_threads.get(&call.process) {
             Some(thread) if *thread == call.thread => None,
@@ -141,7 +142,7 @@ impl Open {
     }
 }
 
-/// The thread of each process that names most steps.
+/// Returns for each process the thread that names most steps.
 fn step_threads(rank: &RankTrace) -> FxHashMap<u32, u32> {
     let mut steps: FxHashMap<(u32, u32), u64> = FxHashMap::default();
     let mut is_step: FxHashMap<NameId, bool> = FxHashMap::default();

@@ -1,4 +1,4 @@
-//! `annotations`: GPU time that the ranges that people named caused.
+//! `annotations`: the GPU time that ranges named by the program caused.
 
 mod device;
 mod effects;
@@ -29,11 +29,11 @@ pub struct NamedRanges {
     caused: EffectsByName,
     images: ImagesByName,
     modules: TimeByModule,
-    /// Whether any work of a device was recorded.
+    /// Whether any device work was recorded.
     has_work: bool,
 }
 
-/// Ranges that people named.
+/// Reports the ranges that the program names.
 pub struct Annotations;
 
 impl Analysis for Annotations {

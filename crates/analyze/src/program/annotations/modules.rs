@@ -1,4 +1,4 @@
-//! Time in PyTorch's modules, by their paths.
+//! The time in PyTorch's modules, by their paths.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -19,18 +19,18 @@ const NO_MODULES: &str =
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModuleTime {
     pub(super) runs: u64,
-    /// Calls, less those within a call of the same module, ns.
+    /// Time in calls, excluding calls within a call of the same module, ns.
     pub(super) total_ns: u64,
-    /// Calls without the calls of other modules within them, ns.
+    /// Time in calls without the module calls directly within them, ns.
     pub(super) self_ns: u64,
-    /// Time in which work that a call launched ran on a device, ns.
+    /// Time in which work that the calls launched ran on a device, ns.
     pub(super) busy_ns: u64,
 }
 
 /// Times by path and class. A module that `torch.compile` wraps has its wrapper's path.
 pub type TimeByModule = BTreeMap<(String, String), ModuleTime>;
 
-/// Calls of modules that have begun on a thread and are not over.
+/// The end and the name of each module call that is open on a thread.
 type OpenCalls = Vec<(u64, NameId)>;
 
 /// Measures the modules of a rank.
@@ -68,11 +68,11 @@ pub(super) fn times(rank: &RankTrace<'_>) -> TimeByModule {
 pub(super) struct ModulesOfRank<'a> {
     pub at: &'a RankContext,
     pub modules: &'a TimeByModule,
-    /// Whether any work of a device was recorded.
+    /// Whether any device work was recorded.
     pub has_work: bool,
 }
 
-/// The table with one row for each module and rank.
+/// Makes the table with one row for each module and rank.
 pub(super) fn table<'a>(parts: impl Iterator<Item = ModulesOfRank<'a>>) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),

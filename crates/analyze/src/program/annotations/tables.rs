@@ -13,7 +13,7 @@ const NO_RANGES: &str = "no annotations or NVTX ranges were recorded (record_fun
 const NO_IMAGES: &str = "the trace has no annotations on device streams (torch.profiler writes \
                          them since PyTorch 2.1)";
 
-/// The tables, with one row for each name and rank.
+/// Makes the tables, with one row for each name and rank.
 pub(super) fn body(parts: &[(RankContext, NamedRanges)]) -> Body {
     let modules = modules::table(parts.iter().map(|(at, ranges)| modules::ModulesOfRank {
         at,

@@ -27,7 +27,7 @@ fn a_range_causes_what_is_launched_within_it_even_if_it_runs_later() {
     trace.span(call(0, 12_000, 1), "cudaLaunchKernel");
     trace.span(call(0, 55_000, 2), "cudaLaunchKernel");
     trace.span(call(0, 70_000, 3), "cudaLaunchKernel");
-    // The autograd thread has no ranges: its launches belong to the step.
+    // The autograd thread has no ranges, so its launches belong to the step.
     trace.span(call(1, 80_000, 4), "cudaLaunchKernel");
     trace.span(call(1, 180_000, 5), "cudaLaunchKernel");
     trace.kernel(kernel(7, 200_000, 10_000, 1), "a");
@@ -133,7 +133,7 @@ fn a_modules_own_time_is_without_the_modules_that_it_calls() {
         call(0, start_ns + 20, 30, "Net.body.fc (Linear)");
         call(0, start_ns + 75, 10, "Net.body.fc (Linear)");
     }
-    // A module that calls itself, and one of another thread at the same time.
+    // A module that calls itself, and a call of another module on another thread at the same time.
     call(1, 0, 100, "Tree (Tree)");
     call(1, 50, 40, "Tree (Tree)");
     call(1, 200, 10, "Tree (OptimizedModule)");
@@ -152,7 +152,7 @@ fn a_modules_own_time_is_without_the_modules_that_it_calls() {
     // A wrapper of torch.compile has the path of the module that it wraps.
     assert_eq!(row("Tree", "OptimizedModule"), (1, 10, 10));
     assert_eq!(times.len(), 5);
-    // Modules are no rows among ranges.
+    // Calls of modules aren't rows among the ranges.
     assert_eq!(host::caused(&rank).into_keys().collect::<Vec<_>>(), ["epoch"]);
 }
 

@@ -1,8 +1,10 @@
-//! Time between the two graphs of a function that has a break: Python runs, and no compiled code.
+//! The time between the two graphs of a function with a graph break. In it, Python runs instead of
+//! compiled code.
 //!
-//! The code behind a break is a function of its own, which resumes the other one and is compiled
-//! separately: its operator lies within that of the function. If gradients are recorded, the graph
-//! before the break is an operator, too, and the break is the time between these two.
+//! The code after a break is a function of its own that resumes the first function. It is compiled
+//! separately, and its operator lies within the first function's operator. If gradients are
+//! recorded, the graph before the break is an operator, too. The break is the time between these
+//! two operators.
 
 use std::collections::BTreeMap;
 
@@ -15,23 +17,24 @@ use crate::base::intervals::{Cover, Interval};
 use crate::program::steps::compiling;
 use crate::rank::RankTrace;
 
-/// The compiled graph of a function whose gradients are recorded.
+/// The operator of a compiled graph whose gradients are recorded.
 const GRAPH: &str = "CompiledFunction";
-/// Prefix of the names of functions that resume another one.
+/// Prefix of the names of functions that resume another function after a break.
 const RESUMED: &str = "torch_dynamo_resume_in_";
 
-/// A line of source: file and number.
+/// A line of source: file and line number.
 pub(crate) type BreakLine = (String, u32);
 
-/// Time between graphs by the line of the break, without compilations. Breaks whose graphs are not
-/// operators of the trace are not included. `None` if it is unknown when functions were compiled.
+/// Returns the time between graphs, without compilations, by the line of the break. Breaks whose
+/// graphs aren't operators of the trace are left out. Returns `None` if it isn't known when
+/// functions were compiled.
 pub(crate) fn gaps(rank: &RankTrace<'_>) -> Option<BTreeMap<BreakLine, Cover>> {
     let compiling = compiling(rank)?;
     let lines = resumed(rank);
     let mut found: BTreeMap<BreakLine, Vec<Interval>> = BTreeMap::new();
     let tree = rank.operator_tree();
     let regions = regions(rank, tree);
-    // The end of the last graph directly within each span of compiled code.
+    // For each span of compiled code, the end of the last graph directly within it.
     let mut graph_end: FxHashMap<u32, u64> = FxHashMap::default();
     for (span, at) in tree.spans.iter().zip(0_u32..) {
         let Some(caller) = tree.caller(at).filter(|caller| regions.contains_key(caller)) else {
@@ -50,7 +53,8 @@ pub(crate) fn gaps(rank: &RankTrace<'_>) -> Option<BTreeMap<BreakLine, Cover>> {
     Some(found.into_iter().map(|(line, all)| (line, cover(all))).collect())
 }
 
-/// The line of the break before each compilation that resumes a function, by its number.
+/// Returns, for each compilation that resumes a function, the line of the break before it. The key
+/// is the compilation's number.
 fn resumed(rank: &RankTrace<'_>) -> FxHashMap<String, BreakLine> {
     let frames = by_number(rank.compile.logs.iter().flat_map(|read| &read.log.frames));
     let line = |frame: &CompiledFrame| {
@@ -71,12 +75,13 @@ mod tests {
     use tprof_trace::model::{Span, SpanKind};
 
     #[test]
-    fn between_the_graph_before_a_break_and_the_one_behind_is_the_break() {
+    fn a_break_lasts_from_the_graph_before_it_to_the_code_after_it() {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
             .join("../trace/tests/compile/torch-2.15.log.zst");
         let compile = RankCompile::of_logs_at(&[path], Some(0));
         let log = &compile.logs[0].log;
-        // Long after all compilations: `breaks` of the job, and the code behind its first break.
+        // A moment long after all compilations. The program's function `breaks` runs, and within it
+        // the code after its first break.
         let at = log.extent_unix_us.unwrap().1 * 1000 + 1_000_000;
         let resumes = log.frames.iter().find(|frame| frame.id.to_string() == "1/0").unwrap();
         assert_eq!(resumes.line, Some(14));

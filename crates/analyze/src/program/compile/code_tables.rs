@@ -1,4 +1,5 @@
-//! The tables of `compile` on compiled code: its runs, caches, kernels, operators, and the log's events.
+//! The tables of `compile` on compiled code: its runs, caches, kernels and operators, and the
+//! events of the log.
 
 use std::cmp::Reverse;
 
@@ -14,7 +15,7 @@ const NO_RUN: &str = "no operator of compiled code was recorded (tprof run --ope
 const NO_NUMBER: &str = "the operator around it has no number of a compilation";
 const NO_STEADY_STEP: &str = "no step after warm-up compiles nothing";
 
-/// All tables of generated code.
+/// Makes all tables on generated code.
 pub(super) fn all(parts: &CompiledParts) -> Vec<Table> {
     vec![graphs(parts), caches(parts), kernels(parts), operators(parts), events(parts)]
 }

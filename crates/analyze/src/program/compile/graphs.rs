@@ -1,8 +1,8 @@
-//! Runs of compiled code and their time, by joining operators with the log.
+//! Runs of compiled code and their time. They are found by joining operators with the log.
 //!
-//! PyTorch names the operator around compiled code after its compilation (`Torch-Compiled Region:
-//! 3/1`, without a number before 2.6). Its backward graph is the function
-//! `CompiledFunctionBackward` of autograd, which has the number of its forward one.
+//! PyTorch names the operator around compiled code after its compilation, such as
+//! `Torch-Compiled Region: 3/1` (without a number before 2.6). The backward graph is the function
+//! `CompiledFunctionBackward`, which has the sequence number of its forward operator.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,25 +18,25 @@ use crate::rank::{CallTree, RankTrace};
 const REGION: &str = "Torch-Compiled Region";
 const BACKWARD: &str = "CompiledFunctionBackward";
 
-/// Compiled code: the number of its compilation as PyTorch writes it; `None` if the operator has
-/// none.
+/// Identifies compiled code. `id` is the number of the compilation as PyTorch writes it; `None` if
+/// the operator has no number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct CompiledGraph {
     pub id: Option<Arc<str>>,
     pub is_backward: bool,
 }
 
-/// Totals of the runs of compiled code.
+/// The sums over the runs of compiled code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct GraphRuns {
     pub runs: u64,
-    /// Time on the host without other compiled code within it, and without compilations, ns.
+    /// Time on the host, without compilations and without other compiled code within it, ns.
     pub host_ns: u64,
-    /// The part of `host_ns` within steady steps.
+    /// The part of the host time that lies within steady steps, ns.
     pub in_steps_ns: u64,
-    /// Kernels, copies and memsets that it launched.
+    /// Number of kernels, copies and memsets that the code launched.
     pub kernels: u64,
-    /// The sum of their durations.
+    /// The sum of their durations, ns.
     pub device_ns: u64,
 }
 
@@ -46,11 +46,11 @@ pub(super) struct RankGraphs {
     pub graphs: BTreeMap<CompiledGraph, GraphRuns>,
     /// Length of the steps after warm-up without a compilation, ns; `None` if there are none.
     pub steps_ns: Option<u64>,
-    /// Whether compilations are on the run's clock, so that they are not in the time of runs.
+    /// Whether compilations are on the run's clock. If so, the time of runs excludes them.
     pub is_timed: bool,
 }
 
-/// Runs of the compiled code of a rank.
+/// Sums up the runs of the compiled code of a rank.
 pub(super) fn of_rank(rank: &RankTrace<'_>) -> RankGraphs {
     let tree = rank.operator_tree();
     let mut found = RankGraphs::default();
@@ -83,7 +83,7 @@ pub(super) fn of_rank(rank: &RankTrace<'_>) -> RankGraphs {
     found
 }
 
-/// The spans of a tree around compiled code, with its number where they have one.
+/// Returns the spans of a tree that surround compiled code, each with the number if there is one.
 pub(super) fn regions(rank: &RankTrace<'_>, tree: &CallTree) -> BTreeMap<u32, Option<Arc<str>>> {
     let numbers: FxHashMap<NameId, Option<Arc<str>>> = rank
         .file
@@ -96,7 +96,7 @@ pub(super) fn regions(rank: &RankTrace<'_>, tree: &CallTree) -> BTreeMap<u32, Op
     spans.filter_map(|(span, at)| Some((at, numbers.get(&span.name)?.clone()))).collect()
 }
 
-/// The compiled code of each span that is some: regions, and backward graphs.
+/// Returns the compiled code of each span that is a region or a backward graph.
 fn graphs_of(rank: &RankTrace<'_>, tree: &CallTree) -> BTreeMap<u32, CompiledGraph> {
     let regions = regions(rank, tree);
     let mut found: BTreeMap<u32, CompiledGraph> = regions
@@ -117,12 +117,12 @@ fn graphs_of(rank: &RankTrace<'_>, tree: &CallTree) -> BTreeMap<u32, CompiledGra
     found
 }
 
-/// The parts of a span in which no other compiled code ran.
+/// Returns the parts of a span in which no other compiled code ran.
 fn own_pieces(tree: &CallTree, at: u32, graphs: &BTreeMap<u32, CompiledGraph>) -> Vec<Interval> {
     let whole = &tree.spans[at as usize];
     let mut pieces = Vec::new();
     let mut from = whole.start_ns;
-    // Spans of a thread lie in the order of their beginnings, those within another behind it.
+    // Spans of a thread are in order of their beginnings, so inner spans follow the outer span.
     let inner = graphs.range(at + 1..).map(|(inner, _)| &tree.spans[*inner as usize]);
     let is_within = |span: &&crate::rank::TreeSpan| {
         span.thread == whole.thread && span.start_ns < whole.end_ns()
@@ -144,7 +144,7 @@ mod tests {
     use crate::fixture::Fixture;
     use tprof_trace::model::{Kernel, Span, SpanKind};
 
-    /// An operator, with autograd's number.
+    /// Adds an operator, with autograd's sequence number if any.
     fn operator(made: &mut Fixture, from: u64, to: u64, name: &str, sequence: Option<u64>) {
         let row = Span {
             start_ns: from,

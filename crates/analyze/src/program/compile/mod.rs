@@ -1,7 +1,7 @@
-//! `compile`: the activity of `torch.compile`, from PyTorch's own structured log of it.
+//! `compile`: the activity of `torch.compile`, read from PyTorch's own structured log.
 //!
-//! The figures are PyTorch's; nothing here is sampled. A run without such a log has no tables, and
-//! the report states how to get one.
+//! All figures come from PyTorch; none are sampled. Without such a log, the tables are empty and
+//! the report says how to get a log.
 
 mod breaks;
 mod code_tables;
@@ -26,7 +26,7 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(Compile),
 };
 
-/// Reads logs of `torch.compile`.
+/// Reports the logs of `torch.compile`.
 struct Compile;
 
 impl Analysis for Compile {
@@ -52,7 +52,7 @@ impl Analysis for Compile {
         tables.extend(tables::all(&parts));
         tables.extend(code_tables::all(&parts));
         if parts.iter().all(|(_, part)| part.logs.is_empty()) {
-            // One table states for all of them how to get a log.
+            // One table is enough to say how to get a log.
             tables.iter_mut().skip(1).for_each(|table| table.view = View::Data);
         }
         let notes = parts.iter().flat_map(|(_, part)| part.problems.clone()).collect();

@@ -1,4 +1,4 @@
-//! The logs of a rank, as rows of tables.
+//! The logs of a rank, converted to the rows of tables.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::rank::RankTrace;
 
 pub(super) const NO_END: &str = "the log has no end of this compilation";
 
-/// The compilations of a rank.
+/// The data that the report shows of one rank.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RankCompiled {
     pub logs: Vec<LogRow>,
@@ -31,16 +31,16 @@ pub(super) struct RankCompiled {
     /// Runs of the compiled code.
     pub graphs: RankGraphs,
     pub problems: Vec<String>,
-    /// Whether the logs have all generated code.
+    /// Whether the logs contain all generated code.
     pub has_code: bool,
-    /// Whether the logs have all rows: only then, a kind without rows is known not to have
-    /// happened.
+    /// Whether the logs contain all rows. Only then does the absence of rows of a kind mean that
+    /// nothing of the kind happened.
     pub is_whole: bool,
-    /// Whether the rank has device work, which kernels can be joined with.
+    /// Whether the rank has device work that kernels can be joined with.
     pub has_work: bool,
 }
 
-/// A log: a process.
+/// A log, which one process wrote.
 #[derive(Clone, Debug)]
 pub(super) struct LogRow {
     pub name: String,
@@ -60,11 +60,11 @@ pub(super) struct LogRow {
 #[derive(Clone, Debug)]
 pub(super) struct FrameRow {
     pub frame: CompiledFrame,
-    /// Nanoseconds since the run began.
+    /// The beginning, in ns since the run began; `None` if it isn't on the run's clock.
     pub start_ns: Option<u64>,
     pub operators_before: Option<u64>,
     pub operators_after: Option<u64>,
-    /// Kernels that were generated, and calls of others.
+    /// Number of generated kernels, and number of calls of other kernels.
     pub kernels: Option<(u64, u64)>,
 }
 
@@ -85,11 +85,11 @@ pub(super) struct KernelRow {
     pub sources: Vec<String>,
     pub operators: Vec<String>,
     pub path: Option<String>,
-    /// Runs on the device, and their time.
+    /// Number of runs on the device, and the sum of their durations, ns.
     pub ran: Option<(u64, u64)>,
 }
 
-/// Code that runs uncompiled, or without an optimization that was wanted.
+/// Code that runs uncompiled, or without an optimization that was requested.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct UncompiledRow {
     pub what: &'static str,
@@ -99,7 +99,7 @@ pub(super) struct UncompiledRow {
     pub function: Option<String>,
 }
 
-/// Reads what a rank's logs have.
+/// Reads the logs of a rank.
 pub(super) fn read(rank: &RankTrace<'_>, at: &RankContext) -> RankCompiled {
     let mut found = RankCompiled {
         problems: rank.compile.problems.clone(),
@@ -162,7 +162,8 @@ fn log_row(read: &ReadLog) -> LogRow {
 
 fn frames(read: &ReadLog, at: &RankContext, found: &mut RankCompiled) {
     let log = &read.log;
-    // Graphs and code of a forward and a backward have one number: the backward's come second.
+    // The graphs and the code of a forward graph and its backward graph have one number. The
+    // backward graph's come second.
     let mut before: FxHashMap<CompileId, u64> = FxHashMap::default();
     let mut after: FxHashMap<CompileId, Vec<u64>> = FxHashMap::default();
     for (id, stage, counts) in &log.graphs {
@@ -188,7 +189,7 @@ fn frames(read: &ReadLog, at: &RankContext, found: &mut RankCompiled) {
     for frame in &log.frames {
         let place = usize::from(frame.is_backward);
         let directions = directions[&frame.id];
-        // A backward graph that was compiled with its forward one is in the same row.
+        // If a backward graph was compiled together with its forward graph, both are in one row.
         let is_only = directions.iter().sum::<u32>() == 1;
         let has_both = directions == [1, 1];
         let of_frame = |all: &Vec<Option<(u64, u64)>>| match is_only {
@@ -211,8 +212,8 @@ fn frames(read: &ReadLog, at: &RankContext, found: &mut RankCompiled) {
     }
 }
 
-/// The value of the one graph in each direction. If there are more, as for a graph that was split,
-/// it is unknown which is which.
+/// Returns the value for one direction if there is exactly one graph in each direction. With more
+/// graphs, as after a split, it isn't known which is which.
 fn of_direction<T: Copy>(all: &[T], place: usize) -> Option<T> {
     if all.len() == 2 { all.get(place).copied() } else { None }
 }

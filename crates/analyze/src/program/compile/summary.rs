@@ -9,7 +9,7 @@ use super::per_rank::RankCompiled;
 use super::words::{NO_CODE, NO_FIGURE, NOT_WHOLE, functions, rank_column};
 use crate::document::{Cell, Column, RankContext, Table, Unit};
 
-/// Sums of each rank that has a log.
+/// Makes the table of sums with one row for each rank that has a log.
 pub(super) fn table(parts: &[(RankContext, RankCompiled)]) -> Table {
     let columns = vec![
         rank_column(parts),
@@ -58,7 +58,8 @@ fn row(at: &RankContext, part: &RankCompiled) -> Vec<Cell> {
         let sum = (!known.is_empty()).then(|| known.iter().sum::<u64>().saturating_mul(1000));
         Cell::known(sum, NO_FIGURE)
     };
-    // Counts from the code itself: it is not always known which compilation that belongs to.
+    // Count kernels in the code itself, because it isn't always known which compilation the code
+    // belongs to.
     let kernels = |is: &dyn Fn(KernelLanguage) -> bool| {
         let count = part.kernels.iter().filter(|one| is(one.language)).count();
         Cell::known(part.has_code.then_some(count), NO_CODE)

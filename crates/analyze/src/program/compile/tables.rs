@@ -1,4 +1,4 @@
-//! The tables of `compile` besides that of ranks: code that was compiled, and code that was not.
+//! The tables of `compile` on compilations: code that was compiled, and code that wasn't.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,12 +11,12 @@ use super::words::{
 };
 use crate::document::{Cell, Column, RankContext, Table, Unit};
 
-/// All tables, in the order in which they are read.
+/// Makes all tables, in reading order.
 pub(super) fn all(parts: &CompiledParts) -> Vec<Table> {
     vec![frames(parts), graph_breaks(parts), recompiles(parts), uncompiled(parts)]
 }
 
-/// Why a figure of a compilation is missing.
+/// Returns the reason for a missing figure of a compilation.
 fn no_time(frame: &CompiledFrame) -> &'static str {
     if frame.is_ended { NO_FIGURE } else { NO_END }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tprof_facts::compile::RankCompile;
 use tprof_trace::compile_log::{CompileId, CompiledFrame};
 
-/// A stored log of `scripts/compile/job.py`.
+/// Reads a stored log of `scripts/compile/job.py`.
 fn log_of(version: &str) -> RankCompile {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join(format!("../trace/tests/compile/torch-{version}.log.zst"));
@@ -96,7 +96,7 @@ fn a_run_without_a_log_states_how_to_get_one() {
 }
 
 #[test]
-fn a_number_that_different_functions_had_names_none() {
+fn a_number_of_several_functions_identifies_none() {
     let frame = |given_before, line| CompiledFrame {
         id: CompileId { frame: Some(0), compile: Some(1), given_before, ..CompileId::default() },
         line: Some(line),
@@ -111,7 +111,7 @@ fn a_number_that_different_functions_had_names_none() {
     assert_eq!(found([3, 8]), [("0/1".to_owned(), None)]);
 }
 
-/// A log whose first compilation of `0/0` has no end, and where that number is begun again.
+/// The first compilation of `0/0` has no end, and a later compilation has the same number.
 #[test]
 fn a_compilation_without_an_end_is_of_the_function_of_its_number() {
     let frame = |number, given_before, name: Option<&str>| CompiledFrame {
@@ -128,11 +128,11 @@ fn a_compilation_without_an_end_is_of_the_function_of_its_number() {
     };
     let again = [frame(0, 0, None), frame(0, 1, Some("work"))];
     assert_eq!(words::functions(again.iter()), 1);
-    // Its code is that of the compilation that has ended.
+    // The code belongs to the compilation that ended.
     let found = words::by_number(again.iter());
     let names: Vec<_> = found.values().map(|of| of.and_then(|of| of.function.clone())).collect();
     assert_eq!(names, [Some("work".to_owned())]);
-    // Functions that no other compilation names are distinguished by number.
+    // Functions that no other compilation names are told apart by number.
     let unnamed = [frame(1, 0, None), frame(1, 1, None), frame(2, 0, None)];
     assert_eq!(words::functions(unnamed.iter()), 2);
     assert_eq!(words::functions(again.iter().chain(&unnamed)), 3);

@@ -1,4 +1,5 @@
-//! Shared by the tables of `compile`: reasons for missing values, and the column of ranks.
+//! Texts and functions that the tables of `compile` share: reasons for missing values, and the
+//! column of ranks.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +22,7 @@ pub(super) const NO_GRAPH: &str = "the log has no such graph of it";
 
 pub(super) type CompiledParts = [(RankContext, RankCompiled)];
 
-/// The statement of a table without rows: there is no log, or the log has none of these rows.
+/// Returns the text of a table without rows: there is no log, or the logs have no such rows.
 pub(super) fn empty(parts: &CompiledParts, none: &'static str) -> &'static str {
     let mut with_logs =
         parts.iter().map(|(_, part)| part).filter(|part| !part.logs.is_empty()).peekable();
@@ -31,8 +32,9 @@ pub(super) fn empty(parts: &CompiledParts, none: &'static str) -> &'static str {
     if with_logs.all(|part| part.is_whole) { none } else { NOT_WHOLE }
 }
 
-/// Number of functions that were compiled. The log may lack the name of a function whose
-/// compilation has no end: it is the function that PyTorch gave its number to, and not another one.
+/// Returns the number of functions that were compiled. For a compilation without an end, the log
+/// may lack the function's name. Then the function is the one that PyTorch gave the same number,
+/// and doesn't count again.
 pub(super) fn functions<'a>(frames: impl Iterator<Item = &'a CompiledFrame>) -> usize {
     let number = |frame: &CompiledFrame| (frame.id.autograd, frame.id.frame);
     let (named, unnamed): (Vec<_>, Vec<_>) =
@@ -43,14 +45,15 @@ pub(super) fn functions<'a>(frames: impl Iterator<Item = &'a CompiledFrame>) -> 
     named.len() + others.difference(&known).count()
 }
 
-/// The identity of a function.
+/// Returns what identifies a function: name, file and line.
 fn place(frame: &CompiledFrame) -> (&Option<String>, &Option<String>, Option<u32>) {
     (&frame.function, &frame.file, frame.line)
 }
 
-/// The compilation of each number as PyTorch writes it, without backward graphs; `None` for a
-/// number that different functions had, since operators of compiled code only have the number. A
-/// compilation without an end has left no code if another one of its number has an end.
+/// Returns the compilation with each number as PyTorch writes it, ignoring backward graphs. The
+/// value is `None` if different functions had the number, because operators of compiled code have
+/// nothing but the number. If several compilations have a number, those without an end are ignored,
+/// because they left no code.
 pub(super) fn by_number<'a>(
     frames: impl Iterator<Item = &'a CompiledFrame>,
 ) -> FxHashMap<String, Option<&'a CompiledFrame>> {
@@ -69,7 +72,7 @@ pub(super) fn by_number<'a>(
     found
 }
 
-/// Shown where there are several.
+/// The column of ranks, which has a heading only if there are several ranks.
 pub(super) fn rank_column(parts: &CompiledParts) -> Column {
     Column::new("rank", if parts.len() > 1 { "rank" } else { "" }, Unit::Text)
 }

@@ -1,4 +1,4 @@
-//! Quantities that were read now and then: memory, queue lengths, clocks, power.
+//! Quantities that are read from time to time: memory, queue lengths, clocks, power.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,21 +18,22 @@ pub struct Gauge {
     pub max: f64,
     /// The last value that was read.
     pub last: f64,
-    /// Mean over time, a value holding until the next; of a single reading, itself.
+    /// Mean over time, where each value holds until the next; for a single reading, its value.
     pub mean: f64,
 }
 
 /// The counter's name, process and device.
 pub type GaugeKey = (String, Option<u32>, Option<u32>);
 
-/// Readings of counters in a file, in order of time.
+/// The readings of a file's counters, in order of time.
 pub(super) struct CounterValues {
     of: BTreeMap<GaugeKey, Vec<CounterValue>>,
-    /// Number of values that are infinite or not a number, which are left out.
+    /// For each counter, the number of values that are infinite or not a number. These are left
+    /// out.
     not_finite: BTreeMap<GaugeKey, u64>,
 }
 
-/// A value, and when it was read.
+/// A value and the time at which it was read.
 struct CounterValue {
     time_ns: u64,
     value: f64,
@@ -58,18 +59,18 @@ impl CounterValues {
         CounterValues { of: series, not_finite }
     }
 
-    /// Readings that are infinite or not a number, by counter: how many.
+    /// Returns for each counter the number of readings that are infinite or not a number.
     pub(super) fn not_finite(&self) -> &BTreeMap<GaugeKey, u64> {
         &self.not_finite
     }
 
-    /// Statistics of each counter.
+    /// Returns statistics of each counter.
     pub(super) fn gauges(&self) -> BTreeMap<GaugeKey, Gauge> {
         let of = |readings: &Vec<CounterValue>| gauge(readings, None);
         self.of.iter().filter_map(|(key, readings)| Some((key.clone(), of(readings)?))).collect()
     }
 
-    /// Statistics of each counter in each step in which it was read, by the step's number.
+    /// Returns statistics of each counter in each step in which it was read, by the step's number.
     pub(super) fn by_step(&self, steps: &[Step]) -> BTreeMap<(GaugeKey, u64), Gauge> {
         let owners: BTreeSet<ProcessIndex> = steps.iter().map(|step| step.process).collect();
         let only = owners.first().filter(|_| owners.len() == 1).copied();
@@ -92,7 +93,8 @@ impl CounterValues {
     }
 }
 
-/// Statistics of readings in order of time, the last of which holds until `end_ns`.
+/// Returns statistics of readings, which are in order of time; `None` if there are none. The last
+/// reading holds until `end_ns`.
 fn gauge(readings: &[CounterValue], end_ns: Option<u64>) -> Option<Gauge> {
     let (first, last) = (readings.first()?, readings.last()?);
     let lasted = |pair: &[CounterValue]| pair[0].value * (pair[1].time_ns - pair[0].time_ns) as f64;

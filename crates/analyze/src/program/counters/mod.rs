@@ -30,11 +30,12 @@ pub struct RankCounters {
     pub gauges: BTreeMap<GaugeKey, Gauge>,
     /// Counters in each step in which they were read, by the step's number.
     pub by_step: BTreeMap<(GaugeKey, u64), Gauge>,
-    /// Readings that are infinite or not a number, which the others leave out: how many.
+    /// For each counter, the number of readings that are infinite or not a number. The other fields
+    /// leave these out.
     pub not_finite: BTreeMap<GaugeKey, u64>,
     /// Ranges with hardware counters, in order of time.
     pub ranges: Vec<Range>,
-    /// Why the ranges' operators are not known, if they are not.
+    /// The reason why the ranges' operators aren't known; `None` if they are.
     pub unmatched: Option<String>,
 }
 

@@ -9,29 +9,28 @@ use crate::base::intervals::Interval;
 use crate::rank::CallTree;
 use crate::rank::RankTrace;
 
-/// A range with counters: a kernel, as a rule.
+/// A range on a device with hardware counters, usually one kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Range {
     /// The time of the range on its device.
     pub interval: Interval,
     /// Name of the range, as the profiler wrote it.
     pub name: String,
-    /// The outermost and innermost operator around its launch; `None` if its launch is unknown, or
-    /// lies in no operator.
+    /// The outermost and the innermost operator around the range's launch; `None` if the launch
+    /// isn't known or lies in no operator.
     pub operators: Option<(String, String)>,
-    /// Counters and their values, in order of name.
+    /// Names and values of the counters, in order of name.
     pub values: Vec<(String, f64)>,
 }
 
-/// Prefix of the counters of thread-level instructions that are floating-point operations; a fused
-/// multiply-add counts as two.
+/// The counters with this prefix and `FLOP_SUFFIX` count thread-level instructions. Those for
+/// additions and multiplications are floating-point operations. A fused multiply-add counts as two.
 const FLOP_PREFIX: &str = "smsp__sass_thread_inst_executed_op_";
 const FLOP_SUFFIX: &str = "_pred_on.sum";
-/// Name of their sum.
+/// Name of the value that adds up these operations.
 pub(super) const FLOP: &str = "flop";
 
-/// The ranges of a rank in order of time; and why their operators are not known, if
-/// they are not.
+/// Returns the ranges of a rank in order of time, and the reason if their operators aren't known.
 pub(super) fn ranges(rank: &RankTrace, tree: &CallTree) -> (Vec<Range>, Option<String>) {
     let is_range = |span: &&DeviceSpan| span.kind == DeviceSpanKind::Counters;
     let spans: Vec<&DeviceSpan> = rank.device_spans.iter().filter(is_range).collect();
@@ -59,9 +58,9 @@ fn operators(rank: &RankTrace, tree: &CallTree, call: u32) -> Option<(String, St
     Some((name(outermost), name(innermost)))
 }
 
-/// The call that launched each range. A range profiler runs kernels one by one and
-/// gives no correlation: then the n-th range is the n-th launch's, if there are as
-/// many of both.
+/// Returns the call that launched each range, and the reason if the ranges and launches can't be
+/// joined. A range profiler runs kernels one by one and reports no correlation. Then the n-th range
+/// belongs to the n-th launch, provided that there are as many ranges as launches.
 fn launches(rank: &RankTrace, spans: &[&DeviceSpan]) -> (Vec<Option<usize>>, Option<String>) {
     let mut by_correlation: FxHashMap<(u32, u64), usize> = FxHashMap::default();
     let mut in_order = Vec::new();
@@ -91,7 +90,8 @@ fn launches(rank: &RankTrace, spans: &[&DeviceSpan]) -> (Vec<Option<usize>>, Opt
     (vec![None; spans.len()], Some(why))
 }
 
-/// Numbers of a JSON object, and the floating-point operations in them.
+/// Returns the numbers in a JSON object, and the sum of its floating-point operations if there are
+/// any.
 fn values(args: &str) -> Vec<(String, f64)> {
     let Ok(Value::Object(object)) = serde_json::from_str(args) else { return Vec::new() };
     let mut values: Vec<(String, f64)> =

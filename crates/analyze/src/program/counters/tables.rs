@@ -14,7 +14,7 @@ const NO_RANGES: &str = "no hardware counters were recorded (torch.profiler: \
 const NO_STEPS: &str = "no counter was read in a step";
 const NO_LAUNCH: &str = "its launch is unknown, or lies in no operator";
 
-/// Tables of all ranks.
+/// Makes the report's body from all ranks.
 pub(super) fn body(parts: &[(RankContext, RankCounters)]) -> Body {
     let in_bytes = |key: &GaugeKey| key.0.ends_with("_bytes");
     let mut bytes = gauges("byte_counters", "Counters in bytes", Unit::Bytes);
@@ -30,7 +30,8 @@ pub(super) fn body(parts: &[(RankContext, RankCounters)]) -> Body {
         .filter_map(|(at, part)| part.unmatched.as_ref().map(|why| format!("{}: {why}", at.label)));
     let notes = notes.chain(parts.iter().flat_map(not_finite)).collect();
     let mut tables = vec![by_operator(parts), ranges(parts)];
-    // Tables with rows come first.
+    // The tables of gauges follow those of ranges if there are ranges; otherwise they come first,
+    // because the tables of ranges are empty.
     let has_ranges = parts.iter().any(|(_, part)| !part.ranges.is_empty());
     let place = if has_ranges { tables.len() } else { 0 };
     let of_gauges = [numbers, bytes].into_iter().filter(|table| !table.rows.is_empty());
@@ -43,7 +44,7 @@ pub(super) fn body(parts: &[(RankContext, RankCounters)]) -> Body {
     Body { tables, notes }
 }
 
-/// Notes which counters had readings that their rows leave out.
+/// Returns a note for each counter with readings that the statistics leave out.
 fn not_finite((at, part): &(RankContext, RankCounters)) -> impl Iterator<Item = String> {
     part.not_finite.iter().map(|((name, ..), count)| {
         let count = units::count(*count);
@@ -83,7 +84,7 @@ fn gauge_row(at: &RankContext, (name, pid, device): &GaugeKey, gauge: &Gauge) ->
     ]
 }
 
-/// Counters of each step, for programs.
+/// Makes the table of counters by step, for programs.
 fn by_step(parts: &[(RankContext, RankCounters)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
@@ -132,7 +133,7 @@ fn by_operator(parts: &[(RankContext, RankCounters)]) -> Table {
         }
     }
     let mut rows: Vec<_> = sums.into_iter().collect();
-    // Counter by counter, the highest total first.
+    // Sort by counter, and for each counter by total, highest first.
     rows.sort_by(|a, b| (a.0.1.cmp(b.0.1)).then(b.1.1.total_cmp(&a.1.1)).then(a.0.cmp(&b.0)));
     for ((operator, counter), (ranges, total)) in rows {
         let known = (!operator.is_empty()).then_some(operator);
@@ -148,7 +149,7 @@ fn by_operator(parts: &[(RankContext, RankCounters)]) -> Table {
     table
 }
 
-/// Every value of every range, for programs.
+/// Makes the table of all values of all ranges, for programs.
 fn ranges(parts: &[(RankContext, RankCounters)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),

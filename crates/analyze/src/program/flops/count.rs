@@ -1,9 +1,8 @@
-//! Decides which runs of operators count, and measures the time that each took itself.
+//! Decides which runs of operators count, and measures each run's own time.
 //!
-//! Operators lie within each other, and so do their formulas: `aten::linear` calls `aten::addmm`.
-//! An operator counts unless an operator within it counts that has its level ([`Level`]) or a
-//! higher one. The launches and the host time of a run are its own, except for those of the runs
-//! within it that count.
+//! Operators are nested, and so are their formulas: `aten::linear` calls `aten::addmm`. An operator
+//! counts unless an operator within it counts that has the same level ([`Level`]) or a higher one.
+//! A run's launches and host time are its own, but exclude those of counted runs within it.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::flops::{self, Count, Level, WhyUncounted, Work};
@@ -11,10 +10,10 @@ use tprof_trace::model::{NameId, SpanKind};
 
 use crate::rank::{CallTree, Class, RankTrace, WorkKind};
 
-/// The index that stands for no run.
+/// Stands for an index if there is no run.
 const NONE: u32 = u32::MAX;
 
-/// An operator with its inputs.
+/// An operator with its inputs and the work that follows from them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SizedOperator {
     pub name: NameId,
@@ -29,19 +28,19 @@ pub(super) struct CountedRun {
     pub at: u32,
     /// Index in [`CountedRuns::shapes`].
     pub shape: u32,
-    /// Host time without that of runs within it that count, ns.
+    /// Host time of the run, without counted runs within it, ns.
     pub host_ns: u64,
     /// Sum of the durations of the work that it launched, ns.
     pub device_ns: u64,
-    /// Kernels, copies and memsets that it launched.
+    /// Number of kernels, copies and memsets that it launched.
     pub launched: u32,
-    /// The longest of its kernels: its duration in ns, and its name.
+    /// The longest of these kernels, copies and memsets: its duration in ns, and its name.
     pub longest: Option<(u64, NameId)>,
-    /// Something of that crossed the bus between host and device.
+    /// Whether any of this work crossed the bus between host and device.
     pub crosses: bool,
 }
 
-/// Runs of an operator that do not count.
+/// Runs of an operator that don't count.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Uncounted {
     pub runs: u64,
@@ -55,26 +54,26 @@ pub(super) struct CountedRuns {
     pub shapes: Vec<SizedOperator>,
     /// The runs in the order of their spans.
     pub runs: Vec<CountedRun>,
-    /// Runs that do not count, by operator and reason; `None` as the reason if only operators
-    /// within it count.
+    /// Runs that don't count, by operator and reason. The reason is `None` if the operator has a
+    /// formula, but operators within it count instead.
     pub uncounted: FxHashMap<(NameId, Option<WhyUncounted>), Uncounted>,
-    /// Device work that no operator launched, or with no recorded launch, but for collectives: how
-    /// much, and how long.
+    /// Number and total duration of the pieces of device work that belong to no operator or have no
+    /// recorded launch; without collectives.
     pub unowned: (u64, u64),
-    /// Device time of runs that count, by device, ns.
+    /// Device time of the counted runs, by device, ns.
     pub devices: FxHashMap<u32, u64>,
-    /// For each piece of the rank's work: the run that launched it.
+    /// For each piece of the rank's work, the run that launched it.
     pub run_of_work: Vec<Option<u32>>,
-    /// Operators in the file.
+    /// Number of operators in the file.
     pub operators: u64,
-    /// Whether any operator has sizes of its inputs.
+    /// Whether the sizes of any operator's inputs were recorded.
     pub has_sizes: bool,
 }
 
 /// The role of a span in the count.
 #[derive(Clone, Copy)]
 enum CountedAs {
-    /// The span is not an operator, or one that does nothing itself.
+    /// The span isn't an operator, or is one that does nothing itself.
     Nothing,
     Shape(u32),
     Unread(WhyUncounted),
@@ -89,7 +88,7 @@ pub(super) fn of(rank: &RankTrace<'_>, tree: &CallTree) -> CountedRuns {
         _ => None,
     };
     let counts = |at: usize| level(at).is_some_and(|own| within[at] < Some(own));
-    // For each span: the innermost run that counts around it, itself included.
+    // For each span, the innermost counted run around it or the span's own run.
     let mut owner = vec![NONE; tree.spans.len()];
     let mut runs: Vec<CountedRun> = Vec::new();
     for at in 0..tree.spans.len() {
@@ -118,14 +117,14 @@ pub(super) fn of(rank: &RankTrace<'_>, tree: &CallTree) -> CountedRuns {
     counted
 }
 
-/// The work of the runs that count, each with its span's index in a tree.
+/// Returns the work of the counted runs, each with its span's index in the tree.
 pub(crate) fn counted_work(rank: &RankTrace<'_>, tree: &CallTree) -> Vec<(u32, Work)> {
     let counted = of(rank, tree);
     let work = |run: &CountedRun| (run.at, counted.shapes[run.shape as usize].work);
     counted.runs.iter().map(work).collect()
 }
 
-/// Reads the role of each span; every text of arguments is parsed once.
+/// Determines the role of each span. Each argument text is parsed only once.
 fn read(rank: &RankTrace<'_>, tree: &CallTree, counted: &mut CountedRuns) -> Vec<CountedAs> {
     let mut known: FxHashMap<(NameId, NameId), CountedAs> = FxHashMap::default();
     let shapes = &mut counted.shapes;
@@ -157,14 +156,14 @@ fn read(rank: &RankTrace<'_>, tree: &CallTree, counted: &mut CountedRuns) -> Vec
     reads
 }
 
-/// For each span: the highest level of the spans within it.
+/// Returns for each span the highest level of the spans within it.
 fn levels_within(
     tree: &CallTree,
     reads: &[CountedAs],
     shapes: &[SizedOperator],
 ) -> Vec<Option<Level>> {
     let mut within: Vec<Option<Level>> = vec![None; tree.spans.len()];
-    // Callers come before what they call.
+    // Callers come before the spans that they call.
     for at in (0..tree.spans.len()).rev() {
         let own = match reads[at] {
             CountedAs::Shape(shape) => Some(shapes[shape as usize].work.family.level()),
@@ -179,8 +178,9 @@ fn levels_within(
     within
 }
 
-/// Host time of operators that nothing counts for: neither they, nor what lies around them or
-/// within; of several within each other, the innermost. These operators' spans.
+/// Adds the host time of operators for which nothing counts: neither they, nor operators around or
+/// within them. Of several nested ones, only the innermost is added. Returns the spans that were
+/// added.
 fn add_uncounted_hosts(
     tree: &CallTree,
     reads: &[CountedAs],
@@ -230,7 +230,7 @@ fn add_devices(
             *counted.devices.entry(rank.stream(work).device).or_default() += work.duration_ns;
             continue;
         }
-        // Collectives have a report of their own.
+        // Collectives have their own report.
         if work.class == Class::Communication {
             continue;
         }

@@ -13,22 +13,22 @@ const NO_SHAPES: &str = "no operator with sizes of its inputs was recorded (tpro
 
 const NO_FORMULA: &str = "no operator with sizes of its inputs has a formula that fits: table `uncounted` of `report flops`";
 
-/// The reason why no operator counts.
+/// Returns the reason why no operator counts.
 pub(super) fn why_nothing_counts(parts: &[(RankContext, RankFlops)]) -> &'static str {
     if parts.iter().any(|(_, part)| part.has_sizes) { NO_FORMULA } else { NO_SHAPES }
 }
 
-/// The rate per second; `None` for no time.
+/// Returns the rate per second; `None` if the time is 0.
 pub(super) fn per_second(all: u64, time_ns: u64) -> Option<f64> {
     (time_ns > 0).then(|| all as f64 / time_ns as f64 * 1e9)
 }
 
-/// A cell in units of 10^12, with three significant digits.
+/// Makes a cell with a value in units of 10^12, with three significant digits.
 pub(super) fn tera(value: Option<f64>, why: &str) -> Cell {
     Cell::known(value.map(tera_text), why)
 }
 
-/// The value in units of 10^12 as text.
+/// Formats a value in units of 10^12.
 pub(crate) fn tera_text(value: f64) -> String {
     match value / 1e12 {
         0.0 => "0".to_owned(),
@@ -40,19 +40,20 @@ pub(crate) fn tera_text(value: f64) -> String {
     }
 }
 
-/// `aten::mm [2,3] [3,5] float16`: its tensors, and the type that it computes with.
+/// Describes an operator with its tensors and the type that it computes with, such as
+/// `aten::mm [2,3] [3,5] float16`.
 pub(super) fn shape_text(key: &SizesKey, row: &Row) -> String {
     sizes_text(&key.operator, &key.dims, &row.work)
 }
 
-/// Formats an operator's sizes as [`shape_text`] does, given as JSON with its work.
+/// Formats an operator like [`shape_text`], given its sizes as JSON and its work.
 pub(super) fn sizes_text(operator: &str, dims: &str, work: &Work) -> String {
     let dims: Value = serde_json::from_str(dims).unwrap_or_default();
     let mut text = operator.to_owned();
     for dims in dims.as_array().into_iter().flatten() {
         let inner = dims.as_array().map_or(&[][..], Vec::as_slice);
         match inner.first() {
-            // Scalars, and tensors of one element, show little.
+            // A scalar, or a tensor without dimensions, says little.
             None => continue,
             Some(Value::Array(_)) => text += &format!(" list of {}", inner.len()),
             Some(_) => text += &format!(" {dims}"),

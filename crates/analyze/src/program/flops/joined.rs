@@ -1,9 +1,10 @@
-//! Joins forward and backward operators: which belong together, and which of them recompute.
+//! Joins backward operators with their forward operators, and finds out which operators recompute.
 //!
-//! A function of autograd carries the number of the forward operator whose gradients it computes.
-//! An operator within such a function that has a number itself ran with gradients enabled: it
-//! belongs to a forward pass that is done again (activation checkpointing), unless all operators of
-//! that function have numbers, as they do if gradients of gradients are wanted.
+//! An autograd function carries the sequence number of the forward operator whose gradients it
+//! computes. If an operator within such a function has its own number, it ran with gradients
+//! enabled. Then it belongs to a forward pass that is recomputed (activation checkpointing). The
+//! exception is a function in which all operators have numbers: this happens when gradients of
+//! gradients are computed.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::flops::NODE_PREFIX;
@@ -11,30 +12,30 @@ use tprof_trace::model::{NameId, SequencedSpan, SpanKind};
 
 use crate::rank::{CallTree, RankTrace, TreeSpan};
 
-/// The index that stands for no span.
+/// Stands for an index if there is no span.
 const NONE: u32 = u32::MAX;
 
-/// A function that computes a part of a forward pass anew, and the gradients of that.
+/// The autograd function that recomputes a part of a forward pass and then computes its gradients.
 const CHECKPOINT: &str = "CheckpointFunctionBackward";
 
-/// The places of a tree's spans in the backward pass.
+/// The places of a tree's spans in the backward pass, and their sequence numbers.
 #[derive(Default)]
 pub(crate) struct AutogradLinks {
     /// The place of each span; empty if there is no backward pass.
     places: Vec<GradPlace>,
-    /// Autograd's number of a span.
+    /// Autograd's sequence numbers, by index of the span.
     numbers: FxHashMap<u32, u64>,
-    /// Functions of autograd with operators of both kinds.
+    /// Autograd functions that contain operators both with and without a number.
     mixed: FxHashSet<u32>,
 }
 
 #[derive(Clone, Copy)]
 struct GradPlace {
-    /// The outermost function of autograd around it.
+    /// The outermost autograd function around the span.
     outermost: u32,
-    /// The innermost function of autograd around it.
+    /// The innermost autograd function around the span.
     innermost: u32,
-    /// Whether it, or an operator around it within the innermost function, has a number.
+    /// Whether the span, or an operator around it within the innermost function, has a number.
     is_numbered: bool,
 }
 
@@ -60,14 +61,14 @@ impl AutogradLinks {
                 }
                 continue;
             }
-            // The function itself, below the engine's range of it, has the number of its forward
-            // operator.
+            // The function's own operator, directly below the engine's range, has the number of its
+            // forward operator.
             let is_function = around.innermost == NONE || caller == Some(around.innermost);
             let number = joined.numbers.get(&at).copied().filter(|_| is_function);
             if let (Some(number), Some(range)) =
                 (number, caller.filter(|_| around.innermost != NONE))
             {
-                // Some versions of PyTorch do not number the engine's range.
+                // Some versions of PyTorch don't number the engine's range.
                 joined.numbers.entry(range).or_insert(number);
             }
             let has_number = !is_function && joined.numbers.contains_key(&at);
@@ -84,19 +85,20 @@ impl AutogradLinks {
         joined
     }
 
-    /// Whether a span belongs to a forward pass within the backward one.
+    /// Whether a span belongs to a forward pass that is recomputed within the backward pass.
     pub fn recomputes(&self, at: u32) -> bool {
         let place = self.places.get(at as usize);
         place.is_some_and(|place| place.is_numbered && self.mixed.contains(&place.innermost))
     }
 
-    /// The forward operator whose gradients a span helps to compute.
+    /// Returns the forward operator whose gradients a span helps to compute.
     pub fn forward(&self, forwards: &FxHashMap<u64, u32>, at: u32) -> Option<u32> {
         let outermost = self.places.get(at as usize)?.outermost;
         forwards.get(self.numbers.get(&outermost)?).copied()
     }
 
-    /// The last forward operator of each number; none for numbers that several threads share.
+    /// Returns the last forward operator with each number. Numbers that several threads share are
+    /// left out.
     pub fn forwards(&self, tree: &CallTree) -> FxHashMap<u64, u32> {
         let thread = |at: u32| tree.spans[at as usize].thread;
         let mut found: FxHashMap<u64, Option<u32>> = FxHashMap::default();
@@ -105,14 +107,15 @@ impl AutogradLinks {
                 continue;
             }
             let known = found.entry(number).or_insert(Some(at));
-            // Later ones come after, and inner ones after those around them.
+            // Later spans have a higher index, and so have inner spans compared with those around
+            // them.
             *known = known.filter(|known| thread(*known) == thread(at)).map(|known| known.max(at));
         }
         found.into_iter().filter_map(|(number, at)| Some((number, at?))).collect()
     }
 }
 
-/// Autograd's numbers of the spans of a tree.
+/// Returns autograd's sequence numbers by span of the tree.
 fn numbers(rank: &RankTrace<'_>, tree: &CallTree) -> FxHashMap<u32, u64> {
     let mut numbers: FxHashMap<(u32, u64, NameId), u64> = FxHashMap::default();
     for block in rank.file.blocks::<SequencedSpan>() {

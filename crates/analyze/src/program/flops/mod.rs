@@ -1,5 +1,5 @@
-//! `flops` and `roofline`: the work of operators by the sizes of their inputs, their speed, and its
-//! distance from the device's peak.
+//! `flops` and `roofline`: the work of operators derived from the sizes of their inputs, their
+//! speed, and its distance from the device's peak.
 
 mod count;
 mod figures;
@@ -41,7 +41,7 @@ pub const ROOFLINE: DocumentKind = DocumentKind {
     analysis: || boxed(FlopsReport::<true>),
 };
 
-/// Both reports, which show the same figures of each rank.
+/// Both reports. They show the same figures of each rank in different tables.
 struct FlopsReport<const ROOFLINE: bool>;
 
 impl<const ROOFLINE: bool> Analysis for FlopsReport<ROOFLINE> {

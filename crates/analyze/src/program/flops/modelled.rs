@@ -1,4 +1,4 @@
-//! The runs of a rank with their least times, for rules that judge them.
+//! The runs of a rank with their least times, for the rules that judge them.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::flops::peaks::Peaks;
@@ -19,61 +19,61 @@ pub(crate) struct ModelledRun {
     pub interval: Interval,
     /// The work that it had to do.
     pub work: Work,
-    /// Sizes of its product, if it is a product of matrices.
+    /// Sizes of the matrix product, if the operator is one.
     pub sizes: Option<ProductSizes>,
-    /// The last size of its first tensor.
+    /// The last dimension of the operator's first tensor.
     pub last_size: Option<u64>,
-    /// Whether it belongs to a forward pass that is done again.
+    /// Whether the run belongs to a forward pass that is recomputed.
     pub recomputes: bool,
-    /// Host time without that of other runs within it, ns.
+    /// Host time of the run without other counted runs within it, ns.
     pub host_ns: u64,
-    /// Time of the work that it launched, ns.
+    /// Total duration of the work that the run launched, ns.
     pub device_ns: u64,
-    /// Something of that crossed the bus.
+    /// Whether any of this work crossed the bus between host and device.
     pub crosses: bool,
     least: LeastTime,
 }
 
 impl ModelledRun {
-    /// The time that it takes at least on its device, ns.
+    /// Returns the least time that the run takes on its device, ns.
     pub fn least_ns(&self) -> Option<f64> {
         self.least.both()
     }
 
-    /// The time that its operations take at least, ns.
+    /// Returns the least time that the run's operations take, ns.
     pub fn compute_ns(&self) -> Option<f64> {
         self.least.compute_ns
     }
 
-    /// The time that its bytes take at least, ns.
+    /// Returns the least time that moving the run's bytes takes, ns.
     pub fn memory_ns(&self) -> Option<f64> {
         self.least.memory_ns
     }
 
-    /// The peak for its type: `tf32`; empty if unknown.
+    /// Returns the name of the peak for the run's type, such as `tf32`; empty if unknown.
     pub fn peak(&self) -> &'static str {
         self.least.peak
     }
 
-    /// The limit of the device that bounds the run.
+    /// Returns the limit of the device that bounds the run.
     pub fn bound(&self) -> Option<RoofBound> {
         RoofBound::modelled(&self.least).filter(|_| !self.crosses)
     }
 }
 
-/// The runs of a rank.
+/// The counted runs of a rank.
 #[derive(Debug, Default)]
 pub(crate) struct Modelled {
     /// The runs, in order of threads and starts.
     pub runs: Vec<ModelledRun>,
-    /// For each piece of the rank's work: its run.
+    /// For each piece of the rank's work, the index of the run that launched it.
     pub run_of_work: Vec<Option<u32>>,
     /// Peaks of the device, if they are known.
     pub peaks: Option<Peaks>,
 }
 
 impl Modelled {
-    /// Models a rank with operators, calls and work.
+    /// Models the runs of a rank with operators, calls and work.
     pub fn of(rank: &RankTrace<'_>) -> Modelled {
         let tree = rank.operator_tree();
         let counted = super::count::of(rank, tree);

@@ -1,4 +1,4 @@
-//! Work of a rank's operators by training step and by module.
+//! The work of a rank's operators by training step and by module.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::roof::LeastTime;
 use super::sums::{FlopSums, ModuleSums, StepSums};
 use crate::rank::{CallTree, Moment, RankTrace, Step, enclosing, nesting_order, parents, step_at};
 
-/// Sums of each training step.
+/// Returns the sums of each training step.
 pub(super) fn steps<'c>(
     rank: &RankTrace<'_>,
     tree: &CallTree,
@@ -39,7 +39,8 @@ pub(super) fn steps<'c>(
     steps.iter().zip(sums).map(one).collect()
 }
 
-/// Sums of each module; a backward operator belongs to the module of its forward one.
+/// Returns the sums of each module. A backward operator belongs to the module of its forward
+/// operator.
 pub(super) fn modules<'c>(
     rank: &RankTrace<'_>,
     tree: &CallTree,
@@ -71,7 +72,7 @@ pub(super) fn modules<'c>(
     let none = ModuleSums { total: FlopSums::none(), own: FlopSums::none(), backward: 0 };
     for run in &counted.runs {
         let forward = || joined.forward(&forwards, run.at);
-        // A forward pass that is done again calls modules itself.
+        // A recomputed forward pass calls modules itself.
         let (call, is_backward) = match of_runs.get(&run.at) {
             Some(call) => (Some(*call), false),
             None => (forward().and_then(|at| of_forwards.get(&at).copied()), true),

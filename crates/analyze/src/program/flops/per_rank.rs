@@ -1,4 +1,4 @@
-//! Work of one rank's operators: by size, kernel, step and module.
+//! The work of one rank's operators: by size, kernel, step and module.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::gpu::comm::Links;
 use crate::rank::collectives::operations;
 use crate::rank::{CallTree, RankTrace};
 
-/// Adds up what the operators of a rank had to do.
+/// Adds up the work of a rank's operators.
 pub(super) fn of_rank(rank: &RankTrace<'_>, at: &RankContext, options: &Options) -> RankFlops {
     let tree = rank.operator_tree();
     let counted = super::count::of(rank, tree);
@@ -75,14 +75,14 @@ pub(super) fn of_rank(rank: &RankTrace<'_>, at: &RankContext, options: &Options)
     sums
 }
 
-/// Name and memory of the device on which most of the work ran.
+/// Returns name and memory of the device on which most of the work ran.
 pub(super) fn device(rank: &RankTrace<'_>, counted: &CountedRuns) -> Option<(String, Option<u64>)> {
     let most = counted.devices.iter().max_by_key(|(device, time)| (**time, Reverse(**device)))?;
     let device = rank.file.devices().iter().find(|device| device.device == *most.0)?;
     Some((rank.name(device.name).to_owned(), device.memory_bytes))
 }
 
-/// The given peaks, or those of the device; the host has only given ones.
+/// Returns the given peaks, combined with those known for the device. A host has only given peaks.
 pub(super) fn peaks(
     device: Option<&(String, Option<u64>)>,
     counted: &CountedRuns,
@@ -95,8 +95,8 @@ pub(super) fn peaks(
     }
 }
 
-/// The least time of one run of each shape; unknown if the run was on the host of a rank with a
-/// device.
+/// Returns the least time of one run of each shape. It is unknown if no run of the shape launched
+/// anything although the rank has device work.
 pub(super) fn least_times(
     rank: &RankTrace<'_>,
     counted: &CountedRuns,
@@ -169,7 +169,7 @@ pub(super) fn rows(
         row.least = least.times(row.timed().1);
         Some((key(rank, shape), row))
     });
-    // Texts of arguments differ in more than sizes, types and values.
+    // Argument texts may differ in more than sizes, types and values, so several can have one key.
     let mut all: BTreeMap<SizesKey, Vec<Row>> = BTreeMap::new();
     for (key, row) in named {
         join(all.entry(key).or_default(), &row);

@@ -1,4 +1,4 @@
-//! Rates of operators, for the reports of other kinds that show them.
+//! The rates of operators, for other reports that show them.
 
 use std::collections::BTreeMap;
 
@@ -18,17 +18,18 @@ use crate::rank::RankTrace;
 const NO_COUNT: &str =
     "its operations are not known, or are those of operators within it: see `report flops`";
 
-/// The rate that runs of one operator reach, or of one operator with inputs of one size.
+/// The rate that runs of one operator reach, or only those with inputs of one size.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OperatorRate {
-    /// Operations that results need.
+    /// Floating-point operations that the results need.
     needed: u64,
-    /// Bytes read and written; `None` if they are unknown for a run.
+    /// Bytes read and written; `None` if they are unknown for any run.
     bytes: Option<u64>,
-    /// Time on devices, ns; if there is no device, on the host.
+    /// Time on devices, ns; if there is no device work, on the host.
     time_ns: u64,
     least_ns: Option<f64>,
-    /// Time by what bounds the runs, ns; `None` for those whose bound is unknown.
+    /// Time by the limit that bounds the runs, ns. The key is `None` for runs without a known
+    /// bound.
     bounds: BTreeMap<Option<&'static str>, u64>,
     has_peaks: bool,
 }
@@ -47,7 +48,7 @@ impl OperatorRate {
         }
     }
 
-    /// Adds the rate of other runs.
+    /// Adds the figures of other runs.
     pub fn add(&mut self, other: &OperatorRate) {
         self.needed = self.needed.saturating_add(other.needed);
         self.bytes = self.bytes.zip(other.bytes).and_then(|(a, b)| a.checked_add(b));
@@ -59,7 +60,7 @@ impl OperatorRate {
         self.has_peaks |= other.has_peaks;
     }
 
-    /// Columns of [`rate_cells`]; they are displayed if there is any rate.
+    /// Returns the columns of [`rate_cells`]. They are displayed if `any` is true.
     pub fn columns(any: bool) -> Vec<Column> {
         let seen = |key, title, unit| match any {
             true => Column::new(key, title, unit),
@@ -75,7 +76,8 @@ impl OperatorRate {
     }
 }
 
-/// Rate, bytes a second, bound, share of the roof.
+/// Returns the cells for rate (twice, as number and text), bytes per second, bound, and share of
+/// the roof.
 pub(crate) fn rate_cells(rate: Option<&OperatorRate>) -> Vec<Cell> {
     let Some(rate) = rate else { return (0..5).map(|_| Cell::missing(NO_COUNT)).collect() };
     let time_ns = rate.time_ns;
@@ -98,7 +100,8 @@ pub(crate) fn rate_cells(rate: Option<&OperatorRate>) -> Vec<Cell> {
     ]
 }
 
-/// Rates of a rank's operators with sizes and types as JSON, for those that count and were timed.
+/// Returns the rates of a rank's operators, keyed by name, sizes and types (both as JSON). Only
+/// runs that count and have a time are included.
 pub(crate) fn operator_rates(
     rank: &RankTrace<'_>,
     at: &RankContext,
@@ -112,7 +115,7 @@ pub(crate) fn operator_rates(
     }
     let peaks = peaks(device(rank, &counted).as_ref(), &counted, given);
     let least_times = least_times(rank, &counted, peaks.as_ref());
-    // Recomputation makes no difference here.
+    // Whether a run recomputes makes no difference here.
     let links = AutogradLinks::default();
     for (key, row) in rows(rank, at, tree, &counted, &least_times, &links) {
         if row.launched == 0 && !rank.work.is_empty() {
@@ -125,17 +128,18 @@ pub(crate) fn operator_rates(
     rates
 }
 
-/// The use of the devices in a training step.
+/// How well the devices were used in a training step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StepUse {
-    /// Operations that results need; 0 where no operator counts.
+    /// Floating-point operations that the results need; 0 if no operator counts.
     pub needed: u64,
-    /// The use of the model's and of the hardware's operations: see `docs/metrics.md`.
+    /// Model FLOP utilization, and in `hfu` hardware FLOP utilization: see `docs/metrics.md`.
     pub mfu: Option<f64>,
     pub hfu: Option<f64>,
 }
 
-/// The use of each of a rank's steps, in order; empty if no operator has sizes.
+/// Returns the use of the devices in each of a rank's steps, in order; empty if no operator has
+/// sizes.
 pub(crate) fn use_of_steps(rank: &RankTrace<'_>, options: &Options) -> Vec<StepUse> {
     let tree = rank.operator_tree();
     let counted = super::count::of(rank, tree);
@@ -159,19 +163,20 @@ pub(crate) fn use_of_steps(rank: &RankTrace<'_>, options: &Options) -> Vec<StepU
     super::parts::steps(rank, tree, &counted, of_run).into_iter().map(one).collect()
 }
 
-/// One run of an operator with sizes, to compare with others of the same sizes.
+/// One run of an operator with sizes, for comparing runs of the same sizes.
 pub(crate) struct SizedRun {
-    /// Index in the names of [`sized_runs`].
+    /// Index in the list of names that [`sized_runs`] returns.
     pub name: u32,
     pub process: u32,
     /// The beginning of the run on the host, ns.
     pub start_ns: u64,
-    /// Time on devices, ns; if there is no device, on the host.
+    /// Time on devices, ns; if there is no device work, on the host.
     pub time_ns: u64,
     pub work: Work,
 }
 
-/// Names of operators with their sizes, and their runs that count and were timed.
+/// Returns the names of operators with their sizes, and the operators' runs that count and have a
+/// time.
 pub(crate) fn sized_runs(rank: &RankTrace<'_>) -> (Vec<String>, Vec<SizedRun>) {
     let tree = rank.operator_tree();
     let counted = super::count::of(rank, tree);

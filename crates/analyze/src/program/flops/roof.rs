@@ -1,9 +1,9 @@
-//! The least time of work on a device, and what bounds it.
+//! The least time that work takes on a device, and what bounds it.
 
 use tprof_facts::flops::Work;
 use tprof_facts::flops::peaks::Peaks;
 
-/// Why there is no distance to the roof.
+/// The reason that tables give if the distance to the roof is unknown.
 pub(super) const NO_PEAKS: &str =
     "the device's peaks are not known (--peaks bf16=989T,memory=3.35T)";
 pub(super) const NO_BYTES: &str =
@@ -12,16 +12,16 @@ pub(super) const NO_BYTES: &str =
 /// The least time that some work takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct LeastTime {
-    /// Least time of its operations, ns; `None` if the peak of its type is unknown.
+    /// Least time of the operations, ns; `None` if the peak for their type is unknown.
     pub compute_ns: Option<f64>,
-    /// Least time of its bytes, ns.
+    /// Least time to move the bytes, ns; `None` if the bytes or the peak of the memory are unknown.
     pub memory_ns: Option<f64>,
-    /// Name of the peak of its type.
+    /// Name of the peak for the operations' type; empty if unknown.
     pub peak: &'static str,
 }
 
 impl LeastTime {
-    /// The least time of one run.
+    /// Computes the least time of one run.
     pub fn of(work: &Work, peaks: &Peaks, tf32: bool) -> LeastTime {
         let compute = peaks.compute(work, tf32);
         let compute_ns = match work.needed {
@@ -32,18 +32,18 @@ impl LeastTime {
         LeastTime { compute_ns, memory_ns, peak: compute.map_or("", |(_, name)| name) }
     }
 
-    /// The longer of both.
+    /// Returns the longer of the two times.
     pub fn both(&self) -> Option<f64> {
         Some(self.compute_ns?.max(self.memory_ns?))
     }
 
-    /// The least time of this many runs.
+    /// Returns the least time of this many runs.
     pub fn times(self, runs: u64) -> LeastTime {
         let all = |one: Option<f64>| one.map(|one| one * runs as f64);
         LeastTime { compute_ns: all(self.compute_ns), memory_ns: all(self.memory_ns), ..self }
     }
 
-    /// The sum with other work of the same kind.
+    /// Returns the sum of two least times.
     pub fn plus(self, other: LeastTime) -> LeastTime {
         let sum = |a: Option<f64>, b: Option<f64>| Some(a? + b?);
         LeastTime {
@@ -57,15 +57,15 @@ impl LeastTime {
 /// The limit that bounds the runs of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RoofBound {
-    /// Operations per second of the device.
+    /// The device's operations per second.
     Compute,
-    /// Bytes a second of the device's memory.
+    /// The device's memory bandwidth.
     Memory,
-    /// The host takes longer to begin it than the device to do it.
+    /// The host takes longer to launch the run than the device takes to execute it.
     Launch,
-    /// The run waits for other ranks, or for links to them.
+    /// The run waits for other ranks, or for the links to them.
     Communication,
-    /// Bytes cross the bus between host and device.
+    /// The run's bytes cross the bus between host and device.
     Bus,
 }
 
@@ -80,7 +80,7 @@ impl RoofBound {
         }
     }
 
-    /// The limit of work that takes at least this time.
+    /// Returns the limit that bounds work with these least times.
     pub(super) fn modelled(least: &LeastTime) -> Option<RoofBound> {
         let (compute, memory) = (least.compute_ns?, least.memory_ns?);
         Some(if compute >= memory { RoofBound::Compute } else { RoofBound::Memory })
@@ -102,7 +102,7 @@ mod tests {
             let Count::Work(work) = of("aten::mm", &args) else { panic!("{args}") };
             LeastTime::of(&work, &peaks, false)
         };
-        // 2 n³ / 10¹³ s, 12 n² / 10¹² s.
+        // 2 n³ / 10¹³ s for the operations, and 12 n² / 10¹² s for the bytes.
         let large = least(1000);
         assert_eq!((large.compute_ns, large.memory_ns), (Some(200_000.0), Some(12_000.0)));
         assert_eq!(RoofBound::modelled(&large), Some(RoofBound::Compute));

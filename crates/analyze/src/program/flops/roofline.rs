@@ -17,7 +17,7 @@ const CROSSES: &str = "its bytes cross the bus between host and device: see `rep
 const NO_LEAST: &str = "the least time of a collective is not known";
 const NO_OPERATIONS: &str = "it has no operations of its own";
 
-/// All tables of the report.
+/// Makes all tables of the report.
 pub(super) fn body(parts: &[(RankContext, RankFlops)]) -> Body {
     let rows = joined(parts);
     let mut all_notes = notes(parts);
@@ -28,7 +28,7 @@ pub(super) fn body(parts: &[(RankContext, RankFlops)]) -> Body {
     Body { tables, notes: all_notes }
 }
 
-/// Devices that are not in the table.
+/// Returns a note on devices without known peaks.
 fn unknown_devices(parts: &[(RankContext, RankFlops)]) -> Option<String> {
     let without =
         |(_, part): &&(RankContext, RankFlops)| part.peaks.is_none() && !part.rows.is_empty();
@@ -52,7 +52,7 @@ fn unknown_devices(parts: &[(RankContext, RankFlops)]) -> Option<String> {
     })
 }
 
-/// Why the distance to the roof is not known.
+/// Returns the reason why the distance to the roof isn't known.
 fn why(row: &Row, has_peaks: bool, has_work: bool) -> &'static str {
     match row {
         _ if row.crosses => CROSSES,
@@ -63,7 +63,7 @@ fn why(row: &Row, has_peaks: bool, has_work: bool) -> &'static str {
     }
 }
 
-/// The table with one row for each operator with its sizes.
+/// Makes the table with one row for each operator and sizes.
 fn points(parts: &[(RankContext, RankFlops)], rows: &[(SizesKey, Row)]) -> Table {
     let columns = vec![
         Column::new("time_ns", "time", Unit::Duration),
@@ -104,7 +104,8 @@ fn points(parts: &[(RankContext, RankFlops)], rows: &[(SizesKey, Row)]) -> Table
     let collectives = collectives(parts);
     let of_operators = rows.iter().map(|(_, row)| row.timed().0);
     let of_collectives = collectives.iter().map(|(_, sums)| sums.time_ns);
-    // On a rank with a device, an operator's time on the host is shown beside its time there.
+    // If there is device work, operators that launched nothing are listed last and excluded from
+    // the shares.
     let is_shown = |row: &Row| row.launched > 0 || !has_work;
     let all: u64 = of_operators
         .zip(rows)
@@ -163,7 +164,7 @@ fn points(parts: &[(RankContext, RankFlops)], rows: &[(SizesKey, Row)]) -> Table
 
 const NO_KERNEL: &str = "no kernel of it was recorded";
 
-/// Operation, type of elements, bytes, ranks.
+/// A collective: operation, type of elements, bytes, number of ranks.
 type Collective = (String, String, Option<u64>, Option<u32>);
 
 fn collectives(parts: &[(RankContext, RankFlops)]) -> Vec<(Collective, CollectiveSums)> {
@@ -171,7 +172,7 @@ fn collectives(parts: &[(RankContext, RankFlops)]) -> Vec<(Collective, Collectiv
     for (what, sums) in parts.iter().flat_map(|(_, part)| &part.collectives) {
         all.entry(what).or_default().add(sums);
     }
-    // A run with collectives and without operators has a report of its own.
+    // Without operators, `report comm` alone shows the collectives.
     let any = parts.iter().any(|(_, part)| !part.rows.is_empty());
     all.into_iter().filter(|_| any).map(|(what, sums)| (what.clone(), sums)).collect()
 }
@@ -221,7 +222,7 @@ fn collective(what: &Collective, sums: &CollectiveSums, share: Cell) -> Vec<Cell
     ]
 }
 
-/// The table of time by what bounds it.
+/// Makes the table of time by bound.
 fn bounds(parts: &[(RankContext, RankFlops)], rows: &[(SizesKey, Row)]) -> Table {
     let columns = vec![
         Column::new("bound", "bound", Unit::Text),
@@ -265,7 +266,7 @@ fn bounds(parts: &[(RankContext, RankFlops)], rows: &[(SizesKey, Row)]) -> Table
     table
 }
 
-/// The roofs: one for each device and type that its operators have.
+/// Makes the table of the roofs: one for each device and each type that its operators use.
 fn peaks(parts: &[(RankContext, RankFlops)]) -> Table {
     let columns = vec![
         Column::new("device", "device", Unit::Text),

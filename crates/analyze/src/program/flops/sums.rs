@@ -1,4 +1,4 @@
-//! Figures of one rank's operators, while they are added up.
+//! The sums over one rank's operators.
 
 use std::collections::BTreeMap;
 
@@ -8,42 +8,44 @@ use tprof_facts::flops::{WhyUncounted, Work};
 use super::count::{CountedRun, Uncounted};
 use super::roof::{LeastTime, RoofBound};
 
-/// Operations and the time that they are compared with.
+/// Floating-point operations, and the times that they are compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct FlopSums {
-    /// Operations as torch counts them.
+    /// Operations as PyTorch counts them.
     pub flops: u64,
     /// Operations that the results need.
     pub needed: u64,
-    /// The part of `needed` in forward passes that are done again.
+    /// The part of `needed` that belongs to recomputed forward passes.
     pub recomputed: u64,
-    /// Least time of the products in `needed` and `recomputed`, ns; `None` if a peak is unknown.
+    /// Least time of all matrix products, recomputed ones included, ns; `None` if a peak is
+    /// unknown.
     pub products_ns: Option<f64>,
-    /// Least time of recomputed products, ns.
+    /// Least time of the recomputed products, ns; `None` if a peak is unknown.
     pub recomputed_ns: Option<f64>,
-    /// Runs of operators that count.
+    /// Number of counted runs.
     pub runs: u64,
     /// Time on devices, ns.
     pub device_ns: u64,
-    /// Host time of these runs without that of other runs within them, ns.
+    /// Host time of these runs without other counted runs within them, ns.
     pub host_ns: u64,
 }
 
 impl FlopSums {
-    /// The sums of no runs.
+    /// Returns the sums of no runs.
     pub fn none() -> FlopSums {
         FlopSums { products_ns: Some(0.0), recomputed_ns: Some(0.0), ..FlopSums::default() }
     }
 
-    /// Utilization of model and hardware, without and with recomputed work: the least time of
-    /// products as a share of this time on so many devices.
+    /// Returns the utilization of the model, which excludes recomputed work, and that of the
+    /// hardware, which includes it. Each is the least time of products as a share of `wall_ns` on
+    /// this many devices.
     pub fn utilizations(&self, devices: u64, wall_ns: u64) -> [Option<f64>; 2] {
         let of_model = self.products_ns.zip(self.recomputed_ns).map(|(all, again)| all - again);
         let wall = wall_ns as f64 * devices.max(1) as f64;
         [of_model, self.products_ns].map(|ns| ns.filter(|_| wall > 0.0).map(|ns| ns / wall))
     }
 
-    /// The sum with others.
+    /// Returns the sum of the two.
     pub fn plus(self, other: &FlopSums) -> FlopSums {
         let both = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a + b);
         FlopSums {
@@ -78,7 +80,7 @@ impl FlopSums {
     }
 }
 
-/// An operator with inputs of one size and type.
+/// The key of an operator's runs with inputs of the same sizes and types.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SizesKey {
     pub operator: String,
@@ -86,31 +88,31 @@ pub(super) struct SizesKey {
     pub dims: String,
     /// The types as JSON; empty if the trace has none.
     pub types: String,
-    /// Values with which others of the same sizes have another count, as JSON.
+    /// Input values, as JSON, on which the number of operations depends besides the sizes.
     pub values: String,
 }
 
-/// Runs of one operator with inputs of one size and type.
+/// The sums over runs of one operator with inputs of the same sizes and types.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
     pub work: Work,
     pub runs: u64,
-    /// The number of runs in forward passes that are done again.
+    /// Number of runs that belong to recomputed forward passes.
     pub recomputed: u64,
-    /// Runs that launched something.
+    /// Number of runs that launched work.
     pub launched: u64,
     pub device_ns: u64,
     pub host_ns: u64,
-    /// Own host time of the runs that launched something.
+    /// Own host time of the runs that launched work, ns.
     pub launching_ns: u64,
     pub kernels: u64,
-    /// The longest, and how long.
+    /// The longest kernel: its duration in ns, and its name.
     pub longest: Option<(u64, String)>,
     pub crosses: bool,
-    /// Least time of the runs that launched something, or of all if no rank has device work.
+    /// Least time of the runs that launched work, or of all runs if none did.
     pub least: LeastTime,
-    /// The longest run: its beginning, since the run began, and its time on a device, or on the
-    /// host if it used none.
+    /// The longest run: its beginning, in ns since the run began, and its time in ns, on a device
+    /// or, if it launched nothing, on the host.
     pub slowest: (u64, u64),
 }
 
@@ -131,7 +133,7 @@ impl Row {
         }
     }
 
-    /// The limit that bounds its runs, if it is known.
+    /// Returns the limit that bounds the runs, if it is known.
     pub fn bound(&self) -> Option<RoofBound> {
         match self {
             _ if self.crosses => Some(RoofBound::Bus),
@@ -140,26 +142,26 @@ impl Row {
         }
     }
 
-    /// The time to compare with, and the number of runs that took it: on devices, or on the host if
-    /// there is no device time.
+    /// Returns the time to compare with, and the number of runs that took it. This is the device
+    /// time of the runs that launched work, or the host time of all runs if none did.
     pub fn timed(&self) -> (u64, u64) {
         if self.launched > 0 { (self.device_ns, self.launched) } else { (self.host_ns, self.runs) }
     }
 }
 
-/// Runs whose longest kernel has one name.
+/// The sums over runs whose longest kernel has the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct KernelSums {
     pub runs: u64,
     pub needed: u64,
-    /// Bytes of the runs; `None` if they are unknown for a run.
+    /// Bytes of the runs; `None` if they are unknown for any run.
     pub bytes: Option<u64>,
-    /// Time of all kernels of these runs, ns.
+    /// Total time of all kernels of these runs, ns.
     pub device_ns: u64,
     pub least_ns: Option<f64>,
 }
 
-/// Sums of a training step.
+/// The sums of a training step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct StepSums {
     pub number: u64,
@@ -167,23 +169,23 @@ pub(super) struct StepSums {
     pub sums: FlopSums,
 }
 
-/// A module, by path and class.
+/// The sums of a module, identified by its path and class.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ModuleSums {
-    /// Sums of operators in the module and in modules within it.
+    /// Sums over the operators in the module and in modules within it.
     pub total: FlopSums,
-    /// Sums of operators in the module and in no module within it.
+    /// Sums over the operators in the module itself, without modules within it.
     pub own: FlopSums,
-    /// The part of `total` in backward passes.
+    /// The part of the operations of `total` that belongs to backward passes.
     pub backward: u64,
 }
 
-/// Collectives of one kind and size.
+/// The sums over collectives of one operation, type, size and group size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct CollectiveSums {
     pub runs: u64,
     pub time_ns: u64,
-    /// Least time at the peak of the links between devices, ns; or why it is unknown.
+    /// Least time at the peak of the links between devices, ns, or the reason why it is unknown.
     pub least_ns: Result<f64, &'static str>,
 }
 
@@ -201,24 +203,25 @@ impl CollectiveSums {
     }
 }
 
-/// The work of a rank's operators.
+/// The figures of a rank's operators.
 #[derive(Clone, Debug, Default)]
 pub struct RankFlops {
     pub(super) rows: Vec<(SizesKey, Row)>,
     pub(super) uncounted: BTreeMap<(String, Option<WhyUncounted>), Uncounted>,
     pub(super) unowned: (u64, u64),
     pub(super) operators: u64,
-    /// Whether any operator has sizes of its inputs.
+    /// Whether the sizes of any operator's inputs were recorded.
     pub(super) has_sizes: bool,
     pub(super) steps: Vec<StepSums>,
     pub(super) modules: BTreeMap<(String, String), ModuleSums>,
     pub(super) kernels: BTreeMap<String, KernelSums>,
-    /// Collectives by operation, type of elements, bytes, ranks.
+    /// Collectives by operation, type of elements, bytes, and number of ranks.
     pub(super) collectives: BTreeMap<(String, String, Option<u64>, Option<u32>), CollectiveSums>,
     pub(super) all: FlopSums,
-    /// Sums of the operators that began in steps; without steps, of all.
+    /// Sums over the operators that began in steps; without steps, over all operators.
     pub(super) in_window: FlopSums,
-    /// The steps, as devices did them; without steps, from the first to the last moment of work that counts.
+    /// Length of the steps as devices ran them, ns; without steps, from the first to the last
+    /// moment of counted runs and device work.
     pub(super) window_ns: u64,
     /// Name of the device that worked most; empty if unknown.
     pub(super) device: String,
@@ -227,7 +230,7 @@ pub struct RankFlops {
     pub(super) has_work: bool,
 }
 
-/// Adds a row to the one of its key with the same work.
+/// Adds a row to the row with the same work, or appends it. All rows have the same key.
 pub(super) fn join(rows: &mut Vec<Row>, row: &Row) {
     match rows.iter_mut().find(|known| known.work == row.work) {
         Some(known) => known.add(row),

@@ -16,7 +16,7 @@ const NO_MODULES: &str =
     "no calls of modules were recorded (tprof run --modules; torch.profiler: with_modules)";
 const NO_KERNELS: &str = "no kernel that an operator with a count launched was recorded";
 
-/// Rows of all ranks, the longest first.
+/// Joins the rows of all ranks, longest time first.
 pub(super) fn joined(parts: &[(RankContext, RankFlops)]) -> Vec<(SizesKey, Row)> {
     let mut all: BTreeMap<&SizesKey, Vec<Row>> = BTreeMap::new();
     for (key, row) in parts.iter().flat_map(|(_, part)| &part.rows) {
@@ -30,7 +30,7 @@ pub(super) fn joined(parts: &[(RankContext, RankFlops)]) -> Vec<(SizesKey, Row)>
     rows
 }
 
-/// Notes on what the figures leave out.
+/// Returns notes on what the figures leave out.
 pub(super) fn notes(parts: &[(RankContext, RankFlops)]) -> Vec<String> {
     let mut notes = Vec::new();
     let sum = |of: fn(&RankFlops) -> u64| parts.iter().map(|(_, part)| of(part)).sum::<u64>();
@@ -55,7 +55,7 @@ pub(super) fn notes(parts: &[(RankContext, RankFlops)]) -> Vec<String> {
     notes
 }
 
-/// All tables of the report.
+/// Makes all tables of the report.
 pub(super) fn body(parts: &[(RankContext, RankFlops)]) -> Body {
     let rows = joined(parts);
     let tables = vec![
@@ -69,7 +69,7 @@ pub(super) fn body(parts: &[(RankContext, RankFlops)]) -> Body {
     Body { tables, notes: notes(parts) }
 }
 
-/// Utilization of model and hardware: without and with recomputed work.
+/// Returns the utilization of the model and of the hardware: without and with recomputed work.
 fn utilizations(part: &RankFlops, sums: &FlopSums, wall_ns: u64) -> [Cell; 2] {
     let of_peaks = |share: Option<f64>| Cell::known(part.peaks.and(share), NO_PEAKS);
     sums.utilizations(part.devices, wall_ns).map(of_peaks)
@@ -130,7 +130,7 @@ fn ranks(parts: &[(RankContext, RankFlops)]) -> Table {
     table
 }
 
-/// The table by operator and sizes.
+/// Makes the table by operator and sizes.
 fn operators(parts: &[(RankContext, RankFlops)], rows: &[(SizesKey, Row)]) -> Table {
     let columns = vec![
         Column::new("tflops", "TFLOP", Unit::Text),

@@ -9,7 +9,7 @@ use tprof_trace::model::{CopyKind, Device, Kernel, MemoryCopy, NameId, Span, Spa
 const MM: &str = r#"{"Input Dims":[[64,32],[32,16]],"Input type":["float","float"]}"#;
 const LINEAR: &str = r#"{"Input Dims":[[64,32],[16,32]],"Input type":["float","float"]}"#;
 const ADD: &str = r#"{"Input Dims":[[64,16],[16]],"Input type":["float","float"]}"#;
-/// 2 · 64 · 32 · 16.
+/// Operations of the product: 2 · 64 · 32 · 16.
 const PRODUCT: u64 = 65_536;
 const NODE: &str = "autograd::engine::evaluate_function: MmBackward0";
 
@@ -69,7 +69,7 @@ fn read(file: &TraceFile, options: &Options) -> [Vec<Table>; 2] {
     [flops, roofline::body(&[(at(), part)]).tables]
 }
 
-/// A cell of a row of a table.
+/// Returns a cell of a table by row and key.
 fn cell(tables: &[Table], table: &str, row: usize, key: &str) -> Cell {
     let table = tables.iter().find(|one| one.key == table).unwrap();
     let column = table.columns.iter().position(|column| column.key == key).unwrap();
@@ -91,10 +91,10 @@ fn an_operation_belongs_to_the_innermost_operator_that_counts() {
     operator(&mut made, 0, [0, 1000], "aten::linear", LINEAR);
     operator(&mut made, 0, [100, 200], "aten::t", ADD);
     operator(&mut made, 0, [300, 900], "aten::mm", MM);
-    // The work that prepares the product is its own, and only moves bytes.
+    // The copy that prepares the product has a count of its own, which has no operations but bytes.
     let copy = r#"{"Input Dims":[[64,32],[64,32]],"Input type":["float","float"]}"#;
     operator(&mut made, 0, [350, 400], "aten::copy_", copy);
-    // Its sizes do not fit the formula: the operator around it counts.
+    // The inner operator's sizes don't fit its formula, so the operator around it counts.
     operator(&mut made, 0, [2000, 3000], "aten::linear", LINEAR);
     let unfit = r#"{"Input Dims":[[64,32],[16,32]],"Input type":["float","float"]}"#;
     operator(&mut made, 0, [2100, 2900], "aten::mm", unfit);
@@ -137,7 +137,8 @@ fn kernels_belong_to_the_operator_that_counts_around_them() {
     assert_eq!(rows(&flops, "uncounted", "operator"), [text("mylib::fused")]);
     assert_eq!(cell(&flops, "uncounted", 0, "device_ns"), 700_u64.into());
     assert_eq!(cell(&flops, "uncounted", 0, "runs"), 1_u64.into());
-    // 65,536 / 15.7e12 s against (64 · 32 + 32 · 16 + 64 · 16) · 4 / 900e9 s.
+    // 65,536 / 15.7e12 s for the operations are less than (64 · 32 + 32 · 16 + 64 · 16) · 4 / 900e9
+    // s for the bytes.
     let least = 14_336.0 / 900.0;
     let Cell::Is(Value::Float(of_roof)) = cell(&roofline, "roofline", 0, "of_roof") else {
         panic!("{roofline:?}")
@@ -150,7 +151,7 @@ fn kernels_belong_to_the_operator_that_counts_around_them() {
 }
 
 #[test]
-fn bounds_are_what_was_measured_before_what_is_modelled() {
+fn measured_bounds_take_precedence_over_modelled_ones() {
     let mut made = Fixture::new();
     device(&mut made, "NVIDIA A100-SXM4-40GB");
     // The host takes longer than the device.
@@ -215,14 +216,14 @@ fn a_host_without_a_device_is_measured_by_its_own_time() {
     assert!(matches!(cell(&flops, "steps", 0, "mfu"), Cell::Missing(_)));
 }
 
-/// A forward pass of two products, and its backward one, which does the second again.
+/// A forward pass of two products, and its backward pass, which recomputes the second product.
 fn checkpointed(made: &mut Fixture) {
     range(made, [0, 3000], "nn.Module: Net (Net)");
     range(made, [100, 1000], "nn.Module: Net.first (Linear)");
     numbered(made, 0, [200, 900], "aten::mm", MM, Some(1));
     range(made, [1100, 2000], "nn.Module: Net.second (Linear)");
     numbered(made, 0, [1200, 1900], "aten::mm", MM, Some(2));
-    // Gradients of the second: first it is done again.
+    // The gradients of the second product: first the product is recomputed.
     numbered(made, 1, [5000, 9000], NODE, "", Some(2));
     numbered(made, 1, [5100, 8900], "MmBackward0", "", Some(2));
     numbered(made, 1, [5200, 6000], "aten::linear", LINEAR, Some(40));
@@ -255,7 +256,8 @@ fn a_forward_pass_that_is_done_again_is_not_the_models() {
 fn gradients_of_gradients_are_not_recomputed() {
     let mut made = Fixture::new();
     numbered(&mut made, 0, [0, 900], "aten::mm", MM, Some(1));
-    // All operators of the function have numbers; the one within another has none.
+    // All outermost operators of the function have numbers. The operator within another one has
+    // none.
     numbered(&mut made, 1, [5000, 9000], NODE, "", Some(1));
     numbered(&mut made, 1, [5100, 8900], "MmBackward0", "", Some(1));
     numbered(&mut made, 1, [5300, 5900], "aten::mm", MM, Some(41));
@@ -282,7 +284,7 @@ fn backward_operators_belong_to_the_module_of_their_forward_one() {
         let times = |n: u64| Value::Unsigned(n * PRODUCT);
         (text(path), times(all), times(backward), times(own))
     };
-    // The range of a module of a forward pass that is done again is not recorded here.
+    // This trace has no ranges of modules for the recomputed forward pass.
     assert_eq!(found, [row("Net", 5, 3, 0), row("Net.second", 3, 2, 3), row("Net.first", 2, 1, 2)]);
 }
 
@@ -316,13 +318,13 @@ fn other_reports_have_the_rates_of_operators_and_steps() {
     let row = rate_cells(rates.values().next());
     let flops_per_s = 2.0 * PRODUCT as f64 / 4_000.0 * 1e9;
     assert_eq!((&row[0], &row[3]), (&flops_per_s.into(), &"memory".into()));
-    // 2,048 + 512 + 1,024 elements of four bytes, twice, at 4.8 TB/s.
+    // Two runs move 2,048 + 512 + 1,024 elements of four bytes each, at 4.8 TB/s.
     let least_ns = 2.0 * 4.0 * 3_584.0 / 4_800.0;
     let of_roof = row[4].value().and_then(Value::number).unwrap();
     assert!((of_roof - least_ns / 4_000.0).abs() < 1e-9, "{of_roof}");
     assert!(matches!(rate_cells(None)[0], Cell::Missing(_)));
     let [step] = &use_of_steps(&rank, &Options::default())[..] else { panic!() };
-    // The step is over once its last kernel is.
+    // The step ends with its last kernel.
     let mfu = 2.0 * PRODUCT as f64 / 66.9e12 / 103_120e-9;
     assert_eq!(step.needed, 2 * PRODUCT);
     assert!((step.mfu.unwrap() - mfu).abs() < 1e-12 && step.mfu == step.hfu);
@@ -332,7 +334,8 @@ fn other_reports_have_the_rates_of_operators_and_steps() {
 fn utilization_by_rank_is_of_the_steps_as_the_device_did_them() {
     let mut made = Fixture::new();
     device(&mut made, "NVIDIA H200");
-    // A warm-up, and two steps of 100 ns on the host, in which the device works for 3 and 4 us.
+    // A warm-up step, and two steps of 100 ns on the host, in which the device works for 3 and 4
+    // us.
     range(&mut made, [1_000, 1_100], "ProfilerStep#1");
     range(&mut made, [1_100, 1_200], "ProfilerStep#2");
     let kernels = [(0, 10_000, 500), (1_000, 20_000, 3_000), (1_100, 23_000, 4_000)];
@@ -344,7 +347,7 @@ fn utilization_by_rank_is_of_the_steps_as_the_device_did_them() {
     }
     let [tables, _] = read(&made.finish(), &Options::default());
     let number = |key| cell(&tables, "ranks", 0, key).value().and_then(Value::number).unwrap();
-    // The device was done with the warm-up at 10,500.
+    // The device finished the warm-up step at 10,500.
     assert_eq!(number("window_ns"), 12_500.0 + 4_000.0);
     assert_eq!(number("needed_flops"), 3.0 * PRODUCT as f64);
     assert_eq!(number("window_needed_flops"), 2.0 * PRODUCT as f64);

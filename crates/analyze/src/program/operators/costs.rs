@@ -1,4 +1,4 @@
-//! Costs of operators on the host, and the work that they launched.
+//! Costs of operators: their time on the host, and the work that they launched.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,17 +16,18 @@ use crate::rank::{HostSpan, RankTrace};
 pub struct OperatorCosts {
     /// Costs by operator.
     pub costs: FxHashMap<String, Cost>,
-    /// Launches by operator and the kernels that one run of it launched, in order.
+    /// Launches by operator and by the kernels that one run of it launched, in order.
     pub sequences: FxHashMap<(String, String), Launched>,
-    /// Kernels, copies and memsets with their call in no operator.
+    /// Number of kernels, copies and memsets whose launch call lies in no operator.
     pub unowned: u64,
-    /// The part of these without a recorded call.
+    /// Number of kernels, copies and memsets without a recorded launch call; `unowned` doesn't
+    /// include them.
     pub unlaunched: u64,
-    /// Whether any work of a device was recorded.
+    /// Whether any device work was recorded.
     pub has_work: bool,
-    /// Costs by operator and sizes of its inputs; empty if they were not asked for.
+    /// Costs by operator and input sizes; empty unless they were asked for.
     pub shapes: CostByShape,
-    /// Rates by operator, if its operations are known.
+    /// Rates by operator, for operators whose floating-point operations are known.
     pub(crate) rates: BTreeMap<String, OperatorRate>,
 }
 
@@ -35,29 +36,29 @@ pub struct OperatorCosts {
 pub struct Cost {
     /// Number of runs.
     pub runs: u64,
-    /// Host time, with the operators that it called.
+    /// Host time, including the operators that this one called, ns.
     pub total_ns: u64,
-    /// Host time without the operators that it called.
+    /// Host time without the operators that this one called, ns.
     pub own_ns: i64,
-    /// Kernels, copies and memsets that it launched itself.
+    /// Number of kernels, copies and memsets that the operator launched itself.
     pub kernels: u64,
-    /// Sum of their durations.
+    /// Sum of the durations of these kernels, copies and memsets, ns.
     pub device_ns: u64,
-    /// Device time including the work launched by the operators that it called, ns.
+    /// Device time including the work that called operators launched, ns.
     pub device_total_ns: u64,
-    /// The runs that launched something.
+    /// The delays of the runs that launched work.
     pub launched: Launched,
 }
 
-/// Runs of an operator that launched something: sums over their first launches.
+/// Sums over the runs of an operator that launched work; only the first launch of each run counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Launched {
     /// Number of runs.
     pub runs: u64,
-    /// Sum of the times from the operator's start to its first launching call's, ns.
+    /// Sum of the times from the operator's start to the start of its first launching call, ns.
     pub to_call_ns: u64,
-    /// Sum of the times from that call's start to its first kernel's, ns; a device's clock may be
-    /// behind the host's.
+    /// Sum of the times from that call's start to the start of its first kernel, ns. This may be
+    /// negative, because the device's clock may be behind the host's.
     pub to_kernel_ns: i64,
 }
 
@@ -76,12 +77,12 @@ impl Launched {
         self.to_kernel_ns += other.to_kernel_ns;
     }
 
-    /// Mean time from the operator's start to its first launching call.
+    /// Returns the mean time from the operator's start to its first launching call, ns.
     pub fn mean_to_call_ns(&self) -> Option<u64> {
         self.to_call_ns.checked_div(self.runs)
     }
 
-    /// Mean time from that call to its first kernel.
+    /// Returns the mean time from that call to its first kernel, ns.
     pub fn mean_to_kernel_ns(&self) -> Option<i64> {
         (self.runs > 0).then(|| self.to_kernel_ns / self.runs as i64)
     }

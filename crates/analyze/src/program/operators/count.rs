@@ -8,9 +8,11 @@ use crate::program::sequences::{WorkName, work_name};
 use crate::rank::RankTrace;
 use crate::rank::{CallTree, TreeSpan};
 
-/// Costs by operator, and by operator and the kernels that one run of it launched.
+/// Returns the costs by operator, and the launches by operator and by the kernels that one run of
+/// it launched.
 ///
 /// A call belongs to the innermost operator around it on its thread. Launched work is a kernel, a
+/// copy or a memset.
 /// copy or a memset.
 pub(super) fn count(rank: &RankTrace, tree: &CallTree) -> OperatorCosts {
     let mut costs: FxHashMap<NameId, Cost> = FxHashMap::default();
@@ -40,8 +42,8 @@ pub(super) fn count(rank: &RankTrace, tree: &CallTree) -> OperatorCosts {
     OperatorCosts::named(rank, costs, sequences, unowned)
 }
 
-/// Adds runs, total and own host time. Own time is the part that no operator called by this one
-/// covers; spans of other kinds in between do not count.
+/// Adds the number of runs, and the total and own host time. An operator's own time excludes the
+/// operators that it called. Spans of other kinds between the two operators don't matter.
 fn add_host_time(tree: &CallTree, costs: &mut FxHashMap<NameId, Cost>) {
     let is_operator = |span: &TreeSpan| span.kind == SpanKind::Operator;
     for (span, at) in tree.spans.iter().zip(0..).filter(|(span, _)| is_operator(span)) {
@@ -57,8 +59,8 @@ fn add_host_time(tree: &CallTree, costs: &mut FxHashMap<NameId, Cost>) {
     }
 }
 
-/// For each operator that launched something, the calls and the work, as
-/// indices, in order of the calls.
+/// Returns for each operator that launched work the pairs of call and work, as indices, in order of
+/// the calls. Adds to `unowned` the number of pieces of work whose call lies in no operator.
 fn launches_by_operator(
     rank: &RankTrace,
     tree: &CallTree,

@@ -1,8 +1,8 @@
 //! `get_aten_op_kernels_and_delay` as Holistic Trace Analysis 0.5.0 computes it.
 //!
-//! Only operators named `aten::…` and calls named like kernel launches count. A launch goes to the
-//! operator that began last among those of all threads that last from before the call to after it.
-//! Operators with the same thread, name and start count as one.
+//! Only operators named `aten::…`, and calls whose names match HTA's pattern for kernel launches,
+//! count. A launch belongs to the operator, of any thread, that began last among those that contain
+//! the call in time. Operators with the same thread, name and start count as one.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::calls::function;
@@ -12,7 +12,7 @@ use super::costs::{Launched, OperatorCosts};
 use crate::program::sequences::{WorkName, work_name};
 use crate::rank::{HostSpan, RankTrace};
 
-/// Kernel sequences by operator; costs are left out, for HTA has none.
+/// Returns the kernel sequences by operator. There are no costs, because HTA has none.
 pub(super) fn count(rank: &RankTrace) -> OperatorCosts {
     let operators: Vec<&HostSpan> = by_start(rank, |name| name.starts_with("aten::"));
     let mut open = OpenOperators::default();
@@ -38,7 +38,7 @@ pub(super) fn count(rank: &RankTrace) -> OperatorCosts {
     OperatorCosts::named(rank, FxHashMap::default(), sequences, 0)
 }
 
-/// Operators with a name that passes, of all threads, in order of start.
+/// Returns the operators of all threads whose name passes, in order of start.
 fn by_start<'r>(rank: &'r RankTrace, passes: impl Fn(&str) -> bool) -> Vec<&'r HostSpan> {
     let mut names: FxHashMap<NameId, bool> = FxHashMap::default();
     let mut operators: Vec<&HostSpan> = rank
@@ -50,8 +50,8 @@ fn by_start<'r>(rank: &'r RankTrace, passes: impl Fn(&str) -> bool) -> Vec<&'r H
     operators
 }
 
-/// HTA's pattern `(cuda.*LaunchKernel)|(cuLaunchKernel)|(^runFunction)`, at the
-/// beginning of a function's name.
+/// Whether the beginning of a function's name matches HTA's pattern
+/// `(cuda.*LaunchKernel)|(cuLaunchKernel)|(^runFunction)`.
 fn is_launch(name: &str) -> bool {
     let name = function(name);
     name.strip_prefix("cuda").is_some_and(|rest| rest.contains("LaunchKernel"))
@@ -59,7 +59,7 @@ fn is_launch(name: &str) -> bool {
         || name.starts_with("runFunction")
 }
 
-/// Operators that have begun, by thread, and may not be over.
+/// Operators that have begun and may not have ended, by thread.
 #[derive(Default)]
 struct OpenOperators<'r> {
     threads: FxHashMap<u32, Vec<&'r HostSpan>>,
@@ -74,8 +74,8 @@ impl<'r> OpenOperators<'r> {
         open.push(operator);
     }
 
-    /// The one that began last around a call, of any thread; of several that began
-    /// together, the outermost.
+    /// Returns the operator, of any thread, that began last among those around a call. If several
+    /// began together, returns the outermost.
     fn around(&mut self, call: &HostSpan) -> Option<&'r HostSpan> {
         let mut best: Option<&HostSpan> = None;
         for open in self.threads.values_mut() {

@@ -1,5 +1,5 @@
 //! `operators`: the host cost of the framework's operators, the kernels that they launched, and the
-//! delays of those.
+//! launch delays.
 
 mod costs;
 mod count;
@@ -21,7 +21,7 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(Operators),
 };
 
-/// Host time and launches of operators.
+/// Reports the host time and the launches of operators.
 pub struct Operators;
 
 impl Analysis for Operators {

@@ -15,26 +15,27 @@ use crate::rank::{CallTree, RankTrace};
 const NO_SHAPES: &str = "no operator with sizes of its inputs was recorded (tprof run --operators shapes; \
                          torch.profiler: record_shapes=True)";
 
-/// An operator with inputs of one size and type.
+/// The key of an operator's runs with inputs of the same sizes and types.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ShapeKey {
     operator: String,
-    /// The sizes as JSON, like the types.
+    /// The sizes as JSON; `types` is JSON too.
     dims: String,
     types: String,
 }
 
-/// The cost of its runs.
+/// The cost of the runs with one key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ShapeCost {
     runs: u64,
     own_ns: i64,
     total_ns: u64,
     device_ns: u64,
-    /// Operations of a run, where its sizes show them; of runs with other values, the most.
+    /// Floating-point operations of one run, if the sizes determine them. If runs have different
+    /// numbers, the highest.
     flops: Option<u64>,
     bytes: Option<u64>,
-    /// The rate of the runs that count.
+    /// The rate of the runs whose operations are known.
     rate: Option<OperatorRate>,
 }
 
@@ -54,10 +55,10 @@ impl ShapeCost {
     }
 }
 
-/// Costs by operator and sizes.
+/// Costs by operator and by the sizes and types of its inputs.
 pub type CostByShape = BTreeMap<ShapeKey, ShapeCost>;
 
-/// Costs of a rank's operators with sizes.
+/// Returns the costs of those operators of a rank that have recorded sizes.
 pub(super) fn of_rank(
     rank: &RankTrace<'_>,
     tree: &CallTree,
@@ -91,7 +92,8 @@ pub(super) fn of_rank(
         if let Count::Work(work) = flops::of(operator, args) {
             (cost.flops, cost.bytes) = (Some(work.flops), work.bytes());
         }
-        // Texts of arguments differ in more than sizes and types: the first one has the rate.
+        // Argument texts may differ in more than sizes and types. The first such text gets the
+        // rate.
         cost.rate = rates.remove(&(operator.to_owned(), dims.clone(), types.clone()));
         named
             .entry(ShapeKey { operator: operator.to_owned(), dims, types })
@@ -101,7 +103,7 @@ pub(super) fn of_rank(
     named
 }
 
-/// The table of all ranks, most own time first.
+/// Makes the table of all ranks, most own time first.
 pub(super) fn table<'a>(parts: impl Iterator<Item = &'a CostByShape>, has_work: bool) -> Table {
     let mut columns = vec![
         Column::data("operator", Unit::Text),

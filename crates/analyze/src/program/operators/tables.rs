@@ -10,7 +10,7 @@ use crate::program::flops::{OperatorRate, rate_cells};
 const NO_OPERATORS: &str = "no operators were recorded (torch.profiler: ProfilerActivity.CPU)";
 const NO_LAUNCHES: &str = "no launch inside an operator was recorded with its work";
 
-/// Tables over all ranks, and by rank for programs.
+/// Makes the tables over all ranks, and those by rank, which only programs get.
 pub(super) fn body(parts: Vec<(RankContext, OperatorCosts)>, hta: bool) -> Body {
     let mut all = OperatorCosts::default();
     parts.iter().for_each(|(_, sums)| all.add(sums));
@@ -103,7 +103,7 @@ fn add_costs(table: &mut Table, sums: &OperatorCosts, at: Option<&RankContext>) 
 
 fn delays(launched: &Launched) -> [Cell; 2] {
     [
-        // A run that launches nothing does not make the mean delay longer.
+        // A run that launched nothing doesn't count for the mean delay.
         Cell::applies(launched.mean_to_call_ns()),
         Cell::applies(launched.mean_to_kernel_ns()),
     ]

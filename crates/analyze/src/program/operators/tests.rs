@@ -5,9 +5,10 @@ use super::*;
 use crate::fixture::Fixture;
 use tprof_trace::model::{CopyKind, Kernel, MemoryCopy, Span, SpanKind};
 
-/// Thread 0: linear(0–100) calls addmm(10–60), which launches two kernels, and
-/// launches one itself; copy_ (200–220) launches a copy. Thread 1: an operator
-/// that began later, around thread 0's first launch. A kernel launched outside.
+/// On thread 0, linear (0–100 us) calls addmm (10–60 us), which launches two kernels, and then
+/// launches one kernel itself. Then copy_ (200–220 us) launches a copy. On thread 1, an operator
+/// that began later than addmm surrounds thread 0's first launch in time. One more kernel is
+/// launched outside of any operator.
 fn file() -> TraceFile {
     let mut trace = Fixture::new();
     let operator = |start_ns, duration_ns, thread| Span {
@@ -95,7 +96,7 @@ fn hta_gives_a_launch_to_the_operator_that_began_last_on_any_thread() {
     let sums = sums(true);
     let mut sequences: Vec<_> = sums.sequences.keys().map(|(a, b)| format!("{a}: {b}")).collect();
     sequences.sort();
-    // A copy's call is no launch there.
+    // HTA doesn't count the call of a copy as a launch.
     assert_eq!(sequences, ["aten::addmm: bias", "aten::linear: relu", "aten::other: gemm"]);
     let key = ("aten::other".to_owned(), "gemm".to_owned());
     assert_eq!(sums.sequences[&key], Launched { runs: 1, to_call_ns: 5000, to_kernel_ns: 10_000 });

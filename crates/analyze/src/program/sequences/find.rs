@@ -10,22 +10,22 @@ use super::{Pattern, Patterns};
 use crate::rank::CallTree;
 use crate::rank::RankTrace;
 
-/// Fewest kernels of a sequence that is kept: one or two are no pattern.
+/// Sequences with fewer kernels than this are ignored: one or two kernels aren't a pattern.
 pub const FEWEST_KERNELS: usize = 3;
 
 /// Chooses the runs of operators that count.
 #[derive(Clone, Copy, Debug)]
 pub enum Roots<'a> {
-    /// Each operator that no other operator called.
+    /// Operators that no other operator called.
     Outermost,
-    /// Operators with this in their name that no such operator called.
+    /// Operators whose name contains this text, and that no such operator called.
     Containing(&'a str),
-    /// As Holistic Trace Analysis does it: spans with this in their name, at the least depth at
-    /// which one is found anywhere.
+    /// The choice of Holistic Trace Analysis: of the spans whose name contains this text, those at
+    /// the smallest depth at which one occurs.
     Shallowest(&'a str),
 }
 
-/// Sequences of the runs, and how often and for how long each ran.
+/// Returns the sequences of the chosen operators' runs, with the number and durations of the runs.
 pub fn patterns(rank: &RankTrace, tree: &CallTree, roots: Roots) -> Patterns {
     let root_of = root_of_each(rank, tree, roots);
     let mut launched: Vec<(u32, u32)> = Vec::new();
@@ -35,7 +35,7 @@ pub fn patterns(rank: &RankTrace, tree: &CallTree, roots: Roots) -> Patterns {
             launched.extend(rank.launches.work_of(call).iter().map(|&work| (root, work)));
         }
     }
-    // Work is in order of time, so that indices order a run's kernels.
+    // Work is in order of time, so sorting by index puts a run's kernels in order.
     launched.sort_unstable();
     let mut found: FxHashMap<(NameId, Vec<WorkName>), Pattern> = FxHashMap::default();
     for run in launched.chunk_by(|a, b| a.0 == b.0).filter(|run| run.len() >= FEWEST_KERNELS) {
@@ -57,7 +57,7 @@ pub fn patterns(rank: &RankTrace, tree: &CallTree, roots: Roots) -> Patterns {
     patterns
 }
 
-/// For each span of the tree, the root that it lies under (or is).
+/// Returns for each span of the tree the chosen operator (root) that it is or lies within.
 fn root_of_each(rank: &RankTrace, tree: &CallTree, roots: Roots) -> Vec<Option<u32>> {
     let mut passes: FxHashMap<NameId, bool> = FxHashMap::default();
     let mut is_candidate = |at: usize| match roots {
@@ -71,7 +71,7 @@ fn root_of_each(rank: &RankTrace, tree: &CallTree, roots: Roots) -> Vec<Option<u
     let candidates: Vec<bool> = (0..tree.spans.len()).map(&mut is_candidate).collect();
     let least = (0..tree.spans.len()).filter(|&at| candidates[at]).map(|at| tree.depth(at as u32));
     let least = least.min().unwrap_or(0);
-    // Callers come before what they call.
+    // Callers come before the spans that they call.
     let mut root_of: Vec<Option<u32>> = Vec::with_capacity(tree.spans.len());
     for (at, is_candidate) in (0_u32..).zip(candidates) {
         let above = tree.caller(at).and_then(|caller| root_of[caller as usize]);

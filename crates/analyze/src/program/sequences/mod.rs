@@ -1,6 +1,6 @@
-//! `sequences`: kernels that run after one another again and again.
+//! `sequences`: kernels that run one after the other again and again.
 //!
-//! A sequence that an operator launches hundreds of times is worth fusing, or putting into a graph.
+//! A sequence that an operator launches hundreds of times is worth fusing, or capturing as a graph.
 
 mod find;
 #[cfg(test)]
@@ -28,20 +28,20 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(Sequences),
 };
 
-/// Operator in Holistic Trace Analysis' own examples of sequences.
+/// The operator in Holistic Trace Analysis's own examples of sequences.
 const HTA_OPERATOR: &str = "aten::linear";
 
-/// Frequent sequences of kernels.
+/// Reports frequent sequences of kernels.
 pub struct Sequences;
 
 /// Number and durations of the runs of a sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pattern {
-    /// Number of the operator's runs that launched it.
+    /// Number of the operator's runs that launched the sequence.
     pub runs: u64,
-    /// Sum of the durations of its kernels, copies and memsets, ns.
+    /// Sum of the durations of the kernels, copies and memsets in these runs, ns.
     pub device_ns: u64,
-    /// Sum of the durations of those runs on the host, ns.
+    /// Sum of the durations of these runs on the host, ns.
     pub host_ns: u64,
 }
 
@@ -69,7 +69,8 @@ impl Analysis for Sequences {
     }
 
     fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Vec<OptionMatches> {
-        // Holistic Trace Analysis returns nothing, and its result is what is compared.
+        // Don't report a text that matches nothing under HTA's reading: HTA returns an empty result
+        // then, and tests compare with it.
         let Some(operator) = options.operator.as_deref().filter(|_| !options.hta) else {
             return Vec::new();
         };

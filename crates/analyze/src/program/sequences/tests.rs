@@ -4,8 +4,9 @@ use super::*;
 use crate::fixture::Fixture;
 use tprof_trace::model::{Kernel, Span, SpanKind};
 
-/// A file with a block (annotation) with two runs of `mlp`, each of which calls `aten::linear`
-/// (three kernels) and launches one more; and one `aten::linear` outside.
+/// A file with an annotation `block` around two runs of `mlp`. Each `mlp` calls `aten::linear`,
+/// which launches three kernels, and then launches one more kernel. Another `aten::linear` runs
+/// outside of the block.
 fn file() -> TraceFile {
     let mut trace = Fixture::new();
     let span =
@@ -64,7 +65,7 @@ fn the_outermost_operators_hold_all_their_kernels() {
 fn an_operator_is_found_wherever_it_was_called() {
     let linear = "aten::linear: set | gemm | bias".to_owned();
     assert_eq!(found(Roots::Containing("linear")), [(linear.clone(), pattern(3, 1800, 30_000))]);
-    // HTA only searches the least depth.
+    // HTA searches only the smallest depth.
     assert_eq!(found(Roots::Shallowest("linear")), [(linear, pattern(1, 600, 10_000))]);
     assert_eq!(found(Roots::Containing("conv")), []);
 }

@@ -1,4 +1,4 @@
-//! Bytes allocated within spans, or why they are unknown.
+//! Bytes allocated within spans, or the reason why the number isn't known.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::TraceFile;
@@ -13,7 +13,7 @@ const ANY_THREAD: &str = "the span may end in another thread";
 const NOT_COUNTED: &str = "a span's end was not recorded, or an older tprof recorded it";
 const UNREAD: &str = "a part of the file could not be read";
 
-/// Allocations within a span, and the bytes asked for.
+/// The number of allocations within a span, and the bytes that they requested.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Allocated {
     pub allocations: Reading<u64>,
@@ -21,7 +21,7 @@ pub(super) struct Allocated {
 }
 
 impl Allocated {
-    /// The sum over no spans.
+    /// Returns the sum over no spans.
     pub fn none() -> Allocated {
         Allocated::is(0, 0)
     }
@@ -34,19 +34,20 @@ impl Allocated {
         Allocated { allocations: Reading::missing(why), bytes: Reading::missing(why) }
     }
 
-    /// The sum of both.
+    /// Returns the sum of the two.
     pub fn plus(self, other: Allocated) -> Allocated {
         let allocations = self.allocations.plus(other.allocations);
         Allocated { allocations, bytes: self.bytes.plus(other.bytes) }
     }
 }
 
-/// The allocations of each span, including those of the spans within it.
+/// Returns the allocations of each span, including those of the spans within it.
 pub(super) fn of_spans(file: &TraceFile, spans: &[OwnSpan]) -> Vec<Allocated> {
     let of: FxHashMap<ProcessIndex, MemoryRecording> =
         file.processes().iter().map(|process| (process.process, process.memory)).collect();
     let is_exact = |process| of.get(&process) == Some(&MemoryRecording::Exact);
-    // The end of a span whose process was killed has no count, nor does any span of older versions.
+    // A span has no counts if its process was killed before the span ended, or if an older version
+    // of tprof recorded it.
     let is_uncounted = |span: &&OwnSpan| is_exact(span.row.process) && counted(span).is_none();
     let with_events: FxHashSet<ProcessIndex> =
         spans.iter().filter(is_uncounted).map(|span| span.row.process).collect();
@@ -75,20 +76,20 @@ pub(super) fn of_spans(file: &TraceFile, spans: &[OwnSpan]) -> Vec<Allocated> {
     spans.iter().enumerate().map(one).collect()
 }
 
-/// The counts that the file has with the span.
+/// Returns the counts that the file stores with the span.
 fn counted(span: &OwnSpan) -> Option<(u64, u64)> {
     Some((span.row.allocations?, span.row.allocated_bytes?))
 }
 
-/// The spans of a thread, and how far its events have come among them.
+/// The position of a thread's heap events among its spans.
 struct ThreadSweep {
     next: usize,
     end: usize,
     open: Vec<u32>,
 }
 
-/// Counts the recorded allocations of each span by their times, those within inner ones included;
-/// whether some could not be read.
+/// Counts the recorded allocations of each span by their times, including those in inner spans.
+/// Also returns whether some events couldn't be read.
 fn recorded(
     file: &TraceFile,
     spans: &[OwnSpan],
@@ -105,7 +106,7 @@ fn recorded(
             *sum = (sum.0 + 1, sum.1.saturating_add(size));
         }
     }
-    // Inner ones come after the ones around them.
+    // Inner spans come after the spans around them.
     for at in (0..spans.len()).rev() {
         if let Some(parent) = spans[at].parent {
             let (allocations, bytes) = sums[at];
@@ -130,8 +131,8 @@ fn threads(spans: &[OwnSpan], of: &FxHashSet<ProcessIndex>) -> FxHashMap<ThreadI
 }
 
 impl ThreadSweep {
-    /// The innermost span around a moment; moments come in order. An allocation has a time stamp
-    /// after the beginning of its span and before the end.
+    /// Returns the innermost span around a moment. Calls must be in order of time. An allocation
+    /// has a time after the beginning of its span and before its end.
     fn innermost(&mut self, spans: &[OwnSpan], time_ns: u64) -> Option<u32> {
         while self.next < self.end && spans[self.next].row.start_ns <= time_ns {
             if !spans[self.next].any_thread {

@@ -1,10 +1,10 @@
-//! Time that is known to lie between two bounds.
+//! A time of which a lower and an upper bound are known.
 
 use std::ops::AddAssign;
 
 use crate::base::reading::Reading;
 
-/// A sum of times, each with the least and the most that it can be.
+/// A sum of times, with its lower and upper bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BoundedTime {
     /// The best estimate, ns.
@@ -14,8 +14,8 @@ pub(super) struct BoundedTime {
 }
 
 impl BoundedTime {
-    /// The part within a piece of a stretch of time, if `length_ns` lie somewhere in the whole
-    /// stretch: in proportion.
+    /// Returns how much time falls into a piece of a longer stretch, if `length_ns` lie somewhere
+    /// in the stretch. The best estimate is proportional to the piece's length.
     pub fn part(length_ns: u64, somewhere_in_ns: u64, piece_ns: u64) -> BoundedTime {
         let within_ns = somewhere_in_ns.max(length_ns).max(1);
         let ns = u128::from(length_ns) * u128::from(piece_ns) / u128::from(within_ns);
@@ -24,7 +24,7 @@ impl BoundedTime {
         BoundedTime { ns: (ns as u64).clamp(least_ns.min(most_ns), most_ns), least_ns, most_ns }
     }
 
-    /// The rest that this time leaves of a whole.
+    /// Returns what remains of `whole_ns` without this time.
     pub fn rest_of(self, whole_ns: u64) -> BoundedTime {
         BoundedTime {
             ns: whole_ns.saturating_sub(self.ns),
@@ -33,7 +33,7 @@ impl BoundedTime {
         }
     }
 
-    /// The largest distance of the truth from the best estimate, ns.
+    /// Returns the largest possible distance between the best estimate and the true value, ns.
     pub fn error_ns(self) -> u64 {
         self.most_ns.saturating_sub(self.ns).max(self.ns.saturating_sub(self.least_ns))
     }

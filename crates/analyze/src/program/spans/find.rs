@@ -1,4 +1,4 @@
-//! A rank's own spans, in the order in which they nest, each with the one around it.
+//! A rank's own spans in nesting order, each with the span around it.
 
 use std::cmp::Reverse;
 use std::rc::Rc;
@@ -9,35 +9,35 @@ use tprof_trace::model::{NameId, NamedSpan, OWN_SPANS, SpanKind};
 
 use crate::memory::HeldWindow;
 
-/// A span that the program named.
+/// A span that the program named through tprof's API.
 pub(super) struct OwnSpan {
     pub row: NamedSpan,
-    /// Whether any thread may end it, so that it is on no thread's stack.
+    /// Whether any thread may end the span. Such a span is on no thread's stack.
     pub any_thread: bool,
-    /// Operations that the program stated for it.
+    /// Floating-point operations that the program stated for the span.
     pub flops: u64,
-    /// The value of its argument `bytes`.
+    /// The value of the span's argument `bytes`.
     pub bytes: Option<u64>,
-    /// The value of its argument `category`.
+    /// The value of the span's argument `category`.
     pub category: Option<Rc<str>>,
-    /// The innermost one around it on its thread.
+    /// Index of the innermost span around it on its thread.
     pub parent: Option<u32>,
 }
 
 impl OwnSpan {
-    /// The end of the span, ns.
+    /// Returns the end of the span, ns.
     pub fn end_ns(&self) -> u64 {
         self.row.start_ns.saturating_add(self.row.duration_ns)
     }
 
-    /// The time in which it was open, with its process.
+    /// Returns the time in which the span was open, with its process.
     pub fn window(&self) -> HeldWindow {
         let (process, start_ns) = (self.row.process, self.row.start_ns);
         HeldWindow { process, start_ns, end_ns: self.end_ns() }
     }
 }
 
-/// The contents of a span's interned JSON object.
+/// The arguments of a span, read from its interned JSON object.
 #[derive(Clone, Default)]
 struct OwnArgs {
     any_thread: bool,
@@ -46,8 +46,8 @@ struct OwnArgs {
     category: Option<Rc<str>>,
 }
 
-/// Spans by thread, then by start, outer ones first. Unreadable spans are among the rank's
-/// problems.
+/// Returns the spans by thread, then by start, outer spans first. Spans that can't be read are
+/// listed among the rank's problems.
 pub(super) fn of_file(file: &TraceFile) -> Vec<OwnSpan> {
     let mut stated: FxHashMap<NameId, OwnArgs> = FxHashMap::default();
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! Work of devices that was launched within spans.
+//! Device work that was launched within spans.
 
 use tprof_trace::model::SpanKind;
 
@@ -11,7 +11,7 @@ use crate::rank::{HostSpan, RankTrace};
 
 const NO_LAUNCHES: &str = "no call of the trace is joined to the devices' work";
 
-/// Kernels, copies and memsets.
+/// The kernels, copies and memsets that spans launched.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LaunchedWork {
     pub kernels: Reading<u64>,
@@ -20,7 +20,7 @@ pub(super) struct LaunchedWork {
 }
 
 impl LaunchedWork {
-    /// The sum over no spans.
+    /// Returns the sum over no spans.
     pub fn none() -> LaunchedWork {
         LaunchedWork { kernels: Reading::Is(0), device_ns: Reading::Is(0) }
     }
@@ -29,7 +29,7 @@ impl LaunchedWork {
         LaunchedWork { kernels: Reading::missing(why), device_ns: Reading::missing(why) }
     }
 
-    /// The sum of both.
+    /// Returns the sum of the two.
     pub fn plus(self, other: LaunchedWork) -> LaunchedWork {
         LaunchedWork {
             kernels: self.kernels.plus(other.kernels),
@@ -38,7 +38,8 @@ impl LaunchedWork {
     }
 }
 
-/// The work launched within the spans of each group; a span without a group has no number.
+/// Returns the work launched within the spans of each group. A span without a group has `None` in
+/// `group_of`.
 pub(super) fn of_groups(
     rank: &RankTrace<'_>,
     spans: &[OwnSpan],
@@ -54,7 +55,7 @@ pub(super) fn of_groups(
         return vec![LaunchedWork::missing(why); count];
     }
     let on_thread = spans.iter().zip(group_of).filter(|(span, _)| !span.any_thread);
-    // The group stands in for the name.
+    // The number of the group takes the place of the name, so that ranges are joined by group.
     let rows: Vec<HostSpan> =
         on_thread.filter_map(|(span, group)| Some(row(span, (*group)?))).collect();
     let caused = caused_by(rank, rows.iter().collect(), |row| row.name.0);

@@ -1,9 +1,10 @@
-//! `spans`: time, allocations and operations of the spans that a program names itself.
+//! `spans`: time, allocations and floating-point operations of the spans that a program names
+//! itself.
 //!
-//! The allocations of a span's thread between its push and its pop are exact: both are in the ring
-//! of that thread, in order with its allocations, or carry the thread's counts. The thread's
-//! activity in that time comes from records of its switches, and from samples; the work that it
-//! launched, from correlations.
+//! The allocations of a span's thread between the span's push and pop are exact: push and pop are
+//! either in that thread's ring, in order with its allocations, or they carry the thread's
+//! allocation counts. The thread's activity in that time comes from records of its context switches
+//! and from samples. The work that it launched comes from correlations.
 
 mod allocated;
 mod bounded;
@@ -29,7 +30,7 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(Spans),
 };
 
-/// Spans of the program: `tprof report spans`.
+/// The spans of the program: `tprof report spans`.
 struct Spans;
 
 impl Analysis for Spans {

@@ -9,16 +9,16 @@ use tprof_trace::model::ThreadIndex;
 use super::find::OwnSpan;
 use crate::base::intervals::Interval;
 
-/// The index that stands for no open span.
+/// Stands for an index if no span is open.
 const NONE: u32 = u32::MAX;
 
-/// For each thread, in order of time: the moments from which on a span is the innermost.
+/// For each thread, the moments from which on a span is the innermost, in order of time.
 pub(super) struct OpenSpans {
     changes: FxHashMap<ThreadIndex, Vec<(u64, u32)>>,
 }
 
 impl OpenSpans {
-    /// Reads spans in the order in which they nest. Spans that any thread may end are on no thread.
+    /// Reads spans, which are in nesting order. Spans that any thread may end belong to no thread.
     pub fn of(spans: &[OwnSpan]) -> OpenSpans {
         let mut changes = FxHashMap::default();
         let mut from = 0;
@@ -31,14 +31,14 @@ impl OpenSpans {
         OpenSpans { changes }
     }
 
-    /// The innermost span of a thread at a moment.
+    /// Returns the innermost span of a thread at a moment.
     pub fn at(&self, thread: ThreadIndex, time_ns: u64) -> Option<u32> {
         let changes = self.changes.get(&thread)?;
         let after = changes.partition_point(|(from_ns, _)| *from_ns <= time_ns);
         changes[..after].last().map(|(_, at)| *at).filter(|at| *at != NONE)
     }
 
-    /// The innermost spans of a thread over an interval, and for how long each.
+    /// Returns the innermost spans of a thread over an interval, each with its time, ns.
     pub fn within(
         &self,
         thread: ThreadIndex,
@@ -70,19 +70,19 @@ fn of_one_thread(spans: &[OwnSpan], indices: impl Iterator<Item = u32>) -> Vec<(
     sweep.changes
 }
 
-/// A thread's spans in order of their beginnings. They may be nested thousands deep.
+/// Sweeps over a thread's spans in order of their beginnings. They may be nested thousands deep.
 #[derive(Default)]
 struct Sweep {
     changes: Vec<(u64, u32)>,
-    /// Open spans in order of their beginnings. Spans that have ended may be among them, but not
-    /// last.
+    /// Open spans in order of their beginnings. Ended spans may be among them, but the last one is
+    /// open.
     open: Vec<u32>,
     over: FxHashSet<u32>,
     ends: BinaryHeap<Reverse<(u64, u32)>>,
 }
 
 impl Sweep {
-    /// Ends what ends until a moment.
+    /// Closes the spans that end at or before a moment.
     fn close(&mut self, until_ns: u64) {
         while let Some(Reverse((end_ns, at))) = self.ends.peek().copied()
             && end_ns <= until_ns

@@ -1,4 +1,4 @@
-//! Spans during which recording was off for a while.
+//! Spans that were open while recording was off.
 
 use tprof_trace::TraceFile;
 use tprof_trace::model::{MarkKind, ProcessIndex};
@@ -7,7 +7,7 @@ use super::find::OwnSpan;
 
 pub(super) const PAUSED: &str = "recording was off for a part of a span";
 
-/// The times in which recording was switched off, by process; `None` is for the whole run.
+/// The times in which recording was switched off, by process. `None` is the key for the whole run.
 pub(super) struct Pauses {
     at: Vec<(Option<ProcessIndex>, u64)>,
 }

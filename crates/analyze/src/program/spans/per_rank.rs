@@ -17,17 +17,17 @@ use crate::gpu::device_memory::device_within;
 use crate::memory::{HeldWindow, HeldWithin, heap_within};
 use crate::rank::RankTrace;
 
-/// Slowest spans that are kept of each name and rank.
+/// Number of slowest spans that are kept for each name and rank.
 const SLOWEST: usize = 5;
 
-/// The spans of one name, with the slowest of them, slowest first.
+/// The sums of the spans of one name, and the slowest of these spans, slowest first.
 #[derive(Default)]
 struct OfName {
     sums: SpanSums,
     slowest: Vec<u32>,
 }
 
-/// The spans of a rank that begin within an interval of its clock.
+/// Adds up the spans of a rank that begin within an interval of its clock.
 pub(super) fn of_rank(rank: &RankTrace<'_>, wanted: Interval, clock: Clock) -> SumsByName {
     let file = rank.file;
     let spans = find::of_file(file);
@@ -77,7 +77,7 @@ pub(super) fn of_rank(rank: &RankTrace<'_>, wanted: Interval, clock: Clock) -> S
     by_id.into_iter().map(named).collect()
 }
 
-/// Adds the activity of threads within the spans of each name, and the work launched there. Returns
+/// Adds to each name the activity of threads within its spans, and the work launched there. Returns
 /// the activity within each of the slowest spans, in their order.
 fn times(
     rank: &RankTrace<'_>,
@@ -118,7 +118,8 @@ fn times(
     of_slowest
 }
 
-/// For each span: time in spans directly within it, and operations of it and all spans within.
+/// Returns for each span the time in spans directly within it, ns, and the operations stated for it
+/// and for all spans within it.
 fn within(spans: &[OwnSpan]) -> (Vec<u64>, Vec<u64>) {
     let mut inner_ns = vec![0_u64; spans.len()];
     let mut flops: Vec<u64> = spans.iter().map(|span| span.flops).collect();

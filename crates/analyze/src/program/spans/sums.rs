@@ -1,4 +1,4 @@
-//! Spans of one rank, added up by name.
+//! The spans of one rank, added up by name.
 
 use std::collections::BTreeMap;
 
@@ -7,41 +7,43 @@ use super::launched::LaunchedWork;
 use super::time::ThreadTime;
 use crate::memory::HeldWithin;
 
-/// The category of a name whose spans have several.
+/// The category that is shown if the spans of a name have several.
 const SEVERAL: &str = "several";
 
-/// Sums by name, and by whether any thread might end the spans.
+/// Sums by name, and by whether any thread may end the spans.
 pub type SumsByName = BTreeMap<(String, bool), SpanSums>;
 
-/// The spans of one name.
+/// The sums of the spans of one name.
 #[derive(Clone, Debug)]
 pub struct SpanSums {
     /// Duration of each span, ns.
     pub(super) durations: Vec<u64>,
-    /// Sum of the durations, ns, without those within a span of the same name.
+    /// Sum of the durations, ns, excluding spans within a span of the same name.
     pub(super) total_ns: u64,
-    /// Sum without the spans directly within.
+    /// Sum of the durations without the spans directly within, ns.
     pub(super) self_ns: u64,
-    /// Allocations, summed like `total_ns`.
+    /// Allocations; excludes the same spans as `total_ns`.
     pub(super) allocated: Allocated,
-    /// The most live bytes of the process's heap within one of them; `None` before the first span.
+    /// The most live bytes on the process's heap within one of the spans; `None` before the first
+    /// span is added.
     pub(super) heap: Option<HeldWithin>,
-    /// The most bytes of the process's device memory within one of them.
+    /// The most bytes of device memory that the process held within one of the spans.
     pub(super) device: Option<HeldWithin>,
-    /// Activity of the threads, summed like `total_ns`.
+    /// Activity of the threads; excludes the same spans as `total_ns`.
     pub(super) time: ThreadTime,
-    /// Launched work, summed like `total_ns`.
+    /// Launched work; excludes the same spans as `total_ns`.
     pub(super) launched: LaunchedWork,
-    /// Operations that the program stated for these spans.
+    /// Floating-point operations that the program stated for these spans.
     pub(super) flops: u64,
-    /// Operations of these and of the spans within them, summed like `total_ns`.
+    /// Floating-point operations of these spans and of all spans within them; excludes the same
+    /// spans as `total_ns`.
     pub(super) flops_within: u64,
-    /// Bytes by those that have an argument `bytes`, and how long these lasted.
+    /// For the spans with an argument `bytes`: the sum of the bytes, and the sum of the durations,
+    /// ns.
     pub(super) moved: (u64, u64),
-    /// The category of the spans that have the argument `category`; `several` if they have
-    /// different ones.
+    /// The category of the spans that have the argument `category`; `several` if they differ.
     pub(super) category: Option<String>,
-    /// The slowest ones first.
+    /// The slowest spans, slowest first.
     pub(super) slowest: Vec<SlowSpan>,
 }
 
@@ -49,7 +51,7 @@ pub struct SpanSums {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SlowSpan {
     pub(super) duration_ns: u64,
-    /// Nanoseconds since the run began.
+    /// The beginning of the span, in ns since the run began.
     pub(super) start_ns: u64,
     pub(super) pid: u32,
     pub(super) tid: u32,

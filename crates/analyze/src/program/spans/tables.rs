@@ -1,4 +1,4 @@
-//! The tables of `spans`.
+//! Makes the tables of the report `spans`.
 
 use std::cmp::Reverse;
 
@@ -32,13 +32,16 @@ pub(super) fn body(parts: Vec<(RankContext, SumsByName)>) -> Body {
     Body { tables: vec![spans, slowest, by_rank], notes: Vec::new() }
 }
 
-/// Whether any span has operations, bytes, launched work, and a known peak of memory.
+/// Which columns of the text report have a value in any span. The other columns aren't shown.
 #[derive(Clone, Copy)]
 struct ShownColumns {
     flops: bool,
     bytes: bool,
+    /// Whether there is launched work.
     kernels: bool,
+    /// Whether there is a peak of the heap.
     heap: bool,
+    /// Whether there is a peak of device memory.
     device: bool,
 }
 
@@ -59,7 +62,7 @@ fn is_known(held: &Option<HeldWithin>) -> bool {
     held.as_ref().is_some_and(|held| held.peak_bytes.get().is_some())
 }
 
-/// The most that was held, and by how much that is more than at the start.
+/// Returns the most memory that was held, and its rise over the memory held at the span's start.
 fn held(held: Option<HeldWithin>) -> [Cell; 2] {
     match held {
         Some(held) => [held.peak_bytes.into(), held.rise_bytes.into()],
@@ -115,7 +118,7 @@ fn table(key: &'static str, first: &[Column], stated: ShownColumns) -> Table {
         .empty(NO_SPANS)
 }
 
-/// The longest total first.
+/// Adds a row for each name to the table, longest total first.
 fn rows(table: &mut Table, of: SumsByName, at: Option<&RankContext>) {
     let mut of: Vec<((String, bool), SpanSums)> = of.into_iter().collect();
     of.sort_by_key(|(_, sums)| Reverse(sums.total_ns));
@@ -205,7 +208,7 @@ fn slowest(parts: &[(RankContext, SumsByName)]) -> Table {
         }
     }
     all.sort_by_key(|(_, _, one)| (Reverse(one.duration_ns), one.start_ns));
-    // The moment as options take it, to a microsecond.
+    // Options such as `--from-time` accept times in this form, exact to a microsecond.
     let typed = |us: u64| format!("{}.{:06}s", us / 1_000_000, us % 1_000_000);
     for (at, name, one) in all {
         let end_ns = one.start_ns.saturating_add(one.duration_ns);

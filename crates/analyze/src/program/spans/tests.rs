@@ -116,7 +116,7 @@ fn bytes_and_categories_are_those_of_spans_that_have_them() {
 }
 
 #[test]
-fn what_was_not_recorded_is_missing_with_its_reason() {
+fn values_that_were_not_recorded_are_missing_with_a_reason() {
     let why = |sums: &SumsByName| match &of(sums, "a").allocated.bytes {
         Reading::Missing(why) => why.clone(),
         known => panic!("{known:?}"),
@@ -175,7 +175,7 @@ fn estimate(value: u64, error: u64) -> Reading<u64> {
     Reading::Estimate { value, error }
 }
 
-/// Time on a core, ready, waiting.
+/// Returns the times on a core, ready, and waiting.
 fn times(sums: &SpanSums) -> [Reading<u64>; 3] {
     let time = &sums.time;
     [&time.cpu_ns, &time.ready_ns, &time.waited_ns].map(Clone::clone)
@@ -216,15 +216,16 @@ fn waits_that_were_added_up_are_known_within_bounds() {
     let rows = [(0, 0, 600, "read", ""), (0, 600, 400, "work", "")];
     let spread = Sample { spread_ns: Some(1000), ..row(0, 500, Blocked) };
     let read = |samples: &[Sample]| times(of(&timed(&rows, samples), "read"));
-    // Of the 500 ns within 1000, at least 100 and at most 500 lie in these 600.
+    // The wait took 500 ns somewhere in 1000 ns. At least 100 and at most 500 ns of it lie in the
+    // 600 ns.
     let waited = estimate(300, 200);
     assert_eq!(read(&[spread]), [estimate(300, 200), Reading::Is(0), waited.clone()]);
-    // Forty samples on a core are the better estimate of that.
+    // Forty samples on a core are a better estimate.
     let samples: Vec<Sample> = (0..40).map(|at| row(600 + at * 10, 10, Running)).collect();
     let few: Vec<Sample> = samples.iter().map(|row| Sample { time_ns: 50, ..*row }).collect();
     let few = [&[spread], &few[..20]].concat();
     assert_eq!(read(&few), [estimate(200, 88), Reading::Is(0), waited.clone()]);
-    // A span that holds all of the wait has it exactly.
+    // For a span that contains the whole wait, the time is exact.
     let whole = timed(&[(0, 0, 1000, "all", "")], &[spread]);
     assert_eq!(times(of(&whole, "all")), [500, 0, 500].map(Reading::Is));
 }
@@ -300,7 +301,7 @@ fn spans_that_any_thread_may_end_have_rows_of_their_own() {
     assert_eq!((of(&sums, "a").self_ns, of(&sums, "b").self_ns), (90, 10));
 }
 
-/// Peak and rise of the heap and of devices, of a name's spans.
+/// Returns peak and rise of the heap, then of device memory, for the spans of a name.
 fn held(sums: &SumsByName, name: &str) -> [Reading<u64>; 4] {
     let of = of(sums, name);
     let (heap, device) = (of.heap.clone().unwrap(), of.device.clone().unwrap());
@@ -313,7 +314,7 @@ fn a_span_has_the_most_that_its_process_held_while_it_was_open() {
     let mut made = made(MemoryRecording::Exact, &rows);
     let mut block = HeapBlock::new(0);
     block.alloc(50, 0, 1000, 0, false);
-    // Blocks of another thread count as well.
+    // Blocks that another thread allocates count as well.
     block.alloc(120, 1, 5000, 0, false);
     block.free(130, 1, 1, false);
     block.alloc(310, 0, 2000, 0, false);
@@ -337,14 +338,14 @@ fn a_span_has_the_most_that_its_process_held_while_it_was_open() {
 }
 
 #[test]
-fn of_a_sampled_heap_the_peak_of_a_span_is_estimated_between_readings() {
+fn the_peak_of_a_sampled_heap_in_a_span_is_estimated_between_readings() {
     let rows = [(0, 100, 100, "large", ""), (0, 240, 20, "none", ""), (0, 700, 100, "late", "")];
     let mut made = made(MemoryRecording::Sampled { interval: 1000 }, &rows);
     let mut block = HeapBlock::new(0);
     block.alloc(110, 0, 50_000, 0, false);
     block.free(120, 0, 1, false);
     made.writer.heap(&mut block).unwrap();
-    // Without samples, 6,000 bytes are live at 200, and 100 more were requested until 300.
+    // Without samples, 6,000 bytes are live at 200, and 100 more bytes are requested until 300.
     for (time_ns, live_bytes, allocated_bytes) in [(200, 6000, 56_000), (300, 6000, 56_100)] {
         let (peak_bytes, peak_at_ns) = (Some(53_000), Some(110));
         let live_bytes = Some(live_bytes);
@@ -368,7 +369,7 @@ fn of_a_sampled_heap_the_peak_of_a_span_is_estimated_between_readings() {
 }
 
 #[test]
-fn what_a_span_held_is_unknown_where_that_was_not_counted() {
+fn memory_within_a_span_is_unknown_if_it_was_not_counted() {
     let missing = |made: Fixture| match held(&sums(made, 0, 900), "a") {
         [Reading::Missing(why), Reading::Missing(_), ..] => why,
         known => panic!("{known:?}"),

@@ -1,8 +1,8 @@
 //! The activity of threads within spans: time on a core, ready and waiting.
 //!
-//! Time off a core was recorded switch by switch; the rest of a span was on a core. Short waits
-//! were added up over a while before they were written, so that their part in a span is known
-//! within bounds. If these are wide, samples of the running thread give a better estimate.
+//! Time off a core was recorded for each context switch. The rest of a span was on a core. Several
+//! short waits may have been summed up in one record, so only bounds are known for their part in a
+//! span. If these bounds are wide, samples of the running thread are a better estimate.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::units;
@@ -21,7 +21,7 @@ use crate::rank::samples::NO_SAMPLES;
 pub(super) const ANY_THREAD: &str = "any thread may end these spans: they lie on none";
 const NO_THREAD: &str = "the spans' thread was not sampled";
 
-/// The causes of waits, in the order of the columns.
+/// The causes of waits, in the order of the table's columns.
 pub(super) const WAITS: [ThreadState; 7] = [
     ThreadState::Lock,
     ThreadState::Io,
@@ -32,18 +32,18 @@ pub(super) const WAITS: [ThreadState; 7] = [
     ThreadState::Blocked,
 ];
 
-/// The activity of threads within spans, including the spans within those.
+/// The activity of threads within spans, including inner spans.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ThreadTime {
     pub cpu_ns: Reading<u64>,
     pub ready_ns: Reading<u64>,
     pub waited_ns: Reading<u64>,
-    /// Parts of `waited_ns`, as [`WAITS`].
+    /// The parts of `waited_ns`, in the order of [`WAITS`].
     pub waits_ns: [Reading<u64>; WAITS.len()],
 }
 
 impl ThreadTime {
-    /// The sum over no spans.
+    /// Returns the sum over no spans.
     pub fn none() -> ThreadTime {
         ThreadTime::all(&Reading::Is(0))
     }
@@ -61,7 +61,7 @@ impl ThreadTime {
         }
     }
 
-    /// The sum of both.
+    /// Returns the sum of the two.
     pub fn plus(self, other: ThreadTime) -> ThreadTime {
         let mut others = other.waits_ns.into_iter();
         let mut plus = |mine: Reading<u64>| match others.next() {
@@ -77,16 +77,16 @@ impl ThreadTime {
     }
 }
 
-/// Spans that are added up together.
+/// A group of spans that are added up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SpanGroup {
-    /// Sum of their durations; none lies within another.
+    /// Sum of the spans' durations, ns. None of the spans lies within another one of the group.
     pub total_ns: u64,
-    /// Why their time is not known.
+    /// The reason if the time of any of the spans isn't known.
     pub missing: Option<String>,
 }
 
-/// The records of a group's threads within its spans.
+/// The records of a group's threads within the group's spans.
 #[derive(Clone, Copy, Default)]
 struct Recorded {
     sampled_ns: u64,
@@ -95,7 +95,7 @@ struct Recorded {
     waits: [BoundedTime; WAITS.len()],
 }
 
-/// The time of each group. `groups_of` has the groups that a span belongs to.
+/// Returns the time of each group. `groups_of` has the groups that each span belongs to.
 pub(super) fn of_groups(
     rank: &RankTrace<'_>,
     spans: &[OwnSpan],
@@ -106,7 +106,7 @@ pub(super) fn of_groups(
     let open = OpenSpans::of(spans);
     let around = GroupsAround::of(spans, groups_of);
     let mut overlaps: FxHashMap<u32, u64> = FxHashMap::default();
-    // Unreadable parts were noted when the samples were first read.
+    // Unreadable parts were reported when the samples were first read.
     for row in rank.file.blocks::<Sample>().flatten() {
         if row.state == ThreadState::Running {
             let inner = row.cpu.and_then(|_| open.at(row.thread, row.time_ns));
@@ -130,19 +130,19 @@ pub(super) fn of_groups(
     groups.iter().zip(recorded).map(|(group, of)| of.time(group, samples_lost)).collect()
 }
 
-/// The groups of a span and of those around it. Spans without a group are skipped: they may be
-/// nested thousands deep.
+/// Finds the groups of a span and of the spans around it. Spans without a group are skipped,
+/// because spans may be nested thousands deep.
 struct GroupsAround<'s> {
     spans: &'s [OwnSpan],
     groups_of: &'s [[Option<u32>; 2]],
-    /// The innermost span with a group, a span itself or around it.
+    /// For each span, the innermost span with a group: the span itself or one around it.
     nearest: Vec<Option<u32>>,
 }
 
 impl<'s> GroupsAround<'s> {
     fn of(spans: &'s [OwnSpan], groups_of: &'s [[Option<u32>; 2]]) -> GroupsAround<'s> {
         let mut nearest: Vec<Option<u32>> = Vec::with_capacity(spans.len());
-        // Spans around a span come before it.
+        // The spans around a span come before it.
         for (at, span) in (0..).zip(spans) {
             let has_group = groups_of[at as usize].iter().any(Option::is_some);
             let outer = span.parent.and_then(|parent| nearest[parent as usize]);
@@ -186,7 +186,7 @@ impl Recorded {
         }
     }
 
-    /// The time on a core by samples, if that is more exact than the bounds.
+    /// Returns the time on a core by samples, if that is more exact than the bounds.
     fn sampled(&self, on_core: BoundedTime, samples_lost: bool) -> Option<Reading<u64>> {
         let spread = 1.96 * self.sampled_ns as f64 / (self.samples as f64).sqrt();
         let is_better = self.samples > 0 && !samples_lost && spread < on_core.error_ns() as f64;
@@ -195,7 +195,7 @@ impl Recorded {
     }
 }
 
-/// Why a thread's time within spans is not known.
+/// The facts that tell why a thread's time within a span isn't known.
 pub(super) struct Unknown {
     threads: FxHashSet<(ProcessIndex, ThreadIndex)>,
     pauses: Pauses,
@@ -209,7 +209,7 @@ impl Unknown {
         Unknown { threads, pauses: Pauses::of(rank.file), lost }
     }
 
-    /// The reason for a span.
+    /// Returns the reason for a span; `None` if its time is known.
     pub fn why(&self, span: &OwnSpan) -> Option<&str> {
         match (&self.lost, self.threads.contains(&(span.row.process, span.row.thread))) {
             _ if self.threads.is_empty() => Some(NO_SAMPLES),
@@ -221,7 +221,7 @@ impl Unknown {
     }
 }
 
-/// The largest of these losses, in words.
+/// Describes the largest of these losses; `None` if there are none.
 fn lost(file: &TraceFile, of: &[&str]) -> Option<String> {
     let losses = file.losses().iter().filter(|loss| of.contains(&file.name(loss.what)));
     let most = losses.max_by_key(|loss| loss.count)?;

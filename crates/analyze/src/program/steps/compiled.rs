@@ -1,11 +1,11 @@
-//! Steps in which `torch.compile` compiled.
+//! Steps in which `torch.compile` compiled functions.
 
 use super::judge::warm_up;
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::{RankTrace, Step};
 
-/// The time in which functions were compiled; `None` if there is no log, or if a compilation is not
-/// on the run's clock or was not kept.
+/// Returns the time in which functions were compiled. Returns `None` if there is no log, if the log
+/// isn't whole, or if the time of a compilation isn't on the run's clock.
 pub(crate) fn compiling(rank: &RankTrace<'_>) -> Option<Cover> {
     let logs = &rank.compile.logs;
     if logs.is_empty() || !logs.iter().all(|read| read.log.is_whole()) {
@@ -18,13 +18,13 @@ pub(crate) fn compiling(rank: &RankTrace<'_>) -> Option<Cover> {
     Some(Cover::of(times?))
 }
 
-/// Time of each step in which functions were compiled.
+/// Returns the time in each step in which functions were compiled, ns.
 pub(super) fn in_steps(rank: &RankTrace<'_>, steps: &[Step]) -> Option<Vec<u64>> {
     let cover = compiling(rank)?;
     Some(steps.iter().map(|step| cover.length_within(step.interval)).collect())
 }
 
-/// Steps without those of warm-up and those in which functions were compiled.
+/// Returns the steps without warm-up and without those in which functions were compiled.
 pub(crate) fn steady(rank: &RankTrace<'_>, mut steps: Vec<Step>) -> Vec<Step> {
     let times: Vec<u64> = steps.iter().map(|step| step.time().length()).collect();
     steps.drain(..warm_up(&times).unwrap_or(0));
@@ -35,7 +35,7 @@ pub(crate) fn steady(rank: &RankTrace<'_>, mut steps: Vec<Step>) -> Vec<Step> {
     steps
 }
 
-/// The values of the kept steps, from those of all steps.
+/// Filters the values of all steps down to those of the kept steps.
 pub(super) fn of_kept<T>(all: &[Step], of_all: Vec<T>, kept: &[Step]) -> Vec<T> {
     let mut kept = kept.iter().peekable();
     let is_kept = |step: &Step| {
@@ -61,7 +61,7 @@ mod tests {
         let mut rank = RankTrace::load(&file, Needs::WORK);
         let step = |number, start, end| Step::on_host(number, 0, Interval::new(start, end));
         assert_eq!(in_steps(&rank, &[step(0, 0, 10)]), None);
-        // The clock counts from 1970.
+        // Put the log's clock, which counts from 1970, on the run's clock without an offset.
         rank.compile = RankCompile::of_logs_at(&[path], Some(0));
         let read = &rank.compile.logs[0];
         let (start, end) = read.interval_ns(&read.log.frames[8]).unwrap();
@@ -72,7 +72,7 @@ mod tests {
         ];
         let compiled = in_steps(&rank, &steps).unwrap();
         assert_eq!((compiled[1], compiled[2]), (1_000, 0));
-        // A log of which a part was left out may lack compilations.
+        // If rows were left out of a log, it may lack compilations.
         rank.compile.logs[0].log.left_out.rows = 1;
         assert_eq!(in_steps(&rank, &steps), None);
         rank.compile.logs[0].log.left_out.rows = 0;
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_steps_that_are_left_out_goes_with_them() {
+    fn values_of_left_out_steps_are_left_out() {
         let step = |number, start| Step::on_host(number, 0, Interval::new(start, start + 10));
         let all = [step(0, 0), step(1, 10), step(2, 20), step(3, 30)];
         assert_eq!(of_kept(&all, vec!['a', 'b', 'c', 'd'], &all[1..3]), ['b', 'c']);

@@ -1,14 +1,14 @@
 //! Divides a step's time on its devices by class, and counts its launches.
 //!
-//! Compute comes before communication, and both come before copies: work beside a class that comes
-//! before it costs no time of its own.
+//! Compute takes precedence over communication, and both over copies. Work that runs beside work of
+//! a class with precedence costs no extra time.
 
 use rustc_hash::FxHashMap;
 
 use crate::base::intervals::Cover;
 use crate::rank::{Class, RankTrace, Step};
 
-/// Time of a step, and the activity of its process's devices in it.
+/// The duration of a step, and the activity of its process's devices in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StepDeviceTime {
     /// Duration of the step, ns: on its device, or on the host if no device worked.
@@ -16,27 +16,27 @@ pub(crate) struct StepDeviceTime {
     /// Compute, communication without compute, and copies without either, ns; `None` if no device
     /// work was recorded.
     pub device_ns: Option<[u64; 3]>,
-    /// Kernels and copies that it launched.
+    /// Number of kernels, copies and memsets that the step launched.
     pub launches: Option<u64>,
 }
 
 impl StepDeviceTime {
-    /// Time in which nothing ran on a device.
+    /// Returns the time in which nothing ran on a device, ns.
     pub fn idle_ns(&self) -> Option<u64> {
         Some(self.duration_ns.saturating_sub(self.device_ns?.iter().sum()))
     }
 
-    /// The share of the step in which something ran on a device.
+    /// Returns the share of the step in which something ran on a device.
     pub fn busy_share(&self) -> Option<f64> {
         let busy: u64 = self.device_ns?.iter().sum();
         (self.duration_ns > 0).then(|| busy as f64 / self.duration_ns as f64)
     }
 }
 
-/// Divides each step. `stepped` is whether steps belong to processes; otherwise the only one is the
-/// whole trace.
+/// Divides the time of each step. `stepped` is whether steps belong to processes. Without it, the
+/// only step is the whole trace, with the work of all processes.
 pub(crate) fn of_steps(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Vec<StepDeviceTime> {
-    // Covers of a process are made once, not once a step.
+    // Compute the covers of a process once, not once per step.
     let mut covers: FxHashMap<u32, [Cover; 3]> = FxHashMap::default();
     for step in steps {
         let process = step.process;
@@ -57,7 +57,7 @@ pub(crate) fn of_steps(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> V
     steps.iter().zip(launched).map(of_step).collect()
 }
 
-/// The time of compute, of communication without compute, and of copies without either.
+/// Returns the time of compute, of communication without compute, and of copies without either.
 fn exposed(rank: &RankTrace<'_>, of_step: impl Fn(u32) -> bool) -> [Cover; 3] {
     let cover = |class| {
         let work = rank.work.iter().filter(|work| work.class == class && of_step(work.stream));
@@ -69,7 +69,7 @@ fn exposed(rank: &RankTrace<'_>, of_step: impl Fn(u32) -> bool) -> [Cover; 3] {
     [compute, communication, copies]
 }
 
-/// Pieces of work of each step.
+/// Returns for each step the number of pieces of work that it launched.
 fn launches(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Vec<u64> {
     let mut launched = vec![0; steps.len()];
     if !stepped {

@@ -1,4 +1,4 @@
-//! Judges step times: where warm-up ends, how steady the rest is, which steps are outliers.
+//! Judges step times: where warm-up ends, how steady the rest is, and which steps are outliers.
 
 use tprof_facts::steps::{Batches, Bounds, Estimate, StepSource};
 use tprof_facts::units::counted;
@@ -10,60 +10,61 @@ use crate::base::stats::Spread;
 use crate::program::flops::StepUse;
 use crate::rank::Step;
 
-/// Fewest steps that separate warm-up from the rest.
+/// Minimum number of steps for finding the end of warm-up.
 const FEWEST_FOR_WARM_UP: usize = 6;
-/// Fewest steps with meaningful outliers.
+/// Minimum number of steps after warm-up for finding outliers.
 const FEWEST_FOR_OUTLIERS: usize = 4;
-/// An outlier differs by at least this share of the median: in a run that is steady to a
+/// An outlier differs from the median by at least this share of it. In a run that is steady to a
 /// thousandth, a step that is two thousandths off deserves no attention.
 const LEAST_SHARE: f64 = 0.05;
 
-/// The source of a rank's steps.
+/// The source of a rank's steps, and what else was found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepOrigin {
     /// The source; `None` if the rank has no steps.
     pub source: Option<StepSource>,
     /// Number of steps that each other source would have given.
     pub others: Vec<(StepSource, usize)>,
-    /// Number of updates or marks that show the steps.
+    /// Numbers of the updates or marks that delimit the steps, if they do.
     pub bounds: Option<Bounds>,
-    /// Batches, if there are any beside updates.
+    /// Batches of the data loader, if there are batches besides the optimizer's updates.
     pub batches: Option<Batches>,
-    /// Updates that a gradient scaler skipped; `None` if no scaler was recorded.
+    /// Number of updates that a gradient scaler skipped; `None` if no scaler was recorded.
     pub skipped: Option<usize>,
-    /// For inferred steps, the thing that repeats.
+    /// For inferred steps, what repeats from step to step.
     pub estimate: Option<Estimate>,
 }
 
-/// A rank's steps, judged.
+/// A rank's steps, with the judgement on them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JudgedSteps {
     /// The steps, in order of time.
     pub steps: Vec<Step>,
-    /// The source of the steps, and other sources that there were.
+    /// The source of the steps, and the other sources that were found.
     pub found: StepOrigin,
-    /// First steps that are warm-up; missing if that is unknown.
+    /// Number of steps at the beginning that are warm-up; `None` if that is unknown.
     pub warm_up: Option<usize>,
-    /// Middle and spread of the steps after warm-up.
+    /// Median and spread of the steps after warm-up.
     pub steady: Option<Spread>,
-    /// Indices of steady steps far outside of the others; `None` if there are too few steps.
+    /// Indices of the steps after warm-up that are far from the median; `None` if there are too few
+    /// steps.
     pub outliers: Option<Vec<usize>>,
     /// Device time of each step; empty unless it was asked for.
     pub(crate) times: Vec<StepDeviceTime>,
-    /// The use of its devices in each step; empty unless it was asked for, or without sizes of
-    /// operators.
+    /// How well each step used the rank's devices; empty if it wasn't asked for, or if no sizes of
+    /// operators were recorded.
     pub(crate) uses: Vec<StepUse>,
-    /// Time in each step in which `torch.compile` compiled, ns; `None` if there is no log of it on
-    /// the run's clock.
+    /// Time in each step in which `torch.compile` compiled, ns; `None` if there is no whole log of
+    /// it on the run's clock.
     pub compiled_ns: Option<Vec<u64>>,
-    /// Steps that `--steady` left out.
+    /// Number of steps that `--steady` left out.
     pub left_out: Option<usize>,
     /// Epochs, validation and checkpoints, in order of time.
     pub phases: Vec<PhaseRow>,
 }
 
 impl JudgedSteps {
-    /// Judges steps in order of time.
+    /// Judges steps, which are in order of time.
     pub fn of(steps: Vec<Step>) -> JudgedSteps {
         let times: Vec<u64> = steps.iter().map(|step| step.time().length()).collect();
         let warm_up = warm_up(&times);
@@ -88,19 +89,20 @@ impl JudgedSteps {
         }
     }
 
-    /// Whether the steps have the time of a device.
+    /// Whether the steps were timed on a device.
     pub(super) fn is_by_device(&self) -> bool {
         self.steps.iter().any(|step| step.on_device.is_some())
     }
 
-    /// The median on the host of the steps after warm-up, if they have the time of a device.
+    /// Returns the median host time of the steps after warm-up; `None` if steps weren't timed on a
+    /// device.
     pub(super) fn host_median_ns(&self) -> Option<f64> {
         let steady = self.steps.iter().skip(self.warm_up.unwrap_or(0));
         let times: Vec<u64> = steady.map(|step| step.interval.length()).collect();
         Spread::of(&times).filter(|_| self.is_by_device()).map(|spread| spread.median)
     }
 
-    /// Steps of warm-up, or why that is not known.
+    /// Returns the number of warm-up steps, or the reason why it isn't known.
     pub fn warm_up(&self) -> Reading<u64> {
         match self.warm_up {
             Some(steps) => Reading::Is(steps as u64),
@@ -111,7 +113,7 @@ impl JudgedSteps {
         }
     }
 
-    /// Number of steady steps that are outliers, or why it is unknown.
+    /// Returns the number of outliers after warm-up, or the reason why it isn't known.
     pub fn outlier_count(&self) -> Reading<u64> {
         match &self.outliers {
             Some(outliers) => Reading::Is(outliers.len() as u64),
@@ -122,9 +124,9 @@ impl JudgedSteps {
     }
 }
 
-/// Number of first steps that are warm-up, by the lengths of steps, ns: those before the first one
-/// that is no slower than the second half of the run, give or take its spread. `None` if there are
-/// too few steps.
+/// Returns the number of steps at the beginning that are warm-up, given the durations of all steps,
+/// ns. Warm-up ends at the first step that isn't slower than the second half of the run, allowing
+/// for its spread. Returns `None` if there are too few steps.
 pub(crate) fn warm_up(times: &[u64]) -> Option<usize> {
     if times.len() < FEWEST_FOR_WARM_UP {
         return None;
@@ -173,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_is_a_little_off_a_very_steady_run_is_no_outlier() {
+    fn a_step_that_is_a_little_off_a_very_steady_run_is_not_an_outlier() {
         let judged = judged(&[10_300, 10_000, 10_001, 9_999, 10_000, 10_002, 9_700, 10_600]);
         assert_eq!(judged.warm_up(), Reading::Is(0));
         assert_eq!(judged.outliers, Some(vec![7]));

@@ -1,5 +1,4 @@
-//! `steps`: how long training steps take, how steady they are, and where
-//! warm-up ends.
+//! `steps`: how long training steps take, how steady they are, and where warm-up ends.
 
 mod compiled;
 pub(crate) mod device_time;
@@ -29,7 +28,7 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(Steps),
 };
 
-/// Times of training steps.
+/// Reports the times of training steps.
 pub struct Steps;
 
 impl Analysis for Steps {
@@ -39,7 +38,7 @@ impl Analysis for Steps {
 
     fn needs(&self, options: &Options) -> Needs {
         let needs = WINDOW_NEEDS | Needs::spans(SpanKind::Nvtx) | Needs::COMPILE;
-        // The columns that need them are not displayed, and they are most of a trace.
+        // The columns that need these tables aren't displayed, and the tables are most of a trace.
         match options.data {
             true => needs | Needs::OPERATORS,
             false => needs,

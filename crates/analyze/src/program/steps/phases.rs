@@ -11,15 +11,15 @@ pub struct PhaseRow {
     pub(super) kind: PhaseKind,
     pub(super) number: Option<u64>,
     pub(super) interval: Interval,
-    /// Number of steps of its process that ended within it.
+    /// Number of steps of the phase's process that ended within the phase.
     pub(super) steps: usize,
     pub(super) fetches: usize,
-    /// Name of its range; `None` for an estimate.
+    /// Name of the phase's range; `None` for an estimate.
     pub(super) name: Option<String>,
 }
 
 impl PhaseRow {
-    /// All phases of a rank, in order of time.
+    /// Returns all phases of a rank, in order of time.
     pub(super) fn of(rank: &RankTrace<'_>) -> Vec<PhaseRow> {
         let found = rank.steps_found();
         let row = |phase: &Phase| {

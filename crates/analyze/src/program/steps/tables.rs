@@ -32,7 +32,7 @@ fn no_steps(parts: &[(RankContext, JudgedSteps)]) -> &'static str {
     }
 }
 
-/// Tables of each rank, of each step, and of steps over ranks.
+/// Makes the tables of each rank, of each step, and of steps over ranks.
 pub(super) fn body(parts: &[(RankContext, JudgedSteps)], data: bool) -> Body {
     let mut tables = vec![by_rank(parts), phases(parts), each(parts)];
     tables.extend(data.then(|| device_time(parts)));
@@ -42,8 +42,8 @@ pub(super) fn body(parts: &[(RankContext, JudgedSteps)], data: bool) -> Body {
     Body { tables, notes: notes(parts) }
 }
 
-/// Notes on the source of steps, on other sources, and on batches in no step. Ranks with the same
-/// text share a note.
+/// Makes the notes on the source of steps, on other sources, and on batches in no step. Ranks with
+/// the same text share a note.
 fn notes(parts: &[(RankContext, JudgedSteps)]) -> Vec<String> {
     let mut notes: Vec<(String, Vec<&str>)> = Vec::new();
     for (at, judged) in parts {
@@ -71,7 +71,7 @@ fn of_rank(judged: &JudgedSteps) -> Vec<String> {
     let would_give =
         (!others.is_empty()).then(|| format!("--steps-from would give {}", others.join(", ")));
     let mut notes: Vec<String> = match (source, would_give) {
-        // Each report that reads inferred steps notes that they are an estimate.
+        // Every report that uses inferred steps already notes that they are an estimate.
         (StepSource::Inferred, would_give) => would_give.into_iter().collect(),
         (_, Some(would_give)) => vec![format!("steps are {}; {would_give}", source.described())],
         (_, None) => vec![format!("steps are {}", source.described())],
@@ -135,7 +135,7 @@ fn of_rank(judged: &JudgedSteps) -> Vec<String> {
     notes
 }
 
-/// Why there are fewer steps than updates or marks.
+/// Explains why there are fewer steps than updates or marks.
 fn between(source: StepSource, Bounds { recorded, open }: Bounds) -> Option<String> {
     let (what, unknown) = match source {
         StepSource::Optimizer => ("update", "when the step of the first one began is not known"),
@@ -202,7 +202,7 @@ fn whole(nanoseconds: f64) -> u64 {
     nanoseconds.round() as u64
 }
 
-/// Each phase of each rank.
+/// Makes the table with each phase of each rank.
 fn phases(parts: &[(RankContext, JudgedSteps)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
@@ -281,7 +281,7 @@ fn each(parts: &[(RankContext, JudgedSteps)]) -> Table {
     table
 }
 
-/// The table of each step's device time, for programs.
+/// Makes the table of each step's device time, for programs.
 fn device_time(parts: &[(RankContext, JudgedSteps)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
@@ -332,7 +332,7 @@ fn device_time(parts: &[(RankContext, JudgedSteps)]) -> Table {
     table
 }
 
-/// Steps that several ranks name by one number, side by side.
+/// Makes the table of steps that have the same number on several ranks, side by side.
 fn over_ranks(parts: &[(RankContext, JudgedSteps)]) -> Table {
     let columns = vec![
         Column::new("step", "step", Unit::Id),

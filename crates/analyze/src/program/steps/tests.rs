@@ -1,4 +1,4 @@
-//! Tests with steps of a host that is ahead of its device.
+//! Tests with steps on a host that runs ahead of its device.
 
 use tprof_facts::Clock;
 use tprof_trace::model::{Kernel, Span, SpanKind};
@@ -8,7 +8,8 @@ use crate::document::{Analysis, Cell, Options, RankContext, Table};
 use crate::fixture::Fixture;
 use crate::rank::RankTrace;
 
-/// Tables of eight steps of 10 ns on the host, each with a kernel of 100 ns that waits for the one before.
+/// Makes the tables of eight steps of 10 ns on the host. With `kernels`, each step has a kernel of
+/// 100 ns that waits for the kernel before it.
 fn tables(kernels: bool) -> Vec<Table> {
     let mut made = Fixture::new();
     for step in 0..8 {
@@ -49,7 +50,7 @@ fn steps_are_timed_on_the_device_and_the_hosts_time_stays_known() {
     assert_eq!(of_rank("timed_on"), "device".into());
     assert_eq!((of_rank("median_ns"), of_rank("host_median_ns")), (100_u64.into(), 10_u64.into()));
     let times = cells(&tables, "steps", "duration_ns");
-    // The first one begins on the host, 5 ns before its kernel.
+    // The first step begins on the host, 5 ns before its kernel.
     assert_eq!(times[..2], [105_u64.into(), 100_u64.into()]);
     assert_eq!(cells(&tables, "steps", "start_ns")[2], 205_u64.into());
     assert_eq!(cells(&tables, "steps", "host_start_ns")[2], 20_u64.into());

@@ -1,4 +1,4 @@
-//! Reads a file's samples, added up by thread, stack and state.
+//! Reads a file's samples and adds them up by thread, stack and state.
 
 use std::collections::HashMap;
 
@@ -18,17 +18,17 @@ use super::waits::wait_of;
 pub struct CpuTrace {
     /// The functions of all stacks.
     pub names: FunctionTable,
-    /// Stretches, in no order.
+    /// The stretches, in any order.
     pub stretches: Vec<Stretch>,
-    /// First and last time of a sample.
+    /// Times of the first and the last sample.
     pub extent_ns: Option<(u64, u64)>,
-    /// Number of rows read.
+    /// Number of rows that were read.
     pub rows: u64,
     /// The functions and lines of each stack.
     stacks: HashMap<(ProcessIndex, StackId), Stack>,
 }
 
-/// The stack of a sample that has none.
+/// Stands for the stack of a sample without one.
 static NO_STACK: Stack = Stack { functions: Vec::new(), lines: Vec::new(), inlined: 0, cut: false };
 
 type SampleKey = (ProcessIndex, ThreadIndex, StackId, ThreadState);
@@ -53,8 +53,8 @@ impl CpuTrace {
         self.stacks.get(&(process, stack)).unwrap_or(&NO_STACK)
     }
 
-    /// The part that a row of a thread with this stack and state counts as; `None` for a stack that
-    /// was not among the rows that were read.
+    /// Returns the part that a thread with this stack and state is in; `None` if no row with this
+    /// stack was read.
     pub(crate) fn part(
         &self,
         process: ProcessIndex,
@@ -64,7 +64,7 @@ impl CpuTrace {
         self.part_by(Part::of, process, stack, state)
     }
 
-    /// The part of a row of a thread that drives a rank.
+    /// Like [`Self::part`], for a thread that drives a rank.
     pub(crate) fn driver_part(
         &self,
         process: ProcessIndex,
@@ -86,7 +86,7 @@ impl CpuTrace {
         Some(part_of(state, functions, &self.names))
     }
 
-    /// The state of a thread with this stack, with its waits separated by cause.
+    /// Returns the state of a thread with this stack, with waits separated by cause.
     pub(crate) fn state(
         &self,
         process: ProcessIndex,
@@ -96,12 +96,12 @@ impl CpuTrace {
         wait_of(state, &self.stack(process, stack).functions, &self.names)
     }
 
-    /// Reads some of a file's rows.
+    /// Reads the rows of a file that `keep` selects.
     pub(crate) fn load_where(file: &TraceFile, keep: impl Fn(&Sample) -> bool) -> CpuTrace {
         CpuTrace::of_rows(file, file.blocks::<Sample>().flatten().filter(keep))
     }
 
-    /// Adds rows of a file up, which may have been cut to a window.
+    /// Adds up rows of a file. The rows may have been limited to a window.
     pub(crate) fn of_rows(file: &TraceFile, rows: impl Iterator<Item = Sample>) -> CpuTrace {
         let mut sums: FxHashMap<SampleKey, SampleSums> = FxHashMap::default();
         let mut extent: Option<(u64, u64)> = None;

@@ -1,5 +1,5 @@
-//! CPU samples of a rank: added up by thread, stack and state, with functions named
-//! and waits separated by cause.
+//! Adds up the CPU samples of a rank by thread, stack and state, names their functions, and
+//! separates waits by cause.
 
 mod load;
 mod names;
@@ -21,6 +21,6 @@ pub use stretch::Stretch;
 pub use unsampled_share::UnsampledShare;
 pub use waits::word;
 
-/// The advice if a run has no samples.
+/// The text of a report for a run without samples, which says how to record them.
 pub(crate) const NO_SAMPLES: &str = "the run has no CPU samples: record with --activities cpu (`tprof doctor` checks what it \
      needs)";

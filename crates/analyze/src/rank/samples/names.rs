@@ -1,4 +1,5 @@
-//! Functions of frames: one for all lines and addresses of a function, in any process.
+//! The functions of frames. All lines and addresses of a function, in any process, are one
+//! function.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,29 +17,30 @@ pub type FuncId = u32;
 /// The identity of a function.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Func {
-    /// Name; of all without one in a module, a text that marks them.
+    /// Name. All functions without a name in one module share a text that says so.
     pub name: Arc<str>,
-    /// Source file; of native functions, where debug information has it.
+    /// Source file; that of a native function is known only from debug information.
     pub file: Arc<str>,
     /// Base name of its module.
     pub module: Arc<str>,
-    /// The layer that it belongs to.
+    /// The layer that the function belongs to.
     pub layer: Layer,
 }
 
 impl Func {
-    /// Whether it is of a module without names: all functions of that count as one.
+    /// Whether the function has no name. All such functions of a module count as one.
     pub fn is_nameless(&self) -> bool {
         let inner = self.name.strip_prefix('(').and_then(|name| name.strip_suffix(NO_NAME));
         inner == Some(&*self.module)
     }
 
-    /// A stub of the linker's, through which a function of another file is called.
+    /// Whether this is a stub of the linker, through which a function of another file is called.
     pub(crate) fn is_stub(&self) -> bool {
         self.layer == Layer::Native && self.name.ends_with("@plt")
     }
 
-    /// The file or peer that is waited for, if this is the frame that stands for one.
+    /// If this is a frame that stands for a wait, returns the file or peer that the thread waited
+    /// for.
     pub fn waited_for(&self) -> Option<&str> {
         if self.layer != Layer::Kernel {
             return None;
@@ -46,7 +48,7 @@ impl Func {
         self.name.strip_prefix("(waits for ")?.strip_suffix(')')
     }
 
-    /// The kernel's, unknown which.
+    /// Whether this stands for a function of the kernel without a name.
     pub fn is_nameless_kernel(&self) -> bool {
         self.layer == Layer::Kernel && &*self.name == NAMELESS_KERNEL
     }
@@ -55,7 +57,7 @@ impl Func {
 /// The name that stands for the kernel's functions if their names are hidden.
 const NAMELESS_KERNEL: &str = "[kernel]";
 
-/// Interned functions; of several files together.
+/// Interned functions, of one or several files.
 #[derive(Debug, Default)]
 pub struct FunctionTable {
     all: Vec<Func>,
@@ -73,8 +75,8 @@ impl FunctionTable {
         &self.all
     }
 
-    /// For each id: whether its function passes. It is asked once for each function, not for each
-    /// frame.
+    /// Returns for each id whether its function passes. `passes` is called once for each function,
+    /// not for each frame.
     pub(crate) fn which(&self, passes: impl Fn(&Func) -> bool) -> Vec<bool> {
         self.all.iter().map(passes).collect()
     }
@@ -91,14 +93,14 @@ impl FunctionTable {
     }
 }
 
-/// Functions of a stack.
+/// The functions of a stack.
 #[derive(Clone, Debug, Default)]
 pub struct Stack {
     /// The functions, innermost first.
     pub functions: Vec<FuncId>,
     /// The source line that each function was at; 0 if unknown.
     pub lines: Vec<u32>,
-    /// Number of the first functions that are inlined into the one after them.
+    /// The first `inlined` functions were inlined into the one after them.
     pub inlined: usize,
     /// Whether the stack was cut.
     pub cut: bool,
@@ -136,7 +138,8 @@ impl<'a> FrameFunctions<'a> {
             if all.is_empty() {
                 inlined = functions.len().saturating_sub(1);
             }
-            // The number of kernel functions without a name has no use.
+            // Successive kernel functions without a name are merged into one, since their number
+            // has no use.
             let last = functions.last().map(|(id, _)| id);
             let nameless = last.is_some_and(|id| names.get(*id).is_nameless_kernel());
             if !nameless || all.last() != last {

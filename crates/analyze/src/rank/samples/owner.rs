@@ -1,11 +1,11 @@
-//! The owners of the functions on a stack: which of them the user can change (see
-//! [`tprof_facts::owner`]), and which one saves.
+//! The owners of the functions on a stack: which of the functions the user can change (see
+//! [`tprof_facts::owner`]), and which save data.
 
 use tprof_facts::owner::Code;
 
 use super::names::{Func, Layer};
 
-/// Functions of libraries that save, by part of their file.
+/// Functions of libraries that save data, by a part of their file's path.
 const SAVING_FILES: [(&str, &[&str]); 7] = [
     ("torch/serialization.py", &["save", "_save", "_legacy_save"]),
     ("torch/distributed/checkpoint/", &["save", "save_state_dict", "_save_state_dict"]),
@@ -20,20 +20,20 @@ const SYNCING: [&str; 6] = ["fsync", "fdatasync", "syncfs", "sync_file_range", "
 /// Functions of the kernel that write files to storage.
 const KERNEL_SYNCING: [&str; 3] = ["vfs_fsync", "do_fsync", "ksys_sync"];
 
-/// Databases that run within the process, by part of their library's name.
+/// Databases that run within the process, by a part of their library's name.
 const DATABASES: [&str; 5] = ["sqlite3", "lmdb", "rocksdb", "leveldb", "duckdb"];
 
-/// Whether an own function's name, in small letters, is that of one that saves.
+/// Whether the name of a user's function, in lower case, says that it saves data.
 fn is_saving_name(name: &str) -> bool {
     let name = name.trim_start_matches('_');
-    // Checkpoints of activations are not written.
+    // Activation checkpoints are not written to storage.
     let writes = ["save", "write", "dump", "store"].iter().any(|verb| name.contains(verb));
     name == "save"
         || name.starts_with("save_")
         || name.contains("checkpoint") && writes && !name.contains("restore")
 }
 
-/// Python's functions that start processes of `multiprocessing`, by the end of their file.
+/// Python's functions that start processes of `multiprocessing`, with the end of their file's path.
 const STARTS: [(&str, &str); 4] = [
     ("multiprocessing/popen_forkserver.py", "_launch"),
     ("multiprocessing/popen_spawn_posix.py", "_launch"),
@@ -46,12 +46,12 @@ impl Func {
         Code { layer: self.layer, file: &self.file, module: &self.module }
     }
 
-    /// The kernel's, the C library's or the interpreter's.
+    /// Whether the function is of the kernel, the C library or the interpreter.
     pub(crate) fn is_system(&self) -> bool {
         self.code().is_system()
     }
 
-    /// Whether it belongs to Python's import system: its time is that of the line that imports.
+    /// Whether it belongs to Python's import system, whose time counts for the line that imports.
     pub(crate) fn is_import(&self) -> bool {
         self.code().is_import()
     }
@@ -61,8 +61,8 @@ impl Func {
         self.code().is_own()
     }
 
-    /// Whether it is of Python's `multiprocessing`, where that starts a process and waits until the
-    /// process, or its fork server, has begun.
+    /// Whether it is a function of Python's `multiprocessing` that starts a process and waits until
+    /// that process, or its fork server, has begun.
     pub(crate) fn starts_worker(&self) -> bool {
         self.layer == Layer::Python
             && STARTS.iter().any(|(file, function)| {
@@ -75,8 +75,9 @@ impl Func {
         self.layer == Layer::Native && DATABASES.iter().any(|name| self.module.contains(name))
     }
 
-    /// A function that writes a checkpoint or makes a file durable, by its name: of PyTorch,
-    /// safetensors, NumPy, pickle, joblib and the C library, or of the user's own.
+    /// Whether the function writes a checkpoint or makes a file durable, judged by its name: a
+    /// function of PyTorch, safetensors, NumPy, pickle, joblib or the C library, or one of the
+    /// user's own.
     pub(crate) fn is_save(&self) -> bool {
         let base = self.name.rsplit('.').next().unwrap_or(&self.name);
         match self.layer {

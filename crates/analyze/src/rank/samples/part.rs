@@ -1,9 +1,9 @@
-//! Classifies the moments of a thread: one definition of each kind of wait and of running for all
-//! reports.
+//! Classifies the time of a thread. All reports share this one definition of each kind of waiting
+//! and running.
 //!
 //! The parts are exclusive, so that they add up. The most specific cause of a wait decides:
-//! Python's lock, a device, a page fault, a collective, data from a worker, then the kind of system
-//! call.
+//! Python's lock, a device, a page fault, a collective, data from a worker, and at last the kind of
+//! system call.
 
 mod locks;
 mod names;
@@ -19,16 +19,16 @@ pub(crate) use locks::{joins, wants_held_lock};
 /// A part of a thread's wall time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Part {
-    /// On a core in the interpreter, for Python code.
+    /// On a core in the interpreter, running Python code.
     Python,
-    /// On a core in compiled code, or in the kernel for it.
+    /// On a core in compiled code, or in the kernel on its behalf.
     Native,
-    /// Waiting for a worker process or thread to make something: batches, results, queues. For a
+    /// Waiting for a worker process or thread to produce something: batches, results, queues. For a
     /// driving thread, also loading batches itself.
     Data,
     /// Waiting for Python's global lock.
     Gil,
-    /// Waiting for another lock that somebody holds: a mutex, a file's, a database's.
+    /// Waiting for another lock that is held: a mutex, the lock of a file or of a database.
     Lock,
     /// Waiting for a file, a pipe or a disk.
     FileIo,
@@ -36,7 +36,7 @@ pub enum Part {
     Socket,
     /// In a collective operation, waiting or polling.
     Collective,
-    /// In a call that waits for a device, waiting or polling.
+    /// In a call that waits for a device, whether it sleeps or polls.
     Device,
     /// Ready to run, without a free core.
     NoCore,
@@ -46,7 +46,7 @@ pub enum Part {
     PageFault,
     /// On a core in Python's garbage collector.
     Gc,
-    /// Waiting for tprof, in a hook: without it the thread would not.
+    /// Waiting in one of tprof's hooks, because of tprof.
     Tprof,
     /// Waiting for something else: a sleep, a child process, events, the end or the work of another
     /// thread.
@@ -114,8 +114,8 @@ impl Part {
         }
     }
 
-    /// The part of a thread that drives a rank. If it loads its data itself, on a core or not, its
-    /// step waits for that as for a worker.
+    /// The part of a thread that drives a rank. If it loads its data itself, whether it runs or
+    /// waits, this counts as waiting for data, since the step waits for it as for a worker.
     pub fn of_driver(state: ThreadState, stack: &[FuncId], names: &FunctionTable) -> Part {
         let frames = stack.iter().map(|id| names.get(*id));
         match state == ThreadState::Running && loads_inline(frames) {
@@ -180,7 +180,7 @@ fn waiting(state: ThreadState, frames: &[&Func]) -> Part {
         return Part::Other;
     }
     match state {
-        // A condition is not a lock: it waits for another thread's work.
+        // A condition is not a lock: the thread waits for another thread's work.
         ThreadState::Lock if is_lock(frames) => Part::Lock,
         ThreadState::Sleep if is_lock_of_database(frames) => Part::Lock,
         ThreadState::Io | ThreadState::Poll if names::is_socket(frames) => Part::Socket,
@@ -189,12 +189,12 @@ fn waiting(state: ThreadState, frames: &[&Func]) -> Part {
     }
 }
 
-/// Whether a module is CPython itself.
+/// Whether a module is that of CPython itself.
 pub(crate) fn is_interpreter(module: &str) -> bool {
     module.starts_with("python3") || module.starts_with("libpython3") || module == "python"
 }
 
-/// Whether PyTorch's DataLoader makes batches in the thread that takes them, as with
+/// Whether PyTorch's DataLoader makes batches in the thread that receives them, as with
 /// `num_workers=0`.
 pub(crate) fn loads_inline<'f>(frames: impl Iterator<Item = &'f Func>) -> bool {
     let python = frames.filter(|func| func.layer == Layer::Python);
@@ -203,7 +203,7 @@ pub(crate) fn loads_inline<'f>(frames: impl Iterator<Item = &'f Func>) -> bool {
         if Role::of(&func.name, &func.file) == Some(Role::Worker) {
             return false;
         }
-        // Before Python 3.11, names of functions have no class.
+        // Before Python 3.11, the names of functions do not include their class.
         loads |= func.file.ends_with("torch/utils/data/dataloader.py")
             && func.name.starts_with("_SingleProcessDataLoaderIter.")
             || func.file.ends_with("torch/utils/data/_utils/fetch.py");
@@ -211,8 +211,8 @@ pub(crate) fn loads_inline<'f>(frames: impl Iterator<Item = &'f Func>) -> bool {
     loads
 }
 
-/// Whether a stack takes something that a thread of its own process may make: the workers of
-/// PyTorch's loaders and compiler are processes.
+/// Whether the thread waits for something that another thread of its process may produce. The
+/// workers of PyTorch's loaders and compiler are processes, so they don't count.
 pub(crate) fn takes_from_thread<'f>(frames: impl Iterator<Item = &'f Func>) -> bool {
     let mut is_of_thread = false;
     for func in frames.filter(|func| func.layer == Layer::Python) {
@@ -225,7 +225,7 @@ pub(crate) fn takes_from_thread<'f>(frames: impl Iterator<Item = &'f Func>) -> b
     is_of_thread
 }
 
-/// Whether one of Python's functions takes something that a worker makes.
+/// Whether one of Python's functions waits for something that a worker produces.
 pub(crate) fn takes_data(func: &Func) -> bool {
     let own = func.name.rsplit('.').next().unwrap_or(&func.name);
     let of =
@@ -294,14 +294,14 @@ mod tests {
     }
 
     #[test]
-    fn an_allocator_is_one_that_stands_for_malloc() {
+    fn only_functions_that_stand_for_malloc_are_allocators() {
         let main = ("main", "/home/me/train.py", Python);
         let of = |frames: &[_]| part(Running, &[frames, &[main]].concat());
         let interpreter = "libpython3.13t.so.1.0";
         for pool in ["pymalloc_alloc", "_PyObject_Malloc", "PyObject_Free", "mi_heap_malloc_zero"] {
             assert_eq!(of(&[(pool, interpreter, Native)]), Part::Python, "{pool}");
         }
-        // An arena, or a block that is too large for a pool.
+        // The pool needs a new arena, or the block is too large for a pool.
         let object = ("_PyObject_Malloc", interpreter, Native);
         assert_eq!(of(&[("malloc", "libc.so.6", Native), object]), Part::Allocator);
         for (other, module) in [
@@ -316,7 +316,7 @@ mod tests {
         ] {
             assert_eq!(of(&[(other, module, Native)]), Part::Allocator, "{other}");
         }
-        // Code that is not of the heap, and hooks of tprof while they record.
+        // Functions that are not of the heap, and tprof's hooks while they record.
         for (other, module) in
             [("tc_gemm_kernel", "libops.so"), ("malloc", "libtprof_preload.so"), ("freed", "train")]
         {
@@ -331,7 +331,7 @@ mod tests {
         let get = ("Queue.get", "/usr/lib/python3.11/multiprocessing/queues.py", Python);
         assert_eq!(part(Poll, &[next, main]), Part::Data);
         assert_eq!(part(Io, &[get, main]), Part::Data);
-        // Workers that compile for PyTorch make no data.
+        // Workers that compile for PyTorch do not load data.
         let result = ("Future.result", "/usr/lib/python3.11/concurrent/futures/_base.py", Python);
         let compile = ("AsyncCompile.wait", "/x/torch/_inductor/async_compile.py", Python);
         assert_eq!(part(Lock, &[result, main]), Part::Data);
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(part(Sleep, &[main]), Part::Other);
         let gloo = ("c10d::Work::wait(std::chrono::duration)", "libtorch_cpu.so", Native);
         assert_eq!(part(Lock, &[gloo, main]), Part::Collective);
-        // It passes gradients on, which takes no time of others.
+        // The reducer passes gradients on, which is not waiting for other ranks.
         let reducer = ("c10d::Reducer::autograd_hook(unsigned long)", "libtorch_cpu.so", Native);
         assert_eq!(part(Running, &[reducer]), Part::Native);
         assert_eq!(part(Running, &[gloo, reducer]), Part::Collective);
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_ones_own_is_not_taken_for_a_library_of_that_name() {
+    fn a_users_file_is_not_mistaken_for_a_library_of_that_name() {
         let own = ("Queue.get", "/home/me/my_queue.py", Python);
         assert_eq!(part(Lock, &[own]), Part::Lock);
     }

@@ -1,4 +1,4 @@
-//! The role of a stack in PyTorch's DataLoader, by the functions of `torch/utils/data` on it.
+//! The role of a stack in PyTorch's DataLoader, from the functions of `torch/utils/data` on it.
 //! Loaders of other frameworks are not distinguished from other code.
 
 /// The role of a stack in data loading.
@@ -6,14 +6,15 @@
 pub(crate) enum Role {
     /// The stack of a worker.
     Worker,
-    /// The stack of a thread that takes batches.
+    /// The stack of a thread that receives batches.
     Consumer,
-    /// The stack of a thread that makes the loader: the workers are forked below it.
+    /// The stack of a thread that makes the loader. Workers are forked from this stack.
     Starter,
 }
 
 impl Role {
-    /// The role of one of Python's functions. Since 3.11, its name has the class before it.
+    /// The role of one of Python's functions. Since 3.11, the function's name begins with its
+    /// class.
     pub(crate) fn of(function: &str, file: &str) -> Option<Role> {
         let own = function.rsplit('.').next().unwrap_or(function);
         match own {
@@ -26,8 +27,8 @@ impl Role {
         }
     }
 
-    /// The role of a stack by those of its functions: a forked worker's stack has its parent's
-    /// frames below its own.
+    /// The role of a stack, from the roles of its functions. A forked worker's stack has the frames
+    /// of its parent below its own.
     pub(crate) fn of_all(roles: impl Iterator<Item = Role>) -> Option<Role> {
         let rank = |role: &Role| match role {
             Role::Worker => 2,
@@ -43,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loaders_are_known_with_and_without_the_class_in_a_functions_name() {
+    fn loaders_are_recognized_with_and_without_a_class_name() {
         let loader = "/lib/python3/site-packages/torch/utils/data/dataloader.py";
         for name in ["__next__", "_BaseDataLoaderIter.__next__", "_next_data"] {
             assert_eq!(Role::of(name, loader), Some(Role::Consumer), "{name}");

@@ -1,11 +1,11 @@
-//! Sums of one thread's samples in one place and state.
+//! Sums of the samples of one thread with the same stack and state.
 
 use tprof_trace::model::{ProcessIndex, StackId, ThreadIndex, ThreadState};
 
 use super::names::FuncId;
 use super::unsampled_share::UnsampledShare;
 
-/// Time of one thread in one place and state.
+/// Time of one thread with one stack and state.
 #[derive(Clone, Debug)]
 pub struct Stretch {
     /// Index of the process.
@@ -16,18 +16,18 @@ pub struct Stretch {
     pub state: ThreadState,
     /// Functions, innermost first; empty if no stack was taken.
     pub stack: Vec<FuncId>,
-    /// The stack's id: `CpuTrace::stack` has its lines.
+    /// The stack's id; `CpuTrace::stack` returns the lines of that stack.
     pub id: StackId,
-    /// Number of the first functions that are inlined into the one after them.
+    /// The first `inlined` functions were inlined into the one after them.
     pub inlined: usize,
-    /// The stack was cut.
+    /// Whether the stack was cut.
     pub cut: bool,
-    /// Time; of waits, with the part taken over from waits without a sample.
+    /// Time, ns; for waits, this includes a share of the waits without a sample.
     pub weight_ns: u64,
-    /// The part that was taken over, for its error.
+    /// The share of the waits without a sample, from which the error is computed.
     pub shared: UnsampledShare,
-    /// Number of samples with a stack of their own, or of waits.
+    /// Number of samples with this stack, or of waits.
     pub samples: u64,
-    /// The part of the weight in which it held Python's lock, ns; `None` if unknown.
+    /// The part of the weight in which the thread held Python's lock, ns; `None` if unknown.
     pub gil_ns: Option<u64>,
 }

@@ -1,37 +1,40 @@
-//! The share of a time in waits whose place was not sampled, with its uncertainty.
+//! The share that a stretch has in waits whose stack was not sampled, with its variance.
 
-/// Lengths: of waits that were added up, and of the others in steps of the square root of two.
+/// Number of classes of lengths. The first is for waits that the collector added up; the others are
+/// for single waits, in steps of the square root of two.
 pub(super) const LENGTHS: usize = 11;
 
-/// The share of a time in its thread's waits without a sample, for its error. Whatever it has too
-/// much is missing from other times of the thread, so that errors of a sum are less than the sum of
-/// the errors.
+/// The share of a stretch in the waits without a sample of its thread. If one stretch has too much,
+/// other stretches of the thread have too little, so that the error of a sum is less than the sum
+/// of the errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct UnsampledShare {
-    /// Sum over lengths of W² p / n for a share p of the time W, by n sampled waits, ns².
+    /// The sum over lengths of W² p / n, ns²: the stretch has the share p of the time W of
+    /// unsampled waits, according to n sampled waits.
     squares: f64,
-    /// W p / √n of each, ns.
+    /// W p / √n for each length, ns.
     shares: [f64; LENGTHS],
 }
 
-/// Below this share of the added squares, the variance is only rounding.
+/// A variance below this share of the added squares is only due to rounding.
 const ROUNDING: f64 = 1e-9;
 
 impl UnsampledShare {
-    /// Takes a share of the time of all waits of a length, which `count` sampled ones show.
+    /// Adds a share of the time of all unsampled waits of one length, according to `count` sampled
+    /// waits.
     pub(super) fn take(&mut self, length: usize, whole_ns: u64, share: f64, count: u64) {
         let (whole, count) = (whole_ns as f64, count as f64);
         self.squares += whole * whole * share / count;
         self.shares[length] += whole * share / count.sqrt();
     }
 
-    /// Adds the share of another time of the same thread.
+    /// Adds the share of another stretch of the same thread.
     pub fn add(&mut self, other: &UnsampledShare) {
         self.squares += other.squares;
         self.shares.iter_mut().zip(other.shares).for_each(|(share, other)| *share += other);
     }
 
-    /// The variance, ns²: for each length, W² p (1 - p) / n.
+    /// Returns the variance, ns²: the sum over lengths of W² p (1 - p) / n.
     pub fn variance(&self) -> f64 {
         let left = self.squares - self.shares.iter().map(|share| share * share).sum::<f64>();
         if left > ROUNDING * self.squares { left } else { 0.0 }

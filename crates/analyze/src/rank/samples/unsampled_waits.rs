@@ -1,16 +1,16 @@
-//! Short waits without a sample.
+//! Divides the time of short waits without a sample among sampled ones.
 //!
-//! A thread's stack is sampled as it leaves its processor, but not each time; long waits are read
-//! while they last, short ones are not. If a thread leaves often (two that contend for Python's
-//! lock do so hundreds of times a second), most short waits are without a stack, and those with one
-//! are a sample of them. So their causes are given to all that time, in proportion: an estimate,
-//! with its error.
+//! A thread's stack is sampled when it leaves its processor, but not each time. The collector reads
+//! the stacks of long waits while they last, but not those of short waits. If a thread leaves often
+//! (two threads that contend for Python's lock do so hundreds of times a second), most short waits
+//! have no stack, and those with a stack are a sample of them. The time of all short waits is
+//! divided among the sampled causes in proportion, which is an estimate with an error.
 //!
-//! The length of each wait is known, and waits at one place are alike: two sleeps in a loop differ
-//! more by their place than among themselves. So a wait gets the causes of sampled waits of about
-//! its length. If few of those were sampled, the waits of other lengths together count as one more:
-//! on a busy machine, that decides between a place that was read twice and one that was never read
-//! at that length.
+//! The length of each wait is known, and waits at one place have similar lengths: two sleeps in a
+//! loop differ more from each other than each varies. So a wait is attributed to the causes of
+//! sampled waits of about its length. The sampled waits of all lengths together count as one more
+//! such wait. If few waits of this length were sampled, as on a busy machine, this decides between
+//! a place that was sampled twice and one that was never sampled at this length.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, Sample, ThreadIndex, ThreadState};
@@ -18,23 +18,23 @@ use tprof_trace::model::{ProcessIndex, Sample, ThreadIndex, ThreadState};
 use super::stretch::Stretch;
 use super::unsampled_share::LENGTHS;
 
-/// The collector reads longer waits while they last.
+/// The collector reads the stacks of waits of at least this length while they last.
 const LOOKED_AT_NS: u64 = 25_000_000;
-/// The collector adds shorter waits up by their place.
+/// The collector adds up waits of less than this length by their place.
 const ADDED_NS: u64 = 1_000_000;
 
-/// Fewer waits of a thread do not represent the others.
+/// A thread's sampled waits do not represent its other waits if there are fewer than this.
 const LEAST_SEEN: u64 = 10;
-/// Number of waits of a length that the sampled waits of all lengths count as.
+/// The sampled waits of all lengths together count as this many waits of the length in question.
 const ALL_COUNT_AS: u64 = 1;
-/// The integer that stands for a share of 1.
+/// The integer weight of a share of 1.
 const WHOLE: f64 = (1_u64 << 53) as f64;
 
-/// Alike that are no longer, by length.
+/// The short waits of a stretch, by class of length.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ShortWaits([WaitsOfLength; LENGTHS]);
 
-/// Alike of about one length.
+/// The waits of one class of length.
 #[derive(Clone, Copy, Debug, Default)]
 struct WaitsOfLength {
     /// Time of the waits, ns.
@@ -51,7 +51,7 @@ impl WaitsOfLength {
 }
 
 impl ShortWaits {
-    /// Adds a row, if it is one.
+    /// Adds a row if it is a short wait.
     pub fn add(&mut self, row: &Sample) {
         if row.weight_ns < LOOKED_AT_NS {
             let is_added = row.spread_ns.is_some() || row.weight_ns < ADDED_NS;
@@ -68,21 +68,21 @@ impl ShortWaits {
     }
 }
 
-/// The class of lengths that a wait belongs to; a millisecond and more is the last.
+/// The class of a single wait's length. The last class is for waits of 23 ms and more.
 fn length(ns: u64) -> usize {
     let halves = 2.0 * (ns as f64 / ADDED_NS as f64).log2();
     (1 + halves as usize).min(LENGTHS - 1)
 }
 
-/// A thread's stretches with sampled short waits, and those without a sample.
+/// Indices of a thread's stretches with sampled short waits, and of those without a stack.
 #[derive(Default)]
 struct ThreadWaits {
     seen: Vec<usize>,
     unseen: Vec<usize>,
 }
 
-/// Adds the time of waits without a sample to sampled ones of the same thread. `shorts` has the
-/// short waits of each stretch. Sums of a thread do not change.
+/// Adds the time of a thread's waits without a sample to its stretches with sampled waits. `shorts`
+/// has the short waits of each stretch. The sums over a thread do not change.
 pub(super) fn add_unsampled_waits(stretches: &mut [Stretch], shorts: &[ShortWaits]) {
     let mut threads: FxHashMap<(ProcessIndex, ThreadIndex), ThreadWaits> = FxHashMap::default();
     for (at, stretch) in stretches.iter().enumerate() {
@@ -103,7 +103,7 @@ pub(super) fn add_unsampled_waits(stretches: &mut [Stretch], shorts: &[ShortWait
         for of in 0..LENGTHS {
             let mut whole_ns = 0;
             for at in &unseen {
-                // A long one without a stack, of a thread that could not be read, stays unknown.
+                // A long wait without a stack, of a thread that could not be read, stays unknown.
                 stretches[*at].weight_ns -= shorts[*at].0[of].ns;
                 whole_ns += shorts[*at].0[of].ns;
             }
@@ -113,7 +113,7 @@ pub(super) fn add_unsampled_waits(stretches: &mut [Stretch], shorts: &[ShortWait
 }
 
 /// Divides the time of waits of a length among stretches with sampled waits, in proportion to
-/// those. The last one gets the rest, so that no nanosecond is lost.
+/// these. The cumulative sums are rounded, not the parts, so that no nanosecond is lost.
 fn divide(
     stretches: &mut [Stretch],
     seen: &[usize],
@@ -175,9 +175,9 @@ mod tests {
             stretch(1, Running, &[1], 500),
             stretch(1, Gil, &[1], 30),
             stretch(1, Lock, &[2], 10),
-            // Long ones are no evidence for short ones.
+            // Long waits say nothing about short ones.
             stretch(1, Sleep, &[3], 700),
-            // 60 of this are one long wait.
+            // One long wait is 60 of this.
             stretch(1, Blocked, &[], 461),
             stretch(1, Runnable, &[], 50),
             // Too few waits of this thread were sampled.
@@ -208,7 +208,7 @@ mod tests {
         let expected = 401.0_f64.powi(2) * 0.75 * 0.25 / 21.0;
         assert!((stretches[1].shared.variance() - expected).abs() < 1e-6);
         assert_eq!(stretches[3].shared.variance(), 0.0);
-        // Both places together have all of it, for certain.
+        // Both places together certainly have all of the time.
         let mut both = stretches[1].shared;
         both.add(&stretches[2].shared);
         assert_eq!(both.variance(), 0.0);
@@ -226,8 +226,8 @@ mod tests {
             }
             short
         };
-        // Of each ten waits of 10 ms, two were sampled, and of each ten of 4 ms, six: by time, the
-        // first place would get less than it has.
+        // Two of each ten waits of 10 ms were sampled, and six of each ten of 4 ms. Divided by time
+        // alone, the first place would get too little.
         let shorts = [rows(&[(10.1, 20)]), rows(&[(4.1, 60)]), rows(&[(10.2, 80), (4.2, 40)])];
         let mut stretches = [
             stretch(1, Sleep, &[1], shorts[0].all().ns),

@@ -1,22 +1,23 @@
-//! Finds what a thread waited for, from the functions on its stack.
+//! Finds the cause of a thread's wait from the functions on its stack.
 //!
-//! The kernel's own functions are best. If they are hidden, the system call in the row serves, or
-//! the C library's functions. Names are those of Linux, glibc, CPython and CUDA.
+//! The kernel's own functions are the most precise. If their names are hidden, the system call in
+//! the row is used, or the C library's functions. The names are those of Linux, glibc, CPython and
+//! CUDA.
 
 use tprof_trace::model::ThreadState;
 
 use super::names::{FuncId, FunctionTable, Layer};
 
-/// Frames from the innermost that are examined.
+/// Number of frames that are examined, from the innermost on.
 const LOOKED_AT: usize = 40;
 
-/// Functions that identify the wait wherever on the stack they are.
+/// Functions that identify the wait at any place on the stack.
 const ANYWHERE: [(&str, ThreadState); 15] = [
     ("take_gil", ThreadState::Gil),
     // A thread that was asked to release the lock waits until another one has taken it.
     ("drop_gil", ThreadState::Gil),
     ("PyEval_RestoreThread", ThreadState::Gil),
-    // Before 3.11, it waits for no descriptor until its time is over.
+    // Before Python 3.11, a sleep is a call of `select` without descriptors.
     ("pysleep", ThreadState::Sleep),
     ("time_sleep", ThreadState::Sleep),
     ("cuCtxSynchronize", ThreadState::Device),
@@ -31,7 +32,7 @@ const ANYWHERE: [(&str, ThreadState); 15] = [
     ("ncclGroupEnd", ThreadState::Device),
 ];
 
-/// Beginnings of names of the kernel's functions.
+/// Beginnings of the names of the kernel's functions.
 const KERNEL: [(&str, ThreadState); 37] = [
     ("futex_", ThreadState::Lock),
     ("do_futex", ThreadState::Lock),
@@ -120,8 +121,8 @@ const LIBC: [(&str, ThreadState); 44] = [
     ("fsync", ThreadState::Io),
 ];
 
-/// The cause of a wait, from its row or its stack. A row has the system call; functions further out
-/// show the owner of that lock or event.
+/// Returns the cause of a wait, from its row or its stack. The row's state comes from the system
+/// call; functions further out on the stack show whose lock or event that was.
 pub fn wait_of(state: ThreadState, stack: &[FuncId], names: &FunctionTable) -> ThreadState {
     match state {
         ThreadState::Running | ThreadState::Runnable => return state,
@@ -141,7 +142,7 @@ pub fn wait_of(state: ThreadState, stack: &[FuncId], names: &FunctionTable) -> T
     if state != ThreadState::Blocked {
         return state;
     }
-    // The innermost significant one decides.
+    // The innermost function in the table decides.
     for func in frames().filter(|f| f.layer == Layer::Kernel) {
         if let Some((_, state)) = KERNEL.iter().find(|(start, _)| func.name.starts_with(start)) {
             return *state;
@@ -164,7 +165,7 @@ pub(super) fn is_of_device(function: &str) -> bool {
 }
 
 /// Whether a module's name is that of an interpreter that is built without the GIL (`python3.14t`,
-/// `libpython3.14t.so.1.0`): there a thread goes on without one, unless `take_gil` is on its stack.
+/// `libpython3.14t.so.1.0`). There, a thread waits for the GIL only if `take_gil` is on its stack.
 fn may_lack_lock(module: &str) -> bool {
     let name = module.strip_prefix("lib").unwrap_or(module);
     let version = name.strip_prefix("python3.").unwrap_or_default();
@@ -177,8 +178,8 @@ fn is_libc(module: &str) -> bool {
         || module.starts_with("ld-musl")
 }
 
-/// Names that the C standard keeps for the C library, which a static program
-/// holds itself.
+/// Whether the C standard reserves a function's name for the C library. A static program contains
+/// the C library, so the module's name does not tell.
 fn is_reserved(function: &str) -> bool {
     function.starts_with("__")
 }
@@ -249,13 +250,13 @@ mod tests {
         let sync = [("ioctl", libc, Native), ("cuStreamSynchronize", "libcuda.so.1", Native)];
         assert_eq!(wait_by(&sync), ThreadState::Device);
         assert_eq!(wait_by(&[("__clock_nanosleep", "static", Native)]), ThreadState::Sleep);
-        // A function of the program's own that is only called like one of libc's.
+        // A function of the program that only has the name of a libc function.
         assert_eq!(wait_by(&[("read", "train", Native)]), ThreadState::Blocked);
         assert_eq!(wait_by(&[("sleep", "train.py", Python)]), ThreadState::Blocked);
     }
 
     #[test]
-    fn the_rows_own_state_stands() {
+    fn a_state_in_the_row_is_kept() {
         let (names, ids) = stack(&[("poll", "libc.so.6", Layer::Native)]);
         for state in [ThreadState::Runnable, ThreadState::Sleep, ThreadState::Gil] {
             assert_eq!(wait_of(state, &ids, &names), state);

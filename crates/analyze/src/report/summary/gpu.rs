@@ -12,15 +12,16 @@ use crate::gpu::kernels;
 use crate::gpu::overlap::ONLY_OUTSIDE;
 use crate::rank::{Class, RankTrace};
 
-/// Kernels of a rank that the summary names.
+/// Number of kernels of a rank that the summary names.
 const TOP: usize = 5;
 
 /// The activity of a rank's devices; times are summed over devices.
 #[derive(Clone, Debug)]
 pub struct Gpu {
-    /// The steps, as devices did them; without steps, from the first work's start to the last one's end.
+    /// Time of the steps on the devices; without steps, the time from the first work's start to the
+    /// last one's end, ns.
     pub window_ns: u64,
-    /// Number of steps of the device with the most in the window; 0 if there are none.
+    /// Number of steps in the window, on the device with the most; 0 if there are none.
     pub steps: u64,
     /// Share of the window in which something ran.
     pub busy_share: f64,
@@ -32,13 +33,13 @@ pub struct Gpu {
     pub copies_share: f64,
     /// Share of the window in which nothing ran.
     pub idle_share: f64,
-    /// Runs of kernels, outside of the steps too.
+    /// Number of kernels that ran, including those outside of the steps.
     pub kernels: u64,
     /// Number of kernels that communicate.
     pub communication_kernels: u64,
-    /// Time of the window in which something communicated.
+    /// Time of the window in which something communicated, ns.
     pub communication_ns: u64,
-    /// Share of that in which something computed too.
+    /// The part of `communication_ns` in which something computed too, as a share.
     pub hidden_share: Reading<f64>,
     /// Kernels with the longest sum of durations.
     pub top_kernels: Vec<TopKernel>,
@@ -60,12 +61,12 @@ pub struct TopKernel {
     pub count: u64,
     /// Sum of the durations, ns.
     pub total_ns: u64,
-    /// The sum as a share of that of all kernels.
+    /// The sum as a share of the sum over all kernels.
     pub share: f64,
 }
 object! { TopKernel { plain name, plain count, plain total_ns, plain share } }
 
-/// Copies of one kind.
+/// The copies of one kind.
 #[derive(Clone, Debug)]
 pub struct Copies {
     /// The displayed kind of the copies.
@@ -74,7 +75,7 @@ pub struct Copies {
     pub count: u64,
     /// Sum of their bytes.
     pub bytes: Reading<u64>,
-    /// Time in which at least one ran, ns.
+    /// Time in which at least one of them ran, ns.
     pub busy_ns: u64,
 }
 object! { Copies { plain kind, plain count, reading bytes, plain busy_ns } }

@@ -1,4 +1,4 @@
-//! A run as a whole: the report that every command prints from.
+//! The report on a run as a whole, which every command prints from.
 
 pub mod gpu;
 
@@ -28,11 +28,11 @@ use crate::run::processes::{self, ProcessRow};
 use crate::run::step_cost::StepCost;
 use gpu::Gpu;
 
-/// Why the report on memory has no figures of devices.
+/// The reason why the report on memory has no figures of devices.
 const NOT_IN_MEMORY: &str = "the summary has it";
 const NO_STEPS_READ: &str = "steps were not read";
 
-/// Sites per rank in a summary.
+/// Number of sites per rank in a summary.
 const SUMMARY_SITES: usize = 5;
 
 /// The kind of a report that is not a document.
@@ -48,19 +48,19 @@ pub enum Kind {
 /// The entry of one rank file.
 #[derive(Clone, Debug)]
 pub struct Rank {
-    /// Rank; `None` for a launcher.
+    /// The rank's number; `None` for a launcher.
     pub rank: Option<u32>,
-    /// Name of the row: `rank 3`, `rank 3, restart 1`, `launcher on HOST`.
+    /// The displayed name of the rank: `rank 3`, `rank 3, restart 1`, `launcher on HOST`.
     pub label: String,
     /// Name of the file.
     pub file: String,
     /// Number of its processes.
     pub processes: usize,
-    /// Program images in it: a process has one more for each `exec`.
+    /// Number of program images in the file: a process has one more for each `exec`.
     pub images: usize,
     /// Allocations and live bytes of the heap.
     pub host_memory: HostMemory,
-    /// RSS, mapped and heap over time.
+    /// Resident, mapped and heap bytes over time.
     pub timeline: Timeline,
     /// The activity of its devices; only the summary has it.
     pub gpu: Reading<Gpu>,
@@ -73,9 +73,9 @@ object! { Rank {
 /// The summary, or the report on memory.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The version of its JSON, [`REPORT_VERSION`].
+    /// Version of the report's JSON, [`REPORT_VERSION`].
     pub version: u32,
-    /// Version of tprof that made it.
+    /// Version of the tprof that made the report.
     pub tprof: &'static str,
     /// The kind of the report.
     pub kind: Kind,
@@ -83,8 +83,8 @@ pub struct Report {
     pub run: Run,
     /// Problems with files that could not be read, in sentences.
     pub problems: Vec<String>,
-    /// Other notes for the reader, in sentences; the caller with the symbols adds which of those
-    /// could not be found.
+    /// Other notes for the reader, in sentences. The caller, which has the symbols, adds a note on
+    /// symbols that could not be found.
     pub notes: Vec<String>,
     /// How complete the recording is.
     pub completeness: Completeness,
@@ -98,9 +98,9 @@ pub struct Report {
     pub cgroup: Cgroup,
     /// Processes that a signal ended.
     pub killed: Vec<Death>,
-    /// The first findings; a summary has them.
+    /// The first findings; only a summary has them.
     pub findings: Reading<Vec<Line>>,
-    /// GPUs as they were sampled from outside the job; a summary has them.
+    /// GPUs as they were sampled from outside the job; only a summary has them.
     pub gpus: Reading<Vec<SampledGpu>>,
     /// The ranks, one for each file.
     pub ranks: Vec<Rank>,
@@ -129,12 +129,12 @@ pub(crate) struct RankSummary {
     pub(crate) problems: Vec<String>,
 }
 
-/// Tables that a summary reads of a rank.
+/// Returns the tables that a summary reads of a rank.
 pub(crate) fn needs(trace: &TraceFile, at: &RankContext) -> Needs {
     if findings::lines::can_be_judged(trace, at) { Needs::ALL } else { Needs::WORK }
 }
 
-/// Takes a rank's part of the summary and the report on memory, or of one of them.
+/// Makes a rank's part of the summary and of the report on memory.
 pub(crate) fn part_of(
     rank: &RankTrace<'_>,
     at: &RankContext,
@@ -162,7 +162,7 @@ pub(crate) fn part_of(
         host_memory.at_least = Some("the end of the file is missing".to_owned());
     }
     let processes = processes::of_file(trace, name, at.rank, at.clock);
-    // The memory of a part ends with that.
+    // If only a part of the file is read, memory is reported up to the end of that part.
     let end_ns = if trace.part().is_some() { trace.last_ns() } else { memory.end_ns };
     RankSummary {
         seen: FileCompleteness::of(trace),
@@ -188,7 +188,8 @@ pub(crate) fn part_of(
     }
 }
 
-/// Joins the ranks of a run; those that could not be read have the reason.
+/// Makes a report from the parts of a run's ranks. A rank that could not be read has the reason
+/// instead.
 pub(crate) fn report_of(
     dir: &RunDir,
     path: &Path,
@@ -267,7 +268,7 @@ pub(crate) fn report_of(
     }
 }
 
-/// Cost of recording per step, of the rank that it slowed most.
+/// Returns the cost of recording per step, of the rank that recording slowed most.
 fn step_of(kind: Kind, costs: Vec<Reading<StepCost>>) -> Reading<StepCost> {
     if kind == Kind::Memory {
         return Reading::missing(NOT_IN_MEMORY);

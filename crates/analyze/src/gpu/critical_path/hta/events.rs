@@ -6,7 +6,8 @@ use tprof_trace::model::{NameId, SpanKind, SyncKind};
 use crate::base::intervals::Interval;
 use crate::rank::{HostSpan, MaybeId, RankTrace, StreamIndex, WorkKind};
 
-/// A host row. Only operators and calls become nodes; others nest them.
+/// A host row. Only operators and calls become nodes of the graph. Other rows only take part in the
+/// nesting.
 #[derive(Clone, Copy, Debug)]
 pub struct HostEvent {
     pub start_ns: u64,
@@ -14,7 +15,7 @@ pub struct HostEvent {
     pub process: u32,
     pub thread: u32,
     pub name: NameId,
-    /// Index among the rank's calls.
+    /// Index among the rank's calls; `None` if the row isn't a call.
     pub call: Option<u32>,
     pub is_node: bool,
 }
@@ -28,18 +29,18 @@ pub struct DeviceEvent {
     pub correlation: MaybeId,
     /// Index of its stream; `None` for waits of the host for a device or an event.
     pub stream: Option<StreamIndex>,
-    /// The call that started it, if it was recorded.
+    /// Index of the call that started the row, if the call was recorded.
     pub call: Option<u32>,
     pub wait: Option<Wait>,
 }
 
-/// A wait of the host for a device or an event.
+/// A wait of a stream or of the host, for an event, a stream or a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
     pub kind: SyncKind,
     /// Correlation of the call that recorded the event.
     pub event_correlation: Option<u64>,
-    /// Device and stream on which it was recorded.
+    /// Device and stream on which the event was recorded.
     pub event_stream: Option<(u32, u64)>,
 }
 
@@ -51,11 +52,11 @@ pub struct Events {
     pub device: Vec<DeviceEvent>,
     /// For each row of `device`: whether it is within the window.
     pub within: Vec<bool>,
-    /// The device row that a call points at: its last one.
+    /// For each call, its device row; if it has several, the last one.
     pub device_of_call: FxHashMap<u32, u32>,
 }
 
-/// Kinds that are not calls.
+/// Kinds of host spans other than calls.
 const HOST_KINDS: [SpanKind; 6] = [
     SpanKind::Python,
     SpanKind::Annotation,
@@ -66,27 +67,28 @@ const HOST_KINDS: [SpanKind; 6] = [
 ];
 
 impl Events {
-    /// Rows of a rank that was read as HTA reads it.
+    /// Collects the rows of a rank that was read with HTA's reading.
     pub fn of(rank: &RankTrace, window: Interval) -> Events {
         let (device, device_of_call) = devices(rank);
         let in_window = |span: &HostSpan| {
             span.start_ns >= window.start && span.start_ns <= window.end && span.duration_ns > 0
         };
         let is_within = |(row, at): (&DeviceEvent, u32)| match (row.stream, row.call) {
-            // A host's wait for an event or a device passes for a host row.
+            // HTA counts the host's wait for an event or a device as a host row.
             (None, _) => {
                 row.start_ns >= window.start
                     && row.start_ns <= window.end
                     && row.end_ns > row.start_ns
             }
-            // A call points at one device row; others of a graph's launch are left out.
+            // A call refers to one device row only. HTA leaves out the other rows of a graph
+            // launch.
             (Some(_), Some(call)) if device_of_call.get(&call) == Some(&at) => {
                 in_window(&rank.calls[call as usize]) || is_stream_wait(row)
             }
             _ => is_stream_wait(row),
         };
         let within = device.iter().zip(0..).map(is_within).collect();
-        // A host span with a stream's number passes for a device row.
+        // HTA counts a host span that has the number of a stream as a device row.
         let of_device: FxHashSet<(NameId, u64, u64)> = rank
             .work
             .iter()
@@ -125,11 +127,11 @@ fn is_stream_wait(row: &DeviceEvent) -> bool {
     row.wait.is_some_and(|wait| wait.kind == SyncKind::StreamWaitEvent)
 }
 
-/// Device rows in order of start, and the last one of each call.
+/// Returns the device rows in order of start, and the last row of each call.
 fn devices(rank: &RankTrace) -> (Vec<DeviceEvent>, FxHashMap<u32, u32>) {
     let mut rows: Vec<DeviceEvent> = Vec::with_capacity(rank.work.len());
     for (at, work) in rank.work.iter().enumerate() {
-        // Waits are added below, with the work that they wait for.
+        // Waits are added below, from the rows that say what they wait for.
         if work.kind != WorkKind::Wait {
             rows.push(DeviceEvent {
                 start_ns: work.start_ns,
@@ -185,8 +187,8 @@ fn devices(rank: &RankTrace) -> (Vec<DeviceEvent>, FxHashMap<u32, u32>) {
     (rows, last)
 }
 
-/// Tells which waits are still there after the last step was dropped: on streams, those that are
-/// among the work.
+/// Returns a function that tells, by its correlation, whether a wait without a call is kept. HTA
+/// drops the last step; a wait is kept if it is still among the rank's work.
 fn kept_waits(rank: &RankTrace) -> impl Fn(Option<u64>) -> bool {
     let waits = rank.work.iter().filter(|work| work.kind == WorkKind::Wait);
     let numbers: FxHashSet<Option<u64>> = waits.map(|work| work.correlation.get()).collect();

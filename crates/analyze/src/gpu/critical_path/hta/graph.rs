@@ -14,18 +14,18 @@ pub struct Node {
     pub end: bool,
 }
 
-/// Why one moment cannot come before another.
+/// The reason why one moment can't come before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EdgeKind {
-    /// Time of an event.
+    /// The time from an event's start to its end.
     Operator,
-    /// From an operator to the next one on its thread.
+    /// An operator follows another one on its thread.
     Dependency,
-    /// A launch, until its kernel starts.
+    /// A kernel starts after its launch.
     LaunchDelay,
-    /// A kernel waits for the one before it.
+    /// A kernel waits for the kernel before it.
     KernelDelay,
-    /// Something waits for a device.
+    /// A call or a kernel waits for device work.
     Sync,
 }
 
@@ -42,7 +42,8 @@ pub struct Edge {
     pub kind: EdgeKind,
 }
 
-/// A directed graph without multiple edges: a later one replaces an earlier one.
+/// A directed graph with at most one edge from one node to another. A later edge replaces an
+/// earlier one.
 #[derive(Debug, Default)]
 pub struct Graph {
     numbers: FxHashMap<Node, u32>,
@@ -80,23 +81,23 @@ impl Graph {
         }
     }
 
-    /// Nodes that have an edge.
+    /// Returns the number of nodes. Every node has an edge.
     pub fn nodes(&self) -> usize {
         self.nodes.len()
     }
 
-    /// All edges of the graph.
+    /// Returns all edges of the graph.
     pub fn edges(&self) -> &[Edge] {
         &self.edges
     }
 
-    /// A node by its number.
+    /// Returns a node by its number.
     pub fn node(&self, number: u32) -> Node {
         self.nodes[number as usize]
     }
 
-    /// Edges of the path with the greatest sum of weights, in order; negative weights count as
-    /// zero. `None` if the graph has a cycle.
+    /// Returns the edges of the path with the greatest sum of weights, in order. Negative weights
+    /// count as zero. Returns `None` if the graph has a cycle.
     pub fn longest_path(&self) -> Option<Vec<Edge>> {
         let order = self.topological()?;
         let mut best: Vec<(i64, Option<u32>)> = vec![(0, None); self.nodes.len()];
@@ -130,7 +131,8 @@ impl Graph {
         Some(path)
     }
 
-    /// Nodes, each after those that it follows: generation by generation.
+    /// Returns the nodes in topological order, generation by generation; `None` if there is a
+    /// cycle.
     fn topological(&self) -> Option<Vec<u32>> {
         let mut left: Vec<usize> = self.into.iter().map(Vec::len).collect();
         let mut order: Vec<u32> =

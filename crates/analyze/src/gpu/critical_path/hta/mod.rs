@@ -1,9 +1,9 @@
 //! `critical_path_analysis` as Holistic Trace Analysis 0.5.0 computes it.
 //!
-//! It is the path of greatest weight through a graph of the starts and ends of operators, calls and
-//! kernels. The time between two outermost operators weighs nothing, nor does a blocking call. A
-//! kernel that was launched while others were queued waits for the one before it, however long ago
-//! that ended.
+//! The path is the one with the greatest weight through a graph of the starts and ends of
+//! operators, calls and kernels. The time between two outermost operators has no weight, nor has a
+//! blocking call. A kernel that was launched while others were queued waits for the kernel before
+//! it, however long ago that kernel ended.
 
 mod events;
 mod graph;
@@ -25,11 +25,11 @@ use graph::{Edge, EdgeKind, Graph};
 pub struct HtaPath {
     /// The path; its segments carry durations, not times.
     pub path: Path,
-    /// Nodes and edges of the whole graph, and nodes of the path.
+    /// The number of nodes and of edges of the whole graph, and of nodes on the path.
     pub counts: [u64; 3],
 }
 
-/// The path through a rank that was read as HTA reads it.
+/// Computes the path through a rank that was read with HTA's reading.
 pub fn critical_path(rank: &RankTrace, window: Interval) -> Option<HtaPath> {
     let events = Events::of(rank, window);
     let mut graph = Graph::default();
@@ -75,7 +75,7 @@ fn segment(rank: &RankTrace, events: &Events, graph: &Graph, edge: &Edge) -> Seg
     Segment { interval: Interval::new(start, start + length), bound, name }
 }
 
-/// HTA counts a copy as compute.
+/// Returns the bound of device work with this name. HTA counts a copy as compute.
 fn device_bound(name: &str) -> Bound {
     match hta_class(name) {
         Class::Communication => Bound::Communication,
@@ -83,6 +83,6 @@ fn device_bound(name: &str) -> Bound {
     }
 }
 
-/// The kinds of spans after which a window can be named.
+/// The kinds of spans that `--within` can name as the window.
 pub const RANGES: [SpanKind; 4] =
     [SpanKind::Annotation, SpanKind::Operator, SpanKind::Nvtx, SpanKind::Other];

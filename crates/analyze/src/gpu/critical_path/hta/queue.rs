@@ -1,5 +1,5 @@
-//! Counts the pieces of work that were queued on a stream when one was launched, and when it
-//! started.
+//! Counts the work in a stream's queue at the moment when a piece of work was launched, and at the
+//! moment when it started.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::calls::function;
@@ -7,7 +7,7 @@ use tprof_trace::calls::function;
 use super::events::Events;
 use crate::rank::{RankTrace, StreamIndex};
 
-/// Names of calls that launch.
+/// Names of the calls that count as launches.
 const LAUNCHES: [&str; 11] = [
     "cudaLaunchKernel",
     "cudaLaunchKernelExC",
@@ -22,21 +22,21 @@ const LAUNCHES: [&str; 11] = [
     "hipMemcpyWithStream",
 ];
 
-/// A launch with recorded work.
+/// A launch whose work was recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct SeenLaunch {
     pub call: u32,
     pub start_ns: u64,
     pub process: u32,
     pub thread: u32,
-    /// Number of the stream on which its work ran, and of that one's device.
+    /// Number of the stream on which the work ran; `device` is that stream's device.
     pub stream: u64,
     pub device: u32,
     /// Index of the device row.
     pub row: u32,
 }
 
-/// Launches in order of start.
+/// Returns the launches with recorded work, in order of start.
 pub fn launches(rank: &RankTrace, events: &Events) -> Vec<SeenLaunch> {
     let mut is_launch = FxHashMap::default();
     let mut found = Vec::new();
@@ -62,8 +62,9 @@ pub fn launches(rank: &RankTrace, events: &Events) -> Vec<SeenLaunch> {
     found
 }
 
-/// Queue lengths: at a call, including its own launch, and at a device row's start, excluding that
-/// row. `None` if no launch was recorded.
+/// Lengths of the queues. `at_call` has the length at each launch, including that launch. `at_row`
+/// has the length when each device row starts, without that row; `None` if its launch wasn't
+/// recorded.
 pub struct QueueLengths {
     at_call: FxHashMap<u32, i64>,
     at_row: Vec<Option<i64>>,
@@ -73,7 +74,8 @@ impl QueueLengths {
     /// Counts the queues of these launches.
     pub fn of(rank: &RankTrace, events: &Events, launches: &[SeenLaunch]) -> QueueLengths {
         let number = |stream: StreamIndex| rank.streams[stream as usize].stream;
-        // Changes in order of time, calls before rows.
+        // Changes: the time, whether a row starts, the index of the call or row, and the stream. At
+        // the same time, calls come before rows.
         let mut changes: Vec<(u64, bool, u32, u64)> = Vec::new();
         let launched: FxHashMap<u32, ()> = launches.iter().map(|l| (l.call, ())).collect();
         for (row, at) in events.device.iter().zip(0..) {

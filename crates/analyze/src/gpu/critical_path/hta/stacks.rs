@@ -1,7 +1,8 @@
 //! Adds the edges of host threads.
 //!
-//! A thread's events are pushed as they start, and whatever is on top is popped when one ends. The
-//! graph follows the tree that results.
+//! The events of a thread go on a stack when they start. When any event ends, the top of the stack
+//! is removed. The graph follows the tree that results, which differs from the nesting if events
+//! overlap.
 
 use std::cmp::Reverse;
 
@@ -10,7 +11,7 @@ use tprof_trace::calls::function;
 use super::events::HostEvent;
 use super::graph::{EdgeKind, Graph, Node};
 
-/// Calls that may block; their own time counts for nothing.
+/// Calls that may block. Their own time counts as zero.
 const BLOCKING: [&str; 6] = [
     "cudaDeviceSynchronize",
     "cudaStreamSynchronize",
@@ -25,7 +26,7 @@ pub fn is_blocking(name: &str) -> bool {
     BLOCKING.contains(&function(name))
 }
 
-/// Adds the edges of all threads. Events are host rows by index.
+/// Adds the edges of all threads. Nodes refer to host rows by index.
 pub fn add_threads(graph: &mut Graph, host: &[HostEvent], blocking: impl Fn(&HostEvent) -> bool) {
     let mut order: Vec<u32> = (0..host.len() as u32).collect();
     order.sort_by_key(|&at| (host[at as usize].process, host[at as usize].thread));
@@ -36,14 +37,15 @@ pub fn add_threads(graph: &mut Graph, host: &[HostEvent], blocking: impl Fn(&Hos
     }
 }
 
-/// Children of each event by place in `events`, those of the root last.
+/// The children of each event, as positions in `events`. The last entry has the outermost events.
 struct EventTree<'e> {
     events: &'e [u32],
     children: Vec<Vec<u32>>,
 }
 
 fn tree<'e>(host: &[HostEvent], events: &'e [u32]) -> EventTree<'e> {
-    // Ends before starts at one moment; at starts, longer ones first; at ends, shorter ones.
+    // At the same time, ends come before starts. Longer events start first, and shorter events end
+    // first.
     let mut edges: Vec<(u64, bool, Reverse<u64>, i64)> = Vec::with_capacity(events.len() * 2);
     for (&at, place) in events.iter().zip(0_i64..) {
         let row = &host[at as usize];
@@ -66,7 +68,7 @@ fn tree<'e>(host: &[HostEvent], events: &'e [u32]) -> EventTree<'e> {
     EventTree { events, children }
 }
 
-/// State of the walk through a tree.
+/// The state of a walk through a tree.
 #[derive(Default)]
 struct TreeWalk {
     last: Option<Node>,

@@ -1,4 +1,5 @@
-//! Finds what waits for an event wait for: the last work before the event was recorded.
+//! Finds what a wait for an event waits for: the last work that was launched before the event was
+//! recorded.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::calls::function;
@@ -7,11 +8,12 @@ use super::events::{DeviceEvent, Events};
 use super::queue::SeenLaunch;
 use crate::rank::RankTrace;
 
-/// Finds what event waits refer to.
+/// The launches and recording calls that waits for events refer to.
 pub struct Waits {
-    /// The device row before each recording call, by the call's correlation.
+    /// For each call that records an event, the device row launched before it; by the call's
+    /// correlation.
     before_record: FxHashMap<u64, u32>,
-    /// Launches by process, thread and stream, in order of start.
+    /// Launch time and device row of each launch, by process, thread and stream; in order of start.
     by_thread: FxHashMap<(u32, u32, u64), Vec<(u64, u32)>>,
 }
 
@@ -48,13 +50,13 @@ impl Waits {
         Waits { before_record, by_thread }
     }
 
-    /// The device row that a wait for an event waits for.
+    /// Returns the device row that a wait for an event waits for.
     pub fn source(&self, wait: &DeviceEvent) -> Option<u32> {
         self.before_record.get(&wait.wait?.event_correlation?).copied()
     }
 
-    /// The device row that waits when a stream waits: the next launch of the waiting call's thread
-    /// on that stream.
+    /// Returns the device row that is delayed when a stream waits: the row of the next launch on
+    /// that stream by the waiting call's thread.
     pub fn target(&self, rank: &RankTrace, wait: &DeviceEvent) -> Option<u32> {
         let call = &rank.calls[wait.call? as usize];
         let stream = rank.streams[wait.stream? as usize].stream;

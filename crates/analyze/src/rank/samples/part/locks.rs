@@ -1,14 +1,14 @@
-//! Distinguishes waits that are equal for the kernel, all of them for a futex: for the end of a
-//! thread, for a lock that another thread holds, and for a condition, which is how idle threads of
-//! a pool wait.
+//! Distinguishes waits that look the same to the kernel, since all wait for a futex: for the end of
+//! a thread, for a lock that another thread holds, and for a condition. Idle threads of a pool wait
+//! for a condition.
 
 use tprof_trace::model::ThreadState;
 
 use super::super::names::{Func, Layer};
 
-/// Frames from the innermost on that are examined.
+/// Number of frames that are examined, from the innermost on.
 const DEPTH: usize = 40;
-/// Functions that any wait for a futex ends in, without leading underscores.
+/// Functions in which a wait for any futex ends, without leading underscores.
 const SYSTEM_CALLS: [&str; 4] = [
     "syscall",
     "futex_abstimed_wait_common",
@@ -25,10 +25,10 @@ const JOINS: [&str; 6] = [
     "pthread_clockjoin_np",
     "thrd_join",
 ];
-/// Python's, in `threading.py`; before 3.11 without their class.
+/// Python's functions in `threading.py` that wait for the end of a thread, without their class.
 const PYTHON_JOINS: [&str; 3] = ["join", "_wait_for_tstate_lock", "_shutdown"];
 
-/// Functions that wait for a lock which is held, without leading underscores: of the C library.
+/// The C library's functions that wait for a held lock, without leading underscores.
 const LOCKS: [&str; 15] = [
     "pthread_mutex_lock",
     "pthread_mutex_lock_full",
@@ -46,7 +46,8 @@ const LOCKS: [&str; 15] = [
     "lll_mutex_lock_optimized",
     "futex_lock_pi64",
 ];
-/// Ends of such names of others: of Rust's standard library, parking_lot, Abseil.
+/// Ends of the names of other functions that wait for a held lock: of Rust's standard library,
+/// parking_lot and Abseil.
 const LOCK_ENDS: [&str; 8] = [
     "::lock_contended",
     "::read_contended",
@@ -57,9 +58,9 @@ const LOCK_ENDS: [&str; 8] = [
     "Mutex::LockSlow",
     "Mutex::LockSlowLoop",
 ];
-/// Beginnings of the names of the kernel's own locks, and of locks of files.
+/// Beginnings of the names of functions for the kernel's own locks, and for locks of files.
 const KERNEL_LOCKS: [&str; 4] = ["rwsem_", "__mutex_lock", "fcntl_setlk", "locks_lock_inode_wait"];
-/// CPython's functions that take a lock of the program's own.
+/// CPython's functions that acquire a lock of the program.
 const PYTHON_LOCKS: [&str; 2] = ["PyThread_acquire_lock_timed", "PyMutex_LockTimed"];
 
 /// Whether a wait for a futex is for the end of a thread.
@@ -75,8 +76,8 @@ pub(crate) fn joins<'f>(state: ThreadState, mut frames: impl Iterator<Item = &'f
         })
 }
 
-/// Whether a wait is for a lock that another thread holds while it does something else than wait
-/// for work.
+/// Whether a wait is for a lock that another thread holds while it does something other than
+/// waiting for work.
 pub(crate) fn wants_held_lock<'f>(
     state: ThreadState,
     frames: impl Iterator<Item = &'f Func> + Clone,
@@ -97,14 +98,14 @@ pub(crate) fn wants_held_lock<'f>(
     if inner.clone().any(is_lock) {
         return true;
     }
-    // Queues, events and conditions take a lock in `threading.py`.
+    // Queues, events and conditions acquire a lock in `threading.py`.
     let mut python = frames.filter(|func| func.layer == Layer::Python);
     python.next().is_some_and(|func| func.is_own() && !func.is_import())
         && native.any(|func| PYTHON_LOCKS.contains(&plain(&func.name)))
 }
 
-/// Whether a wait for a futex with this stack is for a held lock, as far as that is known: if no
-/// compiled function has a name, own Python code most likely takes a lock there.
+/// Whether a wait for a futex with this stack is for a held lock, as far as that is known. If no
+/// compiled function has a name, the user's Python code below it most likely acquires a lock.
 pub(super) fn is_lock(frames: &[&Func]) -> bool {
     if wants_held_lock(ThreadState::Lock, frames.iter().copied()) {
         return true;
@@ -120,13 +121,13 @@ pub(super) fn is_lock(frames: &[&Func]) -> bool {
     })
 }
 
-/// Whether a sleep is that of a database which waits for its lock.
+/// Whether a sleep is that of a database that waits for its lock.
 pub(super) fn is_lock_of_database(frames: &[&Func]) -> bool {
     let inner = frames.iter().take_while(|func| func.layer != Layer::Python);
     inner.take(DEPTH).any(|func| func.layer == Layer::Native && func.module.contains("sqlite3"))
 }
 
-/// A name without what libraries put around it: leading underscores, `GI_`, a version.
+/// Returns a name without what libraries add to it: leading underscores, `GI_`, a version.
 fn plain(name: &str) -> &str {
     let name = name.trim_start_matches('_').trim_start_matches("GI_").trim_start_matches('_');
     name.split('@').next().unwrap_or_default()
@@ -157,7 +158,7 @@ mod tests {
     const MAIN: (&str, &str, Layer) = ("main", "train", Native);
 
     #[test]
-    fn the_end_of_a_thread_is_no_lock() {
+    fn waiting_for_the_end_of_a_thread_is_not_a_lock() {
         assert_eq!(
             is(&[WAIT, ("__pthread_clockjoin_ex", "libc.so.6", Native), MAIN]),
             (true, false)
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_lock_is_no_condition() {
+    fn a_held_lock_is_not_a_condition() {
         let work = ("work", "train", Native);
         assert_eq!(is(&[("__lll_lock_wait", "libc.so.6", Native), work]), (false, true));
         let lock = ("pthread_mutex_lock@@GLIBC_2.2.5", "libc.so.6", Native);

@@ -1,5 +1,5 @@
-//! Names of functions that show the activity of a thread: those of Linux, glibc, CPython, PyTorch,
-//! MPI, NCCL and allocators.
+//! Names of functions that show what a thread does: those of Linux, glibc, CPython, PyTorch, MPI,
+//! NCCL and allocators.
 
 use tprof_facts::pass_through::is_of_tprof;
 
@@ -7,12 +7,12 @@ use super::super::names::{Func, Layer};
 use super::super::waits;
 use super::is_interpreter;
 
-/// Frames from the innermost on in which an allocator's functions are searched.
+/// Number of frames, from the innermost on, in which an allocator's functions are searched.
 const ALLOCATOR_DEPTH: usize = 4;
-/// Frames from the innermost on in which others are.
+/// Number of frames, from the innermost on, in which other functions are searched.
 const DEPTH: usize = 40;
 
-/// Python's functions that wait for something a worker makes, by the end of their file.
+/// Python's functions that wait for something a worker produces, by the end of their file's path.
 pub(super) const TAKES_DATA: [(&str, &[&str]); 8] = [
     ("torch/utils/data/dataloader.py", &["__next__", "_next_data"]),
     ("multiprocessing/queues.py", &["get"]),
@@ -24,16 +24,16 @@ pub(super) const TAKES_DATA: [(&str, &[&str]); 8] = [
     ("datasets/iterable_dataset.py", &["__iter__"]),
 ];
 
-/// The ones among these files whose workers may be threads.
+/// The files among these whose workers may be threads.
 pub(super) const THREADS_TOO: [&str; 3] =
     ["multiprocessing/pool.py", "concurrent/futures/_base.py", "/queue.py"];
 
-/// A part of the paths of the compiler of `torch.compile`, which has workers of its own.
+/// A part of the paths of `torch.compile`'s compiler, which has its own workers.
 const COMPILER: &str = "torch/_inductor/";
 
 /// Functions of allocators that stand for `malloc`: those of glibc, and C++'s operators, which call
-/// it. An interpreter's pools ([`is_interpreter`]) are not among them: `PyObject_Malloc` takes
-/// memory from `malloc` by the arena, so that no other `malloc` makes it faster.
+/// it. The pools of an interpreter ([`is_interpreter`]) are not among them: `PyObject_Malloc` gets
+/// memory from `malloc` in whole arenas, so that replacing `malloc` would not make it faster.
 const ALLOCATORS: [&str; 20] = [
     "malloc",
     "free",
@@ -56,8 +56,8 @@ const ALLOCATORS: [&str; 20] = [
     "operator new",
     "operator delete",
 ];
-/// Prefixes of such functions: glibc's with what compilers append, jemalloc's (`_rjem_` in Rust),
-/// gperftools' and Google's tcmalloc, mimalloc's.
+/// Prefixes of such functions: of glibc with the suffixes that compilers append, jemalloc (`_rjem_`
+/// in Rust), gperftools' and Google's tcmalloc, mimalloc.
 const ALLOCATOR_PREFIXES: [&str; 14] = [
     "__libc_malloc",
     "__libc_calloc",
@@ -75,7 +75,7 @@ const ALLOCATOR_PREFIXES: [&str; 14] = [
     "tcmalloc::",
 ];
 
-/// The kernel's functions for a page that is not there.
+/// The kernel's functions that handle a page that is not in memory.
 const FAULTS: [&str; 6] = [
     "asm_exc_page_fault",
     "exc_page_fault",
@@ -85,7 +85,7 @@ const FAULTS: [&str; 6] = [
     "el0_da",
 ];
 
-/// CPython's garbage collector, by the beginning of names.
+/// Beginnings of the names of functions of CPython's garbage collector.
 const COLLECTORS: [&str; 6] = [
     "gc_collect",
     "_PyGC_Collect",
@@ -95,27 +95,28 @@ const COLLECTORS: [&str; 6] = [
     "subtract_refs",
 ];
 
-/// CPython's functions that make objects which may refer to others; collections begin there.
+/// CPython's functions that make objects which may refer to others. They start collections.
 const GC_ALLOCATORS: [&str; 4] =
     ["_PyObject_GC_New", "_PyObject_GC_NewVar", "_PyObject_GC_Malloc", "PyType_GenericAlloc"];
 
-/// Beginnings of names of functions in which ranks start, which is no collective of the job's.
+/// Beginnings of the names of functions in which ranks start, which are not collectives of the job.
 const NOT_COLLECTIVES: [&str; 2] = ["MPI_Init", "PMPI_Init"];
-/// Beginnings of names of collectives' functions.
+/// Beginnings of the names of collectives' functions.
 const COLLECTIVES: [&str; 9] =
     ["MPI_", "PMPI_", "MPIR_", "MPID", "ompi_", "opal_progress", "nccl", "pncc", "horovod::"];
-/// Parts of names of collectives' functions.
+/// Parts of the names of collectives' functions.
 const COLLECTIVE_PARTS: [&str; 4] = ["c10d::", "gloo::", "ProcessGroup", "TCPStore"];
-/// Parts of such names of functions that sort gradients, and call a collective at most.
+/// Names that contain one of these parts are excluded: such functions sort gradients, and may at
+/// most call a collective.
 const NO_COLLECTIVE_PARTS: [&str; 2] = ["c10d::Reducer::", "c10d::Logger::"];
-/// Prefixes of names of modules that do nothing but communicate.
+/// Prefixes of the names of modules that only communicate.
 const COLLECTIVE_MODULES: [&str; 5] =
     ["libmpi.so", "libmpich.so", "libnccl.so", "libopen-pal.so", "libgloo"];
 /// Files of Python's functions for collectives.
 const COLLECTIVE_FILES: [&str; 2] =
     ["torch/distributed/distributed_c10d.py", "horovod/torch/mpi_ops.py"];
 
-/// Beginnings of names of the kernel's functions in which a socket is waited for.
+/// Beginnings of the names of the kernel's functions that wait for a socket.
 const KERNEL_SOCKETS: [&str; 12] = [
     "(waits for socket",
     "unix_stream_",
@@ -130,8 +131,7 @@ const KERNEL_SOCKETS: [&str; 12] = [
     "__sys_accept",
     "__sys_connect",
 ];
-/// The C library's functions for sockets, without leading underscores, and the beginnings of
-/// CPython's.
+/// The C library's functions for sockets, without leading underscores.
 const SOCKETS: [&str; 18] = [
     "recv",
     "recvfrom",
@@ -156,7 +156,7 @@ const SOCKET_PREFIXES: [&str; 1] = ["sock_"];
 /// Files of Python's functions for sockets.
 const SOCKET_FILES: [&str; 4] = ["/socket.py", "/ssl.py", "http/client.py", "/socketserver.py"];
 
-/// Whether PyTorch compiles, or waits for its compilers.
+/// Whether PyTorch is compiling, or waits for its compilers.
 pub(super) fn compiles(frames: &[&Func]) -> bool {
     frames.iter().any(|func| is_of_compiler(func))
 }
@@ -166,14 +166,14 @@ pub(super) fn is_of_compiler(func: &Func) -> bool {
     func.layer == Layer::Python && func.file.contains(COMPILER)
 }
 
-/// Whether a waiting thread does so in tprof's own code, which makes its system calls itself: a
-/// call that a hook makes for the job waits in its own library.
+/// Whether a waiting thread waits in tprof's own code. That code makes its system calls itself; if
+/// a hook makes a call on behalf of the job, the thread waits in the library of that call.
 pub(super) fn waits_for_tprof(frames: &[&Func]) -> bool {
     let innermost = frames.iter().find(|func| func.layer != Layer::Kernel);
     innermost.is_some_and(|func| is_of_tprof(&func.module))
 }
 
-/// Whether a function is one of a `malloc` that another one could replace.
+/// Whether a function belongs to a `malloc` that another one could replace.
 fn is_allocator(func: &Func) -> bool {
     // The hooks of tprof have the names of the functions that they replace.
     if is_of_tprof(&func.module) {
@@ -182,11 +182,11 @@ fn is_allocator(func: &Func) -> bool {
     let name = &*func.name;
     let base = name.split(['@', '(', '[', '.']).next().unwrap_or(name).trim_end();
     let starts = || ALLOCATOR_PREFIXES.iter().any(|start| base.starts_with(start));
-    // CPython without a GIL has its pools in a mimalloc of its own.
+    // CPython without a GIL contains a mimalloc of its own, for its pools.
     ALLOCATORS.contains(&base) || !is_interpreter(&func.module) && starts()
 }
 
-/// Whether a stack's inner end is in an allocator.
+/// Whether the innermost functions of a stack belong to an allocator.
 pub(super) fn is_in_allocator(frames: &[&Func]) -> bool {
     let native = native(frames).take(ALLOCATOR_DEPTH);
     native.take_while(|func| func.layer == Layer::Native).any(|func| is_allocator(func))
@@ -198,7 +198,7 @@ pub(super) fn is_page_fault(frames: &[&Func]) -> bool {
     kernel.into_iter().any(|func| FAULTS.contains(&&*func.name))
 }
 
-/// Whether Python's garbage is being collected, with no Python function further in.
+/// Whether Python's garbage collector runs, without a Python function that it called.
 pub(super) fn is_collection(frames: &[&Func]) -> bool {
     let inner = native(frames).take_while(|func| func.layer == Layer::Native).take(DEPTH);
     let inner: Vec<&Func> = inner.copied().collect();
@@ -206,9 +206,9 @@ pub(super) fn is_collection(frames: &[&Func]) -> bool {
         || is_nameless_collection(&inner)
 }
 
-/// Whether an interpreter without names of its inner functions collects garbage: a function that
-/// makes an object calls allocators and the collector. Allocators call no other nameless function
-/// except to map memory, which is the C library's.
+/// Whether an interpreter whose inner functions have no names collects garbage. A function that
+/// makes an object calls allocators and the collector. Allocators call no other nameless function,
+/// except to map memory, which the C library does.
 fn is_nameless_collection(inner: &[&Func]) -> bool {
     let makes = |func: &&Func| GC_ALLOCATORS.contains(&&*func.name);
     let Some(at) = inner.iter().position(makes) else { return false };
@@ -220,13 +220,13 @@ fn is_nameless_collection(inner: &[&Func]) -> bool {
         && !inner[..at].iter().any(is_libc)
 }
 
-/// Whether a call that waits for a device polls.
+/// Whether the stack contains a call that waits for a device.
 pub(super) fn waits_for_device(frames: &[&Func]) -> bool {
     let native = native(frames).take(DEPTH).filter(|func| func.layer == Layer::Native);
     native.into_iter().any(|func| waits::is_of_device(&func.name))
 }
 
-/// Whether a stack is in a collective.
+/// Whether the stack contains a collective.
 pub(super) fn is_collective(frames: &[&Func]) -> bool {
     let starts = |func: &&Func| NOT_COLLECTIVES.iter().any(|start| func.name.starts_with(start));
     if frames.iter().copied().any(|func| func.layer == Layer::Native && starts(&func)) {
@@ -245,7 +245,7 @@ pub(super) fn is_collective(frames: &[&Func]) -> bool {
     })
 }
 
-/// Whether a stack waits at a socket.
+/// Whether the stack waits for a socket.
 pub(super) fn is_socket(frames: &[&Func]) -> bool {
     frames.iter().take(DEPTH).any(|func| match func.layer {
         Layer::Kernel => KERNEL_SOCKETS.iter().any(|start| func.name.starts_with(start)),
@@ -258,7 +258,7 @@ pub(super) fn is_socket(frames: &[&Func]) -> bool {
     })
 }
 
-/// The functions that the user's code called, innermost first.
+/// The functions outside of the kernel, innermost first.
 fn native<'f>(frames: &'f [&'f Func]) -> impl Iterator<Item = &'f &'f Func> {
     frames.iter().skip_while(|func| func.layer == Layer::Kernel)
 }
