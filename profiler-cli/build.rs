@@ -1,18 +1,18 @@
-//! Builds the injected libraries and places them where `libraries.rs` includes them.
+//! Builds the injected libraries, and places them where `src/launch/libraries.rs` includes them.
 //!
-//! Each is a workspace of its own, always built in release mode: the profile, flags and features of
-//! this build must not affect code that runs inside other people's processes.
+//! Each library is a separate workspace and is always built in release mode: the profile, flags and
+//! features of this build must not affect code that runs inside other people's processes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Workspace folder of each library, and its file.
+/// For each library, the folder of its workspace and the name of its file.
 const LIBRARIES: [(&str, &str); 2] =
     [("preload-shim", "libtprof_preload.so"), ("cupti-agent", "libtprof_cupti.so")];
 
-/// Variables of the outer build.
+/// Variables of the outer build, which would change the inner builds.
 const OUTER: [&str; 16] = [
     "CARGO_ENCODED_RUSTFLAGS",
     "CARGO_INCREMENTAL",
@@ -74,13 +74,13 @@ fn watch(path: &Path) {
     println!("cargo::rerun-if-changed={}", path.display());
 }
 
-/// Watches what a library was built from: the files that cargo lists beside it, which are those of all
-/// crates of this repository that it links, and their manifests.
+/// Watches the files from which a library was built: those that cargo lists next to the library,
+/// which are the sources of all crates of this repository that it links, and their manifests.
 fn watch_sources(list: &Path) {
     let list = fs::read_to_string(list).expect("read cargo's list of a library's sources");
     let sources = list.split_once(": ").map_or("", |(_, sources)| sources).trim_end();
     let mut manifests = BTreeSet::new();
-    // Spaces in paths are escaped.
+    // Cargo's list escapes spaces in paths.
     for source in sources.replace("\\ ", "\0").split(' ') {
         let source = PathBuf::from(source.replace('\0', " "));
         let manifest = source.ancestors().map(|folder| folder.join("Cargo.toml"));
@@ -94,8 +94,8 @@ fn build(manifest: &Path, target: &Path, library: &str) -> PathBuf {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--release", "--locked", "--manifest-path"]).arg(manifest);
     cargo.arg("--target-dir").arg(target);
-    // Variables that cargo and the developer set for the outer build are removed; registries and
-    // proxies stay.
+    // Variables that cargo and the developer set for the outer build are removed. Variables for
+    // registries and proxies stay.
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
         let listed = OUTER.contains(&&*text);
@@ -108,8 +108,8 @@ fn build(manifest: &Path, target: &Path, library: &str) -> PathBuf {
     target.join("release").join(library)
 }
 
-/// FNV-1a hash, which names the directory of the libraries. Their content is compared byte for byte
-/// before use.
+/// Returns the FNV-1a hash of the libraries, which names their directory. It need not be secure,
+/// because their content is compared byte for byte before use.
 fn hash(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)

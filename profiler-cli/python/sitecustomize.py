@@ -1,14 +1,14 @@
 """Start-up hook of `--modules`: names the calls of each torch.nn.Module by its path.
 
-Python runs this file as its `sitecustomize`, by a PYTHONPATH that tprof sets. The hook waits for `import torch`,
-which it never does itself, and then wraps `Module.__call__` with a range of PyTorch's own (RecordFunction), which
-tprof records like each other. The rest is as without it: sys.path has no entry of tprof's, and the job's own
-`sitecustomize` runs next and takes this module's name; without one, the import fails as it would have.
+tprof sets PYTHONPATH so that Python runs this file as its `sitecustomize`. The hook never imports torch itself. When
+the job does, the hook wraps `Module.__call__` with one of PyTorch's ranges (RecordFunction), which tprof records like
+any other. The job sees nothing else of the hook: the hook removes its entry from sys.path, and then imports the job's
+own `sitecustomize`, which takes this module's name. If the job has none, that import fails as it would without tprof.
 
-Not by `register_module_forward_hook`: with such a hook `torch.compile` warns on stderr, and traces another way. Not by
-`_RecordFunctionFast`, which records only while a torch.profiler runs. No range begins while anything is compiled, traced
-or exported. With PyTorch 2.15.0, frames, operators, graph breaks and graphs are equal with and without the hook. A call costs
-2.5 us with its recording (0.75 to 3.3 us), of which making the range takes 1.3.
+The hook doesn't use `register_module_forward_hook`, because it makes `torch.compile` warn on stderr and trace another
+way, nor `_RecordFunctionFast`, because it records only while a torch.profiler runs. No range begins while anything is
+compiled, traced or exported. With PyTorch 2.15.0, frames, operators, graph breaks and graphs are equal with and without
+the hook. A call costs 2.5 us with its recording (0.75 to 3.3 us), of which making the range takes 1.3.
 """
 
 import os
@@ -16,7 +16,8 @@ import sys
 
 
 def _note(text):
-    """Adds a line to the session's list of processes that the hook ran in: what tprof reads at their end."""
+    """Adds a line about this process to the session's list of processes in which the hook ran. tprof reads the list
+    when the processes have ended."""
     try:
         import time
 
@@ -32,7 +33,7 @@ def _note(text):
 
 
 class _Finder:
-    """Finds nothing itself: it calls a function after a module of a name has been executed, once."""
+    """A finder that calls a function once, after the module of this name has been executed. Other finders find it."""
 
     def __init__(self, name, then):
         self.name = name
@@ -53,7 +54,7 @@ class _Finder:
         execute = loader.exec_module
 
         def exec_module(module):
-            # The loader of a module that is there is as it was.
+            # The loader gets its own `exec_module` back, so that nothing of the hook stays in it.
             loader.__dict__.pop("exec_module", None)
             execute(module)
             self.leave()
@@ -74,7 +75,8 @@ class _Finder:
 
 
 class _Paths:
-    """Paths of modules, from the outermost module that was called: by the module's id, as long as it lives."""
+    """The path of each module from the outermost module that was called, by the module's id. A module that is deleted
+    is removed."""
 
     def __init__(self):
         import weakref
@@ -83,13 +85,14 @@ class _Paths:
             __slots__ = ("key", "root", "number")
 
         self.kept_as = Kept
-        # Names of ranges, what the call of a module needs.
+        # Names of ranges, by the module's id. This is all that a call of a known module needs.
         self.names = {}
         self.paths = {}
         self.kept = {}
-        # Numbers of outermost modules of one class that live at the same time.
+        # By class, the numbers of its outermost modules that exist now.
         self.numbers = {}
-        # Classes of modules that were made in a call, by path of the caller: not searched for again.
+        # Pairs of a caller's path and the class of modules that it creates in its calls. The caller isn't searched
+        # again for such modules.
         self.made_in_calls = set()
 
     def forget(self, kept):
@@ -101,14 +104,14 @@ class _Paths:
             self.numbers.get(kept.number[0], set()).discard(kept.number[1])
 
     def name(self, module, caller):
-        """The name of a module that has none, called within the module `caller`, or in none."""
+        """Names a module that has no name yet, and returns the name. `caller` is the module that called it, or None."""
         kind = type(module).__name__
         try:
             around = None if caller is None else self.paths.get(id(caller))
             if around is None:
                 self.add(module, None)
             else:
-                # Put there after the outermost module was called first, or made in the call.
+                # The module was added after the first call of the outermost module, or was created in this call.
                 direct = [key for key, child in caller._modules.items() if child is module]
                 if not direct and (around, kind) not in self.made_in_calls:
                     self.add(caller, around)
@@ -121,7 +124,7 @@ class _Paths:
             return "nn.Module: %s (%s)" % (kind, kind)
 
     def add(self, root, path):
-        """Names a module and all in it; without a path, as an outermost module."""
+        """Names the module `root` and all modules in it. If `path` is None, it is an outermost module."""
         number = None
         if path is None:
             inner = root._modules.get("_orig_mod") or root
@@ -142,11 +145,11 @@ class _Paths:
             found[id(module)] = (module, path)
             for key, child in reversed(list(module._modules.items())):
                 if child is not None:
-                    # torch.compile's wrapper is no part of the path.
+                    # The wrapper that torch.compile adds isn't part of the path.
                     todo.append((child, path if key == "_orig_mod" else path + "." + key))
         for key, (module, path) in found.items():
             before = self.kept.get(key)
-            # A module that two outermost ones share keeps its first path.
+            # If two outermost modules share a module, its first path stays.
             if before is not None and before.root != key and before.root not in found:
                 continue
             if before is None:
@@ -164,7 +167,7 @@ class _Paths:
 
 
 def _wrap(torch):
-    """Wraps the call of each module; returns the wrapper's code."""
+    """Wraps the call of each module and returns the wrapper's code."""
     original = torch.nn.Module.__call__
     is_compiling = torch.compiler.is_compiling
     enter = torch._C._autograd._record_function_with_args_enter
@@ -178,7 +181,7 @@ def _wrap(torch):
             frame = frame.f_back
         return paths.name(module, None if frame is None else frame.f_locals["self"])
 
-    # Named as what it wraps: torch.compile goes by that.
+    # The wrapper has the name of the function that it wraps, because torch.compile looks for that name.
     def _wrapped_call_impl(self, *args, **kwargs):
         if is_compiling():
             return original(self, *args, **kwargs)
@@ -202,7 +205,7 @@ def _torch_is_there(torch):
             return
     code = _wrap(torch)
     _note("named")
-    # torch.compile compiles frames as they come: the wrapper's is to be passed over.
+    # torch.compile would compile the wrapper's frame, so it is told to skip the wrapper's code.
     dynamo = "torch._dynamo.eval_frame"
     if dynamo in sys.modules:
         sys.modules[dynamo].skip_code(code)

@@ -1,4 +1,4 @@
-//! The `tprof` command: parses the command line, resolves settings, and executes the command.
+//! The `tprof` command: parses the command line, and executes the command.
 
 mod cli;
 mod commands;
@@ -28,7 +28,7 @@ fn answer() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return misuse(&error, &std::env::args_os().collect::<Vec<_>>()),
     };
-    // A bug in tprof must not look like an exit status of the job.
+    // A panic in tprof must not look like an exit status of the job.
     let outcome = std::panic::catch_unwind(|| act(cli));
     match outcome {
         Ok(Ok(code)) => code,
@@ -93,7 +93,7 @@ fn act(cli: Cli) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// A wrong command line of `tprof-sql`'s commands has an exit status of its own.
+/// Sets the exit status that `sql` and `archive` have for a wrong command line.
 fn of_command(failure: errors::Failure) -> errors::Failure {
     match std::env::args_os().nth(1).is_some_and(|word| word == "sql" || word == "archive") {
         true => failure.code(sql::MISUSE),
@@ -105,7 +105,8 @@ fn misuse(error: &clap::Error, words: &[OsString]) -> ExitCode {
     match usage::failure(error, words) {
         Some(failure) => ExitCode::from(errors::show(&of_command(failure).into())),
         None => {
-            // Requested help goes to stdout; help because of a missing command goes to stderr.
+            // Help that was requested goes to stdout. Help that is printed because the command is
+            // missing goes to stderr.
             let asked = !error.use_stderr();
             let _ = error.print();
             if asked { ExitCode::SUCCESS } else { ExitCode::from(errors::FAILED) }

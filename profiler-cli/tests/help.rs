@@ -1,4 +1,4 @@
-//! The help as users read it. After an intended change:
+//! Tests of the help texts. After an intended change, rewrite the golden files:
 //! `UPDATE_GOLDEN=1 cargo test -p tprof-cli --test help`.
 
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Source of a run's files. A server opens them itself, and only below the run's directory.
+//! The source of a run's files. A follower opens files itself, and only inside the run's directory.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub struct FileEntry {
     /// Name without a directory.
     pub name: String,
-    /// Number of its inode, by which a renamed file is recognized; 0 if unknown.
+    /// Inode number, by which a renamed file is recognized; 0 if it is unknown.
     pub inode: u64,
 }
 
@@ -32,7 +32,7 @@ impl<F: RunFiles + ?Sized> RunFiles for Box<F> {
     }
 }
 
-/// The directory of a run by its path, or one trace file as a run of its own.
+/// The files of a run's directory, or one trace file as a run of its own.
 #[derive(Clone, Debug)]
 pub struct PlainFiles {
     directory: PathBuf,
@@ -40,7 +40,7 @@ pub struct PlainFiles {
 }
 
 impl PlainFiles {
-    /// Creates it for a path that must exist.
+    /// Opens the run at `path`, which must exist.
     pub fn of(path: &Path) -> io::Result<PlainFiles> {
         if fs::metadata(path)?.is_dir() {
             return Ok(PlainFiles { directory: path.to_owned(), only: None });

@@ -1,4 +1,5 @@
-//! Follows all ranks of a run: once a second, one thread reads what is new and returns a snapshot.
+//! Follows all ranks of a run: once a second, one thread reads the new data of each file and builds
+//! a snapshot.
 
 mod build;
 mod history;
@@ -18,13 +19,13 @@ use crate::metric::{MOST_GAUGES, Metric};
 use crate::rank::{Context, Rank, RankEvent};
 use crate::snapshot::{Event, Snapshot};
 
-/// Largest number of followed files of a run.
+/// Largest number of files of a run that are followed.
 const MOST_FILES: usize = 8192;
 /// Number of events to keep.
 const MOST_EVENTS: usize = 200;
-/// A poll with a lot to read is continued by the next poll after this time.
+/// Time limit of a poll. If there is more to read after it, the next poll continues.
 const LONGEST: Duration = Duration::from_millis(700);
-/// A file that was closed is checked in one of this many polls.
+/// A closed file is checked only once in this many polls.
 const CLOSED_POLLS: u64 = 16;
 
 /// Follows one run.
@@ -36,7 +37,7 @@ pub struct Follower<F> {
     /// Ranks in the order of the snapshot.
     ranks: Vec<Rank>,
     labels: Vec<RankFile>,
-    /// File names and number of known headers from which the labels were made.
+    /// File names and number of known headers and ranks from which the labels were made.
     labelled: (Vec<String>, usize),
     gauges: Vec<String>,
     scale: Scale,
@@ -71,9 +72,10 @@ impl<F: RunFiles> Follower<F> {
         }
     }
 
-    /// Reads what is new since the last poll; called once a second by one thread.
+    /// Reads the data that was written since the last poll, and returns a snapshot. One thread
+    /// calls this once a second.
     ///
-    /// If the directory cannot be listed now, returns what is known about the run.
+    /// If the directory cannot be listed now, the snapshot has the files that are already known.
     pub fn poll(&mut self) -> Snapshot {
         if let Ok(entries) = self.files.list() {
             self.infos.poll(&self.files, &entries);
@@ -98,12 +100,13 @@ impl<F: RunFiles> Follower<F> {
         }
     }
 
-    /// Whether an immediate poll would find more data that is already there.
+    /// Whether an immediate poll would find more data that was already written.
     pub fn has_more(&self) -> bool {
         self.ranks.iter().any(|rank| rank.more)
     }
 
-    /// Matches ranks with files. A file that was renamed is recognized by its inode.
+    /// Matches the ranks with the directory's entries: drops ranks without a file and adds new
+    /// files. A file that was renamed is recognized by its inode.
     fn match_files(&mut self, entries: Vec<FileEntry>) {
         let mut files: BTreeMap<(u64, String), FileEntry> = BTreeMap::new();
         for entry in entries.into_iter().filter(|entry| entry.name.ends_with(".tprof")) {
@@ -127,7 +130,8 @@ impl<F: RunFiles> Follower<F> {
         }
     }
 
-    /// Reads files that grew, for a limited time. The next poll continues where this one stopped.
+    /// Reads files that grew, for at most [`LONGEST`]. The next poll continues where this one
+    /// stopped.
     fn read(&mut self, unix_ns: u64) -> Vec<(usize, RankEvent)> {
         let begun = Instant::now();
         let mut rank_events = Vec::new();
@@ -156,7 +160,7 @@ impl<F: RunFiles> Follower<F> {
         rank_events
     }
 
-    /// Reads a part of a file, and returns whether there is more.
+    /// Reads a part of a file, and returns whether the file has more.
     fn read_part(
         &mut self,
         at: usize,
@@ -191,7 +195,7 @@ impl<F: RunFiles> Follower<F> {
         more
     }
 
-    /// Makes stretches long enough for a moment.
+    /// Doubles the length of the stretches until they reach `until_ns`.
     fn widen(&mut self, until_ns: u64) {
         while self.scale.place(until_ns).is_none() {
             self.scale.width_ns = self.scale.width_ns.saturating_mul(2);
@@ -200,7 +204,7 @@ impl<F: RunFiles> Follower<F> {
         self.ranks.iter_mut().for_each(|rank| rank.courses.settle(self.scale));
     }
 
-    /// Labels files, and sorts ranks.
+    /// Labels the files, and sorts the ranks by their labels.
     fn label(&mut self) {
         let names: Vec<String> = self.ranks.iter().map(|rank| rank.name.clone()).collect();
         let headers = self.ranks.iter().filter(|rank| rank.header().is_some()).count();

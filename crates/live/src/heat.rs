@@ -1,5 +1,5 @@
-//! A metric by rank and time, folded to what a page can show. If several cells become one, the
-//! largest value is kept.
+//! A metric by rank and time, folded to the size that a page can show. A cell that stands for
+//! several values has the largest.
 
 use crate::history::{STRETCHES, Scale, to_f64};
 use crate::snapshot::{Heat, HeatColumn, HeatRow, MetricValues, Number, RankState};
@@ -7,7 +7,7 @@ use crate::snapshot::{Heat, HeatColumn, HeatRow, MetricValues, Number, RankState
 const MOST_ROWS: usize = 256;
 const MOST_COLUMNS: usize = 200;
 
-/// A heat map without any value.
+/// Returns a heat map without any value.
 pub fn empty(metric: &str, unit: &str) -> Heat {
     Heat {
         metric: metric.to_owned(),
@@ -17,7 +17,8 @@ pub fn empty(metric: &str, unit: &str) -> Heat {
     }
 }
 
-/// Builds a heat map from the history of each rank, until the end of a run so far.
+/// Builds a heat map of a metric from the history of each rank, from the run's beginning to
+/// `time_ns`.
 pub fn heat(
     metric: &MetricValues,
     ranks: &[RankState],

@@ -1,13 +1,13 @@
 //! Each metric of a rank over its whole run, in a bounded number of time stretches. When the run
-//! outgrows them, each stretch becomes twice as long. If several values fall into one stretch, the
-//! largest is kept.
+//! becomes longer than all stretches together, each stretch is doubled. If several values fall into
+//! one stretch, the largest is kept.
 
 /// Number of stretches per metric.
 pub const STRETCHES: usize = 600;
 /// Initial length of a stretch.
 pub const LEAST_NS: u64 = 1_000_000_000;
 
-/// Length of the stretches of all ranks of a run.
+/// Length of a stretch, the same for all ranks of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
     /// Length of a stretch, a power of two times [`LEAST_NS`].
@@ -31,12 +31,12 @@ impl Scale {
 #[derive(Clone, Debug, Default)]
 pub struct MetricCourses {
     all: Vec<Option<Box<[f32; STRETCHES]>>>,
-    /// Values that came later than the last stretch: metric, time and value.
+    /// Values that came after the end of the last stretch: metric, time and value.
     waiting: Vec<(usize, u64, f32)>,
 }
 
 impl MetricCourses {
-    /// Adds a value. It is stored as a single float, with seven digits, while doubles hold more.
+    /// Adds a value. It is stored as an `f32`, which has seven digits.
     pub fn add(&mut self, scale: Scale, metric: usize, time_ns: u64, value: f64) {
         match scale.place(time_ns) {
             Some(at) => self.put(metric, at, value as f32),
@@ -53,7 +53,7 @@ impl MetricCourses {
         course[at] = course[at].max(value);
     }
 
-    /// Returns the latest moment for which there is no stretch.
+    /// Returns the latest moment after the end of the last stretch that has a pending value.
     pub fn overflow_ns(&self) -> Option<u64> {
         self.waiting.iter().map(|(_, time_ns, _)| *time_ns).max()
     }
@@ -83,7 +83,7 @@ impl MetricCourses {
     }
 }
 
-/// Returns the double that prints like the stored value; `None` if it is unknown.
+/// Returns the `f64` that prints like the stored value; `None` if the value is unknown.
 pub fn to_f64(value: f32) -> Option<f64> {
     value.is_finite().then(|| value.to_string().parse().unwrap_or(f64::from(value)))
 }

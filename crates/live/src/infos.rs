@@ -1,5 +1,5 @@
-//! Information that the collectors wrote about the run. Each collector rewrites its own file every
-//! half second, and the file is read when it has changed.
+//! The info files that the collectors write about the run. Each collector rewrites its own file
+//! every half second; a poll reads the file if it has changed.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Read};
@@ -13,12 +13,12 @@ use tprof_trace::{InfoFile, is_info_name};
 use crate::files::{FileEntry, RunFiles};
 use crate::snapshot::{RunState, Totals};
 
-/// A larger file does not belong to a collector.
+/// A larger file was not written by a collector.
 const MOST_BYTES: u64 = 64 << 20;
-/// Largest number of files of that name to read.
+/// Largest number of info files to read.
 const MOST_FILES: usize = 4096;
 
-/// Infos of a run, by file name.
+/// Info files of a run, by name.
 #[derive(Debug, Default)]
 pub struct Infos {
     all: BTreeMap<String, OwnFile>,
@@ -27,16 +27,17 @@ pub struct Infos {
 /// The info file of one collector.
 #[derive(Debug)]
 struct OwnFile {
-    /// Inode, length and time of modification.
+    /// Inode, length, and modification time in seconds and nanoseconds.
     stamp: (u64, u64, i64, i64),
     written: SystemTime,
     info: Option<Box<RunInfo>>,
-    /// Whether its collector uses this host's clock.
+    /// Whether the collector that wrote the file uses this host's clock.
     is_this_machine: bool,
 }
 
 impl Infos {
-    /// Reads infos that have changed. If a file cannot be read now, its last content stays.
+    /// Reads the info files that have changed. If a file cannot be read now, its last content
+    /// stays.
     pub fn poll(&mut self, files: &impl RunFiles, entries: &[FileEntry]) {
         self.all.retain(|name, _| entries.iter().any(|entry| entry.name == *name));
         let names = entries.iter().map(|entry| &entry.name).filter(|name| is_info_name(name));
@@ -77,15 +78,15 @@ impl Infos {
         self.all.values().filter_map(|own| own.info.as_deref())
     }
 
-    /// Returns the files of collectors that use this host's clock.
+    /// Returns the rank files of collectors that use this host's clock.
     pub fn files_of_this_host(&self) -> HashSet<&str> {
         let here = self.all.values().filter(|own| own.is_this_machine);
         let infos = here.filter_map(|own| own.info.as_deref());
         infos.flat_map(|info| info.files.iter().map(String::as_str)).collect()
     }
 
-    /// Returns whether the run goes on. If no collector has written an info yet, it does if one of
-    /// its files is fresh.
+    /// Returns whether the run goes on. If no collector has written an info file yet, the run goes
+    /// on while one of its rank files is fresh.
     pub fn state(&self, is_fresh: bool) -> RunState {
         let known = || self.all.values().filter_map(|own| Some((own, own.info.as_deref()?)));
         let lives = |(own, info): (&OwnFile, &RunInfo)| is_collector_writing(info, own.written);
@@ -98,13 +99,14 @@ impl Infos {
         }
     }
 
-    /// Returns the command of the first collector.
+    /// Returns the command of the first collector, `run.json`; without it, of any collector.
     pub fn command(&self) -> Vec<String> {
         let first = self.all.get("run.json").and_then(|own| own.info.as_deref());
         first.or_else(|| self.iter().next()).map(|info| info.command.clone()).unwrap_or_default()
     }
 
-    /// Returns sums over the collectors; they do not know bytes and damage.
+    /// Returns sums over the collectors. Collectors do not know the bytes and the damaged parts of
+    /// the files, so these are 0.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         for info in self.iter() {
@@ -120,7 +122,7 @@ impl Infos {
         totals
     }
 
-    /// Losses that processes of each file reported.
+    /// Returns the number of lost events by rank file, as far as its processes reported them.
     pub fn lost(&self) -> BTreeMap<&str, u64> {
         let mut lost = BTreeMap::new();
         for process in self.iter().flat_map(|info| &info.processes) {
@@ -132,7 +134,7 @@ impl Infos {
         lost
     }
 
-    /// Losses of each collector, by what was lost and why.
+    /// Returns the number of lost events by host, what was lost, and why.
     pub fn losses(&self) -> BTreeMap<(&str, &str, &str), u64> {
         let mut all = BTreeMap::new();
         for info in self.iter() {

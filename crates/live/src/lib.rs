@@ -7,9 +7,9 @@
 //!
 //! - `snapshot`: the result, as JSON; `files`: the source of a run's files;
 //! - `metric`: the metrics of a rank; `history`: their history;
-//! - `infos`: information that the collectors wrote about the run; `pace`: steps and stalls of a
-//!   rank; `main_thread`: activity of its main thread; `readings`: its other state; `rank`: a
-//!   rank's file;
+//! - `infos`: the info files of the collectors; `pace`: steps and stalls of a rank; `main_thread`:
+//!   activity of a rank's main thread; `readings`: the other state of a rank; `rank`: a rank's
+//!   file;
 //! - `heat`: metrics by rank and time; `follower`: all ranks of a run;
 //! - `prometheus`: metrics for a scraper;
 //! - `top`: metrics in a terminal.

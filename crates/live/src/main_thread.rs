@@ -1,5 +1,5 @@
 //! Recent activity of each rank's main thread, as far as its file records it. A wait is recorded
-//! only when it ends, so a wait that goes on is not in the file.
+//! only when it ends, so a wait that is still going on is not in the file.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,7 +10,7 @@ use tprof_trace::model::{ProcessIndex, SampleMoment, Thread, ThreadIndex, Thread
 const MOST_ROWS: usize = 1024;
 /// Largest number of processes of a file whose main thread is tracked.
 const MOST_PROCESSES: usize = 256;
-/// Samples may be this late; only a longer time without any has a meaning.
+/// Samples may arrive this late, so only a longer time without samples means that the thread waits.
 const LATE_NS: u64 = 5_000_000_000;
 
 /// Recent rows of main threads.
@@ -21,8 +21,9 @@ pub struct MainThreadActivity {
 }
 
 impl MainThreadActivity {
-    /// Takes a thread of a process with this pid, if the process runs. The main thread has the same
-    /// number, or is the first one if threads are numbered in a namespace of their own.
+    /// Adds a thread. `pid` is the pid of its process, if the process is running. The main thread
+    /// has the tid `pid`; where tids are from another pid namespace, it is the first thread of the
+    /// process.
     pub fn thread(&mut self, row: &Thread, pid: Option<u32>) {
         let is_main = pid == Some(row.tid) || !self.main.contains_key(&row.process);
         if is_main && (self.main.len() < MOST_PROCESSES || self.main.contains_key(&row.process)) {
@@ -37,7 +38,7 @@ impl MainThreadActivity {
         }
     }
 
-    /// Takes samples of threads.
+    /// Adds samples of threads; only those of main threads are stored.
     pub fn samples(&mut self, rows: &[SampleMoment]) {
         let mains: Vec<ThreadIndex> = self.main.values().copied().collect();
         for row in rows.iter().filter(|row| mains.contains(&row.thread)) {
@@ -49,7 +50,8 @@ impl MainThreadActivity {
         }
     }
 
-    /// Describes in words what the main thread of a process did between two moments.
+    /// Describes in words what the main thread of a process did between two moments; `None` if its
+    /// samples don't tell.
     pub fn describe(&self, process: ProcessIndex, from_ns: u64, until_ns: u64) -> Option<String> {
         let recent = self.recent.get(self.main.get(&process)?)?;
         let within = |row: &SampleMoment| {
@@ -64,7 +66,7 @@ impl MainThreadActivity {
         }
         let silent_ns = until_ns.saturating_sub(last_ns);
         if silent_ns > LATE_NS {
-            // It was sampled before, and a running thread would be sampled.
+            // The thread was sampled before, and it would still be sampled if it ran.
             let of = "no CPU sample and no end of a wait of its main thread";
             return Some(format!("{of} for {}", duration(silent_ns)));
         }
@@ -94,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_state_of_the_main_thread_is_stated() {
+    fn the_longest_state_of_the_main_thread_is_described() {
         let mut activity = MainThreadActivity::default();
         let thread = |thread, tid| Thread { thread, process: 0, tid, start_ns: 0 };
         activity.thread(&thread(3, 8), Some(7));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Largest number of gauges of a run to follow.
+/// Largest number of a run's gauges that are followed.
 pub const MOST_GAUGES: usize = 32;
 /// Prefix of the keys of gauges; the name that the program gave follows it.
 pub const GAUGE: &str = "gauge:";
@@ -23,13 +23,13 @@ pub enum Metric {
     Rss,
     /// Live heap bytes.
     Heap,
-    /// Number of cores that its threads used.
+    /// Number of cores that the rank's threads used.
     CpuCores,
-    /// Share of time that its devices were busy.
+    /// Share of time that the rank's devices were busy.
     GpuUtilization,
-    /// Memory of its devices in use.
+    /// Memory in use on the rank's devices, in bytes.
     GpuMemory,
-    /// Power of its devices.
+    /// Power of the rank's devices, in watts.
     GpuPower,
     /// Number of events lost.
     Lost,
@@ -51,7 +51,7 @@ impl Metric {
         Metric::Lost,
     ];
 
-    /// Returns its index in [`Self::ALL`].
+    /// Returns the metric's index in [`Self::ALL`].
     pub fn place(self) -> usize {
         self as usize
     }
@@ -126,7 +126,7 @@ impl fmt::Display for Metric {
     }
 }
 
-/// Returns the unit of a gauge, from the end of its name.
+/// Returns the unit of a gauge, which the end of its name tells.
 pub fn unit_of(name: &str) -> &'static str {
     let ends = [
         ("_ns", "ns"),

@@ -5,19 +5,20 @@ use tprof_facts::Step;
 use tprof_facts::steps::{LiveSteps, StepSource};
 use tprof_trace::model::ProcessIndex;
 
-/// Number of steps from which the usual time is computed.
+/// Number of recent steps whose median is the usual step time.
 const USUAL_OF: usize = 64;
-/// Smallest number of steps before any is judged.
+/// Smallest number of steps from which a usual step time is computed.
 const LEAST_STEPS: usize = 5;
-/// A stall lasts at least this many times the usual step …
+/// A rank is stalled if its current step takes more than this many times the usual step time, and
+/// also more than [`STALL_NS`].
 const STALL_TIMES: u64 = 5;
-/// … and at least this long.
+/// Smallest duration of a stall.
 const STALL_NS: u64 = 2_000_000_000;
-/// A slow step takes more than this many times the usual time.
+/// A slow step takes more than this many times the usual step time.
 const SLOW_TIMES: u64 = 3;
 /// Period over which steps per second are computed.
 const RATE_NS: u64 = 10_000_000_000;
-/// Largest number of steps in that period.
+/// Largest number of steps in the period of the rate.
 const RATE_STEPS: usize = 4096;
 
 /// Steps of one rank, on its host's clock.
@@ -25,7 +26,8 @@ const RATE_STEPS: usize = 4096;
 pub struct StepPace {
     steps: LiveSteps,
     source: Option<StepSource>,
-    /// Process whose steps count: the first that ended a step, until it ends.
+    /// Process whose steps count: the first one that ended a step. When it has ended, the next
+    /// process that ends a step replaces it.
     driving: Option<ProcessIndex>,
     count: u64,
     ends: VecDeque<u64>,
@@ -51,17 +53,18 @@ pub struct StalledSteps {
     pub for_ns: u64,
     /// Median of the steps before.
     pub usual_ns: u64,
-    /// Number of the step after the last.
+    /// Number of the step that has not ended.
     pub step: u64,
 }
 
 impl StepPace {
-    /// Returns the collector of marks and ranges.
+    /// Returns the collector of marks and ranges that define steps.
     pub fn steps(&mut self) -> &mut LiveSteps {
         &mut self.steps
     }
 
-    /// Takes the steps that ended, and returns them and those of them that were slow.
+    /// Removes the steps that ended since the last call from the collector, and returns those of
+    /// the driving process, and the slow ones among them.
     ///
     /// `runs` tells whether a process is running.
     pub fn settle(&mut self, runs: impl Fn(ProcessIndex) -> bool) -> (Vec<Step>, Vec<SlowStep>) {
@@ -98,14 +101,14 @@ impl StepPace {
         (took_ns > usual_ns.saturating_mul(SLOW_TIMES)).then_some(SlowStep { step, usual_ns })
     }
 
-    /// Returns the median of the last steps, once there are enough.
+    /// Returns the median duration of the last steps; `None` if there are too few.
     pub fn usual_ns(&self) -> Option<u64> {
         let mut all: Vec<u64> = self.usual.iter().copied().collect();
         all.sort_unstable();
         all.get(all.len() / 2).copied().filter(|_| all.len() >= LEAST_STEPS)
     }
 
-    /// Number of steps that ended; `None` without a source of steps.
+    /// Returns the number of steps that ended; `None` without a source of steps.
     pub fn count(&self) -> Option<u64> {
         self.source.map(|_| self.count)
     }
@@ -115,13 +118,13 @@ impl StepPace {
         self.last
     }
 
-    /// Returns the process whose steps count.
+    /// Returns the driving process: the one whose steps count.
     pub fn driving(&self) -> Option<ProcessIndex> {
         self.driving
     }
 
-    /// Returns steps per second before a moment, over ten seconds, or over three steps if these
-    /// take longer.
+    /// Returns steps per second over the ten seconds before `now_ns`, or over three usual steps if
+    /// these take longer.
     pub fn per_second(&mut self, now_ns: u64) -> Option<f64> {
         self.source?;
         let usual_ns = self.usual_ns().unwrap_or(0);
@@ -133,7 +136,8 @@ impl StepPace {
         let within = self.ends.iter().filter(|end| **end >= from_ns);
         let (count, first) = (within.clone().count(), within.min().copied());
         let covered_ns = match first {
-            // There were more steps before, so all of these count.
+            // All steps of the run are in `ends`, or as many as it can hold: the rate covers only
+            // the time since the first step within the window.
             Some(first) if self.ends.len() as u64 == self.count || count == RATE_STEPS => {
                 now_ns.saturating_sub(first).clamp(1, window_ns)
             }
@@ -143,8 +147,8 @@ impl StepPace {
         Some(whole as f64 * 1e9 / covered_ns as f64)
     }
 
-    /// Returns whether there was no step for too long before a moment; `None` also if that cannot
-    /// be judged.
+    /// Returns the stall at `now_ns`: for how long there has been no step. `None` if the rank is
+    /// not stalled, or has had too few steps to judge.
     pub fn stalled(&self, now_ns: u64) -> Option<StalledSteps> {
         let (last, usual_ns) = (self.last?, self.usual_ns()?);
         let for_ns = now_ns.saturating_sub(last.end_ns);

@@ -19,12 +19,12 @@ use crate::pace::{StalledSteps, StepPace};
 use crate::readings::{Reading, Readings, Running, describe_end};
 use crate::snapshot::EventKind;
 
-/// Data in a rank's file that is older than this is no evidence of a stall, because the collector
-/// may be silent.
+/// Limit of the time after the newest data in a rank's file that counts towards a stall. After a
+/// longer time, the collector itself may be silent.
 const EVIDENCE_NS: u64 = 10_000_000_000;
-/// A process that ran no longer than this is not announced.
+/// A process that has run for no longer than this is not announced yet.
 const SHORT_NS: u64 = 1_000_000_000;
-/// Largest number of processes that were replaced and have not begun again yet.
+/// Largest number of processes that called `exec` and whose new image is not in the file yet.
 const MOST_REPLACED: usize = 64;
 
 /// A rank's file and its state.
@@ -32,7 +32,7 @@ const MOST_REPLACED: usize = 64;
 pub struct Rank {
     /// Name of the file.
     pub name: String,
-    /// Number of its inode.
+    /// Inode number of the file.
     pub inode: u64,
     tail: TraceTail,
     /// Whether there is more to read immediately.
@@ -46,7 +46,7 @@ pub struct Rank {
     recording: bool,
     /// Why the file cannot be read.
     pub error: Option<String>,
-    /// Pids of replaced processes, and whether their beginnings were announced.
+    /// Pids of processes that called `exec`, and whether their beginnings were announced.
     replaced: Vec<(u32, bool)>,
     stalled: Option<StalledSteps>,
 }
@@ -64,7 +64,7 @@ pub struct RankEvent {
     pub of_run: bool,
 }
 
-/// What reading a file needs to know about the run.
+/// Facts about the run that are needed to read one of its files.
 pub struct Context<'a> {
     /// When the run began.
     pub zero: Zero,
@@ -74,7 +74,8 @@ pub struct Context<'a> {
     pub limit_unix_ns: u64,
     /// Decodes blocks of the file.
     pub decoder: &'a mut TailDecoder,
-    /// Returns the index of a gauge among the run's.
+    /// Returns the index of a gauge, by name, among the run's metrics; `None` if there are too
+    /// many.
     pub gauge: &'a mut dyn FnMut(&str) -> Option<usize>,
 }
 
@@ -99,17 +100,17 @@ impl Rank {
         }
     }
 
-    /// Returns the file's header, once it was read.
+    /// Returns the file's header, if it has been read.
     pub fn header(&self) -> Option<&TraceHeader> {
         self.tail.header()
     }
 
-    /// Bytes of the file.
+    /// Returns the size of the file in bytes.
     pub fn bytes(&self) -> u64 {
         self.tail.bytes()
     }
 
-    /// Number of damaged parts that were skipped.
+    /// Returns the number of damaged parts that were skipped.
     pub fn damaged(&self) -> u64 {
         self.tail.damaged()
     }
@@ -119,12 +120,12 @@ impl Rank {
         self.tail.is_closed()
     }
 
-    /// Newest moment in the file, on its clock.
+    /// Returns the newest moment in the file, on its clock.
     pub fn last_ns(&self) -> u64 {
         self.tail.last_ns()
     }
 
-    /// Whether it is being recorded.
+    /// Returns whether the rank is being recorded; `None` until the file has a header.
     pub fn recording(&self) -> Option<bool> {
         self.header().map(|_| self.recording)
     }
@@ -140,7 +141,7 @@ impl Rank {
         }
     }
 
-    /// Reads what is new in the file.
+    /// Reads the new data of the file, and returns the events in it.
     pub fn read(&mut self, file: &File, context: &mut Context<'_>) -> Vec<RankEvent> {
         let mut news = match self.tail.read_more(file, context.decoder) {
             Ok(news) => news,
@@ -181,7 +182,7 @@ impl Rank {
         rank_events
     }
 
-    /// Returns beginnings and ends of processes, in order.
+    /// Returns the beginnings and ends of processes, in order.
     fn processes(
         &mut self,
         news: &mut TailUpdate,
@@ -212,8 +213,9 @@ impl Rank {
         rank_events
     }
 
-    /// Reports the end of a process image, and its beginning if that was not announced yet. There
-    /// is no event for an image that ran only for a moment within another one and was not killed.
+    /// Returns the events for the end of a process image: its end, and before that its beginning if
+    /// it was not announced yet. A child process that ran only for a moment and was not killed has
+    /// no events.
     fn process_end(&mut self, process: u32, end_ns: u64, end: ProcessEnd) -> Vec<RankEvent> {
         self.activity.process_ended(process);
         let Some(gone) = self.readings.process_end(process, end) else { return Vec::new() };
@@ -271,7 +273,7 @@ impl Rank {
         let runs = |process| self.readings.process_of(process).is_some();
         let (steps, mut slow) = self.pace.settle(runs);
         let stood = self.stalled.take();
-        // The end of a stall is a single event.
+        // The end of a stall is a single event, not also a slow step.
         slow.retain(|slow| stood.is_none_or(|stood| slow.step.start_ns != stood.since_ns));
         for step in &steps {
             let took_ns = step.end_ns.saturating_sub(step.start_ns);
@@ -305,7 +307,8 @@ impl Rank {
         rank_events
     }
 
-    /// Returns whether the rank is stalled at a moment of its clock, and a new event about that.
+    /// Returns the stall of the rank at `now_ns` of its clock, and an event if a stall has begun or
+    /// ended.
     pub fn update_stall(
         &mut self,
         now_ns: u64,
@@ -313,7 +316,7 @@ impl Rank {
     ) -> (Option<StalledSteps>, Option<RankEvent>) {
         let judged =
             is_running && !self.more && self.recording && self.is_driving_process_running();
-        // Nothing is known about the time after the newest block.
+        // Nothing is known about the time long after the newest block.
         let until_ns = now_ns.min(self.last_ns().saturating_add(EVIDENCE_NS));
         let stalled = self.pace.stalled(until_ns).filter(|_| judged);
         let event = |kind, text| RankEvent { time_ns: now_ns, kind, text, of_run: false };
@@ -343,13 +346,13 @@ impl Rank {
         self.activity.describe(self.pace.driving()?, stalled.since_ns, until_ns)
     }
 
-    /// Whether the process with its steps is running.
+    /// Whether the process whose steps count is running.
     fn is_driving_process_running(&self) -> bool {
         let runs = |process| self.readings.process_of(process).is_some();
         !self.is_closed() && self.pace.driving().is_some_and(runs)
     }
 
-    /// Returns a metric at a moment of its clock.
+    /// Returns the value of a metric at `now_ns` of the rank's clock.
     pub fn value(&mut self, metric: Metric, now_ns: u64) -> Option<f64> {
         match metric {
             Metric::StepsPerSecond | Metric::SinceStep if !self.is_driving_process_running() => {
@@ -369,7 +372,7 @@ impl Rank {
     }
 }
 
-/// Returns the earlier of two beginnings, where 0 means unknown.
+/// Returns the earlier of two beginnings of the run, where 0 means unknown.
 pub fn earlier_start(zero: Zero, unix_ns: u64) -> Zero {
     match (zero.unix_ns, unix_ns) {
         (0, known) | (known, 0) => Zero { unix_ns: known },

@@ -11,9 +11,9 @@ use crate::metric::{MOST_GAUGES, Metric};
 
 /// Largest number of processes of a file to follow at once.
 const MOST_PROCESSES: usize = 4096;
-/// Number of seconds over which cores in use are computed.
+/// Number of seconds over which the number of cores in use is computed.
 const CORES_OF: u64 = 3;
-/// Samples older than this many seconds say nothing about now.
+/// Samples older than this many seconds don't tell how many cores are in use now.
 const CORES_FRESH: u64 = 8;
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -26,7 +26,7 @@ pub struct Running {
     pub program: String,
     /// When it began.
     pub start_ns: u64,
-    /// Whether no process that was running in the file was its parent.
+    /// Whether its parent was not among the running processes of the file.
     pub is_root: bool,
     /// Whether an event announced its beginning.
     pub is_announced: bool,
@@ -47,25 +47,25 @@ struct DeviceReading {
 pub struct Readings {
     running: BTreeMap<ProcessIndex, Running>,
     has_begun: bool,
-    /// End of its processes without a parent in the file: the worst of them.
+    /// The worst end among the root processes that have ended.
     ended: Option<ProcessEnd>,
     devices: BTreeMap<u32, DeviceReading>,
     gauges: BTreeMap<String, f64>,
-    /// CPU time per second.
+    /// CPU time by second: the second, and the nanoseconds that threads ran in it.
     cores: VecDeque<(u64, u64)>,
 }
 
 /// A value that was read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reading {
-    /// Value of a metric that every run has.
+    /// Value of a metric that tprof defines.
     Of(Metric, f64),
-    /// Value of a gauge of the program, by name.
+    /// Value of a gauge that the program sets: name and value.
     Gauge(String, f64),
 }
 
 impl Readings {
-    /// Takes a process image.
+    /// Adds a process image.
     pub fn process(&mut self, row: &Process, program: String, is_announced: bool) {
         self.has_begun = true;
         let is_root = !self.running.values().any(|other| other.pid == row.parent);
@@ -77,7 +77,7 @@ impl Readings {
         }
     }
 
-    /// Takes the end of a process, and returns the process.
+    /// Removes a process that has ended, and returns it.
     pub fn process_end(&mut self, process: ProcessIndex, end: ProcessEnd) -> Option<Running> {
         let gone = self.running.remove(&process)?;
         if gone.is_root && end != ProcessEnd::Exec {
@@ -89,7 +89,8 @@ impl Readings {
         Some(gone)
     }
 
-    /// Returns processes that began before a moment and were not announced yet.
+    /// Returns the processes that began before a moment and were not announced yet, and marks them
+    /// as announced.
     pub fn announce(&mut self, before_ns: u64) -> Vec<Running> {
         let new =
             self.running.values_mut().filter(|of| !of.is_announced && of.start_ns < before_ns);
@@ -100,7 +101,7 @@ impl Readings {
         announced.collect()
     }
 
-    /// Number of running processes.
+    /// Returns the number of running processes.
     pub fn running(&self) -> usize {
         self.running.len()
     }
@@ -110,12 +111,12 @@ impl Readings {
         self.running.get(&process)
     }
 
-    /// Describes how the rank ended; `None` while a process of it is running.
+    /// Describes how the rank ended; `None` while one of its processes is running.
     pub fn ended(&self) -> Option<String> {
         (self.has_begun && self.running.is_empty()).then(|| describe_end(self.ended))
     }
 
-    /// Takes a value, and returns the reading of the rank that it changes.
+    /// Stores a counter's value, and returns the rank's reading that it changes.
     pub fn counter(&mut self, row: &Counter, name: &str) -> Option<Reading> {
         if let Some(device) = row.device.filter(|_| row.process.is_none()) {
             return self.device(device, name, row.value);
@@ -141,7 +142,7 @@ impl Readings {
     }
 
     fn device(&mut self, device: u32, name: &str, value: f64) -> Option<Reading> {
-        /// Largest number of devices; a host has fewer.
+        /// Largest number of devices to store; hosts have fewer.
         const MOST_DEVICES: usize = 64;
         if self.devices.len() >= MOST_DEVICES && !self.devices.contains_key(&device) {
             return None;
@@ -165,7 +166,7 @@ impl Readings {
         Some(Reading::Of(metric, self.value(metric)?))
     }
 
-    /// Takes samples of threads.
+    /// Adds the CPU time of samples of running threads.
     pub fn samples(&mut self, rows: &[SampleMoment]) {
         for row in rows.iter().filter(|row| row.state == ThreadState::Running) {
             let second = row.time_ns / SECOND_NS;
@@ -178,10 +179,12 @@ impl Readings {
         self.cores.retain(|(second, _)| second + CORES_OF + CORES_FRESH > newest);
     }
 
-    /// Returns the cores that its threads used in the last seconds for which the file has samples.
+    /// Returns the mean number of cores that the rank's threads used in the last seconds that are
+    /// complete in the file; `None` if the samples are too old.
     pub fn cores(&self, now_ns: u64) -> Option<f64> {
         let newest = self.cores.iter().map(|(second, _)| *second).max()?;
-        // The newest second is not complete, and the first may not be either.
+        // The newest second is not complete. If no second before `from` is stored, the first second
+        // may be incomplete too.
         let first = self.cores.iter().map(|(second, _)| *second).min()?;
         let from = newest.saturating_sub(CORES_OF).max(first);
         let within = self.cores.iter().filter(|(of, _)| (from..newest).contains(of));
@@ -198,7 +201,8 @@ impl Readings {
         sum(self.running.values().map(|process| process.heap))
     }
 
-    /// Returns the last reading of a metric that is read rather than computed.
+    /// Returns the current value of a metric that counters provide; `None` for metrics that are
+    /// computed otherwise.
     pub fn value(&self, metric: Metric) -> Option<f64> {
         let devices = self.devices.values();
         match metric {
@@ -214,7 +218,7 @@ impl Readings {
         }
     }
 
-    /// Gauges that the program sets, by name.
+    /// Returns the last values of the gauges that the program sets, by name.
     pub fn gauges(&self) -> &BTreeMap<String, f64> {
         &self.gauges
     }
@@ -234,7 +238,7 @@ fn badness(end: ProcessEnd) -> u8 {
     }
 }
 
-/// Describes the end of a process.
+/// Describes the end of a process in a word or two.
 pub fn describe_end(end: Option<ProcessEnd>) -> String {
     match end {
         Some(ProcessEnd::Exited(status)) => format!("exit {status}"),

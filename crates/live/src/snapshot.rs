@@ -1,4 +1,4 @@
-//! What a follower returns: the JSON of live pages, of `tprof top --json` and of heat maps.
+//! The JSON that a follower produces for live pages, `tprof top --json` and heat maps.
 //!
 //! Times are nanoseconds since the run began, unless the name contains `unix`. Unknown values are
 //! `null`.
@@ -80,7 +80,7 @@ pub struct Totals {
     pub wait_ns: u64,
     /// CPU time of the collectors.
     pub collector_cpu_ns: u64,
-    /// Number of damaged parts of files that were skipped.
+    /// Number of damaged parts of files that were skipped over.
     pub damaged: u64,
 }
 
@@ -97,7 +97,7 @@ pub struct RankState {
     pub file: String,
     /// Number of running processes.
     pub processes: u64,
-    /// How it ended: `exit 0`, `SIGKILL`; `None` while a process of it is running.
+    /// How the rank ended: `exit 0`, `SIGKILL`; `None` while one of its processes is running.
     pub ended: Option<String>,
     /// Whether it is being recorded; `None` until its file has a header.
     pub recording: Option<bool>,
@@ -119,7 +119,7 @@ pub struct MetricValues {
     /// One value per rank.
     #[serde(serialize_with = "numbers")]
     pub values: Vec<Option<f64>>,
-    /// Why no value is known.
+    /// Why no rank has a value; `None` if one has.
     pub why: Option<String>,
 }
 
@@ -134,11 +134,11 @@ pub struct Stall {
     pub since_ns: u64,
     /// Time since then.
     pub for_ns: u64,
-    /// Median of its steps before.
+    /// Median duration of its previous steps.
     pub usual_ns: u64,
     /// Number of the step that has not ended.
     pub step: u64,
-    /// What the rank is known to be doing.
+    /// What the rank's main thread has been doing, if that is known.
     pub what: Option<String>,
 }
 
@@ -163,7 +163,7 @@ pub struct Event {
 pub enum EventKind {
     /// A mark of a person or program.
     Mark,
-    /// A step took more than three times the usual.
+    /// A step took more than three times the usual step time.
     StepSlow,
     /// Something was lost.
     Loss,
@@ -184,9 +184,9 @@ pub enum EventKind {
 /// History of metrics.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct History {
-    /// Times of the values.
+    /// Times of the values; the same for all series.
     pub times_ns: Vec<u64>,
-    /// Values by metric key: for each of the first 32 ranks, one value per moment.
+    /// Values by metric key: for each of the first 32 ranks, one value for each time.
     #[serde(serialize_with = "series")]
     pub series: BTreeMap<String, Vec<Vec<Option<f64>>>>,
 }
@@ -198,20 +198,20 @@ pub struct Heat {
     pub metric: String,
     /// Unit of the values.
     pub unit: String,
-    /// What the columns are: `time`.
+    /// The quantity along the columns, always `time`.
     pub over: String,
-    /// Rows of ranks.
+    /// The rows: a rank, or several neighbouring ranks, each.
     pub rows: Vec<HeatRow>,
-    /// Stretches of time.
+    /// The columns: a stretch of time each.
     pub columns: Vec<HeatColumn>,
-    /// Values by row and column. If several ranks or moments share a cell, the largest value
-    /// counts.
+    /// Values by row and column. A cell that stands for several ranks or moments has the largest of
+    /// their values.
     pub values: Vec<Vec<Number>>,
     /// The smallest value of the map.
     pub least: Number,
     /// The largest value of the map.
     pub most: Number,
-    /// Describes which ranks or moments share a cell.
+    /// How many ranks and seconds share a cell; `None` if none do.
     pub folded: Option<String>,
     /// Why there is no value.
     pub missing: Option<String>,
@@ -235,7 +235,7 @@ pub struct HeatColumn {
     pub to: u64,
 }
 
-/// A number or null; whole numbers are written without a fraction.
+/// A number or `null`; whole numbers are written without a fraction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub struct Number(pub Option<f64>);

@@ -1,4 +1,4 @@
-//! A run that grows under a follower: steps, stalls, ends, files that are renamed or replaced.
+//! A follower of a growing run: steps, stalls, ends, and files that are renamed or replaced.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,14 +16,14 @@ use tprof_trace::run::{Completeness, LossInfo, ProcessInfo, RankInfo, RunInfo};
 use tprof_trace::{TraceHeader, TraceWriter};
 
 const SECOND: u64 = 1_000_000_000;
-/// When runs begin on the clocks of their files.
+/// When a run begins, on the clocks of its files.
 const START: u64 = 500 * SECOND;
 
 fn unix_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64
 }
 
-/// A run of some ranks that began a while ago: what is written now has a time of this while.
+/// A run of some ranks that began in the past: its rows have times between its beginning and now.
 struct Run {
     directory: tempfile::TempDir,
     start_unix_ns: u64,
@@ -32,14 +32,15 @@ struct Run {
 }
 
 impl Run {
-    /// A run that began so long ago.
+    /// Creates a run that began `ago_ns` ago.
     fn begun(ago_ns: u64, ranks: u32) -> Run {
         let directory = tempfile::tempdir().unwrap();
         let start_unix_ns = unix_ns() - ago_ns;
         let info = RunInfo {
             version: 1,
             tprof: "0.1.0".to_owned(),
-            // The run claims another host, so that the age of its info counts.
+            // The info names another host, so that its age, not the collector's pid, tells whether
+            // the run goes on.
             host: "elsewhere".to_owned(),
             command: vec!["python".to_owned(), "train.py".to_owned()],
             start_ns: START,
@@ -95,7 +96,7 @@ impl Run {
         self.writers.get_mut(&rank).unwrap()
     }
 
-    /// Steps of a rank that end at these moments of the run.
+    /// Writes steps of a rank that end at these moments of the run.
     fn steps(&mut self, rank: u32, ends_ns: impl IntoIterator<Item = u64>) {
         let writer = self.writer(rank);
         for end_ns in ends_ns {
@@ -142,7 +143,7 @@ fn a_rank_without_a_step_for_too_long_stalls_until_its_next_one() {
     let mut run = Run::begun(20 * SECOND, 2);
     run.steps(0, every(SECOND / 2, 40));
     run.steps(1, every(SECOND / 2, 24));
-    // Its file goes on.
+    // The file of rank 1 still gets data, so the missing step is a stall.
     run.counter(1, 19 * SECOND, "rss_bytes", 5e6);
     let mut follower = run.follower();
     let stalled = follower.poll();
@@ -189,7 +190,8 @@ fn nothing_stalls_before_five_steps_after_its_end_or_while_it_is_not_recorded() 
 #[test]
 fn a_file_without_new_blocks_is_no_evidence_of_a_stall() {
     let mut run = Run::begun(3600 * SECOND, 1);
-    // Steps of 20 s: after 100 s one stalls, but nothing came for longer than ten seconds.
+    // With steps of 20 s, a stall begins after 100 s; but time counts only up to ten seconds after
+    // the newest block.
     run.steps(0, every(20 * SECOND, 30));
     let snapshot = run.follower().poll();
     assert_eq!(snapshot.stalls, []);
@@ -222,7 +224,7 @@ fn updates_of_an_optimizer_are_steps_until_a_better_source_shows() {
     writer.write(&mut spans).unwrap();
     let mut follower = run.follower();
     let snapshot = follower.poll();
-    // The first update ends a step of which the beginning is not known.
+    // The first update ends a step whose beginning is not known.
     assert_eq!(values(&snapshot, "steps"), [Some(19.0)]);
     assert_eq!(values(&snapshot, "step_ns"), [Some(1e8)]);
     run.steps(0, every(SECOND, 3));
@@ -230,7 +232,7 @@ fn updates_of_an_optimizer_are_steps_until_a_better_source_shows() {
 }
 
 #[test]
-fn processes_end_and_their_ranks_with_them() {
+fn a_rank_ends_with_its_last_process() {
     let mut run = Run::begun(30 * SECOND, 2);
     run.counter(0, 5 * SECOND, "rss_bytes", 4096.0);
     let mut follower = run.follower();
@@ -342,7 +344,7 @@ fn a_renamed_file_goes_on_and_a_replaced_one_begins_anew() {
 }
 
 #[test]
-fn starts_of_a_rank_are_named_by_what_the_collector_wrote() {
+fn starts_of_a_rank_are_labelled_from_the_info_file() {
     let mut run = Run::begun(60 * SECOND, 1);
     fs::copy(run.file(0), run.path().join("rank-0.1.tprof")).unwrap();
     let rank =
@@ -357,7 +359,7 @@ fn starts_of_a_rank_are_named_by_what_the_collector_wrote() {
 }
 
 #[test]
-fn the_course_of_numbers_is_in_the_history_and_the_heat_map() {
+fn values_of_metrics_are_in_the_history_and_the_heat_map() {
     let mut run = Run::begun(1300 * SECOND, 2);
     run.steps(0, every(SECOND, 1200));
     run.steps(1, every(SECOND, 600).chain([650 * SECOND]));
@@ -398,7 +400,7 @@ fn many_ranks_are_folded_into_rows() {
     assert_eq!(follower.with_history().history.unwrap().series["rss_bytes"].len(), 32);
 }
 
-/// Files that can be taken away between a list and an opening.
+/// A run whose files can be listed, but not opened while `refused` is set.
 struct Flaky {
     inner: PlainFiles,
     refused: RefCell<bool>,
@@ -418,7 +420,7 @@ impl RunFiles for Flaky {
 }
 
 #[test]
-fn what_cannot_be_opened_now_is_what_it_was() {
+fn a_file_that_cannot_be_opened_is_a_problem_of_its_rank() {
     let mut run = Run::begun(60 * SECOND, 1);
     run.steps(0, every(SECOND, 9));
     let inner = PlainFiles::of(run.path()).unwrap();
@@ -430,7 +432,7 @@ fn what_cannot_be_opened_now_is_what_it_was() {
 }
 
 #[test]
-fn a_file_that_is_no_trace_is_a_problem_of_its_rank_only() {
+fn a_file_that_is_not_a_trace_is_a_problem_of_its_rank_only() {
     let mut run = Run::begun(60 * SECOND, 1);
     run.steps(0, every(SECOND, 9));
     fs::write(run.path().join("rank-1.tprof"), "{}").unwrap();
@@ -462,7 +464,7 @@ fn snapshots_keep_their_json_and_prometheus_escapes_labels() {
     assert!(Metric::ALL.iter().all(|metric| Metric::ALL[metric.place()] == *metric));
 }
 
-/// Times as a hostile writer may have them.
+/// Times that a hostile writer may choose.
 fn times() -> impl Strategy<Value = u64> {
     prop_oneof![any::<u64>(), Just(0), Just(u64::MAX), START..START + 100 * SECOND]
 }

@@ -1,5 +1,5 @@
-//! Exports a run, or a synthetic rank with a number of events, and prints events, CPU time and
-//! size:
+//! Exports a run, or a synthetic rank with a given number of events, and prints the number of
+//! events, the CPU time and the size of the output:
 //! `cargo run --release -p tprof-tables --example speed -- FORMAT [EVENTS|RUN [OUTPUT]]`.
 
 #[path = "../../export/tests/common/mod.rs"]
@@ -51,7 +51,7 @@ fn main() {
 
 type Export = fn(&RunDir, &Options<'_>) -> Result<Written, ExportError>;
 
-/// Bytes of a file, or of all files in a directory.
+/// Returns the size of a file, or of all files in a directory, in bytes.
 fn bytes(path: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(path) else {
         return std::fs::metadata(path).map_or(0, |metadata| metadata.len());
@@ -59,7 +59,7 @@ fn bytes(path: &Path) -> u64 {
     entries.flatten().map(|entry| bytes(&entry.path())).sum()
 }
 
-/// CPU time of this process, from `/proc/self/schedstat`.
+/// Returns the CPU time of this process, from `/proc/self/schedstat`.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)

@@ -5,7 +5,7 @@ use crate::columns::{device, host, host_times, small};
 use crate::each::RANK_TABLES;
 use crate::run::{RUN_TABLES, run_columns};
 
-/// Version of the tables: it rises when a column changes its meaning or goes.
+/// Version of the tables. It rises when a column is removed or changes its meaning.
 pub const VERSION: u32 = 2;
 
 /// The description of a table.
@@ -15,30 +15,31 @@ pub struct TableAbout {
     pub name: &'static str,
     /// A description of its rows.
     pub about: &'static str,
-    /// The origin of its rows.
+    /// Whether each rank has rows, or the run as a whole.
     pub scope: Scope,
     /// Descriptions of its columns.
     pub columns: Vec<ColumnAbout>,
 }
 
-/// The origin of a table's rows.
+/// The part of a run that a table's rows describe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Each file of a rank has rows of its own.
+    /// Each rank's file has its own rows.
     Rank,
-    /// The rows are made from the run as a whole.
+    /// The rows describe the run as a whole.
     Run,
 }
 
 impl TableAbout {
-    /// The column by which its rows lie in time, nanoseconds since the run began.
+    /// Returns the name of the column that orders the rows in time, in nanoseconds since the run
+    /// began; `None` if the table has none.
     pub fn time(&self) -> Option<&'static str> {
         let has = |name: &&str| self.columns.iter().any(|column| column.name == *name);
         ["start_ns", "time_ns"].into_iter().find(|name| has(name))
     }
 }
 
-/// All tables: those of ranks, then those of runs.
+/// Returns the descriptions of all tables: those of ranks, then those of runs.
 pub fn catalogue() -> Vec<TableAbout> {
     let of_rank = RANK_TABLES.map(|name| TableAbout {
         name,
@@ -60,7 +61,7 @@ pub fn is_table(name: &str) -> bool {
     RANK_TABLES.contains(&name) || RUN_TABLES.iter().any(|(table, _)| *table == name)
 }
 
-/// Names of the columns of a table of ranks.
+/// Returns the names of the columns of a table of ranks.
 pub(crate) fn column_names(table: &str) -> Vec<&'static str> {
     rank_columns(table).iter().map(|column| column.name).collect()
 }
@@ -150,7 +151,7 @@ mod tests {
     use crate::context::Context;
     use crate::each::RankTables;
 
-    /// Lists the columns that a file's tables have.
+    /// A sink that lists the columns of a file's tables.
     #[derive(Default)]
     struct List(Vec<(&'static str, Vec<ColumnAbout>)>);
 
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_catalogue_is_what_is_read() {
+    fn the_catalogue_lists_the_columns_that_are_read() {
         use tprof_trace::{RunDir, TraceHeader, TraceWriter};
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");

@@ -1,12 +1,12 @@
-//! Values, and the types of columns.
+//! Values of cells, and the types of columns.
 
 /// Type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// Signed 64 bits. Unsigned numbers of the trace keep their bits: engines that have no unsigned
-    /// type read `UINT_64` as a decimal, or wrongly.
+    /// A signed 64-bit number. An unsigned number of the trace is stored with the same bits,
+    /// because engines without an unsigned type read `UINT_64` as a decimal, or wrongly.
     Int,
-    /// Signed 32 bits: small numbers that name something.
+    /// A signed 32-bit number: a small number that identifies something.
     Id,
     /// A 64-bit floating-point number.
     Float,
@@ -17,7 +17,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// The name in the documentation.
+    /// Returns the name of the type in the documentation.
     pub fn name(self) -> &'static str {
         match self {
             Type::Int => "int64",
@@ -32,7 +32,7 @@ impl Type {
 /// One value of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cell<'a> {
-    /// The value is not known, or does not apply.
+    /// The value is unknown or does not apply.
     Null,
     /// A value of [`Type::Int`] or [`Type::Id`].
     Int(i64),
@@ -45,17 +45,18 @@ pub enum Cell<'a> {
 }
 
 impl<'a> Cell<'a> {
-    /// An unsigned number; above 2^63 - 1 its bits.
+    /// Returns the cell of an unsigned number. A number above 2^63 - 1 keeps its bits and becomes
+    /// negative.
     pub(crate) fn uint(value: u64) -> Cell<'a> {
         Cell::Int(value as i64)
     }
 
-    /// A number that may be unknown.
+    /// Returns the cell of a number that may be unknown.
     pub(crate) fn opt(value: Option<impl Into<u64>>) -> Cell<'a> {
         value.map_or(Cell::Null, |value| Cell::uint(value.into()))
     }
 
-    /// A text; an empty one is null.
+    /// Returns the cell of a text; an empty text is null.
     pub(crate) fn text(value: &'a str) -> Cell<'a> {
         if value.is_empty() { Cell::Null } else { Cell::Text(value) }
     }

@@ -1,4 +1,4 @@
-//! Columns: the name, the type, and the value for a row.
+//! Columns: each has a name, a type, and a function that returns its value for a row.
 
 pub(crate) use crate::cell::{Cell, Type};
 use crate::context::Context;
@@ -6,19 +6,20 @@ use crate::data::Data;
 
 /// One column of rows of type `R`.
 pub struct Column<R> {
-    /// Name; its unit last: `duration_ns`.
+    /// Name, with the unit last: `duration_ns`.
     pub name: &'static str,
     /// Type of the values.
     pub kind: Type,
     /// A description for the documentation.
     pub about: &'static str,
-    /// Returns the value for a row.
+    /// Returns the column's value for a row.
     pub get: for<'a> fn(&'a R, &'a Context<'_>) -> Cell<'a>,
-    /// Adds its values in some rows: as `get`, with one call for all.
+    /// Appends the column's values for several rows: does the same as `get`, with one call for all
+    /// rows.
     pub fill: fn(&[R], &Context<'_>, &mut Data),
 }
 
-/// Fills a column with the value of each row, for [`Column::fill`].
+/// Appends the value of each row to a column; an implementation of [`Column::fill`].
 #[inline(always)]
 pub(crate) fn fill<R>(
     rows: &[R],
@@ -41,7 +42,7 @@ fn fill_same<R>(
     }
 }
 
-// A derived implementation would require the same of the row.
+// `#[derive(Clone)]` would require `R: Clone`.
 impl<R> Clone for Column<R> {
     fn clone(&self) -> Column<R> {
         *self
@@ -50,10 +51,10 @@ impl<R> Clone for Column<R> {
 
 impl<R> Copy for Column<R> {}
 
-/// Number of columns of [`identity`].
+/// Number of columns that [`identity`] returns.
 pub(crate) const IDENTITY: usize = 4;
 
-/// The first columns of every row of a rank: the run, and the rank's file in it.
+/// Returns the first columns of every table of a rank: the run, and the rank's file in it.
 pub(crate) fn identity<R>() -> [Column<R>; IDENTITY] {
     macro_rules! same {
         ($name:literal $kind:ident $about:literal $get:expr) => {
@@ -79,7 +80,7 @@ pub(crate) fn identity<R>() -> [Column<R>; IDENTITY] {
 /// The description of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnAbout {
-    /// Name; its unit last: `duration_ns`.
+    /// Name, with the unit last: `duration_ns`.
     pub name: &'static str,
     /// Type. Every column may be null.
     pub kind: Type,
@@ -93,18 +94,20 @@ impl<R> From<&Column<R>> for ColumnAbout {
     }
 }
 
-/// Receives tables row by row.
+/// Receives the rows of tables.
 pub trait Sink {
     /// The error of the destination.
     type Error;
 
-    /// Whether a column of a table is wanted. Rows are not joined to others for columns that are not.
+    /// Whether a column of a table is wanted. The values of unwanted columns may be missing in the
+    /// rows, because they are not derived.
     fn takes(&self, table: &'static str, column: &'static str) -> bool {
         let _ = (table, column);
         true
     }
 
-    /// Takes one table of a rank. Its rows come in batches, those of large tables in order of time.
+    /// Receives one table of a rank. Its rows come in batches. If only some columns are wanted, the
+    /// rows may be in the file's order instead of ordered by time.
     fn table<R>(
         &mut self,
         name: &'static str,

@@ -1,4 +1,4 @@
-//! The data that the rows of a rank's file refer to.
+//! The data that is needed to derive the values of a rank file's rows.
 
 use std::cell::OnceCell;
 
@@ -13,7 +13,7 @@ use tprof_trace::model::{NameId, ProcessIndex, StackId, ThreadIndex};
 use crate::cell::Cell;
 use crate::row_source::RowSource;
 
-/// An open file of a rank.
+/// An open file of a rank, with the data that is derived from it when it is first needed.
 pub struct Context<'a> {
     /// The run and the file.
     pub source: RowSource,
@@ -28,7 +28,7 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Takes an open file of a run with this name.
+    /// Creates the context of an open file, in a run with this name.
     pub fn of(run: &str, part: &'a OpenRank<'_>) -> Context<'a> {
         Context {
             source: RowSource::of(run, part.file, &part.trace),
@@ -42,17 +42,19 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Launches, steps and collectives, as reports find them; read when it is first asked for.
+    /// Returns the launches, steps and collectives, as reports find them. They are read at the
+    /// first call.
     pub(crate) fn joined(&self) -> &JoinedRank<'a> {
         self.joined.get_or_init(|| JoinedRank::of(self.trace, self.steps_from, self.world_size))
     }
 
-    /// The places of spans, read when they are first asked for.
+    /// Returns the places of spans. They are read at the first call.
     pub(crate) fn places(&self) -> &SpanPlaces {
         self.places.get_or_init(|| SpanPlaces::of(self.trace))
     }
 
-    /// The functions of the innermost code of a stack, the innermost inlined one first.
+    /// Returns the functions at the innermost address of a stack, the innermost inlined function
+    /// first.
     pub(crate) fn innermost(&self, process: ProcessIndex, stack: StackId) -> Vec<Frame<'a>> {
         let frames = self.frames.get_or_init(|| Frames::new(self.trace));
         let found = self.trace.stack(process, stack).filter(|_| stack > 0);

@@ -1,8 +1,8 @@
-//! CSV: a directory with a file for each table, all ranks in it, for pandas and
-//! spreadsheets.
+//! CSV, for pandas and spreadsheets: a directory with one file for each table, which has the rows
+//! of all ranks.
 //!
-//! What is not known is empty. [`tprof_facts::csv`] decides which texts are quoted, and which
-//! begin with an apostrophe.
+//! An unknown value is an empty cell. [`tprof_facts::csv`] decides which texts are quoted, and
+//! which begin with an apostrophe.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -21,10 +21,10 @@ use crate::row_source::name_of;
 use crate::run::{OwnedCell, RUN_TABLES, read_run, run_columns};
 use tprof_trace::RunDir;
 
-/// Bytes gathered before they are written.
+/// Number of bytes to collect before they are written.
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// Writes a directory: `DIR/csv`, or the one that the options name.
+/// Writes the directory `DIR/csv`, or the one that the options name.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
     options.without_max_bytes("csv")?;
     let selection = Selection::new(run, &options.slice, options.symbols)?;
@@ -78,7 +78,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     Ok(written)
 }
 
-/// The rows of one rank.
+/// A sink that appends the rows of one rank to the files.
 struct Rank<'a> {
     dir: &'a Path,
     files: &'a mut HashMap<&'static str, Output>,

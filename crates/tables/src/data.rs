@@ -6,14 +6,14 @@ use rustc_hash::FxHashMap;
 
 use crate::cell::{Cell, Type};
 
-/// Values of a column, one of each row.
+/// Values of a column, one for each row.
 #[derive(Clone, Debug, Default)]
 pub struct Data {
-    /// Whether each row has a value; without one, its place in `values` has no meaning.
+    /// Whether each row has a value. If a row has none, its place in `values` has no meaning.
     pub valid: Vec<bool>,
-    /// Rows without a value.
+    /// Number of rows without a value.
     pub nulls: usize,
-    /// The values of all rows.
+    /// The values, one for each row.
     pub values: Values,
 }
 
@@ -38,15 +38,15 @@ impl Default for Values {
     }
 }
 
-/// Texts, each kept once.
+/// The texts of a column; each different text is stored once.
 #[derive(Clone, Debug, Default)]
 pub struct Texts {
-    /// For each row: the index of its text.
+    /// For each row, the index of its text in `distinct`.
     pub keys: Vec<u32>,
-    /// The different texts, each once.
+    /// The different texts.
     pub distinct: Vec<Arc<str>>,
     known: FxHashMap<Arc<str>, u32>,
-    /// The last one, by its address and length: most texts are those of the row before.
+    /// Address, length and index of the last text. Most rows have the same text as the row before.
     last: Option<(usize, usize, u32)>,
 }
 
@@ -76,7 +76,7 @@ impl Texts {
 }
 
 impl Data {
-    /// Makes an empty column.
+    /// Creates an empty column.
     pub fn new(kind: Type) -> Data {
         let values = match kind {
             Type::Int => Values::Int(Vec::new()),
@@ -88,7 +88,7 @@ impl Data {
         Data { valid: Vec::new(), nulls: 0, values }
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.valid.len()
     }
@@ -98,7 +98,8 @@ impl Data {
         self.valid.is_empty()
     }
 
-    /// Adds a row. A value of another type than the column's, or that does not fit it, is null.
+    /// Appends a row. A value that has another type than the column, or does not fit it, becomes
+    /// null.
     #[inline]
     pub fn push(&mut self, cell: Cell<'_>) {
         let there = match (&mut self.values, cell) {
@@ -138,7 +139,7 @@ impl Data {
         self.nulls += usize::from(!there);
     }
 
-    /// Adds this many rows with one value.
+    /// Appends this many rows with the same value.
     pub fn push_all(&mut self, cell: Cell<'_>, rows: usize) {
         if rows == 0 {
             return;
@@ -160,7 +161,8 @@ impl Data {
         self.nulls += if self.valid.last() == Some(&false) { more } else { 0 };
     }
 
-    /// Forgets all rows, and keeps the memory; texts too, which come again.
+    /// Removes all rows, and keeps the memory. The texts stay in `distinct`, because they usually
+    /// occur again.
     pub fn clear(&mut self) {
         self.valid.clear();
         self.nulls = 0;

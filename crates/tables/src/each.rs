@@ -50,7 +50,7 @@ pub const RANK_TABLES: [&str; 29] = [
     "properties",
 ];
 
-/// A file that is read as tables.
+/// Reads a rank's file as tables.
 pub struct RankTables<'a> {
     context: &'a Context<'a>,
     window: Window,
@@ -58,7 +58,8 @@ pub struct RankTables<'a> {
 }
 
 impl<'a> RankTables<'a> {
-    /// Takes the rows of a file within its window, with the wall times of its driving thread.
+    /// Creates a reader of the rows of `part` within its window. `host_times` is the wall time of
+    /// its driving thread.
     pub fn of(
         context: &'a Context<'a>,
         part: &OpenRank<'_>,
@@ -67,13 +68,13 @@ impl<'a> RankTables<'a> {
         RankTables { context, window: part.window, host_times }
     }
 
-    /// Passes all tables to a sink.
+    /// Passes all tables to a sink, in the order of [`RANK_TABLES`].
     pub fn each<S: Sink>(&self, sink: &mut S) -> Result<(), S::Error> {
         let ids = ExternalIds::of(self.context.trace);
         RANK_TABLES.into_iter().try_for_each(|name| self.read(name, &ids, sink))
     }
 
-    /// Gives one of [`RANK_TABLES`].
+    /// Passes one of [`RANK_TABLES`] to a sink.
     pub fn one<S: Sink>(&self, name: &'static str, sink: &mut S) -> Result<(), S::Error> {
         let ids = match sink.takes(name, "external") {
             true => ExternalIds::of(self.context.trace),
@@ -95,80 +96,80 @@ impl<'a> RankTables<'a> {
             "kernels" => self.kernels(ids, sink),
             "copies" => self.copies(ids, sink),
             "samples" => self.samples(ids, sink),
-            "synchronizations" => all.give(sink, device::SYNCHRONIZATIONS, self.rows(ids)),
-            "device_spans" => all.give(sink, device::DEVICE_SPANS, self.rows(ids)),
-            "collectives" => all.give(sink, host::COLLECTIVES, self.rows(ids)),
+            "synchronizations" => all.pass(sink, device::SYNCHRONIZATIONS, self.rows(ids)),
+            "device_spans" => all.pass(sink, device::DEVICE_SPANS, self.rows(ids)),
+            "collectives" => all.pass(sink, host::COLLECTIVES, self.rows(ids)),
             "collective_runs" => {
                 let runs = self.collective_runs();
-                all.give(sink, host::COLLECTIVE_RUNS, runs.into_iter())
+                all.pass(sink, host::COLLECTIVE_RUNS, runs.into_iter())
             }
-            "channel_work" => all.give(sink, host::CHANNEL_WORK, self.rows(ids)),
+            "channel_work" => all.pass(sink, host::CHANNEL_WORK, self.rows(ids)),
             "steps" => {
                 let found = context.joined().steps();
                 let within = found.all.iter().filter(|of| window.touches(of.start_ns, of.end_ns));
                 let row = |step: &_| small::StepRow { step: *step, source: found.source };
-                all.give(sink, small::STEPS, within.map(row))
+                all.pass(sink, small::STEPS, within.map(row))
             }
-            "device_allocations" => all.give(sink, device::ALLOCATIONS, self.rows(ids)),
+            "device_allocations" => all.pass(sink, device::ALLOCATIONS, self.rows(ids)),
             "event_samples" => {
                 let rows = self.blocks::<EventSample>().filter(|row| window.holds(row.time_ns));
-                all.give(sink, host::EVENT_SAMPLES, rows)
+                all.pass(sink, host::EVENT_SAMPLES, rows)
             }
-            "flow_points" => all.give(sink, host::FLOW_POINTS, self.rows(ids)),
+            "flow_points" => all.pass(sink, host::FLOW_POINTS, self.rows(ids)),
             "heap_events" => {
                 let rows = trace.heap_events().filter(|row| window.holds(row.time_ns));
-                all.give(sink, host::HEAP_EVENTS, rows)
+                all.pass(sink, host::HEAP_EVENTS, rows)
             }
             "map_events" => {
                 let rows = trace.map_events().filter(|row| window.holds(row.time_ns));
-                all.give(sink, host::MAP_EVENTS, rows)
+                all.pass(sink, host::MAP_EVENTS, rows)
             }
             "heap_totals" => {
                 let rows = trace.totals().iter().filter(|row| window.holds(row.time_ns));
-                all.give(sink, small::HEAP_TOTALS, rows.copied())
+                all.pass(sink, small::HEAP_TOTALS, rows.copied())
             }
             "counters" => {
                 let rows = trace.counters().iter().filter(|row| window.holds(row.time_ns));
-                all.give(sink, small::COUNTERS, rows.copied())
+                all.pass(sink, small::COUNTERS, rows.copied())
             }
             "thread_counts" => {
                 let rows = trace.thread_counts().iter().filter(|row| window.holds(row.time_ns));
-                all.give(sink, host::THREAD_COUNTS, rows.copied())
+                all.pass(sink, host::THREAD_COUNTS, rows.copied())
             }
             "marks" => {
                 let rows = trace.marks().iter().filter(|row| window.holds(row.time_ns));
-                all.give(sink, small::MARKS, rows.copied())
+                all.pass(sink, small::MARKS, rows.copied())
             }
-            // The tables that rows above refer to are complete, whatever the slice.
-            "losses" => all.give(sink, small::LOSSES, trace.losses().iter().copied()),
-            "processes" => all.give(sink, small::PROCESSES, trace.processes().iter().cloned()),
-            "threads" => all.give(sink, small::THREADS, trace.threads().iter().cloned()),
-            "devices" => all.give(sink, small::DEVICES, trace.devices().iter().cloned()),
-            "streams" => all.give(sink, small::STREAMS, trace.streams().iter().cloned()),
+            // The tables that the rows above refer to are complete, even if a slice is exported.
+            "losses" => all.pass(sink, small::LOSSES, trace.losses().iter().copied()),
+            "processes" => all.pass(sink, small::PROCESSES, trace.processes().iter().cloned()),
+            "threads" => all.pass(sink, small::THREADS, trace.threads().iter().cloned()),
+            "devices" => all.pass(sink, small::DEVICES, trace.devices().iter().cloned()),
+            "streams" => all.pass(sink, small::STREAMS, trace.streams().iter().cloned()),
             "external_ids" => {
-                all.give(sink, small::EXTERNAL_IDS, trace.blocks::<ExternalId>().flatten())
+                all.pass(sink, small::EXTERNAL_IDS, trace.blocks::<ExternalId>().flatten())
             }
             "communicators" => {
-                all.give(sink, small::COMMUNICATORS, trace.communicators().iter().cloned())
+                all.pass(sink, small::COMMUNICATORS, trace.communicators().iter().cloned())
             }
-            "host_times" => all.give(sink, host_times::HOST_TIMES, self.host_times.iter().cloned()),
+            "host_times" => all.pass(sink, host_times::HOST_TIMES, self.host_times.iter().cloned()),
             "stack_frames" => {
                 let frames = Frames::new(trace);
                 let stacks = trace.stacks().iter().flat_map(|of| small::frames(&frames, of));
-                all.give(sink, small::STACK_FRAMES, stacks)
+                all.pass(sink, small::STACK_FRAMES, stacks)
             }
             "properties" => {
                 let of = |(key, value): (&str, &str)| small::PropertyText {
                     key: key.into(),
                     value: value.into(),
                 };
-                all.give(sink, small::PROPERTIES, trace.properties().map(of))
+                all.pass(sink, small::PROPERTIES, trace.properties().map(of))
             }
             _ => unreachable!("{name} is no table of a rank"),
         }
     }
 
-    /// Rows of a large table by time.
+    /// Returns the rows of a large table that are within the window, ordered by time.
     fn rows<R: HasCallIds>(&self, ids: &ExternalIds) -> impl Iterator<Item = R> {
         let batches = self.context.trace.in_order(self.window.from_ns, self.window.to_ns);
         batches.flat_map(|mut rows: Vec<R>| {
@@ -177,8 +178,8 @@ impl<'a> RankTables<'a> {
         })
     }
 
-    /// The rows of a large table, or parts of them, block by block in the file's order. A block
-    /// that reaches beyond the window is passed with all of its rows.
+    /// Returns the rows of a large table, or parts of them, block by block in the file's order. A
+    /// block that is partly within the window is passed with all of its rows.
     fn blocks<R: TracePart>(&self) -> impl Iterator<Item = R> {
         let Window { from_ns, to_ns } = self.window;
         self.context.trace.blocks_between(from_ns, to_ns).flatten()
@@ -198,10 +199,10 @@ impl<'a> RankTables<'a> {
         let mut of = |row| texts.row(row, context, asked);
         let table = Table { name, context };
         match takes(sink, name, &BESIDE_SPAN_OUTLINE) {
-            true => table.give(sink, host::SPANS, self.rows::<Span>(ids).map(of)),
+            true => table.pass(sink, host::SPANS, self.rows::<Span>(ids).map(of)),
             false => {
                 let rows = self.blocks::<SpanOutline>().map(span_of);
-                table.give(sink, host::SPANS, rows.map(&mut of))
+                table.pass(sink, host::SPANS, rows.map(&mut of))
             }
         }
     }
@@ -214,10 +215,10 @@ impl<'a> RankTables<'a> {
         let mut of = |row| names.kernel(row, context, asked);
         let table = Table { name, context };
         match takes(sink, name, &BESIDE_KERNEL_OUTLINE) {
-            true => table.give(sink, device::KERNELS, self.rows::<Kernel>(ids).map(of)),
+            true => table.pass(sink, device::KERNELS, self.rows::<Kernel>(ids).map(of)),
             false => {
                 let rows = self.blocks::<KernelOutline>().map(kernel_of);
-                table.give(sink, device::KERNELS, rows.map(&mut of))
+                table.pass(sink, device::KERNELS, rows.map(&mut of))
             }
         }
     }
@@ -226,7 +227,7 @@ impl<'a> RankTables<'a> {
         let (context, name) = (self.context, "copies");
         let asked = RowRequest { places: takes(sink, name, &OF_LAUNCH), texts: false };
         let rows = self.rows::<MemoryCopy>(ids).map(|row| rows::copy(row, context, asked));
-        Table { name, context }.give(sink, device::COPIES, rows)
+        Table { name, context }.pass(sink, device::COPIES, rows)
     }
 
     fn samples<S: Sink>(&self, ids: &ExternalIds, sink: &mut S) -> Result<(), S::Error> {
@@ -235,7 +236,7 @@ impl<'a> RankTables<'a> {
         let mut innermost = InnermostPlaces::default();
         let asked = RowRequest { places: false, texts };
         let rows = self.rows::<Sample>(ids).map(|row| innermost.row(row, context, asked));
-        Table { name, context }.give(sink, host::SAMPLES, rows)
+        Table { name, context }.pass(sink, host::SAMPLES, rows)
     }
 
     fn collective_runs(&self) -> Vec<JoinedCollective> {
@@ -250,7 +251,7 @@ impl<'a> RankTables<'a> {
 const OF_LAUNCH: [&str; 5] =
     ["step", "launch_start_ns", "launch_duration_ns", "launch_name", "launch_thread"];
 
-/// Columns of kernels that an outline has not.
+/// Columns of kernels whose values are not in a [`KernelOutline`].
 const BESIDE_KERNEL_OUTLINE: [&str; 10] = [
     "external",
     "block_x",
@@ -264,7 +265,7 @@ const BESIDE_KERNEL_OUTLINE: [&str; 10] = [
     "submitted_ns",
 ];
 
-/// The columns that need the rest of a span besides its outline.
+/// Columns of spans whose values are not in a [`SpanOutline`].
 const BESIDE_SPAN_OUTLINE: [&str; 9] = [
     "external",
     "id",
@@ -323,12 +324,12 @@ struct Table<'a> {
     context: &'a Context<'a>,
 }
 
-/// Rows of a batch. A sink goes through it once for each column, so it should stay in the cache of a
-/// core.
+/// Number of rows in a batch. A sink goes through the batch once for each column, so the batch
+/// should stay in the core's cache.
 const BATCH_ROWS: usize = 1 << 9;
 
 impl Table<'_> {
-    fn give<R, S: Sink>(
+    fn pass<R, S: Sink>(
         &self,
         sink: &mut S,
         columns: &[Column<R>],
@@ -344,7 +345,7 @@ impl Table<'_> {
     }
 }
 
-/// Rows with a time that [`RankTables::each`] gives of a file without a slice.
+/// Returns the number of rows with a time that [`RankTables::each`] passes on for a whole file.
 pub(crate) fn count(trace: &TraceFile) -> u64 {
     let small = trace.totals().len() + trace.counters().len() + trace.marks().len();
     in_order::count(trace)
@@ -355,7 +356,7 @@ pub(crate) fn count(trace: &TraceFile) -> u64 {
         + (small + trace.thread_counts().len()) as u64
 }
 
-/// Whether rows of a table are events, whose time decides whether a slice has them.
+/// Whether the rows of a table are events, which a slice selects by their time.
 pub(crate) fn is_timed(table: &str) -> bool {
     !matches!(
         table,
@@ -369,7 +370,7 @@ pub(crate) fn is_timed(table: &str) -> bool {
             | "host_times"
             | "stack_frames"
             | "properties"
-            // Made of other rows.
+            // These tables are made from the rows of other tables.
             | "steps"
             | "collective_runs"
     )

@@ -31,12 +31,12 @@ pub struct HostTime {
     pub line: Option<u64>,
 }
 
-/// Reads the times of all ranks of a run, in a part of its time, and the problems with files that
-/// could not be read. A run without samples, or of which nothing can be read, has no times.
+/// Reads the times of all ranks in the slice of a run, and the problems with files that could not
+/// be read. If the run has no samples, there are no times.
 ///
 /// # Errors
 ///
-/// The same as those of [`read_together`].
+/// Returns the same errors as [`read_together`].
 pub(crate) fn read(
     path: &Path,
     slice: &Slice,
@@ -54,7 +54,8 @@ pub(crate) fn read(
     Ok((made.documents.iter().flat_map(all).collect(), problems.collect()))
 }
 
-/// Takes the times of a report: the judged time and start-up by part, and each step.
+/// Returns the times in a report: the judged time and the start-up time by part, and the time of
+/// each step.
 pub fn all(document: &Document) -> Vec<HostTime> {
     let find = |key: &str| document.tables.iter().find(|table| table.key == key);
     let mut times = Vec::new();
@@ -99,13 +100,13 @@ fn start_up(row: &TableRow<'_>) -> Vec<HostTime> {
     let running = time(row, "start_up", "running", "running_ns");
     let unknown = time(row, "start_up", "unknown", "unknown_ns");
     let mut waiting = time(row, "start_up", "waiting", "wall_ns");
-    // Unknown time was spent on a core.
+    // The report counts unknown time as running, so it is subtracted.
     waiting.wall_ns = waiting.wall_ns.saturating_sub(running.wall_ns);
     let running = HostTime { wall_ns: running.wall_ns.saturating_sub(unknown.wall_ns), ..running };
     vec![running, waiting, unknown]
 }
 
-/// Parts of a step have columns named after them.
+/// Returns the times of a step. The report has one column for each part of a step.
 fn step(row: &TableRow<'_>) -> Vec<HostTime> {
     let step = row.whole("step");
     let parts = row.table.columns.iter().filter_map(|column| column.key.strip_suffix("_ns"));
@@ -118,13 +119,14 @@ fn step(row: &TableRow<'_>) -> Vec<HostTime> {
 pub(crate) struct HostTimes(Vec<HostTime>);
 
 impl HostTimes {
-    /// Reads the part of a run that is exported. If nothing can be read, there are no times; the
-    /// export then fails for the same reason.
+    /// Reads the times in the slice that is exported. If nothing can be read, there are no times;
+    /// then the export fails for the same reason.
     pub fn of(run: &RunDir, options: &Options<'_>) -> HostTimes {
         HostTimes(read(run.path(), &options.slice, options.symbols).unwrap_or_default().0)
     }
 
-    /// The times of a file's rank: if a rank has several files, the first one gets them.
+    /// Returns the times of a file's rank. If a rank has several files, only the first one has
+    /// them.
     pub fn of_file(&self, selection: &Selection<'_>, file: &RankFile) -> Vec<HostTime> {
         let first = selection.files.iter().find(|other| other.rank == file.rank);
         let is_first = first.is_some_and(|first| first.path == file.path);

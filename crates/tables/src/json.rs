@@ -7,8 +7,9 @@
 //!  "tables": {"runs": {"columns": ["run", …], "rows": [[…], …]}, …}}
 //! ```
 //!
-//! Tables of a rank lack the columns that its object has. Unknown values are `null`. The document
-//! is compressed if its name ends in `.gz`, and streamed.
+//! The tables of a rank lack the columns that the rank's object has: `run`, `rank`, `instance` and
+//! `host`. Unknown values are `null`. The document is streamed. It is compressed if its name ends
+//! in `.gz`.
 
 use std::io::{self, Write};
 
@@ -28,12 +29,12 @@ use crate::host_time::HostTimes;
 use crate::row_source::name_of;
 use crate::run::{NO_SUMS, OwnedCell, RUN_TABLES, read_run, run_columns};
 
-/// Bytes gathered before they are compressed.
+/// Number of bytes to collect before they are compressed.
 const BUFFER_BYTES: usize = 1 << 16;
-/// Fast: level 6 takes three times the CPU for half the size.
+/// Compression level 1 is fast. Level 6 takes three times the CPU time and halves the size.
 const LEVEL: u32 = 1;
 
-/// Writes one document: `DIR/tables.json.gz`, or the file that the options name.
+/// Writes the document `DIR/tables.json.gz`, or the file that the options name.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
     options.without_max_bytes("json")?;
     let selection = Selection::new(run, &options.slice, options.symbols)?;
@@ -124,12 +125,12 @@ struct Document<W: Write> {
     text: Text,
     /// Whether no table of the rank has been written yet.
     first: bool,
-    /// Rows of the rank that have a time.
+    /// Number of rows of the rank that have a time.
     events: u64,
 }
 
 impl<W: Write> Document<W> {
-    /// Begins a table with these columns.
+    /// Begins a table with this name and these columns.
     fn begin(&mut self, name: &str, columns: impl Iterator<Item = &'static str>) {
         self.text.raw(if self.first { "\n" } else { ",\n" });
         self.first = false;

@@ -1,13 +1,13 @@
-//! Runs as plain tables: one definition of their columns, for formats that are tables and for
+//! Runs as plain tables. The columns are defined once, for the formats that are tables and for the
 //! engines that query them.
 //!
-//! [`catalogue`] lists the tables and their columns; `docs/exports.md` is the same list. Tables of
+//! [`catalogue`] lists the tables and their columns; `docs/exports.md` has the same list. Tables of
 //! ranks ([`RankTables`]) have the rows of a file, joined with the values that reports derive for
-//! them; tables of runs ([`read_run`]) are what reports print for each rank. Names are resolved,
-//! times are nanoseconds since the run began. An unknown value is null, never 0.
+//! them. Tables of runs ([`read_run`]) have the figures that reports print for each rank. Names are
+//! resolved, and times are nanoseconds since the run began. An unknown value is null, never 0.
 //!
-//! [`mod@parquet`], [`csv`] and [`json`] write them; [`read`] passes chosen columns of one to an
-//! engine.
+//! [`mod@parquet`], [`csv`] and [`json`] write tables to files; [`read`] passes the columns of a
+//! table that a query needs to an engine.
 
 mod row_source;
 

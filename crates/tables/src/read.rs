@@ -1,4 +1,4 @@
-//! Reads chosen columns of one table, for an engine that queries them.
+//! Reads chosen columns of one table, for an engine that runs queries.
 
 use std::path::Path;
 
@@ -26,12 +26,13 @@ pub struct OpenRun {
 /// The part of a table that is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Places of columns in [`crate::TableAbout::columns`], in the order in which they are to come.
+    /// Indexes of columns in [`crate::TableAbout::columns`], in the order in which a batch has
+    /// them.
     pub columns: Vec<usize>,
-    /// Rows that ended before this moment may be left out, nanoseconds since the run began. They
-    /// need not be: the engine filters again.
+    /// Rows that ended before this moment may be left out, in nanoseconds since the run began. The
+    /// reader need not leave them out, because the engine filters again.
     pub from_ns: Option<i64>,
-    /// Rows that begin then or later may be left out.
+    /// Rows that begin at this moment or later may be left out.
     pub to_ns: Option<i64>,
 }
 
@@ -49,40 +50,40 @@ impl OpenRun {
     ///
     /// # Errors
     ///
-    /// Returns an error if nothing of it can be read.
+    /// Returns an error if no part of the run can be read.
     pub fn open(path: &Path) -> Result<OpenRun, TraceError> {
         let dir = RunDir::open(path)?;
         let zero = Zero::of(&dir);
         Ok(OpenRun { name: name_of(path), dir, zero })
     }
 
-    /// Gives it another name: of several runs each needs its own.
+    /// Changes the name of the run. If an engine opens several runs, each needs a different name.
     pub fn named(self, name: String) -> OpenRun {
         OpenRun { name, ..self }
     }
 
-    /// The value of the column `run`.
+    /// Returns the value of the column `run`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Path of the run.
+    /// Returns the path of the run.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    /// The files of the run: ranks in order, then launchers.
+    /// Returns the files of the run: ranks in order, then launchers.
     pub fn files(&self) -> &[RankFile] {
         self.dir.files()
     }
 
-    /// Problems with parts of the directory that could not be read, in sentences.
+    /// Returns the problems with parts of the directory that could not be read, in sentences.
     pub fn problems(&self) -> Vec<String> {
         self.dir.problems().iter().map(|problem| problem.what.clone()).collect()
     }
 
     /// Passes the rows of one file's table to `each` until there are no more, or `each` returns
-    /// false. Returns the problems with parts that could not be read, in sentences.
+    /// false. Returns the problems with parts of the file that could not be read, in sentences.
     ///
     /// # Errors
     ///
@@ -101,7 +102,7 @@ impl OpenRun {
         let trace = TraceFile::open(&file.path)?;
         let clock = self.zero.clock(&trace, &self.dir);
         let at = |ns: i64| clock.at(u64::try_from(ns).unwrap_or(0));
-        // Times before the run's beginning are rare, and below 0.
+        // Times before the run's beginning are rare, and negative.
         let from_ns = request.from_ns.filter(|ns| *ns > 0).map_or(0, at);
         let to_ns = request.to_ns.filter(|ns| *ns > 0).map_or(u64::MAX, at);
         let window = Window { from_ns, to_ns };
@@ -124,14 +125,14 @@ impl OpenRun {
         };
         let mut sink = ColumnPicker { wanted: &request.columns, each, names: column_names(table) };
         let tables = RankTables::of(&context, &part, host_times);
-        // An engine that has enough is no failure.
+        // The only error is that the engine has enough rows.
         let _ = tables.one(table, &mut sink);
         let unread = part.trace.unread().problems();
         problems.extend(unread.iter().map(|problem| sentence(&file.path, problem)));
         Ok(problems)
     }
 
-    /// Reads tables of the run as a whole, by the names of [`crate::RUN_TABLES`].
+    /// Reads tables of the run as a whole. Their names are in [`crate::RUN_TABLES`].
     pub fn read_run(&self, tables: &[&str]) -> RunTables {
         read_run(&self.dir, &self.name, tables, None)
     }
@@ -141,14 +142,14 @@ fn sentence(path: &Path, problem: &Problem) -> String {
     format!("{}: {} (at byte {})", path.display(), problem.what, problem.offset)
 }
 
-/// Takes the wanted columns.
+/// A sink that passes the wanted columns to an engine.
 struct ColumnPicker<'a> {
     wanted: &'a [usize],
     each: &'a mut dyn FnMut(Batch) -> bool,
     names: Vec<&'static str>,
 }
 
-/// The engine has enough.
+/// The error of [`ColumnPicker`]: the engine has enough rows.
 struct StopReading;
 
 impl Sink for ColumnPicker<'_> {

@@ -9,7 +9,7 @@ use tprof_trace::{RankFile, RankLabel, Start, TraceFile};
 pub struct RowSource {
     /// Name of the run's directory.
     pub run: String,
-    /// The rank; `None` for processes of no rank.
+    /// The rank; `None` for processes that belong to no rank.
     pub rank: Option<u32>,
     /// Number of the file among those of its rank: 0 is the first.
     pub instance: u32,
@@ -18,14 +18,14 @@ pub struct RowSource {
 }
 
 impl RowSource {
-    /// A file of a run.
+    /// Returns the source of a file's rows.
     pub fn of(run: &str, file: &RankFile, trace: &TraceFile) -> RowSource {
         let host = trace.header().host.clone();
         RowSource { run: run.to_owned(), rank: file.rank, instance: instance_of(file), host }
     }
 }
 
-/// The number of the file among those of its rank, from its name.
+/// Returns the number of the file among those of its rank, from its name.
 pub(crate) fn instance_of(file: &RankFile) -> u32 {
     let name = file.path.file_name().unwrap_or_default().to_string_lossy();
     match RankLabel::of_name(&name) {
@@ -38,7 +38,7 @@ pub(crate) fn instance_of(file: &RankFile) -> u32 {
     }
 }
 
-/// The name of a run: that of its directory, or of its only file.
+/// Returns the name of a run: that of its directory, or of its only file.
 pub fn name_of(path: &Path) -> String {
     let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let name = if whole.is_file() { whole.file_stem() } else { whole.file_name() };

@@ -1,5 +1,4 @@
-//! Rows of a file with derived values: short names, places among other rows, sizes of inputs, lines
-//! of code.
+//! Rows of a file with derived values: short names, indexes, sizes of inputs, lines of code.
 
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use tprof_trace::model::{
 
 use crate::context::Context;
 
-/// Device work with its place among the work of its rank.
+/// Device work with its index in the work of its rank.
 #[derive(Clone, Debug)]
 pub(crate) struct PlacedWork<R> {
     pub row: R,
@@ -35,16 +34,16 @@ impl<R> PlacedWork<R> {
     }
 }
 
-/// The derived values that are wanted.
+/// The derived values that a sink wants.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RowRequest {
-    /// Whether the places of rows are wanted.
+    /// Whether the indexes of rows are wanted.
     pub places: bool,
-    /// Whether their derived texts are wanted.
+    /// Whether derived texts are wanted.
     pub texts: bool,
 }
 
-/// Shortens each name once.
+/// Shortens the names of kernels, each name once.
 #[derive(Default)]
 pub(crate) struct ShortNames(FxHashMap<NameId, Arc<str>>);
 
@@ -96,7 +95,7 @@ pub(crate) fn copy(
     PlacedWork { row, at, short_name: Arc::default() }
 }
 
-/// A host span with its place among the spans of its thread.
+/// A host span with its index.
 #[derive(Clone, Debug)]
 pub(crate) struct SpanRow {
     pub row: Span,
@@ -106,14 +105,14 @@ pub(crate) struct SpanRow {
     pub inputs: Option<Arc<OperatorInputs>>,
 }
 
-/// Sizes and types of an operator's inputs, as JSON lists; empty where they were not recorded.
+/// Sizes and types of an operator's inputs, as JSON lists; empty if they were not recorded.
 #[derive(Debug, Default)]
 pub(crate) struct OperatorInputs {
     pub shapes: String,
     pub types: String,
 }
 
-/// Reads each text of arguments once.
+/// Parses the arguments of operators, each text once.
 #[derive(Default)]
 pub(crate) struct InputTexts(FxHashMap<NameId, Option<Arc<OperatorInputs>>>);
 
@@ -144,7 +143,7 @@ fn inputs(trace: &TraceFile, args: NameId) -> Option<Arc<OperatorInputs>> {
 #[derive(Clone, Debug)]
 pub(crate) struct SampleRow {
     pub row: Sample,
-    /// The innermost code of the stack; `None` if it was not asked for, or the stack was not taken.
+    /// The innermost code of the stack; `None` if it was not asked for, or the sample has no stack.
     pub innermost: Option<Arc<Place>>,
 }
 
@@ -158,7 +157,7 @@ pub(crate) struct Place {
     pub module: String,
 }
 
-/// Finds each stack's once.
+/// Finds the innermost code of stacks, each stack once.
 #[derive(Default)]
 pub(crate) struct InnermostPlaces(FxHashMap<(ProcessIndex, StackId), Option<Arc<Place>>>);
 
@@ -166,7 +165,8 @@ impl InnermostPlaces {
     pub fn row(&mut self, row: Sample, context: &Context<'_>, asked: RowRequest) -> SampleRow {
         let place = || {
             let frames = context.innermost(row.process, row.stack);
-            // Time in inlined code is its function's, as in reports; the line is the code's own.
+            // As in reports, time in inlined code counts for the function around it. The line is
+            // that of the inlined code.
             let (line, function) = (frames.first()?, frames.last()?);
             Some(Arc::new(Place {
                 function: function.function_or_module().into_owned(),

@@ -1,7 +1,7 @@
-//! Tables of a run as a whole: the run, its ranks, and sums of each rank that reports print.
+//! Tables of a run as a whole: the run, its ranks, and the sums for each rank that reports print.
 //!
-//! Questions about thousands of ranks are answered by these: some hundred rows a rank, where the
-//! tables of rows have millions.
+//! These tables answer questions about thousands of ranks: they have some hundred rows for each
+//! rank, while the tables of ranks have millions.
 
 use std::sync::LazyLock;
 
@@ -41,7 +41,8 @@ pub const RUN_TABLES: [(&str, &str); 14] = [
     ("findings", "what to fix, the largest gain first (`tprof report findings`)"),
 ];
 
-/// A table of a report: name here, kind, key there.
+/// Tables that come from reports: the name of the table here, and the kind of report and the key of
+/// the table in its JSON.
 const REPORTED: [(&str, &str, &str); 12] = [
     ("rank_summary", "breakdown", "breakdown"),
     ("rank_steps", "steps", "steps"),
@@ -57,14 +58,14 @@ const REPORTED: [(&str, &str, &str); 12] = [
     ("findings", "findings", "findings"),
 ];
 
-/// Why a part of a run has no such tables.
+/// The note of an export that leaves out these tables because it exports only a part of the run.
 pub(crate) const NO_SUMS: &str = "the tables of the run as a whole (runs, ranks, rank_…, findings) are \
                                   written only without --rank, --steps, --cycle and times";
 
 /// A value of a [`RunTable`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum OwnedCell {
-    /// The value is not known, or does not apply.
+    /// The value is unknown or does not apply.
     Null,
     /// A whole number.
     Int(i64),
@@ -77,7 +78,7 @@ pub enum OwnedCell {
 }
 
 impl OwnedCell {
-    /// The value as a borrowed cell.
+    /// Returns the value as a borrowed cell.
     pub fn cell(&self) -> Cell<'_> {
         match self {
             OwnedCell::Null => Cell::Null,
@@ -97,16 +98,16 @@ impl OwnedCell {
     }
 }
 
-/// A table of a run, whole.
+/// A table of a run, with all of its rows.
 #[derive(Clone, Debug)]
 pub struct RunTable {
     /// Name of the table.
     pub name: &'static str,
-    /// The rows, with a value for each column.
+    /// The rows; each has a value for every column.
     pub rows: Vec<Vec<OwnedCell>>,
 }
 
-/// Tables of a run, and problems with files that could not be read.
+/// Tables of a run, and the problems with files that could not be read.
 #[derive(Clone, Debug, Default)]
 pub struct RunTables {
     /// The tables that were asked for.
@@ -115,7 +116,7 @@ pub struct RunTables {
     pub problems: Vec<String>,
 }
 
-/// The columns of a table of runs.
+/// Returns the columns of a table of runs.
 pub fn run_columns(name: &str) -> Vec<ColumnAbout> {
     match name {
         "runs" => RUNS.to_vec(),
@@ -186,7 +187,7 @@ const RANKS: [ColumnAbout; 15] = [
     column("bytes", Type::Int, "size of its file"),
 ];
 
-/// The columns that each report's table has; they are made once.
+/// The columns of each table that comes from a report; built once.
 static REPORTED_COLUMNS: LazyLock<FxHashMap<&str, Vec<ColumnAbout>>> = LazyLock::new(|| {
     let columns = REPORTED.iter().map(|(name, kind, key)| {
         let kind = KINDS.iter().find(|of| of.name == *kind);
@@ -218,8 +219,9 @@ fn kind_of(unit: Unit) -> Type {
     }
 }
 
-/// Reads tables of a run by the names of [`RUN_TABLES`]. Tables of a report are read in one pass
-/// over each file. A table that cannot be read at all has no rows, and a problem.
+/// Reads the tables of a run whose names are given; [`RUN_TABLES`] lists them. Tables that come
+/// from reports are read in one pass over each file. A table that cannot be read has no rows, and
+/// `problems` says why.
 pub fn read_run(
     dir: &RunDir,
     run: &str,
@@ -227,7 +229,7 @@ pub fn read_run(
     symbols: Option<&dyn SymbolSource>,
 ) -> RunTables {
     let mut read = RunTables::default();
-    let whos = if names.is_empty() { FxHashMap::default() } else { whos(dir, run) };
+    let sources = if names.is_empty() { FxHashMap::default() } else { sources(dir, run) };
     for (name, _) in RUN_TABLES.iter().filter(|(name, _)| names.contains(name)) {
         match *name {
             "runs" => read.tables.push(RunTable { name, rows: vec![run_row(dir, run)] }),
@@ -253,7 +255,7 @@ pub fn read_run(
         symbols,
     ) {
         Ok(made) => {
-            // Each report names what it could not read; of the same files it is the same.
+            // Each report lists the same problems with the same files.
             let mut problems: Vec<String> =
                 made.documents.iter().flat_map(|document| document.problems.clone()).collect();
             problems.sort();
@@ -261,7 +263,7 @@ pub fn read_run(
             read.problems.extend(problems);
             for (name, kind, key) in wanted {
                 let document = made.documents.iter().find(|document| document.kind == *kind);
-                let rows = document.map(|of| reported_rows(of, key, name, run, &whos));
+                let rows = document.map(|of| reported_rows(of, key, name, run, &sources));
                 read.tables.push(RunTable { name, rows: rows.unwrap_or_default() });
             }
         }
@@ -270,8 +272,8 @@ pub fn read_run(
     read
 }
 
-/// Files by their labels.
-fn whos(dir: &RunDir, run: &str) -> FxHashMap<String, RowSource> {
+/// Returns the source of each file's rows, by the label of the file.
+fn sources(dir: &RunDir, run: &str) -> FxHashMap<String, RowSource> {
     let source = |file: &RankFile| {
         let host = TraceFile::read_header(&file.path).map(|header| header.host).unwrap_or_default();
         let source =
@@ -371,7 +373,7 @@ fn reported_rows(
     key: &str,
     name: &str,
     run: &str,
-    whos: &FxHashMap<String, RowSource>,
+    sources: &FxHashMap<String, RowSource>,
 ) -> Vec<Vec<OwnedCell>> {
     let Some(table) = document.tables.iter().find(|table| table.key == key) else {
         return Vec::new();
@@ -386,7 +388,7 @@ fn reported_rows(
                 Some(Value::Unsigned(rank)) => format!("rank {rank}"),
                 _ => String::new(),
             };
-            let source = whos.get(&label);
+            let source = sources.get(&label);
             row.push(OwnedCell::opt(source.and_then(|source| source.rank)));
             row.push(OwnedCell::opt(source.map(|source| source.instance)));
             row.push(OwnedCell::text(source.map_or("", |source| &source.host)));
@@ -400,7 +402,7 @@ fn reported_rows(
     table.rows.iter().map(row).collect()
 }
 
-/// A measured or estimated value as a value of a column's type.
+/// Converts a measured or estimated value to the type of a column.
 fn owned(cell: &Reported, kind: Type) -> OwnedCell {
     match (cell.value(), kind) {
         (Some(Value::Text(text)), Type::Text) => OwnedCell::text(text),

@@ -1,12 +1,12 @@
-//! Views over the tables: questions that reports answer, as SQL that DuckDB, DataFusion, Spark and
-//! Trino take alike.
+//! Views over the tables: SQL that answers the questions of reports. DuckDB, DataFusion, Spark and
+//! Trino accept it without changes.
 
-/// A view of the query engines: a named query.
+/// A named query over the tables, which an engine can create as a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// Name of the view.
     pub name: &'static str,
-    /// The statement that creates it, comments before it, with a semicolon at its end.
+    /// The statement that creates the view: comments, then the query, then a semicolon.
     pub text: &'static str,
 }
 
@@ -16,20 +16,20 @@ macro_rules! views {
     };
 }
 
-/// All views. A view that is made from another one comes after it.
+/// All views. A view that uses another one comes after it.
 pub const VIEWS: &[View] = views!(
     "kernel_stats" "device_time" "breakdown" "comm_overlap" "idle_gaps" "launch_delays" "meetings"
     "stragglers" "memory_curve" "step_times" "hot_functions" "roofline"
 );
 
 impl View {
-    /// A description in a sentence or two: the comment before the query.
+    /// Returns a description in a sentence or two: the comment before the query.
     pub fn about(&self) -> String {
         let lines = self.text.lines().map_while(|line| line.strip_prefix("-- "));
         lines.collect::<Vec<_>>().join(" ")
     }
 
-    /// The query within it, without the semicolon.
+    /// Returns the query of the statement, without the semicolon.
     pub fn query(&self) -> &'static str {
         let (_, query) = self.text.split_once(" AS\n").unwrap_or_default();
         query.trim_end().trim_end_matches(';')

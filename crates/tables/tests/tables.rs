@@ -1,4 +1,4 @@
-//! Tests of how other tools read our tables.
+//! Tests that other tools can read the exported tables.
 
 #[path = "../../export/tests/common/mod.rs"]
 mod common;
@@ -34,7 +34,7 @@ fn duckdb_pandas_and_polars_read_the_parquet() {
     let both = (a.kernels + b.kernels, a.kernel_ns + b.kernel_ns);
     assert_eq!(read["pandas"], json!([both.0, both.1]));
     assert_eq!(read["polars"], json!([[both.0, both.1]]));
-    // Each kernel has one launch; it begins three quarters of an operator's time after it.
+    // Each kernel has one launch, and begins three quarters of an operator's time after the launch.
     let each = (common::STEP_NS - 2_000_000) / SMALL.operators;
     assert_eq!(read["launches"], json!([both.0, both.0 * (each - each / 4)]));
     assert_eq!(read["nulls"], both.0, "no kernel is of a graph");
@@ -101,7 +101,7 @@ fn many_rows_take_many_row_groups() {
     }
 }
 
-/// Fields of a line of CSV.
+/// Splits CSV into lines of fields.
 fn fields(text: &str) -> Vec<Vec<String>> {
     let (mut rows, mut row, mut field, mut quoted) = (vec![], vec![], String::new(), false);
     let mut chars = text.chars().peekable();
@@ -121,7 +121,7 @@ fn fields(text: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn csv_holds_every_row_and_no_formula() {
+fn csv_has_every_row_and_no_formula() {
     let dir = tempfile::tempdir().unwrap();
     let counts = common::write_run(dir.path(), SMALL);
     let run = RunDir::open(dir.path()).unwrap();
@@ -197,7 +197,7 @@ fn a_dataset_appears_whole_or_not_at_all() {
     assert!(!out.join("mine").exists() && out.join("kernels").exists());
 }
 
-/// All rows of a table that a request returns for a file.
+/// Returns the rows of a file's table that a request selects.
 fn read(run: &OpenRun, file: usize, table: &str, request: &Request) -> Vec<Batch> {
     let mut batches = Vec::new();
     let problems = run.read_rank(file, table, request, &mut |batch| {
@@ -234,7 +234,7 @@ fn an_engine_reads_the_rows_that_are_exported() {
                 rows.iter().enumerate().take(batches.first().map_or(0, |first| first.rows))
             {
                 for (column, value) in row.as_array().unwrap().iter().enumerate() {
-                    // The first four are the object's around it.
+                    // The first four columns are in the object around the table.
                     let data = &batches[0].columns[column + 4];
                     let found = match &data.values {
                         _ if !data.valid[at] => Value::Null,
@@ -296,7 +296,7 @@ fn a_block_that_cannot_be_read_is_a_problem_whatever_the_times() {
     let at = |name: &str| kernels.columns.iter().position(|column| column.name == name).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     let (mut named, mut whole) = (0, 0);
-    // Damages one byte of the file after another: some are within the kernels' block.
+    // One byte of the file is damaged at a time; some of these bytes are in the block of kernels.
     for place in (0..bytes.len()).step_by(97) {
         let mut damaged = bytes.clone();
         damaged[place] ^= 0xff;

@@ -1,4 +1,5 @@
--- Communication of each device, and what of it compute hides, as in `tprof report overlap`.
+-- Communication time of each device, and how much of it is hidden by compute, as in
+-- `tprof report overlap`.
 CREATE VIEW comm_overlap AS
 SELECT run, rank, instance, host, device,
        CAST(sum(CASE WHEN communicating > 0 THEN end_ns - start_ns ELSE 0 END) AS BIGINT)

@@ -1,5 +1,5 @@
--- How many kernels compute, kernels communicate and copies run on each device, from one change to the
--- next: what `breakdown` and `comm_overlap` add up.
+-- How many compute kernels, communication kernels and copies run on each device, in each interval
+-- between two changes. `breakdown` and `comm_overlap` sum these intervals.
 CREATE VIEW device_time AS
 WITH work AS (
   SELECT run, rank, instance, host, device, start_ns, start_ns + duration_ns AS end_ns,

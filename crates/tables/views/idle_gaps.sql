@@ -1,6 +1,7 @@
--- Gaps between two pieces of work on a stream, and what the next one waited for, as in
--- `tprof report idle`: `host wait` (it was launched only after the stream had fallen idle), `kernel
--- wait` (launched before, it began within 30 µs), `other` (later) or `launch not seen`.
+-- Gaps between two pieces of work on a stream, with the reason why the second did not begin
+-- earlier, as in `tprof report idle`: `host wait` (it was launched only after the stream had become
+-- idle), `kernel wait` (it was launched before, and began within 30 µs), `other` (it began later)
+-- or `launch not seen`.
 CREATE VIEW idle_gaps AS
 WITH work AS (
   SELECT run, rank, instance, host, process, device, context, stream, start_ns,

@@ -1,5 +1,5 @@
--- Each launch of work: how long the call took, and from its end to the work's start, as in
--- `tprof report launches`.
+-- Each launch of work: the duration of the call, and the time from its end to the start of the
+-- work, as in `tprof report launches`.
 CREATE VIEW launch_delays AS
 SELECT run, rank, instance, host, process, correlation, launch_start_ns AS start_ns,
        launch_name AS call, launch_duration_ns AS call_ns, duration_ns AS work_ns,

@@ -1,5 +1,6 @@
--- Collectives in which ranks waited for each other, a row for each rank in each: the rank with the
--- shortest kernel came last. Only durations are compared: clocks of hosts differ by more than ranks do.
+-- Collectives in which ranks waited for each other, with a row for each rank: the rank with the
+-- shortest kernel came last. Only durations are compared, because the clocks of hosts differ by
+-- more than ranks do.
 CREATE VIEW meetings AS
 WITH alone AS (
   SELECT run, meeting, rank, instance, host, count(*) AS times

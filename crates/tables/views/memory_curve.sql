@@ -1,5 +1,5 @@
--- Device memory that each allocator has given out, after each block that it gave or took back. Where
--- the allocator wrote its own total, that; else the sum of what was recorded.
+-- Device memory that each allocator has given out, after each block that it gave out or took back.
+-- This is the total that the allocator recorded, or else the sum of the recorded blocks.
 CREATE VIEW memory_curve AS
 SELECT run, rank, instance, host, process, device, allocator, time_ns,
        coalesce(total_allocated_bytes,

@@ -1,7 +1,7 @@
--- Operators by the sizes of their inputs, with the operations and bytes of a run, and the time of the
--- kernels and copies that they launched, as in `tprof report flops`. Operations of an operator are
--- counted where no operator within it has a formula, so that nothing is counted twice. `device_ns` is null
--- where no run launched anything.
+-- Operators by the sizes of their inputs, with the operations and bytes of one execution, and the
+-- time of the kernels and copies that they launched, as in `tprof report flops`. The operations of
+-- an operator are counted only if no operator within it has a formula, so that nothing is counted
+-- twice. `device_ns` is null if no execution launched anything.
 CREATE VIEW roofline AS
 WITH work AS (
   SELECT run, rank, instance, host, launch_thread, launch_start_ns, launch_duration_ns, launch_name,

@@ -1,5 +1,5 @@
--- How late each rank came to collectives, as in `tprof report stragglers`. Of more than 2,048
--- collectives a rank the report compares a sample, and this all.
+-- How late each rank came to collectives, as in `tprof report stragglers`. If a rank has more than
+-- 2,048 collectives, the report compares a sample of them, but this view compares all.
 CREATE VIEW stragglers AS
 SELECT run, rank, instance, host,
        count(*) AS collectives,

@@ -1,5 +1,5 @@
-//! `tprof-serve`: the program that `tprof serve`, `tprof top` and `tprof export --to site` turn
-//! into. It is separate so that the launcher of jobs does not map a web server.
+//! `tprof-serve`: the program that `tprof serve`, `tprof top` and `tprof export --to site` execute.
+//! It is separate so that the launcher of jobs doesn't contain a web server.
 
 #[path = "../commands/serve/args.rs"]
 mod args;
@@ -23,17 +23,17 @@ use tprof_serve::{Limits, Options, SiteOptions};
 
 /// Exit status when tprof itself failed.
 const FAILED: u8 = 125;
-/// The port that scripts of the first dashboard expect.
+/// The port that scripts for the first dashboard expect.
 const SEED_PORT: u16 = 6970;
-/// Largest file that a report or export may write, bytes.
+/// Largest file that a report or export may write, in bytes.
 const MOST_OUTPUT: u64 = 4 << 30;
 /// Memory limit of a report in a site, in bytes.
 const SITE_MEMORY: u64 = 4 << 30;
-/// Time limit of a report in a site, where nobody waits for a page.
+/// Time limit of a report in a site. It is long, because no user waits for a page.
 const SITE_TIME: Duration = Duration::from_secs(600);
-/// Memory without which no report is started, in bytes.
+/// Smallest memory limit of a report that a user may set, in bytes.
 const LEAST_MEMORY: u64 = 64 << 20;
-/// Variable that names the program which makes reports; `tprof` sets it to its own path.
+/// Variable with the path of the program that makes reports; `tprof` sets it to its own path.
 const PROGRAM: &str = "TPROF_PROGRAM";
 
 #[derive(Parser, Debug)]
@@ -111,7 +111,8 @@ fn options(args: ServeArgs) -> Result<Options, Failure> {
         hosts: args.host,
         token_file: args.token_file,
         is_control: args.control,
-        // On a machine that others can reach, nobody sits at its screen.
+        // If others can reach this machine's server, its user is probably not at this machine's
+        // screen.
         browser: (is_own && !args.no_browser)
             .then_some(|url, folder| browser::open(url, folder).unwrap_or(false)),
     })
@@ -133,7 +134,8 @@ fn limits(args: &ServeArgs) -> Result<Limits, Failure> {
     Ok(Limits { memory_bytes, output_bytes: MOST_OUTPUT, time })
 }
 
-/// Path of `tprof`: the one that started this program, otherwise the one next to it.
+/// Returns the path of `tprof`: of the one that started this program, otherwise of the one next to
+/// it.
 fn program() -> Result<PathBuf, Failure> {
     if let Some(program) = std::env::var_os(PROGRAM) {
         return Ok(program.into());

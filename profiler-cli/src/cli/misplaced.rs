@@ -1,13 +1,13 @@
-//! Handles options that exist but were typed in the wrong place: before the command, or after
-//! another command.
+//! Handles options that exist but were typed in the wrong place: before the command, or after a
+//! command that doesn't have them.
 
 use crate::cli;
 use crate::terminal::errors::Failure;
 use clap::{Arg, Command};
 use std::ffi::OsString;
 
-/// Returns the error for an option that another command has, but not the command of `words` or
-/// `tprof` itself. `words` is the command line, beginning with the program.
+/// Returns the error for an option that neither `tprof` itself nor the command in `words` has, but
+/// another command has. `words` is the command line, beginning with the program.
 pub fn misplaced(option: &str, words: &[OsString]) -> Option<Failure> {
     let command = cli::command();
     let known = || command.get_subcommands().filter(|one| !one.is_hide_set());
@@ -18,7 +18,8 @@ pub fn misplaced(option: &str, words: &[OsString]) -> Option<Failure> {
         words.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let behind = words.first().and_then(|word| known().find(|one| one.get_name() == word));
     if let Some(other) = behind {
-        // A one-letter option means something else in each command.
+        // A one-letter option means something else in each command, so the hint for it would
+        // mislead.
         return option.starts_with("--").then(|| {
             failure
                 .cause(format!(
@@ -29,7 +30,7 @@ pub fn misplaced(option: &str, words: &[OsString]) -> Option<Failure> {
                 .hint(with_option(first, option))
         });
     }
-    let failure = failure.cause("options stand behind the command that they belong to");
+    let failure = failure.cause("an option comes after the command that it belongs to");
     let at = command_at(&words, option, &owners);
     Some(match at {
         Some((at, owner)) if words.iter().all(|word| is_plain(word)) => {
@@ -39,13 +40,13 @@ pub fn misplaced(option: &str, words: &[OsString]) -> Option<Failure> {
         }
         Some((_, owner)) => failure.hint(with_option(owner, option)),
         None => failure
-            .cause(format!("options stand behind their command, and {} it", has(&owners)))
+            .cause(format!("an option comes after its command, and {} it", has(&owners)))
             .hint(with_option(first, option)),
     })
 }
 
-/// Finds the command among the words after the option, and its position. The option's value does
-/// not count.
+/// Finds the command among the words after the option, and its position. A word that is the
+/// option's value does not count.
 fn command_at<'c>(
     words: &[String],
     option: &str,
@@ -74,7 +75,7 @@ fn find<'c>(command: &'c Command, option: &str) -> Option<&'c Arg> {
             .get_short()
             .is_some_and(|short| option.strip_prefix('-') == Some(short.encode_utf8(&mut [0; 4]))),
     };
-    // The help option is not an argument before the command line is parsed.
+    // clap adds the help option to the arguments only when it parses a command line.
     command.get_arguments().find(is_it)
 }
 
@@ -82,7 +83,7 @@ fn takes_value(command: &Command, option: &str) -> bool {
     find(command, option).is_some_and(|arg| arg.get_action().takes_values())
 }
 
-/// Returns text such as "only `tprof run` has" or "run, env and attach have".
+/// Returns text such as "`tprof run` has" or "`tprof run`, `tprof env` and `tprof attach` have".
 fn has(owners: &[&Command]) -> String {
     let names: Vec<String> =
         owners.iter().map(|one| format!("`tprof {}`", one.get_name())).collect();
@@ -93,7 +94,7 @@ fn has(owners: &[&Command]) -> String {
     }
 }
 
-/// Returns the command that has the option, and the name of the option's value.
+/// Returns a command line with the command, the option, and the name of the option's value.
 fn with_option(command: &Command, option: &str) -> String {
     let value = find(command, option).filter(|arg| arg.get_action().takes_values());
     let value = value.and_then(|arg| arg.get_value_names()?.first().cloned());
@@ -102,7 +103,7 @@ fn with_option(command: &Command, option: &str) -> String {
     format!("tprof {} {option}{value}{more}", command.get_name())
 }
 
-/// Whether a shell takes the word unquoted.
+/// Whether a shell leaves the word as it is, without quotes.
 fn is_plain(word: &str) -> bool {
     !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=:,+%@".contains(c))
 }
@@ -132,19 +133,19 @@ mod tests {
             "tprof run --mem exact -o X -- ./job"
         );
         assert_eq!(hint("--json", "--json report r1"), "tprof report --json r1");
-        // The value has the name of a command.
+        // Here the option's value is also the name of a command.
         assert_eq!(hint("-o", "-o run run -- ./job"), "tprof run -o run -- ./job");
     }
 
     #[test]
-    fn what_a_shell_would_change_is_not_repeated() {
+    fn words_that_a_shell_would_change_are_not_repeated() {
         let words = ["tprof", "-o", "a b", "run", "--", "x"].map(OsString::from);
         let failure = misplaced("-o", &words).unwrap();
         assert_eq!(failure.hint.as_deref(), Some("tprof run -o DIR -- COMMAND"));
     }
 
     #[test]
-    fn without_a_command_those_that_have_the_option_are_named() {
+    fn without_a_command_the_commands_with_the_option_are_named() {
         let (cause, hint) = answer("--mem", "--mem exact ./job").unwrap();
         assert!(cause.contains("`tprof run`") && cause.ends_with("have it"), "{cause}");
         assert!(hint.starts_with("tprof run --mem "), "{hint}");

@@ -1,8 +1,8 @@
 //! Parses the command line.
 //!
-//! Options of `run` stay text here, so that flags, variables and `tprof.toml` go through one
-//! resolver ([`crate::settings`]) and give the same errors. Help, the man page and the completions
-//! come from these definitions.
+//! The values of `run`'s options stay text here, so that options, variables and `tprof.toml` go
+//! through one resolver ([`crate::settings`]) and cause the same errors. Help, the man page and the
+//! completions are generated from these definitions.
 
 mod misplaced;
 mod switches;
@@ -64,12 +64,12 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// The definitions of all commands and options.
+/// Returns the definitions of all commands and options.
 pub fn command() -> clap::Command {
     switches::with_opposites(Cli::command())
 }
 
-/// Parses a command line that begins with the program.
+/// Parses a command line, whose first word is the program.
 pub fn parse_from<W: Into<OsString> + Clone>(
     words: impl IntoIterator<Item = W>,
 ) -> Result<Cli, clap::Error> {

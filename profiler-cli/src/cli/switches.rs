@@ -1,17 +1,17 @@
-//! Gives every switch an opposite: `--redact` and `--no-redact`, `--no-browser` and `--browser`.
-//! The last one typed wins.
+//! Adds an opposite to every switch: `--redact` and `--no-redact`, `--no-browser` and `--browser`.
+//! The last one on the command line wins.
 //!
 //! Opposites are derived from the definitions of switches, so that a new switch gets one
-//! automatically. They are listed in one line below the options of a command, instead of one line
+//! automatically. Help lists them in one line below the options of a command, instead of one line
 //! each.
 
 use clap::builder::ArgPredicate;
 use clap::{Arg, ArgAction, Command, Id};
 use textwrap::{Options, WordSeparator, WordSplitter};
 
-/// Name of the value of switches that take one (`--redact=false`).
+/// Name of the value of switches that accept one (`--redact=false`).
 const BOOL: &str = "BOOL";
-/// Width of help in columns.
+/// Width of the help text in columns.
 const WIDTH: usize = 80;
 
 /// Adds the opposites of switches to a command and its subcommands.
@@ -57,7 +57,7 @@ pub fn with_opposites(command: Command) -> Command {
     command.after_help(line + &after)
 }
 
-/// Makes the opposites of a command visible, for completions.
+/// Makes the opposites in a command visible, for completions.
 pub fn shown(command: Command) -> Command {
     let command = command.mut_subcommands(shown);
     let names: Vec<String> = command
@@ -75,7 +75,7 @@ fn is_switch(arg: &Arg) -> bool {
     !arg.is_hide_set() && (matches!(arg.get_action(), ArgAction::SetTrue) || takes_value(arg))
 }
 
-/// Whether a switch also takes `true` or `false` as its value.
+/// Whether a switch also accepts `true` or `false` as its value.
 fn takes_value(arg: &Arg) -> bool {
     arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == BOOL))
 }
@@ -85,7 +85,7 @@ fn opposite(name: &str) -> String {
     name.strip_prefix("no-").map_or_else(|| format!("no-{name}"), str::to_owned)
 }
 
-/// Wraps text into lines of help.
+/// Wraps text to the width of the help.
 fn folded(text: &str) -> String {
     let options = Options::new(WIDTH)
         .subsequent_indent("  ")
@@ -108,7 +108,7 @@ mod tests {
         }
     }
 
-    /// Returns the value given for `redact`.
+    /// Returns the value of `redact` in these options.
     fn given(options: RunOptions) -> Option<OsString> {
         options.given().find(|(setting, _)| setting.name == "redact").map(|(_, text)| text)
     }

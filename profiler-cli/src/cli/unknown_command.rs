@@ -1,4 +1,4 @@
-//! Handles an unknown word in the place of a command.
+//! Handles a first word that is not a command.
 
 use crate::cli;
 use crate::commands::report::report_kinds;
@@ -6,8 +6,8 @@ use crate::launch;
 use crate::terminal::errors::{Failure, nearest};
 use std::ffi::{OsStr, OsString};
 
-/// Words that other profilers and shells use for commands that tprof calls otherwise, with what to
-/// type here.
+/// Names that other profilers and shells have for commands that tprof names differently, with the
+/// command line of tprof.
 const HABITS: [(&[&str], &str); 10] = [
     (
         &["record", "stat", "profile", "trace", "exec", "start", "launch", "mem", "python"],
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn habits_of_other_tools_lead_to_what_does_the_same() {
+    fn names_from_other_tools_lead_to_the_commands_of_tprof() {
         assert_eq!(hint("record"), "tprof run -- COMMAND");
         assert_eq!(hint("stat"), "tprof run -- COMMAND");
         assert!(hint("status").starts_with("tprof ctl status RUN"));
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn no_command_is_taken_for_another_meaning() {
+    fn no_command_of_tprof_is_a_name_from_another_tool() {
         let command = cli::command();
         for name in command.get_subcommands().map(|one| one.get_name()) {
             assert!(!HABITS.iter().any(|(words, _)| words.contains(&name)), "{name}");
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_near_to_nothing_suggests_nothing() {
+    fn a_word_unlike_any_command_suggests_the_help() {
         assert_eq!(hint("reprot"), "tprof report");
         assert_eq!(hint("sh"), "tprof run -- sh, to record it");
         assert_eq!(hint("zzyzx"), "tprof --help");

@@ -1,4 +1,4 @@
-//! Reports mistakes on the command line in the same three lines as every other error.
+//! Reports mistakes on the command line in three lines, like every other error.
 
 use super::misplaced::misplaced;
 pub use super::unknown_command::unknown_command;
@@ -7,7 +7,7 @@ use crate::terminal::errors::{Failure, nearest};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
 
-/// Prints for `tprof help` what `tprof --help` prints.
+/// Handles `tprof help`: prints the same text as `tprof --help`.
 pub fn help(words: &[OsString]) -> Result<(), Failure> {
     let mut command = cli::command();
     command.build();
@@ -15,13 +15,13 @@ pub fn help(words: &[OsString]) -> Result<(), Failure> {
         let known = word.to_str().and_then(|word| command.find_subcommand(word).cloned());
         command = known.ok_or_else(|| unknown_command(std::slice::from_ref(word)))?;
     }
-    // A closed stdout is not an error.
+    // If stdout is closed, that is not an error.
     let _ = command.print_help();
     Ok(())
 }
 
-/// Converts an error of the parser; `None` for help and version, which are not errors. `words` is
-/// the command line, beginning with the program.
+/// Converts an error of the parser to a failure; `None` for requests of help or the version, which
+/// are not errors. `words` is the command line, beginning with the program.
 pub fn failure(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
@@ -29,7 +29,7 @@ pub fn failure(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
         Some(ContextValue::StyledStr(text)) => Some(text.to_string()),
         _ => None,
     };
-    // `--top <N>` is an option called `--top`.
+    // clap writes `--top <N>` for an option called `--top`.
     let bare = |text: String| match text.split_once(" <") {
         Some((name, _)) if name.starts_with('-') => name.to_owned(),
         _ => text.trim_end_matches("...").to_owned(),
@@ -45,7 +45,8 @@ pub fn failure(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => return None,
         ErrorKind::UnknownArgument => {
             let failure = Failure::new(format!("unexpected `{argument}`"));
-            // Before a command, the parser would suggest options of any command.
+            // If an option comes before the command, the parser would suggest options of any
+            // command.
             let is_first = words.get(1).is_some_and(|word| word.to_string_lossy().starts_with('-'));
             let right = text(ContextKind::SuggestedArg).filter(|_| !is_first);
             match right {
@@ -70,7 +71,7 @@ pub fn failure(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
                 .cause(format!("the values are {}", known.join(", ")))
                 .hint(right.unwrap_or(usage))
         }
-        // The parser itself only reads numbers.
+        // The parser itself validates only numbers.
         ErrorKind::ValueValidation if wants_address(error) => {
             Failure::new(format!("bad value `{value}` for {argument}"))
                 .cause("the value is an IP address")
@@ -131,7 +132,7 @@ fn wants_address(error: &clap::Error) -> bool {
     source.is_some_and(|source| source.is::<std::net::AddrParseError>())
 }
 
-/// Returns the kind of number that an option takes.
+/// Returns a sentence about the number that an option needs.
 fn number_wanted(error: &clap::Error) -> String {
     let why = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     match why.split_once(" is not in ").and_then(|(_, range)| range.split_once("..=")) {
@@ -140,7 +141,7 @@ fn number_wanted(error: &clap::Error) -> String {
     }
 }
 
-/// Returns a plausible value of an option: its default, or the first number.
+/// Returns a plausible value of an option: its default, or 0.
 fn usual_value(argument: &str) -> String {
     let command = cli::command();
     let name = argument.trim_start_matches('-');
@@ -150,7 +151,7 @@ fn usual_value(argument: &str) -> String {
     default.map_or_else(|| "0".to_owned(), |value| value.to_string_lossy().into_owned())
 }
 
-/// Returns the words that the command of a usage line takes.
+/// Returns a sentence about the subcommands of the command in a usage line.
 fn words_of(usage: &str) -> String {
     let command = cli::command();
     let name = usage.split(' ').nth(1).unwrap_or_default();
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_word_is_answered_with_those_there_are() {
+    fn errors_for_unknown_words_list_the_known_ones() {
         let words = words_of("tprof ctl <COMMAND>");
         assert_eq!(
             words,

@@ -1,7 +1,7 @@
-//! `tprof attach`: samples a process that is already running, and leaves it unchanged.
+//! `tprof attach`: samples a running process, and leaves the process unchanged.
 //!
-//! Nothing is loaded into it, and it is not stopped: counters are opened from outside for its
-//! threads and its children's. When tprof ends, the kernel closes them.
+//! No library is loaded into the process, and it isn't stopped: tprof opens perf counters on its
+//! threads and on those of its children. When tprof ends, the kernel closes the counters.
 
 use crate::commands::run::{counted_events, current_directory, warn_renamed, withdraw};
 use crate::launch::ctrl_c;
@@ -84,10 +84,10 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
         (&table::REDACT, switch(args.redact)),
         (&table::QUIET, switch(args.quiet)),
     ]);
-    // Its command line names the run.
+    // The name of the run comes from the process's command line.
     let command: Vec<OsString> = proc::words_of(pid).into_iter().map(OsString::from).collect();
     let mut resolved = resolve(options, &command, &directory)?;
-    // The directory of this command has nothing to do with that process.
+    // The run's file says in which directory the process was started, not this command.
     let started_in = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
     resolved.config.started_in = Some(started_in);
     let time = duration.map(|text| time_of(&text)).transpose()?;
@@ -101,7 +101,7 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
     let count = match session.attach(pid, args.alone) {
         Ok(count) => count,
         Err(why) => {
-            // Remove the run: an empty one would only mislead.
+            // The run is removed, because an empty run would mislead.
             withdraw(session);
             return Err(Failure::new(format!("cannot sample process {pid}"))
                 .cause(why)
@@ -150,7 +150,7 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns a flag that the first ending signal sets; the second signal ends tprof at once.
+/// Returns a flag that the first ending signal sets. A second signal ends tprof at once.
 fn end_by_signal(quiet: bool) -> Arc<AtomicBool> {
     let ending = Arc::new(AtomicBool::new(false));
     let (own, main) = (Arc::clone(&ending), std::thread::current());
@@ -180,7 +180,7 @@ fn wait(pid: u32, time: Option<Duration>, ending: &AtomicBool) {
     }
 }
 
-/// Returns the pid if it names a process that can be sampled.
+/// Parses a pid, and checks that the process can be sampled.
 fn process(text: &str) -> Result<u32, Failure> {
     let failure = |why: String| Failure::new(format!("cannot sample process `{text}`")).cause(why);
     let Some(pid) = text.parse::<u32>().ok().filter(|pid| *pid > 0) else {
@@ -214,9 +214,9 @@ fn process(text: &str) -> Result<u32, Failure> {
     Ok(pid)
 }
 
-/// Refuses processes with too many descendants, which would be sampled, too: those of process 1 are
-/// all programs of the machine or container, and those of an ancestor include tprof and its
-/// siblings.
+/// Refuses process 1 and the ancestors of tprof, because all descendants of a process are sampled.
+/// The descendants of process 1 are all programs of the machine or container, and those of an
+/// ancestor include tprof itself.
 fn refuse_whole_session(pid: u32) -> Result<(), Failure> {
     let mut ancestors = std::iter::successors(proc::parent_of(std::process::id()), |pid| {
         proc::parent_of(*pid).filter(|parent| *parent > 0)

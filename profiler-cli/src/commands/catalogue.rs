@@ -1,4 +1,4 @@
-//! Lists the reports and formats of this program for the server of `tprof serve`.
+//! Lists the reports and formats that this program can make, for `tprof serve`.
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -78,7 +78,8 @@ pub fn run(args: CompareArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns names for runs: their last path component if that is unique, otherwise their paths.
+/// Returns names for runs: the last components of their paths if these are unique, otherwise the
+/// paths.
 fn names(paths: &[PathBuf]) -> Vec<String> {
     let last = |path: &PathBuf| {
         let name = path.file_name().unwrap_or(path.as_os_str());

@@ -1,4 +1,4 @@
-//! `tprof ctl`: sends requests to the collector of a live run, over its session's socket.
+//! `tprof ctl`: sends requests to the collector of a live run through its session's socket.
 
 use super::live::ask;
 use super::snapshot::{self, SnapshotArgs};
@@ -73,7 +73,7 @@ pub struct CtlRun {
     pub run: PathBuf,
 }
 
-/// Sends the request and prints the answer.
+/// Sends the request, and prints the answer.
 pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
     let (path, request, json) = match args.request {
         CtlRequest::Start { steps: None, run } => (run, Request::Start, false),
@@ -109,8 +109,8 @@ fn whole(steps: u32) -> Result<u32, Failure> {
     }
 }
 
-/// Parses `tprof ctl step [N] [RUN]`: a single word is the number if it is one and no such
-/// directory exists.
+/// Parses `tprof ctl step [N] [RUN]`. A single word is the number of the step if it is a number and
+/// no directory has this name.
 fn step(words: &[OsString]) -> Result<(Option<u64>, PathBuf), Failure> {
     let number = |word: &OsString| word.to_str()?.parse().ok();
     match words {
@@ -121,8 +121,8 @@ fn step(words: &[OsString]) -> Result<(Option<u64>, PathBuf), Failure> {
         [run] => Ok((None, run.into())),
         [word, run, ..] => match number(word) {
             Some(number) => Ok((Some(number), run.into())),
-            None => Err(Failure::new(format!("`{}` is no number of a step", word.display()))
-                .cause("a step has a whole number, 0 or more")
+            None => Err(Failure::new(format!("`{}` is not a step number", word.display()))
+                .cause("a step number is a whole number, 0 or more")
                 .hint(format!("tprof ctl step 12 {}", quote::word(run)))),
         },
     }
@@ -137,7 +137,7 @@ fn mark(name: String) -> Result<String, Failure> {
     Ok(name)
 }
 
-/// Rows that come first; the others follow in order of their names.
+/// Rows that come first. The other rows follow, sorted by name.
 const ORDER: [&str; 11] = [
     "recording",
     "running for",
@@ -152,8 +152,8 @@ const ORDER: [&str; 11] = [
     "collector",
 ];
 
-/// Formats the status as two columns, rounded and with units. Nested values get dotted names.
-/// `--json` prints them unchanged.
+/// Formats the status as two columns, with rounded values and units. Nested values have dotted
+/// names. `--json` prints the original values.
 fn table(message: &str, status: &Value) -> String {
     let mut rows = Vec::new();
     flatten("", status, &mut rows);
@@ -185,7 +185,7 @@ fn flatten(prefix: &str, value: &Value, rows: &mut Vec<(String, String)>) {
     }
 }
 
-/// Formats a row for people: the unit moves from the key to the value.
+/// Formats a row for people: removes the unit from the key, and adds it to the value.
 fn shown(key: &str, value: &Value) -> (String, String) {
     let about = |number: f64| units::count(number.max(0.0).round() as u64);
     let number = value.as_f64();

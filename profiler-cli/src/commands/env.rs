@@ -1,8 +1,8 @@
-//! `tprof env`: prints what a shell must export so that processes started by hand are recorded. The
-//! first of them starts the collector.
+//! `tprof env`: prints the variables that a shell must export so that processes started by hand are
+//! recorded. The first of these processes starts the collector.
 //!
-//! Nothing keeps running after `tprof env` itself. It creates the session directory, whose name is
-//! random and unique.
+//! `tprof env` leaves no process running. It creates the session's directory, which has a random,
+//! unique name.
 
 use crate::commands::run;
 use crate::launch::failures::{not_started, renamed};
@@ -33,39 +33,40 @@ pub struct EnvArgs {
     pub options: RunOptions,
 }
 
-/// Prints the export lines.
+/// Prints the lines with `export`.
 pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
     if !enabled::is_enabled()? {
-        // Nothing to export: processes started later run unrecorded.
+        // Without exported variables, processes that are started later aren't recorded.
         return Ok(ExitCode::SUCCESS);
     }
     let directory = run::current_directory()?;
     let mut resolved = resolve(args.options, &[], &directory)?;
-    // From a file or a variable, the setting is meant for runs with a launcher.
+    // The command line's `--export` is an error. If a file or a variable has the setting, it is
+    // ignored, because it is meant for `tprof run`.
     if let Some(format) =
         resolved.export.as_ref().filter(|_| resolved.is_from_command_line(EXPORT.name))
     {
         let path = resolved.config.output.display().to_string();
         return Err(Failure::new(format!("`tprof env` cannot export to {format}"))
-            .cause("no launcher waits for the end of the job")
+            .cause("only `tprof run` waits for the end of the job")
             .hint(format!("tprof export {path} --to {format}, after the job"))
             .into());
     }
-    // As above: a window needs a launcher.
+    // The same holds for `--kineto`: only `tprof run` can record a window.
     if resolved.config.kineto.take().is_some() && resolved.is_from_command_line(KINETO.name) {
         return Err(Failure::new("`tprof env` cannot ask for a window of PyTorch's profiler")
-            .cause("no launcher waits for the trace")
+            .cause("only `tprof run` waits for the trace")
             .hint("tprof run --kineto -- COMMAND")
             .into());
     }
-    // As above: a launcher bounds and copies the log.
+    // The same holds for `--compile`: only `tprof run` bounds and copies the log.
     if std::mem::take(&mut resolved.config.compile) && resolved.is_from_command_line(COMPILE.name) {
         return Err(Failure::new("`tprof env` cannot keep the log of torch.compile")
-            .cause("no launcher bounds its length")
+            .cause("only `tprof run` limits the length of the log")
             .hint("TORCH_TRACE=DIR for the job, then: tprof import DIR -o RUN")
             .into());
     }
-    // Checked now, because later no terminal would show the error.
+    // The directory is checked now, because the collector will have no terminal to show an error.
     let output = resolved.config.output.clone();
     let path = tprof_collect::free(&resolved.config).map_err(|e| not_started(&output, &e))?;
     if let Some(why) = &path.renamed {
@@ -83,7 +84,7 @@ pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
         (names::BIN, binary.into_os_string()),
         (names::OUTPUT, resolved.config.output.clone().into_os_string()),
         (names::OPTIONS, serde_json::to_string(&resolved.config)?.into()),
-        // It may be inherited from a surrounding session. Empty means any host.
+        // An outer session may have set the variable. An empty value means any host.
         (names::HOST, OsString::new()),
         ("LD_PRELOAD", preloads(&preload, std::env::var_os("LD_PRELOAD").as_deref())),
     ];
@@ -102,7 +103,7 @@ pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Body of the hidden command: records until all attached processes have ended.
+/// Implements the hidden command `__collect`: records until all attached processes have ended.
 pub fn collect(session: &Path) -> anyhow::Result<ExitCode> {
     let options = std::env::var(names::OPTIONS).map_err(|_| started_by_hand())?;
     let mut config: Config = serde_json::from_str(&options).map_err(|_| started_by_hand())?;
@@ -119,8 +120,9 @@ fn started_by_hand() -> Failure {
         .hint("eval \"$(tprof env -o DIR)\"")
 }
 
-/// Creates a fresh directory for the session's socket, private to this user. It is in /tmp, which
-/// exists on all hosts of a job, and its name is short enough for a socket's address.
+/// Creates a new directory for the session's socket, private to this user. It is in `/tmp` if
+/// possible, which exists on all hosts of a job, and its path is short enough for a socket's
+/// address.
 pub fn make_session() -> Result<PathBuf, Failure> {
     let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
     for base in ["/tmp", "/var/tmp", "/dev/shm"] {
@@ -141,14 +143,14 @@ pub fn make_session() -> Result<PathBuf, Failure> {
         .because(&last, "df /tmp; ls -ld /tmp"))
 }
 
-/// Returns 64 random bits in hex.
+/// Returns 64 random bits as hexadecimal digits.
 fn random() -> io::Result<String> {
     let mut bytes = [0; 8];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
 }
 
-/// Returns LD_PRELOAD with tprof's library before the job's own.
+/// Returns the value of `LD_PRELOAD`: tprof's library, then the libraries of the existing value.
 fn preloads(library: &Path, existing: Option<&OsStr>) -> OsString {
     let mut value = library.as_os_str().to_owned();
     let existing = existing.map(libraries::without_tprof_libraries).filter(|text| !text.is_empty());

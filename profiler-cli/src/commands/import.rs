@@ -67,7 +67,8 @@ pub fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses a directory with content, or with `force` removes the old run from it.
+/// Refuses a directory that is not empty. With `force`, removes an old run from it, but refuses
+/// other files.
 fn make_room(output: &Path, force: bool) -> Result<(), Failure> {
     let cannot = |error: std::io::Error| {
         Failure::new(format!("cannot write `{}`", output.display()))
@@ -93,8 +94,8 @@ fn make_room(output: &Path, force: bool) -> Result<(), Failure> {
                 failure.cause("it holds a run").hint("--force to replace it, or another -o")
             } else {
                 failure
-                    .cause(format!("it holds `{name}`, which is no part of a run"))
-                    .hint("another -o")
+                    .cause(format!("it holds `{name}`, which is not part of a run"))
+                    .hint("-o with another path")
             });
         }
         let removed =
@@ -104,7 +105,7 @@ fn make_room(output: &Path, force: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Summarizes what was imported, and what was not.
+/// Returns lines that say what was imported and what was not.
 fn summary(imported: &Imported, output: &Path) -> String {
     let files = match imported.files.len() {
         1 => "1 file".to_owned(),

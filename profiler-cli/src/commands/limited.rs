@@ -1,5 +1,5 @@
-//! Runs a command with limits for the server of `tprof serve`, so that a hostile run can end only
-//! this process.
+//! Runs a command with limits, for `tprof serve`: if a hostile run makes a report fail, only this
+//! process ends.
 
 use std::ffi::OsString;
 
@@ -34,14 +34,14 @@ pub struct LimitedArgs {
 pub fn limit(args: &LimitedArgs) -> anyhow::Result<()> {
     let failed =
         |error: nix::Error| Failure::new("cannot limit this process").cause(reason(&error.into()));
-    // SIGTERM, so that temporary directories are removed.
+    // The signal is SIGTERM, so that temporary directories are removed.
     set_pdeathsig(Signal::SIGTERM).map_err(failed)?;
     if getppid().as_raw() != args.parent {
         return Err(Failure::new("the server is gone")
             .cause("it ended before this command began")
             .into());
     }
-    // Mapped files do not count: a trace may be larger than the memory.
+    // This limit doesn't count mapped files, because a trace may be larger than the memory.
     setrlimit(Resource::RLIMIT_DATA, args.memory, args.memory).map_err(failed)?;
     setrlimit(Resource::RLIMIT_FSIZE, args.output, args.output).map_err(failed)?;
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(failed)?;

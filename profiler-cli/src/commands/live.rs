@@ -1,4 +1,4 @@
-//! Sends requests to the collector of a live run, and explains failures.
+//! Sends requests to the collector of a live run, and explains why one fails.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use tprof_collect::control::{self, Reply, Request};
 use crate::terminal::errors::Failure;
 use crate::terminal::quote;
 
-/// Sends a request to the collector of a live run, which executes it.
+/// Sends a request to the collector of a live run, and returns its reply.
 pub fn ask(path: &Path, request: &Request) -> Result<Reply, Failure> {
     refuse_what_is_no_run(path)?;
     let reply = match request {

@@ -20,9 +20,9 @@ use crate::terminal::paint;
 
 /// Version of the JSON output.
 const LS_VERSION: u32 = 1;
-/// Indentation of a finding, or of a command on a line of its own, in columns.
+/// Indentation of lines below a run's line, in columns.
 const INDENT: usize = 6;
-/// Columns that a command needs to stand in its run's line.
+/// Smallest room in columns for a command to be in its run's line.
 const LEAST_COMMAND: usize = 20;
 
 /// Arguments of `tprof ls`.
@@ -70,14 +70,14 @@ struct Row {
     bytes: u64,
     /// Number of events known to be lost.
     lost: Reading<u64>,
-    /// Why some of the run cannot be read.
+    /// Why a part of the run cannot be read.
     unreadable: Option<String>,
     complete: bool,
     /// Severity and text of the worst finding; `None` if no rule found anything.
     worst: Reading<Option<Worst>>,
 }
 
-/// The worst finding of a run.
+/// The worst finding of a run: its severity and text.
 #[derive(Clone)]
 struct Worst {
     severity: &'static str,
@@ -86,7 +86,7 @@ struct Worst {
 }
 
 impl Row {
-    /// Reads the row of a run; with `judge` including the worst finding.
+    /// Reads the row of a run. If `judge`, finds the worst finding too.
     fn of(run: &FoundRun, judge: bool) -> Row {
         let path = run.dir.path();
         let contents = RunContents::of(path).unwrap_or_default();
@@ -141,8 +141,8 @@ impl Row {
         }
     }
 
-    /// Returns the cells of the row. The run's name is padded but never cut, because other commands
-    /// take it.
+    /// Returns the cells of the row. The run's name is padded but never cut, because users type it
+    /// in other commands.
     fn cells(&self, run_columns: usize) -> Vec<String> {
         let unknown = || "?".to_owned();
         vec![
@@ -155,7 +155,7 @@ impl Row {
             bytes(self.bytes),
             match (self.lost.get(), self.complete) {
                 (Some(0), true) => "0".to_owned(),
-                // The loss is of unknown size, or processes were not recorded.
+                // The number of lost events is unknown, or processes were not recorded.
                 (None | Some(0), _) => unknown(),
                 (Some(lost), _) => count(lost),
             },
@@ -195,7 +195,7 @@ impl Row {
     }
 }
 
-/// The JSON Schema of what `--json` prints.
+/// Returns the JSON Schema of the output of `tprof ls --json`.
 pub fn schema() -> Value {
     let (text, flag) = (json!({ "type": "string" }), json!({ "type": "boolean" }));
     let whole = json!({ "type": "integer", "minimum": 0 });
@@ -240,7 +240,7 @@ fn why<T>(reading: &Reading<T>) -> Option<&str> {
     }
 }
 
-/// Wall time from `run.json`, if the run has ended.
+/// Returns the wall time of the run, from its info files. It is missing if the run has not ended.
 fn wall_ns(run: &FoundRun, finished: bool) -> Reading<u64> {
     let infos = run.dir.infos();
     let lengths = infos.iter().filter_map(|info| Some(info.end_ns?.saturating_sub(info.start_ns)));
@@ -265,7 +265,7 @@ fn worst(report: &Report) -> Reading<Option<Worst>> {
 
 fn text(rows: &[Row], directory: &Path) -> String {
     let columns = columns::of_stdout();
-    // Each line is cut where it may be.
+    // The page has no width, because each line is cut before it is added.
     let mut page = Page::new(Form::Text(usize::MAX));
     if rows.is_empty() {
         page.line(&format!("no run in {}", directory.display()));
@@ -288,11 +288,11 @@ fn text(rows: &[Row], directory: &Path) -> String {
         table.row(row.cells(run_columns));
     }
     table.fill_last(columns, |room| {
-        // Without enough room, commands get lines of their own.
+        // If there isn't enough room, each command has its own line.
         let room = if room > LEAST_COMMAND { room } else { columns - INDENT };
         rows.iter().map(|row| cut(&shown_command(&row.command), room)).collect()
     });
-    // A row may take two lines; its finding follows the last one.
+    // If a row has two lines, its finding follows the second.
     let lines = table.lines(columns);
     let per_row = (lines.len() - 1) / rows.len();
     page.line(&lines[0]);
@@ -312,7 +312,7 @@ fn text(rows: &[Row], directory: &Path) -> String {
     paint::severities(&page.into_text())
 }
 
-/// Joins a command without the path of its program.
+/// Joins the words of a command, without the directory of its program.
 fn shown_command(command: &[String]) -> String {
     let mut words = command.iter().map(String::as_str);
     let program = words.next().map(base_name).unwrap_or_default();

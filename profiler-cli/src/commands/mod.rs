@@ -1,4 +1,4 @@
-//! The commands, one file or folder each, with their options.
+//! The commands. Each has a file or folder, with its options.
 
 pub mod archive;
 pub mod attach;

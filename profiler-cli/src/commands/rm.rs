@@ -1,4 +1,4 @@
-//! `tprof rm`: deletes the files of runs that tprof wrote, and nothing else.
+//! `tprof rm`: deletes the files of runs that tprof wrote, and no other files.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::runs::newest::{FoundRun, runs_in};
 use crate::terminal::errors::{Failure, nearest, print_stderr, reason};
 use crate::terminal::quote;
 
-/// Largest number of other files of a directory to list.
+/// Largest number of a directory's other files that are listed.
 const MOST_OTHERS: usize = 4;
 
 /// Arguments of `tprof rm`.
@@ -36,7 +36,7 @@ struct DeletableRun {
     contents: RunContents,
 }
 
-/// Deletes all of the runs, or none if one of them cannot be deleted.
+/// Deletes all of the runs. If one cannot be deleted, deletes none.
 pub fn run(args: RmArgs) -> anyhow::Result<ExitCode> {
     let mut doomed: Vec<DeletableRun> = Vec::new();
     for path in &args.runs {
@@ -56,7 +56,7 @@ pub fn run(args: RmArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks that a path is a run that has ended.
+/// Checks that a path is a run that has ended and consists of tprof's files.
 fn judged(path: &Path) -> Result<DeletableRun, Failure> {
     let shown = path.display();
     if path.is_file() {
@@ -64,7 +64,7 @@ fn judged(path: &Path) -> Result<DeletableRun, Failure> {
             .cause("the path is a file")
             .hint("tprof rm with the run directory that contains the file"));
     }
-    // A trailing slash would follow a link.
+    // With a trailing slash, the check would follow a link.
     let bare: PathBuf = path.components().collect();
     if bare.is_symlink() {
         let target = std::fs::read_link(&bare).unwrap_or_default();
@@ -81,7 +81,7 @@ fn judged(path: &Path) -> Result<DeletableRun, Failure> {
     let in_progress = Failure::new(format!("the run in `{shown}` is in progress"));
     if run.is_live() {
         return Err(in_progress
-            .cause("its collector still writes")
+            .cause("its collector is still writing")
             .hint("wait for the end of its job"));
     }
     if let Some(file) = &contents.unread {
@@ -92,7 +92,8 @@ fn judged(path: &Path) -> Result<DeletableRun, Failure> {
     Ok(DeletableRun { path: path.to_owned(), contents })
 }
 
-/// Part of the run cannot be read, so it is unknown whether it is tprof's.
+/// Returns the error for a run of which a part cannot be read, so that it isn't known whether all
+/// of it is tprof's.
 fn unreadable(run: &Path, at: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("cannot delete `{}`", run.display()))
         .cause(format!("`{}` cannot be read: {}", at.display(), reason(error)))
@@ -102,7 +103,7 @@ fn unreadable(run: &Path, at: &Path, error: &std::io::Error) -> Failure {
 fn no_run(path: &Path) -> Failure {
     let failure = Failure::new(format!("`{}` is not a run", path.display()));
     let failure = match path.exists() {
-        true => failure.cause("the directory holds no file of tprof's"),
+        true => failure.cause("the directory holds no tprof files"),
         false => failure.cause("the directory does not exist"),
     };
     let beside = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -115,11 +116,11 @@ fn no_run(path: &Path) -> Failure {
     }
 }
 
-/// Asks for confirmation on a terminal.
+/// Asks the user on the terminal whether to delete the runs.
 fn is_agreed(doomed: &[DeletableRun]) -> Result<bool, Failure> {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::new("nothing was deleted")
-            .cause("stdin is no terminal, so the question cannot be asked")
+            .cause("stdin is not a terminal, so tprof cannot ask for confirmation")
             .hint("tprof rm --yes RUN"));
     }
     let size = doomed.iter().map(|one| one.contents.bytes()).sum();
@@ -149,7 +150,7 @@ fn delete(run: &DeletableRun) -> Result<(), Failure> {
     let size = bytes(run.contents.bytes());
     let mut text = format!("deleted {shown}, {size}");
     if run.contents.others.is_empty() {
-        // If the run is the working directory or a mount point, an empty directory remains.
+        // If the run is the working directory or a mount point, the empty directory stays.
         if let Err(error) = std::fs::remove_dir(&run.path) {
             text += &format!("; the empty directory stays: {}", reason(&error));
         }

@@ -1,5 +1,5 @@
-//! `tprof ctl snapshot`: prints what each rank of a live run holds at this moment, and saves it
-//! next to the run's files. The job continues meanwhile.
+//! `tprof ctl snapshot`: prints the memory that each rank of a live run holds at this moment, and
+//! saves the snapshot in the run's directory. The job continues meanwhile.
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub struct SnapshotArgs {
     pub top: usize,
 }
 
-/// Makes the collector write its state, and reads that.
+/// Makes the collector write its state, reads that, and prints and saves the snapshot.
 pub(super) fn run(args: SnapshotArgs) -> anyhow::Result<ExitCode> {
     let path = match args.run {
         Some(run) => run,
@@ -57,7 +57,7 @@ pub(super) fn run(args: SnapshotArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes it under the next free name; a snapshot is never overwritten.
+/// Writes the snapshot under the next free name. No snapshot is ever overwritten.
 fn save(run: &Path, json: &[u8]) -> Result<PathBuf, Failure> {
     let failed = |error: &std::io::Error| {
         Failure::new(format!("cannot save the snapshot in `{}`", run.display()))

@@ -4,10 +4,10 @@ use tprof_facts::steps::StepSource;
 
 use crate::terminal::errors::{Failure, nearest};
 
-/// Value that leaves the choice to the order of trust.
+/// The value that lets tprof choose the most trusted source that the run has.
 const AUTO: &str = "auto";
 
-/// Parses the name of a source.
+/// Parses the name of a source; `None` for `auto`, or if no name was given.
 pub fn steps_from(word: Option<&str>) -> Result<Option<StepSource>, Failure> {
     let Some(word) = word.filter(|word| *word != AUTO) else { return Ok(None) };
     if let Ok(source) = word.parse() {

@@ -1,4 +1,4 @@
-//! Copies logs into the run from the directory that the job itself set in TORCH_TRACE.
+//! Copies logs into the run from the directory that the job itself set in `TORCH_TRACE`.
 
 use super::find_logs::logs_in;
 use super::log_bounds::MOST_BYTES;
@@ -7,11 +7,12 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 use tprof_trace::compile_log::{self, KEPT_ENDING};
 
-/// Clocks of file systems may lag by this much.
+/// The clocks of file systems may lag by this much.
 const CLOCK_STEP: Duration = Duration::from_secs(2);
 
-/// Copies logs that were written since the run began. Other jobs may share the directory; their
-/// logs are removed once the run's processes are known ([`LogsOutcome::remove_foreign_logs`]).
+/// Copies logs that were written since the run began. Other jobs may write into the same directory.
+/// The copies of their logs are removed once the run's processes are known
+/// ([`LogsOutcome::remove_foreign_logs`]).
 pub fn copy(own: &Path, home: &Path, began: SystemTime, outcome: &mut LogsOutcome) {
     for log in logs_in(own) {
         let changed = log.metadata().and_then(|about| about.modified());

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use tprof_trace::compile_log::LOG_PREFIX;
 
-/// Returns PyTorch's logs in a directory, in order.
+/// Returns the paths of PyTorch's logs in a directory, sorted.
 pub fn logs_in(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let is_log = |path: &PathBuf| {

@@ -1,7 +1,8 @@
-//! Bounds the log that a process of the job writes.
+//! Limits the size of the logs that a job's processes write.
 //!
-//! The process keeps its file open and must be able to go on. So the part beyond the bound is given
-//! back to the file system as a hole while the job runs, and cut off at the end.
+//! A process keeps its log open and must be able to continue writing. So the part of a log beyond
+//! the bound becomes a hole in the file while the job runs, which frees its disk space, and is cut
+//! off at the end.
 
 use nix::fcntl::{FallocateFlags, fallocate};
 use std::collections::BTreeMap;
@@ -11,25 +12,26 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tprof_trace::compile_log::CUT_LINE;
 
-/// Bytes to keep of each process's log.
+/// Number of bytes to keep of the log of each process.
 pub const MOST_BYTES: u64 = 256 << 20;
-/// If less than this is beyond the bound, it waits until the next time.
+/// If the part beyond the bound is smaller than this, it is left for a later check.
 const LEAST_HOLE: u64 = 4 << 20;
 
-/// Free bytes that a file system must have for a log to grow: more than the processes of a job
-/// write between two checks. PyTorch prints an error for each event that a full file system
-/// refuses.
+/// Number of bytes that must be free in the file system for logs to grow: more than the processes
+/// of a job write between two checks. PyTorch prints an error for each event that it cannot write
+/// to a full file system.
 const LEAST_FREE: u64 = 64 << 20;
 
-/// Bounds of the logs of a run, while the job runs.
+/// The bounds of a run's logs, while the job runs.
 #[derive(Debug, Default)]
 pub struct LogBounds {
-    /// Bounds of logs at their length when the file system was almost full.
+    /// For logs that may not grow because the file system is almost full: their bound, which is
+    /// their length when that was noticed.
     low: BTreeMap<PathBuf, u64>,
 }
 
 impl LogBounds {
-    /// Bounds the logs in a directory whose file system has this many free bytes.
+    /// Applies the bounds to logs in a directory whose file system has `free` free bytes.
     pub fn keep(&mut self, logs: &[PathBuf], free: Option<u64>) {
         let is_low = free.is_some_and(|free| free < LEAST_FREE);
         for log in logs {
@@ -38,7 +40,7 @@ impl LogBounds {
                 self.low.insert(log.clone(), length().min(MOST_BYTES));
             }
             let least = if is_low { 0 } else { LEAST_HOLE };
-            // If the file system has no holes, the log is cut at the end.
+            // If the file system doesn't support holes, the log is only cut at the end.
             let _ = make_hole(log, self.of(log), least);
         }
     }
@@ -48,20 +50,20 @@ impl LogBounds {
         self.low.get(log).copied().unwrap_or(MOST_BYTES)
     }
 
-    /// Whether a log was bounded because there was no more room.
+    /// Whether a log was bounded because the file system was almost full.
     pub fn is_low(&self, log: &Path) -> bool {
         self.low.contains_key(log)
     }
 }
 
-/// Bytes that a file system has free for its users.
+/// Returns the number of bytes in a file system that users may still write.
 pub fn free_bytes(directory: &Path) -> Option<u64> {
     let about = nix::sys::statvfs::statvfs(directory).ok()?;
     Some(about.blocks_available() as u64 * about.fragment_size() as u64)
 }
 
-/// Turns the part beyond the bound into a hole, unless it is small. A file system without holes
-/// keeps it until the job ends.
+/// Turns the part of a log beyond the bound into a hole, unless it is shorter than `least`. On a
+/// file system without holes, this fails and the part stays until the job ends.
 fn make_hole(log: &Path, bound: u64, least: u64) -> io::Result<()> {
     let about = log.metadata()?;
     let blocks = about.blocks() * 512;
@@ -75,7 +77,8 @@ fn make_hole(log: &Path, bound: u64, least: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Cuts a log at the bound, states in its last line how much was cut, and returns that.
+/// Cuts a log at the bound, and appends a line that says how many bytes were cut. Returns that
+/// number.
 pub fn cut(log: &Path, bound: u64) -> io::Result<u64> {
     let length = log.metadata()?.len();
     if length <= bound {
@@ -102,7 +105,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.log");
         let bound = 1 << 20;
-        // The job's own handle, which continues behind the hole.
+        // The job's file handle, which continues to write after the hole.
         let writer = File::create(&path).unwrap();
         let text = LINE.repeat(200_000);
         writer.write_all_at(text.as_bytes(), 0).unwrap();
@@ -114,7 +117,7 @@ mod tests {
         let read = |path: &Path| {
             read(BufReader::new(File::open(path).unwrap()), Bounds::default()).unwrap()
         };
-        // A launcher that was killed leaves it like this.
+        // If the launcher is killed, the log stays in this state.
         let holed = read(&path);
         assert_eq!(holed.bytes, whole);
         if after.blocks() * 512 < bound + (1 << 20) {

@@ -15,27 +15,27 @@ use std::time::{Duration, SystemTime};
 use tprof_collect::Session;
 use tprof_trace::compile_log::COMPILE_DIRECTORY;
 
-/// Variable that names the directory for PyTorch's logs.
+/// Variable with the directory into which PyTorch writes logs.
 const VARIABLE: &str = "TORCH_TRACE";
-/// Variable that makes Inductor write the source lines of each kernel into the log, backward graphs
-/// included.
+/// Variable that makes Inductor write the source lines of each kernel into the log, including those
+/// of backward graphs.
 const LINES_VARIABLE: &str = "INDUCTOR_PROVENANCE";
-/// Interval at which the logs' lengths are checked.
+/// Interval at which the lengths of the logs are checked.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// A run's logs, while the job runs.
+/// The logs of a run, while the job runs.
 #[derive(Debug)]
 pub struct CompileLogs {
-    /// Directory in the run.
+    /// Directory of the logs in the run.
     home: PathBuf,
-    /// The job's own directory, which it keeps using.
+    /// Directory that the job set in `TORCH_TRACE` itself; tprof leaves it alone.
     own: Option<PathBuf>,
     began: SystemTime,
     watch: Option<(Sender<()>, JoinHandle<LogBounds>)>,
 }
 
 impl CompileLogs {
-    /// Prepares a run for logs.
+    /// Prepares a run for the logs.
     pub fn start(session: &Session) -> Result<CompileLogs, Failure> {
         let host = nix::unistd::gethostname().unwrap_or_default();
         let name = format!("host-{}", host.to_string_lossy());
@@ -46,7 +46,7 @@ impl CompileLogs {
                 .hint(remedy(&error, "-o with a writable directory"))
         })?;
         let home = home.canonicalize().unwrap_or(home);
-        // An empty value is the job's own decision, too.
+        // An empty value is also a decision of the job.
         let own = std::env::var_os(VARIABLE).map(PathBuf::from);
         let watch = own.is_none().then(|| watch(home.clone())).transpose();
         let watch = watch.map_err(|error| {
@@ -56,7 +56,7 @@ impl CompileLogs {
         Ok(CompileLogs { home, own, began: SystemTime::now(), watch })
     }
 
-    /// Variables to set for the job. Variables that the job sets itself stay.
+    /// Returns the variables to set for the job. Variables that the job sets itself are left alone.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
         let log = self.own.is_none().then(|| (VARIABLE.into(), self.home.clone().into()));
         let lines = std::env::var_os(LINES_VARIABLE).is_none();
@@ -64,8 +64,9 @@ impl CompileLogs {
         log.into_iter().chain(lines).collect()
     }
 
-    /// Bounds the logs once the job is over, and copies those in the job's own directory. The end
-    /// of the session shows which of these belong to the job, and what the run lacks.
+    /// Cuts the logs at their bounds after the job, or copies the logs from the job's own
+    /// directory. At the end of the session, the list of its processes shows which copies belong to
+    /// the job and what the run lacks.
     pub fn finish(self, session: &Session) -> SharedOutcome {
         let outcome = Arc::new(Mutex::new(self.outcome()));
         let shared = Arc::clone(&outcome);
@@ -101,17 +102,17 @@ impl CompileLogs {
     fn stop(&mut self) -> LogBounds {
         let Some((stop, thread)) = self.watch.take() else { return LogBounds::default() };
         drop(stop);
-        // A panic of the thread was printed; the logs are cut anyway.
+        // If the thread panicked, it has printed the message. The logs are cut without its bounds.
         thread.join().unwrap_or_default()
     }
 }
 
-/// Results of a run's logs, known once its session has ended.
+/// The results of a run's logs. They are final when its session has ended.
 #[derive(Debug)]
 pub struct SharedOutcome(Arc<Mutex<LogsOutcome>>);
 
 impl SharedOutcome {
-    /// Returns a line for the summary; `None` without a log.
+    /// Returns a line for the summary; `None` if there is no log.
     pub fn line(&self, run: &Path) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).line(run)
     }
@@ -120,13 +121,13 @@ impl SharedOutcome {
 impl Drop for CompileLogs {
     fn drop(&mut self) {
         self.stop();
-        // Refused, as intended, while the directory is not empty.
+        // This fails, as intended, while the directory is not empty.
         let _ = std::fs::remove_dir(&self.home);
         let _ = self.home.parent().map(std::fs::remove_dir);
     }
 }
 
-/// Bounds logs in a directory until the sender is dropped.
+/// Bounds the logs in a directory until the sender is dropped. The thread returns the bounds.
 fn watch(home: PathBuf) -> io::Result<(Sender<()>, JoinHandle<LogBounds>)> {
     let (stop, stopped) = channel::<()>();
     let watch = move || {

@@ -1,9 +1,9 @@
-//! `--compile`: keeps PyTorch's own log of `torch.compile` in the run.
+//! `--compile`: stores PyTorch's own log of `torch.compile` in the run.
 //!
-//! PyTorch writes the log itself if TORCH_TRACE names a directory. `log_directory` creates one in
-//! the run, and `log_bounds` limits the length of each log while the job runs. A job that sets
-//! TORCH_TRACE keeps its directory, and `copy_logs` copies what was written there. `outcome` holds
-//! what is stated at the end.
+//! PyTorch writes the log itself if `TORCH_TRACE` names a directory. `log_directory` creates one in
+//! the run, and `log_bounds` limits the length of each log while the job runs. If the job sets
+//! `TORCH_TRACE` itself, tprof leaves it alone, and `copy_logs` copies the logs that the job wrote
+//! there. `outcome` describes the results at the end.
 
 mod copy_logs;
 mod find_logs;

@@ -1,4 +1,4 @@
-//! Describes the results for a job's logs.
+//! Describes which logs were recorded, and what is missing.
 
 use crate::terminal::quote;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tprof_facts::units::{bytes, counted};
 use tprof_trace::run::{BlindSpot, ProcessInfo};
 
-/// Name of logs in the list of what was not recorded.
+/// Name of the logs in the list of what was not recorded.
 const WHAT: &str = "the log of torch.compile (--compile)";
 
 /// Results for the logs of a run.
@@ -14,28 +14,28 @@ const WHAT: &str = "the log of torch.compile (--compile)";
 pub struct LogsOutcome {
     logs: Vec<RecordedLog>,
     failed: Vec<(String, String)>,
-    /// The job's own directory, if it has one.
+    /// The directory that the job set in `TORCH_TRACE` itself, if it did.
     pub own: Option<PathBuf>,
-    /// Number of logs in it that belong to no process of the run.
+    /// Number of logs in this directory that other jobs wrote.
     others: u64,
 }
 
 /// A log in the run.
 #[derive(Debug)]
 pub struct RecordedLog {
-    /// Length of its text in bytes.
+    /// Length of the log's text in bytes.
     pub bytes: u64,
-    /// Number of bytes beyond the bound.
+    /// Number of bytes beyond the bound, which were cut off.
     pub not_kept: u64,
-    /// Whether the bound was reached because the disk was full.
+    /// Whether the log was bounded because the file system was almost full.
     pub had_no_room: bool,
-    /// For a copy from the job's own directory: its path, and the process that wrote it, if the log
-    /// names one.
+    /// For a copy from the job's own directory: the path of the copy, and the pid that the log
+    /// names, if it names one.
     pub copy: Option<(PathBuf, Option<u32>)>,
 }
 
 impl LogsOutcome {
-    /// Adds a log, or the reason why there is none.
+    /// Adds a log, or the error because of which it is missing.
     pub fn add(&mut self, path: &Path, log: io::Result<RecordedLog>) {
         match log {
             Ok(log) => self.logs.push(log),
@@ -46,15 +46,15 @@ impl LogsOutcome {
         }
     }
 
-    /// Removes copies of logs that other jobs wrote into the same directory. A log that names no
-    /// process (PyTorch 2.4) stays.
+    /// Removes the copies of logs that other jobs wrote into the same directory. The copy of a log
+    /// that names no process (PyTorch 2.4) stays.
     pub fn remove_foreign_logs(&mut self, processes: &[ProcessInfo]) {
         let before = self.logs.len();
         self.logs.retain(|log| {
             let Some((path, Some(pid))) = &log.copy else { return true };
             let is_own = processes.iter().any(|process| process.pid == *pid);
             if !is_own && std::fs::remove_file(path).is_ok() {
-                // Refused, as intended, while the directory is not empty.
+                // This fails, as intended, while the directory is not empty.
                 path.ancestors().skip(1).take(2).all(|home| std::fs::remove_dir(home).is_ok());
                 return false;
             }
@@ -63,7 +63,7 @@ impl LogsOutcome {
         self.others += (before - self.logs.len()) as u64;
     }
 
-    /// Returns what the run lacks.
+    /// Returns what was not recorded.
     pub fn blind(&self) -> Vec<BlindSpot> {
         let lacks =
             |process: String, why: String| BlindSpot { process, what: WHAT.to_owned(), why };
@@ -102,7 +102,7 @@ impl LogsOutcome {
         all
     }
 
-    /// Returns a line for the summary; `None` without a log.
+    /// Returns a line for the summary; `None` if there is no log.
     pub fn line(&self, run: &Path) -> Option<String> {
         let run = quote::word(quote::nearby(run).as_os_str());
         let count = self.logs.len() as u64;

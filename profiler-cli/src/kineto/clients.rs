@@ -1,4 +1,4 @@
-//! The processes that asked for a configuration, and when each is to record.
+//! The processes that asked for a configuration, and when each of them should record.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,27 +6,28 @@ use std::time::Duration;
 use tprof_collect::ranks::Rank;
 use tprof_collect::{Progress, Stepping};
 
-/// A process that runs operators for this long without a step counts as one without steps.
+/// If a process has run operators for this long and made no step, it counts as a process without
+/// steps.
 const STEPLESS: Duration = Duration::from_secs(10);
 
 /// State of the window of a process.
 #[derive(Debug, PartialEq, Eq)]
 pub enum WindowState {
-    /// The process has asked, but is not to record yet.
+    /// The process has asked, but should not record yet.
     Waits,
-    /// The process is to record.
+    /// The process was told to record.
     Records,
-    /// The trace has arrived, and is or was imported.
+    /// Its trace has arrived; the import has begun or is done.
     Came,
 }
 
-/// A process with PyTorch in it.
+/// A process in which PyTorch runs.
 #[derive(Debug)]
 pub struct Client {
-    /// Rank in its environment, if there is one.
+    /// The rank in the process's environment, if there is one.
     pub rank: Option<u32>,
-    /// Whether a process that has asked started it for part of its work: a worker of a loader or of
-    /// a compiler.
+    /// Whether an ancestor with the same rank has asked too. Then this process does a part of the
+    /// ancestor's work, as a worker of a data loader or a compiler does.
     pub is_worker: bool,
     /// State of its window.
     pub state: WindowState,
@@ -39,8 +40,8 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Handles a request: returns whether to record from now on, and into which file of this
-    /// directory.
+    /// Handles a request. If the process should record from now on, returns the path of the file to
+    /// write, in the directory `home`.
     pub fn on_request(
         &mut self,
         pids: &[u32],
@@ -69,20 +70,21 @@ impl Clients {
         Client { rank, is_worker, state: WindowState::Waits }
     }
 
-    /// Returns files that processes were asked for and may have written by now.
+    /// Returns the processes that were told to record, and the files that they may have written by
+    /// now.
     pub fn expected_files(&self, home: &Path) -> Vec<(u32, PathBuf)> {
         let records = self.all.iter().filter(|(_, client)| client.state == WindowState::Records);
         records.map(|(pid, client)| (*pid, written(*pid, client.rank, home))).collect()
     }
 
-    /// The answer did not reach a process, which will ask again.
+    /// Notes that an answer did not reach a process. The process will ask again.
     pub fn answer_lost(&mut self, pid: u32) {
         if let Some(client) = self.all.get_mut(&pid) {
             client.state = WindowState::Waits;
         }
     }
 
-    /// The file of a process has arrived.
+    /// Notes that the file of a process has arrived.
     pub fn trace_arrived(&mut self, pid: u32) {
         if let Some(client) = self.all.get_mut(&pid) {
             client.state = WindowState::Came;
@@ -90,24 +92,25 @@ impl Clients {
     }
 }
 
-/// Whether a window is due. With steps, a window covers whole steps. A process without steps gets a
-/// window by time, unless another process waits for its work.
+/// Whether a process should record its window now. A process with steps records whole steps. A
+/// process without steps records for some time, unless it is a worker of another process.
 fn is_due(far: Progress, is_worker: bool) -> bool {
     far.has_stepped || !is_worker && far.began.elapsed() >= STEPLESS
 }
 
-/// Returns the name to request for a trace; an import reads the rank from it.
+/// Returns the file name to request for a trace. The import reads the rank from it.
 fn asked_name(rank: Option<u32>) -> String {
     rank.map_or_else(|| "window.json".to_owned(), |rank| format!("rank-{rank}.json"))
 }
 
-/// Returns the name that Kineto makes of it.
+/// Returns the path that Kineto writes for this request.
 fn written(pid: u32, rank: Option<u32>, home: &Path) -> PathBuf {
     let name = asked_name(rank);
     home.join(name.replace(".json", &format!("_{pid}.json")))
 }
 
-/// Whether Kineto was asked for a file of this name: `rank-3_4711.json`, `window_4711.json`.
+/// Whether a name is one that Kineto makes of a requested name: `rank-3_4711.json`,
+/// `window_4711.json`.
 pub fn is_window(name: &str) -> bool {
     let parts = name.strip_suffix(".json").and_then(|stem| stem.rsplit_once('_'));
     let is_number = |text: &str| text.parse::<u32>().is_ok();

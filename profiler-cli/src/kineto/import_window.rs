@@ -1,8 +1,8 @@
-//! Imports a trace that arrived into the run of windows.
+//! Imports a trace that arrived into the run that holds the windows.
 //!
-//! Times count from the run's zero on CLOCK_MONOTONIC. Kineto's times count from 1970, so they are
-//! moved by the difference of both clocks when the trace arrived. Windows are stored next to the
-//! run and not in the rank's file, so that no report counts an operator twice.
+//! The run's times count from its beginning on CLOCK_MONOTONIC, Kineto's times from 1970. So the
+//! import subtracts the difference of both clocks at the arrival of the trace. Windows are stored
+//! next to the rank's file and not in it, so that no report counts an operator twice.
 
 use serde_json::json;
 use std::fs::{self, OpenOptions};
@@ -20,20 +20,21 @@ pub struct ArrivedTrace {
     pub json: PathBuf,
     /// Process that wrote it.
     pub pid: u32,
-    /// Offset to subtract from its times, in ns.
+    /// Offset to subtract from the trace's times, in nanoseconds.
     pub offset_ns: i64,
-    /// Name of the machine.
+    /// Name of the host.
     pub host: String,
 }
 
-/// A window in the run of windows.
+/// The result of importing a window.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ImportedWindow {
-    /// Number of operators, ranges and Python functions.
+    /// Number of operators, ranges and Python functions in the window.
     pub rows: u64,
 }
 
-/// Imports a trace and removes it. If that fails, the trace stays.
+/// Imports a trace into the directory `home`, and removes the trace. If the import fails, the trace
+/// stays.
 pub fn import_window(arrived: &ArrivedTrace, home: &Path) -> Result<ImportedWindow, String> {
     let made = home.join(format!("import-{}", arrived.pid));
     let mut options = Options::new(env!("CARGO_PKG_VERSION"));
@@ -51,7 +52,7 @@ pub fn import_window(arrived: &ArrivedTrace, home: &Path) -> Result<ImportedWind
     taken
 }
 
-/// Moves the imported file to the others, and describes it.
+/// Moves the imported files into `home`, and writes an info file that describes them.
 fn place(made: &Path, home: &Path, arrived: &ArrivedTrace) -> std::io::Result<()> {
     let text = fs::read(made.join("run.json"))?;
     let mut info: RunInfo = serde_json::from_slice(&text)?;
@@ -84,8 +85,8 @@ fn place(made: &Path, home: &Path, arrived: &ArrivedTrace) -> std::io::Result<()
     fs::rename(partial, home.join(name))
 }
 
-/// Reserves a unique file name by creating an empty file, because collectors of a job share the
-/// directory.
+/// Reserves a unique file name by creating an empty file, because several collectors of a job may
+/// use the directory.
 fn free_name(home: &Path, stem: &str) -> std::io::Result<String> {
     for number in 0..MOST_FILES {
         let name = match number {
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_trace_stays_where_it_is() {
+    fn a_file_that_is_not_a_trace_is_not_removed() {
         let home = tempfile::tempdir().unwrap();
         let arrived = arrived(home.path(), "rank-0_7.json", 7);
         fs::write(&arrived.json, "[1, 2").unwrap();

@@ -1,37 +1,37 @@
-//! Messages of Kineto's IPC fabric: a header of 40 bytes (length of the payload, type as text) and
-//! the payload, in the machine's byte order. Each message is one datagram.
+//! Messages of Kineto's IPC fabric: a header of 40 bytes (the length of the payload, and the type
+//! as text), then the payload, both in the machine's byte order. Each message is one datagram.
 
 use std::ffi::OsStr;
 use tprof_collect::KinetoWindow;
 
-/// Size of a header: a length, and a type of 32 bytes.
+/// Size of a header: a length of 8 bytes, and a type of 32 bytes.
 const HEAD_BYTES: usize = 40;
 /// Largest number of pids in a request: a process and its ancestors.
 const MOST_PIDS: usize = 64;
-/// Kineto's number for a request for a configuration of activities.
+/// Kineto's number for the kind of request that asks for a configuration of activities.
 const ACTIVITIES: i32 = 2;
-/// Length of a window by time, if Kineto counts no steps.
+/// Length of a window in milliseconds, for processes in which Kineto counts no steps.
 const WINDOW_MS: u32 = 1000;
-/// What Kineto records: only the host's activities. tprof itself records device work, and CUPTI
-/// supports only one profiler.
+/// The activities that Kineto records: only those of the host. tprof itself records device work,
+/// and CUPTI supports only one profiler.
 const HOST: &str = "cpu_op,user_annotation";
 
 /// A message from a process.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Asks what to record.
+    /// The process asks what to record.
     Request {
-        /// Whether the process is free to record activities.
+        /// Whether the process could record activities now.
         is_free: bool,
-        /// Its pid, then those of its ancestors, nearest first.
+        /// The process's pid, then those of its ancestors, nearest first.
         pids: Vec<u32>,
     },
-    /// Registers a GPU; the answer is the number of processes that did.
+    /// The process registers a GPU, and expects the number of processes that did so.
     Context,
 }
 
 impl Message {
-    /// Parses a datagram; `None` if it is invalid.
+    /// Parses a datagram; `None` if it isn't a valid message.
     pub fn of(bytes: &[u8]) -> Option<Message> {
         let (head, payload) = bytes.split_at_checked(HEAD_BYTES)?;
         let length = u64::from_ne_bytes(*head.first_chunk()?);
@@ -44,7 +44,7 @@ impl Message {
                     payload.get(at..)?.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes))
                 };
                 let count = usize::try_from(number(4)?).ok().filter(|count| *count <= MOST_PIDS)?;
-                // The job's id of 8 bytes is not needed, because the socket belongs to the job.
+                // The job's id, 8 bytes, is skipped: the socket belongs to one job.
                 let pids = (0..count).map(|at| u32::try_from(number(16 + 4 * at)?).ok());
                 let pids = pids.collect::<Option<Vec<u32>>>().filter(|pids| !pids.is_empty())?;
                 Some(Message::Request { is_free: number(0)? & ACTIVITIES != 0, pids })
@@ -54,7 +54,7 @@ impl Message {
     }
 }
 
-/// Builds a message to a process.
+/// Returns the bytes of a message to a process: its type and its payload.
 pub fn answer(kind: &str, payload: &[u8]) -> Vec<u8> {
     let mut bytes = (payload.len() as u64).to_ne_bytes().to_vec();
     bytes.extend(kind.as_bytes());
@@ -63,15 +63,15 @@ pub fn answer(kind: &str, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Builds the answer to a request: what to record, and into which file, to whose name Kineto adds
-/// the process. Without a window, the answer is empty.
+/// Returns the answer to a request: what to record, and the name of the file to write, to which
+/// Kineto adds the pid. If `window` is `None`, the answer is an empty configuration.
 pub fn configuration(window: Option<(KinetoWindow, &OsStr)>) -> Vec<u8> {
     let text = window.map(|(window, file)| {
         let file = file.to_string_lossy();
         let KinetoWindow { steps, stacks, shapes } = window;
         let python = if stacks { ",python_function" } else { "" };
-        // Recording starts with the next step, after one that warms up. If no steps are counted,
-        // Kineto uses the time.
+        // Recording starts with the next step but one, because the next step is for warming up. If
+        // Kineto counts no steps, it uses the duration.
         format!(
             "ACTIVITIES_LOG_FILE={file}\nACTIVITY_TYPES={HOST}{python}\n\
              PROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP=1\n\
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_none() {
+    fn invalid_datagrams_are_not_messages() {
         let whole = request(2, 2, &[30, 20]);
         for length in 0..whole.len() {
             assert_eq!(Message::of(&whole[..length]), None, "{length}");
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_to_do_nothing_is_answered_all_the_same() {
+    fn a_process_without_a_window_gets_an_empty_answer() {
         assert_eq!(configuration(None), answer("req", b""));
         let window = KinetoWindow { steps: 5, stacks: false, shapes: true };
         let text =

@@ -2,10 +2,11 @@
 //! Python functions around each operator, and modules by class.
 //!
 //! Kineto, the library within PyTorch, regularly asks a daemon on its machine whether to record.
-//! For the length of a run tprof is that daemon, on a socket of the run's own. `message` defines
-//! the protocol, `paths` the directories and variables that lead the job there, `clients` who asked
-//! and when each is to record, `server` the thread that answers, and `import_window` how a trace is
-//! imported next to the run, on the run's clock. `outcome` holds what is stated at the end.
+//! During a run, tprof is this daemon, on a socket that belongs to the run. `message` defines the
+//! protocol; `paths` the directories and variables that lead the job to the daemon; `clients` has
+//! the processes that asked, and decides when each records; `server` is the thread that answers;
+//! `import_window` imports a trace into a run next to the recorded one, on the same clock.
+//! `outcome` describes the results at the end.
 
 mod clients;
 mod import_window;

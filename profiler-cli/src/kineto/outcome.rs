@@ -1,4 +1,4 @@
-//! Describes the results of windows.
+//! Describes which windows arrived, and which are missing.
 
 use super::clients::{Clients, WindowState};
 use super::import_window::ImportedWindow;
@@ -9,7 +9,7 @@ use std::path::Path;
 use tprof_collect::Stepping;
 use tprof_trace::run::BlindSpot;
 
-/// Name of windows in the lists of what was not recorded.
+/// Name of the windows in the list of what was not recorded.
 const WHAT: &str = "the window of PyTorch's profiler (--kineto)";
 
 /// Results of all windows.
@@ -24,7 +24,7 @@ pub struct WindowsOutcome {
 }
 
 impl WindowsOutcome {
-    /// Evaluates a job that is over: the result of each trace, by pid.
+    /// Evaluates the windows when the job is over. `taken` has the result of each import, by pid.
     pub(super) fn of(
         clients: &Clients,
         taken: &BTreeMap<u32, Result<ImportedWindow, String>>,
@@ -56,7 +56,7 @@ impl WindowsOutcome {
                 (WindowState::Came, Some(Err(why))) => format!("its trace cannot be read: {why}"),
                 (WindowState::Came, None) => "its trace was not read to its end".to_owned(),
                 (WindowState::Records, _) => "it ended before its window was over".to_owned(),
-                // Workers and launchers make no steps, so no window is expected of them.
+                // Workers and launchers make no steps, so they are not expected to have a window.
                 (WindowState::Waits, _) if !has_stepped && clients.all.len() > 1 => continue,
                 (WindowState::Waits, _) if has_stepped => {
                     "it ended before it asked again, which it does each second".to_owned()
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_without_pytorch_and_a_pytorch_without_daemon_are_apart() {
+    fn a_job_without_pytorch_and_a_pytorch_without_daemon_have_different_reasons() {
         let stepping = Stepping::default();
         let none = WindowsOutcome::of(&Clients::default(), &BTreeMap::new(), &stepping);
         assert_eq!(whys(&none), [("the job", "no process ran operators of PyTorch")]);

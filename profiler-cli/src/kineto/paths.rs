@@ -1,5 +1,5 @@
-//! Directories where the job finds the daemon and puts its traces, and the variables that name
-//! them.
+//! The directories in which the job finds the daemon and writes its traces, and the variables that
+//! name these directories.
 
 use crate::terminal::errors::{Failure, reason, remedy};
 use std::ffi::{OsStr, OsString};
@@ -8,38 +8,38 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use tprof_collect::{Owned, PREFIX};
 
-/// Directory of windows within a run; it is a run of its own.
+/// Directory of the windows within a run; it is itself a run.
 pub const HOME: &str = "kineto";
 /// Name of the socket that Kineto expects.
 const SOCKET: &str = "dynolog";
-/// Prefix of the names of socket directories.
+/// Prefix of the names of the directories for sockets.
 const PURPOSE: &str = "kineto-";
-/// Longest path of a socket directory: Kineto's own sockets have names of 36 random characters
-/// there, and an address has 107 bytes.
+/// Longest path of such a directory. Kineto's own sockets have names of 36 random characters in it,
+/// and the address of a socket has 107 bytes.
 const MOST_BYTES: usize = 52;
-/// Kineto's settings file of the machine.
+/// Kineto's system-wide settings file.
 const SETTINGS: &str = "/etc/libkineto.conf";
 /// Setting that makes Kineto ask as often as possible.
 const FREQUENT: &str = "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n";
-/// Log level above everything that Kineto prints.
+/// A log level above all messages that Kineto prints.
 const SILENT: &str = "5";
 
 const SOCKET_DIRECTORY: &str = "KINETO_IPC_SOCKET_DIR";
 const CONFIGURATION: &str = "KINETO_CONFIG";
 const LOG_LEVEL: &str = "KINETO_LOG_LEVEL";
 
-/// Directories of a run's daemon.
+/// The directories of a run's daemon.
 #[derive(Debug)]
 pub struct DaemonPaths {
-    /// Private directory of the socket.
+    /// Private directory of the daemon's socket.
     sockets: TempDir,
-    /// Directory of the traces that arrive, and of the run that they become.
+    /// Directory in which traces arrive, and which holds the run that is imported from them.
     pub home: PathBuf,
     _owned: Option<Owned>,
 }
 
 impl DaemonPaths {
-    /// Creates the directories for a run.
+    /// Creates the directories for the daemon of a run.
     pub fn new(run: &Path) -> Result<DaemonPaths, Failure> {
         let given = std::env::var_os(SOCKET_DIRECTORY).unwrap_or_default();
         if is_of_another_daemon(&given) {
@@ -65,15 +65,15 @@ impl DaemonPaths {
         Ok(DaemonPaths { sockets, home, _owned: owned })
     }
 
-    /// Returns the absolute path of the socket. Kineto ends its process if an answer comes from any
-    /// other path.
+    /// Returns the absolute path of the socket. Kineto aborts its process if an answer comes from
+    /// any other path.
     pub fn socket(&self) -> PathBuf {
         self.sockets.path().join(SOCKET)
     }
 
-    /// Variables to set for the job. Variables that the job sets itself stay.
+    /// Returns the variables to set for the job. Variables that the job sets itself are left alone.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
-        // Kineto expects paths below this prefix.
+        // Kineto uses the value as a prefix of paths, so it ends with a slash.
         let mut home = self.home.clone().into_os_string();
         home.push("/");
         let mut pairs: Vec<(&str, OsString)> = vec![
@@ -97,17 +97,17 @@ impl DaemonPaths {
 
 impl Drop for DaemonPaths {
     fn drop(&mut self) {
-        // Refused, as intended, while the directory is not empty.
+        // This fails, as intended, while the directory is not empty.
         let _ = std::fs::remove_dir(&self.home);
     }
 }
 
-/// Describes what cannot be done.
+/// Returns the error without a cause: the window cannot be requested.
 pub fn cannot() -> Failure {
     Failure::new("cannot ask for a window of PyTorch's profiler (--kineto)")
 }
 
-/// Whether a job was directed to a daemon that does not belong to a surrounding recording.
+/// Whether the job already uses another daemon, other than that of an outer recording by tprof.
 fn is_of_another_daemon(given: &OsStr) -> bool {
     let name = Path::new(given).file_name().unwrap_or_default().to_string_lossy();
     !given.is_empty() && !name.starts_with(&format!("{PREFIX}{PURPOSE}"))
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_home_without_traces_goes_and_one_with_a_trace_stays() {
+    fn a_directory_without_traces_is_removed_and_one_with_a_trace_stays() {
         let run = tempfile::tempdir().unwrap();
         drop(DaemonPaths::new(run.path()).unwrap());
         assert!(!run.path().join(HOME).exists());

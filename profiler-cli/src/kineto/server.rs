@@ -1,7 +1,8 @@
 //! The thread that answers requests during a run, and imports traces that arrive.
 //!
-//! It never waits for a process: an answer for which there is no room is dropped, because the
-//! process will ask again. A process waits only briefly for an answer, in a thread of Kineto's own.
+//! The thread never waits for a process: if an answer cannot be sent at once, it is dropped,
+//! because the process will ask again. A process waits for an answer only briefly, in a thread of
+//! Kineto.
 
 use super::clients::Clients;
 use super::import_window::{ArrivedTrace, ImportedWindow, import_window};
@@ -19,9 +20,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tprof_collect::{KinetoWindow, Session, Stepping};
 
-/// How long the thread waits for a request before it looks for traces, or ends.
+/// How long the thread waits for a request before it checks for traces and for the end of the job.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Longest datagram in bytes; Kineto's have some dozens.
+/// Largest datagram to accept, in bytes; Kineto's datagrams have some dozens.
 const MOST_BYTES: usize = 4096;
 
 /// A running daemon.
@@ -58,12 +59,12 @@ impl Daemon {
         Ok(Daemon { environment, stop, thread: Some(thread) })
     }
 
-    /// Variables to set for the job.
+    /// Returns the variables to set for the job.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
         self.environment.clone()
     }
 
-    /// Ends the daemon after the job, and returns the results.
+    /// Ends the daemon after the job, and returns the results of the windows.
     pub fn finish(mut self) -> WindowsOutcome {
         self.end().unwrap_or_default()
     }
@@ -92,7 +93,8 @@ struct KinetoServer {
 impl KinetoServer {
     fn run(mut self, stop: &AtomicBool) -> WindowsOutcome {
         loop {
-            // Read first, so that traces which were there when the job ended are taken.
+            // The flag is read first, so that traces which arrived before the job ended are
+            // imported.
             let is_last = stop.load(Acquire);
             self.answer_next();
             self.take_arrived();
@@ -106,7 +108,7 @@ impl KinetoServer {
         WindowsOutcome::of(&self.clients, &taken.collect(), &self.stepping)
     }
 
-    /// Answers a request, if there is one.
+    /// Waits briefly for a request, and answers it.
     fn answer_next(&mut self) {
         let mut buffer = [0; MOST_BYTES];
         let Ok((length, from)) = self.socket.recv_from(&mut buffer) else { return };
@@ -127,17 +129,17 @@ impl KinetoServer {
         }
     }
 
-    /// Sends an answer, unless that would have to wait for room at the process. Returns whether it
+    /// Sends an answer, unless the process's socket has no room for it. Returns whether the answer
     /// was sent.
     fn send(&self, answer: &[u8], to: &Path) -> bool {
         let sent = self.socket.set_nonblocking(true).and_then(|()| self.socket.send_to(answer, to));
-        // If this fails, the thread only looks for requests more often than necessary.
+        // If this fails, the thread no longer waits for requests, and only uses more CPU time.
         let _ = self.socket.set_nonblocking(false);
         sent.is_ok()
     }
 
-    /// Starts to import traces that have arrived. Kineto uses another name until a file is
-    /// complete.
+    /// Starts to import the traces that have arrived. A file has its final name only when Kineto
+    /// has written all of it.
     fn take_arrived(&mut self) {
         for (pid, json) in self.clients.expected_files(&self.paths.home) {
             if !json.exists() {
@@ -155,7 +157,7 @@ impl KinetoServer {
     }
 }
 
-/// Returns the zero of CLOCK_MONOTONIC in nanoseconds since 1970.
+/// Returns the time at which CLOCK_MONOTONIC was 0, in nanoseconds since 1970.
 fn since_1970_of_zero() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let monotonic_ns = tprof_collect::monotonic_ns();

@@ -1,5 +1,5 @@
-//! Opens an address in a browser without showing it to other users. Arguments of a process can be
-//! read in `/proc` by everyone, so the opener gets a file that leads to the address.
+//! Opens a URL in a browser without showing the URL to other users. Everyone can read the arguments
+//! of a process in `/proc`, so the opener's argument is a file that redirects to the URL.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Openers hand over and end; a browser itself may stay.
+/// How long to wait for an opener. Most pass the file to a browser and exit; a browser itself may
+/// keep running.
 const HANDED_OVER: Duration = Duration::from_millis(200);
 
-/// Opens the address, and returns whether an opener took it. Only this user can enter `folder`.
+/// Opens the URL, and returns whether an opener accepted it. `folder` must be a directory that only
+/// this user can enter.
 pub fn open(url: &str, folder: &Path) -> io::Result<bool> {
     let has_display = ["DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME", "BROWSER"];
     if !has_display.iter().any(|name| std::env::var_os(name).is_some_and(|v| !v.is_empty())) {
@@ -34,7 +36,7 @@ pub fn open(url: &str, folder: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Writes a page that redirects a browser to `url`.
+/// Writes a page that redirects a browser to `url`, and returns its path.
 fn leading_to(url: &str, folder: &Path) -> io::Result<PathBuf> {
     let path = folder.join("tprof-open.html");
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;

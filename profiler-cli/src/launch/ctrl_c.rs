@@ -1,18 +1,19 @@
-//! Handles Ctrl-C in commands that run until they are ended and own no job: `open`, `attach`.
+//! Handles Ctrl-C in commands that run until the user ends them and that have no job: `open`,
+//! `attach`.
 //!
-//! `ctrlc` calls the handlers on a thread of its own. A command that owns a job takes signals in
-//! another way ([`super::signals`]), because it forwards them and needs to know who sent which.
+//! `ctrlc` calls the handler on its own thread. Commands with a job handle signals differently
+//! ([`super::signals`]), because they forward them and need to know the sender.
 
 use super::inherited::{ENDING, ignore, is_ignored};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Calls `act` at each Ctrl-C, SIGTERM and SIGHUP from now on. An ignored signal, as under `nohup`,
-/// stays ignored. Can be called once per process.
+/// Calls `act` at each Ctrl-C, SIGTERM and SIGHUP from now on. A signal that is ignored, as SIGHUP
+/// is under `nohup`, stays ignored. May be called only once.
 pub fn on_end(act: impl FnMut() + Send + 'static) {
     let ignored = ENDING.map(|signal| is_ignored(signal).then_some(signal));
-    // If no thread can be started for it, a signal has its default effect.
+    // If the handler's thread cannot be started, the signals have their default effect.
     TAKEN.store(ctrlc::set_handler(act).is_ok(), Relaxed);
     ignored.into_iter().flatten().for_each(ignore);
 }

@@ -1,4 +1,4 @@
-//! Explains errors of a run in three lines, with the status that a shell would give.
+//! Errors of commands that launch a job, with the exit status that a shell would return.
 
 use crate::launch::Unusable;
 use crate::terminal::errors::{Failure, NOT_EXECUTABLE, NOT_FOUND, reason, remedy};
@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 use tprof_collect::CollectError;
 
-/// Why a command cannot be run.
+/// Returns the error for a command that cannot be run.
 pub fn not_run(command: &OsStr, why: Unusable) -> Failure {
     let name = command.to_string_lossy();
     let by_path = name.contains('/');
@@ -43,7 +43,8 @@ pub fn not_run(command: &OsStr, why: Unusable) -> Failure {
                 Some(libc::E2BIG) => {
                     (format!("cannot run `{name}`"), "fewer or shorter arguments".to_owned())
                 }
-                // This can have any reason: a limit, the disk, a writer that has the file open.
+                // There are many possible reasons: a limit, the disk, a process that is writing the
+                // file.
                 _ => (format!("cannot run `{name}`"), format!("file {name}")),
             };
             Failure::new(what).because(&e, hint).code(NOT_EXECUTABLE)
@@ -51,7 +52,7 @@ pub fn not_run(command: &OsStr, why: Unusable) -> Failure {
     }
 }
 
-/// Explains why the kernel did not find a file that exists.
+/// Returns the error for a file that exists, but whose interpreter the kernel did not find.
 fn missing_interpreter(command: &OsStr) -> Failure {
     let name = command.to_string_lossy();
     Failure::new(format!("cannot run `{name}`"))
@@ -60,7 +61,7 @@ fn missing_interpreter(command: &OsStr) -> Failure {
         .code(NOT_FOUND)
 }
 
-/// Why the kernel did not run a command.
+/// Returns the error for a command that the kernel refused to execute.
 pub fn not_executed(command: &OsStr, error: io::Error) -> Failure {
     match error.raw_os_error() {
         Some(libc::ENOENT) => missing_interpreter(command),
@@ -68,13 +69,14 @@ pub fn not_executed(command: &OsStr, error: io::Error) -> Failure {
     }
 }
 
-/// Why no process can be started.
+/// Returns the error for a process that cannot be started.
 pub fn cannot_start(error: &io::Error) -> Failure {
     Failure::new("cannot start a process")
         .because(error, "ulimit -u, and the memory limit of the job")
 }
 
-/// Describes which part of an existing run is in the way of another.
+/// Describes how an existing run conflicts with the new one; `None` if the error has another
+/// reason.
 fn in_the_way(error: &CollectError) -> Option<String> {
     Some(match error {
         CollectError::RunExists(_) => "the directory contains a run".to_owned(),
@@ -92,7 +94,7 @@ fn in_the_way(error: &CollectError) -> Option<String> {
     })
 }
 
-/// Warns that a run is in another directory, next to the requested one.
+/// Returns the warning that the run is in another directory, next to the requested one.
 pub fn renamed(asked: &Path, directory: &Path, why: &CollectError) -> String {
     let [asked, directory] =
         [asked, directory].map(|path| quote::nearby(path).display().to_string());
@@ -100,7 +102,7 @@ pub fn renamed(asked: &Path, directory: &Path, why: &CollectError) -> String {
     format!("tprof: recording into `{directory}`, not `{asked}`: {why}\n")
 }
 
-/// Why a recording did not begin.
+/// Returns the error for a recording that did not begin.
 pub fn not_started(output: &Path, error: &CollectError) -> Failure {
     let shown = output.display();
     let failure = Failure::new(format!("cannot record into `{shown}`"));
@@ -136,7 +138,7 @@ pub fn not_started(output: &Path, error: &CollectError) -> Failure {
     }
 }
 
-/// Why a run was not finished properly.
+/// Returns the error for a run that was not finished properly.
 pub fn not_finished(output: &Path, error: &CollectError) -> Failure {
     let shown = output.display();
     Failure::new(format!("the run in `{shown}` is not complete")).cause(with_sources(error)).hint(
@@ -144,7 +146,7 @@ pub fn not_finished(output: &Path, error: &CollectError) -> Failure {
     )
 }
 
-/// Returns the operating system's error behind another error.
+/// Returns the operating system's error that caused another error.
 fn system_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
     let sources = std::iter::successors(Some(error), |error| error.source());
     sources.filter_map(|error| error.downcast_ref::<io::Error>()).next()

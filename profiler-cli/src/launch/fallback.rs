@@ -1,8 +1,9 @@
-//! Keeps the job going if tprof cannot: because it lacks memory, threads or descriptors from the
+//! Lets the job run even if tprof cannot: because tprof lacks memory, threads or descriptors at the
 //! start, or because Rust aborts it later, as after a failed allocation.
 //!
-//! Before the job runs, it takes tprof's place and runs unrecorded. Once it runs, a fresh tprof
-//! takes the place of this one, which is the job's parent: [`wait()`] ends with the job's status.
+//! If the job has not started, it replaces this process and runs unrecorded. If it has, this
+//! process is the job's parent. Then a new tprof replaces this process: it waits for the job
+//! ([`wait()`]) and exits with the job's status.
 #![allow(unsafe_code)]
 
 use super::signals::Signals;
@@ -19,10 +20,10 @@ use std::sync::atomic::{AtomicI32, AtomicI64, AtomicPtr, Ordering::SeqCst};
 
 /// Name of the hidden command.
 pub const WAIT: &str = "__wait";
-/// Status of a job that has not ended, which is no valid status.
+/// Status of a job that has not ended. No wait status is negative.
 const RUNS: i64 = -1;
 
-/// The command that takes tprof's place, and the program of tprof.
+/// The command that replaces tprof, and the path of tprof's program.
 struct Fallback {
     command: OsString,
     replacement: Replacement,
@@ -30,14 +31,15 @@ struct Fallback {
     tprof: CString,
 }
 
-/// Set once, and never freed.
+/// The fallback: set once, and never freed.
 static INSTEAD: AtomicPtr<Fallback> = AtomicPtr::new(null_mut());
-/// Process id of the job, once it runs.
+/// Pid of the job; 0 until it has started.
 static JOB: AtomicI32 = AtomicI32::new(0);
-/// Wait status of the job.
+/// Wait status of the job, or [`RUNS`].
 static STATUS: AtomicI64 = AtomicI64::new(RUNS);
 
-/// Prepares the fallback. `original` is the state that the job must find.
+/// Prepares the fallback, and installs the handler of SIGABRT. `original` is the inherited state
+/// that the job must find.
 pub fn prepare(command: &[OsString], original: InheritedState) -> io::Result<()> {
     let tprof = std::env::current_exe()?;
     let instead = Fallback {
@@ -48,8 +50,10 @@ pub fn prepare(command: &[OsString], original: InheritedState) -> io::Result<()>
     };
     INSTEAD.store(Box::into_raw(Box::new(instead)), SeqCst);
     let aborted: extern "C" fn(i32) = aborted;
-    // SAFETY: all zeroes is a valid `sigaction`; the handler keeps to async-signal-safe calls. It
-    // runs on the stack that Rust made for those whose own is used up.
+    // SAFETY: all zeroes is a valid `sigaction`, and `action` lives during the call. `aborted` is
+    // an `extern "C"` function for the whole program and makes only async-signal-safe calls. With
+    // SA_ONSTACK it runs on the alternate stack that Rust's runtime sets up, also after a stack
+    // overflow.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = aborted as libc::sighandler_t;
@@ -59,24 +63,24 @@ pub fn prepare(command: &[OsString], original: InheritedState) -> io::Result<()>
     Ok(())
 }
 
-/// Records that the job runs.
+/// Notes that the job has started.
 pub fn job_runs(pid: i32) {
     JOB.store(pid, SeqCst);
 }
 
-/// Records how waiting for it ended.
+/// Notes how the wait for the job ended.
 pub fn job_ended(outcome: Outcome) {
     if let Outcome::Ended(status) = outcome {
         STATUS.store(status.into(), SeqCst);
     }
 }
 
-/// Runs the job unrecorded in this process's place if a limit kept tprof from recording; any other
-/// failure is returned.
+/// If `error` comes from a limit that prevents a recording, replaces this process with the job,
+/// unrecorded. Returns any other error.
 pub fn run_unrecorded(error: anyhow::Error) -> anyhow::Error {
     let is_limit = error.downcast_ref::<Failure>().is_some_and(|failure| failure.is_limit);
-    // SAFETY: set once to a leaked box. Only the handler uses it as well, and this process' place can be
-    // taken once only.
+    // SAFETY: the pointer is null or from `Box::into_raw` in `prepare`, and the box is never freed.
+    // Only `aborted` uses the box too; it ends the process, so it never returns here.
     let instead = unsafe { INSTEAD.load(SeqCst).as_mut() };
     let Some(instead) = instead.filter(|_| is_limit && JOB.load(SeqCst) == 0) else {
         return error;
@@ -87,20 +91,21 @@ pub fn run_unrecorded(error: anyhow::Error) -> anyhow::Error {
     not_executed(&instead.command, io::Error::from_raw_os_error(errno)).into()
 }
 
-/// Handler of SIGABRT. Its memory was prepared before.
+/// Handles SIGABRT. It allocates nothing: `prepare` has allocated all data.
 extern "C" fn aborted(_: i32) {
     unsafe extern "C" {
         static environ: *const *const libc::c_char;
     }
-    // SAFETY: set once to a leaked box, before this handler was.
+    // SAFETY: `prepare` stores the pointer of a leaked box before it installs this handler, so it
+    // isn't null.
     let instead = unsafe { &mut *INSTEAD.load(SeqCst) };
     let pid = JOB.load(SeqCst);
     if pid == 0 {
         const TEXT: &[u8] =
-            b"error: cannot start recording\ncause: tprof lacks memory, or failed by what is \
-            named above\n  try: a higher limit of memory: ulimit -v\ntprof: the command runs \
+            b"error: cannot start recording\ncause: tprof ran out of memory, or failed with the \
+            error above\n  try: a higher memory limit: ulimit -v\ntprof: the command runs \
             without a recording\n";
-        // SAFETY: writes live bytes.
+        // SAFETY: `TEXT` is a static array of `TEXT.len()` bytes.
         unsafe { libc::write(2, TEXT.as_ptr().cast(), TEXT.len()) };
         instead.replacement.run(Some(&instead.original));
     } else {
@@ -108,7 +113,9 @@ extern "C" fn aborted(_: i32) {
         let status = number(STATUS.load(SeqCst));
         let words =
             [c"tprof".as_ptr(), c"__wait".as_ptr(), text(&pid), text(&status), std::ptr::null()];
-        // SAFETY: an empty set, then strings that end with zero in arrays that end with null.
+        // SAFETY: all zeroes is an empty `sigset_t`. `tprof` is a `CString`, `words` is a
+        // null-terminated array of NUL-terminated strings that live until the call, and `environ`
+        // is the C library's environment.
         unsafe {
             let mut abort: libc::sigset_t = std::mem::zeroed();
             libc::sigaddset(&mut abort, libc::SIGABRT);
@@ -116,14 +123,14 @@ extern "C" fn aborted(_: i32) {
             libc::execve(instead.tprof.as_ptr(), words.as_ptr(), environ);
         }
     }
-    // SAFETY: ends this process.
+    // SAFETY: `_exit` only ends this process.
     unsafe { libc::_exit(errors::FAILED.into()) }
 }
 
-/// Formats a number with a zero byte at the end.
+/// Formats a number as text that ends with a zero byte.
 fn number(value: i64) -> [u8; 24] {
     let mut digits = [0; 24];
-    // Formatting needs no memory of its own, and the number fits.
+    // Writing to a slice allocates nothing, and 24 bytes are enough for an `i64` and the zero.
     let _ = write!(&mut digits[..], "{value}");
     digits
 }
@@ -142,12 +149,12 @@ pub struct WaitArgs {
     status: i64,
 }
 
-/// Prints what happened, and waits for the job.
+/// Prints that tprof failed, and waits for the job.
 pub fn wait(args: &WaitArgs) -> Outcome {
     let signals = Signals::block();
     let failure = Failure::new("tprof did not finish its work on the run")
-        .cause("it lacked memory, or failed by what is named above")
-        .hint("a higher limit of memory: ulimit -v, and that of the job");
+        .cause("it ran out of memory, or failed with the error above")
+        .hint("a higher memory limit: ulimit -v, and the memory limit of the job");
     errors::show(&failure.into());
     match i32::try_from(args.status) {
         Ok(status) if status >= 0 => Outcome::Ended(status),

@@ -5,13 +5,13 @@ use crate::terminal::errors::print_stderr;
 use std::time::{Duration, Instant};
 use tprof_collect::Session;
 
-/// Processes that outlive the command by less than this are not mentioned.
+/// If processes outlive the command by less than this, no message is printed.
 const SILENT: Duration = Duration::from_secs(1);
-/// How late the end of the run may be noticed.
+/// How often to check whether the run has ended.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Waits until the run ends, or until a signal ends it. The command has already ended, so signals
-/// are meant for tprof from here on.
+/// are now meant for tprof.
 pub fn follow(session: &Session, signals: &Signals, quiet: bool) {
     session.follow();
     let (began, mut is_noted) = (Instant::now(), quiet);
@@ -29,7 +29,7 @@ pub fn follow(session: &Session, signals: &Signals, quiet: bool) {
             Some(signal @ (libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU)) => {
                 signals::stop_like_job(signal);
             }
-            // The init process of a pid namespace inherits orphans.
+            // The init process of a pid namespace adopts orphans, and must reap them.
             Some(libc::SIGCHLD) if std::process::id() == 1 => signals::reap_orphans(0),
             _ => {}
         }

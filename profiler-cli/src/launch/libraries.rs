@@ -1,10 +1,10 @@
 //! Places the injected libraries where jobs can load them.
 //!
-//! tprof contains them, so that there is one file to install and no version skew. A library
-//! installed next to the binary is used if it is identical to the last byte. Otherwise the embedded
-//! one is written into a directory that others cannot write to and that allows code to run. It
-//! stays there, because processes of a job may outlive tprof, and a process that starts without its
-//! library prints an error to the job's stderr.
+//! tprof's binary contains the libraries, so that one file is installed and versions always match.
+//! If a library that is installed next to the binary is identical byte for byte, it is used.
+//! Otherwise the embedded library is written into a directory to which others cannot write, and
+//! which allows code to run. The file stays there: processes of a job may outlive tprof, and if a
+//! process starts without the library, the loader prints an error to the job's stderr.
 
 use crate::launch::{caches, reach, system};
 use crate::terminal::errors::{Failure, reason, remedy};
@@ -21,14 +21,14 @@ use tprof_wire::env::{AGENT_LIBRARY, PRELOAD_LIBRARY};
 /// Variable with the directory that holds the injected libraries.
 pub const LIBRARY_DIR: &str = "TPROF_LIB_DIR";
 
-/// A library that is embedded into this tprof.
+/// A file that is embedded in tprof's binary.
 #[derive(Debug)]
 pub struct EmbeddedLibrary {
     name: &'static str,
     content: &'static [u8],
 }
 
-/// The hooks library.
+/// The preloaded library with the hooks.
 pub static HOOKS: EmbeddedLibrary = EmbeddedLibrary {
     name: PRELOAD_LIBRARY,
     content: include_bytes!(concat!(env!("OUT_DIR"), "/libtprof_preload.so")),
@@ -44,22 +44,22 @@ pub static AGENT: EmbeddedLibrary = EmbeddedLibrary {
 pub static START_UP_HOOK: EmbeddedLibrary =
     EmbeddedLibrary { name: HOOK_FILE, content: include_bytes!("../../python/sitecustomize.py") };
 
-/// Name of the directory for exactly these libraries.
+/// Name of the directory for exactly this version of the libraries.
 const EDITION: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("TPROF_CARRIED_HASH"));
 
 /// Name of the directory of libraries next to a run.
 const BESIDE: &str = ".tprof";
 
-/// Result for a place that was tried.
+/// A path that was tried, and the result.
 #[derive(Debug)]
 pub struct TriedPath {
-    /// Path of the library there.
+    /// Path of the library in the tried directory.
     pub path: PathBuf,
-    /// Why it cannot be used; `None` for the chosen place.
+    /// Why the library there cannot be used; `None` for the one that is used.
     pub refused: Option<String>,
 }
 
-/// Finds a place for a library, and returns the places that failed before.
+/// Finds or writes a usable copy of a library. Returns its path, and all paths that were tried.
 pub fn place(library: &EmbeddedLibrary) -> (Option<PathBuf>, Vec<TriedPath>) {
     let mut tried = Vec::new();
     if library.content.is_empty() {
@@ -71,11 +71,13 @@ pub fn place(library: &EmbeddedLibrary) -> (Option<PathBuf>, Vec<TriedPath>) {
         return (None, tried);
     }
     let installed = installed_places().into_iter().map(|folder| (folder, false));
-    for (folder, lay) in installed.chain(writable_places().into_iter().map(|folder| (folder, true)))
+    for (folder, may_write) in
+        installed.chain(writable_places().into_iter().map(|folder| (folder, true)))
     {
         let path = folder.join(library.name);
-        let served = loadable_path(&path)
-            .and_then(|()| if lay { write_library(library, &path) } else { check(library, &path) });
+        let served = loadable_path(&path).and_then(|()| {
+            if may_write { write_library(library, &path) } else { check(library, &path) }
+        });
         match served {
             Ok(()) => {
                 tried.push(TriedPath { path: path.clone(), refused: None });
@@ -87,8 +89,9 @@ pub fn place(library: &EmbeddedLibrary) -> (Option<PathBuf>, Vec<TriedPath>) {
     (None, tried)
 }
 
-/// Does the same as [`path_of`] for a job that may run on other hosts which share the run's
-/// directory: the library is placed next to the run if those hosts may lack its usual place.
+/// Returns the path of a library for a job that may run on other hosts, which share the run's
+/// directory. If those hosts may lack the path that [`path_of`] returns, writes the library next to
+/// the run.
 pub fn path_for(
     library: &EmbeddedLibrary,
     command: &[OsString],
@@ -106,7 +109,7 @@ pub fn path_for(
     }
 }
 
-/// Returns the path of a library, for LD_PRELOAD and the like.
+/// Returns the path of a usable library on this host.
 pub fn path_of(library: &EmbeddedLibrary) -> Result<PathBuf, Failure> {
     let (found, tried) = place(library);
     found.ok_or_else(|| {
@@ -127,32 +130,34 @@ pub fn path_of(library: &EmbeddedLibrary) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Returns the limit that keeps this process from writing a library into any directory.
+/// Returns an error if a limit of this process prevents it from writing a library, in whichever
+/// directory.
 fn limit_for(library: &EmbeddedLibrary) -> Option<io::Error> {
     let most = getrlimit(Resource::RLIMIT_FSIZE).map_or(u64::MAX, |(limit, _)| limit);
     let is_too_large = library.content.len() as u64 > most;
     let too_large = || is_too_large.then(|| io::Error::from_raw_os_error(libc::EFBIG));
-    // Writing a library takes two descriptors at a time.
+    // Writing a library needs two descriptors at a time.
     let open = || File::open("/dev/null");
     open().and_then(|_first| open()).err().or_else(too_large)
 }
 
-/// Returns the places where an installation may have put it.
+/// Returns the directories where an installation may have put the libraries.
 fn installed_places() -> Vec<PathBuf> {
     let mut places = Vec::new();
     if let Some(directory) = std::env::var_os(LIBRARY_DIR).filter(|text| !text.is_empty()) {
         places.push(std::path::absolute(&directory).unwrap_or_else(|_| directory.into()));
     }
     let binary = std::env::current_exe().ok();
-    // The binary's own directory, and `../lib/tprof` from there.
+    // These are the binary's own directory, and `../lib/tprof` from there.
     let above = binary.iter().flat_map(|binary| binary.ancestors().skip(1).take(2));
     let below = ["", "lib/tprof"];
     places.extend(above.zip(below).map(|(directory, inside)| directory.join(inside)));
     places
 }
 
-/// Returns the places where it can be written. Root prefers a place that every user can read,
-/// because a program started by root may change its user and must still find the library.
+/// Returns the directories where tprof may write the libraries. For root, the first is one that
+/// every user can read, because a program that root starts may change its user and must still find
+/// the library.
 fn writable_places() -> Vec<PathBuf> {
     let mut places = Vec::new();
     let user = system::user();
@@ -169,7 +174,7 @@ fn writable_places() -> Vec<PathBuf> {
     places.into_iter().map(|place| place.join(EDITION)).collect()
 }
 
-/// Refuses paths with blanks and colons, at which the loader splits LD_PRELOAD.
+/// Refuses a path with a blank or a colon, because the loader splits LD_PRELOAD there.
 fn loadable_path(path: &Path) -> Result<(), String> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.iter().any(|byte| matches!(byte, b':' | b' ' | b'\t' | b'\n')) {
@@ -178,7 +183,7 @@ fn loadable_path(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the file at `path` is the embedded library and may be loaded.
+/// Checks that the file at `path` is the embedded library and that it can be loaded.
 fn check(library: &EmbeddedLibrary, path: &Path) -> Result<(), String> {
     let meta = fs::symlink_metadata(path).map_err(|e| reason(&e))?;
     if !path.metadata().is_ok_and(|meta| meta.is_file()) {
@@ -197,17 +202,17 @@ fn check(library: &EmbeddedLibrary, path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes the library to `path`, or finds it there.
+/// Writes the library to `path`, unless it is there already.
 fn write_library(library: &EmbeddedLibrary, path: &Path) -> Result<(), String> {
     let edition = path.parent().unwrap_or(Path::new("/"));
     let ours = edition.parent().unwrap_or(Path::new("/"));
-    // Directories that `mkdir -p` would create belong to the user's own cache. The last two are
-    // tprof's, and must not be anybody else's.
+    // If the base directory is missing, it is the user's cache and is created with its parents. The
+    // two directories in it are tprof's, and must not belong to anybody else.
     let base = ours.parent().unwrap_or(Path::new("/"));
     if !base.exists() {
         DirBuilder::new().recursive(true).mode(0o700).create(base).map_err(|e| reason(&e))?;
     }
-    // A program started by root may change its user.
+    // If root starts a program, it may change its user, who must be able to read the library.
     let is_beside = ours.file_name() == Some(OsStr::new(BESIDE));
     let shared = path.starts_with("/var/cache") || is_beside && system::user() == 0;
     for directory in [ours, edition] {
@@ -239,9 +244,9 @@ fn write_library(library: &EmbeddedLibrary, path: &Path) -> Result<(), String> {
     })
 }
 
-/// Refuses a directory in which anybody else could replace the library: each part of its path must
-/// belong to root or this user, and only they may write there, except where the sticky bit keeps
-/// entries with their owners.
+/// Refuses a directory in which others could replace the library. Each directory on the path must
+/// belong to root or this user, and only they may write to it, unless the sticky bit protects the
+/// entries of other owners.
 fn closed_to_others(directory: &Path) -> Result<(), String> {
     let user = system::user();
     let real = directory.canonicalize().map_err(|e| reason(&e))?;
@@ -263,8 +268,8 @@ fn closed_to_others(directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Removes tprof's libraries from an existing LD_PRELOAD: inside a recorded job, the outer
-/// recording's library would come second and record everything again.
+/// Removes tprof's libraries from a value of LD_PRELOAD. Within a recorded job, the library of the
+/// outer recording would be the second one, and would record everything again.
 pub fn without_tprof_libraries(preload: &std::ffi::OsStr) -> std::ffi::OsString {
     let ours = |entry: &&[u8]| {
         entry.rsplit(|byte| *byte == b'/').next() == Some(PRELOAD_LIBRARY.as_bytes())
@@ -302,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_laid_library_is_closed_to_others_and_laid_once() {
+    fn a_written_library_is_closed_to_others_and_written_once() {
         let directory = tempfile::tempdir().unwrap();
         let path = place_in(directory.path());
         write_library(&HOOKS, &path).unwrap();

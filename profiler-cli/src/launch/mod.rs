@@ -1,4 +1,4 @@
-//! Starts a job and waits for it, and inspects its environment.
+//! Starts a job, waits for it, and inspects its environment.
 
 pub mod browser;
 pub mod caches;

@@ -1,5 +1,5 @@
-//! Sets the PYTHONPATH of a job, with the directory of the start-up hook first, if modules are
-//! recorded.
+//! Sets the `PYTHONPATH` of a job. If modules are recorded, the directory of the start-up hook
+//! comes first.
 
 use crate::launch::libraries::{self, START_UP_HOOK};
 use crate::terminal::errors::Failure;
@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use tprof_collect::{Config, PYTHON_PATH, holds_hook};
 
-/// Returns the new PYTHONPATH of a job; `None` if it stays unchanged.
+/// Returns the new `PYTHONPATH` of a job; `None` if it doesn't change.
 pub fn change(config: &Config, command: &[OsString]) -> Result<Option<OsString>, Failure> {
     let hook = match config.modules {
         true => Some(libraries::path_for(&START_UP_HOOK, command, &config.output)?),
@@ -18,7 +18,8 @@ pub fn change(config: &Config, command: &[OsString]) -> Result<Option<OsString>,
     Ok(changed(directory, std::env::var_os(PYTHON_PATH).as_deref()))
 }
 
-/// Entries of a surrounding recording are removed.
+/// Returns the new value: `directory`, then the given entries without those of an outer recording;
+/// `None` if that is the given value.
 fn changed(directory: Option<&Path>, given: Option<&OsStr>) -> Option<OsString> {
     let given = given.unwrap_or_default();
     let entries = given.as_bytes().split(|byte| *byte == b':');
@@ -30,7 +31,7 @@ fn changed(directory: Option<&Path>, given: Option<&OsStr>) -> Option<OsString> 
     }
     let mut all: Vec<&[u8]> =
         directory.map(|path| path.as_os_str().as_bytes()).into_iter().collect();
-    // An empty entry means the current directory, unless the whole value is empty.
+    // An empty entry means the current directory. But an empty value has no entries.
     if kept.len() > 1 || kept.first().is_some_and(|entry| !entry.is_empty()) {
         all.extend(kept);
     }

@@ -1,8 +1,8 @@
-//! Finds out whether a job may run on other hosts, which must find the library, too.
+//! Finds out whether a job may run on other hosts, on which the library must exist too.
 //!
-//! The loader on another host opens the library by its path here. A cache on this host's own disk
-//! is then not suitable: ranks there would run unrecorded, each with an error of the loader on
-//! stderr.
+//! The loader on another host opens the library by its path on this host. So a cache on this host's
+//! own disk cannot be used: the ranks on other hosts would run unrecorded, and the loader would
+//! print an error to the stderr of each.
 
 use nix::sys::statfs::statfs;
 use std::ffi::OsString;
@@ -34,11 +34,11 @@ const LAUNCHERS: [&str; 22] = [
     "clush",
     "horovodrun",
 ];
-/// Variables of a scheduler that hold the number of a job's hosts.
+/// Variables of schedulers with the number of the job's hosts.
 const HOSTS: [&str; 4] =
     ["SLURM_JOB_NUM_NODES", "SLURM_NNODES", "PBS_NUM_NODES", "FLUX_JOB_NNODES"];
-/// File systems that other hosts may share, by `statfs`: NFS, SMB, CIFS, Lustre, GPFS, BeeGFS,
-/// Ceph, AFS, FUSE, 9P, OrangeFS.
+/// File systems that other hosts may share, by the magic number that `statfs` returns: NFS, SMB,
+/// CIFS, Lustre, GPFS, BeeGFS, Ceph, AFS, FUSE, 9P, OrangeFS.
 const SHARED: [u64; 11] = [
     0x6969,
     0xfe53_4d42,
@@ -53,7 +53,7 @@ const SHARED: [u64; 11] = [
     0x2003_0528,
 ];
 
-/// Whether a command, or the allocation that it runs in, reaches other hosts.
+/// Whether a command, or the scheduler's allocation around it, may run on other hosts.
 pub fn reaches_other_hosts(command: &[OsString]) -> bool {
     let program = command.first().and_then(|word| Path::new(word).file_name()?.to_str());
     let hosts =
@@ -61,7 +61,7 @@ pub fn reaches_other_hosts(command: &[OsString]) -> bool {
     program.is_some_and(|program| LAUNCHERS.contains(&program)) || HOSTS.iter().any(hosts)
 }
 
-/// Whether another host that has the directory `shared` may lack files in `place`.
+/// Whether `place` may be missing on another host that has the directory `shared`.
 pub fn may_be_missing(place: &Path, shared: &Path) -> bool {
     let device = |path: &Path| nearest(path).and_then(|path| path.metadata().ok()).map(|m| m.dev());
     let is_shared = |path: &Path| {
@@ -72,7 +72,7 @@ pub fn may_be_missing(place: &Path, shared: &Path) -> bool {
     device(place) != device(shared) && !is_shared(place)
 }
 
-/// Returns the nearest part of the path that exists.
+/// Returns the longest beginning of the path that exists.
 fn nearest(path: &Path) -> Option<&Path> {
     path.ancestors().find(|path| path.exists())
 }

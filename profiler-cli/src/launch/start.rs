@@ -1,13 +1,15 @@
-//! Starts the job as if tprof were not there.
+//! Starts the job with the state that it would have without tprof.
 //!
-//! It uses its own fork and exec, because `std::process::Command` keeps Rust's SIGPIPE and cannot
-//! hold the child back. The child inherits the process group (so that the terminal treats it as the
-//! shell's own job), the signal mask, dispositions, limits and descriptors that tprof was given,
-//! and the name it was typed with. It waits until the collector has its pid.
+//! This module has its own fork and exec, because `std::process::Command` leaves SIGPIPE as Rust's
+//! runtime set it, and cannot hold the child back. The child inherits the process group (so that
+//! the terminal treats it as the shell's job), and the signal mask, dispositions, limits and
+//! descriptors that tprof inherited. Its `argv[0]` is the command as it was typed. It waits until
+//! the collector knows its pid.
 //!
-//! Collector threads run during the fork, so between fork and exec the child makes only system
-//! calls, on memory prepared before. It uses libc there: nix's `execve` allocates the arrays of
-//! pointers, and its other calls promise nothing.
+//! The collector's threads run during the fork. So between fork and exec, the child makes only
+//! system calls, on memory that was allocated before. It uses libc for them: nix's `execve`
+//! allocates arrays of pointers, and nix doesn't promise that its other calls are
+//! async-signal-safe.
 #![allow(unsafe_code)]
 
 use crate::launch::inherited;
@@ -24,7 +26,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use tprof_collect::elf;
 
-/// Where `execvp` searches when PATH is not set (glibc's `_CS_PATH`).
+/// Directories that `execvp` searches if PATH is not set (glibc's `_CS_PATH`).
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// Why a command cannot be run.
@@ -45,7 +47,7 @@ pub enum NotStarted {
     Exec(io::Error),
 }
 
-/// Returns the files that `execvp` would try for a command, in its order.
+/// Returns the paths that `execvp` would try for a command, in its order.
 pub fn candidates(command: &OsStr) -> Vec<PathBuf> {
     if command.is_empty() {
         return Vec::new();
@@ -54,13 +56,13 @@ pub fn candidates(command: &OsStr) -> Vec<PathBuf> {
         return vec![PathBuf::from(command)];
     }
     let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
-    // An empty entry means the current directory, and joins to the bare name.
+    // An empty entry means the current directory. Joined to it, the name stays unchanged.
     let directories = path.as_bytes().split(|byte| *byte == b':');
     directories.map(|directory| Path::new(OsStr::from_bytes(directory)).join(command)).collect()
 }
 
-/// Finds the file that would be executed. This comes before anything is created, so that a mistyped
-/// command leaves no run behind.
+/// Finds the file that would be executed. The caller does this before it creates anything, so that
+/// a mistyped command leaves no run behind.
 pub fn find(command: &OsStr) -> Result<PathBuf, Unusable> {
     let mut refused = None;
     for path in candidates(command) {
@@ -77,9 +79,9 @@ pub fn find(command: &OsStr) -> Result<PathBuf, Unusable> {
     Err(refused.map_or(Unusable::NotFound, Unusable::NotExecutable))
 }
 
-/// Whether tprof's library must stay out of a program: because the loader would print that it
-/// cannot be loaded (32-bit, another processor), or a sanitizer that it is not first. Child
-/// processes check programs that they start themselves.
+/// Whether tprof's library must not be preloaded into a program: the loader would print that it
+/// cannot load the library (32-bit, another processor), or a sanitizer would print that its own
+/// library is not the first. If the program starts others, the library checks these.
 pub fn refuses_libraries(program: &Path) -> bool {
     const SANITIZERS: [&str; 6] =
         ["libasan.", "libtsan.", "liblsan.", "libhwasan.", "libmsan.", "libclang_rt."];
@@ -93,8 +95,8 @@ pub fn refuses_libraries(program: &Path) -> bool {
     }
 }
 
-/// Whether a file is binary, and not a script for a shell to try. Shells go by a zero byte, or a
-/// program's magic number, in its first line.
+/// Whether a file is binary, and not a script that a shell should try. Like shells, this looks for
+/// a zero byte in the first line, or the magic number of a program.
 fn is_binary(path: &Path) -> bool {
     let mut head = [0; 80];
     let read = File::open(path).and_then(|mut file| file.read(&mut head)).unwrap_or(0);
@@ -103,17 +105,18 @@ fn is_binary(path: &Path) -> bool {
     head.starts_with(b"\x7fELF") || line.contains(&0)
 }
 
-/// State that the child must find as tprof found it.
+/// The state that tprof inherited, and that the child must find.
 #[derive(Clone, Copy)]
 pub struct InheritedState {
     /// Mask of blocked signals.
     pub mask: SigSet,
-    /// Limit of open files, which a collector may raise for itself.
+    /// Limits of open files, which the collector may raise for itself.
     pub open_files: Option<libc::rlimit>,
 }
 
-/// Pipes between a child and tprof, used until the command runs. They are created before a
-/// recording begins, because the collector's descriptors may be the last that the limit allows.
+/// Pipes between tprof and the child, used until the child executes the command. They are created
+/// before the recording begins, because the collector may use up all descriptors that the limit
+/// allows.
 pub struct ChildPipes {
     gate: (File, File),
     status: (File, File),
@@ -126,14 +129,14 @@ impl ChildPipes {
     }
 }
 
-/// A forked child that waits for [`HeldChild::go`].
+/// A forked child that waits until [`HeldChild::go`] is called.
 pub struct HeldChild {
     pid: i32,
     gate: File,
     status: File,
 }
 
-/// Forks a child that will run `command` with `changes` to the environment.
+/// Forks a child that will execute `command`, with `changes` to the environment.
 pub fn fork(
     command: &[OsString],
     changes: &[(OsString, OsString)],
@@ -143,13 +146,13 @@ pub fn fork(
     let plan = Plan::new(command, changes).map_err(NotStarted::Process)?;
     let pointers_to_environment = pointers(&plan.environment, 0);
     let ChildPipes { gate: (gate_end, gate), status: (status, status_end) } = pipes;
-    // SAFETY: the child goes straight to `become_job`, which keeps to
-    // async-signal-safe calls and never returns.
+    // SAFETY: the child calls only `become_job`, which makes only async-signal-safe calls and never
+    // returns.
     let forked = unsafe { unistd::fork() };
     match forked.map_err(|errno| NotStarted::Process(errno.into()))? {
         ForkResult::Child => {
-            // Closes the child's copies of tprof's ends: while they are open, it would not notice
-            // that tprof died.
+            // The child's copies of tprof's ends are closed. With an open copy, the child would not
+            // get an end of file when tprof dies.
             drop((gate, status));
             plan.become_job(&pointers_to_environment, original, &gate_end, &status_end)
         }
@@ -157,21 +160,21 @@ pub fn fork(
     }
 }
 
-/// A command that can take this process's place, in its environment.
+/// A command that can replace this process, with its environment.
 pub struct Replacement {
     plan: Plan,
     environment: Vec<*const libc::c_char>,
 }
 
 impl Replacement {
-    /// Prepares everything that needs memory, so that [`Replacement::run`] needs none.
+    /// Allocates everything that [`Replacement::run`] needs, so that `run` allocates nothing.
     pub fn new(command: &[OsString]) -> io::Result<Replacement> {
         let plan = Plan::new(command, &[])?;
         Ok(Replacement { environment: pointers(&plan.environment, 0), plan })
     }
 
-    /// Executes the command, and returns the error of `execve`. `original` is what tprof has
-    /// changed. Async-signal-safe.
+    /// Executes the command. Returns the error number if that fails. `original` is the inherited
+    /// state, if tprof has changed it. Async-signal-safe.
     pub fn run(&mut self, original: Option<&InheritedState>) -> i32 {
         inherited::forget_file_size_signal();
         inherited::restore_dispositions();
@@ -182,14 +185,14 @@ impl Replacement {
 }
 
 impl InheritedState {
-    /// Restores everything. Signals that came meanwhile now take their original effect, as they
-    /// would have on the job. Async-signal-safe.
+    /// Restores the limits and the mask. Signals that came meanwhile then have the effect that they
+    /// would have had on the job. Async-signal-safe.
     fn restore(&self) {
         if let Some(limit) = &self.open_files {
-            // SAFETY: points at a live value; a plain system call on Linux.
+            // SAFETY: `limit` is live, and `setrlimit` only reads it.
             unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limit) };
         }
-        // SAFETY: points at a live set.
+        // SAFETY: the mask is live, and the pointer to the old mask may be null.
         unsafe { libc::sigprocmask(libc::SIG_SETMASK, self.mask.as_ref(), std::ptr::null_mut()) };
     }
 }
@@ -200,13 +203,15 @@ impl HeldChild {
         self.pid
     }
 
-    /// Lets the child run. An error comes from `execve`; the child has ended then.
+    /// Lets the child execute the command. If `execve` fails, returns its error; the child has then
+    /// ended.
     pub fn go(mut self) -> Result<(), NotStarted> {
-        // A child that was killed meanwhile reads nothing; its status shows that.
+        // If the child was killed meanwhile, the write fails. The child's wait status shows that
+        // later.
         let _ = self.gate.write_all(&[1]);
         let mut errno = [0; 4];
         match self.status.read_exact(&mut errno) {
-            // The exec closed the pipe.
+            // The exec closed the pipe, so it succeeded.
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
             Err(e) => Err(NotStarted::Process(e)),
             Ok(()) => {
@@ -217,15 +222,15 @@ impl HeldChild {
     }
 }
 
-/// Everything the child needs, allocated before the fork.
+/// All data that the child needs. It is allocated before the fork.
 struct Plan {
-    /// Strings that `arguments` and `script` point to.
+    /// The strings to which `arguments` and `script` point.
     _words: Vec<CString>,
     arguments: Vec<*const libc::c_char>,
     script: Vec<*const libc::c_char>,
     tried: Vec<CString>,
     environment: Vec<CString>,
-    /// Whether the file is binary, so that no shell should try it.
+    /// Whether the file is binary. If so, no shell should try to run it as a script.
     binary: bool,
 }
 
@@ -237,7 +242,7 @@ impl Plan {
         let tried = tried.map(|path| CString::new(path.into_os_string().into_vec()));
         Ok(Plan {
             arguments: pointers(&words, 0),
-            // `execvp` runs a file without a known format as `/bin/sh FILE ARGS…`.
+            // If the kernel doesn't know the format of a file, `execvp` runs `/bin/sh FILE ARGS…`.
             script: pointers(&words, 1),
             tried: tried.collect::<Result<Vec<_>, _>>()?,
             environment: environment(changes)?,
@@ -254,29 +259,30 @@ impl Plan {
         status: &File,
     ) -> ! {
         let mut byte = 0_u8;
-        // SAFETY: reads one byte into a live local; end of file means that
-        // tprof died, and no collector is left.
+        // SAFETY: `byte` is one live byte. If the read returns an end of file, tprof has died, and
+        // there is no collector.
         if unsafe { libc::read(gate.as_raw_fd(), (&raw mut byte).cast(), 1) } != 1 {
-            // SAFETY: ends this child without running tprof's exit handlers.
+            // SAFETY: `_exit` ends the child without running tprof's exit handlers.
             unsafe { libc::_exit(125) }
         }
         inherited::restore_dispositions();
         inherited::reclose_inherited();
         original.restore();
         let errno = self.execute(environment).to_ne_bytes();
-        // SAFETY: writes four live bytes to a pipe that tprof reads.
+        // SAFETY: `errno` is four live bytes; tprof reads them from the pipe.
         unsafe { libc::write(status.as_raw_fd(), errno.as_ptr().cast(), errno.len()) };
-        // SAFETY: as above.
+        // SAFETY: `_exit` ends the child without running tprof's exit handlers.
         unsafe { libc::_exit(127) }
     }
 
-    /// Behaves like `execvp`, and returns the error that it would give.
+    /// Does what `execvp` does. Returns the error number if no file could be executed.
     fn execute(&mut self, environment: &[*const libc::c_char]) -> i32 {
         let mut refused = None;
         let mut last = libc::ENOENT;
         for path in &self.tried {
-            // SAFETY: path, arguments and environment are NUL-terminated
-            // strings in null-terminated arrays that outlive the call.
+            // SAFETY: `path` is a `CString`. `arguments` and `environment` are null-terminated
+            // arrays of pointers to `CString`s, and `self.environment` and `self._words` outlive
+            // the call.
             unsafe { libc::execve(path.as_ptr(), self.arguments.as_ptr(), environment.as_ptr()) };
             last = Errno::last_raw();
             if last == libc::ENOEXEC && self.binary {
@@ -286,7 +292,8 @@ impl Plan {
                 const SHELL: &CStr = c"/bin/sh";
                 self.script[0] = SHELL.as_ptr();
                 self.script[1] = path.as_ptr();
-                // SAFETY: as above.
+                // SAFETY: `script` and `environment` are null-terminated arrays of pointers to
+                // strings that outlive the call; `script` has room for the two pointers set above.
                 unsafe { libc::execve(SHELL.as_ptr(), self.script.as_ptr(), environment.as_ptr()) };
                 return Errno::last_raw();
             }
@@ -300,7 +307,8 @@ impl Plan {
     }
 }
 
-/// Returns a null-terminated array of pointers to `strings`, after `room` free places.
+/// Returns a null-terminated array of pointers to `strings`, with `room` more places at the
+/// beginning.
 fn pointers(strings: &[CString], room: usize) -> Vec<*const libc::c_char> {
     let mut list = vec![std::ptr::null(); room];
     list.extend(strings.iter().map(|string| string.as_ptr()));
@@ -308,31 +316,32 @@ fn pointers(strings: &[CString], room: usize) -> Vec<*const libc::c_char> {
     list
 }
 
-/// Creates a pipe whose ends close at exec: read end, write end.
+/// Creates a pipe whose ends are closed at exec. Returns the read end and the write end.
 fn pipe() -> io::Result<(File, File)> {
     let (read, write) = unistd::pipe2(OFlag::O_CLOEXEC)?;
     Ok((read.into(), write.into()))
 }
 
-/// Returns tprof's environment, byte for byte and in its order, with `changes` applied.
+/// Returns tprof's environment with `changes` applied. Other variables keep their bytes and their
+/// order.
 fn environment(changes: &[(OsString, OsString)]) -> io::Result<Vec<CString>> {
     unsafe extern "C" {
         static environ: *const *const libc::c_char;
     }
     let mut list = Vec::new();
-    // SAFETY: tprof never changes its environment, so the array stays as the
-    // kernel laid it out.
+    // SAFETY: `environ` is the C library's environment. tprof never changes it, so no other thread
+    // writes to it.
     let mut entry = unsafe { environ };
-    // SAFETY: `entry` walks a null-terminated array of NUL-terminated strings;
-    // both are read before the pointer moves on, and it stops at the null.
+    // SAFETY: `entry` points into a null-terminated array, at an element that is not behind the
+    // null.
     while let Some(text) = unsafe { entry.as_ref() }.filter(|text| !text.is_null()) {
-        // SAFETY: as above.
+        // SAFETY: each element before the null points to a NUL-terminated string.
         let text = unsafe { CStr::from_ptr(*text) };
         let name = text.to_bytes().split(|byte| *byte == b'=').next().unwrap_or_default();
         if !changes.iter().any(|(changed, _)| changed.as_bytes() == name) {
             list.push(text.to_owned());
         }
-        // SAFETY: not yet at the terminating null.
+        // SAFETY: `entry` is not at the null yet, so the next element is in the array.
         entry = unsafe { entry.add(1) };
     }
     for (name, value) in changes {

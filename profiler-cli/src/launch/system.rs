@@ -1,4 +1,4 @@
-//! Functions that only the C library provides.
+//! Functions that need the C library or the kernel.
 #![allow(unsafe_code)]
 
 use memmap2::MmapOptions;
@@ -14,37 +14,37 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Keeps freed memory for reuse, in commands that read large files and then end. Otherwise the C
-/// library returns each block to the kernel and the next one must be cleared again, which took a
+/// Makes the C library keep freed memory for reuse, in commands that read large files and then end.
+/// Otherwise it would return each block to the kernel, which has to clear the next one. That took a
 /// fifth of a report's time.
 pub fn keep_freed_memory() {
     #[cfg(target_env = "gnu")]
     for (parameter, bytes) in
         [(libc::M_MMAP_THRESHOLD, 32 << 20), (libc::M_TRIM_THRESHOLD, 1 << 30)]
     {
-        // SAFETY: takes two integers; what it does not know it refuses.
+        // SAFETY: `mallopt` takes two integers, and refuses parameters that it doesn't know.
         unsafe { libc::mallopt(parameter, bytes) };
     }
 }
 
-/// Shares one heap among all threads if address space is limited: the C library would reserve 64
-/// MiB of it per thread.
+/// If the address space is limited, makes all threads share one heap. Otherwise the C library would
+/// reserve 64 MiB of address space for each thread.
 pub fn share_one_heap() {
     #[cfg(target_env = "gnu")]
     if getrlimit(Resource::RLIMIT_AS).is_ok_and(|(limit, _)| limit != libc::RLIM_INFINITY) {
-        // SAFETY: as above.
+        // SAFETY: `mallopt` takes two integers, and refuses parameters that it doesn't know.
         unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
     }
 }
 
-/// Does all of a command's work, on a separate stack if the first thread's stack has a low limit.
+/// Does `work`, on a thread with a larger stack if the first thread's stack has a low limit.
 pub fn run_on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     const ENOUGH: u64 = 8 << 20;
     const LOW: u64 = 1 << 20;
     if getrlimit(Resource::RLIMIT_STACK).is_ok_and(|(limit, _)| limit >= LOW) {
         return work();
     }
-    // Signals reach the thread that does the work, as they would otherwise reach the first thread.
+    // Signals are blocked in the first thread, so that they reach the thread that does the work.
     let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK);
     let work = Mutex::new(Some(work));
     let take = || work.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -65,22 +65,22 @@ pub fn run_on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 
 /// Lowers the priority of this process, so that other programs come first.
 pub fn lower_priority(by: i32) {
-    // SAFETY: takes an integer. Where it is refused, this process is as eager as before.
+    // SAFETY: `nice` takes an integer. If the kernel refuses it, the priority stays unchanged.
     unsafe { libc::nice(by) };
 }
 
-/// Effective user id.
+/// Returns the effective user id.
 pub fn user() -> u32 {
     geteuid().as_raw()
 }
 
 /// Returns the local time as `YYYYmmdd-HHMMSS`.
 pub fn local_time() -> String {
-    // SAFETY: a null pointer asks only for the value.
+    // SAFETY: with a null pointer, `time` only returns the time.
     let now = unsafe { libc::time(std::ptr::null_mut()) };
     // SAFETY: all zeroes is a valid `tm`.
     let mut tm: libc::tm = unsafe { std::mem::zeroed() };
-    // SAFETY: both point at live locals of the right type.
+    // SAFETY: `now` and `tm` are live during the call.
     if unsafe { libc::localtime_r(&now, &mut tm) }.is_null() {
         return now.to_string();
     }
@@ -95,13 +95,14 @@ pub fn local_time() -> String {
     )
 }
 
-/// Whether code may run from `file`: not on a file system mounted `noexec`.
+/// Whether code may run from `file`, which isn't allowed on a file system mounted with `noexec`.
 pub fn allows_exec(file: &File) -> bool {
-    // SAFETY: the mapping's contents are never read or run, whatever others write there.
+    // SAFETY: the mapping is dropped at once, and its contents are neither read nor run, so other
+    // writers of the file don't matter.
     unsafe { MmapOptions::new().len(4096).map_exec(file) }.is_ok()
 }
 
-/// Whether this user may execute `path`, as `execve` checks it.
+/// Whether this user may execute `path`, by the check that `execve` makes.
 pub fn may_execute(path: &Path) -> bool {
     may(path, AccessFlags::X_OK)
 }
@@ -110,7 +111,7 @@ fn may(path: &Path, access: AccessFlags) -> bool {
     faccessat(AT_FDCWD, path, access, AtFlags::AT_EACCESS).is_ok()
 }
 
-/// Returns the soft and hard limit of open files.
+/// Returns the soft and the hard limit of open files.
 pub fn open_files_limit() -> Option<libc::rlimit> {
     let (rlim_cur, rlim_max) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
     Some(libc::rlimit { rlim_cur, rlim_max })
@@ -121,7 +122,7 @@ pub fn may_write(path: &Path) -> bool {
     may(path, AccessFlags::W_OK)
 }
 
-/// Tries to create a memory file that cannot shrink, as the collector needs it.
+/// Tries to create a memory file that can be sealed against shrinking, which the collector needs.
 pub fn sealed_memory() -> io::Result<()> {
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     let file = File::from(memfd_create(c"tprof-doctor", flags)?);
@@ -130,7 +131,8 @@ pub fn sealed_memory() -> io::Result<()> {
     Ok(())
 }
 
-/// Redirects this process's stdout from now on: stdout of `tprof run` belongs to the job.
+/// Redirects this process's stdout from now on, because the stdout of `tprof run` belongs to the
+/// job.
 pub fn redirect_stdout(to: impl AsFd) -> io::Result<()> {
     Ok(dup2_stdout(to)?)
 }

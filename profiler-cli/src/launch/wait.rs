@@ -1,16 +1,17 @@
-//! Waits for the job, and takes its place towards the process that started tprof.
+//! Waits for the job, and passes on signals and stops between the job and the process that started
+//! tprof.
 //!
-//! That process knows only tprof's pid. Signals sent there are forwarded to the job. Signals of the
-//! terminal went to the whole process group, and so already to the job. When the job stops, tprof
-//! stops, as the shell expects.
+//! That process knows only tprof's pid. If it sends a signal, tprof forwards it to the job. A
+//! signal of the terminal goes to the whole process group, so the job has already got it. When the
+//! job stops, tprof stops too, as the shell expects.
 
 use crate::launch::signals::{self, Change, ReceivedSignal, Signals};
 use std::time::{Duration, Instant};
 use tprof_collect::proc;
 
-/// Two Ctrl-C within this time make tprof finish. The time is shorter than it takes to read what a
-/// job answered to the first one, because an interactive job (such as a Python prompt) gets many,
-/// each meant by itself.
+/// Two Ctrl-C within this time make tprof finish without the job. An interactive job (such as a
+/// Python prompt) gets many, each of which is meant for the job alone. So the time is shorter than
+/// a user needs to read the job's reaction to the first one.
 const DOUBLE: Duration = Duration::from_secs(2);
 
 /// How waiting ended.
@@ -18,18 +19,18 @@ const DOUBLE: Duration = Duration::from_secs(2);
 pub enum Outcome {
     /// The job ended, with this wait status.
     Ended(i32),
-    /// A second Ctrl-C came; the job continues without tprof.
+    /// A second Ctrl-C came soon after the first; the job continues without tprof.
     Interrupted,
 }
 
-/// Counts Ctrl-C, to detect the second.
+/// Remembers the last Ctrl-C, to detect a second one.
 #[derive(Default)]
 pub struct Interrupts {
     last: Option<Instant>,
 }
 
 impl Interrupts {
-    /// Whether this Ctrl-C closely follows another.
+    /// Whether this Ctrl-C came within [`DOUBLE`] after another.
     pub fn is_double(&mut self, now: Instant) -> bool {
         let second = self.last.is_some_and(|last| now.duration_since(last) <= DOUBLE);
         self.last = Some(now);
@@ -37,13 +38,13 @@ impl Interrupts {
     }
 }
 
-/// Waits until the job has ended, or tprof is to finish without it. `asked_to_end` is called for
+/// Waits until the job has ended, or until tprof should finish without it. Calls `asked_to_end` for
 /// each signal that asks a process to end.
 pub fn wait(pid: i32, signals: &Signals, asked_to_end: &dyn Fn(i32)) -> Outcome {
     let init = std::process::id() == 1;
     let mut interrupts = Interrupts::default();
-    // Whether tprof was stopped and has not taken the SIGCONT since; whether the job is still in
-    // that stop.
+    // `was_stopped`: tprof was stopped, and has not taken the SIGCONT after that yet.
+    // `job_is_stopped`: the job is still in the same stop.
     let (mut was_stopped, mut job_is_stopped) = (false, false);
     let mut changed = None;
     loop {
@@ -59,14 +60,14 @@ pub fn wait(pid: i32, signals: &Signals, asked_to_end: &dyn Fn(i32)) -> Outcome 
         if init {
             signals::reap_orphans(pid);
         }
-        // SIGCHLD ends the wait; the timeout covers one that a tracer took.
+        // SIGCHLD ends the wait. The timeout is for a SIGCHLD that a tracer took.
         let Some(taken) = signals.next(Duration::from_secs(1)) else { continue };
         match taken.signal {
             libc::SIGCHLD => {}
             libc::SIGCONT if std::mem::take(&mut was_stopped) => {
-                // A sender that continued the whole group also continued the job, which may have
-                // stopped again by now: its state would not show that. If nothing changed, only
-                // tprof was continued.
+                // If the sender continued the whole group, the job was continued too, and may have
+                // stopped again by now, so its present state doesn't tell. If its state has not
+                // changed, only tprof was continued.
                 changed = signals::change_of(pid);
                 if changed.is_none() && job_is_stopped {
                     signals::send(pid, libc::SIGCONT);
@@ -87,11 +88,11 @@ pub fn wait(pid: i32, signals: &Signals, asked_to_end: &dyn Fn(i32)) -> Outcome 
     }
 }
 
-/// Whether the job has not received this signal yet.
+/// Whether the signal must be forwarded, because the job has not got it yet.
 fn is_for_job(taken: ReceivedSignal, pid: i32) -> bool {
     if taken.by_kernel {
-        // From the terminal, to the whole group. Others, such as an alarm set before an exec, reach
-        // only tprof.
+        // Signals of the terminal reach the whole group. Other signals of the kernel, such as an
+        // alarm that was set before an exec, reach only tprof.
         return !matches!(
             taken.signal,
             libc::SIGINT
@@ -104,17 +105,18 @@ fn is_for_job(taken: ReceivedSignal, pid: i32) -> bool {
                 | libc::SIGWINCH
         );
     }
-    // A job that signals its own group meant itself.
+    // If the sender belongs to the job, it signalled the group, so the job has already got the
+    // signal.
     !descends_from(taken.sender, pid.unsigned_abs())
 }
 
-/// Whether tprof has a controlling terminal, and so someone to continue it.
+/// Whether tprof has a controlling terminal, from which a shell can continue it.
 fn has_terminal() -> bool {
     std::fs::File::open("/dev/tty").is_ok()
 }
 
 fn descends_from(mut pid: u32, ancestor: u32) -> bool {
-    // Deep enough for any real tree; bounded, because pids are reused.
+    // Real process trees are less deep. The bound is needed because pids are reused.
     for _ in 0..64 {
         if pid == ancestor {
             return true;
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_terminal_sent_is_not_forwarded() {
+    fn signals_of_the_terminal_are_not_forwarded() {
         let taken = ReceivedSignal { signal: libc::SIGINT, by_kernel: true, sender: 0 };
         assert!(!is_for_job(taken, 1_000_000_000));
         assert!(is_for_job(ReceivedSignal { signal: libc::SIGALRM, ..taken }, 1_000_000_000));

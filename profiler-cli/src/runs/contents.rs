@@ -1,4 +1,4 @@
-//! Finds out which files of a run directory tprof wrote.
+//! Finds out which files of a run directory were written by tprof.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ use tprof_trace::{
     InfoFile, RankLabel, is_info_name, is_trace_file, is_unwritten_name, open_plain,
 };
 
-/// Names of files that exports, and notes of people (`tprof serve`), write into a run directory.
+/// Names of the files that exports write into a run directory, and of the notes that users write in
+/// `tprof serve`.
 const NAMES: [&str; 10] = [
     "tprof-notes.json",
     "report.html",
@@ -32,18 +33,19 @@ const PARQUET_MARKER: &str = "_tprof.json";
 pub struct RunContents {
     /// Files that tprof wrote, including exports, with their sizes.
     pub files: Vec<(PathBuf, u64)>,
-    /// Directories of exports, which are empty once their files are gone; inner ones first.
+    /// Directories of exports, which will be empty when their files are removed; inner directories
+    /// come first.
     pub directories: Vec<PathBuf>,
-    /// Files that are not tprof's.
+    /// Files that tprof did not write.
     pub others: Vec<PathBuf>,
-    /// A file that a collector may be about to write, though this build cannot read it.
+    /// A file that this build cannot read, and that a collector may be writing.
     pub unread: Option<PathBuf>,
 }
 
 impl RunContents {
-    /// Lists a run directory.
+    /// Lists the contents of a run directory.
     ///
-    /// Fails with the path that cannot be read.
+    /// If a path cannot be read, returns it with the error.
     pub fn of(run: &Path) -> Result<RunContents, (PathBuf, io::Error)> {
         let mut contents = RunContents::default();
         for (path, name, about) in entries(run)? {
@@ -58,8 +60,8 @@ impl RunContents {
         Ok(contents)
     }
 
-    /// Whether tprof wrote a file, judged by its name and, if a user could have chosen it, by its
-    /// content.
+    /// Whether tprof wrote a file. The name tells, and the content too if a user could have chosen
+    /// the same name.
     fn is_own(&mut self, path: &Path, name: &str) -> Result<bool, (PathBuf, io::Error)> {
         if name.ends_with(".tprof") {
             return is_trace_file(path).map_err(|error| (path.to_owned(), error));
@@ -88,7 +90,7 @@ impl RunContents {
         Ok(NAMES.contains(&name) || of_a_file)
     }
 
-    /// Adds a directory. With any other entry in it, it is not tprof's.
+    /// Adds a directory. It counts as tprof's only if tprof wrote everything in it.
     fn add_directory(&mut self, path: PathBuf, name: &str) -> Result<(), (PathBuf, io::Error)> {
         let (mut files, mut directories) = (Vec::new(), Vec::new());
         let is_own = match name {
@@ -97,11 +99,11 @@ impl RunContents {
             "parquet" if path.join(PARQUET_MARKER).is_file() => {
                 parquet(&path, &mut files, &mut directories)?
             }
-            // A run of its own: windows of PyTorch's profiler.
+            // The windows of PyTorch's profiler are a run within the run.
             HOME => {
                 let mut within = RunContents::of(&path)?;
                 self.unread = self.unread.take().or(within.unread);
-                // A trace that arrived after its collector had died.
+                // Traces that arrived after their collector had died are not imported, but tprof's.
                 let late = within.others.extract_if(.., |path| {
                     path.file_name().is_some_and(|name| is_window(&name.to_string_lossy()))
                 });
@@ -117,7 +119,7 @@ impl RunContents {
             COMPILE_DIRECTORY => compile_logs(&path, &mut files, &mut directories)?,
             _ => false,
         };
-        // A launcher that was killed leaves empty directories for logs.
+        // If a launcher was killed, empty directories for logs are left.
         if is_own && (!files.is_empty() || name == COMPILE_DIRECTORY) {
             self.files.extend(files);
             self.directories.extend(directories);
@@ -128,13 +130,14 @@ impl RunContents {
         Ok(())
     }
 
-    /// Total bytes of tprof's files.
+    /// Returns the total size of tprof's files in bytes.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|(_, bytes)| bytes).sum()
     }
 }
 
-/// An entry of a directory: path, name and metadata; links are not followed.
+/// An entry of a directory: path, name and metadata. The metadata of a link is that of the link
+/// itself.
 type Entry = (PathBuf, String, std::fs::Metadata);
 
 fn entries(directory: &Path) -> Result<Vec<Entry>, (PathBuf, io::Error)> {
@@ -142,21 +145,21 @@ fn entries(directory: &Path) -> Result<Vec<Entry>, (PathBuf, io::Error)> {
     let mut entries = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(failed)? {
         let entry = entry.map_err(failed)?;
-        // An entry that disappeared meanwhile is skipped.
+        // An entry that was deleted since the directory was listed is skipped.
         let Ok(about) = entry.path().symlink_metadata() else { continue };
         entries.push((entry.path(), entry.file_name().to_string_lossy().into_owned(), about));
     }
     Ok(entries)
 }
 
-/// Whether `tprof ctl snapshot` saved a file, judged by its first lines.
+/// Whether a file was saved by `tprof ctl snapshot`, judged by its first bytes.
 fn is_snapshot(path: &Path) -> io::Result<bool> {
     let mut first = Vec::new();
     open_plain(path)?.take(256).read_to_end(&mut first)?;
     Ok(String::from_utf8_lossy(&first).contains("\"kind\": \"snapshot\""))
 }
 
-/// Collects the files of a directory, and returns whether it contains only such files.
+/// Collects the files of a directory. Returns whether all of its entries are such files.
 fn files_in(
     directory: &Path,
     files: &mut Vec<(PathBuf, u64)>,
@@ -171,8 +174,8 @@ fn files_in(
     Ok(true)
 }
 
-/// Collects logs of `torch.compile` in a directory per host or rank, and returns whether nothing
-/// else is there.
+/// Collects logs of `torch.compile`, in a directory per host or rank. Returns whether the directory
+/// has no other entries.
 fn compile_logs(
     directory: &Path,
     files: &mut Vec<(PathBuf, u64)>,
@@ -190,7 +193,7 @@ fn compile_logs(
 }
 
 /// Collects an export for TensorBoard: traces, and a directory of curves per rank. Returns whether
-/// nothing else is there.
+/// the directory has no other entries.
 fn tensorboard(
     directory: &Path,
     files: &mut Vec<(PathBuf, u64)>,
@@ -208,13 +211,14 @@ fn tensorboard(
     Ok(true)
 }
 
-/// Whether it is one of tprof's event files; those of the job's own writers have other endings.
+/// Whether a file of curves was written by tprof; the names of the job's own event files have other
+/// endings.
 fn is_curves(name: &str) -> bool {
     is_of(name, ".tprof", |stem| stem.starts_with("events.out.tfevents."))
 }
 
-/// Collects a Parquet export, `TABLE/rank=N/FILE.parquet` or `TABLE/FILE.parquet`, and returns
-/// whether nothing else is there.
+/// Collects a Parquet export, `TABLE/rank=N/FILE.parquet` or `TABLE/FILE.parquet`. Returns whether
+/// the directory has no other entries.
 fn parquet(
     directory: &Path,
     files: &mut Vec<(PathBuf, u64)>,
@@ -252,7 +256,7 @@ fn is_table(name: &str) -> bool {
     tprof_tables::is_table(name)
 }
 
-/// Whether exports use this name for a file of a run: `rank-3`, `rank-3.1`, `rank-3-launch-2`.
+/// Whether exports derive this name from a file of a run: `rank-3`, `rank-3.1`, `rank-3-launch-2`.
 fn is_stem(name: &str) -> bool {
     let launch = name.rsplit_once("-launch-").filter(|(_, number)| number.parse::<u32>().is_ok());
     let stem = launch.map_or(name, |(stem, _)| stem);

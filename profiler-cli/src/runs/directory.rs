@@ -1,5 +1,5 @@
-//! Creates directories for commands: one at a time, in an existing directory, so that a typo in a
-//! path does not create a tree.
+//! Creates directories for commands. Only the last component of a path is created, so that a typo
+//! in the path doesn't create a tree of directories.
 
 use std::io;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub fn make(path: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Refuses a path in a directory that does not exist.
+/// Returns an error if the directory that would contain the path does not exist.
 pub fn check_parent(path: &Path) -> Result<(), Failure> {
     match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         Some(parent) if !parent.is_dir() => Err(no_directory(path, parent)),
@@ -27,7 +27,7 @@ pub fn check_parent(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The directory that would contain the path does not exist.
+/// Returns the error for a path whose parent directory does not exist.
 pub fn no_directory(path: &Path, parent: &Path) -> Failure {
     let failure = Failure::new(format!("cannot write `{}`", path.display()));
     if parent.exists() {

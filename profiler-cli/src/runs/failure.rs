@@ -14,14 +14,14 @@ use crate::terminal::quote;
 /// Largest number of names that an error lists.
 const MOST_NAMES: usize = 8;
 
-/// The report has no such table.
+/// Returns the error for a table that a report doesn't have.
 pub fn no_table(table: &str, kind: &str, tables: &[&str]) -> Failure {
     Failure::new(format!("the {kind} report has no table `{table}`"))
         .cause(format!("the tables are {}", tables.join(", ")))
         .hint(format!("--table {}", nearest(table, tables.iter().copied()).unwrap_or(tables[0])))
 }
 
-/// Why there is no report.
+/// Returns the error for a report that cannot be made.
 pub fn analyze_failure(path: &Path, error: &AnalyzeError) -> Failure {
     match error {
         AnalyzeError::Trace(error) => trace_failure(path, error),
@@ -31,7 +31,7 @@ pub fn analyze_failure(path: &Path, error: &AnalyzeError) -> Failure {
     }
 }
 
-/// An option names something that the run does not have.
+/// Returns the error for an option that names something that the run doesn't have.
 fn nothing_named(named: &OptionMatches) -> Failure {
     let OptionMatches { option, what, text, matching, .. } = named;
     let bare = text.rsplit_once(':').map_or(text.as_str(), |(bare, _)| bare);
@@ -64,7 +64,7 @@ fn nothing_named(named: &OptionMatches) -> Failure {
     failure.hint(format!("{option} {}", quote::word(OsStr::new(right))))
 }
 
-/// An option was given that none of the requested kinds supports.
+/// Returns the error for an option that none of the requested kinds of reports supports.
 pub fn not_taken(option: &str, asked: &[String], takers: &[&str]) -> Failure {
     let value = match option {
         "--lines" | "--mine" => "",
@@ -84,7 +84,7 @@ fn listed(words: &[&str]) -> String {
     }
 }
 
-/// The run has no such cycle.
+/// Returns the error for a cycle that the run doesn't have.
 pub fn no_cycle(cycle: u32, there: &[String]) -> Failure {
     let failure = Failure::new(format!("the run has no cycle {cycle}"));
     match there {
@@ -97,7 +97,7 @@ pub fn no_cycle(cycle: u32, there: &[String]) -> Failure {
     }
 }
 
-/// The requested part of the run's time ends before it begins.
+/// Returns the error for a part of the run's time that ends before it begins.
 pub fn reversed_times(from_ns: u64, to_ns: u64) -> Failure {
     let (from, to) = (duration(from_ns), duration(to_ns));
     Failure::new("the slice is empty")
@@ -105,7 +105,7 @@ pub fn reversed_times(from_ns: u64, to_ns: u64) -> Failure {
         .hint("a --from-time before --to-time")
 }
 
-/// The run has no such rank.
+/// Returns the error for a rank that the run doesn't have.
 pub fn no_rank(path: &Path, rank: u32, there: &[u32]) -> Failure {
     let failure = Failure::new(format!("`{}` has no rank {rank}", path.display()));
     match (there.first(), there.last()) {
@@ -123,7 +123,7 @@ pub fn no_rank(path: &Path, rank: u32, there: &[u32]) -> Failure {
 const READABLE: &str = "a run directory, one of its .tprof files, or, plain or compressed by gzip or \
      zstd, a trace (JSON), a memory snapshot (pickle) or a log of TORCH_TRACE";
 
-/// Why a run or a file cannot be read.
+/// Returns the error for a run or a file that cannot be read.
 pub fn trace_failure(path: &Path, error: &TraceError) -> Failure {
     let cannot = |path: &Path| Failure::new(format!("cannot read `{}`", path.display()));
     let whole = "tprof report with the run directory reads the other files";
@@ -151,7 +151,7 @@ pub fn trace_failure(path: &Path, error: &TraceError) -> Failure {
             cannot(path).cause("the file ends inside its header").hint(whole)
         }
         TraceError::NotTprof { path } => packed(path).unwrap_or_else(|| {
-            cannot(path).cause("its content is none of those that tprof reads").hint(READABLE)
+            cannot(path).cause("tprof does not know the file's format").hint(READABLE)
         }),
         TraceError::Newer { path, written, needed, oldest, newest } => cannot(path)
             .cause(format!(
@@ -180,11 +180,15 @@ pub fn trace_failure(path: &Path, error: &TraceError) -> Failure {
     }
 }
 
-/// Why a file that must be unpacked first cannot be read.
+/// Returns the error for an archive file that must be unpacked first; `None` if `path` isn't one.
 pub fn packed(path: &Path) -> Option<Failure> {
     let format = tprof_import::packed_as(path)?;
     let failure = Failure::new(format!("cannot read `{}`", path.display()));
-    Some(failure.cause(format!("it is a {format}")).hint("unpack it, and give the trace in it"))
+    Some(
+        failure
+            .cause(format!("it is a {format}"))
+            .hint("unpack it, and name the trace that is in it"),
+    )
 }
 
 fn range(oldest: u16, newest: u16) -> String {

@@ -7,26 +7,26 @@ use crate::terminal::progress;
 use std::path::{Path, PathBuf};
 use tprof_import::{ImportError, Imported, Options};
 
-/// A run as a command reads it: a run directory, or a temporary one imported from a foreign trace,
-/// which is removed when this is dropped.
+/// A run as a command reads it: a run directory, or a temporary run imported from a foreign trace.
+/// The temporary run is removed when this value is dropped.
 pub struct OpenRun {
     path: PathBuf,
     scratch: Option<Scratch>,
 }
 
 impl OpenRun {
-    /// Path of the run.
+    /// Returns the path of the run.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether the run was made only for this command.
+    /// Whether the run was imported only for this command.
     pub fn is_temporary(&self) -> bool {
         self.scratch.is_some()
     }
 }
 
-/// Opens a run, or imports a foreign trace into a temporary one, which takes about a thirtieth of
+/// Opens a run. A foreign trace is imported into a temporary run, which takes about a thirtieth of
 /// the JSON's size in the temporary directory.
 pub fn open_run_or_import(path: &Path) -> anyhow::Result<OpenRun> {
     if !tprof_import::is_foreign(path) {
@@ -37,7 +37,7 @@ pub fn open_run_or_import(path: &Path) -> anyhow::Result<OpenRun> {
             .cause(format!("no temporary directory could be created: {}", reason(&error)))
             .hint(remedy(&error, "set TMPDIR to a writable directory"))
     })?;
-    // Pages and reports name the run after its directory.
+    // Pages and reports show the name of the run's directory, so it is named after the trace.
     let run = scratch.path().join(name_of(path));
     let options = Options::new(env!("CARGO_PKG_VERSION"));
     let imported = import(&[path.to_owned()], &run, &options)?;
@@ -47,7 +47,7 @@ pub fn open_run_or_import(path: &Path) -> anyhow::Result<OpenRun> {
     Ok(OpenRun { path: run, scratch: Some(scratch) })
 }
 
-/// Returns the name of a trace, which is its file's name.
+/// Returns the name of a trace's file, as a relative path.
 fn name_of(path: &Path) -> PathBuf {
     let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     whole.file_name().map_or_else(|| "trace".into(), PathBuf::from)

@@ -1,5 +1,5 @@
-//! The list of `tprof export`'s formats, which help, completions and errors read. A new format is
-//! one more entry.
+//! The list of `tprof export`'s formats. Help, completions and errors are generated from it, so a
+//! new format is one more entry.
 
 use tprof_export::{
     ExportError, Options, Written, chrome, flame, folded, perfetto, pprof, speedscope, timeline,
@@ -14,11 +14,11 @@ pub struct Format {
     pub name: &'static str,
     /// Description of the format, for a line of the help.
     pub about: &'static str,
-    /// File or directory that it writes without `-o`.
+    /// Name of the file or directory that it writes into the run directory if there is no `-o`.
     pub goes: &'static str,
-    /// Options that not all formats support, but this one does.
+    /// Options that this format supports, but not all formats do.
     pub takes: &'static [FormatOption],
-    /// The code that writes it.
+    /// The code that writes the format.
     pub writer: Writer,
 }
 
@@ -41,19 +41,19 @@ pub enum FormatOption {
 
 /// The code that writes a format.
 pub enum Writer {
-    /// The export library, from the trace alone.
+    /// The export library writes the format, from the trace alone.
     Library(fn(&RunDir, &Options<'_>) -> Result<Written, ExportError>),
-    /// This program, from analysis: the report page.
+    /// This program writes the report page, from results of analysis.
     ReportPage,
-    /// The export library, from the trace and results of analysis.
+    /// The export library writes the format, from the trace and results of analysis.
     TensorBoard,
-    /// This program, from analysis: operator sizes.
+    /// This program writes the sizes of operators' inputs, from results of analysis.
     Shapes,
-    /// `tprof-serve`, from a directory of runs.
+    /// `tprof-serve` writes the format, from a directory of runs.
     Site,
 }
 
-/// All formats, as help lists them.
+/// All formats, in the order of the help.
 pub const FORMATS: &[Format] = &[
     Format {
         name: "perfetto",
@@ -163,12 +163,13 @@ pub const FORMATS: &[Format] = &[
 ];
 
 impl Format {
-    /// Whether it is a single file, whatever the run; otherwise stdout gets a tar archive.
+    /// Whether the format is always a single file. The other formats are written to stdout as a tar
+    /// archive.
     pub fn is_one_file(&self) -> bool {
         !self.goes.ends_with('/') && !self.goes.contains("-N.")
     }
 
-    /// Whether it is made from one run.
+    /// Whether the input of the format is one run, and not a directory of runs.
     pub fn is_of_a_run(&self) -> bool {
         !matches!(self.writer, Writer::Site)
     }
@@ -185,7 +186,7 @@ pub fn names_with(option: FormatOption) -> Vec<&'static str> {
     FORMATS.iter().filter(takes).map(|format| format.name).collect()
 }
 
-/// Names of all formats.
+/// Returns the names of all formats.
 pub fn names() -> impl Iterator<Item = &'static str> {
     FORMATS.iter().map(|format| format.name)
 }
@@ -195,10 +196,10 @@ pub fn of_a_run() -> impl Iterator<Item = &'static str> {
     FORMATS.iter().filter(|format| format.is_of_a_run()).map(|format| format.name)
 }
 
-/// Longest name that fits into the help's column.
+/// Longest name that fits into the names' column of the help.
 const LONGEST: usize = 12;
 
-/// Returns the end of `tprof export --help`.
+/// Returns the list of formats at the end of `tprof export --help`.
 pub fn help() -> String {
     let widest = |length: fn(&Format) -> usize| FORMATS.iter().map(length).max().unwrap_or(0);
     let in_column = |format: &Format| Some(format.name.len()).filter(|width| *width <= LONGEST);
@@ -206,7 +207,7 @@ pub fn help() -> String {
     let file_width = widest(|format| format.goes.len());
     let mut text = "Formats, with the file in the run directory if -o is absent:\n".to_owned();
     for Format { name, about, goes, .. } in FORMATS {
-        // A longer name gets a line of its own, so that lines stay within 80 columns.
+        // A longer name has its own line, so that no line exceeds 80 columns.
         let name = match name.len() > name_width {
             true => {
                 text += &format!("  {name}\n");

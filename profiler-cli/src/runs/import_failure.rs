@@ -7,7 +7,7 @@ use crate::runs::failure::{packed, trace_failure};
 use crate::terminal::errors::Failure;
 use crate::terminal::quote;
 
-/// Why nothing was imported.
+/// Returns the error for traces of which nothing was imported.
 pub fn failure(error: &ImportError) -> Failure {
     match error {
         ImportError::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
@@ -35,9 +35,7 @@ pub fn failure(error: &ImportError) -> Failure {
         }
         ImportError::NotTwice { path } => {
             Failure::new(format!("cannot import `{}`", path.display()))
-                .cause(
-                    "some of its times cannot be, and it is no plain file, which can be read again",
-                )
+                .cause("some of its times are impossible, and a pipe can't be read a second time")
                 .hint("write it to a file, and import that")
         }
         ImportError::TooLarge { path, limit } => {

@@ -1,4 +1,4 @@
-//! The runs that commands read, and what they write.
+//! The runs that commands read, and the files and directories that they write.
 
 pub mod contents;
 pub mod directory;

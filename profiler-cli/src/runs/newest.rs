@@ -12,15 +12,15 @@ use crate::terminal::errors::{Failure, print_stderr};
 pub struct FoundRun {
     /// The run, without its ranks' rows.
     pub dir: RunDir,
-    /// When it began, in nanoseconds since 1970; 0 if neither `run.json` nor a file states it.
+    /// When it began, in nanoseconds since 1970; 0 if neither `run.json` nor a file has the time.
     pub start_unix_ns: u64,
 }
 
 impl FoundRun {
-    /// Returns the run at a path; `None` if there is none.
+    /// Returns the run at a path; `None` if the path isn't a run.
     pub fn at(path: &Path) -> Option<FoundRun> {
         let dir = RunDir::open(path).ok()?;
-        // Names prove nothing, because a user's files may have the same endings.
+        // The endings of the files' names prove nothing, because a user's files may have the same.
         let is_trace = |file: &RankFile| is_trace_file(&file.path).unwrap_or(true);
         if dir.infos().is_empty() && !dir.files().iter().any(is_trace) {
             return None;
@@ -34,18 +34,18 @@ impl FoundRun {
         Some(FoundRun { dir, start_unix_ns })
     }
 
-    /// Whether a collector still writes it.
+    /// Whether a collector is still writing the run.
     pub fn is_live(&self) -> bool {
         let lives = |info: &RunInfo| is_collector_alive(info, self.dir.path());
         self.dir.infos().iter().any(lives)
     }
 }
 
-/// Returns the runs in a directory, newest first; those with the same time, by name.
+/// Returns the runs in a directory, newest first. Runs with the same time are sorted by name.
 pub fn runs_in(directory: &Path) -> std::io::Result<Vec<FoundRun>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory)? {
-        // An entry that disappeared meanwhile is skipped.
+        // An entry that was deleted since the directory was listed is skipped.
         let Ok(entry) = entry else { continue };
         let path = match directory {
             here if here == Path::new(".") => PathBuf::from(entry.file_name()),
@@ -61,8 +61,9 @@ pub fn runs_in(directory: &Path) -> std::io::Result<Vec<FoundRun>> {
     Ok(found)
 }
 
-/// Returns the run for a command without one: this directory if it is a run, otherwise the newest
-/// run in it. Prints its name and what is read to stderr.
+/// Returns the run for a command line that names none: the current directory if it is a run,
+/// otherwise the newest run in it. Prints a line to stderr with the run's name and `what` the
+/// command reads.
 pub fn run_here(command: &str, what: &str) -> Result<PathBuf, Failure> {
     let here = Path::new(".");
     if FoundRun::at(here).is_some() {
@@ -88,8 +89,9 @@ pub fn run_here(command: &str, what: &str) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// Returns the run for a command on a live run without one: this directory if it is a run,
-/// otherwise the newest run in it that is still being recorded. Prints its name to stderr.
+/// Returns the run for a command line that names none and needs a live run: the current directory
+/// if it is a run, otherwise the newest run in it that is still being recorded. Prints its name to
+/// stderr.
 pub fn live_run_here(command: &str) -> Result<PathBuf, Failure> {
     let here = Path::new(".");
     if FoundRun::at(here).is_some() {

@@ -1,5 +1,5 @@
-//! Temporary directories of commands: private to this user, and removed when the command ends, even
-//! by a signal. The next tprof removes those of a killed command.
+//! Temporary directories of commands: private to the user, and removed when the command ends, even
+//! by a signal. If a command is killed, the next tprof removes its directories.
 
 use crate::launch::ctrl_c;
 use crate::launch::signals::{self, Signals};
@@ -12,21 +12,22 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tprof_collect::Owned;
 
-/// Existing temporary directories, for the thread that takes signals.
+/// The temporary directories that exist; the thread that handles signals removes them.
 static LIVE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Whether a signal is ending the command, so that the directories are being removed.
+/// Whether a signal is ending the command and the directories are being removed.
 static ENDS: AtomicBool = AtomicBool::new(false);
 
 /// A temporary directory.
 pub struct Scratch {
     directory: TempDir,
-    /// If the kernel lacks a feature that this needs, a directory that is left behind stays.
+    /// Marks the directory as in use. If the kernel lacks a feature that this needs, there is no
+    /// mark, and a directory that a killed command leaves is never removed.
     _owned: Option<Owned>,
 }
 
 impl Scratch {
-    /// Creates a directory, named after its purpose.
+    /// Creates a directory whose name contains its purpose.
     pub fn new(purpose: &str) -> io::Result<Scratch> {
         static WATCH: Once = Once::new();
         WATCH.call_once(watch);
@@ -39,7 +40,7 @@ impl Scratch {
         Ok(Scratch { directory, _owned: owned })
     }
 
-    /// Path of the directory.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
@@ -47,8 +48,8 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // The command's last reads may have failed because of the removal, so it must not end as if
-        // all were well, but by the signal, in a moment.
+        // The removal may have made the command's last reads fail, so the command must not report
+        // success. It waits here until the signal ends it.
         while ENDS.load(Acquire) {
             std::thread::park();
         }
@@ -60,14 +61,15 @@ fn live<T>(change: impl FnOnce(&mut Vec<PathBuf>) -> T) -> T {
     change(&mut LIVE.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Removes all temporary directories. What the command still writes afterwards is removed by the
-/// next tprof.
+/// Removes all temporary directories. Files that the command still writes afterwards are removed by
+/// the next tprof.
 pub fn remove_all() {
     live(std::mem::take).iter().for_each(|path| _ = std::fs::remove_dir_all(path));
 }
 
-/// Starts the thread that sweeps once, and removes the directories if a signal ends the command. A
-/// command that uses [`ctrl_c::on_end`] removes them itself.
+/// Starts a thread that removes the directories of killed commands once, and then waits for a
+/// signal that ends this command, to remove its directories. A command that uses [`ctrl_c::on_end`]
+/// removes them itself.
 fn watch() {
     let signals = (!ctrl_c::is_taken()).then(Signals::block_ending);
     let watch = move || {
@@ -82,7 +84,7 @@ fn watch() {
         remove_all();
         signals::die_like_job(taken.signal)
     };
-    // Without this thread, a signal would never take effect.
+    // The signals are blocked, so without this thread they would never take effect.
     if std::thread::Builder::new().name("tprof-scratch".to_owned()).spawn(watch).is_err() {
         Signals::unblock_ending();
     }

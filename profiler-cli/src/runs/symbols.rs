@@ -1,5 +1,5 @@
-//! Resolves code that the recorder left without a name, when a run is read: from the files that the
-//! run's modules name, as long as they are still the same files.
+//! Symbolizes code that the recorder left without a name, when a run is read. It uses the files
+//! that the run's modules name, if they haven't changed.
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::unix::fs::MetadataExt;
@@ -10,7 +10,7 @@ use tprof_collect::elf::Elf;
 use tprof_collect::symbols::{ModuleFile, Symbolizer};
 use tprof_trace::{CodePlace, Function, SymbolSource};
 
-/// Largest number of unusable files to name.
+/// Largest number of unusable files that the notes name.
 const MOST_FILES: usize = 3;
 
 /// A symbolizer, and the files that it could not use.
@@ -22,7 +22,7 @@ pub struct LateSymbolizer {
 #[derive(Default)]
 struct State {
     symbolizer: Option<Symbolizer>,
-    /// Whether the file at a path is the one with this build id that ran.
+    /// By path and build id, whether the file at the path is the one that ran.
     files: HashMap<(String, String), SameFile>,
     left: BTreeSet<(String, &'static str)>,
 }
@@ -30,7 +30,7 @@ struct State {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SameFile {
     Same,
-    /// Another file, or none; a debug file may still have the build id.
+    /// The file is another one, or missing; a debug file may still have the build id.
     Elsewhere(&'static str),
     Unknown(&'static str),
 }
@@ -68,7 +68,7 @@ impl SymbolSource for LateSymbolizer {
 }
 
 impl LateSymbolizer {
-    /// Describes files that could not be used, in sentences.
+    /// Returns sentences about the files that could not be used.
     pub fn notes(&self) -> Vec<String> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut notes: Vec<String> = (state.left.iter().take(MOST_FILES))
@@ -89,13 +89,14 @@ impl LateSymbolizer {
 fn judge(place: &CodePlace<'_>) -> SameFile {
     let path = Path::new(place.path);
     if !path.is_absolute() {
-        // The vDSO, which no file contains, or a path that --redact left out.
+        // The place is in the vDSO, which is not in any file, or its path was left out by
+        // `--redact`.
         return match place.path.starts_with('[') {
             true => SameFile::Unknown("is not a file"),
             false => SameFile::Unknown("has no recorded path (--redact)"),
         };
     }
-    // Opening a pipe with that name would block forever.
+    // Opening a pipe with this name would block forever.
     let is_file = path.metadata().is_ok_and(|meta| meta.is_file());
     let Some(elf) = is_file.then(|| Elf::open(path).ok()).flatten() else {
         return match place.build_id.is_empty() {
@@ -109,7 +110,7 @@ fn judge(place: &CodePlace<'_>) -> SameFile {
             false => SameFile::Elsewhere("has changed since the run (another build id)"),
         };
     }
-    // Without a build id, a file counts as the same if it has not changed since.
+    // Without a build id, a file counts as the same if it has not changed since the run.
     let changed = path.metadata().map(|meta| (meta.ctime(), meta.ctime_nsec()));
     let changed = changed.map(|(s, ns)| s.saturating_mul(1_000_000_000).saturating_add(ns));
     match changed {

@@ -1,5 +1,5 @@
-//! `TPROF_ENABLED=0`: a switch for job files that always put `tprof run` before their command. The
-//! command replaces tprof, as if it had been typed without it.
+//! `TPROF_ENABLED=0`: turns tprof off in job scripts that always put `tprof run` before their
+//! command. The command replaces tprof, and runs as if it had been typed without it.
 
 use super::given::{GivenValue, Source};
 use super::values::flag;
@@ -12,7 +12,7 @@ use std::io;
 /// Name of the variable.
 pub const ENABLED: &str = "TPROF_ENABLED";
 
-/// Whether tprof should record; it should unless the variable is false.
+/// Whether tprof should record: true unless the variable is set to a false value.
 pub fn is_enabled() -> Result<bool, Failure> {
     match std::env::var_os(ENABLED) {
         None => Ok(true),
@@ -20,7 +20,7 @@ pub fn is_enabled() -> Result<bool, Failure> {
     }
 }
 
-/// Runs a command in this process's place; returns only if that fails.
+/// Replaces this process with a command. Returns only if that fails.
 pub fn become_command(command: &[OsString]) -> Failure {
     if let Err(why) = launch::find(&command[0]) {
         return not_run(&command[0], why);

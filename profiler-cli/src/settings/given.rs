@@ -1,4 +1,4 @@
-//! The value that was given for a setting, and its source.
+//! A value that was given for a setting, and its source.
 
 use crate::terminal::errors::Failure;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ pub enum Source {
     Flag,
     /// An environment variable.
     Variable,
-    /// This configuration file.
+    /// The configuration file at this path.
     File(PathBuf),
 }
 
@@ -28,7 +28,7 @@ pub struct GivenValue {
     pub source: Source,
 }
 
-/// Shows the setting as it is spelled in its source: `--mem`, `TPROF_MEM`, `mem` in a file.
+/// Formats the setting's name as its source spells it: `--mem`, `TPROF_MEM`, `mem` in a file.
 impl fmt::Display for GivenValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.source {
@@ -40,13 +40,13 @@ impl fmt::Display for GivenValue {
 }
 
 impl GivenValue {
-    /// Returns the text; only paths may be other than UTF-8.
+    /// Returns the value as UTF-8 text. Only paths may be other text.
     pub fn text(&self) -> Result<&str, Failure> {
         self.text.to_str().ok_or_else(|| self.refuse("the value is not UTF-8 text", ""))
     }
 
-    /// Returns the error for an invalid value. `right` is a valid example; empty if there is none
-    /// to suggest.
+    /// Returns the error for an invalid value. `right` is an example of a valid value; it is empty
+    /// if there is none to suggest.
     pub fn refuse(&self, why: impl Into<String>, right: &str) -> Failure {
         let text = self.text.to_string_lossy();
         let failure = Failure::new(format!("bad value `{text}` for {self}")).cause(why);
@@ -60,7 +60,7 @@ impl GivenValue {
     }
 }
 
-/// Returns the variable for a setting: `max-size` is `TPROF_MAX_SIZE`.
+/// Returns the name of the variable for a setting: `TPROF_MAX_SIZE` for `max-size`.
 pub fn variable(name: &str) -> String {
     format!("{PREFIX}{}", name.to_uppercase().replace('-', "_"))
 }

@@ -1,20 +1,20 @@
-//! Turns the table of settings into options of a command.
+//! Builds the options of a command from the table of settings.
 
 use super::table::{SETTINGS, Setting, ValueKind};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueHint};
 use std::ffi::OsString;
 
-/// Options that `run` and `env` share, as text that [`super::resolve()`] parses.
+/// Options that `run` and `env` share. The values are text; [`super::resolve()`] parses them.
 #[derive(Debug, Default, Clone)]
 pub struct RunOptions(Vec<(&'static Setting, OsString)>);
 
 impl RunOptions {
-    /// Creates the options; a value of `None` was not given.
+    /// Creates the options. Settings with `None` were not given.
     pub fn new<const N: usize>(given: [(&'static Setting, Option<OsString>); N]) -> Self {
         Self(given.into_iter().filter_map(|(setting, text)| Some((setting, text?))).collect())
     }
 
-    /// Returns the settings that were given, with their text.
+    /// Returns the settings that were given, with the text of their values.
     pub fn given(self) -> impl Iterator<Item = (&'static Setting, OsString)> {
         self.0.into_iter()
     }
@@ -44,7 +44,7 @@ impl FromArgMatches for RunOptions {
     }
 }
 
-/// Returns the option for a setting, which takes any text.
+/// Returns the clap option for a setting. It accepts any text.
 fn option(setting: &'static Setting) -> Arg {
     let option = Arg::new(setting.name)
         .long(setting.name)

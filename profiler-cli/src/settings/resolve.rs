@@ -1,8 +1,8 @@
-//! Resolves what a run records: flags override variables, variables override `tprof.toml`, and that
-//! overrides the defaults.
+//! Resolves what a run records. Options override variables, variables override `tprof.toml`, and
+//! `tprof.toml` overrides the defaults.
 //!
-//! Every given value is checked, even if another overrides it: it would take effect on the day when
-//! the override is removed.
+//! Every value is checked, even if another one overrides it. Otherwise an invalid value would be
+//! noticed only on the day when the other one is removed.
 
 use super::given::{Source, variable};
 use super::options::RunOptions;
@@ -25,7 +25,7 @@ use tprof_collect::{
 const ALL: [Activity; 5] =
     [Activity::Cpu, Activity::Gpu, Activity::Mem, Activity::Comm, Activity::Nvtx];
 
-/// Resolves the options of a run of `command` that starts in `directory`.
+/// Resolves the options of a run of `command` that is started in `directory`.
 pub fn resolve(
     options: RunOptions,
     command: &[OsString],
@@ -47,7 +47,7 @@ pub fn resolve(
     }
 }
 
-/// Returns a setting that a paused run would have to ignore.
+/// Returns the name of a setting that a paused run would ignore, if one is set.
 fn idle(config: &Config) -> Option<&'static str> {
     match config {
         Config { paused: false, .. } => None,
@@ -57,18 +57,19 @@ fn idle(config: &Config) -> Option<&'static str> {
     }
 }
 
-/// Refuses modules without operators, because module calls are ranges among operators.
+/// Refuses to record modules without operators, because calls of modules are ranges among the
+/// operators.
 fn check_modules(config: &Config) -> Result<(), Failure> {
     if !config.modules || config.operators != OperatorDetail::Off {
         return Ok(());
     }
     Err(Failure::new("`modules` and `operators = off` exclude each other")
-        .cause("calls of PyTorch's modules are recorded as its operators are")
+        .cause("tprof records calls of PyTorch's modules in the same way as operators")
         .hint("use only one: --operators=auto, or --modules=false"))
 }
 
-/// Refuses a window of PyTorch's profiler without operators, which show when steps run, and with
-/// `--redact`, which keeps no paths.
+/// Refuses a window of PyTorch's profiler without operators, because these show when steps run.
+/// Refuses it with `--redact` too, because the window's trace contains paths.
 fn check_kineto(config: &Config) -> Result<(), Failure> {
     if config.kineto.is_none() {
         return Ok(());
@@ -96,7 +97,8 @@ fn check_compile(config: &Config) -> Result<(), Failure> {
         .hint("use only one: --redact=false, or --compile=false"))
 }
 
-/// Refuses `force` together with another `if-exists` from the same source: neither comes later.
+/// Refuses `force` together with another `if-exists` from the same source, because neither
+/// overrides the other.
 fn check_force(layer: &SettingsLayer) -> Result<(), Failure> {
     let of = |name: &str| layer.iter().find(|(setting, _)| setting.name == name);
     let (Some((_, force)), Some((_, mode))) = (of(FORCE.name), of(IF_EXISTS.name)) else {
@@ -111,8 +113,8 @@ fn check_force(layer: &SettingsLayer) -> Result<(), Failure> {
         .hint("use only --if-exists"))
 }
 
-/// Refuses a part of the schedule together with `schedule` from the same source, which contains it,
-/// too.
+/// Refuses a part of a schedule together with `schedule` from the same source, because `schedule`
+/// contains that part too.
 fn check_parts(layer: &SettingsLayer) -> Result<(), Failure> {
     let of = |name: &str| layer.iter().find(|(setting, _)| setting.name == name);
     let parts = [&WAIT, &WARMUP, &ACTIVE, &REPEAT];
@@ -125,7 +127,7 @@ fn check_parts(layer: &SettingsLayer) -> Result<(), Failure> {
         .hint(format!("--schedule {},{}={}", schedule.text()?, setting.name, part.text()?)))
 }
 
-/// Applies layers in order; later layers override earlier ones.
+/// Applies the layers in order. A later layer overrides an earlier one.
 fn from_layers(
     layers: [SettingsLayer; 3],
     command: &[OsString],
@@ -185,7 +187,7 @@ fn from_layers(
 }
 
 impl Resolved {
-    /// Returns the configuration as a `tprof.toml` that gives the same run.
+    /// Returns the configuration as the text of a `tprof.toml` that results in the same run.
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
         for setting in SETTINGS {
@@ -210,7 +212,7 @@ impl Resolved {
     }
 }
 
-/// Returns `tprof-<command>-<time>`, with a number if that exists.
+/// Returns the path `tprof-<command>-<time>`, with a number added if that exists.
 fn default_output(command: &[OsString], directory: &Path) -> PathBuf {
     let name = command.first().and_then(|word| Path::new(word).file_name());
     let name = name.map_or_else(|| "session".into(), |name| name.to_string_lossy());

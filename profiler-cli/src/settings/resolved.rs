@@ -10,13 +10,13 @@ use tprof_collect::Config;
 pub struct Resolved {
     /// Configuration of the collector.
     pub config: Config,
-    /// Parts of the schedule and the capture.
+    /// The parts of the schedule and the capture, as they were given.
     pub parts: ScheduleParts,
     /// Format to write after the run.
     pub export: Option<String>,
     /// Whether to print no summary.
     pub quiet: bool,
-    /// Source of each setting; absent for a default.
+    /// Source of each setting; settings with the default value are absent.
     pub sources: BTreeMap<&'static str, Source>,
 }
 

@@ -1,58 +1,58 @@
-//! Builds the schedule and the capture of a run from their parts.
+//! Builds the schedule and the capture of a run from the settings that are parts of them.
 
 use super::given::GivenValue;
 use super::values;
 use crate::terminal::errors::{Failure, nearest};
 use tprof_collect::{Capture, CaptureEnd, CaptureRange, Config, ScheduleUnit, Timetable};
 
-/// Units of a schedule's parts.
+/// Units in which a schedule counts, by name.
 pub const UNITS: [(&str, ScheduleUnit); 3] = [
     ("step", ScheduleUnit::Step),
     ("epoch", ScheduleUnit::Epoch),
     ("second", ScheduleUnit::Second),
 ];
 
-/// Actions at the end of a capture.
+/// Actions at the end of a capture, by name.
 pub const CAPTURE_ENDS: [(&str, CaptureEnd); 3] =
     [("stop", CaptureEnd::Stop), ("stop-job", CaptureEnd::StopJob), ("repeat", CaptureEnd::Repeat)];
 
-/// The given parts of a schedule and a capture.
+/// The parts of a schedule and a capture that were given.
 #[derive(Debug, Clone, Default)]
 pub struct ScheduleParts {
     /// Parts of the schedule, in the order of [`NAMES`].
     parts: [Option<u32>; NAMES.len()],
-    /// Unit of the parts.
+    /// Unit in which the parts count.
     pub unit: Option<ScheduleUnit>,
-    /// Range to record.
+    /// Range that is captured.
     pub range: Option<Range>,
-    /// Action at its end.
+    /// Action at the end of the range.
     pub end: Option<CaptureEnd>,
-    /// Steps that are not recorded are compared with those that are.
+    /// Whether recorded steps are compared with unrecorded ones, to measure the overhead.
     pub paired: bool,
 }
 
-/// Value of `--capture-range`.
+/// A value of `--capture-range`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Range {
     /// A range that the program marks.
     Of(CaptureRange),
-    /// The first and the last step.
+    /// The steps from the first to the second number.
     Steps(u32, u32),
 }
 
 /// Names of the parts in `--schedule`.
 const NAMES: [&str; 6] = ["wait", "warmup", "active", "repeat", "skip-first", "skip-first-wait"];
-/// A valid schedule, as an example.
+/// A valid schedule, as an example in errors.
 const EXAMPLE: &str = "wait=3,warmup=1,active=3,repeat=1";
 
 impl ScheduleParts {
-    /// Parses `--schedule`; parts that it does not name count as not given.
+    /// Parses `--schedule`. Parts that it does not name count as not given.
     pub fn read(&mut self, given: &GivenValue) -> Result<(), Failure> {
         let mut parts = [None; NAMES.len()];
         for part in given.text()?.split(',').map(str::trim) {
             let Some((name, number)) = part.split_once('=') else {
                 let why = format!(
-                    "`{part}` is no part such as wait=3; the parts are {}",
+                    "`{part}` is not a part such as wait=3; the parts are {}",
                     NAMES.join(", ")
                 );
                 return Err(given.refuse(why, EXAMPLE));
@@ -60,7 +60,8 @@ impl ScheduleParts {
             let name = name.trim().to_ascii_lowercase().replace('_', "-");
             let Some(at) = NAMES.iter().position(|known| *known == name) else {
                 let right = nearest(&name, NAMES).map(|right| format!(": {right}?"));
-                let why = format!("`{name}` is no part of a schedule{}", right.unwrap_or_default());
+                let why =
+                    format!("`{name}` is not a part of a schedule{}", right.unwrap_or_default());
                 return Err(given.refuse(why, EXAMPLE));
             };
             let number = number.trim().parse::<u32>().map_err(|_| {
@@ -80,7 +81,7 @@ impl ScheduleParts {
         Ok(())
     }
 
-    /// Parses the option of a single part.
+    /// Parses an option that gives a single part.
     pub fn read_part(&mut self, given: &GivenValue) -> Result<(), Failure> {
         let number = given
             .text()?
@@ -97,7 +98,7 @@ impl ScheduleParts {
         self.parts[NAMES.iter().position(|known| *known == name)?]
     }
 
-    /// Formats the parts for `--schedule`.
+    /// Formats the parts as a value of `--schedule`; `None` if no part was given.
     pub fn text(&self) -> Option<String> {
         let given = NAMES.iter().zip(self.parts);
         let parts: Vec<_> =
@@ -128,7 +129,7 @@ impl ScheduleParts {
             (None, Some(_), _) => Some(self.timetable()?),
             (_, None, Some(_)) => {
                 return Err(Failure::new("`unit` needs a schedule")
-                    .cause("it is what the parts of --schedule count")
+                    .cause("it is the unit in which --schedule counts")
                     .hint(format!("--schedule {EXAMPLE} --unit epoch")));
             }
             (None, None, None) if self.paired => Some(Timetable::PAIRED),
@@ -144,12 +145,12 @@ impl ScheduleParts {
                 return Err(Failure::new(
                     "`capture-range = step:A-B` and this `capture-end` exclude each other",
                 )
-                .cause("steps A to B are there once, and their end ends no job")
+                .cause("steps A to B occur only once, and their end cannot end the job")
                 .hint("--capture-end stop; or --schedule with repeat=0"));
             }
             (None, Some(_)) => {
                 return Err(Failure::new("`capture-end` needs `capture-range`")
-                    .cause("it is what happens at the end of the range that is captured")
+                    .cause("it decides what happens at the end of the captured range")
                     .hint("--capture-range nvtx:NAME --capture-end repeat"));
             }
         };
@@ -168,7 +169,7 @@ impl ScheduleParts {
         }
     }
 
-    /// Returns another setting that also switches recording.
+    /// Returns the name of another setting that also starts or stops recording, if one is set.
     fn overridden(&self, config: &Config) -> Option<&'static str> {
         match config {
             Config { schedule: None, capture: None, .. } => None,
@@ -242,7 +243,7 @@ fn steps(text: &str, given: &GivenValue) -> Result<Range, Failure> {
     }
 }
 
-/// Formats the range for `--capture-range`.
+/// Formats a range as a value of `--capture-range`.
 pub fn range_text(range: &Range) -> String {
     match range {
         Range::Of(CaptureRange::CudaProfiler) => "cudaProfilerApi".to_owned(),

@@ -1,8 +1,8 @@
-//! Sources of settings: flags, `TPROF_*` variables and keys of `tprof.toml`.
+//! The sources of settings: options, `TPROF_*` variables and keys of `tprof.toml`.
 //!
-//! All three use the same names and give text, so that a value means the same everywhere. Anything
-//! that cannot be understood is refused here by name, because a mistyped variable that is silently
-//! ignored costs a night of a cluster.
+//! All three have the same names and text values, so that a value means the same everywhere.
+//! Unknown names and values are refused with an error. If a mistyped variable were ignored
+//! silently, a night on a cluster could be lost.
 
 use super::enabled::ENABLED;
 use super::given::{GivenValue, Source, variable};
@@ -15,10 +15,10 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use tprof_wire::env as names;
 
-/// Path of the configuration file, if not `./tprof.toml`.
+/// Variable with the path of the configuration file, if it isn't `./tprof.toml`.
 pub const CONFIG_FILE: &str = "TPROF_CONFIG";
 
-/// Variables that belong to other parts of tprof.
+/// Variables that other parts of tprof use. They are not settings.
 const OTHER_VARIABLES: [&str; 14] = [
     names::SESSION,
     names::BIN,
@@ -35,13 +35,13 @@ const OTHER_VARIABLES: [&str; 14] = [
     LIBRARY_DIR,
     ENABLED,
 ];
-/// Prefixes reserved for the test suite and the benchmark.
+/// Prefixes of variables that the test suite and the benchmark use.
 const OTHER_PREFIXES: [&str; 2] = ["TPROF_TEST_", "TPROF_BENCH_"];
 
 /// The values from one source.
 pub type SettingsLayer = Vec<(&'static Setting, GivenValue)>;
 
-/// Values from the command line.
+/// Returns the values from the command line.
 pub fn from_flags(options: RunOptions) -> SettingsLayer {
     options.given().map(|(setting, text)| given(setting, text, Source::Flag)).collect()
 }
@@ -54,8 +54,8 @@ fn given(
     (setting, GivenValue { name: setting.name, text, source })
 }
 
-/// Values from the environment. Inside a recorded job, `TPROF_OUTPUT` belongs to that recording and
-/// is not a setting of this one.
+/// Returns the values from the environment. Within a recorded job, `TPROF_OUTPUT` is the output of
+/// that recording and is ignored.
 pub fn from_variables(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<SettingsLayer, Failure> {
@@ -90,8 +90,8 @@ fn unknown_variable(key: &str) -> Failure {
     )
 }
 
-/// Values from the configuration file: `named`, which must exist, or `tprof.toml` in `directory` if
-/// there is one.
+/// Returns the values from the configuration file. If `named` is given, that file must exist;
+/// otherwise the file is `tprof.toml` in `directory`, if there is one.
 pub fn from_file(named: Option<&OsStr>, directory: &Path) -> Result<SettingsLayer, Failure> {
     let path = match named {
         Some(named) => directory.join(named),
@@ -142,7 +142,8 @@ fn from_toml(
     Ok(layer)
 }
 
-/// Returns the text that a flag would have for this value.
+/// Returns the text that an option would have for this TOML value; `None` for a type that no option
+/// has.
 fn toml_text(value: &toml::Value) -> Option<String> {
     match value {
         toml::Value::String(text) => Some(text.clone()),

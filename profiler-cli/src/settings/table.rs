@@ -1,4 +1,4 @@
-//! The table of all settings of a run: name, help, how a value is parsed, and how it is shown.
+//! The table of all settings of a run: their names, help texts, parsers and formatters.
 //!
 //! A setting is an option of `tprof run` (`--max-size`), a variable (`TPROF_MAX_SIZE`) and a key of
 //! `tprof.toml` (`max-size`). All three, the help, the completions and `--dry-run` are derived from
@@ -21,37 +21,38 @@ use tprof_facts::units::{exact_duration, exact_size};
 /// A setting of a run.
 #[derive(Debug)]
 pub struct Setting {
-    /// Name as spelled in the flag and the key.
+    /// Name in the option and in the key.
     pub name: &'static str,
-    /// Letter of the short flag.
+    /// Letter of the short option.
     pub short: Option<char>,
-    /// Help text; `{values}` stands for the list of its values.
+    /// Help text. `{values}` in it is replaced by the list of values.
     pub help: &'static str,
     /// Kind of its value.
     pub kind: ValueKind,
-    /// Parses a value into the configuration.
+    /// Parses a value, and stores it in the configuration.
     pub set: fn(&mut Resolved, &GivenValue) -> Result<(), Failure>,
-    /// Formats the value for `tprof.toml`; `None` if it is not set.
+    /// Formats the setting's value for `tprof.toml`; `None` if it is not set.
     pub show: fn(&Resolved) -> Option<toml::Value>,
 }
 
 /// Kind of a setting's value.
 #[derive(Debug, Clone, Copy)]
 pub enum ValueKind {
-    /// True or false; the flag without a value means true.
+    /// True or false. The option without a value means true.
     Switch,
-    /// Text with this name in the help; the flag without a value has this value.
+    /// Text: its name in the help, and the value that the option has if none is given.
     Optional(&'static str, &'static str),
     /// Path of a directory.
     Directory,
-    /// Text with this name in the help; completions offer the values, if there are any.
+    /// Text: its name in the help, and the values that completions offer, if any.
     Text(&'static str, fn() -> Vec<&'static str>),
-    /// Text of a number, which may begin with a minus sign by mistake.
+    /// A number: its name in the help. The parser accepts a minus sign, so that the error names the
+    /// value.
     Number(&'static str),
 }
 
 impl Setting {
-    /// Returns the values that can be listed.
+    /// Returns the possible values, if these can be listed.
     pub fn values(&self) -> Vec<&'static str> {
         match self.kind {
             ValueKind::Text(_, values) => values(),
@@ -121,7 +122,7 @@ pub static OUTPUT: Setting = Setting {
     show: |resolved| Some(resolved.config.output.to_string_lossy().into_owned().into()),
 };
 
-/// What to do if the directory already holds a run.
+/// How to continue if the output directory already contains a run.
 pub static IF_EXISTS: Setting = Setting {
     name: "if-exists",
     short: None,
@@ -168,7 +169,7 @@ pub static ACTIVITY: Setting = Setting {
     },
 };
 
-/// Which allocations to record.
+/// How to record allocations.
 pub static MEM: Setting = Setting {
     name: "mem",
     short: None,
@@ -244,7 +245,7 @@ pub static CUDA_GRAPHS: Setting = Setting {
     show: |resolved| Some(name_of(resolved.config.cuda_graphs, &GRAPH_DETAILS).into()),
 };
 
-/// Who records CUDA calls that start work.
+/// Which part of tprof records the CUDA calls that start work.
 pub static CUDA_CALLS: Setting = Setting {
     name: "cuda-calls",
     short: None,
@@ -309,7 +310,7 @@ pub static COMPILE: Setting = Setting {
     show: |resolved| Some(resolved.config.compile.into()),
 };
 
-/// How it is known what recording costs.
+/// How the overhead of recording is determined.
 pub static OVERHEAD: Setting = Setting {
     name: "overhead",
     short: None,
@@ -367,7 +368,7 @@ pub static GPU_INTERVAL: Setting = Setting {
     show: |resolved| Some(exact_duration(resolved.config.gpu_interval).into()),
 };
 
-/// Size at which recording stops.
+/// Size of the run in bytes at which recording stops.
 pub static MAX_SIZE: Setting = Setting {
     name: "max-size",
     short: None,
@@ -429,7 +430,7 @@ pub static SCHEDULE: Setting = Setting {
     show: |resolved| Some(resolved.parts.text()?.into()),
 };
 
-/// Steps to skip at the beginning of a cycle.
+/// Number of steps to skip at the beginning of each cycle.
 pub static WAIT: Setting = Setting {
     name: "wait",
     short: None,
@@ -439,7 +440,7 @@ pub static WAIT: Setting = Setting {
     show: |_| None,
 };
 
-/// Steps to skip before those that are recorded.
+/// Number of steps to skip right before the recorded ones.
 pub static WARMUP: Setting = Setting {
     name: "warmup",
     short: None,
@@ -449,7 +450,7 @@ pub static WARMUP: Setting = Setting {
     show: |_| None,
 };
 
-/// Steps to record per cycle.
+/// Number of steps to record in each cycle.
 pub static ACTIVE: Setting = Setting {
     name: "active",
     short: None,
@@ -482,7 +483,7 @@ pub static UNIT: Setting = Setting {
     show: |resolved| Some(name_of(resolved.parts.unit?, &UNITS).into()),
 };
 
-/// Range of the program to record.
+/// Range in the program that is recorded.
 pub static CAPTURE_RANGE: Setting = Setting {
     name: "capture-range",
     short: None,
@@ -495,7 +496,7 @@ pub static CAPTURE_RANGE: Setting = Setting {
     show: |resolved| Some(schedule::range_text(resolved.parts.range.as_ref()?).into()),
 };
 
-/// What to do at the end of that range.
+/// Action at the end of the captured range.
 pub static CAPTURE_END: Setting = Setting {
     name: "capture-end",
     short: None,
@@ -508,7 +509,7 @@ pub static CAPTURE_END: Setting = Setting {
     show: |resolved| Some(name_of(resolved.parts.end?, &CAPTURE_ENDS).into()),
 };
 
-/// Whether the run lasts as long as any process of the job.
+/// Whether the run continues until all processes of the job have ended.
 pub static FOLLOW: Setting = Setting {
     name: "follow",
     short: None,
@@ -521,7 +522,7 @@ pub static FOLLOW: Setting = Setting {
     show: |resolved| Some(resolved.config.follow.into()),
 };
 
-/// What a thread does if its buffer is full.
+/// How a thread of the job continues when its buffer is full.
 pub static ON_FULL_BUFFER: Setting = Setting {
     name: "on-full",
     short: None,

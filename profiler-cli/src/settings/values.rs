@@ -10,7 +10,7 @@ use tprof_collect::{
 };
 use tprof_facts::units::{exact_duration, exact_size, parse_duration, parse_size};
 
-/// Activities by name; the first name of each is shown.
+/// Names of activities. The first name of each is shown.
 pub const ACTIVITIES: [(&str, Activity); 6] = [
     ("cpu", Activity::Cpu),
     ("gpu", Activity::Gpu),
@@ -20,31 +20,32 @@ pub const ACTIVITIES: [(&str, Activity); 6] = [
     ("nvtx", Activity::Nvtx),
 ];
 
-/// Ways to record allocations.
+/// Names of the ways to record allocations.
 pub const MEM_MODES: [(&str, MemMode); 3] = [
     ("exact", MemMode::Exact),
     ("sampled", MemMode::Sampled { interval: DEFAULT_SAMPLE_INTERVAL }),
     ("off", MemMode::Off),
 ];
-/// NCCL events that can be recorded in addition to operations.
+/// Names of the NCCL events that can be recorded in addition to operations.
 pub const NCCL_EVENTS: [(&str, NcclEvent); 2] =
     [("proxy", NcclEvent::Proxy), ("kernels", NcclEvent::Kernels)];
-/// Ways to record CUDA graphs.
+/// Names of the ways to record CUDA graphs.
 pub const GRAPH_DETAILS: [(&str, GraphDetail); 2] =
     [("graph", GraphDetail::Graph), ("node", GraphDetail::Node)];
-/// Who records CUDA calls that start work.
+/// Names of the parts of tprof that can record the CUDA calls that start work.
 pub const CALL_SOURCES: [(&str, CallSource); 3] =
     [("auto", CallSource::Auto), ("cupti", CallSource::Cupti), ("hooks", CallSource::Hooks)];
-/// Ways to record PyTorch operators.
+/// Names of the ways to record PyTorch operators.
 pub const OPERATOR_DETAILS: [(&str, OperatorDetail); 4] = [
     ("auto", OperatorDetail::Auto),
     ("names", OperatorDetail::Names),
     ("shapes", OperatorDetail::Shapes),
     ("off", OperatorDetail::Off),
 ];
-/// How it is known what recording costs; whether steps are compared for it.
+/// Names of the ways to determine the overhead, and whether recorded and unrecorded steps are
+/// compared.
 pub const OVERHEADS: [(&str, bool); 2] = [("estimate", false), ("paired", true)];
-/// Ways to unwind stacks.
+/// Names of the ways to unwind stacks.
 pub const STACK_MODES: [(&str, StackMode); 5] = [
     ("auto", StackMode::Auto),
     ("fp", StackMode::Fp),
@@ -52,17 +53,17 @@ pub const STACK_MODES: [(&str, StackMode); 5] = [
     ("python", StackMode::Python),
     ("off", StackMode::Off),
 ];
-/// What to do if the directory already holds a run.
+/// Names of the ways to continue if the directory already contains a run.
 pub const IF_EXISTS_MODES: [(&str, IfExists); 4] = [
     ("rename", IfExists::Rename),
     ("join", IfExists::Join),
     ("force", IfExists::Force),
     ("fail", IfExists::Fail),
 ];
-/// What to do when a buffer is full.
+/// Names of the ways to continue when a buffer is full.
 pub const ON_FULL: [(&str, OnFull); 2] = [("wait", OnFull::Wait), ("drop", OnFull::Drop)];
 
-/// Whether data about libraries is cached between runs.
+/// Names for whether data about libraries is cached between runs.
 pub const TABLE_CACHE_MODES: [(&str, bool); 2] = [("on", true), ("off", false)];
 const FLAGS: [(&str, bool); 8] = [
     ("true", true),
@@ -75,12 +76,12 @@ const FLAGS: [(&str, bool); 8] = [
     ("off", false),
 ];
 
-/// Returns the name of a value: the first, if it has several.
+/// Returns the name of a value; the first one if it has several.
 pub fn name_of<T: PartialEq>(value: T, names: &[(&'static str, T)]) -> &'static str {
     names.iter().find(|(_, one)| *one == value).map_or("", |(name, _)| name)
 }
 
-/// The names that a value can have.
+/// Returns all names in a table of values.
 pub fn names<T>(table: &[(&'static str, T)]) -> Vec<&'static str> {
     table.iter().map(|(name, _)| *name).collect()
 }
@@ -93,7 +94,7 @@ fn listed(names: &[&str]) -> String {
     }
 }
 
-/// Returns the value with the given name, in any case.
+/// Returns the value with the given name. Upper and lower case are the same.
 pub fn one_of<T: Copy>(given: &GivenValue, names: &[(&'static str, T)]) -> Result<T, Failure> {
     let text = given.text()?;
     let found = names.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
@@ -137,7 +138,7 @@ pub fn activities(given: &GivenValue) -> Result<Vec<Activity>, Failure> {
     Ok(found)
 }
 
-/// Parses how to record allocations.
+/// Parses a way to record allocations.
 pub fn mem(given: &GivenValue) -> Result<MemMode, Failure> {
     let text = given.text()?.to_ascii_lowercase();
     if let Some(interval) = text.strip_prefix("sampled=") {
@@ -172,11 +173,12 @@ pub fn nccl_events(given: &GivenValue) -> Result<Vec<NcclEvent>, Failure> {
     Ok(found)
 }
 
-/// Largest number of steps in a window of PyTorch's profiler, whose trace is in memory until its
-/// end.
+/// Largest number of steps in a window of PyTorch's profiler, because its trace is in memory until
+/// the window's end.
 const MOST_STEPS: u32 = 1000;
 
-/// Parses the options of a PyTorch profiler window, separated by commas; `None` if it is off.
+/// Parses the options of a window of PyTorch's profiler, separated by commas. Returns `None` if it
+/// is `off`.
 pub fn kineto_window(given: &GivenValue) -> Result<Option<KinetoWindow>, Failure> {
     let text = given.text()?.to_ascii_lowercase();
     if FLAGS.iter().any(|(name, is_on)| *name == text && !is_on) {
@@ -212,7 +214,7 @@ pub fn kineto_window(given: &GivenValue) -> Result<Option<KinetoWindow>, Failure
     Ok(Some(if has_part { window } else { whole }))
 }
 
-/// Formats these options as text.
+/// Formats the options of a window as text that [`kineto_window`] parses.
 pub fn kineto_text(window: Option<KinetoWindow>) -> String {
     let Some(KinetoWindow { steps, stacks, shapes }) = window else { return "off".to_owned() };
     let mut words = vec![format!("steps={steps}")];
@@ -224,7 +226,7 @@ pub fn kineto_text(window: Option<KinetoWindow>) -> String {
     words.join(",")
 }
 
-/// Parses the events to count.
+/// Parses the list of events to count.
 pub fn counters(given: &GivenValue) -> Result<Vec<PerfEvent>, Failure> {
     let text = given.text()?.to_ascii_lowercase();
     let mut found = match text.as_str() {
@@ -255,7 +257,7 @@ fn counter(word: &str, given: &GivenValue) -> Result<PerfEvent, Failure> {
     })
 }
 
-/// Parses samples per second, up to what the kernel allows.
+/// Parses a number of samples per second, up to the highest that the kernel allows.
 pub fn rate(given: &GivenValue) -> Result<u32, Failure> {
     let most = highest_sample_rate();
     let rate = given.text()?.parse::<u64>().ok().filter(|rate| *rate > 0);
@@ -272,7 +274,7 @@ pub fn rate(given: &GivenValue) -> Result<u32, Failure> {
     }
 }
 
-/// Parses a time between readings, within the given bounds.
+/// Parses a time between two readings, which must be within the bounds.
 pub fn interval(given: &GivenValue, bounds: RangeInclusive<Duration>) -> Result<Duration, Failure> {
     let every = parse_duration(given.text()?);
     every.filter(|every| bounds.contains(every)).ok_or_else(|| {
@@ -282,14 +284,14 @@ pub fn interval(given: &GivenValue, bounds: RangeInclusive<Duration>) -> Result<
     })
 }
 
-/// Parses a size above 0, in bytes.
+/// Parses a size in bytes, which must not be 0.
 pub fn size(given: &GivenValue) -> Result<u64, Failure> {
     parse_size(given.text()?).filter(|size| *size > 0).ok_or_else(|| {
         given.refuse("the size is a number above 0 with a unit, such as 512K, 64MiB or 2G", "2G")
     })
 }
 
-/// Parses a time, which may be 0 if `zero` is set.
+/// Parses a time. It may be 0 if `zero` is set.
 pub fn duration(given: &GivenValue, zero: bool) -> Result<Duration, Failure> {
     parse_duration(given.text()?).filter(|time| zero || !time.is_zero()).ok_or_else(|| {
         let above = if zero { "" } else { " above 0" };

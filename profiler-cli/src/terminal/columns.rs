@@ -1,16 +1,17 @@
-//! Measures text in terminal columns, where a wide character takes two.
+//! Measures text in terminal columns. A wide character takes two columns.
 
 use std::io::IsTerminal;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Width of a page outside a terminal, in columns.
+/// Width of a page in columns, if stdout is not a terminal.
 pub const USUAL: usize = 80;
-/// Width in columns below which a terminal wraps lines.
+/// Smallest width of a page in columns. A narrower terminal wraps the lines.
 const LEAST: usize = 60;
-/// Width in columns beyond which a line is hard to follow.
+/// Largest width of a page in columns. Longer lines are hard to read.
 const MOST: usize = 200;
 
-/// Width of a page on stdout: that of the terminal, from 60 to 200 columns.
+/// Returns the width of a page on stdout: that of the terminal, but at least [`LEAST`] and at most
+/// [`MOST`].
 pub fn of_stdout() -> usize {
     let stdout = std::io::stdout();
     match terminal_size::terminal_size_of(&stdout).filter(|_| stdout.is_terminal()) {
@@ -19,7 +20,7 @@ pub fn of_stdout() -> usize {
     }
 }
 
-/// Number of columns that a text takes.
+/// Returns the number of columns that a text takes.
 pub fn width(text: &str) -> usize {
     text.width()
 }
@@ -39,7 +40,7 @@ pub fn shorten(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }
-    // The beginning is more useful than the end, but some of the end always stays.
+    // The beginning gets three fifths of the room, because it is more useful than the end.
     let room = columns.saturating_sub(1);
     let head = room * 3 / 5;
     let start: String = prefix_that_fits(text.chars(), head).collect();
@@ -56,7 +57,7 @@ pub fn cut(text: &str, columns: usize) -> String {
     format!("{start}\u{2026}")
 }
 
-/// Returns the first characters that fit.
+/// Returns the longest beginning of the text that fits into `columns`.
 fn prefix_that_fits(
     chars: impl Iterator<Item = char>,
     columns: usize,

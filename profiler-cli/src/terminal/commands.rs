@@ -1,18 +1,18 @@
-//! Shortens command lines for a narrow column, keeping what distinguishes them.
+//! Shortens command lines for a narrow column, so that they can still be told apart.
 //!
-//! The directories of a program and of an interpreter's script are left out first, then the end of
-//! the line. If commands that differ would then look alike, as the processes of a Ray cluster do,
-//! their common part gives way to what differs.
+//! First the directories of the program and of an interpreter's script are left out, then the end
+//! of the line. If different commands would then look the same, as those of a Ray cluster's
+//! processes do, a part of their common beginning is left out instead.
 
 use super::columns::{cut, width};
 use std::collections::HashMap;
 
-/// Programs that take a script as their first word.
+/// Programs whose first word without a dash is a script.
 const INTERPRETERS: [&str; 8] = ["python", "pypy", "sh", "bash", "dash", "perl", "ruby", "node"];
-/// Columns for the beginning, if what differs comes later.
+/// Smallest number of columns for the common beginning, if the difference comes later.
 const LEAST_BEGINNING: usize = 10;
 
-/// Returns one label per command, of at most `room` columns.
+/// Returns a label for each command, of at most `room` columns.
 pub fn labels(commands: &[&str], room: usize) -> Vec<String> {
     let plain: Vec<String> = commands.iter().map(|command| without_directories(command)).collect();
     let mut labels: Vec<String> = plain.iter().map(|command| cut(command, room)).collect();
@@ -34,7 +34,7 @@ pub fn labels(commands: &[&str], room: usize) -> Vec<String> {
     labels
 }
 
-/// Joins the beginning of a command and what follows its first `common` bytes.
+/// Joins the beginning of a command and the text after its first `common` bytes.
 fn around(text: &str, common: usize, room: usize) -> String {
     let end = text[common..].trim_start();
     let wanted = width(end).min(room * 3 / 5);
@@ -44,7 +44,7 @@ fn around(text: &str, common: usize, room: usize) -> String {
     cut(&format!("{beginning}{between}{end}"), room)
 }
 
-/// Length in bytes of the words that all texts begin with.
+/// Returns the length in bytes of the words with which all texts begin.
 fn common_words(texts: &[&str]) -> usize {
     let Some((first, others)) = texts.split_first() else { return 0 };
     let same = |other: &&str| first.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
@@ -66,7 +66,7 @@ fn without_directories(command: &str) -> String {
     for word in words {
         text.push(' ');
         text += if before_script && !word.starts_with('-') { base_name(word) } else { word };
-        // `-m MODULE` and `-c CODE` stand in place of a script.
+        // `-m MODULE` and `-c CODE` come instead of a script.
         before_script &= word.starts_with('-') && !matches!(word, "-m" | "-c");
     }
     text
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_whole_and_what_does_not_loses_its_end() {
+    fn a_short_command_is_whole_and_a_long_one_loses_its_end() {
         assert_eq!(labels(&["python a.py --lr 1", "./b"], 18), ["python a.py --lr 1", "b"]);
         assert_eq!(labels(&["python a.py --lr 1"], 10), ["python a.\u{2026}"]);
     }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_another_continues_is_no_worse_off() {
+    fn a_command_that_begins_another_one_is_still_distinguished() {
         let found = labels(&["worker --queue a", "worker --queue a --more of it"], 12);
         assert!(
             found.iter().all(|label| width(label) <= 12 && label.starts_with("worker")),

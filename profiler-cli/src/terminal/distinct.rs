@@ -1,17 +1,18 @@
-//! Shortens texts so that different ones stay different.
+//! Shortens texts so that different texts stay different.
 //!
-//! Names in one column often begin and end alike: stacks of one library's callers, instances of one
-//! template. If only their middle were left out, they would read the same.
+//! Names in a column often have the same beginning and the same end, for example stacks of one
+//! library's callers, or instances of one template. If only the middle were left out, they would
+//! look the same.
 
 use std::collections::BTreeMap;
 
 use super::columns::{cut, shorten, width};
 
-/// Columns below which two parts of a text are no better than one.
+/// If a column is narrower than this, two parts of a text are no better than one.
 const LEAST: usize = 12;
 
-/// Shortens each text to at most `columns`, leaving out its middle as [`shorten`] does. Texts that
-/// would then be equal are cut where they differ.
+/// Shortens each text to at most `columns`. Its middle is left out, as in [`shorten`]. Texts that
+/// would then look the same are cut so that they show where they differ.
 pub fn shorten_all(texts: &[&str], columns: usize) -> Vec<String> {
     let mut short: Vec<String> = texts.iter().map(|text| shorten(text, columns)).collect();
     if columns >= LEAST {
@@ -23,7 +24,7 @@ pub fn shorten_all(texts: &[&str], columns: usize) -> Vec<String> {
     short
 }
 
-/// Groups texts that differ but read the same.
+/// Returns the groups of different texts in `of` that look the same when shortened.
 fn groups_read_alike(of: &[usize], texts: &[&str], short: &[String]) -> Vec<Vec<usize>> {
     let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for &at in of {
@@ -33,9 +34,9 @@ fn groups_read_alike(of: &[usize], texts: &[&str], short: &[String]) -> Vec<Vec<
     groups.into_values().filter(differ).collect()
 }
 
-/// Shows the beginning of texts, from their character `from` on, and after the omitted part the
-/// first place where they differ. Texts that differ only later are separated again, in smaller
-/// groups that have a longer common beginning.
+/// Shows the beginning of each text of a group, from character `from` on, then the first place
+/// where the texts differ. Texts that differ only later are separated again, in smaller groups with
+/// a longer common beginning.
 fn show_differences(
     group: &[usize],
     texts: &[&str],
@@ -47,7 +48,7 @@ fn show_differences(
     let common = |at: &usize| texts[*at].chars().zip(&first).take_while(|(a, b)| a == *b).count();
     let differing = group.iter().filter(|&&at| texts[at] != texts[group[0]]);
     let Some(common) = differing.map(common).min() else { return };
-    // At the beginning of a word, if one is near.
+    // The shown part begins at the beginning of a word, if one is near.
     let near = common.saturating_sub(columns / 4);
     let begins = (near..common).rev().find(|&at| !is_of_word(first[at])).map(|at| at + 1);
     let begins = begins.unwrap_or(common.saturating_sub(columns / 8));

@@ -1,4 +1,4 @@
-//! What a user reads when something fails: three lines and an exit status.
+//! The message for a failure: three lines, and an exit status.
 //!
 //! ```text
 //! error: cannot read `run7/rank-3.tprof`
@@ -10,31 +10,31 @@ use crate::terminal::columns::printable;
 use std::fmt;
 use std::io::Write;
 
-/// Exit status when tprof itself failed.
+/// Exit status if tprof itself failed.
 pub const FAILED: u8 = 125;
-/// Exit status when the command cannot be executed.
+/// Exit status if the command cannot be executed.
 pub const NOT_EXECUTABLE: u8 = 126;
-/// Exit status when the command was not found.
+/// Exit status if the command was not found.
 pub const NOT_FOUND: u8 = 127;
 
 /// An error with its cause, something to try, and an exit status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What went wrong.
+    /// The operation that failed.
     pub what: String,
-    /// Why it went wrong.
+    /// Why the operation failed.
     pub cause: Option<String>,
-    /// What to try.
+    /// Advice: something to try.
     pub hint: Option<String>,
     /// Exit status of the program.
     pub code: u8,
-    /// Whether a limit of the process or of the machine was in the way that would not be in the way
-    /// of the job alone.
+    /// Whether the cause is a limit of the process or the machine. Without tprof, the job alone
+    /// might stay below the limit.
     pub is_limit: bool,
 }
 
 impl Failure {
-    /// A failure of tprof itself (125).
+    /// Creates a failure of tprof itself, with the exit status 125.
     pub fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), cause: None, hint: None, code: FAILED, is_limit: false }
     }
@@ -46,21 +46,21 @@ impl Failure {
         self
     }
 
-    /// Adds what to try.
+    /// Adds advice: something to try.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Adds the system's reason as the cause, and as the hint what helps against it, or otherwise
-    /// `usual`.
+    /// Adds the operating system's message as the cause. The hint is advice for this error, or
+    /// `usual` if there is none.
     #[must_use]
     pub fn because(self, error: &std::io::Error, usual: impl Into<String>) -> Self {
         self.cause(reason(error)).hint(remedy(error, usual)).limited_by(error)
     }
 
-    /// Notes whether the system's error comes from a limit.
+    /// Notes whether the operating system's error comes from a limit.
     #[must_use]
     pub fn limited_by(mut self, error: &std::io::Error) -> Self {
         const LIMITS: [i32; 5] =
@@ -77,7 +77,7 @@ impl Failure {
     }
 }
 
-/// Prints an error to stderr and gives the exit status that goes with it.
+/// Prints an error to stderr, and returns its exit status.
 pub fn show(error: &anyhow::Error) -> u8 {
     let failure = error.downcast_ref::<Failure>().cloned().unwrap_or_else(|| {
         let causes: Vec<_> = error.chain().skip(1).map(ToString::to_string).collect();
@@ -92,7 +92,7 @@ pub fn show(error: &anyhow::Error) -> u8 {
     ];
     for (label, line) in lines {
         if let Some(line) = line {
-            // One line each, whatever characters a file name or a message contains.
+            // Each part is one line, even if a file name or a message contains line breaks.
             let line: String = line.chars().map(printable).collect();
             text += &format!("{}: {line}\n", crate::terminal::paint::error_label(label));
         }
@@ -106,14 +106,14 @@ pub fn print_stderr(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// Returns the system's message without its error number.
+/// Returns the operating system's message, without the error number.
 pub fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
-/// Returns what helps if the machine or a limit refuses; otherwise `usual`, which depends on what
-/// was tried.
+/// Returns advice for an error that comes from the machine or a limit. For other errors, returns
+/// `usual`, the caller's advice for the operation.
 pub fn remedy(error: &std::io::Error, usual: impl Into<String>) -> String {
     let known = match error.raw_os_error() {
         Some(libc::EMFILE) => "a higher limit of open files: ulimit -n",
@@ -121,7 +121,7 @@ pub fn remedy(error: &std::io::Error, usual: impl Into<String>) -> String {
         Some(libc::EAGAIN) => {
             "higher limits of processes (ulimit -u, pids.max of the cgroup) and memory (ulimit -v)"
         }
-        Some(libc::ENOMEM) => "a higher limit of memory: ulimit -v, and that of the job",
+        Some(libc::ENOMEM) => "a higher memory limit: ulimit -v, and the memory limit of the job",
         Some(libc::ENOSPC | libc::EDQUOT) => {
             "df; -o on another disk, or TMPDIR for temporary files"
         }
@@ -133,7 +133,7 @@ pub fn remedy(error: &std::io::Error, usual: impl Into<String>) -> String {
     known.to_owned()
 }
 
-/// Whether an error only means that the reader of stdout has gone.
+/// Whether an error only means that the reader of stdout has closed the pipe.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let broken = |e: &std::io::Error| e.kind() == std::io::ErrorKind::BrokenPipe;
     error.chain().any(|e| e.downcast_ref::<std::io::Error>().is_some_and(broken))
@@ -147,8 +147,8 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Returns the name most similar to what was typed, if any is similar: it begins or ends alike, or
-/// every third letter at most is a typo.
+/// Returns the name that is most similar to what was typed, if one is similar: it has the same
+/// beginning or end, or at most every third letter is wrong.
 pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const BEGINNING: usize = 3;
     let typed = typed.to_lowercase();
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_is_near_and_another_word_is_not() {
+    fn a_typo_is_similar_and_another_word_is_not() {
         let names = ["run", "report", "export", "import", "doctor", "open", "completions"];
         let near = |typed| nearest(typed, names);
         assert_eq!(near("rum"), Some("run"));

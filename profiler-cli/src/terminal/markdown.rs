@@ -5,15 +5,15 @@
 
 use super::columns::{cut, printable, shorten};
 
-/// Largest number of characters of a page. GitHub allows 65,536 in a comment, which may contain
-/// more than one page.
+/// Largest number of characters in a page. GitHub allows 65,536 in a comment, and a comment may
+/// contain several pages.
 pub const MOST_CHARACTERS: usize = 60_000;
-/// Largest number of characters of a cell; a longer text loses its middle.
+/// Largest number of characters in a cell. The middle of a longer text is left out.
 const MOST_IN_CELL: usize = 160;
-/// Largest number of characters of a paragraph or an item; a longer text loses its end.
+/// Largest number of characters in a paragraph or an item. The end of a longer text is left out.
 const MOST_IN_PARAGRAPH: usize = 4_000;
 
-/// Content of a page, in order.
+/// The content of a page, as blocks in order.
 #[derive(Default)]
 pub struct Markdown {
     blocks: Vec<Block>,
@@ -33,7 +33,7 @@ enum Kind {
     Text,
     /// Items, one per line.
     List,
-    /// Rows below two lines of headings.
+    /// Two lines of headings, then rows.
     Table,
     /// Lines in a fixed layout.
     Fixed,
@@ -54,13 +54,13 @@ impl Markdown {
         }
     }
 
-    /// Adds a paragraph that introduces what follows.
+    /// Adds a paragraph in bold type that introduces the next block.
     pub fn strong(&mut self, text: &str) {
         let text = format!("**{}**", prose(&cut(text.trim(), MOST_IN_PARAGRAPH)));
         self.blocks.push(Block { kind: Kind::Text, lines: vec![text] });
     }
 
-    /// Adds an item of a list, after its label if it has one.
+    /// Adds an item of a list. If there is a label, it comes first.
     pub fn item(&mut self, label: &str, text: &str) {
         let text = prose(&cut(text.trim(), MOST_IN_PARAGRAPH));
         let line = match label {
@@ -70,14 +70,14 @@ impl Markdown {
         self.add(Kind::List, line);
     }
 
-    /// Adds a line with a column layout of its own.
+    /// Adds a line that has its own layout.
     pub fn fixed(&mut self, line: &str) {
         let line: String = line.chars().map(printable).collect();
         self.add(Kind::Fixed, line.trim_end().to_owned());
     }
 
-    /// Adds rows below headings. Each column is aligned to the left or the right; columns of names
-    /// are formatted as code.
+    /// Adds headings and rows. Each column is aligned to the left or to the right. Cells of columns
+    /// with names are formatted as code.
     pub fn table(&mut self, columns: &[ColumnForm], rows: &[Vec<String>]) {
         let row = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
         let mut rows = rows.iter();
@@ -100,8 +100,8 @@ impl Markdown {
         }
     }
 
-    /// Returns the text: at most [`MOST_CHARACTERS`], with a last line that states what was left
-    /// out.
+    /// Returns the text, which has at most [`MOST_CHARACTERS`]. If something was left out, the last
+    /// line says so.
     pub fn into_text(self) -> String {
         let last = "_The rest is left out: it does not fit a comment. `--top N` and fewer kinds shorten \
                     a report; `--json` has all of it._";
@@ -118,7 +118,7 @@ impl Markdown {
                 used += length;
                 continue;
             }
-            // Keep the lines that fit; headings without a row are left out.
+            // Lines are kept as long as they fit. Headings without a row are left out.
             let taken = |lines: usize| block.text(&fence, lines).chars().count() + 1;
             let fits = (0..block.lines.len()).rev().find(|lines| used + taken(*lines) <= room);
             let least = if block.kind == Kind::Table { 3 } else { 1 };
@@ -143,7 +143,7 @@ impl Block {
     }
 }
 
-/// Returns a fence longer than any run of backticks in the block.
+/// Returns a fence that is longer than any sequence of backticks in the block.
 fn fence(block: &Block) -> String {
     let longest = block.lines.iter().map(|line| longest_run(line)).max().unwrap_or(0);
     "`".repeat(longest.max(2) + 1)
@@ -153,7 +153,7 @@ fn longest_run(text: &str) -> usize {
     text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
 }
 
-/// How the cells of a column are written.
+/// How the cells of a column are formatted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnForm {
     /// Aligned to the right.
@@ -166,7 +166,8 @@ pub enum ColumnForm {
 
 fn cell(text: &str, form: ColumnForm) -> String {
     let text = shorten(text.trim(), MOST_IN_CELL);
-    // In code, a bar cannot follow a backslash, because it would end the cell.
+    // A cell with a backslash before a bar is not formatted as code, because in code the bar would
+    // end the cell.
     let is_name = form == ColumnForm::Names && !matches!(text.as_str(), "" | "-" | "?");
     let made = if is_name && !text.contains("\\|") { code(&text) } else { prose(&text) };
     made.replace('|', "\\|")
@@ -180,11 +181,11 @@ fn code(name: &str) -> String {
     format!("{ticks}{pad}{name}{pad}{ticks}")
 }
 
-/// Escapes all markup in a text except pairs of backticks.
+/// Escapes all markup in a text, except pairs of backticks.
 fn prose(text: &str) -> String {
     let text: String = text.chars().map(printable).collect();
     let parts: Vec<&str> = text.split('`').collect();
-    // Pairs only, and none next to another.
+    // Backticks are kept only if they are pairs and no pair touches another.
     let is_inside = |at: usize| at > 0 && at + 1 < parts.len();
     let beside = parts.iter().enumerate().any(|(at, part)| is_inside(at) && part.trim().is_empty());
     if parts.len().is_multiple_of(2) || beside {
@@ -209,17 +210,17 @@ fn escaped(text: &str) -> String {
             '<' => made += "&lt;",
             '>' => made += "&gt;",
             '&' => made += "&amp;",
-            // A zero-width character prevents the mention and the link.
+            // A zero-width character prevents a mention of a person and a link to an issue.
             '@' => made += "@&#8203;",
             '#' => made += "#&#8203;",
             c => made.push(c),
         }
     }
-    // Addresses would become links by themselves.
+    // GitHub would turn addresses into links.
     made.replace("://", ":&#8203;//").replace("www.", "www&#8203;.")
 }
 
-/// Keeps a line from beginning like a list, a quote or a rule.
+/// Prevents a line from being read as a list, a quote or a rule because of its beginning.
 fn at_start(text: String) -> String {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     match text.chars().next() {
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_makes_no_markup() {
+    fn names_cannot_create_markup() {
         for (name, shown) in [
             ("a*b_c [x](y)", "a\\*b\\_c \\[x\\](y)"),
             ("<img src=x>", "&lt;img src=x&gt;"),
@@ -283,8 +284,8 @@ mod tests {
         assert_eq!(at_start("1.5 s".into()), "1.5 s");
     }
 
-    /// Returns headings, code and text of a page as a Markdown reader shows them; fails on anything
-    /// else.
+    /// Returns the headings, code and text of a page as a Markdown reader shows them. Panics if the
+    /// page contains any other markup.
     fn read(text: &str) -> Vec<String> {
         use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
         let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH;
@@ -323,7 +324,7 @@ mod tests {
             };
             let shown = plain(&name.chars().map(printable).collect::<String>());
             prop_assume!(!shown.is_empty());
-            // Pairs of backticks are code in prose, and are not shown.
+            // In prose, pairs of backticks mark code, and are not shown.
             let without_ticks = |text: &str| plain(&text.replace('`', ""));
             let mut page = Markdown::default();
             page.heading(2, &name);
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_in_columns_are_not_ended_by_what_they_hold() {
+    fn the_content_of_fixed_lines_cannot_end_their_block() {
         let mut page = Markdown::default();
         page.fixed("  a  ````");
         page.fixed("  b");

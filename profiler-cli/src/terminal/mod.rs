@@ -1,4 +1,4 @@
-//! Text for people: pages, errors, colours, quoting.
+//! Text for people: pages, errors, colours and quoting.
 
 pub mod columns;
 pub mod commands;

@@ -1,4 +1,4 @@
-//! Lays out pages for people: text as wide as the terminal, or Markdown.
+//! Formats pages for people: text as wide as the terminal, or Markdown.
 //!
 //! Names come from the traced program and may contain anything. Control characters are replaced
 //! here, so that no name can control the reader's terminal.
@@ -8,21 +8,21 @@ use super::distinct::shorten_all;
 use super::markdown::{ColumnForm, Markdown};
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 
-/// Width of a field's label and the space after it, in columns.
+/// Width of a field's label, including the space after it, in columns.
 const LABEL: usize = 14;
 
-/// Width in columns beyond which running text is hard to read.
+/// Largest width of running text in columns. Longer lines are hard to read.
 const PROSE: usize = 100;
-/// A space at which lines do not break.
+/// A space at which lines are not broken.
 const NO_BREAK: char = '\u{a0}';
 
-/// Width in columns of preformatted lines in Markdown.
+/// Width of preformatted lines in Markdown, in columns.
 const OF_MARKDOWN: usize = 110;
 
 /// Output form of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Text with this many columns.
+    /// Text with lines of at most this many columns.
     Text(usize),
     /// Markdown for GitHub.
     Markdown,
@@ -45,7 +45,7 @@ impl Page {
         Page { text: String::new(), width, markdown }
     }
 
-    /// Width in columns.
+    /// Returns the width of the page in columns.
     pub fn width(&self) -> usize {
         self.width
     }
@@ -63,7 +63,7 @@ impl Page {
         }
     }
 
-    /// Adds the heading of one of several parts.
+    /// Adds the heading of one of several parts of a page.
     pub fn part(&mut self, text: &str) {
         match &mut self.markdown {
             Some(markdown) => markdown.heading(3, text),
@@ -79,7 +79,7 @@ impl Page {
         }
     }
 
-    /// Adds one line with a column layout of its own, cut at the page's edge.
+    /// Adds one line that has its own layout, cut at the page's edge.
     pub fn fixed(&mut self, text: &str) {
         match &mut self.markdown {
             Some(markdown) => markdown.fixed(&shorten(text, OF_MARKDOWN)),
@@ -111,7 +111,7 @@ impl Page {
         }
     }
 
-    /// Adds a heading that is wrapped.
+    /// Adds a heading, wrapped into lines.
     pub fn caption(&mut self, text: &str) {
         match &mut self.markdown {
             Some(markdown) => markdown.heading(4, text),
@@ -122,7 +122,7 @@ impl Page {
         }
     }
 
-    /// Adds the first line of a card, which what follows describes.
+    /// Adds the first line of a card; the next lines describe it.
     pub fn lead(&mut self, text: &str) {
         match &mut self.markdown {
             Some(markdown) => markdown.strong(text),
@@ -133,7 +133,7 @@ impl Page {
         }
     }
 
-    /// Adds a label and its text, wrapped next to it.
+    /// Adds a label, and next to it a text that is wrapped.
     pub fn field(&mut self, label: &str, text: &str) {
         if let Some(markdown) = &mut self.markdown {
             return markdown.item(label, text);
@@ -159,7 +159,7 @@ impl Page {
         self.rows_from(table, 0);
     }
 
-    /// Adds rows in columns without headings.
+    /// Adds rows in columns, without their headings.
     pub fn rows(&mut self, table: &Table) {
         self.rows_from(table, 1);
     }
@@ -173,7 +173,7 @@ impl Page {
         }
     }
 
-    /// Width of running text in columns.
+    /// Returns the width of running text in columns.
     fn prose(&self) -> usize {
         self.width.min(PROSE)
     }
@@ -189,7 +189,7 @@ impl Page {
     }
 }
 
-/// Splits a text into words; a number and its unit are one word.
+/// Splits a text into words. A number and its unit are one word.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in text.split([' ', '\n', '\t']).filter(|word| !word.is_empty()) {
@@ -207,7 +207,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Breaks text between words; a word longer than a line is cut in its middle.
+/// Breaks text into lines between words. If a word is longer than a line, its middle is left out.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let words: Vec<String> = words(text).iter().map(|word| shorten(word, width)).collect();
     let text = words.join(" ");
@@ -219,30 +219,31 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines.iter().map(|line| line.replace(NO_BREAK, " ")).collect()
 }
 
-/// Width that a last column of names should get, if it can use it.
+/// Width that the last column should have if it contains long names.
 const NAME: usize = 32;
-/// Smallest useful width of a name. If there is less room, and that is not enough for all, each
-/// name gets a line of its own.
+/// Smallest useful width of a name. If the last column is narrower, and some names need more, each
+/// name has its own line.
 const LEAST_NAME: usize = 20;
-/// Indentation of a name on a line of its own.
+/// Indentation of a name that has its own line.
 const INDENT: usize = 6;
-/// Smallest width of a column of words, unless the page is narrow: there, names get lines of their
-/// own.
+/// Smallest width to which a column of words is narrowed, on a page that is not narrow.
 const WORDS: usize = 12;
+/// Smallest width to which a column of words is narrowed on a narrow page, where names have their
+/// own lines.
 const WORDS_OF_NARROW: usize = 20;
-/// Width in columns below which a page is narrow.
+/// A page with fewer columns than this is narrow.
 const NARROW: usize = 80;
 
-/// Rows in columns. The last column is cut at the edge if it is left-aligned.
+/// Rows in columns. If the last column is left-aligned, it is cut at the page's edge.
 pub struct Table {
     left: Vec<bool>,
-    /// Columns that contain names from the traced program.
+    /// Indexes of the columns with names from the traced program.
     names: Vec<usize>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// Creates a table with these headings; all columns but the last are right-aligned.
+    /// Creates a table with these headings. All columns but the last are right-aligned.
     pub fn new(headings: &[&str]) -> Table {
         let last = headings.len().saturating_sub(1);
         let aligned: Vec<(&str, bool)> =
@@ -250,7 +251,7 @@ impl Table {
         Table::aligned(&aligned)
     }
 
-    /// Creates a table with these headings, each with whether it is left-aligned.
+    /// Creates a table with these headings. The flag says whether a column is left-aligned.
     pub fn aligned(headings: &[(&str, bool)]) -> Table {
         Table {
             left: headings.iter().map(|(_, left)| *left).collect(),
@@ -259,7 +260,7 @@ impl Table {
         }
     }
 
-    /// Marks a column, by its index, as one of names.
+    /// Marks the column with this index as one of names.
     pub fn names(mut self, column: usize) -> Table {
         self.names.push(column);
         self
@@ -279,7 +280,8 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Replaces the cells of the last column by the result of `make` for its width.
+    /// Replaces the cells of the last column with the result of `make`, which gets the column's
+    /// width.
     pub fn fill_last(&mut self, page: usize, make: impl FnOnce(usize) -> Vec<String>) {
         let (_, room) = self.widths(page);
         for (row, cell) in self.rows.iter_mut().skip(1).zip(make(room.max(LEAST_NAME))) {
@@ -289,7 +291,7 @@ impl Table {
         }
     }
 
-    /// Returns the widths of columns, and the width left for the last one.
+    /// Returns the widths of the columns, and the width that is left for the last one.
     fn widths(&self, page: usize) -> (Vec<usize>, usize) {
         let wide = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
@@ -300,8 +302,8 @@ impl Table {
         (widths, page.saturating_sub(taken + 2))
     }
 
-    /// Returns the widths of columns, with columns of words narrowed as far as a last column of
-    /// names needs room.
+    /// Returns the widths of the columns. Columns of words are narrowed if a last column of names
+    /// needs more room.
     fn fitted(&self, mut widths: Vec<usize>, page: usize) -> Vec<usize> {
         let (Some(true), Some(wanted)) = (self.left.last(), widths.last().copied()) else {
             return widths;
@@ -322,22 +324,22 @@ impl Table {
         }
     }
 
-    /// Shortens the cells of a last column of names so that different names stay different; `None`
-    /// if the last column has no names.
+    /// Returns the cells of a last column of names, shortened so that different names stay
+    /// different. Returns an empty list if the last column has no names.
     fn last_names(&self, columns: usize) -> Vec<String> {
         let Some(last) = self.left.len().checked_sub(1).filter(|at| self.names.contains(at)) else {
             return Vec::new();
         };
         let cells = self.rows.iter().map(|row| row.get(last).map_or("", |cell| cell.trim()));
         let mut names = shorten_all(&cells.collect::<Vec<_>>(), columns);
-        // The heading is cut in place.
+        // The heading is not a name, and is cut later.
         if let (Some(first), Some(heading)) = (names.first_mut(), self.rows[0].get(last)) {
             first.clone_from(heading);
         }
         names
     }
 
-    /// Returns the lines for a page of `page` columns, indented by two.
+    /// Returns the lines of the table for a page of `page` columns, indented by two.
     pub fn lines(&self, page: usize) -> Vec<String> {
         let columns = self.left.len();
         let (widths, room) = self.widths(page);
@@ -350,7 +352,7 @@ impl Table {
                 let cell = last.get(at).filter(|_| column + 1 == columns).unwrap_or(cell);
                 let room = widths.get(column).copied().unwrap_or(0);
                 let is_left = self.left.get(column).copied().unwrap_or(false);
-                // Numbers that do not fit continue on the next line.
+                // Cells that don't fit into the line continue on the next one.
                 if column > 0 && column + 1 < columns && width(&line) + 2 + room > page {
                     lines.push(std::mem::replace(&mut line, " ".repeat(INDENT - 2)));
                 }
@@ -401,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn words_make_room_for_names() {
+    fn columns_of_words_make_room_for_names() {
         let mut table = Table::aligned(&[("total", false), ("module", true), ("function", true)]);
         let module = "_multiarray_umath.cpython-311-x86_64-linux-gnu.so with a tail";
         let function = "numpy.core._multiarray_umath.einsum_sum_of_products_two";

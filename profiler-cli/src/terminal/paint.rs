@@ -1,4 +1,4 @@
-//! Colours, only on a terminal, and never with NO_COLOR.
+//! Colours text, if the output is a terminal and `NO_COLOR` is not set.
 
 use anstream::stream::RawStream;
 use anstream::{AutoStream, ColorChoice};
@@ -16,17 +16,17 @@ fn painted(text: &str, style: Style, stream: &impl RawStream) -> String {
     }
 }
 
-/// Paints a label of an error line, for stderr.
+/// Colours the label of an error's line, for stderr.
 pub fn error_label(label: &str) -> String {
     painted(label, if label == "error" { RED } else { BOLD }, &std::io::stderr())
 }
 
-/// Paints a label of the summary, for stderr.
+/// Colours a label of the summary, for stderr.
 pub fn label(label: &str) -> String {
     painted(label, BOLD, &std::io::stderr())
 }
 
-/// Severities of findings, as text pages write them.
+/// Severities of findings, as pages of text spell them, with their colours.
 const SEVERITIES: [(&str, Style); 5] = [
     ("CRITICAL", RED),
     ("HIGH", AnsiColor::Red.on_default()),
@@ -35,8 +35,8 @@ const SEVERITIES: [(&str, Style); 5] = [
     ("NOT COMPLETE", YELLOW),
 ];
 
-/// Paints the severities of findings in a page for stdout. Only whole capitalized words in the
-/// place of a severity count: at the beginning of a line, or after two spaces.
+/// Colours the severities of findings in a page for stdout. A severity must be a whole word in
+/// capitals, at the beginning of a line or after two spaces.
 pub fn severities(page: &str) -> String {
     if AutoStream::choice(&std::io::stdout()) == ColorChoice::Never {
         return page.to_owned();
@@ -45,7 +45,7 @@ pub fn severities(page: &str) -> String {
     lines.join("\n")
 }
 
-/// Paints the first severity in a line.
+/// Colours the first severity in a line.
 fn with_severity(line: &str) -> String {
     for (word, style) in SEVERITIES {
         let Some(at) = line.find(word) else { continue };
@@ -58,7 +58,7 @@ fn with_severity(line: &str) -> String {
     line.to_owned()
 }
 
-/// Paints a verdict of `doctor`, for stdout.
+/// Colours a verdict of `doctor`, for stdout.
 pub fn verdict(word: &str) -> String {
     let style = match word.trim() {
         "ok" => GREEN,

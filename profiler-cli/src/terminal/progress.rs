@@ -9,18 +9,18 @@ use tprof_import::Progress;
 
 use crate::terminal::errors::print_stderr;
 
-/// Imports shorter than this show nothing.
+/// Imports shorter than this show no progress.
 const FIRST: Duration = Duration::from_millis(700);
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Does the work, and meanwhile shows its progress, if stderr is a terminal.
+/// Does the work. Meanwhile shows its progress, if stderr is a terminal.
 pub fn while_shown<T>(progress: &Progress, work: impl FnOnce() -> T) -> T {
     if !std::io::stderr().is_terminal() {
         return work();
     }
     let (done, wait) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
-        // If no thread may be started, no progress is shown.
+        // If the thread cannot be started, no progress is shown.
         let _ = std::thread::Builder::new().spawn_scoped(scope, move || show(progress, &wait));
         let result = work();
         drop(done);

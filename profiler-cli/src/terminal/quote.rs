@@ -1,10 +1,10 @@
-//! Quotes text for shells, so that what is printed can be typed.
+//! Quotes text for shells, so that users can type what tprof prints.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-/// Returns `text` in single quotes, as any POSIX shell reads it back byte for byte.
+/// Returns `text` in single quotes. Any POSIX shell reads it back byte for byte.
 pub fn quoted(text: &OsStr) -> OsString {
     let mut bytes = vec![b'\''];
     for byte in text.as_bytes() {
@@ -17,7 +17,7 @@ pub fn quoted(text: &OsStr) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// Returns `text` as one word of a command line, quoted only if necessary.
+/// Returns `text` as one word of a command line. It is quoted only if necessary.
 pub fn word(text: &OsStr) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./=:,+@%".contains(byte);
     if !text.is_empty() && text.as_bytes().iter().all(plain) {
@@ -26,7 +26,8 @@ pub fn word(text: &OsStr) -> String {
     quoted(text).to_string_lossy().into_owned()
 }
 
-/// Shortens a path to what one would type here: relative, if it lies below the current directory.
+/// Shortens a path to what a user would type in the current directory: a relative path if it is
+/// below that directory.
 pub fn nearby(path: &Path) -> &Path {
     let here = std::env::current_dir().ok();
     let below = here.and_then(|here| path.strip_prefix(here).ok());

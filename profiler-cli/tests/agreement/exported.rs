@@ -1,4 +1,4 @@
-//! Reads what exports contain of a run.
+//! Reads the figures that exports of a run contain.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,7 +10,7 @@ use tprof_trace::RunDir;
 
 use super::reported::{Steps, Work};
 
-/// Device figures of the flame page.
+/// Figures about devices on the flame page.
 pub struct Flame {
     pub work: Work,
     pub busy_ns: f64,
@@ -34,7 +34,7 @@ pub fn flame(run: &RunDir) -> Flame {
     Flame { work, busy_ns: profile["measures"][0]["total"].as_f64().unwrap() }
 }
 
-/// Returns the flame page's labels for the run's files.
+/// Returns the labels that the flame page has for the run's files.
 pub fn labels(run: &RunDir) -> Vec<String> {
     let json = flame_json(run);
     let frames = json["frames"].as_array().unwrap().iter();
@@ -54,7 +54,7 @@ fn profile<'a>(json: &'a Value, key: &str) -> &'a Value {
     json["profiles"].as_array().unwrap().iter().find(|profile| profile["key"] == key).unwrap()
 }
 
-/// Names of copies in the JSON of torch.profiler, and how many there are.
+/// Returns the names of copies in torch.profiler's JSON, and the number of copies with each.
 pub fn copies(run: &RunDir) -> BTreeMap<String, u64> {
     let dir = tempfile::tempdir().unwrap();
     let output = Some(dir.path().to_path_buf());
@@ -78,7 +78,8 @@ pub fn start_unix_ns(run: &RunDir) -> u64 {
     Selection::new(run, &slice, None).unwrap().zero.unix_ns
 }
 
-/// Steps, each as `--steps` takes it by its number.
+/// Returns the steps with their times in exports. Each step is selected by its number, as `--steps`
+/// does.
 pub fn steps(run: &RunDir) -> Steps {
     let mut steps = Steps::new();
     let none = Slice { steps: Some("18446744073709551615".parse().unwrap()), ..Slice::default() };

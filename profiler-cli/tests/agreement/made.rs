@@ -1,4 +1,4 @@
-//! Random runs: what is in them, and how they are written.
+//! Random runs: a plan of the contents, and a function that writes it.
 
 use std::path::Path;
 
@@ -8,7 +8,8 @@ use tprof_trace::model::*;
 use tprof_trace::run::RunInfo;
 use tprof_trace::{TraceHeader, TraceWriter};
 
-/// Kernels of all classes; what libraries call those that communicate, and what only looks so.
+/// Names of kernels of all classes: those that libraries give to kernels that communicate, and
+/// names that only look so.
 const KERNELS: [&str; 11] = [
     "void at::native::vectorized_elementwise_kernel<4>(int, float)",
     "ampere_sgemm_128x64_tn",
@@ -36,18 +37,18 @@ const DIRECTIONS: [CopyKind; 7] = [
 const MEMORIES: [MemoryKind; 4] =
     [MemoryKind::Unknown, MemoryKind::Pageable, MemoryKind::Pinned, MemoryKind::Device];
 
-/// Names that a source gave a copy.
+/// Names that the source of a trace gives to a copy.
 const COPIES: [&str; 3] = ["", "", "Memcpy HtoD (Pinned -> Device)"];
 
 /// Names of step marks.
 const MARKS: [&str; 3] = ["step", "resnet50", "epoch 1"];
 
-/// Host clocks begin here, ns.
+/// Time at which host clocks begin, in nanoseconds.
 const BOOT: u64 = 7_000_000_000;
-/// Wall clock of the first collector, ns since 1970.
+/// Wall-clock time of the first collector, in nanoseconds since 1970.
 const UNIX: u64 = 1_790_000_000_000_000_000;
 
-/// Plan of a run.
+/// The plan of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     has_wall_time: bool,
@@ -87,9 +88,9 @@ struct CopyPlan {
 #[derive(Clone, Debug)]
 enum Steps {
     None,
-    /// Process, start, length, number.
+    /// Annotations: process, start, duration and number of each.
     Annotations(Vec<(u32, u64, u64, u64)>),
-    /// Process and time; how they are called.
+    /// Marks: process and time of each, and the index of their name.
     Marks(Vec<(Option<u32>, u64)>, Option<usize>),
 }
 
@@ -97,7 +98,7 @@ pub fn plan() -> impl Strategy<Value = Plan> {
     (any::<bool>(), any::<bool>(), any::<bool>(), vec(rank(), 1..4)).prop_map(
         |(has_wall_time, is_described, has_process_files, mut ranks)| {
             if !has_wall_time {
-                // Files of an import share one clock.
+                // The files of an import share one clock.
                 let boot_ns = ranks[0].boot_ns;
                 ranks.iter_mut().for_each(|rank| rank.boot_ns = boot_ns);
             }
@@ -166,7 +167,8 @@ impl Plan {
             files.push(name);
         }
         if self.is_described || !self.has_wall_time {
-            // Only one of the first rank's host; in an import, one of all.
+            // With wall times, this is the info of one collector, and names only the first file;
+            // the info of an import names all files.
             let first = &self.ranks[0];
             files.truncate(if self.has_wall_time { 1 } else { files.len() });
             let info = RunInfo {
@@ -187,7 +189,7 @@ impl Plan {
 }
 
 impl Rank {
-    /// When its collector began, on its host's clock.
+    /// Returns when the rank's collector began, on its host's clock.
     fn start_ns(&self) -> u64 {
         BOOT + self.boot_ns
     }

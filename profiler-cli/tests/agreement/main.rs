@@ -1,6 +1,6 @@
-//! Reports and exports of one run agree: what communicates, how long devices were
-//! busy, where steps begin and end and what their numbers are, when the run began, and
-//! what copies are called. Runs are random.
+//! Tests that reports and exports of one run agree on these facts: which work communicates, how
+//! long devices were busy, the steps' times and numbers, when the run began, and the names of
+//! copies. The runs are random.
 
 mod exported;
 mod made;

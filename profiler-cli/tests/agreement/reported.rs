@@ -1,4 +1,4 @@
-//! Reads what reports contain of a run.
+//! Reads the figures that reports of a run contain.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,16 +6,17 @@ use std::path::Path;
 use tprof_analyze::document::{Cell, Options, Value};
 use tprof_analyze::{Document, DocumentKind, KINDS, Kind, ReportRequest, read_together};
 
-/// Class and name of device work, and how often it ran.
+/// Class and name of device work, and how often work of that name ran.
 pub type Work = BTreeMap<(String, String), u64>;
-/// Start and end of steps, ns since the run began, by the file's label and the number. Of
-/// several with one number in a file, from the first one's start to the last one's end.
+/// Start and end of steps in nanoseconds since the run began, by the file's label and the step's
+/// number. If several steps of a file have one number, the start of the first and the end of the
+/// last.
 pub type Steps = BTreeMap<(String, u64), (u64, u64)>;
 
-/// Figures that reports contain.
+/// Figures from reports.
 pub struct Reported {
     pub work: Work,
-    /// Time in which a device was busy, over devices, ns.
+    /// Time in which a device was busy, summed over devices, in nanoseconds.
     pub busy_ns: f64,
     pub steps: Steps,
     pub start_unix_ns: u64,
@@ -23,7 +24,7 @@ pub struct Reported {
 }
 
 impl Reported {
-    /// Names of copies and memsets, and how often they ran.
+    /// Returns the names of copies and memsets, and how often each ran.
     pub fn copies(&self) -> BTreeMap<String, u64> {
         let copies = self.work.iter().filter(|((class, _), _)| class == "memory");
         copies.map(|((_, name), count)| (name.clone(), *count)).collect()
@@ -47,7 +48,7 @@ pub fn of(run: &Path) -> Reported {
     let outside = outside.iter().map(|row| number(row, "busy_ns") as f64);
     let mut of_number = Steps::new();
     for row in rows(steps, "steps") {
-        // Exports cut by the host's time.
+        // Exports cut steps by their times on the host.
         let start_ns = number(&row, "host_start_ns");
         let end_ns = start_ns + number(&row, "host_ns");
         let all = of_number.entry((text(&row, "rank"), number(&row, "step")));

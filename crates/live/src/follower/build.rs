@@ -1,4 +1,4 @@
-//! Builds a snapshot from what was read: state, events, stalls, metrics of all ranks.
+//! Builds a snapshot from the data read so far: state, events, stalls and metrics of all ranks.
 
 use nix::time::{ClockId, clock_gettime};
 use tprof_facts::units::count;
@@ -13,7 +13,8 @@ use crate::snapshot::{
     Event, EventKind, MetricValues, RankState, RunState, Snapshot, Stall, VERSION,
 };
 
-/// A run without any info counts as running while one of its files is newer than this.
+/// A run without any info file counts as running while the newest data of one of its files is
+/// younger than this.
 const FRESH_NS: u64 = 10_000_000_000;
 
 impl<F: RunFiles> Follower<F> {
@@ -46,7 +47,7 @@ impl<F: RunFiles> Follower<F> {
         }
         events.extend(self.new_losses(time_ns));
         events.sort_by_key(|event| event.time_ns);
-        // A mark of the whole run is stored in each of its files.
+        // A mark of the whole run is stored in each of its files, but is one event.
         events.dedup_by(|a, b| a.rank.is_none() && a == b);
         self.events.extend(events.iter().cloned());
         self.events.drain(..self.events.len().saturating_sub(MOST_EVENTS));
@@ -77,7 +78,8 @@ impl<F: RunFiles> Follower<F> {
         }
     }
 
-    /// Whether a file has data of the last seconds; used if no collector has written an info.
+    /// Whether an open file has data from the last ten seconds. This decides if no collector has
+    /// written an info file.
     fn is_fresh(&self, unix_ns: u64) -> bool {
         self.ranks.iter().any(|rank| {
             let clock = rank.clock(self.zero);
@@ -86,7 +88,7 @@ impl<F: RunFiles> Follower<F> {
         })
     }
 
-    /// Returns when a finished run ended.
+    /// Returns when a finished run ended, on the run's clock.
     fn end_ns(&self) -> u64 {
         let of_info =
             |info: &RunInfo| Some(self.zero.clock_of_info(info).since_start(info.end_ns?));
@@ -135,7 +137,7 @@ impl<F: RunFiles> Follower<F> {
         }
     }
 
-    /// Returns losses that have doubled since they were last reported.
+    /// Returns an event for each loss that is new or has doubled since it was last reported.
     fn new_losses(&mut self, time_ns: u64) -> Vec<Event> {
         let mut events = Vec::new();
         for ((host, what, why), lost) in self.infos.losses() {

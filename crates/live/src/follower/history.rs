@@ -1,4 +1,5 @@
-//! History of a run's metrics: from its polls, and over its whole time.
+//! History of a run's metrics: one value per recent poll, and stretches of the run for the time
+//! before.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +11,11 @@ use crate::metric::Metric;
 use crate::rank::Rank;
 use crate::snapshot::{Heat, History, MetricValues};
 
-/// Number of moments in the history, and of ranks.
+/// Number of polls in the history.
 const HISTORY_POLLS: usize = 300;
+/// Number of ranks in the history.
 const HISTORY_RANKS: usize = 32;
-/// Metrics that only polls provide.
+/// Metrics that are computed only at a poll; the other metrics have their times in the files.
 const POLLED: [Metric; 5] =
     [Metric::Steps, Metric::StepsPerSecond, Metric::SinceStep, Metric::CpuCores, Metric::Lost];
 
@@ -47,7 +49,8 @@ impl<F: RunFiles> Follower<F> {
         self.widen(time_ns);
     }
 
-    /// Returns the history of metrics: from the polls so far, and before them from the files.
+    /// Returns the history of the metrics: values from polls, and before the first of them the
+    /// stretches' values from the files.
     pub fn history(&self) -> History {
         let first_ns = self.ticks.front().copied().unwrap_or(u64::MAX);
         let width_ns = self.scale.width_ns;

@@ -29,7 +29,7 @@ fn rate(value: f64) -> String {
     }
 }
 
-/// Formats a number with four digits, whatever its size.
+/// Formats a number without a unit, with about four digits.
 fn free(value: f64) -> String {
     let size = value.abs();
     match value {

@@ -1,4 +1,5 @@
-//! Draws the screen: run, table of ranks, chart of a metric, stalls and events, keys.
+//! Draws the screen: the run, the table of ranks, the chart of a metric, stalls and events, and the
+//! keys.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -36,7 +37,8 @@ pub fn draw(frame: &mut Frame<'_>, view: &View) {
         _ => (8, 8),
     };
     let rows = u16::try_from(view.now.ranks.len()).unwrap_or(u16::MAX).clamp(1, 1 << 12);
-    // Events get the lines that the ranks leave free.
+    // The table gets the lines that the other parts leave, but only one for each rank. Events get
+    // the rest.
     let room = area.height.saturating_sub(4 + chart + stalls + events);
     let parts = [
         Constraint::Length(3),
@@ -97,7 +99,8 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, view: &View) {
     let selected = view.selected(&order);
     let line = selected.and_then(|at| order.iter().position(|of| *of == at)).unwrap_or(0);
     let rows = usize::from(area.height.saturating_sub(1));
-    // The selected rank stays in the middle, as far as there are others.
+    // The selected rank stays in the middle of the table, unless it is near the first or the last
+    // rank.
     let first = line.saturating_sub(rows / 2).min(order.len().saturating_sub(rows));
     let titles = columns.iter().map(|column| (*column, column.title().to_owned()));
     let mut lines = vec![Line::styled(line_of(titles), bold().add_modifier(Modifier::UNDERLINED))];
@@ -115,7 +118,7 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, view: &View) {
     frame.render_widget(Paragraph::new(lines), area);
 }
 
-/// Joins cells to a line, cut to their columns.
+/// Joins cells to a line, each cut to its column's width.
 fn line_of(cells: impl Iterator<Item = (Column, String)>) -> String {
     let mut line = String::new();
     for (column, cell) in cells {

@@ -7,11 +7,11 @@ use std::io;
 /// An error in three lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopError {
-    /// What is wrong.
+    /// The operation that failed.
     pub what: String,
     /// Why it failed.
     pub why: String,
-    /// What to try.
+    /// Advice: something to try.
     pub hint: String,
 }
 
@@ -44,7 +44,7 @@ impl TopError {
     }
 
     pub(super) fn bad_host(host: &str) -> TopError {
-        let what = format!("`{host}` is no name of a host");
+        let what = format!("`{host}` is not a host name");
         let why = "a name that begins with `-` would be an option of ssh";
         TopError::new(what, why, "tprof top HOST:RUN")
     }
@@ -54,7 +54,7 @@ impl TopError {
         TopError::new(what, error.to_string(), "install the client of OpenSSH")
     }
 
-    /// The other host sent something other than snapshots, or nothing.
+    /// Returns the error for another host that sent no snapshot, with the reason.
     pub(super) fn remote(host: &str, why: &str, run: &str) -> TopError {
         let what = format!("no snapshot of the run came from `{host}`");
         let why = if why.is_empty() { "ssh ended without a message" } else { why };
@@ -63,16 +63,16 @@ impl TopError {
 
     pub(super) fn ended(run: &OsStr) -> TopError {
         let what = format!("there is no snapshot of `{}`", run.to_string_lossy());
-        TopError::new(what, "its source ended", "tprof ls")
+        TopError::new(what, "it ended before the first snapshot", "tprof ls")
     }
 
     pub(super) fn output(error: &io::Error) -> TopError {
         let what = "cannot write to the standard output".to_owned();
-        TopError::new(what, error.to_string(), "another target for the output")
+        TopError::new(what, error.to_string(), "redirect stdout to another file")
     }
 
     pub(super) fn reader() -> TopError {
-        let what = "the run is not read any more".to_owned();
+        let what = "the run is no longer read".to_owned();
         TopError::new(what, "the thread that reads its files ended", "tprof top --once RUN")
     }
 

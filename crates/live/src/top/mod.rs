@@ -1,9 +1,10 @@
-//! `tprof top`: shows what the ranks of a run are doing, on the terminal, or as text or JSON
-//! without one.
+//! `tprof top`: shows what the ranks of a run are doing: on a terminal, or as text or JSON where
+//! standard output is not a terminal.
 //!
-//! `args` are the options, `error` the errors. `source` provides snapshots of this host or another;
-//! `cells` formats numbers; `view` holds the selection and the sort order. `table` and `phrases`
-//! build the parts of a screen, `text` and `draw` the whole; `screen` controls the terminal.
+//! `args` has the options, `error` the errors. `source` provides snapshots of a run on this host or
+//! another; `cells` formats numbers; `view` holds the selection and the sort order. `table` and
+//! `phrases` build the parts of a screen; `text` and `draw` put them together; `screen` controls
+//! the terminal.
 
 mod args;
 mod error;
@@ -29,7 +30,7 @@ pub use error::TopError;
 use crate::snapshot::{RunState, Snapshot};
 use source::Source;
 
-/// Shows a run until the user ends it; as JSON until the run ends.
+/// Shows a run until the user ends the program, or, as JSON, until the run ends.
 pub fn run(args: &TopArgs) -> Result<(), TopError> {
     let Some(run) = &args.run else { return Err(TopError::no_run()) };
     let mut source = Source::open(run)?;
@@ -43,7 +44,7 @@ pub fn run(args: &TopArgs) -> Result<(), TopError> {
     screen::show(source, run)
 }
 
-/// Prints a snapshot per line, the first with the history, until the run is over.
+/// Prints each snapshot as a line, the first one with the history, until the run is over.
 fn lines(source: &mut Source, once: bool) -> Result<(), TopError> {
     loop {
         let Some(snapshot) = source.next()? else { return Ok(()) };
@@ -57,11 +58,11 @@ fn lines(source: &mut Source, once: bool) -> Result<(), TopError> {
 }
 
 fn json(snapshot: &Snapshot) -> Vec<u8> {
-    // Serialization cannot fail, because all maps have texts as keys.
+    // Serialization cannot fail, because all keys of maps are strings.
     serde_json::to_vec(snapshot).unwrap_or_default()
 }
 
-/// Writes to standard output. If its reader has gone, the program ends like any other.
+/// Writes to standard output. If the reader of a pipe has gone, the program exits quietly.
 fn written(bytes: &[u8]) -> Result<(), TopError> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {

@@ -1,5 +1,4 @@
-//! Controls the terminal: draws snapshots, reads keys, and restores the terminal at the end,
-//! however that comes.
+//! Controls the terminal: draws snapshots, reads keys, and restores the terminal on every exit.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -17,21 +16,22 @@ use super::source::Source;
 use super::view::View;
 use crate::snapshot::{RunState, Snapshot};
 
-/// How long to wait for a key before checking for a snapshot.
+/// How long to wait for a key before checking for a new snapshot.
 const KEY_WAIT: Duration = Duration::from_millis(100);
 /// Number of ranks that a page key moves.
 const PAGE: isize = 10;
 
-/// The next snapshot, `None` at the end, or an error.
+/// A snapshot, `None` after the last one, or an error.
 type Next = Result<Option<Snapshot>, TopError>;
 
 /// Shows a run until a key or a signal ends it.
 pub fn show(mut source: Source, run: &OsStr) -> Result<(), TopError> {
-    // This comes before the terminal is taken over, because ssh may ask for a password.
+    // The first snapshot is read before the terminal is taken over, because ssh may ask for a
+    // password.
     let first = source.next()?.ok_or_else(|| TopError::ended(run))?;
     let ending = Arc::new(AtomicBool::new(false));
     let by_signal = Arc::clone(&ending);
-    // If another handler exists, it stays and ends the program.
+    // If another handler is installed, it stays and ends the program.
     let _ = ctrlc::set_handler(move || by_signal.store(true, Ordering::Relaxed));
     let snapshots = followed(source);
     let mut terminal = ratatui::try_init().map_err(|error| TopError::terminal(&error))?;
@@ -88,8 +88,8 @@ fn turns(
     Ok(())
 }
 
-/// Takes new snapshots, and returns whether there were any. Fails if the reader stopped
-/// unexpectedly.
+/// Passes new snapshots to the view, and returns whether the view changed. Fails if the thread that
+/// reads snapshots stopped unexpectedly.
 fn taken(view: &mut View, snapshots: &Receiver<Next>) -> Result<bool, TopError> {
     let mut any = false;
     loop {
@@ -105,13 +105,13 @@ fn taken(view: &mut View, snapshots: &Receiver<Next>) -> Result<bool, TopError> 
             Err(TryRecvError::Disconnected) if view.is_over => return Ok(any),
             Err(TryRecvError::Disconnected) => return Err(TopError::reader()),
         };
-        // After the last snapshot of a finished run, nothing more comes.
+        // The end of the snapshots is an error to show only if the run was still running.
         view.ended = (view.now.state == RunState::Running).then_some(why);
         (view.is_over, any) = (true, true);
     }
 }
 
-/// Executes a key; false if it ends the program.
+/// Handles a key. Returns false if the key ends the program.
 pub(super) fn handle_key(view: &mut View, key: KeyEvent) -> bool {
     let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
     match key.code {

@@ -1,4 +1,4 @@
-//! Sources of snapshots: a follower of files, or `tprof top --json` on another host.
+//! Sources of snapshots: a follower of local files, or `tprof top --json` on another host.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read};
@@ -20,7 +20,7 @@ use crate::snapshot::Snapshot;
 const EVERY: Duration = Duration::from_secs(1);
 /// Longest line of a snapshot, in bytes.
 const MOST_LINE: u64 = 256 << 20;
-/// Number of bytes of ssh's messages to keep.
+/// Number of bytes to keep of the messages that ssh prints.
 const MOST_MESSAGE: usize = 4 << 10;
 
 /// A source of one snapshot per second.
@@ -49,7 +49,8 @@ pub(super) struct RemoteRun {
 }
 
 impl Source {
-    /// Opens a path that exists here, otherwise `HOST:RUN`.
+    /// Opens the run at a path on this host. A path that does not exist here may be `HOST:RUN`, a
+    /// run on another host.
     pub fn open(run: &OsStr) -> Result<Source, TopError> {
         let remote = split(run).filter(|_| !Path::new(run).exists());
         match remote {
@@ -72,7 +73,8 @@ impl Source {
         Ok(Source::LocalRun(Box::new(LocalRun { follower, polled: None })))
     }
 
-    /// Starts an ssh client. The path of the run is one word for the other host's shell.
+    /// Starts an ssh client that runs `tprof top --json` on the other host. The run's path is
+    /// quoted, so that the shell there takes it as one word.
     pub fn remote(program: &OsStr, host: &str, run: &OsStr) -> Result<Source, TopError> {
         if host.starts_with('-') {
             return Err(TopError::bad_host(host));
@@ -107,8 +109,8 @@ impl Source {
         })))
     }
 
-    /// Returns the next snapshot, a second after the last one; `None` if there will be no other.
-    /// The first one contains the history.
+    /// Returns the next snapshot, a second after the last one; `None` if there are no more. The
+    /// first snapshot contains the history.
     pub fn next(&mut self) -> Result<Option<Snapshot>, TopError> {
         match self {
             Source::LocalRun(local) => Ok(Some(local.next())),
@@ -128,7 +130,7 @@ impl LocalRun {
         if !first {
             return snapshot;
         }
-        // Everything that is already there is read before the first snapshot, however long that
+        // All data that is already written is read before the first snapshot, however long that
         // takes.
         while self.follower.has_more() {
             self.follower.poll();
@@ -144,14 +146,15 @@ impl RemoteRun {
         if matches!(read, Ok(1..)) && line.ends_with(b"\n") {
             let snapshot = serde_json::from_slice(&line);
             self.has_any = true;
-            let said = |error| format!("it is no snapshot: {error}");
+            let said = |error| format!("the answer is not a snapshot: {error}");
             return snapshot.map(Some).map_err(|error| self.failed(&said(error)));
         }
         let _ = self.child.wait();
         if self.has_any {
             return Ok(None);
         }
-        // A connection that ssh keeps open for later keeps the pipe open.
+        // If ssh shares its connection, the background process keeps the pipe open, so wait only
+        // for a while.
         let _ = self.message_ended.recv_timeout(EVERY);
         let message = self.message.lock().map(|bytes| bytes.clone()).unwrap_or_default();
         let text = String::from_utf8_lossy(&message).trim().to_owned();
@@ -170,7 +173,7 @@ impl Drop for RemoteRun {
     }
 }
 
-/// Keeps the end of what an ssh client writes to stderr.
+/// Keeps the last bytes that an ssh client writes to stderr, in `to`.
 fn keep_end(errors: Option<impl Read>, to: &Mutex<Vec<u8>>) {
     let Some(mut errors) = errors else { return };
     let mut bytes = [0; 1024];
@@ -183,7 +186,7 @@ fn keep_end(errors: Option<impl Read>, to: &Mutex<Vec<u8>>) {
     }
 }
 
-/// Splits `HOST:RUN`; a name with a slash before its colon is a path.
+/// Splits `HOST:RUN`. A text with a slash before its first colon is a path: `None`.
 fn split(run: &OsStr) -> Option<(String, OsString)> {
     let bytes = run.as_bytes();
     let at = bytes.iter().position(|byte| matches!(byte, b':' | b'/'))?;
@@ -199,7 +202,7 @@ fn quoted(text: &OsStr) -> OsString {
     OsString::from_vec([b"'", &inner[..], b"'"].concat())
 }
 
-/// Whether a file begins like a trace file.
+/// Whether a file begins with the magic number of a trace file.
 fn is_tprof(files: &PlainFiles, name: &str) -> bool {
     let mut bytes = [0; 5];
     let read = files.open(name).and_then(|mut file| file.read_exact(&mut bytes));
@@ -230,7 +233,8 @@ mod tests {
     #[test]
     fn the_other_shell_gets_the_path_as_one_word() {
         let directory = tempfile::tempdir().unwrap();
-        // Like sshd: the command is one text for a shell, here with `tprof` as a function.
+        // The fake ssh does what sshd does: it passes the command as one text to a shell. There,
+        // `tprof` is a function that prints its arguments.
         let script = r#"[ "$1 $2 $3" = "-T -- host" ] || exit 9
             sh -c "tprof() { printf '%s|' \"\$@\" >&2; }; $4"; exit 1"#;
         let program = fake_ssh(directory.path(), script);
@@ -252,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_run_is_refused() {
+    fn paths_without_a_run_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let error = |path: &Path| Source::open(path.as_os_str()).err().unwrap();
         assert!(error(directory.path()).what.ends_with("is not a run"));

@@ -6,7 +6,7 @@ use super::cells::{UNKNOWN, clean, value};
 use super::view::{View, ended_badly};
 use crate::metric::Metric;
 
-/// A row states the age of its last reading once it is older than this.
+/// The state column shows the age of a rank's newest data if the age exceeds this.
 const BEHIND_NS: u64 = 5_000_000_000;
 
 /// A column of the table.
@@ -14,14 +14,14 @@ const BEHIND_NS: u64 = 5_000_000_000;
 pub enum Column {
     /// Label of the rank.
     Label,
-    /// Value of a metric.
+    /// A metric of the run.
     Of(Metric),
     /// State of the rank.
     State,
 }
 
-/// Returns a metric's title, width, and the order in which it is left out if there is little room:
-/// the largest first.
+/// Returns a metric's title, width and priority. If the terminal is narrow, columns with the
+/// largest priority number are left out first.
 fn shape(metric: Metric) -> (&'static str, usize, u8) {
     match metric {
         Metric::StepTime => ("STEP", 9, 0),
@@ -38,8 +38,9 @@ fn shape(metric: Metric) -> (&'static str, usize, u8) {
     }
 }
 
-/// Widths of the first column and the last.
+/// Width of the column of labels.
 const LABEL_WIDTH: usize = 16;
+/// Width of the column of states.
 const STATE_WIDTH: usize = 14;
 
 impl Column {
@@ -52,7 +53,7 @@ impl Column {
         }
     }
 
-    /// Returns the width of its cells in characters.
+    /// Returns the width of the column's cells in characters.
     pub fn width(self) -> usize {
         match self {
             Column::Label => LABEL_WIDTH,
@@ -61,14 +62,14 @@ impl Column {
         }
     }
 
-    /// Whether its cells are numbers, which are aligned to the right.
+    /// Whether the column's cells are numbers, which are aligned to the right.
     pub fn is_number(self) -> bool {
         matches!(self, Column::Of(_))
     }
 }
 
-/// Returns the columns that fit, each with a space before it. Columns without a known value are
-/// left out.
+/// Returns the columns that fit into a width, each with a space before it. Columns without a known
+/// value are left out.
 pub fn columns(view: &View, width: usize) -> Vec<Column> {
     let is_known = |metric: &Metric| {
         let found = view.now.metrics.iter().find(|of| of.key == metric.key());
@@ -103,7 +104,7 @@ pub fn columns(view: &View, width: usize) -> Vec<Column> {
     std::iter::once(Column::Label).chain(numbers).chain([Column::State]).collect()
 }
 
-/// Returns a cell of a rank.
+/// Returns the text of a rank's cell in a column.
 pub fn cell(view: &View, at: usize, column: Column) -> String {
     match column {
         Column::Label => clean(&view.now.ranks[at].label),

@@ -7,7 +7,7 @@ use super::table::{Column, cell, columns};
 use super::view::View;
 use crate::snapshot::Snapshot;
 
-/// Width that has room for all known columns.
+/// A width in which all columns fit.
 const WIDTH: usize = 160;
 /// Number of events to show.
 const EVENTS: usize = 10;

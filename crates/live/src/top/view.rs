@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::metric::Metric;
 use crate::snapshot::{Event, MetricValues, RankState, Snapshot};
 
-/// Number of values to keep per rank.
+/// Number of values to keep per rank, for the chart.
 const MOST_VALUES: usize = 300;
 /// Number of events to keep.
 const MOST_EVENTS: usize = 200;
@@ -59,14 +59,14 @@ pub struct View {
     pub order: Order,
     /// Whether the help on keys is shown.
     pub help: bool,
-    /// Whether no snapshot follows.
+    /// Whether no more snapshots will come.
     pub is_over: bool,
-    /// Why the source ended before the run.
+    /// Why the snapshots ended although the run goes on.
     pub ended: Option<String>,
 }
 
 impl View {
-    /// Takes the next snapshot.
+    /// Stores the next snapshot.
     pub fn take(&mut self, mut snapshot: Snapshot) {
         if let Some(history) = snapshot.history.take() {
             self.events.clear();
@@ -87,11 +87,11 @@ impl View {
         self.now = snapshot;
     }
 
-    /// Fills in the history that the first snapshot contains.
+    /// Fills in the history of each metric, which the first snapshot contains.
     fn fill(&mut self, snapshot: &Snapshot, history: &crate::snapshot::History) {
         for (at, rank) in snapshot.ranks.iter().enumerate() {
             let course = self.courses.entry(rank.file.clone()).or_default();
-            // The last moment is that of the snapshot itself.
+            // The last moment of the history is the snapshot itself.
             for moment in 0..history.times_ns.len().saturating_sub(1) {
                 let value = |metric: &MetricValues| {
                     let of_rank = history.series.get(&metric.key)?.get(at)?;
@@ -129,13 +129,14 @@ impl View {
         stall.map(|stall| stall.for_ns)
     }
 
-    /// Returns a metric of a rank.
+    /// Returns the value of a metric for a rank, by the rank's index and the metric's key.
     pub fn number(&self, at: usize, key: &str) -> Option<f64> {
         let metric = self.now.metrics.iter().find(|metric| metric.key == key)?;
         metric.values.get(at).copied().flatten()
     }
 
-    /// Returns the selected metric: at first the step time, or a metric that is known.
+    /// Returns the selected metric. If none was selected, it is the step time, else RSS, if they
+    /// are known.
     pub fn metric(&self) -> Option<&MetricValues> {
         let all = &self.now.metrics;
         let chosen = self.metric.as_ref().and_then(|key| all.iter().find(|of| of.key == *key));
@@ -162,14 +163,14 @@ impl View {
         self.order = self.order.next();
     }
 
-    /// Returns the position of the selected rank.
+    /// Returns the index of the selected rank: the first in order if none was selected.
     pub fn selected(&self, order: &[usize]) -> Option<usize> {
         let file = self.selected.as_ref();
         let found = file.and_then(|file| self.now.ranks.iter().position(|rank| rank.file == *file));
         found.or_else(|| order.first().copied())
     }
 
-    /// Moves the selection by this many lines.
+    /// Moves the selection by a number of lines.
     pub fn move_by(&mut self, lines: isize) {
         let order = self.order();
         let Some(selected) = self.selected(&order) else { return };

@@ -175,7 +175,7 @@ columns! { pub(crate) MAP_EVENTS of MapEvent:
     "stack" Int "stack in `stack_frames`" |r, _| Cell::opt((r.stack > 0).then_some(r.stack));
 }
 
-/// The place of a span, if it was asked for.
+/// Returns the place of a span among its thread's spans, if it was asked for.
 fn place(row: &SpanRow, context: &Context<'_>) -> Option<SpanPlace> {
     Some(context.places().place(row.at?))
 }

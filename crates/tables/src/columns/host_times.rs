@@ -1,4 +1,4 @@
-//! The table of the driving threads' wall time.
+//! The columns of the table of the driving threads' wall time.
 
 use crate::column::{Cell, columns};
 use crate::host_time::HostTime;

@@ -1,4 +1,4 @@
-//! Tables of quantities and moments, and of rows that other tables refer to.
+//! Tables of quantities and instants, and tables that the rows of other tables refer to.
 
 use tprof_facts::frames::{Frame, Frames};
 use tprof_facts::histograms;
@@ -162,7 +162,7 @@ pub(crate) struct StackFrame {
     module: String,
 }
 
-/// Functions of a stack, the outermost first.
+/// Returns the functions of a stack, the outermost first.
 pub(crate) fn frames(frames: &Frames<'_>, stack: &Stack) -> Vec<StackFrame> {
     let (process, stack) = (stack.process, stack.stack);
     let located = frames.of_stack(process, stack).into_iter().zip(0..);
@@ -188,7 +188,7 @@ columns! { pub(crate) STACK_FRAMES of StackFrame:
     "module" Text "library or program" |r, _| Cell::text(&r.module);
 }
 
-/// A fact about the file.
+/// A property of the file: a key and its value.
 #[derive(Clone, Debug)]
 pub(crate) struct PropertyText {
     pub key: String,

@@ -1,4 +1,5 @@
-//! Writes the files of a dataset. Ranks are independent: they are written on all cores.
+//! Writes the files of a dataset. Ranks don't depend on each other, so all cores write them in
+//! parallel.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,12 +21,12 @@ use crate::host_time::HostTimes;
 use crate::row_source::name_of;
 use crate::run::{NO_SUMS, OwnedCell, RUN_TABLES, RunTable, read_run, run_columns};
 
-/// Writes a dataset: `DIR/parquet`, or the one that the options name.
+/// Writes the dataset `DIR/parquet`, or the one that the options name.
 ///
 /// # Errors
 ///
-/// Returns an error if the run cannot be read, the slice is empty or the output cannot be written;
-/// then nothing is left under its name.
+/// Returns an error if the run cannot be read, the slice is empty or the output cannot be written.
+/// In this case there is no output under the final name.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
     options.without_max_bytes("parquet")?;
     let selection = Selection::new(run, &options.slice, options.symbols)?;
@@ -91,7 +92,7 @@ struct ExportContext<'a> {
     options: &'a Options<'a>,
 }
 
-/// The result of writing some ranks.
+/// The result of writing one or several ranks.
 #[derive(Default)]
 struct ExportPart {
     written: Written,
@@ -104,14 +105,14 @@ impl ExportContext<'_> {
         parallel::each(files, |(file, name)| {
             let rank = match file.rank {
                 Some(rank) => format!("rank={rank}"),
-                // Hive's name for none.
+                // Hive's name of the partition without a value.
                 None => "rank=__HIVE_DEFAULT_PARTITION__".to_owned(),
             };
             self.write(PathBuf::from(rank).join(format!("{name}.parquet")), &[file])
         })
     }
 
-    /// Writes this many ranks to one file of each table.
+    /// Writes one file of each table for every `ranks` files of the run.
     fn together(
         &self,
         files: &[(&RankFile, String)],
@@ -119,7 +120,8 @@ impl ExportContext<'_> {
     ) -> Vec<Result<ExportPart, ExportError>> {
         let chunks: Vec<&[(&RankFile, String)]> = files.chunks(ranks.max(1)).collect();
         parallel::each(&chunks, |chunk| {
-            // Compares names without their prefix: a rank that was started again has several files.
+            // The files' names without their prefix tell them apart: a rank that was started again
+            // has several files.
             let of = |name: &'_ str| name.strip_prefix("rank-").unwrap_or(name).to_owned();
             let name = match chunk {
                 [first, .., last] => format!("ranks-{}-{}.parquet", of(&first.1), of(&last.1)),
@@ -143,7 +145,7 @@ impl ExportContext<'_> {
             let host_times = self.host_times.of_file(self.selection, file);
             let before = dataset.events;
             RankTables::of(&context, &rank, host_times).each(&mut dataset).map_err(failed)?;
-            // A table that was not asked for does not count as left out.
+            // If the user chose tables, rows of the others do not count as left out.
             if self.options.tables.is_none() {
                 part.written.left_out +=
                     each::count(&rank.trace).saturating_sub(dataset.events - before);
@@ -157,7 +159,7 @@ impl ExportContext<'_> {
     }
 }
 
-/// The open files of all tables for some ranks.
+/// A sink that writes the files of all tables for one or several ranks.
 struct Dataset<'a> {
     dir: &'a Path,
     inside: PathBuf,
@@ -218,7 +220,7 @@ fn run_table(dir: &Path, run: &str, table: &RunTable) -> io::Result<u64> {
     file.finish()
 }
 
-/// Writes a table without rows: an engine that knows its columns can run queries that name it.
+/// Writes a file without rows, so that an engine knows the columns of the table in queries.
 fn empty_table(dir: &Path, table: &TableAbout) -> io::Result<()> {
     let directory = dir.join(table.name);
     fs::create_dir_all(&directory)?;
@@ -226,19 +228,20 @@ fn empty_table(dir: &Path, table: &TableAbout) -> io::Result<()> {
     Ok(())
 }
 
-/// A run's name as a file's: characters with a meaning in Hive's convention are left out.
+/// Returns the name of a run as a part of a file name: replaces characters that have a meaning in
+/// paths and in Hive's convention.
 fn file_name(run: &str) -> String {
     let plain = |letter: char| match letter {
         '/' | '=' | '%' | '\0' => '-',
         other => other,
     };
-    // Readers pass over files that begin so.
+    // Readers skip files whose names begin with `.` or `_`.
     let name: String = run.chars().map(plain).collect();
     let name = name.trim_start_matches(['.', '_']);
     if name.is_empty() { "run".to_owned() } else { name.to_owned() }
 }
 
-/// Writes a description of the dataset.
+/// Writes the description of the dataset, `_tprof.json`.
 fn about(
     dir: &Path,
     selection: &Selection<'_>,

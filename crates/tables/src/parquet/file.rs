@@ -17,11 +17,11 @@ use crate::cell::Cell;
 use crate::column::ColumnAbout;
 use crate::data::Data;
 
-/// Rows of a row group. An engine leaves out whole groups by their least and highest values, and
-/// gives one to each thread.
+/// Number of rows in a row group. An engine skips whole groups by their minimum and maximum values,
+/// and its threads share the work by groups.
 const GROUP_ROWS: usize = 100_000;
 
-/// A file in the making.
+/// A file that is being written.
 pub(super) struct TableFile {
     writer: SerializedFileWriter<File>,
     columns: Vec<Data>,
@@ -47,7 +47,7 @@ impl TableFile {
         Ok(TableFile { writer, columns, count: 0 })
     }
 
-    /// Adds rows; `column` appends the cells of each column in turn.
+    /// Appends rows; `column` appends the cells of each column in turn.
     pub fn add(&mut self, rows: usize, mut column: impl FnMut(usize, &mut Data)) -> io::Result<()> {
         for (at, data) in self.columns.iter_mut().enumerate() {
             column(at, data);
@@ -59,13 +59,13 @@ impl TableFile {
         Ok(())
     }
 
-    /// Adds a single row.
+    /// Appends a single row.
     pub fn row<'c>(&mut self, cells: impl Iterator<Item = Cell<'c>>) -> io::Result<()> {
         let mut cells = cells;
         self.add(1, |_, data| data.push(cells.next().unwrap_or(Cell::Null)))
     }
 
-    /// Writes what is in memory as one row group.
+    /// Writes the rows in memory as one row group.
     fn group(&mut self) -> io::Result<()> {
         if self.columns.first().is_none_or(Data::is_empty) {
             return Ok(());
@@ -81,7 +81,7 @@ impl TableFile {
         Ok(())
     }
 
-    /// Ends the file, and gives its number of rows.
+    /// Finishes the file, and returns its number of rows.
     pub fn finish(mut self) -> io::Result<u64> {
         self.group()?;
         let mut file = self.writer.into_inner().map_err(parquet_failed)?;
@@ -90,7 +90,7 @@ impl TableFile {
     }
 }
 
-/// The error of the disk, if that was the cause.
+/// Converts a Parquet error to an I/O error: the one that caused it, if there is one.
 fn parquet_failed(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(inner) => match inner.downcast::<io::Error>() {

@@ -1,4 +1,4 @@
-//! Chooses how each column of a file is packed.
+//! Chooses how each column of a file is encoded.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::cell::Type;
 use crate::column::ColumnAbout;
 use crate::data::{Data, Values};
 
-/// Numbers that differ little from one row to the next. The others repeat, and have dictionaries.
+/// Columns of numbers that differ little from one row to the next.
 const DELTA: [&str; 15] = [
     "start_ns",
     "time_ns",
@@ -33,18 +33,19 @@ const DELTA: [&str; 15] = [
     "step",
 ];
 
-/// Numbers that are the same for many rows: their differences take no room, and no search.
+/// Columns of numbers that are the same in many rows: their differences take no space, and no
+/// dictionary has to be searched.
 const FEW: [&str; 8] =
     ["rank", "instance", "process", "thread", "tid", "device", "stream", "launch_thread"];
 
-/// Columns by which rows are chosen: their pages have least and highest values.
+/// Columns by which queries select rows: their pages have minimum and maximum values.
 const SEARCHED: [&str; 4] = ["start_ns", "time_ns", "rank", "step"];
 
-/// Texts by which rows are selected. For others, the minimum and maximum are of no use, and
-/// comparing them takes a twentieth of an export's time.
+/// Columns of texts by which queries select rows. For other texts, the minimum and maximum are of
+/// no use, and comparing them takes a twentieth of an export's time.
 const SEARCHED_TEXTS: [&str; 6] = ["run", "host", "name", "kind", "class", "cause"];
 
-/// Packs a column as differences, where that is shorter; the others have dictionaries.
+/// Sets the encoding of a column: differences if these are shorter, otherwise a dictionary.
 pub(super) fn packed(
     properties: WriterPropertiesBuilder,
     column: &ColumnAbout,
@@ -64,7 +65,7 @@ pub(super) fn packed(
         .set_column_encoding(path(), Encoding::DELTA_BINARY_PACKED)
 }
 
-/// The schema of a table. Every column may be null.
+/// Returns the schema of a table. Every column may be null.
 pub(super) fn schema(name: &str, columns: &[ColumnAbout]) -> Result<TypePtr> {
     let one = |column: &ColumnAbout| -> Result<TypePtr> {
         let (physical, logical) = match column.kind {
@@ -90,23 +91,23 @@ pub(super) fn write(data: &Data, column: &mut SerializedColumnWriter<'_>) -> Res
     let levels = Some(&levels[..]);
     match (&data.values, column.untyped()) {
         (Values::Int(values), ColumnWriter::Int64ColumnWriter(writer)) => {
-            writer.write_batch(&there(data, values), levels, None)?;
+            writer.write_batch(&present(data, values), levels, None)?;
         }
         (Values::Id(values), ColumnWriter::Int32ColumnWriter(writer)) => {
-            writer.write_batch(&there(data, values), levels, None)?;
+            writer.write_batch(&present(data, values), levels, None)?;
         }
         (Values::Float(values), ColumnWriter::DoubleColumnWriter(writer)) => {
-            writer.write_batch(&there(data, values), levels, None)?;
+            writer.write_batch(&present(data, values), levels, None)?;
         }
         (Values::Bool(values), ColumnWriter::BoolColumnWriter(writer)) => {
-            writer.write_batch(&there(data, values), levels, None)?;
+            writer.write_batch(&present(data, values), levels, None)?;
         }
         (Values::Text(texts), ColumnWriter::ByteArrayColumnWriter(writer)) => {
             let distinct: Vec<ByteArray> =
                 texts.distinct.iter().map(|text| text.as_bytes().to_vec().into()).collect();
-            let there = texts.keys.iter().zip(&data.valid).filter(|(_, valid)| **valid);
+            let present = texts.keys.iter().zip(&data.valid).filter(|(_, valid)| **valid);
             let rows: Vec<ByteArray> =
-                there.map(|(key, _)| distinct[*key as usize].clone()).collect();
+                present.map(|(key, _)| distinct[*key as usize].clone()).collect();
             writer.write_batch(&rows, levels, None)?;
         }
         _ => return Err(ParquetError::General("a column of another type".into())),
@@ -114,13 +115,13 @@ pub(super) fn write(data: &Data, column: &mut SerializedColumnWriter<'_>) -> Res
     Ok(())
 }
 
-/// The values of rows that have one.
-fn there<'d, T: Copy>(data: &Data, values: &'d [T]) -> std::borrow::Cow<'d, [T]> {
+/// Returns the values of the rows that have one.
+fn present<'d, T: Copy>(data: &Data, values: &'d [T]) -> std::borrow::Cow<'d, [T]> {
     match data.nulls {
         0 => values.into(),
         _ => {
-            let there = values.iter().zip(&data.valid).filter(|(_, valid)| **valid);
-            there.map(|(value, _)| *value).collect()
+            let present = values.iter().zip(&data.valid).filter(|(_, valid)| **valid);
+            present.map(|(value, _)| *value).collect()
         }
     }
 }

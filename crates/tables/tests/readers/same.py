@@ -1,4 +1,4 @@
-"""Reads all tables of a Parquet dataset with DuckDB; prints rows and a hash of each as JSON:
+"""Reads all tables of a Parquet dataset with DuckDB, and prints the rows and a hash of each table as JSON:
 python same.py DIRECTORY
 """
 

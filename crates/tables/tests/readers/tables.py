@@ -1,4 +1,4 @@
-"""Reads a Parquet dataset with DuckDB, pandas and Polars; prints sums as JSON:
+"""Reads a Parquet dataset with DuckDB, pandas and Polars, and prints sums as JSON:
 python tables.py DIRECTORY
 """
 

@@ -1,5 +1,5 @@
-//! Options of `tprof archive`. `tprof-sql` includes this file, too, so that `tprof archive --help`
-//! needs no other program.
+//! Options of `tprof archive`. `tprof-sql` includes this file too, so that `tprof archive --help`
+//! doesn't need that program.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

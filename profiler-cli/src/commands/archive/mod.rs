@@ -1,4 +1,4 @@
-//! `tprof archive`, which is executed by `tprof-sql`, because that contains the clients of object
+//! `tprof archive`. `tprof-sql` executes it, because that program contains the clients of object
 //! stores.
 
 mod args;
@@ -15,7 +15,7 @@ pub fn run(args: &ArchiveArgs) -> anyhow::Result<ExitCode> {
     exec_tprof_sql("archive", &words(args))
 }
 
-/// Returns the resolved command line.
+/// Returns the command line for `tprof-sql`, without the program.
 fn words(args: &ArchiveArgs) -> Vec<OsString> {
     let mut words = vec![OsString::from("archive")];
     let mut value = |name: &str, value: Option<&OsStr>| {

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Prints the page, or writes one page per command.
+/// Prints the man page, or writes one page per command into a directory.
 pub fn man(args: ManArgs, command: &Command) -> anyhow::Result<ExitCode> {
     match args.output {
         None => io::stdout().write_all(&page(visible(command))?)?,
@@ -45,7 +45,7 @@ fn page(command: Command) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Removes commands for tprof's own use.
+/// Returns the command without the hidden subcommands.
 pub fn visible(whole: &Command) -> Command {
     let hidden = |one: &Command| one.is_hide_set();
     let kept: Vec<_> = whole.get_subcommands().filter(|one| !hidden(one)).cloned().collect();

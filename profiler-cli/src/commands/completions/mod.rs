@@ -1,4 +1,4 @@
-//! `tprof completions` and `tprof man`, from the same definitions as the help.
+//! `tprof completions` and `tprof man`. Both are generated from the same definitions as the help.
 
 mod args;
 mod man;

@@ -1,5 +1,5 @@
-//! Completes `tprof report [KIND] RUN`: the first word is a kind of report or a file, which clap's
-//! scripts cannot express.
+//! Completes `tprof report [KIND] RUN`. The first word is a kind of report or a file, which the
+//! scripts that clap generates cannot express.
 
 use super::args::Shell;
 use crate::commands::report::report_kinds;
@@ -7,7 +7,7 @@ use crate::commands::report::report_kinds;
 /// Function that zsh calls for the words of `report`.
 const ZSH_FUNCTION: &str = "_tprof_report_words";
 
-/// Adds the kinds of report to a script.
+/// Adds the completion of kinds of report to a script.
 pub fn with_kinds(script: &str, shell: Shell) -> String {
     match shell {
         Shell::Bash => format!("{script}\n{}", bash()),
@@ -16,7 +16,7 @@ pub fn with_kinds(script: &str, shell: Shell) -> String {
     }
 }
 
-/// Returns the kinds with descriptions that are safe within single quotes.
+/// Returns the kinds with their descriptions, which are safe within single quotes.
 fn kinds() -> impl Iterator<Item = (&'static str, String)> {
     let all = ("all", "every kind; the run is read once");
     report_kinds().chain([all]).map(|(name, about)| (name, about.replace('\'', "")))
@@ -55,7 +55,8 @@ fn zsh(script: &str) -> String {
         "{ZSH_FUNCTION}() {{\n    local -a kinds=(\n{kinds}    )\n    \
          (( CURRENT > 2 )) || _describe -t kinds 'kind of report' kinds\n    _files\n}}\n\n"
     );
-    // The last lines of the script call its function, which needs this one to be defined first.
+    // The last lines of the script call its function, so this function has to be defined before
+    // them.
     match script.rfind("if [ \"$funcstack[1]\" = \"_tprof\" ]") {
         Some(at) => format!("{}{function}{}", &script[..at], &script[at..]),
         None => script + &function,
@@ -83,7 +84,8 @@ mod tests {
     }
     use std::process::Command;
 
-    /// Returns the output of a shell that runs `text` after the script, if the shell is installed.
+    /// Sources the script in a shell, runs `text` in it, and returns the output; `None` if the
+    /// shell isn't installed.
     fn shell(name: &str, shell: Shell, text: &str) -> Option<String> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("script");
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn fish_offers_kinds_with_what_they_show() {
+    fn fish_offers_kinds_with_descriptions() {
         let text = "source SCRIPT; complete -C 'tprof report fi'";
         let Some(offered) = shell("fish", Shell::Fish, text) else { return };
         assert!(offered.lines().any(|line| line.starts_with("findings\t")), "{offered}");

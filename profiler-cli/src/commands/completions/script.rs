@@ -10,13 +10,13 @@ use clap::builder::PossibleValuesParser;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Prints the script.
+/// Prints the completion script of a shell.
 pub fn completions(args: CompletionsArgs, command: &Command) -> anyhow::Result<ExitCode> {
     io::stdout().write_all(script(args.shell, command).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the script for a shell.
+/// Returns the completion script of a shell.
 pub fn script(shell: Shell, command: &Command) -> String {
     let of_clap = match shell {
         Shell::Bash => clap_complete::Shell::Bash,
@@ -28,7 +28,8 @@ pub fn script(shell: Shell, command: &Command) -> String {
     report_words::with_kinds(&String::from_utf8_lossy(&script), shell)
 }
 
-/// Adds the values that options take, which the parser leaves to the resolver.
+/// Adds the possible values of options. The definitions lack them, because the settings' resolver
+/// checks the values.
 fn with_values(command: &Command) -> Command {
     let recording = |command: Command| {
         SETTINGS.into_iter().filter(|setting| !setting.values().is_empty()).fold(

@@ -1,21 +1,21 @@
-//! Selects what changed beyond noise in a comparison, which people read first.
+//! Selects the rows of a comparison that changed beyond noise.
 
 use tprof_analyze::document::{Cell, Table, Value, View};
 
-/// Tables that are shown completely: the result, and differences between the two sides in any case.
+/// Tables of which every row is shown: the times, and the differences between the two runs.
 const WHOLE: [&str; 2] = ["times", "differences"];
-/// Verdicts, or their beginnings, of rows that are left out.
+/// Verdicts (or their first words) of rows that are left out.
 const NO_CHANGE: [&str; 3] = ["same", "not sure", "?"];
-/// Beginning of a verdict that matters nevertheless.
+/// First words of a verdict whose row is shown, although it begins like one in [`NO_CHANGE`].
 const LOAD: &str = "not sure: load";
-/// Smallest change of a name's time to show, as a share of A's step time, or of a rank's CPU time
-/// in tables about whole ranks.
+/// Smallest change to show, as a share of A's step time. In the tables [`OF_RANKS`] it is a share
+/// of a rank's CPU time.
 const LEAST: f64 = 0.01;
 const OF_RANKS: [&str; 5] =
     ["cpu_functions", "python_functions", "cpu_modules", "waits", "threads"];
 
-/// Returns a comparison's tables with only the rows that changed, and the keys of tables without
-/// any.
+/// Returns the tables of a comparison with only the rows that changed, and the keys of the tables
+/// without such rows.
 pub(super) fn changed(tables: &[Table]) -> (Vec<Table>, Vec<&'static str>) {
     let of = |key, metric| value_of_a(tables, key, metric);
     let step_ns = of("times", "step_time").or_else(|| of("run", "wall_time")).unwrap_or(0.0);
@@ -38,7 +38,7 @@ pub(super) fn changed(tables: &[Table]) -> (Vec<Table>, Vec<&'static str>) {
     (kept, same)
 }
 
-/// Returns A's value of a metric in a table.
+/// Returns the value of a metric in run A from a table.
 fn value_of_a(tables: &[Table], key: &str, metric: &str) -> Option<f64> {
     let table = tables.iter().find(|table| table.key == key)?;
     let (of, a) = (column(table, "metric")?, column(table, "a")?);
@@ -46,7 +46,7 @@ fn value_of_a(tables: &[Table], key: &str, metric: &str) -> Option<f64> {
     number(&row[a])
 }
 
-/// Columns of a table that describe the change.
+/// Indexes of the columns of a table that describe the change.
 struct Columns {
     verdict: Option<usize>,
     change: Option<usize>,
@@ -66,8 +66,8 @@ impl Columns {
             return false;
         }
         let Some(at) = self.verdict else {
-            // A row without a known change is not known to be equal either: a single step has no
-            // interval.
+            // Without a known change, it isn't known either that the values are equal, so the row
+            // is shown. A single step has no interval.
             let interval = of(self.interval).unwrap_or(0.0);
             return of(self.change).is_none_or(|change| change > interval);
         };

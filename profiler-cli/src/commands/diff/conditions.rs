@@ -1,4 +1,4 @@
-//! Conditions of `--fail-on`: parses them, and checks them against a comparison.
+//! Conditions of `--fail-on`: parses them, and checks each against a comparison.
 
 use tprof_analyze::diff::{Comparison, Gate, GateError, Limit, Subject};
 use tprof_analyze::document::Value;
@@ -9,7 +9,7 @@ use crate::terminal::errors::{Failure, nearest};
 /// A condition on a figure.
 #[derive(Debug)]
 pub(super) struct Condition {
-    /// Text as typed.
+    /// The condition as it was typed.
     text: String,
     gate: Gate,
     subject: Subject,
@@ -21,7 +21,7 @@ pub(super) struct ConditionResult {
     /// The condition as it was typed.
     pub condition: String,
     pub verdict: ConditionVerdict,
-    /// The figure and its change; empty if it could not be checked.
+    /// The figure's values in both runs and the change; empty if it could not be checked.
     pub figure: String,
     /// Half the width of the change's 95 % interval, if known.
     pub interval: Option<String>,
@@ -63,14 +63,14 @@ impl Condition {
         let near = near.unwrap_or("step_time");
         Err(failure()
             .cause(format!(
-                "`{}` is no metric, no part and no function:NAME; there are {}",
+                "`{}` is not a metric, a part or function:NAME; there are {}",
                 gate.metric,
                 names.join(", ")
             ))
             .hint(format!("--fail-on '{}'", text.replacen(&gate.metric, near, 1))))
     }
 
-    /// Checks the condition against a comparison.
+    /// Checks the condition against a comparison of two runs.
     pub fn judge(&self, comparison: &Comparison) -> ConditionResult {
         let (verdict, figure, interval) = match self.figure(comparison) {
             Ok((true, figure, interval)) => (ConditionVerdict::Fails, figure, interval),
@@ -86,7 +86,7 @@ impl Condition {
         }
     }
 
-    /// Returns whether it fails, the figure, and the interval.
+    /// Returns whether the condition fails, the figure as text, and the change's interval as text.
     fn figure(&self, comparison: &Comparison) -> Result<(bool, String, Option<String>), Failure> {
         let other_hardware = comparison.other_hardware();
         if self.subject.of_hardware() && !other_hardware.is_empty() {
@@ -125,7 +125,8 @@ impl Condition {
         Ok((fails, format!("{} from {from} to {to}{share}", self.subject.title()), interval))
     }
 
-    /// Returns a result that says the load of the machine differed by more than the code may.
+    /// Returns the error for a figure that the machine's load changed by more than the limit allows
+    /// the code to change it.
     fn load_decides(&self, difference: f64, without: f64) -> Failure {
         let signed = |ns: f64| format!("{}{}", if ns > 0.0 { "+" } else { "" }, self.shown(ns));
         let why = format!(
@@ -158,7 +159,7 @@ impl Condition {
         Failure::new(format!("cannot check `{}`", self.text)).cause(why)
     }
 
-    /// Returns the error for an unknown function, with a similar name.
+    /// Returns the error for an unknown function. It suggests a function with a similar name.
     fn no_function(&self, comparison: &Comparison, name: &str) -> Failure {
         let mut names: Vec<&str> = comparison.functions();
         names.sort_unstable();

@@ -1,8 +1,8 @@
 //! Writes conditions as JUnit XML test cases, for CI servers.
 //!
-//! The format has no standard: this uses only what Jenkins' schema and all readers accept. A
-//! condition that could not be checked is skipped, with the reason. Times are left out, because no
-//! test ran.
+//! The format has no standard, so this module uses only the elements that Jenkins' schema and all
+//! readers accept. A condition that could not be checked is a skipped case with the reason. There
+//! are no times, because no test ran.
 
 use std::fmt::Write;
 
@@ -55,7 +55,7 @@ fn case(xml: &mut String, judged: &ConditionResult) {
     xml.push_str("    </testcase>\n");
 }
 
-/// Escapes the text of an element or attribute; characters that XML cannot represent become U+FFFD.
+/// Escapes the text of an element or attribute. Characters that XML cannot represent become U+FFFD.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

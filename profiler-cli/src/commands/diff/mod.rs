@@ -92,7 +92,7 @@ pub struct DiffArgs {
     pub steps_b: Option<String>,
 }
 
-/// Exit status if a condition fails.
+/// Exit status if a change is beyond the limit of a condition of `--fail-on`.
 const TRIPPED: u8 = 1;
 
 /// Compares the two runs.
@@ -147,7 +147,7 @@ pub fn run(args: DiffArgs) -> anyhow::Result<ExitCode> {
     exit_code(judged, &comparison, args.junit.as_deref())
 }
 
-/// Prints to stderr whether each condition is ok or failed, and returns the exit status.
+/// Prints the verdict of each condition to stderr, and returns the exit status.
 fn exit_code(
     judged: Vec<ConditionResult>,
     comparison: &Comparison,
@@ -178,8 +178,8 @@ fn exit_code(
     Ok(code)
 }
 
-/// Formats the comparison as text, with `top` rows per table: rows that changed, or with `all`
-/// every row.
+/// Formats the comparison as text, with at most `top` rows per table: all rows if `all`, otherwise
+/// those that changed.
 fn text(comparison: &Comparison, all: bool, top: usize, form: Form) -> String {
     let mut page = Page::new(form);
     page.title("tprof diff");

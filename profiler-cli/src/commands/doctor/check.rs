@@ -6,26 +6,26 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It works completely.
+    /// The feature works completely.
     Ok,
-    /// It works in part; the run lists the gap.
+    /// The feature works in part. Runs list the missing part.
     Part,
-    /// It does not work.
+    /// The feature does not work.
     No,
-    /// It is worth knowing.
+    /// The check is only information.
     Note,
 }
 
 /// A check and its result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Check {
-    /// Subject in a word or two.
+    /// Subject of the check in a word or two.
     pub name: &'static str,
     /// Result of the check.
     pub verdict: Verdict,
     /// Description of what was found.
     pub found: String,
-    /// Suggested action; `null` if there is none.
+    /// Suggested action; `None` if there is none.
     pub hint: Option<String>,
 }
 

@@ -39,12 +39,12 @@ const DOCTOR_VERSION: u32 = 1;
 struct Report {
     version: u32,
     tprof: &'static str,
-    /// Whether tprof can record here, or can record the command.
+    /// Whether tprof can record here, or record the given command.
     works: bool,
     machine: Vec<Check>,
     #[serde(skip_serializing_if = "Option::is_none")]
     command: Option<Vec<Check>>,
-    /// Results of `--run-kernel`: what ran on each device, and what was recorded.
+    /// Results of `--run-kernel`: for each device, what ran and what was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     run_kernel: Option<Vec<Check>>,
     /// Results of `--peaks`: peak rates of the processors.
@@ -59,8 +59,8 @@ impl Report {
     }
 }
 
-/// Prints the checks. Fails if nothing could be recorded, or if `--run-kernel` did not show for
-/// every device that its recording is right.
+/// Prints the checks. Returns a failure status if tprof could record nothing, or if `--run-kernel`
+/// did not show for every device that the recording is correct.
 pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     let mut machine = machine::checks();
     machine.extend(gpu::machine());

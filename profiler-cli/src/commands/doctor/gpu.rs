@@ -1,9 +1,9 @@
-//! Checks what can be recorded of GPUs: the driver, CUPTI and its other users, NVTX, NCCL; and how
-//! one program can be recorded.
+//! Checks what tprof can record of GPUs: the driver, CUPTI and its other users, NVTX and NCCL. Also
+//! checks how a given program can be recorded.
 //!
-//! No CUDA is initialised and CUPTI is not called: if the driver does not fit, some CUPTI versions
-//! crash at their first call.
-#![allow(unsafe_code)] // one call into the driver's library, which programs load as well
+//! This module neither initialises CUDA nor calls CUPTI: some CUPTI versions crash at their first
+//! call if the driver does not fit.
+#![allow(unsafe_code)] // loads the driver's library, and calls one function of it
 
 use super::check::{Check, Verdict};
 use libloading::os::unix::{Library, RTLD_LAZY};
@@ -17,10 +17,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tprof_wire::{cupti, env};
 
-/// Message for a machine without a driver: no run can change that, but the rest still works.
+/// Message for a machine without a driver. No setting can change that, and everything else can be
+/// recorded.
 const NO_DRIVER: &str = "no NVIDIA driver: GPU work cannot be recorded; NVTX ranges can";
 
-/// Checks this machine.
+/// Returns the checks of this machine's GPUs and libraries.
 pub fn machine() -> Vec<Check> {
     let libraries = Libraries::of_the_loader();
     let mut checks = driver(&libraries);
@@ -56,8 +57,8 @@ pub fn machine() -> Vec<Check> {
     checks
 }
 
-/// Checks for a profiler plugin of the job, named by a variable or in NCCL's default place, which
-/// it keeps.
+/// Checks whether the job has its own profiler plugin for NCCL, named by a variable or in NCCL's
+/// default place. If so, tprof leaves it alone.
 fn nccl_plugin(libraries: &Libraries) -> Option<Check> {
     const NAME: &str = "nccl plugin";
     const THEN: &str = "gets NCCL's events in place of tprof; hooks still record the calls, \
@@ -109,8 +110,8 @@ fn driver(libraries: &Libraries) -> Vec<Check> {
     checks
 }
 
-/// On Blackwell CUPTI can take kernels' times from hardware events (`cuptiActivityEnableHWTrace`),
-/// which is not used.
+/// Returns a note for Blackwell devices, on which CUPTI could take kernels' times from hardware
+/// events (`cuptiActivityEnableHWTrace`). tprof doesn't use these.
 fn kernel_times(devices: &[String]) -> Option<Check> {
     const BLACKWELL: [&str; 8] =
         ["B100", "B200", "B300", "GB10", "GB200", "GB300", "Blackwell", "GeForce RTX 50"];
@@ -124,10 +125,11 @@ fn kernel_times(devices: &[String]) -> Option<Check> {
     })
 }
 
-/// Loads the driver's library, if the loader finds it. It stays loaded, because its own threads may
-/// run in it.
+/// Loads the driver's library, if the loader finds it. The library stays loaded, because threads
+/// that it started may run its code.
 pub fn load(library: &Path) -> Option<ManuallyDrop<Library>> {
-    // SAFETY: programs load it as well.
+    // SAFETY: the library is the NVIDIA driver's `libcuda`, whose constructors run in every CUDA
+    // program, and it is never unloaded.
     let driver = unsafe { Library::open(Some(library), RTLD_LAZY) };
     driver.ok().map(ManuallyDrop::new)
 }
@@ -137,7 +139,8 @@ fn cuda_of(library: &Path) -> Option<i32> {
     let driver = load(library)?;
     type Get = unsafe extern "C" fn(*mut i32) -> i32;
     let mut version = 0;
-    // SAFETY: it has been of this type in every version, and needs no initialised driver.
+    // SAFETY: `cuDriverGetVersion` is `CUresult cuDriverGetVersion(int *)` in every version of
+    // cuda.h, needs no `cuInit`, and writes only to `version`, which lives until it returns.
     let status = unsafe { driver.get::<Get>(c"cuDriverGetVersion").ok()?(&raw mut version) };
     (status == 0 && version > 0).then_some(version)
 }
@@ -177,14 +180,15 @@ fn library_of_cupti(libraries: &Libraries) -> Check {
     }
 }
 
-/// Checks for known faults of CUPTI, according to NVIDIA's release notes, if its version is known.
+/// Checks for known faults of CUPTI, from NVIDIA's release notes; `None` if CUPTI's version is
+/// unknown or has none.
 fn faults(libraries: &Libraries) -> Option<Check> {
     let named = std::env::var_os(env::CUPTI).map(PathBuf::from);
     let found = named.into_iter().chain(libraries.named("libcupti.so")).next()?;
     fault(&found)
 }
 
-/// Checks one library for known faults.
+/// Checks one library of CUPTI for known faults.
 fn fault(library: &Path) -> Option<Check> {
     let version = version_of(library)?;
     let fault = cupti::known_fault(version)?;
@@ -195,8 +199,9 @@ fn fault(library: &Path) -> Option<Check> {
     )
 }
 
-/// Finds CUPTI's version by the package that contains the library: a wheel, or the toolkit's list.
-/// The library is not called, because some versions end the process if there is no driver.
+/// Returns CUPTI's version, which the package that contains the library tells: a wheel, or the
+/// toolkit's list of versions. The library is not called, because some versions end the process if
+/// there is no driver.
 fn version_of(library: &Path) -> Option<u32> {
     let library = library.canonicalize().ok()?;
     let above = |levels| library.ancestors().nth(levels);
@@ -224,14 +229,14 @@ fn toolkit(home: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Checks what stands between jobs and devices: WSL, MPS, MIG, and who may read counters.
+/// Checks the layers between jobs and devices: WSL, MPS, MIG, and the permission to read counters.
 fn host() -> Vec<Check> {
     let mps = std::env::var_os("CUDA_MPS_PIPE_DIRECTORY").map(PathBuf::from);
     let found = tprof_collect::gpu_host(Path::new("/"), mps.as_deref());
     found.into_iter().map(|host| Check::new(host.name, Verdict::Note, host.effect)).collect()
 }
 
-/// Checks for a library that a variable names in tprof's place.
+/// Checks whether a variable that tprof would set names another library.
 fn owner(name: &'static str, variable: &str, then: &str) -> Option<Check> {
     let value = std::env::var_os(variable).filter(|value| !value.is_empty())?;
     let path = Path::new(&value);
@@ -246,7 +251,8 @@ fn owner(name: &'static str, variable: &str, then: &str) -> Option<Check> {
     Some(Check::new(name, Verdict::Part, found))
 }
 
-/// Whether the loader may find a library under a path; unknown for a bare name.
+/// Whether the loader might load the library at a path. A name without a directory might be
+/// anywhere, so the answer is true.
 fn may_load(path: &Path) -> bool {
     let alone = path.parent().is_none_or(|folder| folder.as_os_str().is_empty());
     let is_elf = || {
@@ -284,7 +290,7 @@ fn listed(paths: &[PathBuf]) -> String {
     names.join(", ")
 }
 
-/// Libraries in the loader's order: `LD_LIBRARY_PATH` first, then its cache.
+/// The libraries that the loader finds: those in `LD_LIBRARY_PATH` first, then those in its cache.
 struct Libraries {
     folders: Vec<PathBuf>,
     cache: Vec<PathBuf>,
@@ -306,7 +312,7 @@ impl Libraries {
         Libraries { folders: folders.collect(), cache: listing.lines().filter_map(path).collect() }
     }
 
-    /// Returns libraries whose file names begin with `prefix`, nearest first.
+    /// Returns the libraries whose file names begin with `prefix`, in the loader's order.
     fn named(&self, prefix: &str) -> Vec<PathBuf> {
         let is_named = |path: &&PathBuf| {
             path.file_name().is_some_and(|name| name.as_bytes().starts_with(prefix.as_bytes()))
@@ -328,7 +334,8 @@ fn in_folder(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Checks how the CUDA calls of a program can be recorded, if it makes any.
+/// Checks how the CUDA calls of a program can be recorded. Returns no checks for a program without
+/// CUDA.
 pub fn program(program: &Path, needed: &[String]) -> Vec<Check> {
     let kernels = has_kernels(program);
     let runtime = needed.iter().find(|name| name.starts_with("libcudart"));
@@ -362,7 +369,7 @@ pub fn program(program: &Path, needed: &[String]) -> Vec<Check> {
     checks
 }
 
-/// Whether nvcc has embedded kernels into a file.
+/// Whether a file contains kernels that nvcc embedded.
 fn has_kernels(program: &Path) -> bool {
     let Ok(file) = std::fs::File::open(program) else { return false };
     let cache = object::ReadCache::new(file);
@@ -372,7 +379,7 @@ fn has_kernels(program: &Path) -> bool {
     })
 }
 
-/// Checks the CUPTI and NCCL that an interpreter's packages (CUDA wheels) contain.
+/// Checks the CUPTI and NCCL libraries in the packages (CUDA wheels) of a Python interpreter.
 fn wheels(program: &Path) -> Vec<Check> {
     let Some(home) = program.parent().and_then(Path::parent) else { return Vec::new() };
     let mut packages = in_folder(&home.join("lib"), "python3");
@@ -392,7 +399,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_by_hardware_are_spoken_of_where_a_device_has_them() {
+    fn devices_with_hardware_times_have_a_note() {
         let found = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             kernel_times(&names).map(|check| check.found)

@@ -1,9 +1,9 @@
 //! The program that `tprof doctor --run-kernel` records.
 //!
-//! On each device it copies numbers to the device, lets a kernel change them three times, copies
-//! them back and checks them. It prints what it did as one line of JSON. `cudarc` finds the driver
-//! at run time, so no CUDA is needed to build it.
-#![allow(unsafe_code)] // launches
+//! For each device, the program copies numbers to the device, changes them there with three
+//! launches of a kernel, copies them back and checks them. It prints the results as one line of
+//! JSON. `cudarc` loads the driver at run time, so the build needs no CUDA.
+#![allow(unsafe_code)] // kernel launches
 
 use cudarc::driver::{CudaContext, DriverError, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
@@ -16,12 +16,14 @@ use std::process::ExitCode;
 pub const KERNEL: &str = "tprof_check";
 /// Number of launches on each device.
 pub const LAUNCHES: u32 = 3;
-/// Numbers to copy in and out: a prime, so that no other copy has this size by chance.
+/// Number of values to copy in and out. It is a prime, so that no other copy has the same size by
+/// chance.
 pub const NUMBERS: u32 = 262_147;
 /// Size of a copy in bytes.
 pub const COPY_BYTES: u64 = NUMBERS as u64 * 4;
 
-/// Computes `numbers[i] = numbers[i] * 3 + i`, as text that every driver compiles for its device.
+/// The kernel computes `numbers[i] = numbers[i] * 3 + i`. It is PTX, which every driver compiles
+/// for its device.
 const PTX: &str = "\
 .version 6.4
 .target sm_50
@@ -50,27 +52,28 @@ done:
 }
 ";
 
-/// Runs of the kernel on all devices.
+/// Results of the kernel on all devices.
 #[derive(Serialize, Deserialize)]
 pub struct KernelRuns {
-    /// Why no device could be queried.
+    /// Why the devices could not be listed.
     pub failed: Option<String>,
     /// Results by device, in CUDA's order.
     pub devices: Vec<DeviceRun>,
 }
 
-/// Runs of the kernel on one device.
+/// Results of the kernel on one device.
 #[derive(Serialize, Deserialize)]
 pub struct DeviceRun {
-    /// Name of the device; empty if the driver has none.
+    /// Name of the device; empty if the driver reports none.
     pub name: String,
-    /// Number of wrong numbers, or what failed before.
+    /// Number of wrong values, or the error that occurred before they could be checked.
     pub wrong: Result<u32, String>,
 }
 
-/// Runs the kernel on each device; fails if a number came back wrong.
+/// Runs the kernel on each device. Returns a failure status if a value is wrong.
 pub fn run() -> anyhow::Result<ExitCode> {
-    // cudarc panics if the driver or one of its functions is missing, which is part of the answer.
+    // cudarc panics if the driver or one of its functions is missing. That is a result, so no
+    // message is printed.
     std::panic::set_hook(Box::new(|_| {}));
     let ran = match caught(CudaContext::device_count) {
         Ok(count) => {
@@ -88,7 +91,8 @@ fn on_device(ordinal: usize) -> DeviceRun {
     let wrong = caught(|| {
         let context = CudaContext::new(ordinal)?;
         name = context.name().unwrap_or_default();
-        // SAFETY: one stream does everything: nothing has to wait for another's events.
+        // SAFETY: all work of this context is on its default stream, in order, so no stream has to
+        // wait for an event of another one.
         unsafe { context.disable_event_tracking() };
         let kernel = context.load_module(Ptx::from_src(PTX))?.load_function(KERNEL)?;
         let stream = context.default_stream();
@@ -97,7 +101,8 @@ fn on_device(ordinal: usize) -> DeviceRun {
         for _ in 0..LAUNCHES {
             let mut launch = stream.launch_builder(&kernel);
             launch.arg(&mut numbers).arg(&NUMBERS);
-            // SAFETY: the arguments are those of `PTX`, which stays within `NUMBERS`.
+            // SAFETY: the two arguments have the types that `PTX` declares, a pointer and a `u32`;
+            // the kernel writes only to the first `NUMBERS` elements, which `numbers` has.
             unsafe { launch.launch(LaunchConfig::for_num_elems(NUMBERS)) }?;
         }
         let got = stream.clone_dtoh(&numbers)?;
@@ -112,7 +117,7 @@ fn on_device(ordinal: usize) -> DeviceRun {
     DeviceRun { name, wrong }
 }
 
-/// Returns the number that the launches should produce.
+/// Returns the value that the launches should compute from `given` at index `at`.
 fn expected(given: u32, at: u32) -> u32 {
     (0..LAUNCHES).fold(given, |number, _| number.wrapping_mul(3).wrapping_add(at))
 }

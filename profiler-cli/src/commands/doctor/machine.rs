@@ -12,8 +12,8 @@ use tprof_collect::PerfEvent;
 use tprof_facts::units::bytes;
 use tprof_wire::env::SOCKET_NAME;
 
-/// Open files that the collector of a large job wants: three per process while it attaches, and its
-/// own.
+/// Number of open files that the collector of a large job needs: three per process while the
+/// process attaches, and some for itself.
 const ENOUGH_FILES: u64 = 1024;
 
 pub fn checks() -> Vec<Check> {
@@ -112,7 +112,7 @@ fn directory() -> Check {
     }
 }
 
-/// Checks which CPU samples are permitted.
+/// Checks which kinds of CPU samples are permitted.
 fn cpu() -> Vec<Check> {
     const ALLOWED: &str = "sysctl kernel.perf_event_paranoid=1 (a container: --cap-add PERFMON, \
                            and a seccomp profile that allows perf_event_open)";
@@ -157,7 +157,7 @@ fn cpu() -> Vec<Check> {
     vec![samples, python, counters(&found.hardware)]
 }
 
-/// Checks which events the processor counts for its programs.
+/// Checks which hardware events the processor can count.
 fn counters(events: &[(PerfEvent, Result<(), String>)]) -> Check {
     const TITLE: &str = "hw counters";
     let names = |counted: bool| {
@@ -177,7 +177,7 @@ fn counters(events: &[(PerfEvent, Result<(), String>)]) -> Check {
     }
 }
 
-/// Checks for allocators and sanitizers that jobs may bring along.
+/// Checks `LD_PRELOAD` for allocators and sanitizers that a job may bring along.
 fn preloads() -> Option<Check> {
     let preload = std::env::var_os("LD_PRELOAD")?;
     let text = libraries::without_tprof_libraries(&preload).to_string_lossy().into_owned();
@@ -216,7 +216,8 @@ fn memory_limit() -> Check {
     Check::new("job limit", Verdict::Ok, format!("cgroup memory: {found}"))
 }
 
-/// Returns the nearest memory limit above this process, and the file that sets it.
+/// Returns the file of the nearest memory limit of this process's cgroup or its parents, and the
+/// limit; the limit is `None` if none is set.
 pub(super) fn cgroup_limit() -> Option<(PathBuf, Option<u64>)> {
     let text = fs::read_to_string("/proc/self/cgroup").ok()?;
     let root = Path::new("/sys/fs/cgroup");
@@ -234,12 +235,12 @@ pub(super) fn cgroup_limit() -> Option<(PathBuf, Option<u64>)> {
             }
             _ => continue,
         };
-        // In a container the path may name the host's tree, of which only the root is mounted, so
-        // walking up ends there.
+        // In a container, the path may be one in the host's tree, of which only the root is
+        // mounted. The loop then ends at the root.
         for part in Path::new(path.trim_start_matches('/')).ancestors() {
             let file = base.join(part).join(file);
             let Ok(text) = fs::read_to_string(&file) else { continue };
-            // Version 1 writes a number near 2^63 if there is no limit.
+            // Version 1 of cgroups writes a number near 2^63 if there is no limit.
             match text.trim().parse::<u64>() {
                 Ok(limit) if limit < 1 << 60 => return Some((file, Some(limit))),
                 _ => unlimited = unlimited.or(Some((file, None))),

@@ -1,7 +1,8 @@
-//! `tprof doctor`: reports what can be recorded here, what cannot and why, and what to do about it.
+//! `tprof doctor`: reports what tprof can record here, what it cannot record and why, and what to
+//! do about it.
 //!
-//! Every line is tested on the spot, and not concluded from a version or the name of a
-//! distribution.
+//! Every line is the result of a test on this machine. Nothing is concluded from a version or the
+//! name of a distribution.
 
 mod check;
 mod diagnose;

@@ -1,4 +1,4 @@
-//! Checks what can be recorded of a program.
+//! Checks what tprof can record of a program.
 
 use super::check::{Check, Verdict};
 use super::gpu;
@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use tprof_collect::{elf, unwind_table};
 
-/// Largest chain of interpreters that the kernel follows.
+/// Largest number of nested `#!` interpreters that the kernel follows.
 const MOST_INTERPRETERS: usize = 5;
 
 pub fn checks(command: &OsStr) -> anyhow::Result<Vec<Check>> {
@@ -27,7 +27,7 @@ pub fn checks(command: &OsStr) -> anyhow::Result<Vec<Check>> {
         checks.push(Check::new("script", Verdict::Note, found));
         program = interpreter;
     }
-    // `#!/usr/bin/env python3`: env chooses the program.
+    // In `#!/usr/bin/env python3`, env finds the program.
     if let Some(found) = through_env(&path) {
         checks.push(Check::new("script", Verdict::Note, format!("which is {}", found.display())));
         program = found;
@@ -58,7 +58,7 @@ fn interpreter(path: &Path) -> Option<PathBuf> {
     first_line(path).and_then(|words| Some(PathBuf::from(words.into_iter().next()?)))
 }
 
-/// Returns the program that `#!/usr/bin/env NAME` finds.
+/// Returns the program that env finds for `#!/usr/bin/env NAME`.
 fn through_env(path: &Path) -> Option<PathBuf> {
     let words = first_line(path)?;
     let mut words = words.iter();
@@ -68,7 +68,7 @@ fn through_env(path: &Path) -> Option<PathBuf> {
 }
 
 fn first_line(path: &Path) -> Option<Vec<std::ffi::OsString>> {
-    // The kernel reads as many bytes.
+    // The kernel reads the same number of bytes.
     let mut head = Vec::new();
     File::open(path).ok()?.take(256).read_to_end(&mut head).ok()?;
     let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;

@@ -1,5 +1,5 @@
-//! `--run-kernel`: runs a kernel on each device under `tprof run`, and compares what ran with what
-//! was recorded.
+//! `doctor --run-kernel`: runs a kernel on each device under `tprof run`, and compares the kernels
+//! and copies that ran with those that were recorded.
 
 use super::check::{Check, Verdict};
 use super::gpu;
@@ -16,11 +16,11 @@ use tprof_trace::model::{CopyKind, Kernel, MemoryCopy};
 use tprof_trace::{RunDir, TraceFile, TraceRow};
 use tprof_wire::env;
 
-/// Name of the hidden command to record.
+/// Name of the hidden command that is recorded.
 pub const COMMAND: &str = "__run-kernel";
 const NAME: &str = "kernel";
 
-/// Returns one check per device, or one check with the reason if there is none.
+/// Returns one check per device, or one check with the reason if there are no devices.
 pub fn checks() -> Vec<Check> {
     if gpu::load(Path::new("libcuda.so.1")).is_none() {
         return vec![not_run("skipped: no NVIDIA driver (the loader finds no libcuda.so.1)")];
@@ -47,10 +47,11 @@ fn try_it() -> Result<Vec<Check>, String> {
     Ok(ran.devices.iter().enumerate().map(check).collect())
 }
 
-/// Runs the program under `tprof run`, and returns what it did.
+/// Runs the test program under `tprof run`, and returns the results that it printed, or why it
+/// printed none.
 fn record(scratch: &Path, run: &Path) -> io::Result<Result<KernelRuns, String>> {
     let tprof = std::env::current_exe()?;
-    // An empty configuration, because the machine is tested and not its settings.
+    // The configuration is empty, because this tests the machine and not the user's settings.
     let config = scratch.join("tprof.toml");
     std::fs::write(&config, "")?;
     let mut command = Command::new(&tprof);
@@ -70,13 +71,13 @@ fn record(scratch: &Path, run: &Path) -> io::Result<Result<KernelRuns, String>> 
     }))
 }
 
-/// Data recorded in a run.
+/// The data that a run contains.
 struct Recorded {
-    /// Number of kernels of this name, by device.
+    /// Device of each kernel named [`KERNEL`].
     kernels: Vec<u32>,
-    /// Device and direction of each copy of this size.
+    /// Device and direction of each copy of [`COPY_BYTES`].
     copies: Vec<(u32, CopyKind)>,
-    /// Why something is missing.
+    /// Why something is missing in the run.
     why: Option<String>,
 }
 
@@ -98,7 +99,7 @@ impl Recorded {
         Ok(recorded)
     }
 
-    /// Compares what ran on a device with what was recorded.
+    /// Compares the results of a device with its recorded data.
     fn compare(&self, device: u32, ran: &DeviceRun) -> Check {
         let title = match ran.name.as_str() {
             "" => format!("device {device}"),

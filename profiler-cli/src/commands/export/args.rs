@@ -44,7 +44,7 @@ pub struct ExportArgs {
     pub compact: Option<usize>,
 }
 
-/// Parses a number of ranks per file, at least one.
+/// Parses the number of ranks per file, which is at least one.
 fn parse_ranks(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(ranks) if ranks > 0 => Ok(ranks),

@@ -1,4 +1,4 @@
-//! Charts of the report page: device time by rank, steps, curves over time.
+//! Charts of the report page: device time by rank, times of steps, and curves over time.
 
 use tprof_analyze::document::{Cell, Column, Document, Table, Unit, Value, View};
 use tprof_export::report_page::Chart;
@@ -9,7 +9,7 @@ use crate::commands::report::document::shown_cell;
 
 /// Largest number of columns of a step plot.
 const MOST_STEPS: usize = 120;
-/// Largest number of rows of a stack plot.
+/// Largest number of bars in a chart of ranks.
 const MOST_RANKS: usize = 64;
 
 /// Returns all charts of a document.
@@ -36,7 +36,8 @@ pub(super) fn all(document: &Document) -> Vec<Chart> {
     charts
 }
 
-/// Draws the shares of each rank's device time that have a heading.
+/// Draws the parts of each rank's device time: one bar per row, from the shares that the table
+/// shows.
 fn stacks(table: &Table) -> Option<Chart> {
     let rank = table.place("rank")?;
     let device = table.place("device");
@@ -70,7 +71,7 @@ fn stacks(table: &Table) -> Option<Chart> {
     Some(Chart::Stacks { title, parts, rows })
 }
 
-/// Draws the times of the first rank's steps.
+/// Draws the times of the steps of the first rank in the table.
 fn steps(table: &Table) -> Option<Chart> {
     let [rank, step, time] =
         [table.place("rank")?, table.place("step")?, table.place("duration_ns")?];
@@ -95,7 +96,7 @@ fn steps(table: &Table) -> Option<Chart> {
     Some(Chart::Columns { title, columns })
 }
 
-/// Draws a table of curves: its columns over the first one.
+/// Draws a table of curves: each column over the first column.
 fn curves(table: &Table) -> Option<Chart> {
     const POINTS: usize = 300;
     let number =

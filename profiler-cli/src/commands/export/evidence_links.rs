@@ -1,4 +1,5 @@
-//! Links findings and slow spans of the report page to their place on the timeline next to it.
+//! Links findings and slow spans on the report page to their place on the timeline, a page in the
+//! same directory.
 
 use tprof_analyze::document::{Cell, Document, Table, Value};
 use tprof_export::report_page;
@@ -6,7 +7,7 @@ use tprof_export::report_page;
 /// Page that the links lead to.
 pub const TIMELINE: &str = "timeline.html";
 
-/// Returns the link to the first piece of evidence of each finding, by the finding's number.
+/// Returns the link to the first piece of evidence of each finding, with the finding's number.
 pub fn of(document: &Document) -> Vec<(u64, String)> {
     let Some(table) = document.tables.iter().find(|table| table.key == "evidence") else {
         return Vec::new();
@@ -27,7 +28,7 @@ pub fn of(document: &Document) -> Vec<(u64, String)> {
     links
 }
 
-/// Returns the link to a moment, with some context around it.
+/// Returns the link to an interval of the timeline, with some time around it.
 fn link(start_ns: f64, end_ns: f64, thread: Option<f64>) -> String {
     let around = ((end_ns - start_ns) * 2.0).max(1e6);
     let from = (start_ns - around).max(0.0);
@@ -38,7 +39,7 @@ fn link(start_ns: f64, end_ns: f64, thread: Option<f64>) -> String {
     link
 }
 
-/// Adds links to a table's cells that name places: those of findings and slow spans.
+/// Adds links to the cells of a table that name a place in the run: of findings, or of slow spans.
 pub fn linked(
     mut page: report_page::Table,
     table: &Table,

@@ -1,4 +1,4 @@
-//! Explains failed exports in three lines.
+//! Errors for exports that fail.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::runs::failure::{no_cycle, no_rank, reversed_times, trace_failure};
 use crate::runs::formats::{self, Format, FormatOption};
 use crate::terminal::errors::{Failure, nearest, reason, remedy};
 
-/// Largest number of steps to list.
+/// Largest number of steps that an error lists.
 const MOST_STEPS: usize = 8;
 
 pub fn unknown_format(format: &str, path: &Path) -> Failure {
@@ -24,7 +24,7 @@ pub fn unknown_format(format: &str, path: &Path) -> Failure {
         .hint(format!("tprof export {} --to {near}", path.display()))
 }
 
-/// A format was given an option that it does not support.
+/// Returns the error for an option that a format does not support.
 pub fn not_taken(format: &Format, option: FormatOption, path: &Path) -> Failure {
     let (name, run) = (format.name, path.display());
     let takers = formats::names_with(option).join(", ");
@@ -97,7 +97,7 @@ pub fn failure(run: &Path, error: &ExportError) -> Failure {
         ExportError::TooSmall { max_bytes, least_bytes } => {
             Failure::new(format!("--max-size {} is too small", bytes(*max_bytes)))
                 .cause("the names of the tracks need more space")
-                // Rounded up, because a rounded value may be less than what is needed.
+                // The size is rounded up, because a smaller size would fail again.
                 .hint(format!("--max-size {}", exact_size(least_bytes.next_multiple_of(1024))))
         }
         ExportError::NoMaxSize { format } => {
@@ -163,15 +163,16 @@ fn no_step(run: &Path, step: u64, there: &[u64]) -> Failure {
     failure.cause(format!("the steps of the run are {steps}")).hint(format!("--steps {first}"))
 }
 
-/// A format for a directory of runs was requested for one run.
+/// Returns the error for a format of a directory of runs, when one run was given.
 pub fn not_of_a_run(format: &Format, run: &Path) -> Failure {
     let name = format.name;
-    Failure::new(format!("{name} is not written here"))
-        .cause(format!("{name} is made of a directory of runs"))
+    Failure::new(format!("cannot export one run to {name}"))
+        .cause(format!("{name} covers a directory of runs"))
         .hint(format!("tprof export {} --to {name}", run.display()))
 }
 
-/// A trace that was imported only for this export has no directory to write to.
+/// Returns the error for an export of a foreign trace without `-o`. The trace's temporary run is
+/// deleted, so the output can't be written there.
 pub fn nowhere(args: &ExportArgs) -> Failure {
     let path = args.path.display();
     Failure::new(format!("cannot export `{path}` without -o"))

@@ -1,11 +1,12 @@
-//! Chart of GPU time: one bar per device, work first, then idle time by cause.
+//! Chart of GPU time: one bar per device, first its work, then its idle time by cause.
 
 use std::collections::BTreeMap;
 
 use tprof_analyze::document::{Table, Value};
 use tprof_export::report_page::Chart;
 
-/// Parts of `part` and causes of idle time, with colours and names, in the order of bars.
+/// Values of `part` and of `cause`, with the colour and the name of each, in the order in which
+/// bars show them.
 const PARTS: [(&str, &str, &str); 19] = [
     ("compute", "part0", "compute"),
     ("communication", "of-collective", "communication"),
@@ -28,7 +29,7 @@ const PARTS: [(&str, &str, &str); 19] = [
     ("unknown", "of-unknown", "idle: unknown"),
 ];
 
-/// Draws the table `parts` of `gpu-time`, for at most `most` devices.
+/// Draws the table `parts` of the report `gpu-time`, for at most `most` devices.
 pub(super) fn chart(table: &Table, most: usize) -> Option<Chart> {
     let [rank, part, cause, share] = ["rank", "part", "cause", "share"].map(|key| table.place(key));
     let (rank, part, cause, share) = (rank?, part?, cause?, share?);

@@ -1,5 +1,5 @@
-//! Charts of the wall time of driving threads: a bar per rank, and a bar for each of the longest
-//! steps.
+//! Charts of the wall time of driving threads: one bar per rank, and one bar for each of the
+//! longest steps.
 
 use tprof_analyze::document::Document;
 use tprof_export::report_page::Chart;
@@ -7,13 +7,13 @@ use tprof_facts::host_parts::HOST_PARTS;
 use tprof_facts::units::duration;
 use tprof_tables::{HostTime, host_times};
 
-/// Largest number of bars of steps.
+/// Largest number of bars in the chart of steps.
 const MOST_STEPS: usize = 24;
 
-/// A bar: its label, and the time it shows.
+/// A bar: its label, and the times that it shows.
 type Bar<'t> = (String, Vec<&'t HostTime>);
 
-/// Returns all charts, with at most `most_ranks` ranks.
+/// Returns all charts. Charts of ranks have at most `most_ranks` bars.
 pub fn all(document: &Document, most_ranks: usize) -> Vec<Chart> {
     let times = host_times(document);
     let mut ranks: Vec<u32> = times.iter().map(|time| time.rank).collect();
@@ -58,7 +58,7 @@ pub fn all(document: &Document, most_ranks: usize) -> Vec<Chart> {
     .collect()
 }
 
-/// Draws bars of shares, with their lengths next to the labels.
+/// Draws bars of shares. The label of a bar includes its total time.
 fn chart(title: String, bars: Vec<Bar<'_>>) -> Option<Chart> {
     let ns = |times: &[&HostTime], part: &str| -> u64 {
         times.iter().filter(|time| time.part == part).map(|time| time.wall_ns).sum()

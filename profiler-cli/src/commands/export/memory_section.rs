@@ -7,7 +7,7 @@ use tprof_facts::units::{bytes, count, duration};
 
 use super::page_table::{MOST_FRAMES, MOST_ROWS, short};
 
-/// Builds the section: curves, figures and owners at the peak of each rank.
+/// Builds the section: the curves, the figures, and the owners of memory at the peak of each rank.
 pub(super) fn of(report: &Report) -> Section {
     let mut section = Section {
         key: "memory".to_owned(),
@@ -32,7 +32,8 @@ pub(super) fn of(report: &Report) -> Section {
             Some((name.to_owned(), bytes(*peak), points))
         });
         let mut curves: Vec<(String, String, Vec<Option<f64>>)> = known.collect();
-        // Mapped bytes are often many times larger than the others, which would look flat.
+        // Mapped bytes are often many times larger than the others, whose curves would be flat next
+        // to them.
         if curves.len() > 1 {
             curves.retain(|(name, ..)| name != "mapped");
         }

@@ -1,4 +1,4 @@
-//! Tables of the report page, limited to the rows and frames that it can hold.
+//! Tables of the report page, with limits on rows and on frames.
 
 use tprof_analyze::document::{Cell, Column, Table, Unit, Value, View};
 use tprof_export::report_page;
@@ -10,7 +10,7 @@ pub(super) const MOST_ROWS: usize = 100;
 /// Largest number of frames of a stack in a tooltip.
 pub(super) const MOST_FRAMES: usize = 40;
 
-/// Converts a table for the page.
+/// Converts a table of a report to one of the page.
 pub(super) fn page_table(table: &Table) -> report_page::Table {
     let shown: Vec<(usize, &Column)> =
         table.columns.iter().enumerate().filter(|(_, column)| !column.heading.is_empty()).collect();
@@ -56,7 +56,7 @@ fn severities(table: &Table) -> Vec<String> {
 }
 
 fn page_cell(cell: &Cell, column: &Column, view: View) -> report_page::TableCell {
-    // A card has room for sentences, but a table has not.
+    // A card or a line has room for sentences, but a table's cell has not.
     let room = if matches!(view, View::Cards | View::Lines) { 4_000 } else { 240 };
     let number = cell.value().and_then(Value::number);
     let text = match cell {
@@ -72,7 +72,7 @@ fn page_cell(cell: &Cell, column: &Column, view: View) -> report_page::TableCell
     report_page::TableCell { text, number, share, title, href: String::new() }
 }
 
-/// Returns `text`, or its first characters and an ellipsis.
+/// Returns `text` if it has at most `most` characters, otherwise its beginning and an ellipsis.
 fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((at, _)) => format!("{}…", &text[..at]),
@@ -80,7 +80,7 @@ fn cut(text: &str, most: usize) -> String {
     }
 }
 
-/// Joins the functions of the innermost frames, without their places in the source.
+/// Joins the function names of the innermost frames, without files and lines.
 pub(super) fn short(names: &[&str]) -> String {
     let function = |name: &&str| {
         let function = name.rsplit_once(" (").map_or(*name, |(function, _)| function);

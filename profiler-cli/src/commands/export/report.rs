@@ -1,4 +1,4 @@
-//! The report page: every kind of report, in the order in which readers ask for them.
+//! The report page, with every kind of report.
 
 use std::path::Path;
 
@@ -23,7 +23,8 @@ use crate::terminal::errors::Failure;
 /// Text for a figure that was not measured.
 const UNKNOWN: &str = "unknown";
 
-/// Kinds that come first; the others follow in their own order.
+/// Kinds of report that come first, in this order. The others follow in the order of the list of
+/// kinds.
 const ORDER: [&str; 11] = [
     "findings",
     "gpu-time",
@@ -70,7 +71,7 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
         section.charts.extend(chart.filter(|_| kind.name == "roofline"));
         page.sections.push(section);
     }
-    // Known figures come first.
+    // Figures that are known come before those that are unknown.
     page.facts.sort_by_key(|fact| fact.value == UNKNOWN);
     let at = page.sections.iter().position(|part| part.key == "kernels").unwrap_or(0);
     page.sections.insert(at, memory_section::of(report));
@@ -80,7 +81,8 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
     Ok(Written { paths: path.into_iter().collect(), ..Written::default() })
 }
 
-/// Returns the rank for data that covers whole ranks: one rank, or `None` for all.
+/// Returns the rank to report for `--rank`, because the data can't be limited to several ranks: one
+/// rank, or `None` for all. `what` names the data in the error.
 pub(super) fn one_rank(args: &ExportArgs, what: &str) -> Result<Option<u32>, Failure> {
     let Some(text) = args.slice.rank.as_deref() else { return Ok(None) };
     text.parse().map(Some).map_err(|_| {
@@ -90,7 +92,7 @@ pub(super) fn one_rank(args: &ExportArgs, what: &str) -> Result<Option<u32>, Fai
     })
 }
 
-/// Returns links to pages next to this one.
+/// Returns links to those of the other pages that are in the same directory.
 fn links(path: &Path) -> Vec<(String, String)> {
     let beside = |name: &str| path.with_file_name(name).is_file();
     [("Timeline", evidence_links::TIMELINE), ("Flame graph", "flame.html")]
@@ -164,7 +166,7 @@ fn head(report: &Report, step: Option<&StepCost>) -> ReportPage {
     }
 }
 
-/// Returns the heap peak of the rank with the highest.
+/// Returns the highest heap peak of all ranks.
 fn heap_peak(report: &Report) -> Fact {
     let heaps = report.ranks.iter().map(|rank| &rank.host_memory);
     let known = heaps.clone().filter(|heap| heap.peak_bytes.value().is_some());
@@ -232,7 +234,7 @@ fn complete(report: &Report) -> Completeness {
     Completeness { whole, sentence, gaps }
 }
 
-/// Returns a report's figure that belongs at the top of the page.
+/// Returns the figure of a report that is shown at the top of the page, if the report has one.
 fn headline(document: &Document) -> Option<Fact> {
     let (name, table, key, remark) = match document.kind {
         "gpu-time" => ("GPU idle", "windows", "idle_share", "highest of all ranks"),
@@ -255,7 +257,7 @@ fn headline(document: &Document) -> Option<Fact> {
     })
 }
 
-/// Returns the CPU time of all threads, and the time they were ready but had no core.
+/// Returns the CPU time of all threads, and the time that they were ready without a core.
 fn cpu_used(document: &Document, wall_ns: &Reading<u64>) -> Vec<Fact> {
     let Some(table) = document.tables.iter().find(|table| table.key == "threads") else {
         return Vec::new();
@@ -284,8 +286,8 @@ fn cpu_used(document: &Document, wall_ns: &Reading<u64>) -> Vec<Fact> {
     ]
 }
 
-/// Builds a section. `places` are the links to the timeline by the finding's number; `None` without
-/// a timeline.
+/// Builds the section of a report. `places` are the links to the timeline, with the number of the
+/// finding; `None` if there is no timeline.
 fn section(about: &str, document: Document, places: Option<&[(u64, String)]>) -> Section {
     let tables: Vec<&Table> = document
         .tables
@@ -311,7 +313,7 @@ fn section(about: &str, document: Document, places: Option<&[(u64, String)]>) ->
     }
 }
 
-/// Turns a kind into a title: `Breakdown`. `GPU queue` repeats the name of its kind.
+/// Returns the title for a kind of report.
 fn title(kind: &str) -> String {
     let known = match kind {
         "host" => "Where the driving thread's time went",

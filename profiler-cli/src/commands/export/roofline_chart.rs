@@ -1,4 +1,4 @@
-//! The plot of `report roofline`: each operator with its sizes is a point.
+//! The plot of `report roofline`. Each operator with one list of input sizes is a point.
 
 use tprof_analyze::document::{Cell, Document, Table, Value};
 use tprof_export::report_page::{Chart, RooflinePoint};
@@ -6,14 +6,14 @@ use tprof_facts::units::{counted, duration, percent, rate};
 
 use super::evidence_links::TIMELINE;
 
-/// Largest number of points: operators with the most time.
+/// Largest number of points. The operators with the most time are drawn.
 const MOST_POINTS: usize = 400;
 
-/// Operators with a smaller share of the time are left out: they would be tiny dots, and stretch
-/// the axes.
+/// Smallest share of the time of an operator that is drawn. Other operators would be tiny dots, and
+/// would extend the axes.
 const LEAST_SHARE: f64 = 5e-4;
 
-/// Classes of the points.
+/// Classes of points, with the text for each.
 const CLASSES: [(&str, &str); 4] = [
     ("compute", "bound by operations"),
     ("memory", "bound by memory"),
@@ -21,8 +21,7 @@ const CLASSES: [(&str, &str); 4] = [
     ("unknown", "bound not known"),
 ];
 
-/// Draws the plot; `None` if no operator has a place on it. Points link to the timeline, if there
-/// is one.
+/// Draws the plot; `None` if no operator can be drawn. Points have links if there is a timeline.
 pub fn of(document: &Document, has_timeline: bool) -> Option<Chart> {
     let find = |key: &str| document.tables.iter().find(|table| table.key == key);
     let (table, peaks) = (find("roofline")?, find("peaks")?);
@@ -64,7 +63,8 @@ pub fn of(document: &Document, has_timeline: bool) -> Option<Chart> {
         Some((format!("{name}, {} TFLOP/s", text(peaks, row, "rate")), roof))
     });
     let memory = peaks.rows.first().and_then(|row| number(peaks, row, "bytes_per_s"));
-    // With several devices, the slope could belong to one and the roof to another.
+    // If there are several devices, the slope could be that of one device and the roof that of
+    // another, so neither is drawn.
     let is_one = peaks
         .rows
         .windows(2)

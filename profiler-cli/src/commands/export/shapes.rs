@@ -1,5 +1,5 @@
-//! `shapes.json`: each operator with each list of sizes, and how often: what a benchmark of
-//! kernels is made of.
+//! `shapes.json`: each operator with each list of input sizes, and how often it ran. Benchmarks of
+//! kernels can be generated from this list.
 //!
 //! ```json
 //! {"shapes_version": 1, "shapes": [
@@ -22,10 +22,10 @@ use super::failure;
 use super::report::one_rank;
 use crate::runs::failure::analyze_failure;
 
-/// Version, which rises when a key changes its meaning or is removed.
+/// Version of the file. It rises when a key changes its meaning or is removed.
 const SHAPES_VERSION: u32 = 1;
 
-/// Columns of `report flops` that an entry copies unchanged.
+/// Columns of `report flops` that are copied unchanged.
 const PLAIN: [&str; 9] = [
     "operator",
     "runs",
@@ -37,10 +37,10 @@ const PLAIN: [&str; 9] = [
     "type",
     "kernel",
 ];
-/// Columns that contain JSON.
+/// Columns of `report flops` whose texts are JSON.
 const LISTS: [&str; 3] = ["input_shapes", "input_types", "input_values"];
 
-/// Writes the file.
+/// Writes the file `shapes.json`.
 pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow::Result<Written> {
     let rank = one_rank(args, "the list of shapes")?;
     let failed = |error: &ExportError| failure::failure(&args.path, error);
@@ -59,7 +59,7 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
         (true, Some(table)) => vec![table.empty.clone()],
         _ => Vec::new(),
     };
-    // An entry is one line, because authors of benchmarks read, cut and compare entries.
+    // Each entry is one line, so that people can read, cut and compare entries.
     let lines: Vec<String> = entries.iter().map(Json::to_string).collect();
     let lines = lines.join(",\n  ");
     write!(output, "{{\"shapes_version\": {SHAPES_VERSION}, \"shapes\": [\n  {lines}\n]}}\n")?;

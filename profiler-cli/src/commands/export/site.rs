@@ -1,4 +1,5 @@
-//! Writes a directory of runs as static pages, by way of `tprof-serve`, which contains the pages.
+//! Writes a directory of runs as static pages. The program `tprof-serve` does this, because it
+//! contains the pages.
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Collects results of reports for TensorBoard: figures of steps, and counters in them.
+//! Collects results of reports for TensorBoard: figures and counters by step.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -19,14 +19,14 @@ use crate::runs::failure::{analyze_failure, trace_failure};
 use crate::runs::symbols::LateSymbolizer;
 use crate::terminal::page::Form;
 
-/// Kinds of report to read.
+/// Kinds of report that are read.
 const READ: [&str; 3] = ["steps", "counters", FINDINGS];
-/// Kind of report that becomes a text, together with the summary.
+/// The kind of report that is written as a text; the summary is another text.
 const FINDINGS: &str = "findings";
-/// Number of rows of tables in texts.
+/// Number of rows that tables in texts have.
 const TOP: usize = 10;
 
-/// Completes the log directory of a run that has ended.
+/// Completes the log directory of a run that has just ended.
 pub fn complete(log: LiveLog, path: &Path) -> anyhow::Result<Written> {
     let late = LateSymbolizer::default();
     let options = Options { symbols: Some(&late), ..Options::default() };
@@ -38,7 +38,7 @@ pub fn complete(log: LiveLog, path: &Path) -> anyhow::Result<Written> {
     Ok(written.map_err(|error| failure::failure(path, &error))?)
 }
 
-/// Writes the log directory.
+/// Writes the log directory of a run.
 pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow::Result<Written> {
     let analysed =
         analysed(run, args, options).map_err(|error| analyze_failure(&args.path, &error))?;
@@ -89,7 +89,7 @@ fn analysed(
     Ok(RunAnalysis { ranks, texts })
 }
 
-/// Figures of a step, by column.
+/// The figures of a step, with the column that each comes from.
 const FIGURES: [(&str, Figure); 6] = [
     ("compute_ns", Figure::Compute),
     ("exposed_communication_ns", Figure::ExposedCommunication),

@@ -1,4 +1,4 @@
-//! Writes a run in another format.
+//! Writes runs in other formats.
 
 use super::args::{self, ExportArgs, SliceArgs};
 use super::{failure, report, shapes, site, tensorboard};
@@ -20,7 +20,7 @@ use crate::runs::scratch::Scratch;
 use crate::runs::symbols::LateSymbolizer;
 use crate::terminal::errors::{Failure, print_stderr, reason, remedy};
 
-/// `tprof export`: one run, or a site of many.
+/// Executes `tprof export`: writes one run, or a directory of runs as a site.
 pub fn command(args: ExportArgs) -> anyhow::Result<ExitCode> {
     match wanted(&args)?.writer {
         Writer::Site => site::export(&args),
@@ -28,7 +28,7 @@ pub fn command(args: ExportArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Reads a run and writes it in another format.
+/// Writes one run in another format, and prints the paths of the output.
 pub fn run(args: ExportArgs) -> anyhow::Result<ExitCode> {
     let format = wanted(&args)?;
     let opened = open_run_or_import(&args.path)?;
@@ -43,7 +43,7 @@ pub fn run(args: ExportArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the paths of an export to stdout and its notes to stderr. The paths come last.
+/// Prints the paths of an export to stdout, then its notes to stderr.
 pub fn print(written: &Written) -> std::io::Result<()> {
     let paths = || {
         let mut stdout = std::io::stdout().lock();
@@ -57,7 +57,8 @@ pub fn print(written: &Written) -> std::io::Result<()> {
     printed
 }
 
-/// Returns the requested format, if it supports all given options.
+/// Returns the requested format. Fails if the format doesn't exist or doesn't support one of the
+/// options.
 pub fn wanted(args: &ExportArgs) -> Result<&'static Format, Failure> {
     let Some(format) = formats::find(&args.to) else {
         return Err(failure::unknown_format(&args.to, &args.path));
@@ -81,7 +82,7 @@ pub fn wanted(args: &ExportArgs) -> Result<&'static Format, Failure> {
     Ok(format)
 }
 
-/// Writes a format of several files to stdout, as one tar archive.
+/// Writes a format that has several files to stdout, as one tar archive.
 fn write_archive(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<()> {
     let scratch = Scratch::new("export").map_err(|error| {
         Failure::new(format!("cannot write {} to stdout", format.name))
@@ -91,7 +92,7 @@ fn write_archive(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Res
     let output = scratch.path().join(format.name);
     let args = ExportArgs { output: Some(output.clone()), ..args.clone() };
     let mut written = made(format, &args, path)?;
-    // Notes name the directory, which is unpacked elsewhere.
+    // The notes contain the temporary directory, but the user unpacks the archive elsewhere.
     let within = format!("{}/", scratch.path().display());
     written.notes.iter_mut().for_each(|note| *note = note.replace(&within, ""));
     print_notes(&written);
@@ -144,7 +145,7 @@ fn made(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<Writt
     let written = match format.writer {
         Writer::Library(export) => {
             export(&run, &options).map_err(|error| match error {
-                // A reader of stdout that stops early is not a failure.
+                // If the reader of stdout stops early, that is not an error of the export.
                 ExportError::Write { source, .. } if source.kind() == ErrorKind::BrokenPipe => {
                     anyhow::Error::from(source)
                 }
@@ -162,7 +163,7 @@ fn made(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<Writt
     Ok(written)
 }
 
-/// Prints what was left out, and other notes, to stderr.
+/// Prints the number of events that were left out, and the other notes, to stderr.
 fn print_notes(written: &Written) {
     if written.left_out > 0 {
         let all = count(written.events + written.left_out);
@@ -173,7 +174,7 @@ fn print_notes(written: &Written) {
     }
 }
 
-/// Returns the part of a run that the options select.
+/// Returns the slice of a run that the options select.
 pub fn slice(args: &SliceArgs) -> Result<Slice, Failure> {
     let time = |option: &str, text: &Option<String>| match text.as_deref() {
         None => Ok(None),

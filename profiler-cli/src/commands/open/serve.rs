@@ -1,4 +1,4 @@
-//! A minimal HTTP server that hands a few files to one browser.
+//! A minimal HTTP server that serves a few files to one browser.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -6,50 +6,51 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Longest request in bytes: a page sends a few hundred.
+/// Longest request in bytes. A browser sends a few hundred.
 const MAX_REQUEST_BYTES: u64 = 16 << 10;
-/// Time that a page has to send a request.
+/// Time limit for a client to send its request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Serves files under names that cannot be guessed.
 pub struct Server {
     listener: TcpListener,
-    /// Files to serve. The first is the requested one, and links to the others.
+    /// Files to serve. The first is the page or trace that the browser opens, and it links to the
+    /// others.
     files: Vec<PathBuf>,
-    /// Origin of the page that may read the answers; no other page may.
+    /// The only foreign origin whose pages may read the answers.
     origin: Option<String>,
-    /// Prefix of all paths.
+    /// Prefix of all paths; it contains a random token.
     folder: String,
 }
 
 impl Server {
-    /// Creates a server for `files`, which pages of `ui` may read, too.
+    /// Creates a server for `files`. Pages of the site `ui` may read them too.
     pub fn new(listener: TcpListener, files: Vec<PathBuf>, ui: Option<&str>) -> io::Result<Server> {
         let mut random = [0u8; 16];
         File::open("/dev/urandom")?.read_exact(&mut random)?;
         let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        // Scheme and host are everything before the third slash.
+        // The origin, scheme and host, is the part before the third slash.
         let origin = ui.map(|ui| ui.splitn(4, '/').take(3).collect::<Vec<_>>().join("/"));
         Ok(Server { listener, files, origin, folder: format!("/{token}/") })
     }
 
-    /// Returns the address of the first file.
+    /// Returns the URL of the first file.
     pub fn url(&self, port: u16) -> String {
         let name = self.files.first().map(|file| name(file)).unwrap_or_default();
         format!("http://127.0.0.1:{port}{}{name}", self.folder)
     }
 
-    /// Returns the file of a path, and whether it is the first.
+    /// Returns the file for a request's path, and whether it is the first one.
     fn file(&self, path: &str) -> Option<(&Path, bool)> {
         let wanted = path.strip_prefix(&self.folder)?;
         let at = self.files.iter().position(|file| name(file) == wanted)?;
         Some((&self.files[at], at == 0))
     }
 
-    /// Answers requests one at a time, with `once` until the file was fetched.
+    /// Answers requests, one at a time. With `once`, returns when the first file has been fetched.
     pub fn run(&self, once: bool) -> io::Result<()> {
         for stream in self.listener.incoming() {
-            // A failed request concerns only its page, not the next one.
+            // A failed request concerns only its client, so the server continues.
             if self.answer(stream?).unwrap_or(false) && once {
                 return Ok(());
             }
@@ -57,7 +58,7 @@ impl Server {
         Ok(())
     }
 
-    /// Answers one request, and returns whether it fetched the file.
+    /// Answers one request, and returns whether it fetched the first file.
     fn answer(&self, stream: TcpStream) -> io::Result<bool> {
         stream.set_read_timeout(Some(PATIENCE))?;
         let mut reader = BufReader::new((&stream).take(MAX_REQUEST_BYTES));
@@ -71,7 +72,8 @@ impl Server {
             if reader.read_line(&mut header)? == 0 || header.trim().is_empty() {
                 break;
             }
-            // A page elsewhere whose domain name points here sends its own host name.
+            // If another site's domain name resolves to this address (DNS rebinding), its pages
+            // send that name as the host.
             if let Some((name, value)) = header.split_once(':')
                 && name.eq_ignore_ascii_case("host")
             {

@@ -1,8 +1,8 @@
 //! Shows a run in Perfetto, or in one of tprof's own pages.
 //!
-//! The browser fetches the page only from this machine. A server on 127.0.0.1 hands it out under a
-//! name that cannot be guessed, and hands a trace only to the origin of Perfetto's page, whose
-//! policy allows it to fetch only from port 9001.
+//! The browser fetches the files only from this machine: a server on 127.0.0.1 serves them under a
+//! random path. A trace may also be read by Perfetto's page, whose content security policy allows
+//! only port 9001.
 
 use super::args::{OpenArgs, View};
 use super::serve;
@@ -22,12 +22,12 @@ use crate::runs::formats::{Format, find};
 use crate::runs::scratch::{self, Scratch};
 use crate::terminal::errors::{Failure, print_stderr, reason};
 
-/// Address of Perfetto, unless another is given.
+/// Address of Perfetto's page, unless `--ui` gives another.
 const UI: &str = "https://ui.perfetto.dev";
-/// Port that Perfetto may fetch from.
+/// The port from which Perfetto's page may fetch traces.
 const PORT: u16 = 9001;
 
-/// Exports the run, serves it, and opens the page on it, until Ctrl-C.
+/// Exports the run, serves the files, and opens the page. Runs until Ctrl-C.
 pub fn run(args: OpenArgs) -> anyhow::Result<ExitCode> {
     if args.view != View::Perfetto && args.ui.is_some() {
         return Err(Failure::new("--ui applies only to Perfetto")
@@ -37,11 +37,11 @@ pub fn run(args: OpenArgs) -> anyhow::Result<ExitCode> {
     }
     let formats: Vec<&Format> = made(args.view).iter().filter_map(|name| find(name)).collect();
     for format in &formats {
-        // Refused before anything is done, with this command's name for the option.
+        // Wrong options are refused here, before any work, so that the error names this command.
         export::wanted(&export_args(&args, format, Path::new("")))?;
     }
     let serving = end_by_signal();
-    // Bound first, so that a port in use does not cost an export.
+    // The port is bound first, so that the error for a used port comes before the export.
     let port = args.port.unwrap_or(if args.view == View::Perfetto { PORT } else { 0 });
     let listener = TcpListener::bind(("127.0.0.1", port)).map_err(|e| busy(&args, port, &e))?;
     let port = listener.local_addr()?.port();
@@ -55,7 +55,7 @@ pub fn run(args: OpenArgs) -> anyhow::Result<ExitCode> {
         let options = export_args(&args, format, &dir.path().join(format.goes));
         files.extend(export::write(format, &options, opened.path())?.paths);
     }
-    // The requested page was made last.
+    // The requested page was exported last, and the server needs it first.
     files.reverse();
     let ui = args.ui.as_deref().unwrap_or(UI);
     let origin = (args.view == View::Perfetto).then_some(ui);
@@ -79,8 +79,8 @@ pub fn run(args: OpenArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ends this command at the first Ctrl-C and removes what it made for the browser. It ends with
-/// success once it serves, which the returned flag tells.
+/// Ends this command at the first Ctrl-C, and removes its temporary files. The returned flag says
+/// whether the server runs; if so, the exit status is success.
 fn end_by_signal() -> Arc<AtomicBool> {
     let serving = Arc::new(AtomicBool::new(false));
     let own = Arc::clone(&serving);
@@ -91,7 +91,8 @@ fn end_by_signal() -> Arc<AtomicBool> {
     serving
 }
 
-/// Returns the formats that a view needs, its own last: the report links to the others.
+/// Returns the formats to export for a view. Its own format is the last; the report page links to
+/// the others.
 fn made(view: View) -> &'static [&'static str] {
     match view {
         View::Perfetto => &["perfetto"],

@@ -1,4 +1,5 @@
-//! Parses `tprof report [KIND] RUN`, to tell the kind from the run.
+//! Parses `tprof report [KIND] RUN`: finds out which of the words is the kind of report and which
+//! is the run.
 
 use super::kinds::{kinds_help, report_kind_names, report_kinds};
 use crate::commands::steps_from::steps_from;
@@ -99,10 +100,10 @@ pub struct ReportWords {
     pub peaks: Option<String>,
 }
 
-/// Arguments of `tprof report`, with kinds and run told apart.
+/// Arguments of `tprof report`, resolved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReportArgs {
-    /// Kinds from [`report_kinds`], at least one, without repetition.
+    /// Kinds of report, from [`report_kinds`]: at least one, each once.
     pub kinds: Vec<String>,
     /// Run directory, or one of its files.
     pub path: PathBuf,
@@ -118,7 +119,7 @@ pub struct ReportArgs {
     pub output: Option<PathBuf>,
     /// Number of rows per table.
     pub top: usize,
-    /// The only rank to report.
+    /// The only rank to report; `None` for all.
     pub rank: Option<u32>,
     /// Whether to compute figures as Holistic Trace Analysis does.
     pub hta: bool,
@@ -126,29 +127,29 @@ pub struct ReportArgs {
     pub steps_from: Option<StepSource>,
     /// Whether to leave out warm-up and steps in which functions were compiled.
     pub steady: bool,
-    /// The only cycle to report.
+    /// The only cycle to report; `None` for all.
     pub cycle: Option<u32>,
-    /// The only part of the run's time to report. On the host's clock, it is part of a live run,
-    /// which writes its data first.
+    /// The only part of the run's time to report. If its times are on the host's clock, the run is
+    /// live and writes its data first.
     pub window: Option<Window>,
-    /// Text that operators' names must contain.
+    /// Text that the names of operators must contain.
     pub operator: Option<String>,
     /// The range to report within.
     pub within: Option<String>,
     /// Whether to report time by source line.
     pub lines: bool,
-    /// Sort order of functions and lines.
+    /// Key by which functions and lines are sorted.
     pub sort: Option<SortBy>,
-    /// Whether to report only own code.
+    /// Whether to report only the user's own code.
     pub mine: bool,
-    /// Threads to report.
+    /// Name, tid or `main` of the threads to report.
     pub thread: Option<String>,
-    /// Peak rates of the device.
+    /// Peak rates of the device; `None` for those of tprof's table.
     pub peaks: Option<Peaks>,
 }
 
 impl ReportWords {
-    /// Tells kind and run apart, and refuses an unknown kind.
+    /// Finds out which word is the kind and which is the run. Fails for an unknown kind.
     pub fn resolve(self) -> Result<ReportArgs, Failure> {
         self.check_csv()?;
         let summary = || vec!["summary".to_owned()];
@@ -163,11 +164,12 @@ impl ReportWords {
             [one, other] => match (kinds_in(one), kinds_in(other)) {
                 (Some(kinds), _) => (kinds, Some(other)),
                 (None, Some(kinds)) => (kinds, Some(one)),
-                // The word that is not a run was meant as the kind.
+                // Neither word is a kind. The one that is not a path was probably meant as the
+                // kind.
                 (None, None) if PathBuf::from(one).exists() => return Err(unknown_kind(other)),
                 (None, None) => return Err(unknown_kind(one)),
             },
-            // If options stand between the words, clap counts the words anew.
+            // If there are options between the words, clap does not limit the number of words.
             [.., last] => {
                 return Err(Failure::new(format!("unexpected `{}`", last.display()))
                     .cause("a report has kinds and one run; --lines and --mine take no value")
@@ -231,8 +233,7 @@ impl ReportWords {
         })
     }
 
-    /// Refuses options that only CSV has if another form is printed. The parser could not give the
-    /// reason.
+    /// Refuses options that need `--csv`. clap could do so, but without the reason.
     fn check_csv(&self) -> Result<(), Failure> {
         match (&self.output, &self.table) {
             _ if self.csv => Ok(()),
@@ -252,7 +253,8 @@ pub fn table_without_csv(command: &str) -> Failure {
         .hint(format!("{command} --csv --table NAME"))
 }
 
-/// Returns the kinds that a word names: one, several separated by commas, or `all`.
+/// Returns the kinds that a word names: one, several separated by commas, or `all`; `None` if it
+/// isn't such a word.
 fn kinds_in(word: &OsStr) -> Option<Vec<String>> {
     if word == "all" {
         return Some(report_kinds().map(|(kind, _)| kind.to_owned()).collect());
@@ -310,7 +312,7 @@ fn of_clock(text: &str) -> Result<Window, Failure> {
     });
     window.ok_or_else(|| {
         Failure::new(format!("bad value `{text}` for --of-clock"))
-            .cause("it is no FROM:TO[:DEVICES] in nanoseconds")
+            .cause("the value is not FROM:TO[:DEVICES] in nanoseconds")
             .hint("--from-time 1s --to-time 2s")
     })
 }
@@ -324,7 +326,7 @@ fn peaks(text: &str) -> Result<Peaks, Failure> {
     })
 }
 
-/// Whether a word that is not a path is probably a kind rather than a run.
+/// Whether a word that is not a path is probably a kind of report rather than a run.
 fn is_near_a_kind(word: &OsStr) -> bool {
     let names = report_kind_names();
     word.to_str().is_some_and(|word| {
@@ -393,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_does_not_exist_is_named_with_the_nearest() {
+    fn an_unknown_kind_is_named_with_the_nearest() {
         let failure = resolve(&["memroy", "r1"]).unwrap_err();
         assert_eq!(failure.what, "unknown report kind `memroy`");
         assert_eq!(failure.hint.as_deref(), Some("tprof report memory RUN"));
@@ -418,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_for_csv_is_refused_by_its_reason() {
+    fn options_that_need_csv_are_refused_with_the_reason() {
         let failure = resolve(&["memory", "r1", "-o", "r.txt"]).unwrap_err();
         assert_eq!(failure.what, "`-o` needs --csv");
         assert!(failure.cause.unwrap().starts_with("it names a directory for tables as CSV"));
@@ -447,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sort_key_that_does_not_exist_is_named_with_the_nearest() {
+    fn an_unknown_sort_key_is_named_with_the_nearest() {
         assert_eq!(resolve(&["cpu", "r1", "--sort", "total"]).unwrap().sort, Some(SortBy::Total));
         let failure = resolve(&["cpu", "r1", "--sort", "wait"]).unwrap_err();
         assert_eq!(failure.what, "unknown sort key `wait`");

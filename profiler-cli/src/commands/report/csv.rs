@@ -1,4 +1,4 @@
-//! Writes the tables of a report as CSV: ranks for the summary, sites for memory.
+//! Writes a report's table as CSV: the ranks for the summary, the sites for the memory report.
 //!
 //! An unknown value is an empty cell. Times are nanoseconds since the run began.
 
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use tprof_analyze::{Kind, Reading, Report};
 use tprof_facts::csv::text;
 
-/// Returns the report's table.
+/// Returns the table as CSV.
 pub fn csv(report: &Report) -> String {
     match report.kind {
         Kind::Summary => ranks(report),

@@ -1,14 +1,15 @@
-//! Distinguishes stacks that would be shown with the same lines, for example those of many library
-//! functions called by one Python function.
+//! Distinguishes stacks that would be shown with the same lines, such as those of many library
+//! functions that one Python function calls.
 
 use std::sync::Arc;
 
 use super::frames::{self, function};
 use crate::terminal::columns;
 
-/// For each stack, returns the outermost function that distinguishes it from stacks shown with the
-/// same lines (except for the number of omitted frames): a function that the fewest of them
-/// contain. `None` if the lines differ anyway, or if the stacks are equal.
+/// Returns for each stack the function that distinguishes it from the other stacks whose lines are
+/// the same (except for the number of omitted frames). It is the function that the fewest of these
+/// stacks contain; of several, the outermost. `None` if the lines differ anyway, or if the stacks
+/// are equal.
 pub fn functions<'s>(stacks: &[&'s [Arc<str>]], lines: &[Vec<String>]) -> Vec<Option<&'s str>> {
     let shown = |at: usize| lines[at].iter().filter(|line| !line.starts_with("... "));
     let one = |at: usize| {
@@ -29,11 +30,11 @@ pub fn functions<'s>(stacks: &[&'s [Arc<str>]], lines: &[Vec<String>]) -> Vec<Op
     (0..stacks.len()).map(one).collect()
 }
 
-/// Columns for the function that distinguishes a name from others.
+/// Largest width in columns of a function that is added to a name.
 const FUNCTION: usize = 24;
 
-/// Formats each stack in a line of at most `width` columns, as [`frames::name`] does. Different
-/// stacks with the same name get the function that distinguishes them.
+/// Formats each stack as a line of at most `width` columns, as [`frames::name`] does. If different
+/// stacks have the same name, the function that distinguishes each is added.
 pub fn names(stacks: &[&[Arc<str>]], width: usize) -> Vec<String> {
     let lines: Vec<Vec<String>> =
         stacks.iter().map(|stack| vec![frames::name(stack, width)]).collect();
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn different_stacks_of_one_name_are_called_by_what_distinguishes_them() {
+    fn different_stacks_of_one_name_get_the_function_that_distinguishes_them() {
         let stack = |caller: &str| -> Vec<Arc<str>> {
             let loader = "a_long_function_of_the_loader (load.c:5)";
             let frames = ["malloc (libc.so.6)", "grow (pool.c:4)", loader, caller, "main (m.c:10)"];
@@ -93,7 +94,7 @@ mod tests {
             functions(&stacks, &lines),
             [Some("ConvBackward"), Some("PoolBackward"), Some("grow"), None]
         );
-        // Stacks that differ only by source lines are not distinguished by name.
+        // Stacks that differ only in source lines are not distinguished.
         assert_eq!(functions(&[stacks[0], stacks[0]], &lines[..2]), [None, None]);
         assert_eq!(functions(&[], &[]), Vec::<Option<&str>>::new());
     }

@@ -1,4 +1,4 @@
-//! Formats a document as text, with its tables cut to fit a page.
+//! Formats a document as text. Its tables are cut to fit a page.
 
 use tprof_analyze::document::{Cell, Column, Table, Unit, Value, View};
 use tprof_analyze::{BUSY, Document};
@@ -9,15 +9,15 @@ use super::head::{self, Head};
 use super::plot;
 use crate::terminal::page::{self, Form, Page};
 
-/// Largest number of reasons for missing values to list below a table.
+/// Largest number of reasons for missing values that are listed below a table.
 const MOST_REASONS: usize = 3;
 
-/// Returns the whole page, with `top` rows per table.
+/// Returns the text of the whole document, with `top` rows per table.
 pub fn text(document: &Document, top: usize, form: Form) -> String {
     let mut page = Page::new(form);
     let head = Head::of_document(document);
-    // Causes come first. Notes on how to read their gains follow, except for a note that applies to
-    // all.
+    // Causes come first. The notes on how to read their gains follow. The note about a busy machine
+    // comes before both, because it concerns all figures.
     let is_first = |note: &String| !is_of_causes(document) || note.starts_with(BUSY);
     let (notes, late): (Vec<String>, Vec<String>) =
         document.notes.iter().cloned().partition(is_first);
@@ -32,12 +32,13 @@ pub fn text(document: &Document, top: usize, form: Form) -> String {
     page.into_text()
 }
 
-/// Whether people act on its first table, so that notes on how to read it come later.
+/// Whether the first table lists causes, on which people act. The notes on how to read it then
+/// follow it.
 fn is_of_causes(document: &Document) -> bool {
     document.tables.first().is_some_and(|table| table.view == View::Cards)
 }
 
-/// Adds tables to a page, each in its best form for people.
+/// Adds tables to a page, each in the form that its view asks for.
 pub fn tables(page: &mut Page, tables: &[Table], top: usize) {
     for table in tables {
         match table.view {
@@ -109,7 +110,7 @@ fn rows(page: &mut Page, table: &Table, top: usize) {
     }
 }
 
-/// Shows each row as a block: its first cell, then the others with their headings.
+/// Adds each row as a block: its first cell, then its other cells with their headings.
 fn cards(page: &mut Page, table: &Table, top: usize) {
     title(page, table, top);
     for row in table.rows.iter().take(top) {
@@ -127,7 +128,7 @@ fn cards(page: &mut Page, table: &Table, top: usize) {
     }
 }
 
-/// Shows each row as a paragraph; no row is left out.
+/// Adds each row as a paragraph. No row is left out.
 fn lines(page: &mut Page, table: &Table) {
     title(page, table, usize::MAX);
     for row in &table.rows {
@@ -135,7 +136,7 @@ fn lines(page: &mut Page, table: &Table) {
     }
 }
 
-/// Shows each numeric column as a curve over the first column, which is a time.
+/// Adds each numeric column as a curve over the first column, which is a time.
 fn curves(page: &mut Page, table: &Table) {
     title(page, table, usize::MAX);
     let time = |row: &Vec<Cell>| row.first().and_then(Cell::value).and_then(Value::number);
@@ -159,8 +160,8 @@ fn curves(page: &mut Page, table: &Table) {
     ));
 }
 
-/// Returns the highest value in each of [`plot::COLUMNS`] parts of the time. A value holds until
-/// the next.
+/// Returns the highest value of a column in each of [`plot::COLUMNS`] equal parts of the time. A
+/// value holds until the next row.
 fn buckets(table: &Table, at: usize, first: f64, last: f64) -> Vec<Option<u64>> {
     let mut buckets = vec![None; plot::COLUMNS];
     let scale = (plot::COLUMNS - 1) as f64 / (last - first).max(1.0);
@@ -204,7 +205,7 @@ pub fn shown_value(value: &Value, unit: Unit) -> String {
     let whole = |show: fn(u64) -> String| {
         let number = number.unwrap_or(0.0);
         let sign = if number <= -0.5 { "-" } else { "" };
-        // `u64` values above 2^53 would lose digits on the way through a double.
+        // A `u64` above 2^53 would lose digits as an `f64`.
         match value {
             Value::Unsigned(value) => show(*value),
             _ => format!("{sign}{}", show(number.abs().round() as u64)),
@@ -224,7 +225,7 @@ pub fn shown_value(value: &Value, unit: Unit) -> String {
     }
 }
 
-/// Formats a plain number with about three digits.
+/// Formats a number without a unit, with about three digits.
 fn shown_float(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
@@ -237,8 +238,8 @@ fn shown_float(value: f64) -> String {
     }
 }
 
-/// Formats one table as CSV (RFC 4180): the named one, otherwise the first. An unknown value is an
-/// empty cell; an estimate's error has a column of its own.
+/// Formats a table as CSV (RFC 4180). An unknown value is an empty cell. If a column has estimates,
+/// their errors are another column.
 pub fn csv(table: &Table) -> String {
     let estimated: Vec<bool> = (0..table.columns.len())
         .map(|at| table.rows.iter().any(|row| matches!(row[at], Cell::Estimate { .. })))
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_fits_its_page_and_names_what_is_unknown() {
+    fn a_table_fits_its_page_and_lists_reasons_for_missing_values() {
         let mut page = Page::new(Form::Text(80));
         rows(&mut page, &table(), 10);
         let text = page.into_text();

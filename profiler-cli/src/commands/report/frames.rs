@@ -1,4 +1,4 @@
-//! Reduces stacks to the frames that matter to a reader.
+//! Reduces stacks to the frames that are useful to a reader.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use tprof_facts::functions::without_arguments;
 use tprof_facts::labels::base_name;
 use tprof_facts::owner::Code;
 
-/// Shortest length that a caller's name is cut to.
+/// Smallest width to which a caller's name is cut. If there is less room, the caller is left out.
 const LEAST_NAME: usize = 12;
-/// Largest number of frames to show of a stack.
+/// Largest number of frames of a stack that are shown.
 const MOST_FRAMES: usize = 6;
-/// Largest number of native frames to show that a Python function called.
+/// Largest number of native frames, called by a Python function, that are shown.
 const MOST_CALLED: usize = 2;
 
-/// Functions that allocate memory, whose callers are of interest.
+/// Functions that allocate memory. Their callers are shown instead of them.
 const ALLOCATORS: [&str; 31] = [
     "malloc",
     "calloc",
@@ -50,7 +50,7 @@ const ALLOCATORS: [&str; 31] = [
     "xrealloc",
 ];
 
-/// Prefixes of further functions that allocate memory.
+/// Prefixes of the names of further functions that allocate memory.
 const ALLOCATOR_PREFIXES: [&str; 16] = [
     "operator new(",
     "operator new[](",
@@ -70,7 +70,7 @@ const ALLOCATOR_PREFIXES: [&str; 16] = [
     "alloc::boxed::Box<",
 ];
 
-/// Functions below `main` of a program or thread, which do not interest a reader.
+/// Functions that call `main` or a thread's function. They and their callers are not shown.
 const STARTERS: [&str; 8] = [
     "_start",
     "__libc_start_main",
@@ -82,8 +82,8 @@ const STARTERS: [&str; 8] = [
     "start_thread",
 ];
 
-/// Returns the frames of a stack that deserve a line, innermost first, each in at most `width`
-/// characters. The mark of a cut stack is one of them.
+/// Returns the frames of a stack to show, innermost first, each in at most `width` columns. If the
+/// stack was cut, the last line says so.
 pub fn shown(stack: &[Arc<str>], width: usize) -> Vec<String> {
     let (stack, cut) = without_cut(stack);
     let mut shown = frames_shown(stack, width);
@@ -91,7 +91,7 @@ pub fn shown(stack: &[Arc<str>], width: usize) -> Vec<String> {
     shown
 }
 
-/// Separates a stack's frames from the mark of a cut stack.
+/// Separates the frames of a stack from the mark that says that it was cut.
 fn without_cut(stack: &[Arc<str>]) -> (&[Arc<str>], Option<&str>) {
     match stack.split_last() {
         Some((cut, frames)) if cut.starts_with(CUT) => (frames, Some(cut)),
@@ -107,15 +107,15 @@ fn frames_shown(stack: &[Arc<str>], width: usize) -> Vec<String> {
         return with_python(stack, python, width);
     }
     let from = stack.iter().position(|frame| !is_allocator(frame)).unwrap_or(0);
-    // Frames outside a starter are the program's entry, which often has no name.
+    // The callers of a starter are the entry of the program, and often have no name.
     let starter = stack[from..].iter().position(|frame| is_starter(frame));
     let to = starter.filter(|&at| at > 0).map_or(stack.len(), |at| from + at);
-    // A function that calls itself is one line, however deep.
+    // Recursive calls of a function are one line.
     first_lines(stack[from..to].iter().map(|frame| &**frame), "", width)
 }
 
-/// Returns the first frames, one per line, and the innermost frame of the user's own code, which
-/// people look for. `of` follows the number of omitted frames.
+/// Returns the first frames, one per line, and the innermost frame of the user's own code, for
+/// which people look. `of` is added to the number of omitted frames.
 fn first_lines<'s>(frames: impl Iterator<Item = &'s str>, of: &str, width: usize) -> Vec<String> {
     let mut runs: Vec<(&str, usize)> = Vec::new();
     for frame in frames {
@@ -148,9 +148,9 @@ fn first_lines<'s>(frames: impl Iterator<Item = &'s str>, of: &str, width: usize
     shown
 }
 
-/// Does the same as [`shown`] for a stack whose innermost Python frame is at `python`: shows what
-/// that called, as far as there is room, then Python's own callers. The interpreter's frames in
-/// between add nothing.
+/// Does the same as [`shown`] for a stack whose innermost Python frame is at `python`. Shows the
+/// native functions that this frame called, as far as there is room, then the Python frames. The
+/// interpreter's frames between them are not shown.
 fn with_python(stack: &[Arc<str>], python: usize, width: usize) -> Vec<String> {
     let native: Vec<&str> =
         stack[..python].iter().map(|frame| &**frame).filter(|frame| !is_allocator(frame)).collect();
@@ -166,14 +166,15 @@ fn with_python(stack: &[Arc<str>], python: usize, width: usize) -> Vec<String> {
     shown
 }
 
-/// Whether a frame has a line in a file outside packages, libraries and the system.
+/// Whether a frame is the user's own code: its file is outside packages, libraries and system
+/// directories.
 fn is_own(frame: &str) -> bool {
     let file = split(frame).1.and_then(|place| Some(place.rsplit_once(':')?.0));
     let layer = if is_python(frame) { Layer::Python } else { Layer::Native };
     file.is_some_and(|file| Code { layer, file, module: "" }.is_own())
 }
 
-/// Whether a frame is a Python function: its place is a Python file, generated code, or part of the
+/// Whether a frame is a Python function: its place is a Python file, generated code, or in the
 /// interpreter (`<string>`, `<frozen runpy>`).
 fn is_python(frame: &str) -> bool {
     split(frame).1.is_some_and(|place| {
@@ -182,7 +183,7 @@ fn is_python(frame: &str) -> bool {
     })
 }
 
-/// Formats an allocation site in one line: the frame that names it, then its callers as far as they
+/// Formats an allocation site as one line: the frame that names it, then as many of its callers as
 /// fit.
 pub fn name(stack: &[Arc<str>], width: usize) -> String {
     let (stack, _) = without_cut(stack);
@@ -191,7 +192,7 @@ pub fn name(stack: &[Arc<str>], width: usize) -> String {
         .or_else(|| stack.iter().position(|frame| !is_allocator(frame) && !is_library(frame)));
     let own = own.or_else(|| stack.iter().position(|frame| !is_allocator(frame))).unwrap_or(0);
     let Some(frame) = stack.get(own) else { return NO_STACK.to_owned() };
-    // The innermost frame of the user's own code appears in the line, however far out it is.
+    // The innermost frame of the user's own code is always in the line.
     let mine = stack.iter().position(|frame| is_own(frame)).filter(|at| *at > own);
     let end = mine.map(|at| format!(" \u{2026} {}", frame_line(&stack[at], width / 2)));
     let width = width - end.as_ref().map_or(0, |end| columns::width(end)).min(width);
@@ -200,7 +201,7 @@ pub fn name(stack: &[Arc<str>], width: usize) -> String {
     let until = mine.unwrap_or(stack.len());
     for caller in stack[own + 1..until].iter().filter(|f| python.is_none() || is_python(f)) {
         let name = match python {
-            // Angle brackets contain no arguments here: `<module>`.
+            // In Python, angle brackets are a part of the name: `<module>`.
             Some(_) => function(caller).to_owned(),
             None => without_arguments(&function(caller).replace("(anonymous namespace)::", "")),
         };
@@ -220,7 +221,8 @@ pub fn name(stack: &[Arc<str>], width: usize) -> String {
     line + &end.unwrap_or_default()
 }
 
-/// Whether a frame belongs to a language's own containers, so that its caller is more useful.
+/// Whether a frame is in a container of the language's library, so that its caller is a better
+/// name.
 fn is_library(frame: &str) -> bool {
     const LIBRARIES: [&str; 7] =
         ["std::", "__gnu_cxx::", "alloc::", "core::", "hashbrown::", "<alloc::", "<core::"];
@@ -232,7 +234,7 @@ pub fn function(frame: &str) -> &str {
     split(frame).0
 }
 
-/// Shortens a function to at most `width` characters.
+/// Shortens a function's name to at most `width` columns.
 pub fn brief(function: &str, width: usize) -> String {
     shorten(&without_arguments(&function.replace("(anonymous namespace)::", "")), width)
 }
@@ -247,7 +249,7 @@ fn is_starter(frame: &str) -> bool {
     STARTERS.contains(&function(frame))
 }
 
-/// Splits a frame into its function and its place without brackets.
+/// Splits a frame into its function and the place, without the brackets.
 fn split(frame: &str) -> (&str, Option<&str>) {
     match frame.rsplit_once(" (") {
         Some((function, place)) if place.ends_with(')') && !place.starts_with(')') => {
@@ -324,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn that_a_stack_was_cut_is_a_line_of_its_own() {
+    fn a_cut_stack_has_a_line_that_says_so() {
         let deep = ["(cut off: too deep)"; 1];
         let mut frames = vec!["malloc (libc.so.6)"];
         frames.extend(["descend (train.cc:9)"; 190]);
@@ -335,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_of_nothing_else_is_shown_whole() {
+    fn a_stack_of_only_omitted_frames_is_shown_whole() {
         assert_eq!(shown(&stack(&["malloc (libc.so.6)"]), 72), ["malloc (libc.so.6)"]);
         assert_eq!(shown(&stack(&["_start (a)"]), 72), ["_start (a)"]);
         assert_eq!(shown(&[], 72), [NO_STACK]);

@@ -1,4 +1,4 @@
-//! The part of the summary about devices.
+//! The section of the summary about devices.
 
 use tprof_analyze::names::short;
 use tprof_analyze::summary::Rank;
@@ -8,7 +8,7 @@ use tprof_facts::units::{bytes, count, counted, duration, percent};
 
 use crate::terminal::page::{Page, Table};
 
-/// Ranks with work on their devices.
+/// Returns the ranks whose devices did work, with this work.
 fn of_ranks(report: &Report) -> Vec<(&Rank, &Gpu)> {
     report.ranks.iter().filter_map(|rank| Some((rank, rank.gpu.value()?))).collect()
 }
@@ -18,7 +18,7 @@ pub fn ran(report: &Report) -> bool {
     report.ranks.iter().any(|rank| rank.gpu.value().is_some())
 }
 
-/// Adds busy time, communication and copies; nothing if nothing ran.
+/// Adds busy time, communication and copies. Adds nothing if no device did work.
 pub fn fields(page: &mut Page, report: &Report) {
     let mut ranks = of_ranks(report);
     ranks.sort_by(|a, b| a.1.busy_share.total_cmp(&b.1.busy_share));
@@ -65,8 +65,8 @@ pub fn fields(page: &mut Page, report: &Report) {
     }
 }
 
-/// Adds the devices as sampled from outside: those that ranks use, or all if that is unknown. If
-/// the job used devices but nothing was sampled, adds the reason.
+/// Adds the readings of devices: of those that the ranks use, or of all if that is unknown. If the
+/// job used devices but there are no readings, adds the reason.
 pub fn sampled(page: &mut Page, report: &Report) {
     let all = match &report.gpus {
         Reading::Missing(why) if ran(report) => {
@@ -91,7 +91,7 @@ pub fn sampled(page: &mut Page, report: &Report) {
 
 type Named<'a> = &'a dyn Fn(&SampledGpu) -> String;
 
-/// Returns the device with the highest value of something.
+/// Returns the device with the highest value of a figure, and the value.
 fn most<'a>(
     gpus: &[&'a SampledGpu],
     of: impl Fn(&SampledGpu) -> Option<f64>,
@@ -100,7 +100,7 @@ fn most<'a>(
     known.max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// Returns why no device has a value.
+/// Returns why no device has a value of a figure.
 fn unknown<T>(gpus: &[&SampledGpu], of: impl Fn(&SampledGpu) -> &Reading<T>) -> String {
     match gpus.first().map(|gpu| of(gpu)) {
         Some(Reading::Missing(why)) => format!("unknown ({why})"),
@@ -145,7 +145,7 @@ fn copy(row: &Copies) -> String {
     format!("{} {kind} of {moved} in {}", count(row.count), duration(row.busy_ns))
 }
 
-/// Adds the kernels with the most time, of the rank with the most kernel time.
+/// Adds the kernels with the most time, for the rank with the most kernel time.
 pub fn kernels(page: &mut Page, report: &Report, top: usize) {
     let ranks = of_ranks(report);
     let total = |gpu: &Gpu| gpu.top_kernels.iter().map(|row| row.total_ns).sum::<u64>();

@@ -1,4 +1,4 @@
-//! The beginning of all reports: what ran, and whether the recording is complete.
+//! The beginning that all reports share: what ran, and whether the recording is complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use tprof_analyze::Run;
@@ -14,10 +14,10 @@ use crate::terminal::columns::width;
 use crate::terminal::commands;
 use crate::terminal::page::Page;
 
-/// Largest number of blind processes and problems to list.
+/// Largest number of blind processes and of problems that are listed.
 const MOST_GAPS: usize = 6;
 
-/// The first lines of every page.
+/// The data for the first lines of every page.
 pub struct Head<'a> {
     pub run: &'a Run,
     pub completeness: &'a Completeness,
@@ -39,7 +39,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Adds the title and the completeness.
+/// Adds the title, and whether the recording is complete.
 pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
     let path = head.run.path.file_name().unwrap_or(head.run.path.as_os_str());
     page.title(&format!("tprof {kind}: {}", path.to_string_lossy()));
@@ -67,7 +67,7 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
     }
     page.line(&format!("NOT COMPLETE: {recorded}, but"));
     match head.run.state {
-        // Without a collector's account, it is unknown whether there was more.
+        // If no collector wrote an info file, it is unknown whether more was recorded.
         "cut off" if !head.run.recorded_by.is_empty() => {
             page.item(&match &head.run.unwritten {
                 Some(why) => {
@@ -78,8 +78,8 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
                          part that was written before, and how much is missing is unknown"
                     )
                 }
-                // The last rows are missing, for as long as the collector lets rows wait to fill a
-                // block.
+                // The last rows are missing: the collector lets rows wait, up to these times, to
+                // fill a block.
                 None => "the recording was cut off; the report covers the part that was written, \
                          which may lack the last 4 s of CPU samples and 3 s of the rest"
                     .to_owned(),
@@ -103,13 +103,13 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
     notes(page, head.notes);
 }
 
-/// Describes what was not recorded of processes.
+/// Returns a line for each group of processes of which something was not recorded.
 fn blind(sum: &Completeness) -> Vec<String> {
     let words = |(what, whom, why)| format!("{whom}: {what} not recorded ({why})");
     group_blind_spots(&sum.blind).into_iter().map(words).collect()
 }
 
-/// Describes each kind of loss.
+/// Returns a line for each kind of loss.
 fn losses(sum: &Completeness) -> Vec<String> {
     let words = |loss: &LossInfo| match loss.count {
         0 => format!("{} lost ({}), count unknown", loss.what, loss.why),
@@ -134,14 +134,14 @@ fn list(page: &mut Page, items: Vec<String>, what: &str) {
     }
 }
 
-/// Adds the command, times and overhead.
+/// Adds the command, the times and the overhead.
 pub fn run(page: &mut Page, report: &Report) {
     let run = &report.run;
     if !run.command.is_empty() {
         page.field("command", &run.command.join(" "));
     }
     let processes = report.process_count;
-    // A restarted rank counts once.
+    // A rank that was restarted counts once.
     let ranks: BTreeSet<u32> = report.ranks.iter().filter_map(|rank| rank.rank).collect();
     let ranks = ranks.len();
     let mut text = match run.state {
@@ -169,10 +169,10 @@ pub fn run(page: &mut Page, report: &Report) {
     overhead(page, report);
 }
 
-/// Describes how the command ended. If each rank has its own command, the worst end counts.
+/// Describes how the command ended. If each rank has its own command, this is the worst end of all.
 fn how_it_ended(report: &Report) -> Option<String> {
     let rows = &report.processes;
-    // After an exec, the last process image is the one that ended.
+    // After an exec, the process's last image is the one that ended.
     let last: BTreeMap<_, _> = rows.iter().map(|row| ((&row.host, row.pid), row)).collect();
     let last_of = |first: &ProcessRow| last.get(&(&first.host, first.pid)).copied();
     let first = last_of(rows.first()?)?;
@@ -181,7 +181,7 @@ fn how_it_ended(report: &Report) -> Option<String> {
     let launched: BTreeMap<_, _> =
         rows.iter().filter(is_started).map(|row| ((&row.host, row.pid), row)).collect();
     Some(match report.run.command.is_empty() {
-        // Processes were attached by hand, so it is unclear which of them is the command.
+        // The processes were attached by hand, so it isn't known which of them is the command.
         true if report.process_count > 1 => {
             format!("{} (pid {}, the first)", ended(&first.ended), first.pid)
         }
@@ -203,7 +203,7 @@ fn how_it_ended(report: &Report) -> Option<String> {
     })
 }
 
-/// Orders ends from good to bad: success, unknown, an exit status, a signal.
+/// Returns a key that sorts ends from good to bad: success, unknown, exit status, signal.
 fn badness(end: &ImageEnd) -> (u8, i32) {
     match end {
         ImageEnd::Status(0) => (0, 0),
@@ -244,7 +244,7 @@ fn overhead(page: &mut Page, report: &Report) {
         Some(ns) => texts.push(format!("{} of waits for the collector", duration(ns))),
         None => {}
     }
-    // Of a job with steps that is mostly its start.
+    // In a job with steps, most of this share comes from the start of the job, so it isn't shown.
     if let (Some((low, high)), None) = (overhead.fraction_of_wall.bounds(), step) {
         let share = span(percent(low), percent(high));
         texts.push(format!("the job was slowed by {share} of its wall time (estimate)"));
@@ -277,7 +277,7 @@ pub fn cgroup(page: &mut Page, report: &Report) {
     page.field("cgroup", &text);
 }
 
-/// Adds why processes were killed.
+/// Adds lines that say why processes were killed.
 pub fn killed(page: &mut Page, report: &Report) {
     if report.killed.is_empty() {
         return;
@@ -329,8 +329,8 @@ pub fn ended(ended: &ImageEnd) -> String {
     }
 }
 
-/// Formats the live bytes at exit of a rank. With several processes, they are a sum over different
-/// moments, which may exceed the peak.
+/// Formats the live bytes of a rank at its exit. If the rank has several processes, this sums
+/// values of different times, and may exceed the peak.
 pub fn live_at_exit(rank: &Rank) -> String {
     let text = text_of(&rank.host_memory.live_at_exit_bytes, bytes);
     match rank.host_memory.live_at_exit_bytes.get() {

@@ -1,4 +1,4 @@
-//! Formats the memory that ranks hold at a moment, for `tprof ctl snapshot`.
+//! Formats the memory that ranks hold at one moment, for `tprof ctl snapshot`.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::frames;
 use super::head::{self, Head};
 use crate::terminal::page::{Form, Page};
 
-/// Returns the whole page, with `top` sites.
+/// Returns the text of the whole page, with `top` sites.
 pub fn text(document: &Document, top: usize, width: usize) -> String {
     let mut page = Page::new(Form::Text(width));
     head::completeness(&mut page, &Head::of_document(document), document.kind);
@@ -22,7 +22,7 @@ pub fn text(document: &Document, top: usize, width: usize) -> String {
     page.into_text()
 }
 
-/// Adds sites with their stacks, as the memory report lists them.
+/// Adds the sites with their stacks, as the memory report does.
 fn sites(page: &mut Page, table: &Table, top: usize) {
     let all = table.rows.len();
     let cut = if all > top { format!(", {top} of {all}") } else { String::new() };

@@ -2,7 +2,7 @@
 
 use tprof_analyze::Kind;
 
-/// Returns the kinds of `tprof report` and what each shows.
+/// Returns the name of each kind of report, and what it shows.
 pub fn report_kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
     let own = [
         ("summary", "wall time, processes, ranks, completeness, overhead (default)"),
@@ -11,12 +11,12 @@ pub fn report_kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
     own.into_iter().chain(tprof_analyze::KINDS.iter().map(|kind| (kind.name, kind.about)))
 }
 
-/// Names of the kinds.
+/// Returns the names of the kinds.
 pub fn report_kind_names() -> Vec<&'static str> {
     report_kinds().map(|(name, _)| name).collect()
 }
 
-/// Lists the kinds for the help.
+/// Returns the list of kinds for the help.
 pub fn kinds_help() -> String {
     let width = report_kinds().map(|(name, _)| name.len()).max().unwrap_or(0);
     let line = |(name, about)| format!("\n  {name:<width$}  {about}");
@@ -24,10 +24,10 @@ pub fn kinds_help() -> String {
     format!("Kinds:{}\n\n{several}", report_kinds().map(line).collect::<String>())
 }
 
-/// The two kinds that are not documents.
+/// The two kinds of report that are not documents.
 pub const REPORTS: [Kind; 2] = [Kind::Summary, Kind::Memory];
 
-/// Returns the name of such a kind.
+/// Returns the name of a kind of [`REPORTS`].
 pub fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Summary => "summary",

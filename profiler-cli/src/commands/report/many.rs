@@ -1,4 +1,4 @@
-//! Prints several kinds of report, while the run is read only once.
+//! Prints several kinds of report. The run is read only once for all.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::{csv, document, memory, summary};
 use crate::terminal::errors::Failure;
 use crate::terminal::page::{Form, Page};
 
-/// One of the reports.
+/// One of several reports: a report or a document.
 #[derive(Clone, Copy)]
 enum SingleReport<'a> {
     Report(&'a Report),
@@ -38,7 +38,7 @@ impl SingleReport<'_> {
     }
 }
 
-/// Returns the reports in the requested order.
+/// Returns the reports in the order in which they were requested.
 fn in_order<'a>(made: &'a Reports, kinds: &[String]) -> Vec<SingleReport<'a>> {
     let reports = made.reports.iter().map(SingleReport::Report);
     let mut all: Vec<SingleReport> =
@@ -47,7 +47,7 @@ fn in_order<'a>(made: &'a Reports, kinds: &[String]) -> Vec<SingleReport<'a>> {
     all
 }
 
-/// Formats the reports as text: common parts first, then each report under a heading.
+/// Formats the reports as text: first the parts that all share, then each report under a heading.
 pub fn text(made: &Reports, kinds: &[String], top: usize, form: Form) -> String {
     let all = in_order(made, kinds);
     let mut page = Page::new(form);
@@ -83,7 +83,8 @@ pub fn text(made: &Reports, kinds: &[String], top: usize, form: Form) -> String 
     page.into_text()
 }
 
-/// Returns notes that concern the whole run; documents print their own under their heading.
+/// Returns the notes of a report that concern the whole run. Documents have none, because they
+/// print their notes under their heading.
 fn one_notes(one: SingleReport<'_>) -> &[String] {
     match one {
         SingleReport::Report(report) => &report.notes,
@@ -104,7 +105,8 @@ fn heading(kind: &str) -> String {
     format!("{kind}: {}", about.trim_end_matches(" (default)"))
 }
 
-/// Formats the reports as one object. Each entry of `reports` equals the report printed alone.
+/// Formats the reports as one JSON object. Each entry of `reports` equals the JSON of the report
+/// alone.
 pub fn json(made: &Reports, kinds: &[String]) -> serde_json::Result<String> {
     Ok(serde_json::to_string_pretty(&ReportsJson(&in_order(made, kinds)))? + "\n")
 }

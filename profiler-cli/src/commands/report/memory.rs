@@ -14,12 +14,12 @@ use super::head::{self, plural, text_of};
 use super::{distinguish, plot, ranks, sites};
 use crate::terminal::page::{Form, Page};
 
-/// Largest number of growing sites to list.
+/// Largest number of growing sites that are listed.
 const MOST_GROWING: usize = 5;
-/// Columns for the error of a site's growth.
+/// Columns for the error of a site's growth, in text.
 const ERROR: usize = 13;
 
-/// Returns the whole page.
+/// Returns the text of the whole report.
 pub fn text(report: &Report, top: usize, form: Form) -> String {
     let mut page = Page::new(form);
     head::completeness(&mut page, &head::Head::of_report(report), "memory");
@@ -27,7 +27,7 @@ pub fn text(report: &Report, top: usize, form: Form) -> String {
     page.into_text()
 }
 
-/// Adds the report without the beginning that all kinds share.
+/// Adds the report, without the beginning that all kinds share.
 pub fn body(page: &mut Page, report: &Report, top: usize) {
     head::killed(page, report);
     ranks::table(page, report, top);
@@ -121,7 +121,7 @@ fn heap(page: &mut Page, report: &Report, rank: &Rank) {
     head::cgroup(page, report);
 }
 
-/// Describes frees without an allocation, and where their blocks came from.
+/// Describes the frees without a recorded allocation, and where their blocks came from.
 fn unmatched(memory: &HostMemory) -> String {
     let (all, forked) = (memory.unmatched_frees, memory.unmatched_frees_forked);
     let lost = if memory.at_least.is_some() { ", or their allocations were lost" } else { "" };
@@ -176,7 +176,7 @@ fn over_time(page: &mut Page, rank: &Rank) {
     let known = |name: &str| timeline.resident_source == Reading::Is(name);
     let resident = match known("PSS") || known("RSS") {
         true => (if known("PSS") { "PSS" } else { "RSS" }, &timeline.resident_bytes),
-        // Shared pages count once per process.
+        // RSS counts a shared page once for each process.
         false => ("RSS sum", &timeline.rss_bytes),
     };
     let curves = [
@@ -187,8 +187,8 @@ fn over_time(page: &mut Page, rank: &Rank) {
     ];
     let length = curves.iter().filter_map(|(_, c)| Some(c.value()?.len())).max().unwrap_or(0);
     let most = |series: &[Option<u64>]| series.iter().flatten().copied().max();
-    // Mapped bytes are address space, and others may live in the cgroup: on the same scale they
-    // would flatten the rest.
+    // Mapped bytes are address space, and the cgroup may contain other processes. On the same
+    // scale, these curves would flatten the others.
     let highest = curves[..2].iter().filter_map(|(_, curve)| most(curve.value()?)).max();
     let end_ns = timeline.start_ns.saturating_add(timeline.bucket_ns.saturating_mul(length as u64));
     page.heading(&match length {
@@ -222,7 +222,8 @@ fn over_time(page: &mut Page, rank: &Rank) {
     gap(page, timeline);
 }
 
-/// States that the highest reading is not the peak, and how large the difference may be.
+/// Adds a sentence that says that the highest reading is not the peak, and how large the difference
+/// may be.
 fn readings(page: &mut Page, rank: &Rank, resident: &str) {
     let timeline = &rank.timeline;
     let (most, readings) = match timeline.resident_peak_bytes.get() {
@@ -245,7 +246,8 @@ fn readings(page: &mut Page, rank: &Rank, resident: &str) {
     page.paragraph(2, &text);
 }
 
-/// Describes the gap between resident memory and heap when resident memory was highest.
+/// Adds the difference between resident memory and heap at the moment when resident memory was
+/// highest.
 fn gap(page: &mut Page, timeline: &Timeline) {
     let (Some(rss), Some(heap), Some(gaps)) =
         (timeline.resident_bytes.value(), timeline.heap_bytes.value(), timeline.gap_bytes.value())
@@ -337,7 +339,7 @@ fn grown(page: &mut Page, memory: &HostMemory, growth: &Growth) {
     }
     let least = least_growth(memory);
     let value = |site: &GrowingSite| site.growth_bytes.get().unwrap_or(0);
-    // The largest come first.
+    // The sites are sorted, the largest growth first.
     let listed = growth.sites.partition_point(|site| value(site).unsigned_abs() >= least);
     let (listed, trifles) = growth.sites.split_at(listed);
     let most = &listed[..listed.len().min(MOST_GROWING)];
@@ -376,8 +378,8 @@ fn grown(page: &mut Page, memory: &HostMemory, growth: &Growth) {
     }
 }
 
-/// Growth below this is not listed: 1 % of the peak, but at least a page, and at most a leak that
-/// matters in a job of any size.
+/// Returns the smallest growth to list: 1 % of the peak, but at least a page, and at most 1 MiB,
+/// which matters in a job of any size.
 fn least_growth(memory: &HostMemory) -> u64 {
     (memory.peak_bytes.get().unwrap_or(0) / 100).clamp(4 << 10, 1 << 20)
 }

@@ -1,16 +1,16 @@
 //! Draws a curve as one line of block characters.
 
-/// Number of parts of the time for which a curve has a value.
+/// Number of equal parts of the time; a curve has a value for each.
 pub const COLUMNS: usize = 52;
-/// Columns next to a curve for its name and its highest value.
+/// Columns that a curve's name and its highest value need next to it.
 const BESIDE: usize = 28;
 
 const LEVELS: [char; 8] = [
     '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}', '\u{2588}',
 ];
 
-/// Draws one character per column, as many as a page of `page` columns has room for, each the
-/// maximum of its buckets. Unknown values are spaces; known values, including 0, get at least the
+/// Draws a curve with one character per column, on a page of `page` columns. A character shows the
+/// maximum of its buckets. Unknown values are spaces. Known values, including 0, have at least the
 /// lowest block.
 pub fn curve(buckets: &[Option<u64>], length: usize, highest: u64, page: usize) -> String {
     let columns = COLUMNS.min(page.saturating_sub(BESIDE)).min(length).max(1);

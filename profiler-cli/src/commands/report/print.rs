@@ -1,4 +1,4 @@
-//! Reads a run and prints its reports.
+//! Reads a run, and prints its reports.
 
 use super::args::ReportArgs;
 use super::kinds::{REPORTS, kind_name};
@@ -27,7 +27,7 @@ use crate::terminal::columns;
 use crate::terminal::errors::Failure;
 use crate::terminal::page::Form;
 
-/// Reads a run and prints the report, or several.
+/// Reads a run, and prints one or several reports.
 pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
     let made = make(&args)?;
     let text = match &args.output {
@@ -40,7 +40,7 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
     write_out(&text)
 }
 
-/// Prints the schema of everything that is printed as JSON.
+/// Prints the JSON Schema of all JSON output.
 pub fn print_schema() -> anyhow::Result<ExitCode> {
     let merged = schema::merged(vec![("ls", ls::schema())]);
     write_out(&format!("{merged:#}\n"))
@@ -132,8 +132,8 @@ fn make(args: &ReportArgs) -> anyhow::Result<Reports> {
     Ok(made)
 }
 
-/// Makes a live run write everything recorded until a moment. Returns what could not be written in
-/// time, in sentences.
+/// Makes the collector of a live run write everything that was recorded until `until_ns`. Returns
+/// sentences about the data that it could not write in time.
 fn written_out(run: &Path, until_ns: u64) -> Result<Vec<String>, Failure> {
     let reply = ask(run, &Request::Write { until_ns: Some(until_ns) })?;
     let missing = reply.status.and_then(|mut status| status["missing"].as_array_mut().map(take));
@@ -162,7 +162,7 @@ fn rendered(made: &Reports, args: &ReportArgs) -> anyhow::Result<String> {
     })
 }
 
-/// Returns the table to print as CSV: the first, unless another is named.
+/// Returns the table to print as CSV: the named one, otherwise the first.
 fn table_for_csv<'a>(document: &'a Document, name: Option<&str>) -> anyhow::Result<&'a Table> {
     let mut tables = document.tables.iter();
     let found = match name {
@@ -173,7 +173,7 @@ fn table_for_csv<'a>(document: &'a Document, name: Option<&str>) -> anyhow::Resu
     found.ok_or_else(|| failure::no_table(name.unwrap_or_default(), document.kind, &keys).into())
 }
 
-/// Refuses options that do not apply to the summary and the memory report.
+/// Refuses options that the summary and the memory report don't support.
 fn refuse_for_report(name: &str, args: &ReportArgs) -> Result<(), Failure> {
     if args.hta {
         return Err(Failure::new(format!("the {name} report has no `--hta`"))

@@ -1,4 +1,4 @@
-//! The ranks of a run side by side.
+//! Compares the ranks of a run.
 
 use tprof_analyze::summary::Rank;
 use tprof_analyze::{Reading, Report};
@@ -9,7 +9,8 @@ use crate::terminal::page::{Page, Table};
 
 /// Returns the rank with the highest peak, or the first rank.
 pub fn highest_peak(report: &Report) -> Option<&Rank> {
-    // If ranks are equal, the first counts, so that the choice is deterministic.
+    // `max_by_key` returns the last of equal ranks. The order is reversed so that the first one is
+    // chosen.
     report.ranks.iter().rev().max_by_key(|rank| weight(rank))
 }
 
@@ -18,7 +19,7 @@ fn weight(rank: &Rank) -> (Option<u64>, Option<u64>) {
     (memory.peak_bytes.get(), memory.allocated_bytes.get())
 }
 
-/// Adds one row per rank, highest peaks first; nothing for a single rank.
+/// Adds one row per rank, highest peaks first. Adds nothing for a single rank.
 pub fn table(page: &mut Page, report: &Report, top: usize) {
     if report.ranks.len() < 2 {
         return;
@@ -72,8 +73,8 @@ fn row(rank: &Rank) -> Vec<String> {
     ]
 }
 
-/// Formats the highest resident memory, with `<` before a sum that counts shared pages once per
-/// process.
+/// Formats the highest resident memory. A `<` comes before a sum in which shared pages count once
+/// per process.
 fn resident(rank: &Rank) -> String {
     let timeline = &rank.timeline;
     match (&timeline.resident_peak_bytes, timeline.rss_peak_bytes.get()) {
@@ -82,7 +83,7 @@ fn resident(rank: &Rank) -> String {
     }
 }
 
-/// Adds the lowest, median and highest peak of the ranks proper.
+/// Adds the lowest, median and highest peak of the ranks, without launchers.
 fn spread(page: &mut Page, ranks: &[&Rank]) {
     let proper = ranks.iter().filter(|rank| rank.rank.is_some());
     let mut peaks: Vec<u64> = proper.filter_map(|rank| rank.host_memory.peak_bytes.get()).collect();

@@ -1,4 +1,4 @@
-//! Allocation sites: one table with stacks, and short lists in other orders.
+//! Lists allocation sites: one table with stacks, and short lists in other orders.
 
 use std::sync::Arc;
 
@@ -12,10 +12,11 @@ use super::frames;
 use super::head::{cell, plural};
 use crate::terminal::page::{Page, Table};
 
-/// Number of rows of the short lists.
+/// Number of rows in a short list.
 const SHORT: usize = 5;
 
-/// Adds sites by their bytes at the peak, with stacks; `whose` is ` of rank 3` or empty.
+/// Adds a table of sites, sorted by their bytes at the peak, with stacks. `whose` is ` of rank 3`
+/// or empty.
 pub fn table(page: &mut Page, memory: &HostMemory, whose: &str, top: usize) {
     if memory.sites.is_empty() {
         page.heading("Sites");
@@ -68,7 +69,7 @@ pub fn table(page: &mut Page, memory: &HostMemory, whose: &str, top: usize) {
 
 fn row(site: &Site, memory: &HostMemory) -> String {
     let share = match (site.peak_bytes.get(), memory.peak_bytes.get()) {
-        // An estimate may exceed the total that it is part of.
+        // An estimate may exceed the total of which it is a part.
         (Some(part), Some(whole)) if whole > 0 => {
             let about = if site.peak_bytes.error().is_some() { "~" } else { "" };
             format!("{about}{}", percent((part as f64 / whole as f64).min(1.0)))
@@ -95,7 +96,7 @@ struct Order {
     show: fn(u64) -> String,
 }
 
-/// Adds short lists in the other orders.
+/// Adds a short list in each of the other orders.
 pub fn lists(page: &mut Page, memory: &HostMemory) {
     let orders = [
         Order { heading: "Most bytes allocated", value: |site| &site.bytes, show: bytes },
@@ -134,7 +135,7 @@ fn estimates(memory: &HostMemory) -> bool {
     memory.sites.iter().any(|site| site.peak_bytes.error().is_some())
 }
 
-/// Returns ` (10 of 1,234 sites)`, or nothing if all are shown.
+/// Returns ` (10 of 1,234 sites)`, or an empty text if all sites are shown.
 fn of(memory: &HostMemory, top: usize) -> String {
     let shown = top.min(memory.sites.len());
     if shown < memory.sites_total {

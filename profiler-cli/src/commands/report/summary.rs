@@ -12,10 +12,10 @@ use super::{frames, gpu, ranks, sites};
 use crate::terminal::commands;
 use crate::terminal::page::{Form, Page, Table};
 
-/// Columns for a function's name in a line of the first findings.
+/// Largest width of a function's name in the lines of the first findings, in columns.
 const FUNCTION: usize = 40;
 
-/// Returns the whole page.
+/// Returns the text of the whole report.
 pub fn text(report: &Report, top: usize, form: Form) -> String {
     let mut page = Page::new(form);
     head::completeness(&mut page, &Head::of_report(report), "summary");
@@ -32,12 +32,12 @@ pub fn text(report: &Report, top: usize, form: Form) -> String {
     page.into_text()
 }
 
-/// Adds the report without the beginning that all kinds share.
+/// Adds the report, without the beginning that all kinds share.
 pub fn body(page: &mut Page, report: &Report, top: usize) {
     head::run(page, report);
     gpu::fields(page, report);
     gpu::sampled(page, report);
-    // The heap of an imported trace is unknown, and nobody asks about it.
+    // An imported trace contains no heap, so the line is left out.
     let heap = !gpu::ran(report) || report.ranks.iter().any(knows_heap);
     if heap {
         memory(page, report);
@@ -61,8 +61,8 @@ fn knows_heap(rank: &Rank) -> bool {
     rank.host_memory.allocations.value().is_some()
 }
 
-/// Adds the first findings, one line each. Without findings there is no line, because there may be
-/// nothing but memory to judge.
+/// Adds the first findings, one line each. Without findings there is no line: perhaps the run has
+/// only data about memory, which the rules don't judge.
 fn findings(page: &mut Page, report: &Report) {
     let Reading::Is(lines) = &report.findings else { return };
     page.heading("Findings");
@@ -87,7 +87,7 @@ fn findings(page: &mut Page, report: &Report) {
     }
 }
 
-/// Describes a finding and its place: `one function takes much of the CPU time: parse
+/// Describes a finding and its place in the code: `one function takes much of the CPU time: parse
 /// (load.py:22)`.
 fn what(line: &Line) -> String {
     let place = line.file.as_ref().map(|file| match line.line {
@@ -138,7 +138,7 @@ fn memory(page: &mut Page, report: &Report) {
     resident(page, rank, &whose);
 }
 
-/// Adds the peak of resident memory, and what it is the sum of.
+/// Adds the peak of resident memory, and whether it is a sum over processes.
 fn resident(page: &mut Page, rank: &Rank, whose: &str) {
     let timeline = &rank.timeline;
     let summed = timeline.rss_peak_bytes.get().zip(timeline.rss_peak_at_ns.get());
@@ -201,7 +201,7 @@ fn processes(page: &mut Page, report: &Report, top: usize) {
     }
 }
 
-/// Returns how long a process image lasted, if its end was recorded.
+/// Returns how long a process image lasted; `None` if its end was not recorded.
 fn lasted(row: &ProcessRow) -> Option<u64> {
     Some(row.end_ns.get()?.saturating_sub(row.start_ns))
 }

@@ -1,4 +1,4 @@
-//! Reports as text. `UPDATE_GOLDEN=1 cargo test` rewrites the golden files.
+//! Tests of reports as text. `UPDATE_GOLDEN=1 cargo test` rewrites the golden files.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ const START: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 const MIB: u64 = 1 << 20;
 
-/// Stacks of the test job, innermost first.
+/// Stacks of the test's job, innermost frame first.
 const STACKS: [&[&str]; 3] = [
     &[
         "operator new(unsigned long)",
@@ -33,7 +33,7 @@ const STACKS: [&[&str]; 3] = [
     ],
 ];
 
-/// Writes a rank that loads, trains for ten steps and leaks in each.
+/// Writes a rank file: the rank loads data, trains for ten steps, and leaks memory in each.
 fn rank(dir: &Path, rank: u32, memory: MemoryRecording, end: ProcessEnd) {
     let path = dir.join(format!("rank-{rank}.tprof"));
     let header = TraceHeader { start_ns: START, start_unix_ns: 1, ..TraceHeader::default() };
@@ -146,7 +146,7 @@ fn run_json(dir: &Path, completeness: Completeness) {
     std::fs::write(dir.join("run.json"), serde_json::to_vec(&info).unwrap()).unwrap();
 }
 
-/// Checks the text against its golden file, and its width.
+/// Checks a report's text against its golden file, and the width of its lines.
 fn golden(dir: &Path, kind: Kind, name: &str) {
     let made = report(dir, kind, None).unwrap();
     let shown = text(&made, 10, Form::Text(WIDTH)).replace(&dir.display().to_string(), "RUN");
@@ -216,7 +216,7 @@ fn estimates_are_not_more_than_the_whole_and_trifles_are_not_listed() {
     assert!(shown.contains(" ~100.0 %") && !shown.contains("106"), "{shown}");
     assert!(shown.contains("their sum may exceed the peak"), "{shown}");
     assert!(!shown.contains("+11 B "), "{shown}");
-    // 1 % of 49 MiB.
+    // The limit is 1 % of 49 MiB.
     let words: Vec<&str> = shown.split_whitespace().collect();
     let expected = "Not listed: 2 sites that grew by less than 501.8 KiB each, +500.0 KiB in sum;";
     assert!(words.join(" ").contains(expected), "{shown}");
@@ -292,7 +292,7 @@ fn csv_has_one_row_per_site_and_rank() {
 }
 
 #[test]
-fn a_heap_whose_events_were_lost_has_a_caution_wherever_it_is_stated() {
+fn a_heap_with_lost_events_has_a_caution_in_every_report() {
     let dir = tempfile::tempdir().unwrap();
     for number in [0, 1] {
         rank(dir.path(), number, MemoryRecording::Exact, ProcessEnd::Exited(0));

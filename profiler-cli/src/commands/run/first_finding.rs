@@ -1,7 +1,9 @@
-//! The first finding of a run, and what recording cost a step of it, for its summary.
+//! Finds the first finding of a run, and what recording cost per step, for the summary of `tprof
+//! run`.
 //!
-//! It reads the files that were just written, which are still in the page cache. A shell prompt
-//! must not wait for it: above [`MOST_BYTES`], it is left to `tprof report findings`.
+//! The run's files were just written, so they are still in the page cache. The shell prompt must
+//! not wait for long: if the files are larger than [`MOST_BYTES`], only `tprof report findings`
+//! shows these facts.
 
 use std::path::Path;
 
@@ -9,19 +11,20 @@ use tprof_analyze::document::{Cell, Options, Value};
 use tprof_analyze::{Document, KINDS, ReportRequest, read_together};
 use tprof_trace::run::RunInfo;
 
-/// About a minute of a job of one rank, which takes some tenths of a second.
+/// Largest size of a run's files to read. It is about a minute of a job with one rank, which takes
+/// some tenths of a second.
 const MOST_BYTES: u64 = 4 << 20;
 
-/// What a run's files show; nothing where it would take long to find.
+/// Facts from a run's files; all are `None` if it would take long to find them.
 #[derive(Default)]
 pub struct Shown {
-    /// The headline of the first finding, without its number.
+    /// The first finding's headline, without its number.
     pub finding: Option<String>,
-    /// What recording cost a step, in a sentence.
+    /// A sentence about the cost of recording per step.
     pub step: Option<String>,
 }
 
-/// Of a run.
+/// Reads the facts of a run. Facts that cannot be read are `None`.
 pub fn of(directory: &Path, info: &RunInfo) -> Shown {
     read(directory, info).unwrap_or_default()
 }

@@ -10,22 +10,23 @@ use tprof_export::tensorboard::LiveLog;
 
 use crate::settings::Resolved;
 
-/// Format that can be written while the job runs.
+/// The export format that can be written while the job runs.
 pub const FORMAT: &str = "tensorboard";
-/// Interval of the writes; TensorBoard looks every 30 s.
+/// Time between two writes. TensorBoard reads the directory every 30 s.
 const EACH: Duration = Duration::from_secs(5);
-/// The writer takes at most one part in this many of one core's time, because a longer run has more
-/// to read.
+/// The thread pauses for at least this many times the duration of its last write, because a longer
+/// run has more to read. So it uses at most one percent of a core.
 const SHARE: u32 = 100;
 
-/// A thread that appends to the log directory.
+/// A thread that appends to the log directory while the job runs.
 pub struct LogWriter {
     end: Sender<()>,
     thread: JoinHandle<LiveLog>,
 }
 
 impl LogWriter {
-    /// Starts the thread, if requested and if only this launcher writes the run.
+    /// Starts the thread if `--export tensorboard` was given and no other launcher writes the same
+    /// run.
     pub fn start(resolved: &Resolved, run: &Path) -> Option<LogWriter> {
         let is_asked = resolved.export.as_deref() == Some(FORMAT);
         let is_own = resolved.config.if_exists != IfExists::Join;
@@ -36,7 +37,8 @@ impl LogWriter {
             let mut pause = EACH;
             while ends.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 let begun = Instant::now();
-                // A failed write is tried again, and is an error of the export at the end.
+                // If a write fails, the next one tries again. The export at the end reports the
+                // error.
                 let _ = log.append();
                 pause = EACH.max(begun.elapsed() * SHARE);
             }
@@ -46,7 +48,7 @@ impl LogWriter {
         Some(LogWriter { end, thread })
     }
 
-    /// Ends the thread. The export at the end adds what is missing.
+    /// Ends the thread, and returns the log. The export at the end adds what is missing in it.
     pub fn stop(self) -> Option<LiveLog> {
         drop(self.end);
         self.thread.join().ok()

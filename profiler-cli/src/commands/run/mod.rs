@@ -1,4 +1,4 @@
-//! `tprof run`: launches a command, records it, and ends with its exit status.
+//! `tprof run`: launches a command, records it, and exits with the command's status.
 
 mod args;
 mod first_finding;

@@ -1,8 +1,8 @@
-//! Finds the highest heap peak of a run for its summary.
+//! Finds the highest heap peak of a run, for the summary of `tprof run`.
 //!
-//! It reads the files that were just written, which are still in the page cache. A shell prompt
-//! must not wait until a long exact recording is replayed: above [`MOST_BYTES`], the line is left
-//! to `tprof report`.
+//! The run's files were just written, so they are still in the page cache. The shell prompt must
+//! not wait while a long exact recording is replayed: if the files are larger than [`MOST_BYTES`],
+//! only `tprof report` shows the peak.
 
 use std::fmt;
 use std::path::Path;
@@ -12,7 +12,8 @@ use tprof_facts::units::bytes;
 use tprof_trace::TraceFile;
 use tprof_trace::run::{RunInfo, misses_allocations};
 
-/// Some five million allocations at four bytes each, which take less than a second.
+/// Largest size of a run's files to read: some five million allocations of about four bytes each,
+/// which take less than a second.
 const MOST_BYTES: u64 = 16 << 20;
 
 /// A peak and its rank.
@@ -22,9 +23,9 @@ pub struct Peak {
     pub bytes: u64,
     /// The rank, if there are several.
     pub rank: Option<u32>,
-    /// Whether allocations of some process could not be recorded.
+    /// Whether the allocations of a process could not be recorded.
     pub at_least: bool,
-    /// Why events of some rank are missing, frees or allocations.
+    /// Why allocations or frees of a rank are missing.
     pub uncertain: Option<String>,
 }
 
@@ -42,7 +43,7 @@ impl fmt::Display for Peak {
     }
 }
 
-/// Returns the highest peak among the run's files; `None` if it is unknown.
+/// Returns the highest peak of the run's files; `None` if it is unknown or would take long to find.
 pub fn of(directory: &Path, info: &RunInfo) -> Option<Peak> {
     let paths: Vec<_> = info.files.iter().map(|file| directory.join(file)).collect();
     let sizes = paths.iter().map(|path| path.metadata().map_or(0, |meta| meta.len()));

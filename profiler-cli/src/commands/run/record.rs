@@ -1,4 +1,4 @@
-//! Launches a command, records it, and ends with its exit status.
+//! Launches a command, records it, and exits with the command's status.
 
 use super::args::RunArgs;
 use super::live_log::{self, LogWriter};
@@ -38,7 +38,7 @@ use tprof_collect::{
 use tprof_export::tensorboard::LiveLog;
 use tprof_trace::run::RunInfo;
 
-/// Runs the command, unrecorded if a limit keeps tprof from recording.
+/// Runs the command. If a limit prevents tprof from recording, runs it unrecorded.
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     record(args).map_err(fallback::run_unrecorded)
 }
@@ -62,7 +62,7 @@ fn record(args: RunArgs) -> anyhow::Result<ExitCode> {
             .hint("tprof run -- python train.py")
             .into());
     };
-    // This comes first, so that a mistyped command leaves nothing behind.
+    // The program is searched first, so that a mistyped command creates no run.
     let program = launch::find(command).map_err(|why| not_run(command, why))?;
     system::share_one_heap();
     let signals = Signals::block();
@@ -89,7 +89,7 @@ fn record(args: RunArgs) -> anyhow::Result<ExitCode> {
     }
     resolved.config.output.clone_from(&output);
     if resolved.config.paused && !resolved.quiet {
-        // The user needs the run's name now, for `tprof ctl start`.
+        // The user needs the run's name for `tprof ctl start`.
         let run = quote::word(quote::nearby(&output).as_os_str());
         print_stderr(&format!("tprof: recording is off; start with: tprof ctl start {run}\n"));
     }
@@ -127,7 +127,8 @@ fn record(args: RunArgs) -> anyhow::Result<ExitCode> {
     let (session, outcome) = match launched {
         Ok(launched) => launched,
         Err(failure) => {
-            // Their directories lie in the run's directory, which is then empty.
+            // The directories of the daemon and of the logs are in the run's directory, which is
+            // then empty.
             drop((daemon, logs));
             let _ = std::fs::remove_dir(&output);
             return Err(failure.into());
@@ -146,22 +147,21 @@ fn record(args: RunArgs) -> anyhow::Result<ExitCode> {
     Ok(end_as(outcome))
 }
 
-/// Describes what a schedule or a capture will record.
+/// Describes what a schedule or a capture will record; `None` without either.
 fn plan(config: &Config) -> Option<String> {
     let schedule = config.schedule.map(|timetable| timetable.plan());
     schedule.or_else(|| config.capture.as_ref().map(Capture::plan))
 }
 
-/// Prints where the run is if that is not the requested directory, even with --quiet, because
-/// nobody would find it there.
+/// Prints where the run is if that is not the requested directory. This is printed even with
+/// `--quiet`, because nobody would look for the run there.
 pub fn warn_renamed(session: &Session, asked: &Path) {
     if let Some(why) = session.renamed() {
         print_stderr(&renamed(asked, session.run_dir(), why));
     }
 }
 
-/// Warns, once per job, that each rank gets a run of its own: without `-o` they have no common
-/// name.
+/// Warns, once per job, that each rank has its own run: without `-o`, the ranks don't share a name.
 fn warn_separate_runs(output: &Path) {
     let own = Rank::of_process(std::process::id());
     let Some(size) = own.filter(|rank| rank.number == 0).and_then(|rank| rank.size) else {
@@ -175,7 +175,7 @@ fn warn_separate_runs(output: &Path) {
     }
 }
 
-/// Returns the agent's path if something is to be recorded that needs it.
+/// Returns the path of the CUPTI agent; `None` if the recording doesn't need it.
 pub fn agent_for(
     config: &Config,
     command: &[OsString],
@@ -196,7 +196,7 @@ pub fn current_directory() -> Result<std::path::PathBuf, Failure> {
     })
 }
 
-/// Variables of the job apart from the session's.
+/// Variables to set for the job, in addition to those of the session.
 struct Variables {
     python_path: Option<OsString>,
     kineto: Option<Vec<(OsString, OsString)>>,
@@ -219,7 +219,7 @@ fn launch_and_wait(
     changes.extend(variables.kineto.into_iter().flatten());
     changes.extend(variables.compile.into_iter().flatten());
     if launch::refuses_libraries(program) {
-        // The environment is as it would be without tprof.
+        // Without the library, LD_PRELOAD has the value that it would have without tprof.
         changes.retain(|(name, _)| name != "LD_PRELOAD");
         if let Some(preload) = preload.filter(|_| preload_changed(given.as_deref())) {
             changes.push(("LD_PRELOAD".into(), preload));
@@ -258,13 +258,13 @@ fn launch_and_wait(
     }
 }
 
-/// Whether an inherited LD_PRELOAD contains a library of a surrounding recording.
+/// Whether the inherited LD_PRELOAD contains a library of an outer recording.
 fn preload_changed(given: Option<&OsStr>) -> bool {
     given.is_some_and(|text| libraries::without_tprof_libraries(text) != text)
 }
 
-/// Removes a run that never began. Removes only its own files, because other runs may share the
-/// directory.
+/// Removes a run that never began. Removes only the files of this session, because other collectors
+/// may write into the directory.
 pub fn withdraw(session: Session) {
     let directory = session.run_dir().to_owned();
     let Ok(info) = session.finish() else { return };
@@ -281,11 +281,11 @@ pub fn withdraw(session: Session) {
             let _ = std::fs::remove_file(path);
         }
     }
-    // Refused, as intended, while the directory is not empty.
+    // This fails, as intended, while the directory is not empty.
     let _ = std::fs::remove_dir(&directory);
 }
 
-/// Lets the collector finish, while Ctrl-C can still end tprof.
+/// Lets the collector finish. Meanwhile, Ctrl-C can still end tprof.
 fn finish(session: Session, outcome: Outcome, signals: &Signals) -> Result<RunInfo, CollectError> {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -306,17 +306,17 @@ fn finish(session: Session, outcome: Outcome, signals: &Signals) -> Result<RunIn
                 }
             }
         };
-        // If no thread may be started, only SIGKILL ends tprof from here on.
+        // If the thread cannot be started, only SIGKILL can end tprof from here on.
         let _ = std::thread::Builder::new().spawn_scoped(scope, watch);
         let info = session.finish();
         done.store(true, Relaxed);
-        // Wakes the thread, whose wait would add up to 20 ms to every run.
+        // This signal wakes the thread. Otherwise every run would wait up to 20 ms longer.
         signals::send(std::process::id().cast_signed(), libc::SIGCHLD);
         info
     })
 }
 
-/// Prints the summary and exports. Failures here do not change the exit status.
+/// Prints the summary, and writes exports. Errors here do not change the exit status.
 fn after(
     resolved: &Resolved,
     info: Result<RunInfo, Failure>,
@@ -354,7 +354,8 @@ fn after(
     }
 }
 
-/// Redirects stdout: an export prints paths there, but stdout belongs to the job.
+/// Redirects this process's stdout to stderr, or to `/dev/null` if `quiet`: exports print paths to
+/// stdout, which belongs to the job.
 fn stdout_is_the_jobs(quiet: bool) -> anyhow::Result<()> {
     match quiet {
         true => system::redirect_stdout(&File::options().write(true).open("/dev/null")?)?,
@@ -379,14 +380,14 @@ fn export_after(resolved: &Resolved, format: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ends with the exit status of the job.
+/// Returns the job's exit status. If a signal killed the job, dies by the same signal.
 pub fn end_as(outcome: Outcome) -> ExitCode {
     match outcome {
         Outcome::Interrupted => signals::die_like_job(libc::SIGINT),
         Outcome::Ended(status) if libc::WIFSIGNALED(status) => {
             signals::die_like_job(libc::WTERMSIG(status))
         }
-        // `WEXITSTATUS` has eight bits.
+        // `WEXITSTATUS` has eight bits, so the first byte has all of it.
         Outcome::Ended(status) => ExitCode::from(libc::WEXITSTATUS(status).to_le_bytes()[0]),
     }
 }

@@ -1,6 +1,6 @@
-//! Exports that the job requested while it ran, by `profile.export_chrome_trace` of the Python
-//! module. Each request is a file in the run. It is executed after the job, when everything
-//! recorded is there.
+//! Exports that the job requested while it ran, with `profile.export_chrome_trace` of the Python
+//! module. Each request is a file in the run's directory. The requests are executed after the job,
+//! when all data is written.
 
 use crate::commands::export::{self, ExportArgs, SliceArgs};
 use crate::terminal::errors::{self, Failure, print_stderr, reason};
@@ -9,13 +9,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tprof_trace::run::RunInfo;
 
-/// Directory of the requests within the run's directory, which python/tprof/_session.py writes.
+/// Directory of the requests within the run's directory. `python/tprof/_session.py` writes them.
 const REQUESTS: &str = "requests";
 
-/// A request as the job wrote it.
+/// A request, as the Python module writes it.
 #[derive(Debug, Deserialize)]
 struct ExportRequest {
-    /// Session directory of the process that wrote it: other sessions may share the run's
+    /// Session directory of the process that wrote the request. Other sessions may use the same run
     /// directory.
     session: String,
     host: String,
@@ -24,13 +24,14 @@ struct ExportRequest {
     /// Absolute path of the file to write.
     path: PathBuf,
     rank: u32,
-    /// Part of the run, on the clock of that host.
+    /// Part of the run to export, on the clock of `host`.
     from_ns: Option<u64>,
     to_ns: Option<u64>,
 }
 
 impl ExportRequest {
-    /// Converts it to arguments of `tprof export`. Times of another host's clock do not apply here.
+    /// Converts the request to arguments of `tprof export`. Its times are ignored if they are of
+    /// another host's clock.
     fn args(&self, run: &Path, info: &RunInfo) -> ExportArgs {
         let is_this_machine = self.host == info.host;
         let time = |given: Option<u64>| {
@@ -55,7 +56,7 @@ impl ExportRequest {
     }
 }
 
-/// Returns the request files of a run, in order of their names.
+/// Returns the request files of a run, sorted by name.
 pub fn pending(run: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(run.join(REQUESTS)).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries
@@ -66,7 +67,7 @@ pub fn pending(run: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Executes the requests of processes of this session. Failures are printed.
+/// Executes the requests that processes of this session wrote. Errors are printed.
 pub fn make(run: &Path, info: &RunInfo) {
     for path in pending(run) {
         let read = tprof_trace::read_plain(&path).map_err(|error| reason(&error));
@@ -77,18 +78,16 @@ pub fn make(run: &Path, info: &RunInfo) {
             Ok(request) => export::run(request.args(run, info)).map(drop).inspect_err(|_| {
                 print_stderr(&format!("tprof: `{}` is not written:\n", request.path.display()));
             }),
-            Err(why) => {
-                Err(Failure::new(format!("`{}` is no request of an export", path.display()))
-                    .cause(why)
-                    .hint("tprof export RUN --to chrome")
-                    .into())
-            }
+            Err(why) => Err(Failure::new(format!("`{}` is not an export request", path.display()))
+                .cause(why)
+                .hint("tprof export RUN --to chrome")
+                .into()),
         };
         if let Err(error) = made {
             errors::show(&error);
         }
         let _ = fs::remove_file(path);
     }
-    // Refused while the directory contains requests of others.
+    // This fails, as intended, while the directory contains requests of other sessions.
     let _ = fs::remove_dir(run.join(REQUESTS));
 }

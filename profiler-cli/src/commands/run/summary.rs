@@ -1,5 +1,5 @@
-//! The few lines after a run: what happened, what was not recorded, where the run is, and what to
-//! type next.
+//! The lines that `tprof run` prints after the job: what happened, what was not recorded, where the
+//! run is, and which command to type next.
 
 use crate::commands::run::first_finding::Shown;
 use crate::commands::run::peak::Peak;
@@ -13,11 +13,11 @@ use tprof_facts::units::{self, count, duration};
 use tprof_trace::Recorded;
 use tprof_trace::run::{LATER_EVENTS, RunInfo, group_blind_spots};
 
-/// Largest number of blind processes to name; the report lists all of them.
+/// Largest number of blind processes that are named. Reports list all of them.
 const MOST_BLIND: usize = 3;
 
-/// Returns the summary of a run, for stderr. `notes` describe
-/// windows of PyTorch's profiler and logs of `torch.compile`.
+/// Returns the summary of a run, for stderr. `notes` are the lines about windows of PyTorch's
+/// profiler and about logs of `torch.compile`.
 pub fn summary(
     info: &RunInfo,
     peak: Option<Peak>,
@@ -38,13 +38,13 @@ pub fn summary(
     lines.push(("next", format!("tprof report findings {run}")));
     let mut text = String::new();
     for (label, line) in lines {
-        // Padded before painting, because escape sequences have no width.
+        // The label is padded before it is coloured, because escape sequences have no width.
         text += &format!("{}  {line}\n", paint::label(&format!("{label:>5}")));
     }
     text
 }
 
-/// Describes which part of the job was recorded, if an option restricts it.
+/// Describes which part of the job was recorded, if an option limits it.
 fn in_part(info: &RunInfo, config: &Config, outcome: Outcome) -> Option<String> {
     if config.paused {
         let text = "--paused: only events after `tprof ctl start` are recorded";
@@ -91,7 +91,7 @@ fn job(info: &RunInfo, outcome: Outcome) -> String {
     format!("{text}, {ended}")
 }
 
-/// Shorter waits for the collector are not mentioned.
+/// Shortest total wait for the collector that the summary mentions.
 const SHORTEST_WAIT_NS: u64 = 1_000_000;
 
 fn recorded(info: &RunInfo) -> String {
@@ -116,13 +116,13 @@ fn recorded(info: &RunInfo) -> String {
     format!("{events} recorded, {lost}; {cost}")
 }
 
-/// Describes how much was recorded.
+/// Returns how many events and samples were recorded, as text.
 pub fn counted_events(info: &RunInfo) -> String {
     let counts = &info.completeness;
     units::recorded(Recorded { events: counts.recorded, samples: counts.samples })
 }
 
-/// Describes losses and blind processes, grouped by kind.
+/// Returns a line for each kind of loss, and for each group of blind processes.
 fn unseen(info: &RunInfo, followed: bool) -> Vec<String> {
     let mut lines = Vec::new();
     for loss in &info.completeness.losses {

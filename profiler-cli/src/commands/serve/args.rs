@@ -1,6 +1,6 @@
-//! Options of `tprof serve`. `tprof-serve` includes this file, too. `tprof` itself uses nothing of
-//! the server's crate, because a linker keeps tables of unused code (0.3 MB that the launcher would
-//! map).
+//! Options of `tprof serve`. `tprof-serve` includes this file too. `tprof` itself must not use
+//! anything of the server's crate, because the linker keeps tables of unused code: the launcher
+//! would be 0.3 MB larger.
 
 use std::net::IpAddr;
 use std::path::PathBuf;

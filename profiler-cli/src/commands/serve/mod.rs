@@ -1,5 +1,5 @@
-//! `tprof serve` and `tprof top`, which are executed by `tprof-serve`, in the same directory as
-//! this program.
+//! `tprof serve` and `tprof top`. The program `tprof-serve`, in the directory of this program,
+//! executes them.
 
 mod args;
 mod top_args;
@@ -15,12 +15,12 @@ use std::process::{Command, ExitCode};
 use crate::runs::newest::live_run_here;
 use crate::terminal::errors::Failure;
 
-/// Name of the program.
+/// Name of the server's program.
 const SERVER: &str = "tprof-serve";
-/// Variable that tells it where this program is.
+/// Variable with the path of this program, for the server.
 const PROGRAM: &str = "TPROF_PROGRAM";
 
-/// Replaces this process with the server.
+/// Replaces this process with `tprof-serve serve`.
 pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let mut words: Vec<OsString> = vec!["serve".into()];
     let switches = [
@@ -60,7 +60,8 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     become_server(words)
 }
 
-/// Replaces this process with `tprof top`, for the newest run in progress here unless one is named.
+/// Replaces this process with `tprof-serve top`. If no run is named, it shows the newest live run
+/// in the current directory.
 pub fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
     let run = match &args.run {
         Some(run) => run.clone(),
@@ -73,8 +74,8 @@ pub fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
     become_server(words)
 }
 
-/// Replaces this process with `tprof-serve` and these arguments. Opposites of switches have been
-/// resolved.
+/// Replaces this process with `tprof-serve` and these arguments. It doesn't know the opposites of
+/// switches, so the arguments contain none.
 pub fn become_server(words: Vec<OsString>) -> anyhow::Result<ExitCode> {
     let own = std::env::current_exe()?;
     let beside = own.with_file_name(SERVER);

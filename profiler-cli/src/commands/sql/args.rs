@@ -1,5 +1,5 @@
-//! Options of `tprof sql`. `tprof-sql` includes this file, too, so that `tprof sql --help` needs no
-//! other program.
+//! Options of `tprof sql`. `tprof-sql` includes this file too, so that `tprof sql --help` doesn't
+//! need that program.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -76,7 +76,7 @@ pub enum ResultFormat {
 }
 
 impl ResultFormat {
-    /// Returns the name as typed.
+    /// Returns the name of the format on the command line.
     pub fn name(self) -> &'static str {
         match self {
             ResultFormat::Table => "table",

@@ -1,5 +1,5 @@
-//! `tprof sql`, which is executed by `tprof-sql`: a separate program, because its query engine is
-//! larger than everything else.
+//! `tprof sql`. The program `tprof-sql` executes it; it is separate because its query engine is
+//! larger than everything else in tprof.
 
 mod args;
 
@@ -13,7 +13,7 @@ use std::process::{Command, ExitCode};
 
 use crate::terminal::errors::{Failure, reason};
 
-/// Name of the program.
+/// Name of the program with the query engine.
 const PROGRAM: &str = "tprof-sql";
 /// Exit status of a wrong command line, as in other SQL programs.
 pub const MISUSE: u8 = 2;
@@ -23,7 +23,7 @@ pub fn run(args: &SqlArgs) -> anyhow::Result<ExitCode> {
     exec_tprof_sql("sql", &words(args))
 }
 
-/// Replaces this process with `tprof-sql`, which is next to this program or on PATH.
+/// Replaces this process with `tprof-sql`, which is in the directory of this program or in PATH.
 pub fn exec_tprof_sql(command: &str, words: &[OsString]) -> anyhow::Result<ExitCode> {
     let own = std::env::current_exe()?;
     let beside = own.with_file_name(PROGRAM);
@@ -32,18 +32,17 @@ pub fn exec_tprof_sql(command: &str, words: &[OsString]) -> anyhow::Result<ExitC
     if error.kind() != ErrorKind::NotFound {
         return Err(Failure::new(format!("cannot start {PROGRAM}")).cause(reason(&error)).into());
     }
-    let what =
-        format!("`tprof {command}` is in a program apart, {PROGRAM}, which is not installed");
+    let what = format!("`tprof {command}` needs the program {PROGRAM}, which is not installed");
     Err(Failure::new(what)
-        .cause("it has a whole query engine in it; it is found beside tprof or on PATH")
+        .cause("it contains a query engine; tprof looks for it beside itself and on PATH")
         .hint(
-            "the package tprof-sql from where tprof is from, by pip: tprof[sql]; \
-             in tprof's sources cargo install --path sql",
+            "install the package tprof-sql from where you got tprof (pip: tprof[sql]), or in \
+             tprof's sources: cargo install --path sql",
         )
         .into())
 }
 
-/// Returns the resolved command line.
+/// Returns the command line for `tprof-sql sql`.
 fn words(args: &SqlArgs) -> Vec<OsString> {
     let mut words = vec![OsString::from(format!("--format={}", args.format.name()))];
     let mut value = |name: &str, value: Option<&OsStr>| {

@@ -81,7 +81,7 @@ fn every_setting_is_a_variable_and_a_key() {
 }
 
 #[test]
-fn bad_values_are_named_where_they_were_given() {
+fn bad_values_are_named_with_the_place_where_they_were_given() {
     let failure = flags(mem("exakt")).unwrap_err();
     assert_eq!(failure.what, "bad value `exakt` for --mem");
     assert_eq!(failure.hint.as_deref(), Some("--mem=exact"));

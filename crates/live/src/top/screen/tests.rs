@@ -1,4 +1,4 @@
-//! Screens of made-up snapshots, and the effects of keys.
+//! Tests of screens of made-up snapshots, and of the effects of keys.
 
 use super::*;
 use crate::metric::Metric;
@@ -14,7 +14,8 @@ fn metric(metric: Metric, values: Vec<Option<f64>>) -> MetricValues {
     MetricValues { key, unit, about, values, why }
 }
 
-/// Returns a run with this many ranks, of which rank 1 stalls and rank 2 was killed.
+/// Returns a snapshot of a run with this many ranks, of which rank 1 is stalled and rank 2 was
+/// killed.
 fn snapshot(ranks: u32) -> Snapshot {
     let state = |rank: u32| RankState {
         rank: Some(rank),
@@ -105,7 +106,7 @@ fn a_run_fits_a_small_terminal_and_uses_a_large_one() {
 }
 
 #[test]
-fn every_size_has_a_picture() {
+fn screens_of_every_size_can_be_drawn() {
     let mut view = view(5);
     for width in [1, 2, 10, 39, 80, 300] {
         for height in [1, 2, 5, 11, 16, 24, 100] {
@@ -117,7 +118,7 @@ fn every_size_has_a_picture() {
 }
 
 #[test]
-fn of_many_ranks_the_worst_come_first_and_the_chosen_one_is_in_sight() {
+fn the_worst_ranks_come_first_and_the_selected_one_is_visible() {
     let mut view = view(1024);
     let order = view.order();
     assert_eq!(order[..3], [1, 2, 1023]);
@@ -136,7 +137,7 @@ fn of_many_ranks_the_worst_come_first_and_the_chosen_one_is_in_sight() {
 }
 
 #[test]
-fn a_key_chooses_among_numbers_that_are_known() {
+fn a_key_selects_among_known_metrics() {
     let mut view = view(3);
     let mut seen = Vec::new();
     for _ in 0..7 {
@@ -149,7 +150,7 @@ fn a_key_chooses_among_numbers_that_are_known() {
 }
 
 #[test]
-fn keys_end_it_or_explain_themselves() {
+fn keys_end_the_program_or_show_help() {
     let mut view = view(3);
     assert!(key(&mut view, KeyCode::Char('?')) && view.help);
     assert!(picture(&view, 80, 24).contains("end; the run goes on"));
@@ -160,7 +161,7 @@ fn keys_end_it_or_explain_themselves() {
 }
 
 #[test]
-fn the_last_picture_of_a_run_stays_and_a_broken_connection_is_stated() {
+fn the_last_screen_of_a_run_stays_and_a_broken_connection_is_shown() {
     let (to, from) = mpsc::channel();
     let mut view = view(3);
     to.send(Ok(Some(Snapshot { state: RunState::Finished, ..snapshot(3) }))).unwrap();

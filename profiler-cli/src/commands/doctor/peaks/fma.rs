@@ -1,22 +1,24 @@
-//! Peak operations per second of vector units: fused multiply-add on registers, in enough
-//! independent chains to hide their latency.
-#![allow(unsafe_code)] // instructions that the processor was asked for
+//! Measures the peak operations per second of vector units: fused multiply-add on registers, in
+//! enough independent chains to hide the latency.
+#![allow(unsafe_code)] // vector instructions, after a check that the processor has them
 
 /// Number of chains. Units with a latency of four to six cycles and two results per cycle need ten
-/// to twelve; with two operands, they fit into 16 registers.
+/// to twelve chains. Twelve chains and two operands fit into 16 registers.
 const CHAINS: usize = 12;
 /// Number of links per chain in a piece of work.
 const LINKS: usize = 20_000;
 
-/// The vector unit in use, and a piece of work for it, which returns its number of operations.
+/// The widest vector unit of the processor. `fp32` and `fp64` do a piece of work, and return its
+/// number of operations.
 pub(super) struct VectorUnit {
     pub name: &'static str,
     pub fp32: fn() -> f64,
     pub fp64: fn() -> f64,
 }
 
-/// Defines a function that runs the chains. Parameters are its unit, how to fill a vector and to
-/// multiply and add, the elements of a vector, and their type.
+/// Defines a function that runs the chains. Parameters: its name, the target features, the function
+/// that fills a vector, the function that multiplies and adds, the number of elements in a vector,
+/// and their type.
 macro_rules! chains {
     ($name:ident, $feature:literal, $fill:expr, $link:expr, $lanes:literal, $number:ty) => {
         #[target_feature(enable = $feature)]
@@ -62,26 +64,30 @@ mod unit {
         if is_x86_feature_detected!("avx512f") {
             return VectorUnit {
                 name: "AVX-512",
-                // SAFETY: the processor has AVX-512F, as was asked above.
+                // SAFETY: `avx512_f32` only requires AVX-512F, which `is_x86_feature_detected!`
+                // found above.
                 fp32: || unsafe { avx512_f32() },
-                // SAFETY: as above.
+                // SAFETY: `avx512_f64` only requires AVX-512F, which `is_x86_feature_detected!`
+                // found above.
                 fp64: || unsafe { avx512_f64() },
             };
         }
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
             return VectorUnit {
                 name: "AVX2",
-                // SAFETY: the processor has AVX2 and FMA, as was asked above.
+                // SAFETY: `avx2_f32` only requires AVX2 and FMA, which `is_x86_feature_detected!`
+                // found above.
                 fp32: || unsafe { avx2_f32() },
-                // SAFETY: as above.
+                // SAFETY: `avx2_f64` only requires AVX2 and FMA, which `is_x86_feature_detected!`
+                // found above.
                 fp64: || unsafe { avx2_f64() },
             };
         }
         VectorUnit {
             name: "SSE2",
-            // SAFETY: each processor of this architecture has SSE2.
+            // SAFETY: `sse2_f32` only requires SSE2, which every x86-64 processor has.
             fp32: || unsafe { sse2_f32() },
-            // SAFETY: as above.
+            // SAFETY: `sse2_f64` only requires SSE2, which every x86-64 processor has.
             fp64: || unsafe { sse2_f64() },
         }
     }
@@ -109,9 +115,9 @@ mod unit {
     pub(in super::super) fn widest() -> VectorUnit {
         VectorUnit {
             name: "NEON",
-            // SAFETY: each processor of this architecture has NEON.
+            // SAFETY: `neon_f32` only requires NEON, which every processor of this target has.
             fp32: || unsafe { neon_f32() },
-            // SAFETY: as above.
+            // SAFETY: `neon_f64` only requires NEON, which every processor of this target has.
             fp64: || unsafe { neon_f64() },
         }
     }

@@ -1,8 +1,8 @@
-//! `tprof doctor --peaks`: measures the peak rates of the processors, against which reports can
-//! judge operators on a CPU.
+//! `tprof doctor --peaks`: measures the peak rates of the processors, with which reports can judge
+//! operators on a CPU.
 //!
-//! Nothing else should run meanwhile: what other programs use is missing in the figures. Each
-//! figure is the best of several rounds.
+//! Nothing else should run meanwhile, because the figures lack the share that other programs use.
+//! Each figure is the best of several rounds.
 
 mod fma;
 mod rounds;
@@ -20,23 +20,23 @@ use tprof_facts::units::bytes;
 pub(super) struct CpuPeaks {
     /// Vector unit that was used, such as `AVX-512`.
     vector: &'static str,
-    /// Total bytes of the triad's arrays.
+    /// Total size of the triad's arrays in bytes.
     triad_bytes: u64,
     one_core: CoresPeaks,
-    /// With as many threads as the process may run at once.
+    /// Rates with as many threads as the process may run at once.
     all_cores: CoresPeaks,
 }
 
-/// Rates for a number of threads.
+/// Rates with a given number of threads.
 #[derive(Serialize)]
 struct CoresPeaks {
     cores: usize,
     /// Operations per second; a fused multiply-add counts as two.
     fp32_flops_per_s: f64,
     fp64_flops_per_s: f64,
-    /// Bytes read and written per second; `null` if there was not enough memory.
+    /// Bytes read and written per second; `None` if there was not enough memory.
     memory_bytes_per_s: Option<f64>,
-    /// Value for `tprof report --peaks`.
+    /// The argument of `tprof report --peaks` for these rates.
     option: String,
 }
 
@@ -61,7 +61,7 @@ impl CoresPeaks {
     }
 }
 
-/// Measures for about three seconds.
+/// Measures the rates, which takes about three seconds.
 pub(super) fn measure() -> Result<CpuPeaks, Failure> {
     let unit = fma::widest();
     let all = triad::bytes();
@@ -81,7 +81,7 @@ pub(super) fn measure() -> Result<CpuPeaks, Failure> {
     })
 }
 
-/// Formats a rate as `--peaks` reads it: `105.3G`.
+/// Formats a rate as `--peaks` accepts it: `105.3G`.
 fn giga(value: f64) -> String {
     format!("{:.1}G", value / 1e9)
 }
@@ -115,7 +115,7 @@ mod tests {
     use tprof_facts::flops::peaks::Peaks;
 
     #[test]
-    fn what_is_printed_is_what_reports_read() {
+    fn reports_accept_the_printed_rates() {
         let unit = fma::widest();
         let peaks = CoresPeaks::measure(1, &unit, Some(1 << 20)).unwrap();
         let read = Peaks::parse(&peaks.option).unwrap();

@@ -5,19 +5,21 @@ use std::sync::{Barrier, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Length of a round, after which rates are read, and the number of rounds.
+/// Length of a round. Each round gives one rate.
 const ROUND: Duration = Duration::from_millis(50);
+/// Number of rounds.
 const ROUNDS: usize = 5;
 
-/// Returns the best total rate of all threads. `make` is called once on each thread and returns a
-/// function that does a piece of work and returns its amount. Fails if a thread cannot be started.
+/// Returns the best total rate of all threads, per second. `make` is called once on each thread. It
+/// returns a function that does a piece of work and returns the amount of work. Fails if a thread
+/// cannot be started.
 pub(super) fn best<W: FnMut() -> f64>(
     threads: usize,
     make: impl Fn() -> W + Sync,
 ) -> io::Result<f64> {
     let begin = Barrier::new(threads);
-    // Whether all threads have started. Each thread waits for that, because the barrier waits for
-    // all of them.
+    // Whether all threads were started; `None` until that is known. Each thread waits for the
+    // answer, because the barrier would wait forever for a missing thread.
     let (go, are_there) = (Condvar::new(), Mutex::new(None::<bool>));
     let of_thread = || {
         let found = are_there.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,14 +64,14 @@ mod tests {
             made.fetch_add(1, Ordering::Relaxed);
             move || {
                 count.fetch_add(1, Ordering::Relaxed);
-                // Another thread may run, however busy the machine is.
+                // The other thread gets a core even if the machine is busy.
                 thread::yield_now();
                 1.0
             }
         };
         assert!(best(3, make).unwrap() > 0.0);
         assert_eq!(made.into_inner(), 3);
-        // The first call warms up.
+        // The first call of each thread is for warming up.
         assert!(done.load(Ordering::Relaxed) >= 3 * (ROUNDS + 1));
     }
 }

@@ -69,7 +69,7 @@ fn a_summary_lists_what_happened_and_what_to_type() {
 }
 
 #[test]
-fn what_is_unknown_is_not_zero() {
+fn unknown_figures_are_not_zero() {
     let text = summary(
         &RunInfo::default(),
         None,
@@ -113,7 +113,7 @@ fn a_recording_of_a_part_names_it() {
 }
 
 #[test]
-fn a_loss_of_unknown_size_is_not_none() {
+fn a_loss_of_unknown_size_is_listed() {
     let loss = tprof_trace::run::LossInfo {
         what: "events after the limit".into(),
         why: "--max-size was reached".into(),
