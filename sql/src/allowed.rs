@@ -1,6 +1,6 @@
-//! Checks which statements are allowed. Queries only read, and only the named runs: any statement
-//! that could write, or read another file, is refused before it is planned, and its plan is checked
-//! again.
+//! Checks which statements are allowed. Queries only read, and read only the named runs. A
+//! statement that could write, or read another file, is refused before it is planned. The plan is
+//! checked again.
 
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{ShowStatementOptions, Statement};
 pub struct Refused {
     /// Kind of the statement, as typed: `COPY`.
     pub what: String,
-    /// What to try instead.
+    /// Advice: a statement to try instead.
     pub hint: &'static str,
 }
 
@@ -106,7 +106,7 @@ mod tests {
     use datafusion::sql::parser::DFParser;
 
     #[test]
-    fn what_only_reads_is_allowed() {
+    fn statements_that_only_read_are_allowed() {
         for text in [
             "SELECT 1",
             "WITH a AS (SELECT 1) SELECT * FROM a",
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_writes_or_reads_other_files_is_refused_by_name() {
+    fn statements_that_write_or_read_other_files_are_refused() {
         for (text, what) in [
             ("COPY (SELECT 1) TO 'a.csv'", "COPY"),
             ("EXPLAIN COPY (SELECT 1) TO 'a.csv'", "COPY"),

@@ -11,7 +11,7 @@ pub use shared::{ResultFormat as Format, SqlArgs};
 
 use clap::Parser;
 
-/// Everything that can be typed.
+/// The command line of `tprof-sql`.
 #[derive(Parser, Debug)]
 #[command(
     name = "tprof-sql",

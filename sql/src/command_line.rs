@@ -1,4 +1,4 @@
-//! Tells which words of the command line are runs, and which is the query.
+//! Decides which words of the command line are runs, and which is the query.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -30,8 +30,8 @@ const BEGINNINGS: [&str; 23] = [
     "truncate", "update", "values", "with",
 ];
 
-/// Whether a word is a statement, whichever files exist. A path can always be written so that it is
-/// not: `./with`.
+/// Whether a word is a statement, even if a file has the same name. A path can always be written so
+/// that it is not a statement: `./with`.
 fn is_statement(word: &str) -> bool {
     if word.starts_with(['/', '.']) {
         return false;
@@ -86,7 +86,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Finds out what lies at these paths.
+    /// Finds the runs, data sets and archives at these paths.
     pub fn of(paths: &[PathBuf]) -> Result<Sources, Failure> {
         let mut sources = Sources::default();
         let mut there = BTreeSet::new();
@@ -99,7 +99,7 @@ impl Sources {
         Ok(sources)
     }
 
-    /// Restricts archives to these runs; all if there are none.
+    /// Restricts archives to the runs with these IDs. An empty list means all runs.
     pub fn only(mut self, ids: &[String]) -> Result<Sources, Failure> {
         if !ids.is_empty() && self.archives.is_empty() {
             return Err(Failure::new("--run needs an archive")
@@ -164,7 +164,7 @@ impl Sources {
                 Ok(())
             }
             Err(error) => misuse(
-                format!("`{shown}` is no run"),
+                format!("`{shown}` is not a run"),
                 error.to_string(),
                 "tprof ls; tprof import FILE -o RUN makes a run of another tool's trace",
             ),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_is_no_path_and_a_path_no_statement() {
+    fn statements_and_paths_are_distinguished() {
         let query = |words| divided(words).query;
         assert_eq!(query(&["r1", "SELECT 1"]), Some("SELECT 1".to_owned()));
         assert_eq!(query(&["SELECT 1", "r1"]), Some("SELECT 1".to_owned()));

@@ -42,7 +42,7 @@ impl Engine {
         }
     }
 
-    /// Stops what a server executes.
+    /// Stops all executions on the server.
     pub async fn interrupt(&self) {
         if let Some(remote) = &self.remote {
             remote.interrupt().await;

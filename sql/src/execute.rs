@@ -74,8 +74,8 @@ async fn begun(
     Ok((rows, first))
 }
 
-/// Number of partitions of a query that saves memory. With one, the engine joins by hashes,
-/// whatever it prefers.
+/// Number of partitions of a query that saves memory. With a single one, the engine would join by
+/// hashes, even if it prefers other joins.
 const LEAST_PARTS: usize = 2;
 
 /// Returns the same engine configured to save memory: few partitions per operator, and joins of
@@ -92,7 +92,7 @@ fn is_want_of_memory(error: &DataFusionError) -> bool {
     matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
 }
 
-/// Functions that produce rows of their own.
+/// Functions that produce rows and need no run.
 const OF_NO_RUN: [&str; 2] = ["generate_series", "range"];
 
 /// Whether a statement reads tables of a run; otherwise no run is needed.
@@ -111,7 +111,8 @@ pub fn needs_run(source: &Source) -> bool {
     is_listing || named.map_or(true, |(tables, _)| tables.iter().any(is_of_run))
 }
 
-/// Returns what tprof itself answers: lists of its tables, columns and functions.
+/// Answers statements that list tables, columns or functions, without the engine. Returns `None`
+/// for other statements.
 pub fn listing(session: &Session, parsed: &Parsed) -> Option<Result<RecordBatch, DataFusionError>> {
     let Parsed::Statement(statement) = parsed else { return None };
     match &**statement {
@@ -135,7 +136,7 @@ pub fn described(parsed: &Parsed) -> Option<String> {
     Some(name.value.to_lowercase())
 }
 
-/// Lists tables, and what a row of each is.
+/// Lists the tables, and the meaning of a row of each.
 pub fn tables(session: &Session) -> Result<RecordBatch, DataFusionError> {
     let names = session.tables.names();
     let abouts = names.iter().map(|name| session.tables.row_about(name)).collect();

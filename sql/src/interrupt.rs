@@ -11,7 +11,7 @@ use tokio::sync::broadcast::{Receiver, Sender};
 use crate::status::QUERY;
 use crate::terminal::errors::{Failure, reason};
 
-/// Number of signals that can wait until a query notices them.
+/// Number of signals that can wait until a query handles them.
 const PENDING: usize = 8;
 /// Exit status of a program ended by Ctrl-C.
 pub const CTRL_C: u8 = OF_SIGNAL + 2;
@@ -23,8 +23,8 @@ const OF_SIGNAL: u8 = 128;
 pub struct Interrupts(Sender<u8>);
 
 impl Interrupts {
-    /// Starts to watch: from now on these signals do not end the program directly. A signal between
-    /// queries ends it and removes its directory of temporary files.
+    /// Starts to watch. From now on, these signals do not end the program directly. A signal
+    /// between queries removes the directory of temporary files and ends the program.
     pub fn watch(spill: PathBuf) -> Result<Interrupts, Failure> {
         let failed = |error: std::io::Error| {
             Failure::new("cannot watch for signals").cause(reason(&error)).code(QUERY)

@@ -1,5 +1,5 @@
-//! `tprof-sql`: the program that `tprof sql` and `tprof archive` turn into. It is separate so that
-//! neither tprof's size nor its build includes the query engine.
+//! `tprof-sql`: the program that `tprof sql` and `tprof archive` execute in place of themselves. It
+//! is separate so that neither tprof's size nor its build includes the query engine.
 
 mod allowed;
 mod archive;
@@ -78,7 +78,7 @@ fn act(args: &SqlArgs) -> Result<ExitCode, QueryFailure> {
     let dialect = if remote.is_some() { Dialect::Server } else { Dialect::Own };
     let statements = text.as_deref().map(|text| statements::parse(text, dialect)).transpose()?;
     if remote.is_some() {
-        // Nothing is sent if one of them is refused.
+        // If one statement is refused, nothing is sent.
         statements.iter().flatten().try_for_each(remote::check)?;
     }
     let needs_run = statements.as_ref().is_none_or(|all| all.iter().any(execute::needs_run));

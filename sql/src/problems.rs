@@ -1,4 +1,4 @@
-//! Collects what could not be read while a query runs; it is printed after the result.
+//! Collects the parts that could not be read while a query runs. They are printed after the result.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

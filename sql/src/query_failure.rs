@@ -1,4 +1,4 @@
-//! Explains a failed query to its user: the place in the query, what failed, why, and what to try.
+//! Explains a failed query to its user: the place in the query, the failure, its cause, and advice.
 
 use datafusion::common::{Column, SchemaError};
 use datafusion::error::DataFusionError;
@@ -10,19 +10,19 @@ use crate::statements::Unparsed;
 use crate::status::QUERY;
 use crate::terminal::errors::{Failure, nearest, print_stderr, show};
 
-/// Why there is no result, or only a part of it.
+/// Reasons why a query has no result, or only a part of it.
 #[derive(Debug)]
 pub enum QueryFailure {
     /// The query or its execution failed.
     Query {
-        /// What failed, and why.
+        /// The failure and its cause.
         failure: Failure,
         /// The line, with a mark below the place.
         excerpt: Option<String>,
     },
     /// Nobody reads stdout any more.
     NobodyReads,
-    /// A signal ended it, with this exit status.
+    /// A signal ended the query. The program exits with this status.
     Ended(u8),
 }
 
@@ -49,7 +49,7 @@ impl From<Refused> for QueryFailure {
     fn from(Refused { what, hint }: Refused) -> QueryFailure {
         let hint = if hint.is_empty() { "tprof sql --help" } else { hint };
         Failure::new(format!("{what} is refused: queries only read"))
-            .cause(format!("allowed are {ALLOWED}"))
+            .cause(format!("the allowed statements are {ALLOWED}"))
             .hint(hint)
             .code(QUERY)
             .into()
@@ -74,7 +74,7 @@ impl From<Unparsed> for QueryFailure {
 }
 
 impl QueryFailure {
-    /// Converts an error of the engine about a statement.
+    /// Converts an error of the engine in a statement.
     pub fn of(error: &DataFusionError, text: &str, session: &Session) -> QueryFailure {
         if let Some(io) = io_error(error)
             && io.kind() == std::io::ErrorKind::BrokenPipe
@@ -154,12 +154,13 @@ fn failure(error: &DataFusionError, session: &Session) -> Failure {
     }
 }
 
-/// Text before a store's message in a reader's error.
+/// Text before a store's message in an error of a reader.
 const OF_STORE: &str = "Object Store error: ";
-/// Text between an object and its failed request.
+/// Text between the path of an object and the request that failed.
 const OF_REQUEST: &str = ": Error performing ";
 
-/// Returns the part of the query that requested the memory, without the totals of all others.
+/// Returns the part of the query that requested the memory, without the list of all other parts and
+/// their totals.
 fn of_memory(message: &str) -> String {
     let (before, after) = message.split_once(" with top memory consumers").unwrap_or((message, ""));
     match after.rsplit_once("Error: ") {
@@ -238,7 +239,7 @@ fn quoted<'a>(message: &'a str, before: &str, after: &str) -> Option<&'a str> {
     rest.split_once(after).map(|(name, _)| name)
 }
 
-/// Returns the innermost error; of several, the first.
+/// Returns the innermost error. If there are several, follows the first.
 fn innermost(error: &DataFusionError) -> &DataFusionError {
     match error {
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {

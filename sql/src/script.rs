@@ -16,12 +16,12 @@ use crate::statements::Source;
 use crate::status::QUERY;
 use crate::terminal::errors::Failure;
 
-/// Time that threads have to end when the program ends.
+/// Time for threads to end when the program ends.
 const LAST: Duration = Duration::from_millis(500);
-/// Attempts to remove a directory in which a thread may still write.
+/// Number of attempts to remove a directory in which a thread may still write.
 const ATTEMPTS: u32 = 50;
 
-/// Executes all statements; the first failure ends them.
+/// Executes all statements. The first failure ends the script.
 pub fn run(
     runtime: &Runtime,
     engine: &Arc<Engine>,
@@ -58,7 +58,7 @@ pub fn run(
     status
 }
 
-/// Returns a failure that is the engine's own fault.
+/// Returns a failure for an error of the engine itself.
 pub fn engine_died(why: &str) -> QueryFailure {
     Failure::new("the query engine failed")
         .cause(why.to_owned())

@@ -1,9 +1,10 @@
 //! Translates a statement for a server, token by token as it was parsed and checked here.
 //!
-//! Spark servers divide text in other ways than the parser here: a `\` escapes within texts and
-//! continues a comment, `\r` ends one, and `/*+` begins none. So a text or a comment here could be
-//! a statement there. Comments are therefore sent as blanks, texts with the server's own escapes,
-//! and tokens that have another form are not sent. Line numbers stay the same.
+//! Spark servers divide text into tokens in other ways than the parser here: `\` is an escape
+//! within texts and continues a comment, `\r` ends a comment, and `/*+` does not begin one. So a
+//! text or a comment here could be a statement there. Comments are therefore sent as blanks, texts
+//! with the server's own escapes, and tokens that a server reads in another way are not sent. Line
+//! numbers stay the same.
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
@@ -14,13 +15,13 @@ pub struct ServerText {
     pub text: String,
     /// The query of a `CREATE VIEW name AS SELECT …`: the text after the first AS.
     pub behind_as: Option<String>,
-    /// Texts in double quotes with line and column, which a server takes for texts and the local
+    /// Texts in double quotes, with line and column. A server takes them for texts, the local
     /// engine for names.
     pub quoted: Vec<(String, (u64, u64))>,
 }
 
-/// Translates a statement's tokens, after as many blank lines and columns as the text `before`. The
-/// error is a token that is not sent.
+/// Translates a statement's tokens. The result begins with `before`, so that positions stay the
+/// same. The error is a token that cannot be sent.
 pub fn sent(before: &str, tokens: &[TokenWithSpan]) -> Result<ServerText, String> {
     let mut text = before.to_owned();
     let (mut behind_as, mut quoted) = (None, Vec::new());
@@ -35,7 +36,7 @@ pub fn sent(before: &str, tokens: &[TokenWithSpan]) -> Result<ServerText, String
                 | Token::DoubleQuotedString(_)
                 | Token::HexStringLiteral(_)
         );
-        // There, `r'…'` and `U&'…'` are other kinds of texts.
+        // On a server, `r'…'` and `U&'…'` are other kinds of texts.
         if is_text && is_prefix {
             text.push(' ');
         }
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_gets_what_was_judged_and_no_more() {
+    fn a_server_gets_only_the_checked_statement() {
         for (typed, is) in [
             ("SELECT 1 /*+ h('*/ , 2", "SELECT 1           , 2"),
             ("SELECT 1 -- a\\\n, 2", "SELECT 1      \n, 2"),

@@ -27,12 +27,12 @@ use crate::terminal::errors::Failure;
 /// Name of the catalogue and schema of all tables.
 const CATALOGUE: &str = "tprof";
 const SCHEMA: &str = "public";
-/// Share of its memory that a sort reserves to merge what it sorted. Kernel names are sorted by
-/// copies of their texts, which are longer than the rows that refer to them.
+/// A sort reserves this fraction (1/N) of its memory for merging the parts that it sorted. Kernel
+/// names are sorted by copies of their texts, which are longer than the rows that refer to them.
 const SORT_SHARE: usize = 4;
-/// The same in bytes, at most.
+/// Largest memory in bytes that a sort reserves for merging.
 const SORT_MOST: usize = 512 << 20;
-/// Bytes to sort at once, before they are merged with others.
+/// Size in bytes of the parts that are sorted at once, before they are merged.
 const SORT_PART: usize = 4 << 20;
 /// Memory per thread in bytes below which batches are small, because a merge holds one of each
 /// sorted part.
@@ -52,7 +52,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Creates a session over runs, which spills to a directory what exceeds its memory.
+    /// Creates a session over runs. Data that exceeds its memory is written to the directory
+    /// `spill`.
     pub fn new(sources: &Sources, limits: Limits, spill: PathBuf) -> Result<Session, Failure> {
         let failed = |error: datafusion::error::DataFusionError| {
             Failure::new("cannot start the query engine").cause(error.to_string()).code(QUERY)
@@ -69,7 +70,7 @@ impl Session {
         if of_thread < AMPLE {
             config = config.with_batch_size(SMALL_BATCH);
         }
-        // Errors state their position.
+        // Errors then contain their position in the statement.
         config.options_mut().sql_parser.collect_spans = true;
         let disk =
             DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![spill]));
@@ -117,7 +118,7 @@ impl Session {
         Ok(Session { context, tables, problems, is_empty: sources.is_empty() })
     }
 
-    /// Whether it has no run at all.
+    /// Whether the session has no run at all.
     pub fn is_empty(&self) -> bool {
         self.is_empty
     }

@@ -22,7 +22,7 @@ pub struct Source {
     pub sent: Option<ServerText>,
 }
 
-/// Why text could not be parsed.
+/// Error for text that could not be parsed.
 #[derive(Debug)]
 pub struct Unparsed {
     /// The whole text.
@@ -49,7 +49,7 @@ impl Dialect {
     }
 }
 
-/// Divides text and parses all of its statements; nothing is executed if one is wrong.
+/// Divides text and parses all of its statements. If one is invalid, none is executed.
 pub fn parse(text: &str, dialect: Dialect) -> Result<Vec<Source>, Unparsed> {
     let failed = |error| Unparsed { text: text.to_owned(), error: Box::new(error) };
     let tokens = tokens(text, dialect).map_err(&failed)?;
@@ -91,7 +91,7 @@ fn one(mut statements: VecDeque<Statement>) -> Option<Statement> {
 
 /// Whether text ends a statement: its last token is a semicolon, or there is no token.
 pub fn is_complete(text: &str, dialect: Dialect) -> bool {
-    // Text that cannot be divided ends within a quoted text or a comment.
+    // Text that cannot be divided into tokens ends within a quoted text or a comment.
     tokens(text, dialect).is_ok_and(|tokens| {
         let last = tokens.iter().rfind(|one| is_word(&one.token));
         last.is_none_or(|last| last.token == Token::SemiColon)

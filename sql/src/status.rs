@@ -1,4 +1,4 @@
-//! Exit statuses; that of a program ended by a signal is in `interrupt`.
+//! Exit statuses. The status of a program that a signal ended is in `interrupt`.
 
 /// Exit status of a failed query.
 pub const QUERY: u8 = 1;

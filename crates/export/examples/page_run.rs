@@ -1,8 +1,8 @@
 //! Writes a made-up training run for the tests and benchmarks of the pages:
-//! `page_run DIR [--steps N] [--ranks N] [--slow] [--plain] [--long-backward]`. It looks like two
-//! ranks of a small transformer: Python, operators, launches, three streams, a CUDA graph's
-//! nodes, collectives, allocations, samples, a thread that only waits; and, unless `--plain`, names that would be
-//! markup if a page let them.
+//! `page_run DIR [--steps N] [--ranks N] [--slow] [--plain] [--long-backward]`. By default it has
+//! two ranks of a small transformer, with Python functions, operators, launches, three streams, the
+//! nodes of a CUDA graph, collectives, allocations, samples and a thread that only waits. Unless
+//! `--plain` is given, some names contain markup, which a page must show as text.
 
 use std::path::Path;
 
@@ -55,7 +55,7 @@ struct Rank {
     writer: TraceWriter,
     rank: u32,
     now_ns: u64,
-    /// When each stream is free.
+    /// Time from which each stream is free.
     streams: [u64; 3],
     correlation: u64,
     spans: Vec<Span>,
@@ -160,8 +160,8 @@ impl Rank {
         Ok(made)
     }
 
-    /// A thread that is busy before the first step, and then waits for work; the segment from
-    /// which the allocator gives.
+    /// Adds samples of a thread that is busy before the first step and then waits for work, and the
+    /// device memory segment from which the allocator gives out blocks.
     fn start_up(&mut self) {
         for ms in 1..4 {
             self.samples.push(Sample {
@@ -253,7 +253,7 @@ impl Rank {
         self.spans.last_mut().expect("just pushed")
     }
 
-    /// A launch at `now` on `thread`; the kernel runs when its stream is free.
+    /// Adds a launch at `now` on `thread`, and its kernel, which runs when the stream is free.
     fn launch(&mut self, thread: u32, stream: usize, name: &str, kernel_ns: u64) -> u64 {
         let call_ns = 5_000 + self.random(4_000);
         self.correlation += 1;
@@ -336,7 +336,7 @@ impl Rank {
         });
     }
 
-    /// An end of the arrow from an operator to its backward one.
+    /// Adds one end of the arrow from a forward operator to its backward operator.
     fn arrow(&mut self, thread: u32, layer: u32, end: FlowEnd) {
         let category = self.writer.name("fwdbwd");
         self.arrows.push(FlowPoint {
@@ -463,7 +463,7 @@ impl Rank {
         }
     }
 
-    /// A graph of three nodes, each of which is recorded.
+    /// Adds a launch of a CUDA graph with three nodes, each recorded as a kernel.
     fn graph(&mut self) {
         self.correlation += 1;
         let (start_ns, correlation) = (self.now_ns, Some(self.correlation));
@@ -511,7 +511,7 @@ impl Rank {
         self.streams[COMPUTE] = self.streams[COMPUTE].max(self.streams[COPY]);
     }
 
-    /// Writes the file; returns when it all ended, and the number of its events.
+    /// Writes the file. Returns the time of the last event and the number of events.
     fn write(mut self, steps: u32, backwards: u32) -> Result<(u64, u64), tprof_trace::TraceError> {
         let begins_ns = self.now_ns;
         let rss = self.writer.name(counter::RSS_BYTES);

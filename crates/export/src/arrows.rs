@@ -37,7 +37,7 @@ pub(crate) struct Arrows {
     several: FxHashMap<(Id, u64), u64>,
 }
 
-/// The lines that begin, go on or end at a point.
+/// The lines that begin, continue or end at a point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FlowLinks {
     /// Number of messages with this id before this one.
@@ -47,7 +47,8 @@ pub(crate) struct FlowLinks {
 }
 
 impl FlowLinks {
-    /// Returns a number for a line. It is the id itself if one message has the id to itself.
+    /// Returns the number of a line. The first line of the first message with an id has the id
+    /// itself as its number.
     pub fn number(&self, id: u64, line: u64) -> u64 {
         match (self.message, line) {
             (0, 0) => id,
@@ -100,7 +101,8 @@ impl Arrows {
 mod tests {
     use super::*;
 
-    /// Returns the lines of points, which shows which points share a line.
+    /// Returns the message number and the line numbers of each point, given as `s` (start), `t`
+    /// (step) or `f` (end).
     fn lines(points: &str) -> Vec<(u64, Range<u64>)> {
         let rows = points.chars().map(|point| FlowPoint {
             end: match point {

@@ -1,6 +1,6 @@
 //! Chrome trace JSON, one file per rank, as torch.profiler (Kineto) writes it: for Perfetto,
-//! chrome://tracing, HTA and TensorBoard. Files are gzipped unless the output name does not end in
-//! `.gz`.
+//! chrome://tracing, HTA and TensorBoard. A file is gzipped if its name ends in `.gz`, which is the
+//! default.
 //!
 //! Host threads appear under their process, streams under a "process" with their device's number.
 //! Times are microseconds with nanosecond digits, relative to `baseTimeNanoseconds`. An imported

@@ -1,7 +1,7 @@
 //! Collectives at the time of their kernels.
 //!
-//! A call returns long before its collective is over, so the call's time says little, unlike the
-//! kernel's. Collectives are few compared with kernels, so they are held in memory, sorted.
+//! A call returns long before its collective is over, so a collective's time is that of its kernel.
+//! Collectives are few compared with kernels, so they are held in memory, sorted.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
@@ -18,14 +18,16 @@ pub(crate) struct TimedCollective {
     pub end_ns: u64,
 }
 
-/// Returns a number that is the same on all ranks that take part in an operation, and that no arrow
-/// within a rank has. A library may number the operations of each name separately.
+/// Returns an id of an operation that is the same on all ranks that take part in it, and that
+/// differs from the ids of arrows within a rank. `None` if the communicator or its count of
+/// operations is unknown. A library may count the operations of each name separately, so the id
+/// depends on the name.
 pub(crate) fn shared_id(trace: &TraceFile, row: &Collective) -> Option<u64> {
     let name = fnv1a(trace.name(row.name).as_bytes());
     Some(joined(&[row.communicator?, name, row.sequence?]) | 1 << 63)
 }
 
-/// Returns the collectives that ran in a window, by time.
+/// Returns the collectives that ran in a window, in order of time.
 pub(crate) fn timed_collectives(trace: &TraceFile, window: Window) -> Vec<TimedCollective> {
     let rows: Vec<Collective> = trace.blocks::<Collective>().flatten().collect();
     if rows.is_empty() {

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_put_in_is_there() {
+    fn inserted_correlations_are_found() {
         let mut set = Correlations::default();
         let there = [(0, 0), (0, 63), (0, 64), (0, 511), (0, 512), (1, 64), (0, u64::MAX)];
         there.iter().for_each(|(process, correlation)| set.insert(*process, *correlation));

@@ -1,23 +1,26 @@
-//! Curves thinned for a viewer: one point per stretch of time, the highest.
+//! Downsamples curves for a viewer. A curve's time is divided into stretches, and only the highest
+//! point of each is kept.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{HeapChange, MemoryRecording, ProcessIndex};
 
-/// Largest number of points of a curve over a run …
+/// Maximum number of points of a curve over a run.
 pub(crate) const POINTS: u64 = 4_000;
-/// … which are at least this far apart.
+/// Minimum length of a stretch.
 const LEAST_STRETCH_NS: u64 = 100_000;
 
-/// Returns the stretch of time that one point stands for, in a run that lasts `span_ns`.
-pub(crate) fn stretch_ns(span_ns: u64) -> u64 {
-    (span_ns / POINTS).max(LEAST_STRETCH_NS)
+/// Returns the length of a stretch, for a run that lasts `run_ns`.
+pub(crate) fn stretch_ns(run_ns: u64) -> u64 {
+    (run_ns / POINTS).max(LEAST_STRETCH_NS)
 }
 
-/// Keeps the highest point of each stretch of time, and the very last point.
+/// Keeps the highest point of each stretch, and the last point of the curve.
 pub(crate) struct Downsampler<V = u64> {
     stretch_ns: u64,
+    /// End of the current stretch.
     until_ns: u64,
+    /// Highest point of the current stretch.
     highest: Option<(u64, V)>,
     last: Option<(u64, V)>,
 }
@@ -27,7 +30,8 @@ impl<V: Copy + PartialOrd> Downsampler<V> {
         Downsampler { stretch_ns, until_ns: 0, highest: None, last: None }
     }
 
-    /// Takes a point and returns one that is ready. Times must not decrease.
+    /// Adds a point. If it begins a new stretch, returns the highest point of the previous one.
+    /// Times must not decrease.
     pub fn point(&mut self, time_ns: u64, value: V) -> Option<(u64, V)> {
         let ready = if time_ns >= self.until_ns { self.highest.take() } else { None };
         match self.highest {
@@ -42,15 +46,17 @@ impl<V: Copy + PartialOrd> Downsampler<V> {
         ready
     }
 
-    /// Returns what is left at the end: the highest point of the last stretch, then the last point.
+    /// Returns the points that are left at the end: the highest point of the last stretch, then the
+    /// last point.
     pub fn rest(self) -> impl Iterator<Item = (u64, V)> {
         let last = self.last.filter(|last| Some(*last) != self.highest);
         self.highest.into_iter().chain(last)
     }
 }
 
-/// Calls `point` with the thinned live heap bytes of each process of a file. They come from its
-/// allocation events if all were recorded, otherwise from its own totals.
+/// Downsamples the live heap bytes of each process of a file, and calls `point` with each point
+/// that is kept. The bytes are added up from the process's allocation events if all of them were
+/// recorded, otherwise they come from the totals that the process wrote.
 pub(crate) fn heap<E>(
     file: &TraceFile,
     stretch_ns: u64,

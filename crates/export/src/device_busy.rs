@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use tprof_trace::model::{Kernel, ProcessIndex};
 
-/// Number of stretches over a run …
+/// Largest number of stretches into which a run is divided.
 const STRETCHES: u64 = 1000;
-/// … which are at least this long.
+/// Shortest length of a stretch.
 const LEAST_STRETCH_NS: u64 = 1_000_000;
 
 /// Busy time of all devices of a file.
@@ -42,7 +42,7 @@ impl DeviceBusyTime {
         while from_ns < end_ns {
             let at = (from_ns - self.first_ns) / self.stretch_ns;
             if at > 2 * STRETCHES {
-                return; // Beyond the file's own extent: it is damaged.
+                return; // The kernel ends after the file does, so the file is damaged.
             }
             let to_ns = end_ns.min(self.first_ns + (at + 1) * self.stretch_ns);
             match device.busy_ns.last_mut() {

@@ -53,7 +53,7 @@ impl ExternalIds {
         ExternalIds(rows.into_iter().map(|row| (row.process, row.correlation, row.id)).collect())
     }
 
-    /// Gives each row that has none the id of its call.
+    /// Sets the external id of each row that has none to the id of its call.
     pub fn fill<R: HasCallIds>(&self, rows: &mut [R]) {
         if self.0.is_empty() {
             return;

@@ -1,7 +1,7 @@
-//! Flame graphs: one self-contained HTML page of a run, or of what changed between two runs.
+//! Flame graphs: one self-contained HTML page of a run, or of the changes between two runs.
 //!
-//! All data that was asked for is aggregated here, before the page filters anything. Only then are
-//! subtrees grouped that matter little in every measure, and the page says how many.
+//! All requested data is aggregated here, before the page filters anything. Subtrees that matter
+//! little in every measure are then grouped, and the page says how many.
 
 mod device;
 mod heap;

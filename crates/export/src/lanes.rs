@@ -1,7 +1,7 @@
 //! Distributes intervals that overlap without nesting over lanes in which they nest.
 //!
 //! Viewers draw a track as a stack. Work on one stream, or spans of two kinds on one thread, may
-//! overlap without nesting: what does not fit moves one lane further.
+//! overlap without nesting. An interval that does not fit into a lane goes to the next lane.
 
 /// The lanes of one track.
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nests_shares_a_lane() {
+    fn intervals_that_nest_share_a_lane() {
         let mut lanes = NestedLanes::default();
         let timed_collectives: Vec<usize> =
             [(0, 10), (0, 5), (5, 10), (7, 12), (8, 9), (10, 10), (11, 13), (12, 20)]
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_together_may_come_in_any_order() {
+    fn intervals_that_begin_together_may_come_in_any_order() {
         let mut lanes = NestedLanes::default();
         let timed_collectives: Vec<usize> =
             [(0, 10), (5, 6), (5, 9), (5, 7), (5, 11), (7, 8), (8, 12), (9, 10)]

@@ -2,15 +2,15 @@
 //!
 //! [`perfetto`] writes a trace for Perfetto's page and engine, [`chrome`] the JSON that
 //! torch.profiler writes, [`folded`] collapsed stacks for flame graphs, [`flame`] an interactive
-//! page of them, [`timeline`] one of all threads and streams, [`speedscope`] and [`pprof`]
-//! profiles, [`tensorboard`] a log directory, [`torch_snapshot`] memory snapshots, [`shapes`] the
-//! sizes of operators' inputs. Every output is written next to its final name and renamed when it
-//! is complete ([`output`]). [`Slice`] selects the part of a run that is exported. [`archive`]
-//! packs several files into one, for stdout.
+//! page of them, [`timeline`] an interactive page of all threads and streams, [`speedscope`] and
+//! [`pprof`] profiles, [`tensorboard`] a log directory, [`torch_snapshot`] memory snapshots,
+//! [`shapes`] the sizes of operators' inputs. Every output is written next to its final name and
+//! renamed when it is complete ([`output`]). [`Slice`] selects the part of a run that is exported.
+//! [`archive`] packs several files into one, for stdout.
 //!
 //! Shared parts: `options` and `slice` describe the request, `in_order` and `rows` read the
 //! requested part of a file, `lanes`, `counters` and `correlations` relate its rows, `text`,
-//! `proto` and `output` write; `page` holds what the HTML pages have in common.
+//! `proto` and `output` write, and `page` contains the common parts of the HTML pages.
 
 pub mod archive;
 mod arrows;

@@ -8,7 +8,7 @@ use tprof_trace::{DamageList, Problem, RankFile, RunDir, SymbolSource};
 use crate::error::ExportError;
 use crate::slice::{OpenRank, Selection, Slice};
 
-/// Where to write, and what.
+/// Options of an export: where to write, and what.
 #[derive(Clone, Default)]
 pub struct Options<'a> {
     /// File or directory; each format has its own default. `-` is stdout.
@@ -24,7 +24,7 @@ pub struct Options<'a> {
     pub max_bytes: Option<u64>,
     /// The run to compare with, for formats that compare.
     pub against: Option<&'a RunDir>,
-    /// What a stack's number counts; by default time, if there are CPU samples.
+    /// The quantity that a stack's number counts; by default time, if there are CPU samples.
     pub weight: Option<Weight>,
     /// Whether to write JSON instead of a page, for formats that have both.
     pub json: bool,
@@ -67,7 +67,7 @@ pub struct Written {
     pub notes: Vec<String>,
     /// Number of written ranks whose operators were recorded only for a part of the time.
     pub operators_ended: u64,
-    /// Whether steps were inferred that were written, or that chose what was written.
+    /// Whether the output contains inferred steps, or was selected by them.
     pub steps_inferred: bool,
     /// Names of opened files, and what could not be read in each.
     pub unread: Vec<(String, DamageList)>,
@@ -88,8 +88,8 @@ impl Written {
         Ok(part)
     }
 
-    /// Does the same as [`Self::open`] if spans will be written: also counts ranks whose operators
-    /// were recorded only in part.
+    /// Does the same as [`Self::open`] for an export of spans: it also counts the rank if its
+    /// operators were recorded only for a part of the time.
     pub fn open_spans<'a>(
         &mut self,
         selection: &Selection<'a>,
@@ -145,12 +145,12 @@ pub enum Weight {
 }
 
 impl Weight {
-    /// Whether it counts allocations; otherwise CPU samples.
+    /// Whether the unit counts allocations. All other units come from CPU samples.
     pub(crate) fn is_of_memory(self) -> bool {
         matches!(self, Weight::Bytes | Weight::Count)
     }
 
-    /// Describes what it counts.
+    /// Describes the counted quantity.
     pub(crate) fn about(self) -> &'static str {
         match self {
             Weight::Bytes => "allocated bytes",

@@ -2,7 +2,7 @@
 //!
 //! An output is written under a temporary name in its directory and renamed at the end, so that a
 //! full disk or a kill leaves no partial file under the final name. The name `-` means stdout,
-//! where nothing can be taken back.
+//! where written bytes cannot be taken back.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};

@@ -4,8 +4,8 @@
 //! Processes, threads, streams and communicators are tracks; spans, kernels, copies, waits and
 //! collectives are slices on them. Arrows join launches to the work that they started, and
 //! collectives to the same collective on other ranks. Memory, queue length and utilisation are
-//! curves; samples are call stacks. Only the few messages of the schema that this needs are known
-//! here (`fields`).
+//! curves; samples are call stacks. `fields` defines only the messages of the schema that are
+//! written here.
 //!
 //! One rank is in memory at a time, and only one block of each of its tables.
 
@@ -35,7 +35,7 @@ use packet_writer::{Clock, PacketWriter};
 use rank_writer::RankWriter;
 use tracks::{CounterOwner, Shared, Unit};
 
-/// Fast: level 6 takes three times the CPU time for little gain.
+/// Compression level. Level 6 takes three times the CPU time for little gain.
 const LEVEL: u32 = 1;
 /// Smallest size limit per rank: its names need some bytes.
 const LEAST_BYTES: u64 = 256 << 10;
@@ -169,7 +169,7 @@ fn rank<W: Write>(
             TimedRow::Allocation(row) => allocation(&mut scene, row)?,
             TimedRow::Sample(row) => scene.sample(row)?,
             TimedRow::Flow(row) => scene.flow_point(row)?,
-            TimedRow::Collective(_) => return Ok(true), // By their kernels' times, above.
+            TimedRow::Collective(_) => return Ok(true), // They were written above.
         }
         written.events += 1;
         if written.events.is_multiple_of(256) && full(&scene) {

@@ -1,8 +1,8 @@
 //! speedscope: a profile per thread, in one JSON file for <https://www.speedscope.app>.
 //!
 //! Host spans are one profile per thread, in order of time. Samples are another profile per thread,
-//! and host allocations one per process. Frames that are not on a core end in a frame that says
-//! what their thread waits for.
+//! and host allocations one per process. The stack of a thread that is not on a core ends in a
+//! frame that says what the thread waits for.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

@@ -1,4 +1,5 @@
-//! TensorBoard: a log directory with event files, and traces for its PyTorch profiler plugin.
+//! Exports a run to TensorBoard: a log directory with event files, and with traces for
+//! TensorBoard's PyTorch profiler plugin.
 //!
 //! `DIR/rank-0.pt.trace.json.gz` of each rank is written by [`crate::chrome`] under the name that
 //! the plugin looks for; workers of one run share a directory. `DIR/rank-0/events.out.tfevents.…`
@@ -37,20 +38,21 @@ pub use live::LiveLog;
 use progress::Extent;
 use rank::{MissingData, RankLog};
 
-/// What the page of the archived plugin `torch-tb-profiler` loads from the network, and what works
-/// without.
+/// A note about the page of the archived plugin `torch-tb-profiler`, which loads a library from the
+/// network, and about the parts of TensorBoard that work without it.
 const PLUGIN: &str = "without a network the PyTorch profiler plugin (torch-tb-profiler, archived) shows empty pages: \
                       it loads Google Charts from www.gstatic.com; curves, histograms, the graph and texts need \
                       neither the plugin nor a network";
 
-/// Writes a directory: `DIR/tensorboard`, or what the options name.
+/// Writes a log directory: `tensorboard` in the run's default directory for exports, or the
+/// directory that the options name.
 pub fn export(
     run: &RunDir,
     options: &Options<'_>,
     analysed: &RunAnalysis,
 ) -> Result<Written, ExportError> {
     let mut selection = Selection::new(run, &options.slice, options.symbols)?;
-    // The plugin takes every file for a worker.
+    // The plugin takes every trace for a worker, so files without a rank are left out.
     selection.files.retain(|file| file.rank.is_some());
     let path =
         options.output.clone().unwrap_or_else(|| paths::default_directory(run).join("tensorboard"));
@@ -72,7 +74,7 @@ pub fn export(
         Ok(written)
     };
     let mut written = write().map_err(|error| match error {
-        // Report the name that users know.
+        // The directory has a temporary name while it is written; users know the final one.
         ExportError::Write { source, .. } => ExportError::Write { path: path.clone(), source },
         other => other,
     })?;
@@ -81,7 +83,8 @@ pub fn export(
     Ok(written)
 }
 
-/// Notes how to view the output, and what of that needs a network: the last lines of an export.
+/// Adds notes on how to view the output, and on what needs a network. They are the last lines that
+/// an export prints.
 fn note_how_to_open(path: &Path, written: &mut Written) {
     written.notes.push(format!("tensorboard --logdir {}", path.display()));
     written.notes.push(PLUGIN.to_owned());
@@ -116,6 +119,7 @@ fn log_rank(
     Ok(())
 }
 
+/// Adds notes on the data that the event file of a rank leaves out.
 fn note_omitted(file: &RankFile, omitted: &MissingData, written: &mut Written) {
     let label = &file.label;
     let mut note = |text: String| written.notes.push(format!("{label}: {text}"));
@@ -139,7 +143,7 @@ fn note_omitted(file: &RankFile, omitted: &MissingData, written: &mut Written) {
     }
 }
 
-/// Writes the event file of the whole run.
+/// Writes the event file with the texts of the whole run.
 fn log_texts(
     selection: &Selection<'_>,
     directory: &Path,

@@ -53,7 +53,7 @@ impl Text {
     }
 
     fn json<T: Serialize + ?Sized>(&mut self, value: &T) {
-        // Neither writing to memory nor a string or a number can fail.
+        // Writing to memory cannot fail, and a string or a number can always be serialized.
         let _ = serde_json::to_writer(&mut self.bytes, value);
     }
 

@@ -215,7 +215,7 @@ impl SnapshotDocument<'_> {
             serde_json::from_str(self.trace.name(args)).unwrap_or_default();
         for (key, value) in &args {
             self.pickle.text(key);
-            // The one key of entries whose value is a tuple, which JSON lacks.
+            // The value of this key is a tuple, which JSON lacks.
             let pair = value.as_array().and_then(|items| match &items[..] {
                 [first, second] => first.as_u64().zip(second.as_u64()),
                 _ => None,

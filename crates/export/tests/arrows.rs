@@ -1,4 +1,4 @@
-//! Arrows as Perfetto draws them: from which slice to which.
+//! Checks the arrows that Perfetto draws: the slices at both ends.
 
 mod common;
 
@@ -8,7 +8,8 @@ use tprof_export::{Options, chrome, perfetto};
 use tprof_trace::RunDir;
 use tprof_trace::model::*;
 
-/// Arrows in both formats that Perfetto reads: names of the slices at their ends.
+/// Returns the arrows in both formats that Perfetto reads, each as the names of the slices at its
+/// ends.
 fn arrows(run: &Path) -> Option<[Vec<(String, String)>; 2]> {
     let opened = RunDir::open(run).unwrap();
     let to = |name: &str| Options { output: Some(run.join(name)), ..Options::default() };

@@ -1,4 +1,4 @@
-//! Reads exports back by other means.
+//! Reads the exported files back with other parsers.
 
 mod common;
 
@@ -77,7 +77,7 @@ fn rank(dir: &Path, name: &str, late_ns: u64, memory: MemoryRecording) {
     for (process, kind) in [(None, MarkKind::Mark), (Some(1), MarkKind::Step)] {
         writer.mark(Mark { time_ns: START + 7_000_123, process, name: mark, kind });
     }
-    // It ends the step that the one before it began.
+    // This mark ends the step that the previous mark began.
     let (process, kind) = (Some(1), MarkKind::Step);
     writer.mark(Mark { time_ns: START + 7_000_456, process, name: mark, kind });
     writer.finish().unwrap();
@@ -91,7 +91,7 @@ fn of_rank(rank: u32) -> Slice {
     Slice { ranks: Some(rank.into()), ..Slice::default() }
 }
 
-/// Lines, and the sum of their numbers.
+/// Returns the lines, the sum of their numbers, and the result of the export.
 fn folded(run: &RunDir, slice: Slice, weight: Weight) -> (String, u64, Written) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("stacks.folded");
@@ -162,7 +162,7 @@ fn thinned_counters_keep_the_peak_and_end_at_zero() {
         let point = (event["ts"].as_f64().unwrap(), event["args"]["bytes"].as_f64().unwrap());
         points.entry(event["name"].as_str().unwrap()).or_default().push(point);
     }
-    // A viewer sorts; the file need not.
+    // The file need not be in order, because viewers sort.
     points.values_mut().for_each(|points| points.sort_by(|a, b| a.0.total_cmp(&b.0)));
     let heap = &points["heap"];
     assert!(heap.len() < 40, "{} points of 2,000 events in 2 ms", heap.len());
@@ -220,7 +220,7 @@ fn a_full_disk_leaves_no_file() {
     {
         let mut output = tprof_export::output::Output::create(&path).unwrap();
         std::io::Write::write_all(&mut output, &[0; 100_000]).unwrap();
-        // Dropped as after an error.
+        // The output is dropped unfinished, as after an error.
     }
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
@@ -265,7 +265,7 @@ fn a_slice_outside_the_run_is_refused() {
 }
 
 #[test]
-fn stacks_are_of_time_where_there_are_samples_and_of_bytes_elsewhere() {
+fn the_default_weight_is_time_with_samples_and_bytes_without() {
     let usual = |sampled: bool| {
         let dir = tempfile::tempdir().unwrap();
         rank(dir.path(), "rank-0.tprof", 0, MemoryRecording::Exact);
@@ -288,7 +288,7 @@ fn stacks_are_of_time_where_there_are_samples_and_of_bytes_elsewhere() {
 }
 
 #[test]
-fn an_export_makes_no_directories_but_the_one_that_was_named() {
+fn an_export_creates_only_the_named_directory() {
     let dir = tempfile::tempdir().unwrap();
     rank(dir.path(), "rank-0.tprof", 0, MemoryRecording::Exact);
     let run = RunDir::open(dir.path()).unwrap();
@@ -344,7 +344,7 @@ fn perfetto_finds_every_slice_and_arrow_in_the_json() {
             rows.map(|row| row[key].as_u64().unwrap()).sum()
         };
         let spans = ["cpu_op", "cuda_runtime", "user_annotation"];
-        // A collective's call is an operator.
+        // The call of a collective is written as an operator.
         assert_eq!(of(&spans, "n"), count.spans + count.collectives);
         assert_eq!(of(&spans, "ns"), count.span_ns + 70 * count.collectives);
         assert_eq!(of(&["kernel"], "n"), count.kernels);

@@ -66,18 +66,19 @@ fn perfetto_finds_every_slice_track_and_arrow() {
         assert_eq!(of(&["cuda_sync"], "n"), sum(|c| c.synchronizations));
         assert_eq!(of(&["gpu_user_annotation"], "n"), sum(|c| c.device_spans));
         assert_eq!(of(&["collective"], "n"), sum(|c| c.collectives));
-        // Launch to kernel and to wait, forward to backward, and rank 0 to 1.
+        // Arrows lead from launches to kernels and waits, from forward to backward operators, and
+        // from rank 0 to rank 1.
         let arrows =
             sum(|c| c.kernels + c.synchronizations + c.flow_points / 2) + counts[0].collectives;
         assert_eq!(number(&answers[3], "n"), arrows);
         assert_eq!(number(&answers[4], "n"), 2 * 3);
         assert_eq!(number(&answers[5], "n"), sum(|c| c.samples));
         assert_eq!(number(&answers[6], "n"), 2, "one a rank");
-        // Both ranks have process 4242; one of them got a number of its own.
+        // Both ranks have a process 4242, so one of the two got another number.
         let pids: Vec<_> = answers[7].iter().map(|row| row["pid"].as_u64().unwrap()).collect();
         assert_eq!(pids[0], 4242);
         assert!(pids.len() == 2 && pids[1] > 4_194_304, "no kernel gives {pids:?}");
-        // Both hosts' first kernels begin together on the run's clock.
+        // The first kernels of both hosts begin at the same time on the run's clock.
         let each = (common::STEP_NS - 2_000_000) / SMALL.operators;
         assert_eq!(number(&answers[8], "t"), 1_000_000 + 1000 + each);
     }
@@ -183,7 +184,7 @@ fn an_empty_slice_leaves_no_file() {
     let dir = tempfile::tempdir().unwrap();
     common::write_run(dir.path(), SMALL);
     let run = RunDir::open(dir.path()).unwrap();
-    // After the last event, before the process ends.
+    // The slice begins after the last event and before the process ends.
     let from_ns = Some(SMALL.steps * common::STEP_NS + 1_999_000);
     let output = Some(dir.path().join("out.pftrace"));
     let slice = Slice { from_ns, ..Slice::default() };

@@ -64,7 +64,7 @@ fn speedscope_profiles_nest_and_add_up() {
     assert_eq!(spent, counts.iter().map(|c| c.span_ns).sum::<u64>());
 }
 
-/// Fields of a protobuf message: number, and a varint or bytes.
+/// Returns the fields of a protobuf message: each has a number, and a varint or bytes.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, u64, &[u8])> {
     fn varint(bytes: &mut &[u8]) -> u64 {
         let (mut value, mut shift) = (0, 0);
@@ -184,7 +184,7 @@ fn holistic_trace_analysis_loads_every_rank() {
     let columns = breakdown["columns"].as_array().expect("a table, not an error");
     let at = columns.iter().position(|column| column == "compute_time(us)").unwrap();
     for (row, counts) in breakdown["data"].as_array().unwrap().iter().zip(&counts) {
-        // Whole microseconds of each kernel, without the last step, which HTA drops.
+        // HTA rounds each kernel to whole microseconds, and drops the last step.
         let compute = row[at].as_f64().unwrap();
         let all = counts.kernel_ns as f64 / 1e3;
         let (steps, kernels) = (SMALL.steps as f64, counts.kernels as f64);
@@ -225,7 +225,8 @@ fn an_export_that_a_damaged_block_changes_names_it() {
     let bytes = std::fs::read(&path).unwrap();
     let good = outputs(dir.path());
     let is_block = |at: &usize| bytes[*at..].starts_with(b"tpB\xf1");
-    // Heap events, and the large tables: others are read whenever a file is opened.
+    // Only blocks of heap events and of large tables are read late. Other blocks are read whenever
+    // a file is opened.
     let is_large = |at: &usize| matches!(bytes[at + 4], 16 | 19 | 32..=38 | 44);
     let blocks: Vec<usize> = (0..bytes.len() - 5).filter(is_block).filter(is_large).collect();
     assert_eq!(blocks.len(), 10, "{blocks:?}");

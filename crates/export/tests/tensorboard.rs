@@ -1,5 +1,6 @@
-//! TensorBoard's event files, read back: by a decoder of their bytes that shares nothing with what
-//! wrote them, and by TensorBoard itself, where the readers are or `TPROF_TEST_TENSORBOARD` names a Python that has it.
+//! Reads TensorBoard's event files back in two ways: by a decoder that shares no code with the
+//! writer, and by TensorBoard itself. The second needs the readers, or a Python with TensorBoard
+//! that `TPROF_TEST_TENSORBOARD` names.
 
 mod common;
 
@@ -15,7 +16,7 @@ use tprof_trace::RunDir;
 use tprof_trace::model::*;
 use tprof_trace::{TraceHeader, TraceWriter};
 
-/// CRC32C bit by bit, reflected polynomial 0x1EDC6F41.
+/// Computes CRC32C bit by bit, with the reflected polynomial 0x1EDC6F41.
 fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0_u32, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
@@ -29,7 +30,7 @@ fn masked(bytes: &[u8]) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// The records of a file; each checksum must be right, and nothing be left.
+/// Returns the records of a file. Fails if a checksum is wrong or bytes are left.
 fn records(mut bytes: &[u8]) -> Vec<&[u8]> {
     let mut records = Vec::new();
     let word = |bytes: &[u8]| u32::from_le_bytes(bytes[..4].try_into().unwrap());
@@ -72,7 +73,7 @@ fn number<'a>(bytes: &mut &'a [u8]) -> u64 {
     digits.iter().rev().fold(0, |number, byte| number << 7 | u64::from(byte & 0x7f))
 }
 
-/// The fields of a message, in order.
+/// Returns the fields of a message, in order.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
     let mut fields = Vec::new();
     while !bytes.is_empty() {
@@ -111,7 +112,7 @@ fn text(bytes: &[u8], path: &[u64]) -> String {
     String::from_utf8(message(bytes, path).to_vec()).unwrap()
 }
 
-/// Points of a curve, or what is drawn in its place: step, seconds since 1970, value.
+/// Points of curves, histograms and texts by tag: step, seconds since 1970, value.
 type Points = BTreeMap<String, Vec<(u64, f64, Value)>>;
 
 fn doubles(bytes: &[u8]) -> Vec<f64> {
@@ -152,7 +153,7 @@ fn events(path: &Path) -> Points {
     points
 }
 
-/// The one event file of a directory.
+/// Returns the only event file of a directory.
 fn event_file(dir: &Path) -> PathBuf {
     let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     let is_one = |path: &PathBuf| path.to_string_lossy().contains("/events.out.tfevents.");
@@ -171,7 +172,7 @@ fn options(out: &Path) -> Options<'static> {
     Options { output: Some(out.to_path_buf()), ..Options::default() }
 }
 
-/// Returns what reports would state about [`SMALL`].
+/// Returns figures as reports would compute them for [`SMALL`].
 fn analysed() -> RunAnalysis {
     let steps = (0..SMALL.steps).map(|number| StepFigures {
         number,
@@ -221,7 +222,7 @@ fn each_rank_has_its_curves_and_histograms() {
         assert_eq!(device, [0, 1, 2].map(|step| (step, 1_048_592.0)));
         let rss: Vec<(u64, f64)> = (0..5).map(|at| (at, 4096.0 * at as f64)).collect();
         assert_eq!(values(&points, "time/rss_bytes"), rss);
-        // What analysis does not know is absent, not zero.
+        // A value that the analysis does not know is absent, not zero.
         let of_analysis = [("step/compute_ms", 3.0), ("step_mean/rss_bytes", 5000.5)];
         for (tag, first) in of_analysis {
             match rank {
@@ -264,7 +265,7 @@ fn tensorboard_reads_the_same() {
                         let buckets = point[2].as_array().unwrap();
                         let counts = buckets.iter().map(|bucket| bucket[2].as_f64().unwrap());
                         assert_eq!(counts.sum::<f64>(), histogram["count"], "{tag}");
-                        // It converts them to 32-bit numbers.
+                        // TensorBoard converts limits to 32-bit numbers.
                         let narrow = |value: &Value| value.as_f64().unwrap() as f32;
                         let ends = [&buckets[0][0], &buckets.last().unwrap()[1]].map(narrow);
                         assert_eq!(
@@ -279,7 +280,7 @@ fn tensorboard_reads_the_same() {
     }
 }
 
-/// A rank with counters that a program may have: of odd names and values, and of two processes.
+/// Writes a rank of two processes, with counters of unusual names and values.
 fn odd_rank(path: &Path) {
     let header = TraceHeader {
         rank: Some(2),
@@ -342,7 +343,7 @@ fn odd_counters_have_curves_of_their_own() {
     assert_eq!(points[&format!("time/{NASTY}")].len(), 4);
     let long = points.keys().find(|tag| tag.starts_with("time/lll")).unwrap();
     assert!(long.len() < 300, "{}", long.len());
-    // 512 tokens each step of 10 ms.
+    // There are 512 tokens in each step of 10 ms.
     assert_eq!(values(&points, "step/tokens_per_s"), [0, 1, 2].map(|step| (step, 51_200.0)));
     assert!(!points.contains_key("time/huge"));
     assert!(
@@ -368,8 +369,8 @@ fn a_slice_has_its_steps_only() {
     assert!(!points.contains_key("time/rss_bytes"), "it was read before");
 }
 
-/// A rank as far as it was written after some seconds: a step and a loss each 100 ms, resident memory
-/// each 50 ms.
+/// Writes a rank as it is after some seconds: a step and a loss every 100 ms, resident memory every
+/// 50 ms.
 fn growing_rank(path: &Path, seconds: u64) {
     let header = TraceHeader {
         rank: Some(0),
@@ -411,7 +412,7 @@ fn growing_rank(path: &Path, seconds: u64) {
 }
 
 #[test]
-fn what_is_appended_stays_and_the_rest_follows() {
+fn appended_points_stay_and_the_rest_follows() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("rank-0.tprof");
     let mut log = LiveLog::of(dir.path()).unwrap();
@@ -434,7 +435,7 @@ fn what_is_appended_stays_and_the_rest_follows() {
     assert_eq!(written.paths, [dir.path().join("tensorboard")]);
     assert!(dir.path().join("tensorboard/rank-0.pt.trace.json.gz").exists());
     let appended = events(&event_file(&dir.path().join("tensorboard/rank-0")));
-    // An export at once has the same of steps, and more readings over time.
+    // An export after the end has the same points by step, and more readings over time.
     let out = dir.path().join("at-once");
     export(&run, &options(&out), &analysed()).unwrap();
     let at_once = events(&event_file(&out.join("rank-0")));
@@ -442,7 +443,7 @@ fn what_is_appended_stays_and_the_rest_follows() {
     for (tag, points) in &at_once {
         match tag.as_str() {
             "time/loss" => {
-                // The last of each second.
+                // While the run goes on, the last reading of each second is appended.
                 let kept: Vec<_> = points.iter().skip(9).step_by(10).collect();
                 assert_eq!(appended[tag].iter().collect::<Vec<_>>(), kept, "{tag}");
             }
@@ -462,7 +463,7 @@ fn what_is_appended_stays_and_the_rest_follows() {
     assert!(LiveLog::of(dir.path()).is_none(), "it is there");
 }
 
-/// A rank with two calls of a model, of which the first has other operators.
+/// Writes a rank with two calls of a model. The first call has other operators than the second.
 fn rank_with_modules(path: &Path) {
     let header = TraceHeader { rank: Some(0), start_ns: START, ..TraceHeader::default() };
     let mut writer = TraceWriter::create(path, &header).unwrap();
@@ -497,7 +498,7 @@ fn rank_with_modules(path: &Path) {
 }
 
 #[test]
-fn the_graph_of_a_model_is_its_modules_and_what_they_call() {
+fn the_graph_of_a_model_has_its_modules_and_their_operators() {
     let dir = tempfile::tempdir().unwrap();
     rank_with_modules(&dir.path().join("rank-0.tprof"));
     let run = RunDir::open(dir.path()).unwrap();
@@ -582,7 +583,7 @@ fn damaged_histograms_are_counted_and_those_of_two_processes_are_apart() {
     let written = export(&run, &options(&out), &RunAnalysis::default()).unwrap();
     let points = events(&event_file(&out.join("rank-0")));
     let own: Vec<_> = points["w"].iter().map(|(step, _, of)| (*step, of["min"].clone())).collect();
-    // The third step is begun, though it has not ended.
+    // A histogram also belongs to the third step, which has begun but not ended.
     assert_eq!(own, [(0, json!(0.0)), (1, json!(1.0)), (2, json!(2.0))]);
     let other = &points["w/python3"];
     assert!(other.len() == 3 && other.iter().all(|at| at.2["max"] == 2.0 && at.2["count"] == 3.0));

@@ -40,7 +40,8 @@ pub(crate) struct Builder {
     pub samples: Samples,
     pub stack_frames: StackFrames,
     pub passes: FilePass,
-    /// The profiler's own spans, with their thread names. They wait until a process is known.
+    /// The profiler's own spans, each with the name of its thread. They wait until a process is
+    /// known.
     pub own_spans: Vec<(Vec<u8>, Span)>,
 }
 
@@ -70,7 +71,7 @@ impl Interval {
 }
 
 impl Builder {
-    /// Begins to fill a file, leaving out what an earlier pass found implausible.
+    /// Begins to fill a file. Leaves out data that an earlier pass found implausible.
     pub fn new(writer: TraceWriter, implausible: Implausible) -> Builder {
         Builder {
             output: Output::new(writer),
@@ -133,7 +134,7 @@ impl Builder {
         None
     }
 
-    /// Takes a complete event.
+    /// Reads a complete event.
     fn complete(
         &mut self,
         event: Event<'_>,

@@ -48,7 +48,7 @@ pub(crate) struct Collectives {
 }
 
 impl Collectives {
-    /// Takes a host span: a call, or a launch within one.
+    /// Reads a host span: a call, or a launch within one.
     #[inline]
     pub fn host(&mut self, span: &Span, name: &[u8], event: &mut Event<'_>, output: &mut Output) {
         match span.kind {
@@ -112,8 +112,8 @@ impl Collectives {
         self.add_call(span, row, false);
     }
 
-    /// Reads the arguments that the library got, from the host's call or from its kernel. They also
-    /// stay among the event's other arguments.
+    /// Reads the arguments of the communication library from the host's call or from its kernel.
+    /// They also stay among the event's other arguments.
     fn arguments(&mut self, event: &mut Event<'_>, output: &mut Output) -> Collective {
         let text = |event: &mut Event<'_>, key| {
             let text = event.peek(key).map(number::unquoted).unwrap_or_default();
@@ -151,7 +151,7 @@ impl Collectives {
         }
     }
 
-    /// Takes a kernel.
+    /// Reads a kernel.
     #[inline]
     pub fn kernel(
         &mut self,
@@ -226,8 +226,8 @@ impl Collectives {
         rows.write(output)
     }
 
-    /// Finds annotations that lie within a call with known arguments: those are the same
-    /// collective, recorded twice.
+    /// Finds the annotations that lie within a call with known arguments. Such an annotation and
+    /// the call are the same collective, recorded twice.
     fn holders(&self) -> FxHashMap<u32, u32> {
         let mut holders = FxHashMap::default();
         for calls in self.windows.values() {

@@ -34,7 +34,7 @@ pub(crate) struct FoundLog {
     pub log: CompileLog,
     /// The rank that the log names.
     rank: Option<u32>,
-    /// What is wrong with the file, which is read up to that point.
+    /// Description of the damage to the file, which is read up to that point.
     pub damage: Option<String>,
 }
 

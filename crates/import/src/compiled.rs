@@ -46,7 +46,7 @@ pub(crate) fn add(
     compile_logs::keep(&ranks, directory, options.max_input_bytes, notes)
 }
 
-/// Describes what is missing from a damaged log.
+/// Describes the missing part of a damaged log.
 fn loss(damage: &str) -> LossInfo {
     let what = "the rest of a log of torch.compile".to_owned();
     LossInfo { what, count: 0, why: damage.to_owned() }

@@ -1,7 +1,7 @@
 //! Scans JSON in a slice: finds where strings and values end, without interpreting them.
 //!
-//! Every function takes a position and returns one. [`Stop::End`] means that the slice ended first:
-//! the caller then fetches more and starts again.
+//! Every function takes a position and returns one. [`Stop::End`] means that the slice ended first.
+//! The caller then fetches more text and starts again.
 
 /// Why a scan stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,8 +114,8 @@ pub(crate) fn expect(bytes: &[u8], at: usize, byte: u8) -> Result<usize, Stop> {
     if bytes[at] == byte { Ok(at + 1) } else { Err(Stop::Bad(at)) }
 }
 
-/// Returns after a member or an element whether another one follows, and the position after the
-/// comma or the closing bracket.
+/// Called after a member or an element. Returns whether another one follows, and the position after
+/// the comma or the closing bracket.
 #[inline(always)]
 pub(crate) fn next(bytes: &[u8], at: usize, close: u8) -> Result<(bool, usize), Stop> {
     let at = space(bytes, at)?;

@@ -50,8 +50,8 @@ fn take_three(event: &mut Event<'_>, key: Key) -> [u32; 3] {
 }
 
 impl Builder {
-    /// Whether a kernel or a copy is plausible at its time on its stream, if it names one.
-    /// Otherwise it is counted.
+    /// Whether a kernel or a copy has a duration and, if it names a stream, a plausible time on it.
+    /// Implausible work is counted as lost.
     #[inline]
     fn is_plausible(
         &mut self,
@@ -77,7 +77,7 @@ impl Builder {
         self.passes.is_plausible_work(work, &mut self.output.tally)
     }
 
-    /// Takes a kernel.
+    /// Reads a kernel.
     #[inline]
     pub fn kernel(&mut self, mut event: Event<'_>, at: Interval) -> Result<(), ImportError> {
         let (device, stream) = place(&mut event);
@@ -115,7 +115,7 @@ impl Builder {
         self.kernels.push(kernel, &mut self.output)
     }
 
-    /// Takes a copy or a memset.
+    /// Reads a copy or a memset.
     #[inline]
     pub fn copy(&mut self, mut event: Event<'_>, at: Interval) -> Result<(), ImportError> {
         let (device, stream) = place(&mut event);
@@ -154,7 +154,7 @@ impl Builder {
         self.copies.push(copy, &mut self.output)
     }
 
-    /// Takes a wait for a device.
+    /// Reads a wait for a device.
     pub fn synchronization(
         &mut self,
         mut event: Event<'_>,
@@ -192,7 +192,7 @@ impl Builder {
         self.synchronizations.push(synchronization, &mut self.output)
     }
 
-    /// Takes an annotation's span on a stream, or a range of the range profiler.
+    /// Reads an annotation's span on a stream, or a range of the range profiler.
     pub fn device_span(
         &mut self,
         mut event: Event<'_>,

@@ -11,13 +11,13 @@ use crate::window::Window;
 
 /// Receives the parts of a trace.
 pub(crate) trait Sink {
-    /// Takes an event.
+    /// Receives an event.
     fn event(&mut self, event: Event<'_>) -> Result<(), ImportError>;
-    /// Takes an element of the list `samples`.
+    /// Receives an element of the list `samples`.
     fn list_sample(&mut self, event: Event<'_>);
-    /// Takes a member of the outermost object, other than the events.
+    /// Receives a member of the outermost object, other than the events.
     fn fact(&mut self, key: &[u8], value: &[u8]);
-    /// Takes note of a part that had to be left out.
+    /// Receives a part that had to be left out.
     fn broken(&mut self, what: Malformed, offset: u64);
 }
 

@@ -13,7 +13,7 @@ pub enum ImportError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What was attempted.
+        /// The operation that was attempted.
         what: &'static str,
         /// Error of the operating system.
         source: io::Error,
@@ -25,7 +25,7 @@ pub enum ImportError {
         path: PathBuf,
         /// Offset in bytes of the JSON where it stops being a trace.
         offset: u64,
-        /// What was found there.
+        /// Description of the thing that was found there.
         why: String,
     },
     /// The file is a damaged pickle, or not a memory snapshot of PyTorch.
@@ -35,19 +35,19 @@ pub enum ImportError {
         path: PathBuf,
         /// Offset in bytes of the decompressed pickle; `None` if its content is something else.
         offset: Option<u64>,
-        /// What was found there.
+        /// Description of the thing that was found there.
         why: String,
         /// Whether the file ends too early.
         is_cut: bool,
     },
     /// The file has times that need a second pass, but it can be read only once, like a pipe.
-    #[error("`{}` has times that cannot be, and can be read only once", path.display())]
+    #[error("`{}` has impossible times, and can be read only once", path.display())]
     NotTwice {
         /// Path of the file.
         path: PathBuf,
     },
     /// The file is larger than allowed.
-    #[error("`{}` holds more than {limit} bytes, decompressed", path.display())]
+    #[error("`{}` holds more than {limit} bytes when it is decompressed", path.display())]
     TooLarge {
         /// Path of the file.
         path: PathBuf,
@@ -69,6 +69,7 @@ pub enum ImportError {
     Trace(#[from] TraceError),
 }
 
+/// Formats the place of an error, if it is known.
 fn at(offset: Option<u64>) -> String {
     offset.map_or_else(String::new, |offset| format!(", at byte {offset}"))
 }

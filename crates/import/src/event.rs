@@ -52,7 +52,7 @@ pub(crate) struct Fields {
 pub(crate) struct Layout {
     pub fields: Fields,
     members: Vec<Member>,
-    /// For each [`Key`], one more than its index in `members`; 0 for none.
+    /// For each [`Key`], its index in `members` plus one; 0 if the key is absent.
     known: Vec<u16>,
     /// Number of members of the event that have no field.
     pub others: u32,
@@ -108,7 +108,7 @@ impl Layout {
                     }
                     continue;
                 }
-                // It only means that an arrow binds to the slice around it.
+                // `bp` only means that an arrow binds to the slice around it.
                 b"bp" => {
                     at = cursor::value(bytes, at)?;
                     let (more, after) = cursor::next(bytes, at, b'}')?;
@@ -236,7 +236,7 @@ impl<'a> Event<'a> {
         Some(self.text(place))
     }
 
-    /// Takes the text of a member of `args`.
+    /// Returns the text of a member of `args`, which then counts as taken.
     #[inline(always)]
     pub fn take(&mut self, key: Key) -> Option<&'a [u8]> {
         let member = self.member(key)?;
@@ -245,14 +245,14 @@ impl<'a> Event<'a> {
         Some(self.text(place))
     }
 
-    /// Takes the text between the quotes of a member of `args`.
+    /// Returns the text between the quotes of a member of `args`, which then counts as taken.
     #[inline(always)]
     pub fn take_inner(&mut self, key: Key) -> Option<&'a [u8]> {
         self.take(key).map(number::unquoted)
     }
 
-    /// Takes a member that is a whole number. Negative numbers mean "none" in Kineto; a value of
-    /// another type stays among the other members.
+    /// Returns a member that is a whole number, which then counts as taken. Negative numbers mean
+    /// "none" in Kineto; a value of another type stays among the other members.
     #[inline(always)]
     pub fn take_u64(&mut self, key: Key) -> Option<u64> {
         let member = self.member(key)?;
@@ -293,8 +293,8 @@ impl<'a> Event<'a> {
         self.layout.members.iter().map(move |member| (text(member.key), text(member.value)))
     }
 
-    /// Writes the members of `args` that no field took as a JSON object; nothing if there are none.
-    /// Returns how many could not be kept, and whether any had to be repaired.
+    /// Writes the members of `args` that no field took as a JSON object; writes nothing if there
+    /// are none. Returns how many could not be kept, and whether any had to be repaired.
     #[inline]
     pub fn rest(&self, out: &mut Vec<u8>) -> (u32, bool) {
         out.clear();

@@ -33,7 +33,7 @@ pub(crate) struct StackFrames {
 }
 
 impl StackFrames {
-    /// Takes the top-level member. Invalid frames are counted when a stack lacks them.
+    /// Reads the top-level member. Invalid frames are counted when a stack lacks them.
     pub fn take(&mut self, json: &[u8], output: &mut Output) {
         let Ok(members) = serde_json::from_slice::<Map<String, Value>>(json) else {
             output.tally.count_loss(LossReason::FactTooLong);
@@ -71,8 +71,8 @@ impl StackFrames {
                     output.tally.count_loss(LossReason::StackMissing);
                     break;
                 };
-                // There are more frames in the stack than frames at all, so one of them is its own
-                // caller.
+                // The stack has as many frames as the file or the limit allows, so a frame is its
+                // own caller, or the stack is too long.
                 if frames.len() == MAX_FRAMES.min(self.frames.len()) {
                     output.tally.count_loss(LossReason::LongStack);
                     break;

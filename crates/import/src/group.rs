@@ -62,7 +62,7 @@ pub(crate) fn communicators(
             ..Communicator::default()
         });
     }
-    // An old version states only the number of ranks.
+    // Old versions of PyTorch write only the number of ranks.
     if rows.is_empty()
         && let Some(size) = info["world_size"].as_u64()
     {

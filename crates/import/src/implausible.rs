@@ -14,18 +14,19 @@ pub(crate) struct Implausible {
     wrong: FxHashSet<StreamWork>,
 }
 
-/// State of a pass over a file: what it leaves out, and what it finds for the next pass.
+/// State of a pass over a file: the data that it leaves out, and the data that the next pass must
+/// leave out.
 #[derive(Debug, Default)]
 pub(crate) struct FilePass {
     known: Implausible,
     times: Times,
     streams: Streams,
-    /// Overlapping work that is not left out.
+    /// Counts of overlapping work that is not left out.
     pub overlaps: Overlaps,
 }
 
 impl FilePass {
-    /// Creates a pass that leaves out what an earlier pass found.
+    /// Creates a pass that leaves out the data that an earlier pass found implausible.
     pub fn after(known: Implausible) -> FilePass {
         FilePass { known, ..FilePass::default() }
     }

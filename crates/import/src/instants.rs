@@ -15,7 +15,7 @@ use tprof_trace::model::*;
 const MAX_PENDING_BYTES: usize = 4 << 20;
 
 impl Builder {
-    /// Takes an instant: PyTorch's memory events, or a mark.
+    /// Reads an instant: PyTorch's memory events, or a mark.
     pub fn instant(&mut self, mut event: Event<'_>) -> Result<(), ImportError> {
         let Some(time_ns) = self.time(&event) else { return Ok(()) };
         let fields = event.fields();
@@ -39,7 +39,7 @@ impl Builder {
         self.small_row()
     }
 
-    /// Takes a CPU sample: an event, or an element of the top-level list.
+    /// Reads a CPU sample: an event, or an element of the top-level list.
     pub fn sample(&mut self, event: &Event<'_>, is_event: bool) {
         if let Some(time_ns) = self.time(event) {
             self.samples.add(event, (time_ns, is_event), &mut self.threads, &mut self.output);
@@ -55,7 +55,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Takes a memory event of PyTorch's allocator.
+    /// Reads a memory event of PyTorch's allocator.
     fn memory(&mut self, mut event: Event<'_>, time_ns: u64) -> Result<(), ImportError> {
         let fields = event.fields();
         let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));
@@ -86,14 +86,14 @@ impl Builder {
         self.allocations.push(row, &mut self.output)
     }
 
-    /// Takes a counter: one value for each member of its `args`.
+    /// Reads a counter: one value for each member of its `args`.
     pub fn counter(&mut self, event: Event<'_>) -> Result<(), ImportError> {
         let Some(time_ns) = self.time(&event) else { return Ok(()) };
         let fields = event.fields();
         let pid = event.text(fields.pid);
         let (process, device) = match event.inner(fields.category) {
-            // These belong to a device, whose number is in place of a process: Kineto's category,
-            // and that of tprof's own traces.
+            // These counters belong to a device, whose number is written in place of a process. The
+            // first category is Kineto's, the second is that of tprof's own traces.
             b"mtia_counters" | b"gpu_counters" => {
                 let device = number::unsigned(number::unquoted(pid));
                 (None, device.and_then(|device| u32::try_from(device).ok()))
@@ -117,7 +117,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Takes one end of an arrow.
+    /// Reads one end of an arrow.
     pub fn flow(&mut self, event: Event<'_>) -> Result<(), ImportError> {
         let fields = event.fields();
         let (category, name) = (event.inner(fields.category), event.inner(fields.name));
@@ -155,7 +155,7 @@ impl Builder {
         self.flows.push(row, &mut self.output)
     }
 
-    /// Takes names and order of processes and threads.
+    /// Reads names and order of processes and threads.
     pub fn metadata(&mut self, mut event: Event<'_>) {
         let fields = event.fields();
         let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));

@@ -1,9 +1,9 @@
-//! Counts what was read, what was kept, and what was lost and why.
+//! Counts the events that were read, kept and lost, with the reasons for losses.
 
 use crate::document::Malformed;
 use tprof_trace::run::LossInfo;
 
-/// Why part of the source is not in the file. Users see the text.
+/// Reasons why a part of the source is not in the file. Users see the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum LossReason {
@@ -140,7 +140,7 @@ impl LossReason {
         )
     }
 
-    /// Returns what was lost, and why.
+    /// Returns the lost data and the reason, in words.
     pub fn text(self) -> (&'static str, &'static str) {
         match self {
             LossReason::AsyncEvent => {
@@ -266,20 +266,20 @@ impl Default for Tally {
 
 /// A kind of data that was not kept.
 pub(crate) struct Loss {
-    /// What was not kept.
+    /// Name of the data that was not kept.
     pub what: &'static str,
     /// Number of losses; 0 if unknown.
     pub count: u64,
     /// Why it was not kept.
     pub why: String,
-    /// Whether whole events are missing for it.
+    /// Whether whole events are missing for this reason.
     pub is_event: bool,
     /// Whether the reader of the run must know it.
     pub matters: bool,
 }
 
 impl Loss {
-    /// Converts it to the form in `run.json`.
+    /// Converts the loss to the form in `run.json`.
     pub fn into_info(self) -> LossInfo {
         LossInfo { what: self.what.to_owned(), why: self.why, count: self.count }
     }

@@ -195,7 +195,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_taken_for_a_number_is_one(text in "[-+0-9.eE]{0,12}") {
+        fn only_json_numbers_are_numbers(text in "[-+0-9.eE]{0,12}") {
             let json: Result<serde_json::Value, _> = serde_json::from_str(&text);
             let finite = json.is_ok() || float(text.as_bytes()).is_none() && is_number(text.as_bytes());
             prop_assert_eq!(is_number(text.as_bytes()), finite);

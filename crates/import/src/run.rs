@@ -38,7 +38,7 @@ const MAX_SNAPSHOT: u64 = 2 << 30;
 pub struct Options {
     /// Largest decompressed size of JSON in one file, in bytes.
     pub max_input_bytes: u64,
-    /// Version of tprof, which the run states.
+    /// Version of tprof, which is stored in the run.
     pub tprof: String,
     /// Nanoseconds that are subtracted from times in JSON: the time since 1970 at the zero of the
     /// clock that the times should be on. 0 keeps them.
@@ -192,7 +192,7 @@ fn is_passed_over(error: &ImportError, input: &Input) -> bool {
     }
 }
 
-/// Applies `work` to 0..count on all cores; results keep their order.
+/// Applies `work` to 0..count on all cores. Returns the results in order.
 fn each<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get).min(count);
     let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
@@ -287,10 +287,10 @@ fn of_json(
         }
         let failed = |source| ImportError::Io { path: partial.to_owned(), what: "remove", source };
         fs::remove_file(partial).map_err(failed)?;
-        // Its bytes were already counted in the first pass.
+        // The first pass has already counted the bytes for the progress line.
         window = Window::open(source, options.max_input_bytes, Arc::default())?;
         builder = read_json(&mut window, partial, implausible, options)?;
-        // Overlaps that are kept are counted again.
+        // This counts the overlaps that are kept again, for the notes.
         builder.passes.found();
     }
     let name = source.file_name().unwrap_or_default().to_string_lossy();
@@ -320,7 +320,7 @@ fn read_json(
     Ok(builder)
 }
 
-/// A compressed file can be damaged even if its text looks complete.
+/// Counts damage to a compressed file, which may be damaged even if its text looks complete.
 fn count_damage(window: &Window, tally: &mut Tally) {
     if window.cut().is_some() && tally.cut_at().is_none() {
         match window.is_cut_off() {

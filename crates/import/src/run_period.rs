@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 
 /// Times further than this from all others do not belong to the run: a year.
 pub(crate) const FAR_NS: u64 = 365 * 24 * 3600 * 1_000_000_000;
-/// A time of 0 was never set if the next time is further away than this, an hour …
+/// Times of 0 count as never set if the gap to the next time is longer than this: an hour.
 const ZERO_NS: u64 = 3600 * 1_000_000_000;
-/// … and this many times further than all other times are from each other.
+/// The gap after times of 0 must also be longer than this many times the duration of all other
+/// times.
 const ZERO_TIMES: u64 = 100;
-/// Times are gathered in stretches of 2^50 ns (13 days), of which there are few, whatever a file
-/// contains.
+/// Times are gathered in stretches of 2^50 ns (13 days). No file has many of them.
 const STRETCH_BITS: u32 = 50;
 
-/// Several times: their number, the first and the last.
+/// Times in one stretch: their number, the first and the last.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     count: u64,
@@ -148,7 +148,8 @@ mod tests {
         assert_eq!(run_period(&[], &[]), None);
         assert_eq!(run_period(&[0, 0], &[]), None);
         assert_eq!(run_period(&[0], &[5_000, 9_000]), None);
-        // Idle for half an hour after its start, or for a day within a job of a month.
+        // These runs are idle for half an hour after their start, or for a day within a job of a
+        // month.
         assert_eq!(run_period(&[0], &[1_800_000_000_000, 1_800_000_001_000]), None);
         assert_eq!(run_period(&[0], &[DAY_NS, 30 * DAY_NS]), None);
         assert_eq!(run_period(&[], &[1, 300 * DAY_NS, 600 * DAY_NS]), None);
@@ -161,7 +162,7 @@ mod tests {
         let outside = |time_ns, is_zero| found.outside(EventMoment { time_ns, is_zero });
         assert_eq!(outside(0, true), Some(OutsideReason::Unset));
         assert_eq!(outside(now_ns, false), None);
-        // Times since the machine started, and after a base that the file names.
+        // The times count from the start of the machine, or from a base that the file names.
         assert!(run_period(&[0], &[DAY_NS, DAY_NS + 1_000_000_000]).unwrap().zero_is_unset);
         assert!(
             run_period(&[now_ns], &[now_ns + DAY_NS, now_ns + DAY_NS + 9]).unwrap().zero_is_unset
@@ -172,7 +173,7 @@ mod tests {
     fn times_of_another_year_are_far() {
         let now_ns = 20_000 * DAY_NS;
         for far_ns in [1, now_ns - 9_000 * DAY_NS, now_ns + 9_000 * DAY_NS, u64::MAX] {
-            // In any order, and among equally many zeros.
+            // The times may come in any order, and among equally many zeros.
             for times in [[far_ns, now_ns, now_ns + 7], [now_ns, far_ns, now_ns + 7]] {
                 let found = run_period(&[0, 0, 0], &times).unwrap();
                 let far = EventMoment { time_ns: far_ns, is_zero: false };

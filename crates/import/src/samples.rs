@@ -50,8 +50,8 @@ pub(crate) struct Samples {
 }
 
 impl Samples {
-    /// Adds a sample. In the top-level list a sample may lack a stack; an event without one has its
-    /// stack elsewhere.
+    /// Adds a sample. An element of the top-level list may lack a stack. An event without a stack
+    /// is counted as lost, because its stack is in another format.
     pub fn add(
         &mut self,
         event: &Event<'_>,

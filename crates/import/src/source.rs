@@ -1,4 +1,4 @@
-//! Reads the text of a file, plain or compressed, which its first bytes show, whatever its name.
+//! Reads the text of a file, plain or compressed. Its first bytes decide which, not its name.
 
 use flate2::bufread::GzDecoder;
 use std::fs::File;
@@ -40,7 +40,7 @@ pub(crate) fn text(path: &Path, read: Arc<AtomicU64>) -> io::Result<Box<dyn Read
     })
 }
 
-/// Returns what is wrong with a compressed file; `None` if the error is the disk's.
+/// Returns a description of the damage to a compressed file; `None` if the disk caused the error.
 pub(crate) fn damage(error: &io::Error) -> Option<String> {
     match error.kind() {
         _ if error.raw_os_error().is_some() => None,

@@ -8,11 +8,12 @@ use crate::key::Key;
 use crate::losses::LossReason;
 use tprof_trace::model::*;
 
-/// Largest number of pending spans of the profiler itself.
+/// Maximum number of the profiler's own spans that wait for [`Builder::finish`].
 const MAX_OWN_SPANS: usize = 1000;
 
 impl Builder {
-    /// Takes a span of a host thread.
+    /// Reads a span of a host thread. If `kind` implies the category (`implied`), the span's
+    /// category is not stored.
     #[inline]
     pub fn span(
         &mut self,
@@ -45,12 +46,13 @@ impl Builder {
         }
     }
 
-    /// Completes a span with known times, and adds it.
+    /// Fills in the rest of a span whose times are set, and adds the span.
     #[inline]
     fn finish_span(&mut self, mut span: Span, mut event: Event<'_>) -> Result<(), ImportError> {
         let fields = event.fields();
         let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));
         let end_ns = span.start_ns + span.duration_ns;
+        // PyTorch's profiler writes its own spans under this name in place of a pid.
         if pid == b"\"Spans\"" && self.own_spans.len() < MAX_OWN_SPANS {
             span.process = crate::threads::MAIN;
             span.args = self.output.args(&event);
@@ -89,7 +91,8 @@ impl Builder {
         }
     }
 
-    /// Leaves out one of the profiler's own numbers, which nothing refers to.
+    /// Drops an argument that only numbers the profiler's records, and counts it as a loss. Nothing
+    /// in the trace refers to such a number.
     #[inline(always)]
     pub fn leave_out(&mut self, event: &mut Event<'_>, key: Key) {
         if event.take(key).is_some() {
@@ -97,7 +100,7 @@ impl Builder {
         }
     }
 
-    /// Takes a begin event, which waits for its end.
+    /// Reads a begin event. Its span is pending until the end event is read.
     pub fn begin(&mut self, mut event: Event<'_>, category: Category) {
         let Some(start_ns) = self.time(&event) else { return };
         let (kind, implied) = host_kind(&event, category);
@@ -114,7 +117,8 @@ impl Builder {
         }
     }
 
-    /// Takes an end event: it ends the last span on its thread, or the last one with its name.
+    /// Reads an end event. If the event has a name, it ends the thread's last open span with that
+    /// name, otherwise the thread's last open span.
     pub fn end(&mut self, event: Event<'_>) -> Result<(), ImportError> {
         let Some(end_ns) = self.time(&event) else { return Ok(()) };
         let fields = event.fields();
@@ -131,7 +135,8 @@ impl Builder {
             return Ok(());
         };
         span.duration_ns = duration_ns;
-        // The end's arguments should add to the beginning's, but the model has room for only one.
+        // A span stores only one object of arguments. If both events have one, the end event's is
+        // dropped.
         let args = self.output.args(&event);
         if span.args == NameId(0) {
             span.args = args;

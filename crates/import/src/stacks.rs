@@ -52,7 +52,7 @@ impl Stacks {
         self.last
     }
 
-    /// Returns the address of a frame.
+    /// Returns the made-up address of a frame. Writes its symbol when the frame is new.
     pub fn frame(
         &mut self,
         process: ProcessIndex,

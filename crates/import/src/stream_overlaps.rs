@@ -57,7 +57,7 @@ struct Stream {
     count: u64,
     /// Number of pieces that overlap others.
     overlapping: u64,
-    /// Number of those that overlap several.
+    /// Number of pieces that overlap several others.
     wrong: u64,
 }
 
@@ -179,7 +179,7 @@ mod tests {
         streams.overlaps()
     }
 
-    /// Work that begins every 100 us and lasts 80 us.
+    /// Returns work that begins every 100 us and lasts 80 us.
     fn regular(stream: u64, count: u64) -> Vec<(u64, u64, u64)> {
         (0..count).map(|number| (stream, 100 * number, 80)).collect()
     }
@@ -191,7 +191,8 @@ mod tests {
         let (wrong, others) = overlaps(&all);
         let wrong: Vec<u64> = wrong.iter().map(|work| work.start_ns).collect();
         assert_eq!((wrong, others), (vec![500_000], Overlaps::default()));
-        // It lasts to the end of the file, in another order, and next to another stream.
+        // This piece lasts to the end of the file. The pieces come in another order, and next to
+        // those of another stream.
         all[5].2 = 1 << 40;
         all.extend(regular(8, 20));
         all.reverse();
@@ -205,18 +206,19 @@ mod tests {
             assert!(wrong.is_empty() && overlaps.shared == 0, "{wrong:?} {overlaps:?}");
             overlaps.one
         };
-        // Each overlaps the next one; one lies within another; two begin together.
+        // Each piece overlaps the next one, then one piece lies within another, then two begin
+        // together.
         let next: Vec<_> = (0..20).map(|number| (7, 100 * number, 150)).collect();
         assert_eq!(count(&next), 19);
         assert_eq!(count(&[(7, 0, 80), (7, 100, 80), (7, 120, 20), (7, 200, 80)]), 1);
         assert_eq!(count(&[(7, 0, 80), (7, 100, 80), (7, 100, 20), (7, 200, 80)]), 1);
-        // Whole microseconds are rounded.
+        // An overlap of up to a microsecond comes from rounding.
         assert_eq!(count(&[(7, 0, 101), (7, 100, 80)]), 0);
         assert_eq!(count(&regular(7, 20)), 0);
     }
 
     #[test]
-    fn a_record_that_is_there_twice_overlaps() {
+    fn a_repeated_record_overlaps() {
         let mut streams = Streams::default();
         let work = StreamWork { stream: 7, start_ns: 5_000, duration_ns: 80_000, launch: Some(3) };
         for _ in 0..2 {
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_stands_for_several_streams_is_said_to() {
+    fn a_number_of_several_streams_is_noted() {
         let all: Vec<_> = (0..20).map(|number| (7, 100 * number, 350)).collect();
         let (wrong, others) = overlaps(&all);
         assert_eq!((wrong.len(), others), (0, Overlaps { shared: 18, one: 1 }));

@@ -1,5 +1,5 @@
-//! Makes JSON strings and values valid: a trace file contains only valid UTF-8, and arguments are
-//! valid JSON, whatever the source was.
+//! Makes JSON strings and values valid. A trace file contains only valid UTF-8, and arguments are
+//! valid JSON, even if the source was neither.
 
 use crate::cursor::{self, Stop};
 use crate::number;
@@ -240,7 +240,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_is_copied_is_json(bytes in prop::collection::vec(prop::sample::select(
+        fn every_copied_value_is_json(bytes in prop::collection::vec(prop::sample::select(
             b"{}[]\",:\\u0123.eE-+ntrfalsNI\x01\xff\xc3\xa9 ".to_vec()), 0..40)) {
             if let Some((copy, _)) = copied(&bytes) {
                 prop_assert!(serde_json::from_str::<serde_json::Value>(&copy).is_ok());

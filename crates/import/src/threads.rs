@@ -64,7 +64,7 @@ pub(crate) struct Threads {
     process_of: FxHashMap<Id, ProcessIndex>,
     thread_of: FxHashMap<(i64, i64), ThreadIndex>,
     odd_thread_of: FxHashMap<(Id, Id), ThreadIndex>,
-    /// Names from metadata for what may turn out to be a process or a device.
+    /// Names from metadata. Each may turn out to belong to a process or to a device.
     process_names: FxHashMap<Id, String>,
     thread_names: FxHashMap<(Id, Id), NameId>,
     /// First and last moment of device work that came before any host event.
@@ -159,7 +159,7 @@ impl Threads {
         last
     }
 
-    /// Returns the first thread of each id, whatever its process.
+    /// Returns the first thread of each id, of any process.
     pub fn by_id(&self) -> FxHashMap<Id, ThreadIndex> {
         let mut by_id = FxHashMap::default();
         for (thread, index) in self.threads.iter().zip(0..) {
@@ -202,7 +202,7 @@ impl Threads {
         self.of_ids((main, id), output)
     }
 
-    /// Takes the name of a process from metadata.
+    /// Records the name of a process from metadata.
     pub fn name_process(&mut self, pid: &[u8], name: &[u8]) {
         if self.process_names.len() < MAX_THREADS {
             let mut text = String::new();
@@ -211,7 +211,7 @@ impl Threads {
         }
     }
 
-    /// Takes the name of a thread from metadata.
+    /// Records the name of a thread from metadata.
     pub fn name_thread(&mut self, pid: &[u8], tid: &[u8], name: NameId) {
         if self.thread_names.len() < MAX_THREADS {
             self.thread_names.insert((Id::of(pid), Id::of(tid)), name);

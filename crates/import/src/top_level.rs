@@ -43,7 +43,7 @@ impl TopLevel {
         self.base_ns.saturating_sub(self.offset_ns)
     }
 
-    /// Takes a member of the top level.
+    /// Reads a member of the top level.
     pub fn take(&mut self, key: &[u8], value: &[u8], output: &mut Output) {
         output.tally.count_losses(LossReason::OtherTrace, events_in(key, value));
         let mut json = Vec::new();
@@ -63,7 +63,7 @@ impl TopLevel {
         self.members.push((name, json));
     }
 
-    /// Takes metadata that does not name anything. Kineto repeats some of it: the last one counts.
+    /// Reads metadata that does not name anything. Kineto repeats some of it: the last one counts.
     pub fn metadata(&mut self, kind: &[u8], event: &Event<'_>, output: &mut Output) {
         let fields = event.fields();
         let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));

@@ -1,4 +1,4 @@
-//! Devices of any vendor are devices by their rows' categories.
+//! Recognizes the devices of every vendor by the categories of their events.
 
 mod common;
 
@@ -17,7 +17,7 @@ fn import_all(events: &[String]) -> Run {
 }
 
 #[test]
-fn what_an_accelerator_ran_is_work_and_its_calls_are_launches() {
+fn work_of_an_accelerator_is_work_and_its_calls_are_launches() {
     for (runtime, kernel, copy) in [
         ("mtia_runtime", "mtia_ccp_events", "mtia_ccp_events"),
         ("xpu_runtime", "kernel", "gpu_memcpy"),
@@ -44,7 +44,7 @@ fn what_an_accelerator_ran_is_work_and_its_calls_are_launches() {
         assert_eq!(places, [(2, 3, Some(4))], "{runtime}");
         let copies = run.rows::<MemoryCopy>();
         assert_eq!(copies.iter().map(|row| row.bytes).collect::<Vec<_>>(), [Some(64)], "{runtime}");
-        // A device's number is no process.
+        // A device's number does not create a process.
         assert_eq!(run.file().processes().len(), 1, "{runtime}");
     }
 }
@@ -72,7 +72,7 @@ fn waits_events_and_counters_of_a_device_lie_on_it() {
 }
 
 #[test]
-fn labels_that_are_written_again_and_again_are_kept_once() {
+fn repeated_labels_are_kept_once() {
     let label = |index: usize, value: usize| {
         format!(
             r#"{{"name":"process_sort_index","ph":"M","ts":{index},"pid":"Spans","tid":0,"args":{{"sort_index":{value}}}}}"#
@@ -89,7 +89,7 @@ fn labels_that_are_written_again_and_again_are_kept_once() {
         kept,
         r#"[{"args":{"sort_index":8},"name":"process_sort_index","pid":"Spans","tid":0}]"#
     );
-    // Too many different ones are a loss with a name of its own.
+    // Too many different labels are a loss with its own name.
     let many = |at: usize| {
         format!(
             r#"{{"name":"thread_sort_index","ph":"M","ts":1,"pid":1,"tid":{at},"args":{{"sort_index":1}}}}"#

@@ -1,4 +1,4 @@
-//! A collective is one row, however many places of the trace record it.
+//! A collective becomes one row, even if several parts of the trace record it.
 
 mod common;
 
@@ -58,11 +58,11 @@ fn arguments_on_the_kernel_alone_are_enough() {
 }
 
 #[test]
-fn a_kernel_that_nothing_else_describes_is_named_by_its_name() {
+fn a_kernel_alone_names_its_collective() {
     let run = import_events(&[KERNEL]);
     let row = one(&run);
     assert_eq!((run.name(row.name), row.bytes, row.communicator), ("all_reduce", None, None));
-    // A kernel of something else is none.
+    // A kernel that does not communicate is not a collective.
     let run = import_events(&[&KERNEL.replace("ncclDevKernel", "gemm")]);
     assert_eq!(run.rows::<Collective>(), []);
 }

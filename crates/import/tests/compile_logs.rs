@@ -1,4 +1,4 @@
-//! Logs of `torch.compile`: imported by themselves, and beside a trace of torch.profiler.
+//! Imports logs of `torch.compile`, by themselves and together with a trace of torch.profiler.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn stored(version: &str) -> Vec<u8> {
     fs::read(path.join(format!("../trace/tests/compile/torch-{version}.log.zst"))).unwrap()
 }
 
-/// Compilations of each file of a run.
+/// Returns the rank of each file of a run, and the number of its compilations.
 fn compiled(run: &RunDir) -> Vec<(Option<u32>, usize)> {
     let of = |file: &tprof_trace::RankFile| {
         let trace = TraceFile::open(&file.path).unwrap();
@@ -34,7 +34,7 @@ fn a_log_becomes_a_run_of_its_rank() {
     let process = &run.info.processes[0];
     assert!(process.pid > 0 && process.end_ns.unwrap() > process.start_ns);
     assert!(run.imported.notes[0].contains("9 compilations by torch.compile, rank 3"));
-    // Its times are on the file's clock, from which the run counts.
+    // The times of the log are on the clock of the file, from which the run counts.
     let file = &run.files[0];
     let found = RunLogs::of(&run.dir).of_rank(&run.dir.files()[0], file);
     let read = &found.logs[0];
@@ -44,7 +44,7 @@ fn a_log_becomes_a_run_of_its_rank() {
 }
 
 #[test]
-fn a_log_beside_a_trace_is_of_its_rank() {
+fn a_log_next_to_a_trace_belongs_to_its_rank() {
     let trace = br#"{"distributedInfo": {"rank": 3}, "baseTimeNanoseconds": 1795511558000000000,
         "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 7,
         "ts": 600000, "dur": 2}]}"#;
@@ -58,7 +58,7 @@ fn a_log_beside_a_trace_is_of_its_rank() {
 }
 
 #[test]
-fn a_directory_of_logs_is_read_plain_gzipped_and_by_its_name() {
+fn a_directory_of_plain_and_gzipped_logs_is_read() {
     let scratch = tempfile::tempdir().unwrap();
     let logs = scratch.path().join("logs");
     fs::create_dir(&logs).unwrap();
@@ -76,7 +76,7 @@ fn a_directory_of_logs_is_read_plain_gzipped_and_by_its_name() {
 }
 
 #[test]
-fn a_directory_of_logs_by_other_names_is_a_rank_each() {
+fn each_log_of_any_name_in_a_directory_is_a_rank() {
     let log = zstd::decode_all(&*stored("2.8")).unwrap();
     for names in [["rank_0.log", "rank_1.log"], ["rank_0.txt", "rank_1"]] {
         let scratch = tempfile::tempdir().unwrap();
@@ -85,7 +85,7 @@ fn a_directory_of_logs_by_other_names_is_a_rank_each() {
         for name in names {
             fs::write(logs.join(name), &log).unwrap();
         }
-        // Beside what is no trace, and what is a job's own log.
+        // The directory also contains a JSON file that is not a trace, and a log of the job itself.
         fs::write(logs.join("config.json"), "{\"lr\": 1}").unwrap();
         fs::write(logs.join("rank_2.log"), "nothing\n").unwrap();
         let output = scratch.path().join("run");
@@ -96,7 +96,7 @@ fn a_directory_of_logs_by_other_names_is_a_rank_each() {
         import(&[logs], &output, &Options::new("test")).unwrap();
         assert_eq!(compiled(&RunDir::open(&output).unwrap()), [(Some(0), 10), (Some(1), 10)]);
     }
-    // One that holds such a directory names it.
+    // The error about a directory above names the directory of logs.
     let scratch = tempfile::tempdir().unwrap();
     let within = scratch.path().join("top/logs");
     fs::create_dir_all(&within).unwrap();
@@ -110,7 +110,7 @@ fn a_directory_of_logs_by_other_names_is_a_rank_each() {
 }
 
 #[test]
-fn what_is_too_large_leaves_nothing() {
+fn a_log_that_is_too_large_leaves_nothing() {
     let scratch = tempfile::tempdir().unwrap();
     let log = scratch.path().join(NAME);
     fs::write(&log, stored("2.8")).unwrap();
@@ -122,7 +122,7 @@ fn what_is_too_large_leaves_nothing() {
 }
 
 #[test]
-fn directories_of_more_logs_are_named() {
+fn subdirectories_with_logs_are_named() {
     let scratch = tempfile::tempdir().unwrap();
     let logs = scratch.path().join("logs");
     let other = logs.join("host-b");
@@ -138,7 +138,7 @@ fn directories_of_more_logs_are_named() {
     assert!(notes.iter().any(|note| note.starts_with("1 directory with traces in ")), "{notes:?}");
     let both = import(&[logs.clone(), other.clone()], "both");
     assert!(!skips(&both) && both.len() == 2, "{both:?}");
-    // A directory that has only directories of logs names them.
+    // The error about a directory without logs names its subdirectory that has some.
     fs::remove_file(logs.join(NAME)).unwrap();
     let error = tprof_import::import(&[logs], &scratch.path().join("none"), &Options::new("test"));
     assert!(

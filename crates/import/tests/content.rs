@@ -1,4 +1,4 @@
-//! A file is what its content says, whatever its name.
+//! Recognizes files by their content, whatever their names are.
 
 mod common;
 
@@ -25,7 +25,7 @@ fn spans(path: &Path) -> usize {
 }
 
 #[test]
-fn traces_and_logs_are_known_by_their_content() {
+fn traces_and_logs_are_recognized_by_content() {
     let scratch = tempfile::tempdir().unwrap();
     let list = r#"[{"ph":"X","name":"a","pid":1,"tid":1,"ts":5,"dur":2}"#;
     let files = [
@@ -59,7 +59,7 @@ fn traces_and_logs_are_known_by_their_content() {
 }
 
 #[test]
-fn a_directory_of_traces_without_their_names_is_one_of_traces() {
+fn a_directory_of_traces_with_unusual_names_is_imported() {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().join("traces");
     fs::create_dir(&directory).unwrap();
@@ -72,7 +72,7 @@ fn a_directory_of_traces_without_their_names_is_one_of_traces() {
 }
 
 #[test]
-fn what_is_packed_is_said_to_be() {
+fn archives_are_recognized_by_content() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("trace.json");
     let packed = |bytes: &[u8]| {
@@ -89,7 +89,7 @@ fn what_is_packed_is_said_to_be() {
 }
 
 #[test]
-fn a_damaged_log_is_read_up_to_there() {
+fn a_damaged_log_is_read_up_to_the_damage() {
     let scratch = tempfile::tempdir().unwrap();
     let mut bytes = gzip(LOG.as_bytes());
     let at = bytes.len() - 8;

@@ -1,5 +1,5 @@
-//! Traces of PyTorch 1.8 to 1.10, by the first versions of Kineto: numbers as text, one
-//! category for operators and annotations, memory without addresses.
+//! Imports traces of PyTorch 1.8 to 1.10. Their Kineto writes numbers as text, has one category for
+//! operators and annotations, and writes no addresses of memory.
 
 mod common;
 
@@ -36,7 +36,7 @@ fn a_number_in_quotes_is_the_same_thread_as_without() {
 }
 
 #[test]
-fn annotations_among_operators_are_known_by_name() {
+fn annotations_among_operators_are_recognized_by_name() {
     let named = |name: &str| {
         format!(r#"{{"ph":"X","cat":"Operator","name":"{name}","pid":1,"tid":"1","ts":1,"dur":1}}"#)
     };
@@ -62,15 +62,15 @@ fn annotations_among_operators_are_known_by_name() {
 }
 
 #[test]
-fn arrows_of_launches_are_not_kept_and_images_of_annotations_are() {
+fn arrows_of_launches_are_dropped_and_annotations_on_the_device_are_kept() {
     let run = import_events(&STEP);
     assert_eq!(run.rows::<FlowPoint>(), []);
     let kernel = run.rows::<Kernel>()[0];
     assert_eq!((kernel.device, kernel.stream, kernel.correlation), (0, 7, Some(77)));
-    let image = run.rows::<DeviceSpan>()[0];
-    assert_eq!((image.kind, image.stream), (DeviceSpanKind::Annotation, Some(7)));
+    let span = run.rows::<DeviceSpan>()[0];
+    assert_eq!((span.kind, span.stream), (DeviceSpanKind::Annotation, Some(7)));
     assert!(run.info.completeness.losses.is_empty(), "{:?}", run.info.completeness.losses);
-    // Other arrows are kept, on the device where they end there.
+    // Other arrows are kept. An arrow that ends on a stream has the stream as its end.
     let other = |phase: &str, tid: &str| {
         format!(r#"{{"ph":"{phase}","id":5,"pid":0,"tid":{tid},"ts":9,"cat":"mine","name":"x"}}"#)
     };

@@ -1,5 +1,5 @@
-//! Damaged and hostile traces: an error that names the place, or a count of what
-//! was passed over. Never a panic, never more memory than a bound.
+//! Imports damaged and hostile traces. The result is an error that names the place, or a count of
+//! the parts that were skipped. No trace causes a panic or needs more memory than a bound.
 
 mod common;
 
@@ -9,7 +9,7 @@ use tprof_trace::model::*;
 
 const SPAN: &str = r#"{"ph":"X","cat":"cpu_op","name":"fine","pid":1,"tid":1,"ts":5,"dur":2}"#;
 
-/// Imports an event between two good ones; both must survive it.
+/// Imports an event between two good ones, which must both be in the run.
 fn between(event: &str) -> Run {
     let run = import_events(&[SPAN, event, SPAN]);
     let spans = run.rows::<Span>();
@@ -28,7 +28,7 @@ fn refused(text: &[u8]) -> (u64, String) {
 }
 
 #[test]
-fn what_is_no_trace_is_refused_with_the_place() {
+fn other_files_are_refused_with_the_place() {
     assert_eq!(refused(b""), (0, "the file is empty".to_owned()));
     assert_eq!(refused(b"  hello").0, 2);
     assert_eq!(refused(b"{\"a\": 1}").1, "it has no list `traceEvents`");
@@ -46,7 +46,7 @@ fn what_is_no_trace_is_refused_with_the_place() {
 }
 
 #[test]
-fn events_without_what_they_need_are_counted() {
+fn events_without_a_required_member_are_counted() {
     let cases = [
         (r#"{"cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":5,"dur":2}"#, "no phase"),
         (r#"{"ph":"X","name":"a","pid":1,"tid":1,"dur":2}"#, "no time"),
@@ -104,7 +104,7 @@ fn events_with_something_odd_are_kept_and_reported() {
 }
 
 #[test]
-fn numbers_that_are_none_become_text() {
+fn invalid_numbers_become_text() {
     let run = between(
         r#"{"ph":"X","name":"z","pid":1,"tid":1,"ts":9,"dur":1,"args":{"a":NaN,"b":-Infinity,"c":1e999}}"#,
     );
@@ -130,7 +130,7 @@ fn broken_events_do_not_take_their_neighbours_along() {
 }
 
 #[test]
-fn names_hold_whatever_bytes_there_were() {
+fn names_may_contain_any_bytes() {
     let mut text = br#"[{"ph":"X","pid":1,"tid":1,"ts":5,"dur":1,"args":{"k":"\u0007"#.to_vec();
     text.extend_from_slice(b"\x01\xff\"},\"name\":\"a\x02b\xfe\"}]");
     let run = import_text(&text).unwrap();
@@ -142,7 +142,7 @@ fn names_hold_whatever_bytes_there_were() {
 }
 
 #[test]
-fn deep_nesting_is_passed_over() {
+fn deep_nesting_is_skipped() {
     let deep = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
     let event = |value: &str| {
         format!(
@@ -154,7 +154,7 @@ fn deep_nesting_is_passed_over() {
     let run = between(&event(&deep(1_000_000)));
     assert_eq!(run.lost("nested too deeply"), 1);
     assert_eq!(run.name(run.rows::<Span>()[2].args), r#"{"e":1}"#);
-    // At the top level too, and where nothing closes.
+    // Deep values at the top level are skipped, too, and values that are never closed.
     let text = format!("{{\"x\": {}, \"traceEvents\": [{SPAN}]}}", deep(1_000_000));
     assert_eq!(import_text(text.as_bytes()).unwrap().lost("not JSON"), 1);
     assert_eq!(refused("[".repeat(1 << 20).as_bytes()).0, 1);
@@ -173,14 +173,14 @@ fn strings_of_ten_megabytes_are_cut() {
 }
 
 #[test]
-fn an_event_too_long_to_look_at_is_passed_over() {
+fn an_event_that_is_too_long_is_skipped() {
     let long = "x".repeat(70 << 20);
     let run = between(&format!(r#"{{"ph":"X","args":{{"a":["}}{long}"]}}}}"#));
     assert_eq!(run.lost("longer than 64 MiB"), 1);
 }
 
 #[test]
-fn a_trace_that_is_cut_off_is_kept_up_to_there() {
+fn a_trace_is_kept_up_to_where_it_is_cut_off() {
     let whole = format!("{{\"traceEvents\": [{}]}}", vec![SPAN; 1000].join(","));
     for cut in [whole.len() - 1, whole.len() - 2, whole.len() - 10, 5000, 100] {
         let run = import_text(&whole.as_bytes()[..cut]).unwrap();
@@ -201,7 +201,7 @@ fn a_trace_that_is_cut_off_is_kept_up_to_there() {
     check(&run);
     assert!(run.rows::<Span>().len() < 1000);
     assert!(run.imported.notes[0].contains("cut off"));
-    // A bare list may end without its bracket: its format permits it.
+    // A bare list may lack its closing bracket, because the format permits that.
     let run = import_text(format!("[{SPAN},\n").as_bytes()).unwrap();
     assert!(run.info.completeness.losses.is_empty());
 }
@@ -246,7 +246,7 @@ fn processes_and_threads_may_be_anything() {
     assert_eq!(file.threads()[spans[1].thread as usize].tid, -1_029_147_072_i32 as u32);
 }
 
-/// Kernels of one stream: start and duration, us, after a moment of 2026.
+/// Returns kernels of one stream, given their starts and durations in us, on a date in 2026.
 fn kernels(times: &[(u64, u64)]) -> Vec<String> {
     let kernel = |(start, duration): &(u64, u64)| {
         format!(
@@ -266,8 +266,8 @@ fn import_kernels(times: &[(u64, u64)]) -> (Run, Vec<u64>) {
 }
 
 #[test]
-fn times_that_were_not_set_are_counted_and_no_part_of_the_run() {
-    // As many without a time as with one; first, last, and between the others.
+fn times_that_were_not_set_are_counted_and_left_out() {
+    // As many kernels have no time as have one. They come first, last, or between the others.
     for zeros_at in [0, 2, 4] {
         let mut times = vec![(100, 80), (200, 80), (300, 80), (400, 80)];
         times.splice(zeros_at..zeros_at, [(0, 0), (0, 0), (0, 0), (0, 80)]);
@@ -277,7 +277,7 @@ fn times_that_were_not_set_are_counted_and_no_part_of_the_run() {
         let extent = run.info.end_ns.unwrap() - run.info.start_ns;
         assert_eq!(extent, 380_000);
     }
-    // The time that a base adds is none of the event's either, nor one that the base takes away.
+    // A time of 0 also counts as never set if a base was added to it, or if the base makes it 0.
     let text = br#"{"baseTimeNanoseconds": 1782000000000000000, "traceEvents": [
         {"ph":"X","name":"a","pid":1,"tid":1,"ts":700000000000,"dur":5},
         {"ph":"X","name":"a","pid":1,"tid":1,"ts":0,"dur":0},
@@ -302,14 +302,14 @@ fn a_trace_may_begin_at_0() {
 }
 
 #[test]
-fn events_and_ends_of_another_decade_are_counted_and_no_part_of_the_run() {
+fn events_and_ends_of_another_decade_are_counted_and_left_out() {
     let far = 1_782_700_000_000_000;
     for (start, duration) in [(far, 80), (900, far), (900, 9_223_372_036_854_775)] {
         let (run, kept) = import_kernels(&[(100, 80), (200, 80), (start, duration), (300, 80)]);
         assert_eq!((run.lost("more than a year"), kept), (1, vec![80_000; 3]));
         assert_eq!(run.info.end_ns.unwrap() - run.info.start_ns, 280_000);
     }
-    // An end that comes decades after its beginning, and one at 0.
+    // One end comes decades after its beginning, another has the time 0.
     let run = import_events(&[
         r#"{"ph":"B","name":"a","pid":1,"tid":1,"ts":1782700000000000}"#,
         r#"{"ph":"E","name":"a","pid":1,"tid":1,"ts":3565400000000000}"#,
@@ -322,14 +322,14 @@ fn events_and_ends_of_another_decade_are_counted_and_no_part_of_the_run() {
 }
 
 #[test]
-fn work_that_overlaps_several_on_its_stream_is_counted_and_no_work() {
+fn work_that_overlaps_several_on_its_stream_is_counted_and_left_out() {
     let mut times: Vec<_> = (1..33).map(|number| (100 * number, 80)).collect();
     (times[4].1, times[20].1) = (900, 700);
     let (run, kept) = import_kernels(&times);
     assert_eq!((run.lost("overlap on one stream"), kept), (2, vec![80_000; 30]));
     assert_eq!(run.info.completeness.lost, 2);
     assert!(run.imported.notes.is_empty());
-    // All of them: the number stands for several streams, and nothing is left out.
+    // If all pieces overlap others, the number stands for several streams, and nothing is left out.
     let times: Vec<_> = (1..33).map(|number| (100 * number, 350)).collect();
     let (run, kept) = import_kernels(&times);
     assert_eq!((run.info.completeness.lost, kept.len()), (0, 32));
@@ -337,7 +337,7 @@ fn work_that_overlaps_several_on_its_stream_is_counted_and_no_work() {
 }
 
 #[test]
-fn work_that_overlaps_one_other_on_its_stream_is_kept_and_said() {
+fn work_that_overlaps_one_other_on_its_stream_is_kept_and_noted() {
     let note = |times: &[(u64, u64)]| {
         let (run, kept) = import_kernels(times);
         let left_out = times.len() - kept.len();
@@ -347,7 +347,7 @@ fn work_that_overlaps_one_other_on_its_stream_is_kept_and_said() {
     let next: Vec<_> = (1..21).map(|number| (100 * number, 170)).collect();
     for (times, count) in [
         (&next[..], 19),
-        // The same kernel twice, and one within another.
+        // The first list has the same kernel twice, the second has one kernel within another.
         (&[(100, 80), (200, 80), (200, 80), (300, 80)], 1),
         (&[(100, 80), (200, 80), (220, 40), (300, 80)], 1),
     ] {
@@ -356,7 +356,7 @@ fn work_that_overlaps_one_other_on_its_stream_is_kept_and_said() {
         assert!(overlaps && note.starts_with(&format!("{count} kernel")), "{note}");
         assert_eq!(left_out, 0);
     }
-    // Beside one that overlaps several, which is left out.
+    // Another kernel overlaps several and is left out.
     let mut times: Vec<_> = (1..33).map(|number| (100 * number, 80)).collect();
     (times[4].1, times[20].1) = (900, 170);
     let (note, left_out) = note(&times);
@@ -381,7 +381,7 @@ fn work_without_a_duration_was_not_measured() {
             event("gpu_memcpy", 400, "0"),
             event("gpu_memset", 500, "2"),
             event("kernel", 600, "0.001"),
-            // A call, and a wait, may be shorter than the clock's tick.
+            // Calls and waits may be shorter than the clock's resolution.
             event("cuda_runtime", 700, "0"),
             event("cuda_sync", 800, "0"),
         ];
@@ -410,13 +410,13 @@ fn an_end_ends_the_span_that_it_names() {
     };
     let row =
         |name: &str, start: u64, end: u64| (name.to_owned(), 1000 * start, 1000 * (end - start));
-    // Spans that cross: each ends where its name says.
+    // Spans that cross end where the name of the end event says.
     let crossing = [begin("log", 1), begin("train", 2), end("log", 4), end("train", 1002)];
     assert_eq!(spans(&crossing), (vec![row("log", 1, 4), row("train", 2, 1002)], 0, 0));
-    // A name that no open span has ends none.
+    // An end event whose name no open span has ends no span.
     let other = [begin("train", 1), end("log", 3), end("train", 1001)];
     assert_eq!(spans(&other), (vec![row("train", 1, 1001)], 1, 0));
-    // Inner spans that never end do not take the ends of what follows, with names or without.
+    // Inner spans that never end do not use the end events of later spans, with or without names.
     let unended = [
         begin("step", 1),
         begin("io", 2),
@@ -429,12 +429,12 @@ fn an_end_ends_the_span_that_it_names() {
     ];
     let found = vec![row("step", 1, 10), row("step", 11, 20), row("load", 12, 13)];
     assert_eq!(spans(&unended), (found, 1, 1));
-    // Of two with one name, the inner one ends first.
+    // If two spans have one name, the inner one ends first.
     let nested = [begin("f", 1), begin("f", 2), end("f", 3), end("f", 4)];
     assert_eq!(spans(&nested), (vec![row("f", 1, 4), row("f", 2, 3)], 0, 0));
 }
 
-/// A trace whose text ends where the stream does, and one where white space follows.
+/// Returns two gzipped traces: in the second, white space follows the text.
 fn zipped(text: &str) -> [Vec<u8>; 2] {
     [text.to_owned(), format!("{text}\n\n")].map(|text| gzip(text.as_bytes()))
 }
@@ -452,7 +452,7 @@ fn the_checksum_of_a_compressed_file_is_checked() {
     for whole in zipped(&text) {
         assert!(damage("a.json.gz", &whole).is_empty());
         let length = whole.len();
-        // The checksum, and the length.
+        // These bytes belong to the checksum and to the length.
         for at in [length - 8, length - 1] {
             let mut bytes = whole.clone();
             bytes[at] ^= 1;
@@ -463,31 +463,31 @@ fn the_checksum_of_a_compressed_file_is_checked() {
             let losses = damage("a.json.gz", &whole[..length - cut]);
             assert!(losses.len() == 1 && losses[0].contains("cut off"), "{losses:?}");
         }
-        // Padding is no damage, as `gzip` has it; anything else is.
+        // Zeros at the end are padding, as for `gzip` itself. Any other bytes are damage.
         assert!(damage("a.json.gz", &[&whole[..], &[0; 512]].concat()).is_empty());
         assert_eq!(damage("a.json.gz", &[&whole[..], b"more"].concat()).len(), 1);
     }
-    // For every member of the file.
+    // The checksum of every member of the file is verified.
     let parts = text.split_at(30);
     let [first, last] = [parts.0, parts.1].map(|part| gzip(part.as_bytes()));
     assert!(damage("a.json.gz", &[&first[..], &last].concat()).is_empty());
     let mut bytes = [&first[..], &last].concat();
     *bytes.last_mut().unwrap() ^= 1;
     assert_eq!(damage("a.json.gz", &bytes).len(), 1);
-    // And of zstd.
+    // So is the checksum of a zstd file.
     let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
     encoder.include_checksum(true).unwrap();
     std::io::Write::write_all(&mut encoder, text.as_bytes()).unwrap();
     let mut bytes = encoder.finish().unwrap();
     assert!(damage("a.json.zst", &bytes).is_empty());
     *bytes.last_mut().unwrap() ^= 1;
-    // A short text comes only with its checksum.
+    // The text of a short zstd file is read only if its checksum is right.
     let error = import_files(&[("a.json.zst", &bytes)]).err().unwrap().to_string();
     assert!(error.contains("checksum"), "{error}");
 }
 
 #[test]
-fn what_follows_a_trace_is_a_loss() {
+fn text_after_a_trace_is_a_loss() {
     let text = format!("{{\"traceEvents\": [{SPAN}]}}");
     for more in ["{}", ", 1", "\0", &text] {
         let run = import_text(format!("{text}\n{more}").as_bytes()).unwrap();

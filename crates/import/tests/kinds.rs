@@ -1,11 +1,11 @@
-//! Every kind of event comes through with everything that is known of it.
+//! Imports every kind of event with all of its data.
 
 mod common;
 
 use common::*;
 use tprof_trace::model::*;
 
-/// A launch, its kernel, and what is around them, as a new Kineto writes them.
+/// A launch, its kernel, and the events around them, as a new Kineto writes them.
 const LAUNCH: [&str; 5] = [
     r#"{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":7,"tid":8,"ts":10.001,"dur":50.5,"args":{"External id":3,"Record function id":1,"Sequence number":5,"Fwd thread id":0,"Ev Idx":0,"Input Dims":[[2, 3], [3, 4]]}}"#,
     r#"{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":7,"tid":8,"ts":20.5,"dur":4.25,"args":{"External id":3,"cbid":211,"correlation":35}}"#,
@@ -137,7 +137,7 @@ fn python_functions_know_their_callers() {
     assert_eq!((spans[0].kind, spans[0].id, spans[0].parent), (SpanKind::Python, Some(1), None));
     assert_eq!((spans[1].id, spans[1].parent), (Some(2), Some(1)));
     assert_eq!(run.name(spans[1].args), r#"{"Python module id":4}"#);
-    // Counted in the file, but no reason to call the run incomplete.
+    // The numbers are counted in the file, but the run is still complete without them.
     assert_eq!(run.lost("nothing refers to them"), 2);
     assert!(run.info.completeness.losses.is_empty());
 }
@@ -212,7 +212,7 @@ fn the_top_level_becomes_properties_devices_and_groups() {
     let run = import_files(&[("rank-9.json", text)]).unwrap();
     check(&run);
     let file = run.file();
-    // The job's own word counts more than the file's name.
+    // The rank that the job states takes precedence over the file's name.
     assert_eq!(run.dir.files()[0].rank, Some(5));
     assert_eq!(file.header().rank, Some(5));
     assert_eq!(file.property("schemaVersion"), Some("1"));
@@ -227,7 +227,7 @@ fn the_top_level_becomes_properties_devices_and_groups() {
 }
 
 #[test]
-fn what_one_version_writes_as_text_is_read_like_the_object() {
+fn an_object_that_is_written_as_text_is_read() {
     let text = br#"{"distributedInfo": "{\"rank\": \"3\", \"world_size\": 4, \"backend\": \"gloo\"}", "traceEvents": []}"#;
     let run = import_text(text).unwrap();
     assert_eq!(run.dir.files()[0].rank, Some(3));
@@ -245,7 +245,7 @@ fn spans_that_begin_together_are_sorted_with_the_longer_one_first() {
     assert_eq!(names, ["outer", "inner"]);
 }
 
-/// The functions of a stack, innermost first, with their modules.
+/// Returns the functions of a stack, innermost first, with their modules.
 fn functions(run: &Run, stack: StackId) -> Vec<(&str, &str)> {
     let frames = run.file().stack(0, stack).unwrap().frames.clone();
     let symbol = |frame: &u64| {
@@ -257,7 +257,7 @@ fn functions(run: &Run, stack: StackId) -> Vec<(&str, &str)> {
 
 #[test]
 fn samples_of_the_top_level_are_cpu_samples() {
-    // The frames before and after the samples, and ids that are numbers or texts.
+    // The frames come before or after the samples, and ids are numbers or texts.
     let frames = r#""stackFrames": {"1": {"name": "main", "category": "app"},
         "2": {"name": "inner", "category": "libx.so", "parent": "1"}}"#;
     let samples = r#""samples": [
@@ -286,7 +286,7 @@ fn samples_of_the_top_level_are_cpu_samples() {
         let tids = [rows[0].thread, rows[2].thread].map(|at| run.file().threads()[at as usize].tid);
         assert_eq!(tids, [8, 9]);
         assert_eq!(run.info.completeness.samples, 3);
-        // Cache misses are no CPU time.
+        // Samples of cache misses are not CPU time.
         assert_eq!((run.lost("of another event"), run.info.completeness.lost), (1, 1));
         assert!(run.imported.notes[0].contains("each stands for 1"), "{:?}", run.imported.notes);
     }
@@ -297,7 +297,7 @@ fn samples_that_cannot_be_read_are_counted() {
     let import = |samples: &str| {
         import_text(format!(r#"{{"traceEvents": [], "samples": [{samples}]}}"#).as_bytes()).unwrap()
     };
-    // One alone shows no period.
+    // A single sample shows no period.
     let run = import(r#"{"tid": 8, "ts": 1, "sf": 1}"#);
     assert_eq!((run.lost("no thread has two"), run.rows::<Sample>().len()), (1, 0));
     let run = import(r#"17, {"tid": 8, "sf": 1}, {"tid": 8, "ts": 1}, {"tid": 8, "ts": 5}"#);
@@ -305,7 +305,7 @@ fn samples_that_cannot_be_read_are_counted() {
     assert_eq!(run.rows::<Sample>().len(), 2);
     let run = import(r#"{"tid": 8, "ts": 1, "sf": 4}, {"tid": 8, "ts": 5, "sf": 4}"#);
     assert_eq!((run.lost("`stackFrames` does not have"), run.rows::<Sample>().len()), (1, 2));
-    // Frames that lead back to themselves.
+    // The frame is its own caller.
     let run = import_text(
         br#"{"traceEvents": [], "stackFrames": {"1": {"name": "f", "parent": 1}},
         "samples": [{"tid": 8, "ts": 1, "sf": 1}, {"tid": 8, "ts": 2, "sf": 1}]}"#,

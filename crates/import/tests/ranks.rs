@@ -1,4 +1,4 @@
-//! Ranks of files, and imports of directories.
+//! Determines the ranks of files, and imports directories.
 
 mod common;
 
@@ -50,7 +50,7 @@ fn a_second_file_of_a_rank_is_kept_as_after_a_restart_and_reported() {
 }
 
 #[test]
-fn a_directory_is_its_traces_gzipped_or_not() {
+fn a_directory_of_plain_and_gzipped_traces_is_imported() {
     let scratch = tempfile::tempdir().unwrap();
     let (input, output) = (scratch.path().join("traces"), scratch.path().join("run"));
     std::fs::create_dir(&input).unwrap();
@@ -70,7 +70,7 @@ fn a_directory_is_its_traces_gzipped_or_not() {
 }
 
 #[test]
-fn traces_in_directories_within_are_counted_not_passed_over_in_silence() {
+fn subdirectories_with_traces_are_noted() {
     let scratch = tempfile::tempdir().unwrap();
     let top = scratch.path().join("top");
     for path in ["a.json", "one/b.json", "two/deep/c.json.gz", "a_run/rank-0.json"] {
@@ -91,7 +91,7 @@ fn traces_in_directories_within_are_counted_not_passed_over_in_silence() {
         note.starts_with("2 directories with traces in ") && note.contains("top/one"),
         "{note}"
     );
-    // One that is named is not passed over.
+    // A subdirectory that is named itself is not skipped.
     let imported = into(&[top.clone(), top.join("one")], "r2").unwrap();
     assert!(imported.notes[0].starts_with("1 directory with traces"), "{:?}", imported.notes);
     let within = match into(&[top.join("two")], "r3").err().unwrap() {
@@ -102,7 +102,7 @@ fn traces_in_directories_within_are_counted_not_passed_over_in_silence() {
 }
 
 #[test]
-fn what_cannot_be_read_in_a_directory_is_named_beside_what_can() {
+fn unreadable_files_of_a_directory_are_named() {
     let scratch = tempfile::tempdir().unwrap();
     let (input, output) = (scratch.path().join("traces"), scratch.path().join("run"));
     std::fs::create_dir(&input).unwrap();
@@ -115,7 +115,7 @@ fn what_cannot_be_read_in_a_directory_is_named_beside_what_can() {
         std::os::unix::fs::symlink("nowhere", input.join("rank-5.json")).unwrap();
         std::os::unix::fs::symlink("rank-6.json", input.join("rank-6.json")).unwrap();
         std::os::unix::fs::symlink("/dev/zero", input.join("rank-7.log")).unwrap();
-        // Neither promises anything.
+        // The names of these empty files suggest no content, so they are not reported.
         std::fs::write(input.join("job.log"), "").unwrap();
         std::fs::write(input.join("done"), "").unwrap();
     };

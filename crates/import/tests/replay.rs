@@ -1,7 +1,7 @@
-//! Replays inputs that a fuzzer found worth keeping, and damages them: whatever the bytes, an
-//! import refuses them or makes a consistent run.
+//! Replays the inputs that a fuzzer found worth keeping, and damages them. An import must refuse
+//! any bytes or make a consistent run of them.
 //!
-//! `cargo +nightly fuzz run import crates/import/tests/corpus` looks for more.
+//! `cargo +nightly fuzz run import crates/import/tests/corpus` searches for more inputs.
 
 mod common;
 
@@ -9,10 +9,10 @@ use common::*;
 use std::path::{Path, PathBuf};
 use tprof_import::Options;
 
-/// Mutations of each file of the corpus.
+/// Number of mutations of each file of the corpus.
 const ROUNDS: u64 = 150;
 
-/// Files written by hand, or what fuzzing found beyond them (`found`).
+/// Returns the files of a folder: those written by hand, or those that fuzzing found (`found`).
 fn corpus(folder: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -21,7 +21,7 @@ fn corpus(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Imports bytes; returns how many rows came of them.
+/// Imports bytes and returns the number of rows; 0 if the import refuses them.
 fn survives(bytes: &[u8]) -> u64 {
     let options = Options { max_input_bytes: 16 << 20, ..Options::new("test") };
     match import_files_with(&[("trace.json", bytes)], &options) {
@@ -33,14 +33,14 @@ fn survives(bytes: &[u8]) -> u64 {
     }
 }
 
-/// The SplitMix64 generator.
+/// Returns the next number of the SplitMix64 generator.
 fn next(state: &mut u64) -> usize {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (mixed ^ (mixed >> 27)) as usize >> 8
 }
 
-/// Damages bytes in one of the ways in which files get damaged.
+/// Damages bytes in one of several ways.
 fn mutate(bytes: &mut Vec<u8>, state: &mut u64) {
     const WORDS: [&[u8]; 12] = [
         b"\"",
@@ -89,7 +89,7 @@ fn the_corpus_is_imported_or_refused() {
 }
 
 #[test]
-fn what_fuzzing_found_is_imported_or_refused() {
+fn inputs_found_by_fuzzing_are_imported_or_refused() {
     let files = corpus("corpus/found");
     let rows: u64 = files.iter().map(|path| survives(&std::fs::read(path).unwrap())).sum();
     assert!(files.len() >= 100 && rows >= 100, "{} files, {rows} rows", files.len());
@@ -109,6 +109,6 @@ fn damage_does_no_harm() {
             rows += survives(&bytes);
         }
     }
-    // Most damage leaves most events whole.
+    // Most damage leaves most events intact.
     assert!(rows > 1000, "{rows}");
 }

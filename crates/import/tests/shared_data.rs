@@ -1,4 +1,4 @@
-//! Real traces, where they are at hand: every event is accounted for.
+//! Imports real traces, if there are any, and accounts for every event.
 
 mod common;
 
@@ -9,7 +9,7 @@ use tprof_import::{Options, import};
 use tprof_trace::model::*;
 use tprof_trace::{RunDir, TraceFile};
 
-/// Folders of traces: `TPROF_SHARED_DATA/kineto`, or `shared/data/kineto` beside
+/// Returns the folders of traces in `TPROF_SHARED_DATA/kineto`, or in `shared/data/kineto` next to
 /// the checkout.
 fn sets() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
@@ -21,7 +21,7 @@ fn sets() -> Vec<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Events by phase and category, counted by a parser that keeps everything.
+/// Counts events by phase and category with a parser that keeps everything.
 fn counts(path: &Path) -> BTreeMap<String, u64> {
     let mut text = Vec::new();
     let file = std::fs::File::open(path).unwrap();

@@ -17,7 +17,7 @@ ALLOC, GRAD = [NATIVE, *PYTHON], [{"name": "step", "filename": "/home/u/train.py
 
 
 def segment(device, address, blocks, newer, pool=(0, 0), expandable=False, stream=0):
-    """A segment of these blocks: (bytes, requested bytes or none if free, frames)."""
+    """Returns a segment of blocks, each given as (bytes, requested bytes or None if free, frames)."""
     rows, at = [], address
     for size, asked, frames in blocks:
         row = {
@@ -49,7 +49,7 @@ def segment(device, address, blocks, newer, pool=(0, 0), expandable=False, strea
 
 
 def entry(action, address, size, time_us=None, frames=ALLOC):
-    """An entry of the history."""
+    """Returns an entry of the history."""
     where = "device_free" if action == "oom" else "addr"
     row = {"action": action, where: address, "size": size, "stream": 0, "frames": frames}
     if time_us is not None:
@@ -58,7 +58,9 @@ def entry(action, address, size, time_us=None, frames=ALLOC):
 
 
 def history(base, newer):
-    """Taken: a (40 MiB), b (10 MiB); a given back; c (50 MiB) does not fit; out of memory."""
+    """Returns a history: a (40 MiB) and b (10 MiB) are allocated, a is freed, c (50 MiB) needs another
+    segment, and one more request runs out of memory.
+    """
     steps = [
         ("segment_alloc", base, 60 * MIB),
         ("alloc", base, 40 * MIB),

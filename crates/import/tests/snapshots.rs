@@ -1,4 +1,4 @@
-//! Memory snapshots of PyTorch, and pickles that are none. The files are of `snapshots.py`.
+//! Imports memory snapshots of PyTorch, and refuses other pickles. `snapshots.py` writes the files.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn imported(bytes: &[u8]) -> Result<Run, ImportError> {
     Ok(run)
 }
 
-/// Why a pickle is refused: offset, reason, and whether it is cut off.
+/// Returns why a pickle is refused: offset, reason, and whether it is cut off.
 fn refused(bytes: &[u8]) -> (Option<u64>, String, bool) {
     match imported(bytes).err() {
         Some(ImportError::NotASnapshot { offset, why, is_cut, .. }) => (offset, why, is_cut),
@@ -76,7 +76,7 @@ fn allocations_have_the_totals_of_the_allocator() {
 
 #[test]
 fn a_history_that_does_not_fit_the_segments_has_no_totals() {
-    // The first request asks for more than all that is in use at the end.
+    // The first request asks for more than everything that is in use at the end.
     let mut bytes = NEWER.to_vec();
     let find = |from: usize, text: &[u8]| {
         let found = bytes[from..].windows(text.len()).position(|part| part == text);
@@ -92,7 +92,7 @@ fn a_history_that_does_not_fit_the_segments_has_no_totals() {
 }
 
 #[test]
-fn an_empty_snapshot_is_nothing_and_not_zero() {
+fn an_empty_snapshot_is_noted() {
     let run = imported(EMPTY).unwrap();
     assert_eq!(run.rows::<AllocatorSegment>(), []);
     assert!(run.imported.notes[0].starts_with("the snapshot is empty"), "{:?}", run.imported.notes);
@@ -129,7 +129,7 @@ fn opcodes_that_make_python_call_something_are_refused_by_name() {
 }
 
 #[test]
-fn a_cut_is_noticed_wherever_it_is() {
+fn a_cut_is_noticed_at_every_offset() {
     for length in (2..NEWER.len()).step_by(13) {
         let (offset, _, is_cut) = refused(&NEWER[..length]);
         assert!(is_cut && offset.is_some_and(|offset| offset <= length as u64), "{length}");
@@ -137,7 +137,7 @@ fn a_cut_is_noticed_wherever_it_is() {
 }
 
 #[test]
-fn other_pickles_are_refused_with_what_they_hold() {
+fn other_pickles_are_refused_with_their_content() {
     for (bytes, what) in [
         (&b"\x80\x02}."[..], "a dict without"),
         (b"\x80\x02K\x01.", "type int"),
@@ -151,22 +151,22 @@ fn other_pickles_are_refused_with_what_they_hold() {
 
 #[test]
 fn nesting_and_sharing_cost_no_more_than_the_file_is_long() {
-    // A million lists within each other: nothing recurses.
+    // A million lists lie within each other. The reader must not recurse.
     let deep = [b"\x80\x02".as_slice(), &b"]".repeat(1 << 20), &b"a".repeat((1 << 20) - 1), b"."];
     refused(&deep.concat());
-    // A dict that holds itself.
+    // This dict contains itself.
     let mut program = b"\x80\x02}q\0X\x08\0\0\0segments]s".to_vec();
     program.extend_from_slice(b"X\x04\0\0\0selfh\0s.");
     let run = imported(&program).unwrap();
     assert_eq!(run.lost("not JSON"), 1);
-    // 40 lists, each twice in the next: 2^40 values as JSON.
+    // There are 40 lists, each twice in the next one: 2^40 values as JSON.
     let mut program = b"\x80\x02]q\0(K\x01K\x01e".to_vec();
     for at in 1..40_u8 {
         program.extend_from_slice(&[b']', b'q', at, b'(', b'h', at - 1, b'h', at - 1, b'e']);
     }
     program.extend_from_slice(b"}X\x08\0\0\0segments]sX\x01\0\0\0ah\x27s.");
     assert_eq!(imported(&program).unwrap().lost("not JSON"), 1);
-    // One list of blocks in many segments: rows without end.
+    // One list of blocks is in many segments, which would be endless rows.
     let mut program = b"\x80\x02}X\x08\0\0\0segments](".to_vec();
     program.extend_from_slice(b"}(X\x0a\0\0\0total_sizeK\x01X\x06\0\0\0blocks](");
     program.extend_from_slice(&b"N".repeat(1 << 12));
@@ -175,7 +175,7 @@ fn nesting_and_sharing_cost_no_more_than_the_file_is_long() {
     program.extend_from_slice(&b"h\0".repeat(1 << 12));
     program.extend_from_slice(b"es.");
     assert!(refused(&program).1.contains("more rows"));
-    // A memo far beyond the file.
+    // The index of the memo is far larger than the file.
     assert!(refused(b"\x80\x02}r\xff\xff\xff\x7f.").1.contains("memo"));
 }
 
@@ -192,7 +192,7 @@ proptest! {
             let at = at.index(bytes.len() - 2) + 2;
             bytes[at] = byte;
         }
-        // `imported` checks what holds of every import.
+        // `imported` checks the properties that every imported run has.
         let _ = imported(&bytes);
     }
 
@@ -206,7 +206,7 @@ proptest! {
 }
 
 #[test]
-fn a_time_that_was_not_set_is_that_of_the_entry_before() {
+fn a_time_that_was_not_set_is_that_of_the_previous_entry() {
     let time_us = (START_NS / 1000 + 7000).to_le_bytes();
     let at = NEWER.windows(7).position(|part| part == &time_us[..7]).unwrap();
     let mut bytes = NEWER.to_vec();

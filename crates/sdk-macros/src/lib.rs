@@ -1,14 +1,14 @@
 //! The attribute `instrument` of the crate `tprof`, behind its feature `macros`.
 //!
 //! It takes a function apart by its tokens, without a parser: the last group in braces is its body,
-//! and the word after `fn` its name. So the crate has no dependencies.
+//! and the word after `fn` its name. Therefore the crate has no dependencies.
 
 use proc_macro::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
 
 /// Makes calls of the function spans: `#[tprof::instrument]`, or with the arguments of
-/// `tprof::span!`, `#[tprof::instrument(category: tprof::Category::Io, "read", bytes = bytes)]`.
-/// The default name is the function's. In an `async fn` each poll is a span, with the number of the
-/// call as its only argument `task`.
+/// `tprof::span!`, `#[tprof::instrument(category: tprof::Category::Io, "read", bytes = bytes)]`. By
+/// default, the span has the name of the function. In an `async fn` each poll is a span, whose only
+/// argument `task` is the number of the call.
 #[proc_macro_attribute]
 pub fn instrument(attribute: TokenStream, item: TokenStream) -> TokenStream {
     match expand(attribute, item) {

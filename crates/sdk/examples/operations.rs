@@ -14,7 +14,7 @@ use tprof::{Category, Dtype};
 const SIZE: usize = 64;
 const BYTES: usize = SIZE * SIZE * 4;
 
-/// Like `start_op`, `end_op`, `ComputeStats.flops`; allocates one block of `BYTES`.
+/// Does the same as `start_op`, `end_op` and `ComputeStats.flops`. Allocates one block of `BYTES`.
 fn matmul(a: &[f32], b: &[f32]) -> Vec<f32> {
     let _op = tprof::span!(category: Category::Compute, "matmul", m = SIZE, n = SIZE, k = SIZE);
     tprof::work(2 * (SIZE * SIZE * SIZE) as u64, Dtype::F32);
@@ -40,13 +40,14 @@ fn visit(depth: u32) -> u32 {
 }
 
 fn main() {
-    // Like `begin_event("load", EventCategory::DataLoad)` with metadata.
+    // This does the same as `begin_event("load", EventCategory::DataLoad)` with metadata.
     let numbers = {
         let load = tprof::span!(category: Category::DataLoad, "load", bytes = BYTES);
         load.record("source", "memory");
         vec![0.5_f32; SIZE * SIZE]
     };
-    // Like `track_allocation(size, Device::Cuda(0))`, for memory that no allocator here hands out.
+    // This does the same as `track_allocation(size, Device::Cuda(0))`, for memory that no allocator
+    // here hands out.
     let device = tprof::pool!("device 0");
     device.took(1_u64, BYTES);
     device.took(2_u64, 2 * BYTES);
@@ -55,13 +56,14 @@ fn main() {
         out = matmul(&out, &numbers);
     }
     device.gave(1_u64);
-    // Like `record_op(name, duration)`, for a time that something else has measured.
+    // This does the same as `record_op(name, duration)`, for a time that something else has
+    // measured.
     let ended = Instant::now();
     tprof::complete("transfer", ended - Duration::from_millis(2), ended);
-    // An operation that another thread ends.
+    // Another thread ends this operation.
     let write = tprof::start("write");
     std::thread::spawn(move || write.end()).join().expect("no panic");
-    // Like `time_op(name, closure)`.
+    // This does the same as `time_op(name, closure)`.
     let sum: f32 = tprof::time("sum", || black_box(&out).iter().sum());
     let depth = visit(3);
     tprof::mark!("done");

@@ -11,7 +11,8 @@
 use std::hint::black_box;
 use tprof::{Category, Dtype};
 
-/// Its allocations are recorded, whichever allocator takes the place of `System`.
+/// The allocations of this allocator are recorded. Any other allocator may take the place of
+/// `System`.
 #[global_allocator]
 static ALLOCATOR: tprof::Alloc<std::alloc::System> = tprof::Alloc(std::alloc::System);
 
@@ -75,7 +76,7 @@ fn main() {
     let critical = tprof::span!("critical_section");
     critical.record("sum", sum);
     drop(critical);
-    // One of them is never freed: `tprof report memory` lists it as live, with its stack.
+    // One tensor is never freed: `tprof report memory` lists it as live, with its stack.
     std::mem::forget(black_box(all.pop()));
 }
 

@@ -5,7 +5,7 @@
 use crate::name::Name;
 use std::ffi::c_void;
 
-/// Argument of a span: `struct tprof_value`.
+/// Layout of `struct tprof_value`: an argument of a span.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawValue {
@@ -55,5 +55,6 @@ pub struct Table {
     pub flush: unsafe extern "C" fn(),
 }
 
-// SAFETY: functions, which any thread may call, and a pointer that is not followed.
+// SAFETY: `tprof.h` says that every thread may call the functions. The pointer `python` is never
+// dereferenced.
 unsafe impl Sync for Table {}

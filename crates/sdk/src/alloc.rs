@@ -22,17 +22,20 @@ use std::alloc::{GlobalAlloc, Layout};
 #[derive(Debug, Default)]
 pub struct Alloc<A>(pub A);
 
-// SAFETY: every call is the wrapped allocator's, with its own arguments and result.
+// SAFETY: every call is forwarded to the wrapped allocator with the same arguments, and returns its
+// result, so this type upholds the same contract.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller of `alloc` promises a layout of nonzero size, which is passed on
+        // unchanged.
         unsafe { allocate(layout, || self.0.alloc(layout)) }
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller of `alloc_zeroed` promises a layout of nonzero size, which is passed
+        // on unchanged.
         unsafe { allocate(layout, || self.0.alloc_zeroed(layout)) }
     }
 
@@ -40,14 +43,17 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         allocation_counts::freed(layout.size());
         match own_table() {
-            // SAFETY: the caller's premise: a live block of the wrapped allocator.
+            // SAFETY: the caller promises a live block of this allocator with this layout. All
+            // blocks come from the wrapped allocator.
             None => unsafe { self.0.dealloc(block, layout) },
             Some(table) => {
-                // SAFETY: the block is a number to it.
+                // SAFETY: `tprof.h` requires only that the call precedes a free on this thread. The
+                // function doesn't dereference the block.
                 let call = unsafe { (table.freeing)(block, layout.size()) };
-                // SAFETY: as above.
+                // SAFETY: the same as without a table: the caller promises a live block with this
+                // layout.
                 unsafe { self.0.dealloc(block, layout) };
-                // SAFETY: what `freeing` returned, on the same thread.
+                // SAFETY: `call` is what `freeing` returned for this free, on the same thread.
                 unsafe { (table.freed)(call) };
             }
         }
@@ -56,14 +62,18 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         let to = match own_table() {
-            // SAFETY: the caller's premise.
+            // SAFETY: the caller promises a live block of this allocator with this layout, and a
+            // valid new size. All blocks come from the wrapped allocator.
             None => unsafe { self.0.realloc(block, layout, bytes) },
             Some(table) => {
-                // SAFETY: the block is a number to it.
+                // SAFETY: `tprof.h` requires only that the call precedes a reallocation on this
+                // thread. The function doesn't dereference the block.
                 let call = unsafe { (table.reallocating)(block, layout.size()) };
-                // SAFETY: the caller's premise.
+                // SAFETY: the caller promises a live block of this allocator with this layout, and
+                // a valid new size. The two calls of `table` do not touch the block.
                 let to = unsafe { self.0.realloc(block, layout, bytes) };
-                // SAFETY: what `reallocating` returned, on the same thread.
+                // SAFETY: `call` is what `reallocating` returned for this reallocation, on the same
+                // thread. The function reads two sizes, and doesn't dereference the blocks.
                 unsafe { (table.reallocated)(call, block, to, &[layout.size(), bytes]) };
                 to
             }
@@ -82,10 +92,11 @@ unsafe fn allocate(layout: Layout, call: impl FnOnce() -> *mut u8) -> *mut u8 {
     let block = match own_table() {
         None => call(),
         Some(table) => {
-            // SAFETY: it takes nothing.
+            // SAFETY: the function has no arguments, and any thread may call it.
             let began = unsafe { (table.allocating)() };
             let block = call();
-            // SAFETY: what `allocating` returned, on the same thread.
+            // SAFETY: `began` is what `allocating` returned for this allocation, on the same
+            // thread. The function doesn't dereference the block.
             unsafe { (table.allocated)(began, block, layout.size()) };
             block
         }
@@ -102,7 +113,7 @@ unsafe fn allocate(layout: Layout, call: impl FnOnce() -> *mut u8) -> *mut u8 {
 #[inline(always)]
 fn leave_note() {
     #[cfg(all(target_os = "linux", target_arch = "x86_64", not(feature = "off"), not(miri)))]
-    // SAFETY: no instructions.
+    // SAFETY: the assembly contains no instructions. It only adds a section to the object file.
     unsafe {
         std::arch::asm!(
             ".pushsection .note.tprof.alloc, \"a\", @note",

@@ -20,7 +20,7 @@ impl Counts {
     }
 }
 
-// Thread-local variables need no allocation of their own there.
+// On this platform, thread-local variables need no allocation.
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(feature = "off")))]
 mod thread {
     use super::Counts;
@@ -72,7 +72,7 @@ mod thread {
         });
     }
 
-    /// Starts counting, and starts a new peak. Returns the counts so far.
+    /// Begins a scope: starts counting with a new peak. Returns the counts so far.
     pub(crate) fn begin() -> Counts {
         SCOPES.fetch_add(1, Relaxed);
         COUNTS.with(|cell| {

@@ -22,7 +22,8 @@ pub struct ProcessHeap {
 /// run --mem sampled`, which is the default, records the process.
 pub fn heap() -> Option<ProcessHeap> {
     let mut heap = RawHeap::default();
-    // SAFETY: one to write to.
+    // SAFETY: `heap` is a local variable with the layout of `struct tprof_heap`, which the function
+    // fills.
     let is_known = own_table().is_some_and(|table| unsafe { (table.heap)(&mut heap) != 0 });
     let RawHeap { live_bytes, peak_bytes } = heap;
     is_known.then_some(ProcessHeap { live_bytes, peak_bytes })
@@ -73,7 +74,7 @@ pub struct HeapScope {
 /// ```
 pub fn heap_scope() -> HeapScope {
     let before = allocation_counts::begin();
-    // Finds out whether allocations are reported here at all.
+    // The box shows whether `Alloc` is the global allocator: if it is, it counts this allocation.
     drop(std::hint::black_box(Box::new(std::hint::black_box(0_u8))));
     let is_counted = allocation_counts::now().allocations != before.allocations;
     allocation_counts::end(&before);

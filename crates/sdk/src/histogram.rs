@@ -5,9 +5,9 @@ use crate::recording::{is_recording, mark};
 
 /// Number of buckets, as many as TensorBoard draws.
 const BUCKETS: usize = 30;
-/// Separates the name from the counts.
+/// Character between the name and the counts.
 const SEPARATOR: char = '\x1f';
-/// Largest size of both in bytes.
+/// Largest size of name and counts together, in bytes.
 const LONGEST: usize = 3800;
 
 /// Records the distribution of values at this moment, for TensorBoard's histograms: 30 buckets of

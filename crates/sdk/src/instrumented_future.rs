@@ -34,7 +34,8 @@ impl<F: Future> Future for Polled<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         static TASK: Name = Name::new("task");
-        // SAFETY: the future is not moved out of what is pinned, and is dropped in place.
+        // SAFETY: `self` is pinned, and neither `self` nor its future is moved: only other fields
+        // are changed through `this`.
         let this = unsafe { self.get_unchecked_mut() };
         let span = Span::enter(this.name);
         if span.is_recorded() {
@@ -43,7 +44,8 @@ impl<F: Future> Future for Polled<F> {
             }
             span.describe(&TASK, &[Value::from(this.task)]);
         }
-        // SAFETY: as above.
+        // SAFETY: the future is a field of the pinned `self`. It is never moved, and it is dropped
+        // in place with `self`.
         unsafe { Pin::new_unchecked(&mut this.future) }.poll(context)
     }
 }

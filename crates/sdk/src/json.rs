@@ -32,7 +32,7 @@ impl Json {
         entries.iter().find(|(name, _)| name == key).map_or(&Json::Null, |(_, value)| value)
     }
 
-    /// Returns the values of a list; none if this is not a list.
+    /// Returns the values of a list; empty if this is not a list.
     pub fn list(&self) -> &[Json] {
         match self {
             Json::List(values) => values,
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_none() {
+    fn invalid_json_is_refused() {
         for text in ["", "{", "[1,]", "{\"a\" 1}", "nul", "\"a", "1 2", "{\"a\":1,}"] {
             assert_eq!(Json::of(text), None, "{text}");
         }

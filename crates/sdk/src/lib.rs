@@ -66,8 +66,8 @@ pub use value::Value;
 pub use recorder::{recorder, Recorder};
 #[cfg(feature = "tracing")]
 pub use subscriber::{layer, Layer};
-/// Makes calls of a function spans, with the feature `macros`: `#[tprof::instrument]`, or with the
-/// arguments of [`span!`].
+/// Makes each call of a function a span: `#[tprof::instrument]` alone, or with the arguments of
+/// [`span!`]. Needs the feature `macros`.
 ///
 /// In an `async fn`, each poll is a span on the thread that polls, with the number of the call as
 /// its argument `task`.

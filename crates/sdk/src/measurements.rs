@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 
 /// A number that is stored as `f64`, which rounds integers beyond 2^53.
 pub trait Number {
-    /// Converts it to `f64`.
+    /// Converts the number to `f64`.
     fn to_f64(self) -> f64;
 }
 
@@ -42,7 +42,7 @@ impl Gauge {
     #[inline(always)]
     pub fn set(self, value: impl Number) {
         if let Some(table) = table() {
-            // SAFETY: a static name.
+            // SAFETY: the name is static, so its text is never changed or freed.
             unsafe { (table.counter)(self.name, value.to_f64()) };
         }
     }
@@ -61,12 +61,12 @@ impl Counter {
         Counter { name }
     }
 
-    /// Adds to the process's sum of this name, which all threads share. The sum begins at 0, and
-    /// leaves out what is added while recording is off.
+    /// Adds to the process's sum of this name, which all threads share. The sum begins at 0.
+    /// Amounts that are added while recording is off do not count.
     #[inline(always)]
     pub fn add(self, amount: impl Number) {
         if let Some(table) = table() {
-            // SAFETY: a static name.
+            // SAFETY: the name is static, so its text is never changed or freed.
             unsafe { (table.add)(self.name, amount.to_f64()) };
         }
     }
@@ -77,7 +77,7 @@ impl Counter {
 #[non_exhaustive]
 #[repr(u32)]
 pub enum Dtype {
-    /// Type not stated.
+    /// The data type is not known.
     Unknown = 0,
     /// 64-bit floating point.
     F64 = 1,
@@ -105,14 +105,14 @@ pub enum Dtype {
 #[inline]
 pub fn work(flops: u64, dtype: Dtype) {
     if let Some(table) = table() {
-        // SAFETY: any numbers may be passed.
+        // SAFETY: the function takes two numbers, and `dtype` is a value of `enum tprof_dtype`.
         unsafe { (table.work)(flops, dtype as u32) };
     }
 }
 
 /// The address of a block on the host or a device.
 pub trait Address {
-    /// Converts it to a number.
+    /// Converts the address to a number.
     fn address(self) -> u64;
 }
 
@@ -165,7 +165,8 @@ impl Pool {
     #[inline]
     pub fn took(self, block: impl Address, bytes: usize) {
         if let Some(table) = table() {
-            // SAFETY: a static name; the block is a number.
+            // SAFETY: the name is static, so its text is never changed or freed. The function takes
+            // the block as a number.
             unsafe { (table.took)(self.name, block.address(), bytes as u64) };
         }
     }
@@ -174,7 +175,8 @@ impl Pool {
     #[inline]
     pub fn gave(self, block: impl Address) {
         if let Some(table) = table() {
-            // SAFETY: a static name; the block is a number.
+            // SAFETY: the name is static, so its text is never changed or freed. The function takes
+            // the block as a number.
             unsafe { (table.gave)(self.name, block.address()) };
         }
     }

@@ -15,9 +15,11 @@ pub struct Name {
     own: [AtomicU64; 2],
 }
 
-// SAFETY: the text is not written to, and the rest is atomic.
+// SAFETY: nobody writes to the text behind the pointer, and all other fields that change are
+// atomic, so threads may share a name.
 unsafe impl Sync for Name {}
-// SAFETY: as above.
+// SAFETY: a name has no tie to the thread that created it: the pointer is only read, and the rest
+// is numbers.
 unsafe impl Send for Name {}
 
 impl Name {
@@ -26,12 +28,12 @@ impl Name {
         Name::of_bytes(text.as_bytes())
     }
 
-    /// Creates a name from text followed by a category, see [`joined`].
+    /// Creates a name from bytes as [`joined`] returns them: text, followed by a category.
     pub const fn of_bytes(text: &'static [u8]) -> Name {
         Name { text: text.as_ptr(), bytes: text.len(), own: [AtomicU64::new(0), AtomicU64::new(0)] }
     }
 
-    /// Creates a name for one call, which must not be used after the text is gone.
+    /// Creates a name for one call. It must not be used after the text is gone.
     pub(crate) fn for_a_call(text: &str) -> Name {
         let (text, bytes) = (text.as_ptr(), text.len());
         Name { text, bytes, own: [AtomicU64::new(0), AtomicU64::new(0)] }
@@ -40,7 +42,8 @@ impl Name {
     /// Returns the text of the name.
     #[cfg(all(target_os = "linux", target_arch = "x86_64", not(feature = "off"), not(miri)))]
     pub(crate) fn text(&self) -> &[u8] {
-        // SAFETY: as it was made: a text of so many bytes, which lives while the name is used.
+        // SAFETY: every constructor takes `text` and `bytes` from one slice. The slice is static,
+        // or the caller of `for_a_call` keeps it until the name is no longer used.
         unsafe { std::slice::from_raw_parts(self.text, self.bytes) }
     }
 }
@@ -60,7 +63,8 @@ pub const fn joined_bytes(name: &str, category: Category) -> usize {
     bytes
 }
 
-/// Appends a category to a name as a JSON object, which tprof's library takes for arguments.
+/// Appends a category to a name as a JSON object, which tprof's library takes for the span's
+/// arguments.
 pub const fn joined<const BYTES: usize>(name: &str, category: Category) -> [u8; BYTES] {
     let (name, category) = (name.as_bytes(), category.name().as_bytes());
     let mut all = [0; BYTES];
@@ -97,7 +101,7 @@ pub const fn joined<const BYTES: usize>(name: &str, category: Category) -> [u8; 
     all
 }
 
-/// Returns a byte escaped for a JSON string, and the length of that.
+/// Returns a byte escaped for a JSON string, and the length of the escaped form.
 const fn escaped(byte: u8) -> ([u8; 6], usize) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     match byte {

@@ -1,11 +1,12 @@
-//! Uses another tool's NVTX library if tprof is not there, such as the one that `nsys profile`
-//! names in `NVTX_INJECTION64_PATH`. Spans and marks become ranges and marks of its default domain,
-//! steps become ranges `step N`. NVTX has no arguments, counters, work or pools of this kind.
+//! Uses the NVTX library of another tool if tprof is absent, such as the library that `nsys
+//! profile` names in `NVTX_INJECTION64_PATH`. Spans and marks become ranges and marks of the
+//! library's default domain, steps become ranges `step N`. NVTX has no equivalent of arguments,
+//! counters, work and pools, so these are dropped.
 //!
-//! NVTX consists of headers. Each copy of them loads that library and calls its
-//! `InitializeInjectionNvtx2` with a function that hands out tables: slots for function pointers,
-//! by number, which the library fills. This file is such a copy, with the few functions that are
-//! used: `nvtxImpl.h` and `nvtxTypes.h` of NVTX 3.
+//! NVTX consists of headers. Each copy of the headers loads the tool's library and calls its
+//! `InitializeInjectionNvtx2` with a function that returns tables. A table has numbered slots for
+//! function pointers, which the library fills. This file is such a copy with the few functions that
+//! tprof needs, after `nvtxImpl.h` and `nvtxTypes.h` of NVTX 3.
 
 #![allow(unsafe_code)]
 
@@ -34,22 +35,22 @@ const START: usize = 5;
 const END: usize = 7;
 const PUSH: usize = 9;
 const POP: usize = 11;
-/// Number of functions of that module, plus one that does not exist.
+/// Number of slots in the table of that module. Slot 0 has no function.
 const CORE_SIZE: usize = 16;
 const MODULE_CORE: c_int = 1;
 
 /// Function pointers from the library.
 static FUNCTIONS: [AtomicUsize; CORE_SIZE] = {
-    #[allow(clippy::declare_interior_mutable_const)] // one for each place
+    #[allow(clippy::declare_interior_mutable_const)] // each element is a copy
     const NONE: AtomicUsize = AtomicUsize::new(0);
     [NONE; CORE_SIZE]
 };
 
-/// Slots for function pointers, by number; null for a function that is not used.
+/// Slots for function pointers, by number. Slot 0 and the slot after the last are null.
 #[repr(transparent)]
 struct FunctionSlots([*const AtomicUsize; CORE_SIZE + 1]);
 
-// SAFETY: addresses of atomics, which nothing changes.
+// SAFETY: the slots are never changed, and point to static atomics, which threads may share.
 unsafe impl Sync for FunctionSlots {}
 
 static PLACES: FunctionSlots = {
@@ -88,9 +89,10 @@ extern "C" fn functions(
     if module != MODULE_CORE || places.is_null() || count.is_null() {
         return 0;
     }
-    // SAFETY: the library's place for the answer.
+    // SAFETY: `places` is not null, and by the contract of NVTX the library passes a pointer to
+    // which the address of the slots is written.
     unsafe { *places = PLACES.0.as_ptr() };
-    // SAFETY: as above.
+    // SAFETY: `count` is not null, and by the same contract points to the number of slots.
     unsafe { *count = CORE_SIZE as c_uint };
     1
 }
@@ -105,25 +107,27 @@ extern "C" fn export_table(table: u32) -> *const c_void {
     }
 }
 
-/// Returns a table whose functions call that library. Returns `None` if there is no library, if it
-/// refuses, and in a statically linked program, into which a library would bring a second libc.
+/// Returns a table whose functions call the library. Returns `None` if there is no library or it
+/// refuses to work. Also returns `None` in a statically linked program, into which a library would
+/// bring a second libc.
 pub fn table() -> Option<&'static Table> {
-    // SAFETY: takes a number.
+    // SAFETY: `getauxval` takes any number.
     if unsafe { getauxval(AT_BASE) } == 0 {
         return None;
     }
-    // SAFETY: a name that ends in NUL.
+    // SAFETY: the name ends in NUL.
     let path = unsafe { getenv(b"NVTX_INJECTION64_PATH\0".as_ptr().cast()) };
-    // SAFETY: not null, and ends in NUL.
+    // SAFETY: the pointer is not null here, so `getenv` returned a string that ends in NUL.
     if path.is_null() || unsafe { *path } == 0 {
         return None;
     }
-    // SAFETY: what NVTX's own headers do with it; it is never unloaded.
+    // SAFETY: the path ends in NUL. Loading a library runs its constructors, as the headers of NVTX
+    // do with the same variable. It is never unloaded.
     let library = unsafe { dlopen(path, RTLD_LAZY) };
     if library.is_null() {
         return None;
     }
-    // SAFETY: a name that ends in NUL.
+    // SAFETY: `library` is a handle from `dlopen`, and the name ends in NUL.
     let symbol = unsafe { dlsym(library, b"InitializeInjectionNvtx2\0".as_ptr().cast()) };
     if symbol.is_null() {
         return None;
@@ -131,7 +135,8 @@ pub fn table() -> Option<&'static Table> {
     type Initialize = unsafe extern "C" fn(extern "C" fn(u32) -> *const c_void) -> c_int;
     // SAFETY: the function of this name has this type in every version of NVTX 2 and 3.
     let initialize = unsafe { transmute::<*mut c_void, Initialize>(symbol) };
-    // SAFETY: tables as NVTX's headers have them.
+    // SAFETY: `export_table` returns static tables with the layouts of `nvtxTypes.h`, which the
+    // library may keep.
     (unsafe { initialize(export_table) } != 0).then_some(&TABLE)
 }
 
@@ -141,9 +146,11 @@ macro_rules! call {
         let function = FUNCTIONS[$number].load(Acquire);
         (function != 0).then(|| {
             type Function = unsafe extern "C" fn($($type),*) -> $result;
-            // SAFETY: the library put a function of this type there.
+            // SAFETY: by the contract of NVTX the library stored a function of this type in the
+            // slot of this number.
             let function = unsafe { transmute::<usize, Function>(function) };
-            // SAFETY: texts end in NUL.
+            // SAFETY: the only pointers among the arguments are those of a [`Text`], which ends in
+            // NUL and outlives the call.
             unsafe { function($($argument),*) }
         })
     }};
@@ -157,7 +164,7 @@ struct Text([u8; TEXT_MOST + 1]);
 
 impl Text {
     fn of(name: *const Name) -> Text {
-        // SAFETY: null, or a name that outlives the call.
+        // SAFETY: callers of the table pass null or a name that outlives the call (`tprof.h`).
         let text = unsafe { name.as_ref() }.map_or(&b""[..], Name::text);
         let end = text.iter().position(|byte| [0, 31].contains(byte)).unwrap_or(text.len());
         Text::cut(&text[..end])
@@ -211,7 +218,7 @@ static TABLE: Table = Table {
     work,
     took,
     gave,
-    // Allocator functions, which only use tprof's own table.
+    // The functions for allocators do nothing here, because `Alloc` uses only tprof's own table.
     allocating,
     allocated,
     freeing,
@@ -289,8 +296,8 @@ extern "C" fn open(name: *const Name) -> u64 {
     ON_STACK | u64::from(depth)
 }
 
-/// Closes a span. A range with open inner ranges ends with the last of them, because NVTX has one
-/// stack.
+/// Closes a span. If inner ranges are still open, the range ends together with the last of them,
+/// because NVTX has one stack per thread.
 extern "C" fn close(span: u64) {
     if span & ON_STACK == 0 {
         return end(span);

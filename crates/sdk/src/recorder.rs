@@ -34,7 +34,7 @@ struct Metric {
     name: Name,
     /// Value of a gauge as an `f64`'s bits; for a counter, its last absolute value.
     value: AtomicU64,
-    /// Never moved, because the name points to it.
+    /// The text of the name, which is not moved or freed while the name points to it.
     _text: Box<str>,
 }
 
@@ -58,14 +58,14 @@ impl Metric {
 
     fn set(&self, value: f64) {
         if let Some(table) = table() {
-            // SAFETY: the name's text lives as long as the name.
+            // SAFETY: `self` holds the name and its text, so both outlive the call.
             unsafe { (table.counter)(&self.name, value) };
         }
     }
 
     fn add(&self, amount: u64) {
         if let Some(table) = table() {
-            // SAFETY: as above.
+            // SAFETY: `self` holds the name and its text, so both outlive the call.
             unsafe { (table.add)(&self.name, amount as f64) };
         }
     }

@@ -8,28 +8,29 @@ use crate::table::table;
 /// Whether this process is being recorded, by tprof or by another tool through NVTX.
 pub fn is_recording() -> bool {
     match table() {
-        // SAFETY: it takes nothing.
+        // SAFETY: the function has no arguments, and any thread may call it.
         Some(table) => unsafe { (table.is_recording)() != 0 },
         None => false,
     }
 }
 
-/// Switches recording of this process on immediately. Returns whether it is recording then: what
-/// `tprof run --paused`, `--delay` or `tprof ctl stop` switched off stays off.
+/// Switches recording of this process on immediately. Returns whether the process is recorded from
+/// then on. Recording stays off if `tprof run --paused`, `--delay` or `tprof ctl stop` switched it
+/// off.
 pub fn start_recording() -> bool {
     record(1)
 }
 
 /// Switches recording of this process off immediately, until [`start_recording`]. Spans that have
 /// begun are recorded to their ends. If recording is off for a part of a run, heap totals have a
-/// gap, which reports state.
+/// gap, and reports say so.
 pub fn stop_recording() {
     record(0);
 }
 
 fn record(on: i32) -> bool {
     match table() {
-        // SAFETY: any number may be passed.
+        // SAFETY: the function takes 0 or 1, and any thread may call it.
         Some(table) => unsafe { (table.record)(on) != 0 },
         None => false,
     }
@@ -49,7 +50,7 @@ pub fn mark(name: &str) {
 #[inline(always)]
 fn mark_of(name: &Name) {
     if let Some(table) = table() {
-        // SAFETY: a name that outlives the call.
+        // SAFETY: the reference keeps the name and its text alive during the call.
         unsafe { (table.mark)(name) };
     }
 }
@@ -59,7 +60,7 @@ fn mark_of(name: &Name) {
 /// backwards.
 #[inline]
 pub fn step(number: u64) {
-    // The largest number means that there is none.
+    // The largest number means that the step has no number of its own.
     step_of(number.min(u64::MAX - 1));
 }
 
@@ -71,7 +72,7 @@ pub fn next_step() {
 
 fn step_of(number: u64) {
     if let Some(table) = table() {
-        // SAFETY: any number may be passed.
+        // SAFETY: the function takes any number, and any thread may call it.
         unsafe { (table.step)(number) };
     }
 }

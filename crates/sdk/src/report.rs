@@ -1,5 +1,5 @@
-//! Results of a part of the program, available within it: what `tprof report` computes of the run
-//! in progress.
+//! Results of a part of the program, available within the program: what `tprof report` computes of
+//! the run in progress.
 
 #![allow(unsafe_code)]
 
@@ -67,9 +67,8 @@ impl Profile {
         self
     }
 
-    /// Switches recording of this process on for the body, and off after it. After
-    /// [`stop_recording`](crate::stop_recording) at the program's beginning, only such parts are
-    /// recorded.
+    /// Switches recording of this process on for the body, and off after it. If the program calls
+    /// [`stop_recording`](crate::stop_recording) at its beginning, only such parts are recorded.
     pub fn record_only_this(mut self) -> Profile {
         self.records_only_this = true;
         self
@@ -94,17 +93,17 @@ impl Profile {
         match self.asked(from_ns, to_ns) {
             Ok(text) => match Json::of(&text) {
                 Some(read) => Report { wall, read, text: Some(text), missing: None },
-                None => Report::missing(wall, "what tprof printed is no report".to_owned()),
+                None => Report::missing(wall, "the output of tprof is not a report".to_owned()),
             },
             Err(why) => Report::missing(wall, why),
         }
     }
 
-    /// Returns what `tprof report` prints for a part of the run.
+    /// Returns what `tprof report --json` prints for a part of the run, or why there is no report.
     fn asked(&self, from_ns: u64, to_ns: u64) -> Result<String, String> {
         let table = own_table().ok_or(NO_RUN)?;
         let run = env::var_os("TPROF_OUTPUT").ok_or(NO_RUN)?;
-        // SAFETY: it takes nothing.
+        // SAFETY: the function has no arguments, and any thread may call it.
         unsafe { (table.flush)() };
         let program = env::var_os("TPROF_BIN").unwrap_or_else(|| "tprof".into());
         let mut kinds = KINDS.to_owned();
@@ -127,7 +126,7 @@ impl Profile {
     }
 }
 
-/// What tprof recorded of a part of the program. Unknown figures are `None`.
+/// The figures that tprof recorded of a part of the program. Unknown figures are `None`.
 #[derive(Clone, Debug)]
 pub struct Report {
     wall: Duration,
@@ -145,7 +144,7 @@ pub struct Finding {
     pub severity: String,
     /// Summary in one line.
     pub headline: String,
-    /// What to do about it.
+    /// Advice: how to fix it.
     pub remedy: String,
     /// The most time that this could save.
     pub gain: Option<Duration>,
@@ -200,7 +199,8 @@ impl Report {
         self.rank().get("host_memory").get("allocated_bytes").count()
     }
 
-    /// Returns what costs time, largest gain first; empty without results, too.
+    /// Returns the causes of lost time, the largest gain first. The list is also empty without
+    /// results.
     pub fn findings(&self) -> Vec<Finding> {
         let text = |row: &Json, key: &str| row.get(key).text().unwrap_or_default().to_owned();
         let rows = self.report("findings").get("tables").get("findings").list().iter();
@@ -214,7 +214,7 @@ impl Report {
         .collect()
     }
 
-    /// Returns what a reader should know, in sentences, including parts that were not written yet.
+    /// Returns notes for the reader, in sentences. They also name parts that were not written yet.
     pub fn notes(&self) -> Vec<String> {
         let notes = self.report("summary").get("notes").list().iter();
         notes.filter_map(|note| note.text().map(str::to_owned)).collect()
@@ -300,7 +300,7 @@ fn unrecorded(command: &mut Command) {
     }
 }
 
-/// Returns the time of the clock that the run's records use.
+/// Returns the time of CLOCK_MONOTONIC, the clock of the run's records, in ns.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 fn monotonic_ns() -> u64 {
     #[repr(C)]
@@ -313,12 +313,14 @@ fn monotonic_ns() -> u64 {
     }
     const MONOTONIC: i32 = 1;
     let mut time = Timespec { seconds: 0, ns: 0 };
-    // SAFETY: a place for the time of a clock that is always there.
+    // SAFETY: `time` has the layout of `struct timespec` on 64-bit Linux, and CLOCK_MONOTONIC
+    // always exists.
     unsafe { clock_gettime(MONOTONIC, &mut time) };
     time.seconds as u64 * 1_000_000_000 + time.ns as u64
 }
 
-/// Elsewhere nothing is recorded, and the clock only measures durations.
+/// Returns the time since the first call, in ns. On these platforms nothing is recorded, so the
+/// clock only measures durations.
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 fn monotonic_ns() -> u64 {
     static FIRST: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();

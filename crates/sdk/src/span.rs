@@ -31,7 +31,7 @@ impl Span {
     #[inline(always)]
     fn of(name: &Name) -> Span {
         let id = match table() {
-            // SAFETY: a name that outlives the call.
+            // SAFETY: the reference keeps the name and its text alive during the call.
             Some(table) => unsafe { (table.open)(name) },
             None => 0,
         };
@@ -56,8 +56,8 @@ impl Span {
         describe(self.id, keys, values);
     }
 
-    /// Adds an argument that is known only now. A later argument with the same key replaces it. A
-    /// span keeps 16 of them.
+    /// Adds an argument whose value is known only now. A later argument with the same key replaces
+    /// it. A span keeps 16 such arguments.
     pub fn record<'a>(&self, key: &str, value: impl Into<Value<'a>>) {
         record(self.id, key, value.into());
     }
@@ -68,7 +68,8 @@ impl Drop for Span {
     fn drop(&mut self) {
         if self.id != 0 {
             if let Some(table) = table() {
-                // SAFETY: what `open` returned, on the same thread.
+                // SAFETY: `id` is what `open` returned. A `Span` is not `Send`, so this is the same
+                // thread.
                 unsafe { (table.close)(self.id) };
             }
         }
@@ -81,7 +82,6 @@ fn describe(id: u64, keys: &Name, values: &[Value<'_>]) {
         return;
     }
     if let Some(table) = table() {
-        // `Value` has no other field, so the type is the same.
         let values = values.iter().map(|value| value.raw);
         let mut all = [RawValue { kind: 0, bits: 0, bytes: 0 }; 4];
         let mut count = 0;
@@ -89,7 +89,8 @@ fn describe(id: u64, keys: &Name, values: &[Value<'_>]) {
             *to = value;
             count += 1;
         }
-        // SAFETY: a name and so many values that outlive the call.
+        // SAFETY: `keys` and the first `count` elements of `all` outlive the call. Texts of values
+        // are borrowed by `values`, so they do, too.
         unsafe { (table.describe)(id, keys, all.as_ptr(), count) };
     }
 }
@@ -137,7 +138,7 @@ pub struct OpenSpan {
 /// ```
 pub fn start(name: &str) -> OpenSpan {
     let id = match table() {
-        // SAFETY: a name that outlives the call.
+        // SAFETY: the name and `name`, its text, live until the call returns.
         Some(table) => unsafe { (table.start)(&Name::for_a_call(name)) },
         None => 0,
     };
@@ -163,7 +164,7 @@ impl Drop for OpenSpan {
     fn drop(&mut self) {
         if self.id != 0 {
             if let Some(table) = table() {
-                // SAFETY: what `start` returned.
+                // SAFETY: `id` is what `start` returned. Any thread may end the span.
                 unsafe { (table.end)(self.id) };
             }
         }
@@ -181,7 +182,7 @@ pub fn complete(name: &str, began: Instant, ended: Instant) {
     if let Some(table) = table() {
         let now = Instant::now();
         let ago = |then| nanoseconds(now.saturating_duration_since(then));
-        // SAFETY: a name that outlives the call.
+        // SAFETY: the name and `name`, its text, live until the call returns.
         unsafe { (table.complete)(&Name::for_a_call(name), ago(began), ago(ended)) };
     }
 }

@@ -123,7 +123,7 @@ impl Visit for Message {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        // Writing into a String does not fail.
+        // Writing into a String cannot fail.
         let _ = match field.name() {
             "message" => write!(self.text, "{value:?}"),
             name => write!(self.fields, " {name}={value:?}"),

@@ -1,14 +1,14 @@
 //! The function table that tprof's library exports in a process into which it was loaded.
 //!
-//! It is found once, by `dlsym`. A shorter table from an older tprof counts as missing, and nothing
-//! is recorded.
+//! The table is looked up once, by `dlsym`. A shorter table from an older tprof counts as missing,
+//! and nothing is recorded.
 
 #![allow(unsafe_code)]
 
 use crate::abi::Table;
 
-/// Returns the table of tprof's library, or for spans and marks that of another tool's NVTX
-/// library, if there is one.
+/// Returns the table of tprof's library. Without it, returns a table that passes spans and marks to
+/// another tool's NVTX library, if there is one.
 #[inline(always)]
 pub fn table() -> Option<&'static Table> {
     #[cfg(all(target_os = "linux", target_arch = "x86_64", not(feature = "off"), not(miri)))]
@@ -21,7 +21,7 @@ pub fn table() -> Option<&'static Table> {
     }
 }
 
-/// Returns the table if it is tprof's own. Finding it does not allocate by Rust's allocator.
+/// Returns the table of tprof's library. The lookup makes no allocation by Rust's allocator.
 #[inline(always)]
 pub fn own_table() -> Option<&'static Table> {
     #[cfg(all(target_os = "linux", target_arch = "x86_64", not(feature = "off"), not(miri)))]
@@ -49,7 +49,7 @@ mod live {
     /// Address that stands for "not looked up yet".
     static UNKNOWN: u8 = 0;
 
-    /// The table; null if there is none.
+    /// Address of the table that [`table`] returns; null if there is none.
     static FOUND: AtomicPtr<Table> = AtomicPtr::new((&UNKNOWN as *const u8) as *mut Table);
     static OWN: AtomicPtr<Table> = AtomicPtr::new((&UNKNOWN as *const u8) as *mut Table);
 
@@ -67,7 +67,8 @@ mod live {
         if found == unknown() {
             return find();
         }
-        // SAFETY: what `find` stored: a static of a library that is never unloaded, or of ours.
+        // SAFETY: `find` stored the address of a static of a library that is never unloaded, or of
+        // a static of this crate.
         Some(unsafe { &*found })
     }
 
@@ -88,7 +89,7 @@ mod live {
         if found == unknown() {
             return find_own();
         }
-        // SAFETY: what `find_own` stored: a static of a library that is never unloaded.
+        // SAFETY: `find_own` stored the address of a static of a library that is never unloaded.
         Some(unsafe { &*found })
     }
 
@@ -98,11 +99,13 @@ mod live {
         // SAFETY: the name ends in NUL; a null handle is RTLD_DEFAULT on Linux.
         let symbol = unsafe { dlsym(null_mut(), b"tprof_abi\0".as_ptr().cast()) };
         let table = symbol.cast::<Table>();
-        // SAFETY: null, or tprof's table, which begins with its own size.
+        // SAFETY: the symbol is not null, so it is the table of tprof's library, which begins with
+        // its own size (`tprof.h`).
         let bytes = if table.is_null() { 0 } else { unsafe { table.cast::<usize>().read() } };
         let table = if bytes >= size_of::<Table>() { table } else { null_mut() };
         OWN.store(table, Relaxed);
-        // SAFETY: null, or as long as what is read of it, in a library that is never unloaded.
+        // SAFETY: the pointer is null, or the library says that the table has at least the size of
+        // `Table`. The library is never unloaded.
         unsafe { table.as_ref() }
     }
 }

@@ -3,7 +3,7 @@
 use crate::abi::RawValue;
 use std::marker::PhantomData;
 
-/// Value of an argument; it borrows its text.
+/// Value of an argument. A text is borrowed.
 #[derive(Clone, Copy, Debug)]
 pub struct Value<'a> {
     pub(crate) raw: RawValue,
@@ -47,7 +47,7 @@ from! {
     bool => BOOL, |one| one.into();
 }
 
-/// Distinct texts are distinct names in the run, which keeps 1,048,576 per process.
+/// Each distinct text is a distinct name in the run, which keeps 1,048,576 names per process.
 impl<'a> From<&'a str> for Value<'a> {
     #[inline(always)]
     fn from(text: &'a str) -> Self {

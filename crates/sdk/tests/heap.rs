@@ -1,4 +1,4 @@
-//! Heap assertions in a program's own tests are exact, and the same under `tprof run`.
+//! Checks that heap assertions in a program's own tests are exact, and the same under `tprof run`.
 #![cfg(all(target_os = "linux", target_arch = "x86_64", not(feature = "off")))]
 
 use std::alloc::System;

@@ -19,12 +19,12 @@ pub struct Catalogue {
     pub tprof: String,
     /// Kinds of report.
     pub kinds: Vec<Kind>,
-    /// Formats of export.
+    /// The formats that a run can be exported to.
     pub formats: Vec<Format>,
 }
 
 impl Catalogue {
-    /// Asks the program what it offers.
+    /// Asks `tprof` for the kinds and formats that it offers.
     pub async fn of(tprof: &Tprof) -> Result<Catalogue, Failure> {
         let output = tprof.run(&["__catalogue".into()], false).await?;
         let read = output.read_all(1 << 20).and_then(|text| Ok(serde_json::from_slice(&text)?));
@@ -40,20 +40,21 @@ impl Catalogue {
 pub struct Kind {
     /// Name of the kind.
     pub name: String,
-    /// What the report shows.
+    /// Description of the report's content.
     pub about: String,
 }
 
-/// A format of export.
+/// An export format.
 #[derive(Debug, Deserialize)]
 pub struct Format {
     /// Name of the format.
     pub name: String,
-    /// What the format is for.
+    /// Description of the format's purpose.
     pub about: String,
-    /// File that it writes, or a directory with a slash at its end.
+    /// Name of the file that it writes, or of the directory, with a slash at the end.
     pub file: String,
-    /// Whether it writes one file, whatever the run; otherwise an archive.
+    /// Whether the export of a run is always a single file. Exports in other formats are sent as an
+    /// archive.
     pub is_one_file: bool,
 }
 
@@ -70,12 +71,12 @@ pub struct App {
     pub catalogue: Catalogue,
     /// Runs in progress that someone watches.
     pub lives: FollowedRuns,
-    /// Figures of runs in the list.
+    /// Figures that the list of runs shows.
     pub summaries: Summaries,
 }
 
 impl App {
-    /// Creates the state for runs of which nothing is known yet.
+    /// Creates the state of a server that has not read any run yet.
     pub fn new(
         registry: Registry,
         jobs: Arc<JobQueue>,
@@ -97,8 +98,8 @@ impl App {
         })
     }
 
-    /// Runs `tprof` with these arguments, which contain the paths of the runs, and returns its
-    /// output.
+    /// Runs `tprof` with the arguments `words`, or finds its output in the cache, and returns the
+    /// output. `runs` are those whose paths are in `words`: the cache depends on their files.
     pub async fn make(
         &self,
         words: Vec<OsString>,

@@ -7,16 +7,16 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-/// An error, for a terminal and for an answer.
+/// An error, as shown on a terminal and in an answer.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// HTTP status of the answer.
     pub status: StatusCode,
-    /// What failed, in words.
+    /// The operation that failed, in words.
     pub what: String,
     /// Why it failed.
     pub why: String,
-    /// What to try.
+    /// Advice: something to try.
     pub hint: String,
 }
 
@@ -31,7 +31,7 @@ impl Failure {
         }
     }
 
-    /// Sets what to try.
+    /// Sets the advice.
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = hint.into();
         self

@@ -19,7 +19,7 @@ use crate::runs::{RegisteredRun, beneath};
 
 /// Interval at which a run is polled.
 const EACH: Duration = Duration::from_secs(1);
-/// After this time without a request, a run is no longer followed.
+/// How long a run is followed after the last request for it.
 const UNUSED: Duration = Duration::from_secs(60);
 /// Largest number of runs to follow at once.
 const MOST: usize = 32;
@@ -41,7 +41,8 @@ pub struct Tick {
 #[derive(Debug)]
 struct Beneath {
     path: PathBuf,
-    /// Opened again at each poll, because another run may have taken its place.
+    /// The directory of the run. It is opened again at each poll, because another run may have
+    /// taken its place.
     directory: RefCell<OwnedFd>,
 }
 
@@ -64,7 +65,7 @@ impl RunFiles for Beneath {
 #[derive(Debug)]
 struct Followed {
     follower: Mutex<Follower<Beneath>>,
-    /// Whether everything that was there at first has been read.
+    /// Whether the data that existed at the first poll has been read.
     is_read: watch::Sender<bool>,
     ticks: broadcast::Sender<Tick>,
     last: Mutex<Arc<Snapshot>>,
@@ -91,7 +92,7 @@ impl FollowedRuns {
     ) -> Result<(String, broadcast::Receiver<Tick>), Failure> {
         let followed = self.follow(run).await?;
         blocking(move || {
-            // While the lock is held, no tick comes in between.
+            // The lock prevents a tick between the snapshot and the subscription.
             let follower = lock(&followed.follower);
             let ticks = followed.ticks.subscribe();
             Ok((text(&follower.with_history()), ticks))
@@ -121,7 +122,7 @@ impl FollowedRuns {
     async fn follow(&self, run: &RegisteredRun) -> Result<Arc<Followed>, Failure> {
         let followed = self.begin(run)?;
         let mut is_read = followed.is_read.subscribe();
-        // A large run is shown as far as it was read.
+        // If this times out, a large run is shown as far as it was read.
         let _ = tokio::time::timeout(FIRST, is_read.wait_for(|is_read| *is_read)).await;
         Ok(followed)
     }
@@ -142,7 +143,7 @@ impl FollowedRuns {
         }
         let path = run.readable()?.to_owned();
         let failed = |error: io::Error| match error.kind() {
-            // It disappeared after it was listed.
+            // The run disappeared after it was listed.
             io::ErrorKind::NotFound => Failure::absent("the run is gone", error),
             _ => Failure::new("cannot follow the run", error),
         };
@@ -159,8 +160,7 @@ impl FollowedRuns {
         let run_on = move || {
             loop {
                 own.go_on();
-                // While the lock is held, nobody can begin to use it between the check and the
-                // removal.
+                // The lock prevents a new use of the run between the check and the removal.
                 let mut all = lock(&map);
                 if own.is_unused() {
                     all.remove(&id);
@@ -182,7 +182,7 @@ impl Followed {
         self.ticks.receiver_count() == 0 && lock(&self.used).elapsed() > UNUSED
     }
 
-    /// Polls the run every second, until nobody asks any more.
+    /// Polls the run every second until nobody asks for it any more.
     fn go_on(&self) {
         loop {
             let begun = Instant::now();

@@ -44,10 +44,12 @@ pub fn shell(nonce: &str) -> String {
 
 /// Returns the page of a site without a server; `site` is a JSON object that describes it.
 pub fn static_shell(nonce: &str, site: &str) -> String {
-    // A script ends at `</`, wherever that occurs.
+    // The browser ends a script at the first `</script`, even inside a string.
     let site = format!("window.TPROF_SITE = {};", site.replace('<', "\\u003c"));
-    // A server sends its policy as a header. Here data are scripts with the nonce, because no list
-    // of sources matches file:// in all browsers, and frames show pages that are files there.
+    // A server sends its policy as a header; a page that is opened as a file has it in a `<meta>`.
+    // The policy allows data files as scripts with the nonce, because no source expression matches
+    // file:// in all browsers. It allows frames from file:, because the pages in them are files
+    // too.
     let policy = format!(
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'nonce-{nonce}'; \
          style-src 'nonce-{nonce}'; img-src data: blob:; frame-src 'self' file:; base-uri 'none'; \
@@ -71,25 +73,27 @@ fn page(nonce: &str, site: &str, policy: &str) -> String {
         .replace("{{SITE}}", site)
 }
 
-/// The nonce in exported pages and their one script.
-const EXPORTED: &[u8] = b"'nonce-tprof'";
-const SCRIPT: &[u8] = b"<script nonce=\"tprof\">";
-/// Where the policy of such a page is: before all data of the run except its name.
-const HEAD: usize = 1024;
+/// The nonce in the policy of an exported page.
+const EXPORTED_NONCE: &[u8] = b"'nonce-tprof'";
+/// The tag that begins the script of an exported page.
+const EXPORTED_SCRIPT: &[u8] = b"<script nonce=\"tprof\">";
+/// The policy of an exported page lies in this many bytes at the page's beginning.
+const HEAD_BYTES: usize = 1024;
 
-/// Returns an exported page with another nonce. Only its last script gets the nonce, which is the
-/// page's own script: texts of the run come before it.
+/// Returns an exported page with another nonce. Text of the run may contain the same tag, but all
+/// of it comes before the page's own script. Therefore only the last script gets the nonce.
 pub fn with_nonce(page: &Bytes, nonce: &str) -> Bytes {
-    let script = page.windows(SCRIPT.len()).rposition(|text| text == SCRIPT);
-    let policy =
-        page[..HEAD.min(page.len())].windows(EXPORTED.len()).position(|text| text == EXPORTED);
+    let script = page.windows(EXPORTED_SCRIPT.len()).rposition(|text| text == EXPORTED_SCRIPT);
+    let policy = page[..HEAD_BYTES.min(page.len())]
+        .windows(EXPORTED_NONCE.len())
+        .position(|text| text == EXPORTED_NONCE);
     let (Some(script), Some(policy)) = (script, policy) else { return page.clone() };
     let mut made = Vec::with_capacity(page.len() + 2 * nonce.len());
     made.extend_from_slice(&page[..policy]);
     made.extend_from_slice(format!("'nonce-{nonce}'").as_bytes());
-    made.extend_from_slice(&page[policy + EXPORTED.len()..script]);
+    made.extend_from_slice(&page[policy + EXPORTED_NONCE.len()..script]);
     made.extend_from_slice(format!("<script nonce=\"{nonce}\">").as_bytes());
-    made.extend_from_slice(&page[script + SCRIPT.len()..]);
+    made.extend_from_slice(&page[script + EXPORTED_SCRIPT.len()..]);
     made.into()
 }
 
@@ -119,7 +123,10 @@ mod tests {
         }
         assert!(page.contains("nonce=\"abc\"") && !page.contains("http-equiv"));
         assert!(site.contains("http-equiv=\"Content-Security-Policy\""));
-        assert!(page.contains(r#"native: "running native code""#), "as reports name the part");
+        assert!(
+            page.contains(r#"native: "running native code""#),
+            "the page names the part as reports do"
+        );
         assert!(site.contains(r#"window.TPROF_SITE = {"name": "\u003c/script>"};"#));
     }
 }

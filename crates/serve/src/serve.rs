@@ -1,4 +1,4 @@
-//! The life of the server: binds, prints its address, opens a browser, answers until it is ended.
+//! Runs the server: binds, prints its address, opens a browser, and answers until it is ended.
 
 use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -20,14 +20,14 @@ use crate::runs::Registry;
 use crate::shutdown_signals::ShutdownSignals;
 use crate::work::{JobQueue, Tprof};
 
-/// Number of threads that answer; child processes do what takes long.
+/// Number of threads that answer. Child processes do the slow work.
 const THREADS: usize = 2;
 /// How long the page that redirects a browser here stays in its directory.
 const HANDED_OVER: Duration = Duration::from_secs(20);
 /// How long to wait for running work at the end.
 const END: Duration = Duration::from_millis(300);
 
-/// What a server shows.
+/// The data that a server shows.
 enum Shown {
     Runs(Registry),
     Archive(Arc<Archive>),
@@ -116,7 +116,7 @@ async fn archived(
     if std::io::stderr().is_terminal() {
         eprintln!("Reading the archive.");
     }
-    // Two pages at once, because most of a query's time is spent in the store.
+    // Two queries run at once, because most of the time of a query is spent in the store.
     Archive::open(address, JobQueue::new(tprof, 2), memory_bytes, version).await
 }
 
@@ -159,7 +159,7 @@ fn encryption(options: &Options) -> Result<Option<TlsAcceptor>, Failure> {
         Some((certificate, key)) => http::acceptor(certificate, key).map(Some),
         None if !options.address.is_loopback() => {
             Err(Failure::new("the server is not opened to other machines without a certificate",
-                "the token would cross the network as it is")
+                "the token would cross the network unencrypted")
                 .hint("--tls-cert CHAIN.pem --tls-key KEY.pem, or ssh -L 8080:127.0.0.1:8080 HOST with --port 8080"))
         }
         None => Ok(None),
@@ -171,7 +171,7 @@ fn token(options: &Options) -> Result<Token, Failure> {
         None => Token::random().map_err(|error| Failure::new("cannot make a token", error)),
         Some(path) => Token::from_file(path).map_err(|error| {
             Failure::new(format!("cannot take the token from `{}`", path.display()), error)
-                .hint("--token-file with a file that is not there: it is made")
+                .hint("--token-file with a path that does not exist: tprof creates the file")
         }),
     }
 }

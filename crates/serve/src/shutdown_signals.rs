@@ -2,7 +2,7 @@
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Signals that end the program; one that was ignored when it started stays ignored.
+/// Signals that end the program. A signal that was ignored when the program started stays ignored.
 pub struct ShutdownSignals {
     signals: Vec<tokio::signal::unix::Signal>,
 }

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use crate::runs::{RegisteredRun, Stamp};
 use crate::work::{Job, JobQueue, Output, Priority, read_selected};
 
-/// Longest document to take figures from: one of 1,024 ranks has about 12 MB.
+/// Largest document to take figures from, in bytes: one of 1,024 ranks has about 12 MB.
 const MAX_BYTES: u64 = 256 << 20;
 /// Keys of the document to take figures from.
 const READ: [&str; 29] = [
@@ -207,7 +207,8 @@ mod tests {
                 { "median_ns": 4, "steps": 10 }, { "median_ns": 6, "steps": 9 } ] } },
             "breakdown": { "tables": { "breakdown": [], "breakdown_missing": "no device" } },
         } });
-        // Read as the server reads it: a key that is left out there would have no figure.
+        // The test reads the same keys as the server, so a key that is missing in `READ` has no
+        // figure here.
         let read = read_selected(all.to_string().as_bytes(), &READ).unwrap();
         let figures = figures(&read);
         assert_eq!(figures["peak_bytes"], 7);

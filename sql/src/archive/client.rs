@@ -15,7 +15,7 @@ use object_store::{BackoffConfig, ObjectStore, RetryConfig};
 pub use environment::Unusable;
 use environment::variable;
 
-/// Number of retries of a request that a store did not answer.
+/// Number of retries of a request that the store did not answer.
 const RETRIES: usize = 4;
 /// Time after which a request is not retried.
 const RETRY_TIME: Duration = Duration::from_secs(30);
@@ -71,7 +71,7 @@ impl Kind {
         }
     }
 
-    /// Lists the environment variables that configure how it is reached.
+    /// Lists the environment variables that configure how the store is reached.
     pub fn reach(&self) -> &'static str {
         match self {
             Kind::Directory(_) => "",

@@ -1,8 +1,8 @@
-//! Commit files, which make a run part of an archive: one small file per run, written when
-//! everything else is there.
+//! Commit files. Each one makes a run part of an archive. It is small, and written when everything
+//! else of the run is in the archive.
 //!
-//! Stores write it only if no file of its name exists, and completely or not at all. Readers begin
-//! with these files, so a run that was archived only partly does not exist for them.
+//! Stores write a commit file only if no file of its name exists, and completely or not at all.
+//! Readers begin with these files, so a run that was archived only partly does not exist for them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -111,12 +111,12 @@ impl Commit {
     }
 }
 
-/// All runs of an archive, by name, and what could not be read.
+/// All runs of an archive, by name, and the parts that could not be read.
 #[derive(Clone, Debug, Default)]
 pub struct Commits {
     /// The archived runs.
     pub runs: Vec<Commit>,
-    /// What could not be read, in sentences.
+    /// Sentences about the parts that could not be read.
     pub problems: Vec<String>,
 }
 

@@ -67,7 +67,7 @@ fn of_json(error: &serde_json::Error) -> String {
     format!("line {line}, column {column} of them are not as the store's tools write them")
 }
 
-/// Explains a failed request; `verb` says what was to be done with the archive.
+/// Explains a failed request. `verb` names the operation on the archive that failed.
 pub fn of(error: &object_store::Error, store: Store<'_>, verb: &str) -> Failure {
     let text = whole(error);
     let Store { shown, bucket, kind } = store;
@@ -111,8 +111,8 @@ pub fn of(error: &object_store::Error, store: Store<'_>, verb: &str) -> Failure 
     failure.code(FAILED)
 }
 
-/// Whether the store knows who asks and does not permit it, or does not know who asks. For
-/// listings, the client has no error kind for that.
+/// Whether the store refused the request, because it does not know the user or does not permit the
+/// operation. For listings, the client has no error kind for that.
 fn is_refused(error: &object_store::Error, text: &str) -> bool {
     use object_store::Error::{PermissionDenied, Unauthenticated};
     matches!(error, PermissionDenied { .. } | Unauthenticated { .. })

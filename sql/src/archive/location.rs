@@ -1,7 +1,7 @@
 //! Location of an archive: a directory, or a prefix in a bucket.
 //!
-//! Credentials come from the environment, as for each store's own tools, and are nowhere else:
-//! neither in an address nor in a file nor in a message.
+//! Credentials come only from the environment, as for each store's own tools. No address, file or
+//! message contains them.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -53,8 +53,8 @@ impl Location {
         };
         let kind = Kind::of_scheme(scheme).ok_or_else(|| {
             misuse(
-                format!("`{scheme}://` is no store of archives"),
-                "known are s3://, gs:// and az://",
+                format!("tprof keeps no archives in `{scheme}://`"),
+                "the stores are s3://, gs:// and az://",
             )
         })?;
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
@@ -114,7 +114,7 @@ impl Location {
         }
     }
 
-    /// Makes the directory an archive, if it is a directory and not an archive yet. Its parent must
+    /// If the location is a directory and not an archive yet, makes it an archive. Its parent must
     /// exist.
     pub fn create(&self) -> Result<(), Failure> {
         let Kind::Directory(path) = &self.kind else { return Ok(()) };
@@ -149,8 +149,8 @@ impl Location {
         &self.prefix
     }
 
-    /// Returns the address of an object, given its path in the store, as its user's other programs
-    /// write it.
+    /// Returns the address of an object, given its path in the store, in the form in which the
+    /// user's other programs write it.
     pub fn address(&self, object: &Path) -> String {
         match &self.kind {
             Kind::Directory(_) => format!("/{object}"),
@@ -161,7 +161,7 @@ impl Location {
         }
     }
 
-    /// Returns the path in the store of an object, given its path in the archive.
+    /// Returns the path of an object in the store, given its path in the archive.
     pub fn path(&self, inside: &str) -> Path {
         inside.split('/').fold(self.prefix.clone(), |path, part| path.join(part))
     }

@@ -1,14 +1,15 @@
-//! Names of what is in an archive.
+//! Names of the objects in an archive.
 //!
 //! ```text
 //! kernels/run=r1-0f3a…/ranks-0-127-9c41….parquet   a part of a table of a run
-//! _runs/r1-0f3a….json                              what makes the run a part of the archive
+//! _runs/r1-0f3a….json                              the commit file of a run
 //! ```
 //!
-//! The name of a part ends with a hash of its bytes: what is written to a name is always the same, so
-//! that neither a repetition nor two archivers at once change what a reader has found.
+//! The name of a part ends with a hash of its bytes. A name is therefore always written with the
+//! same content, so neither a repetition nor two archivers at once change an object that a reader
+//! has found.
 
-/// Directory of the commit files. Query engines skip such names.
+/// Directory of the commit files. Query engines skip names that begin with an underscore.
 pub const COMMITS: &str = "_runs";
 /// Longest name of a run within an ID, in bytes.
 const LONGEST: usize = 100;
@@ -25,7 +26,8 @@ pub fn plain(name: &str) -> String {
     if name.is_empty() { "run".to_owned() } else { name.to_owned() }
 }
 
-/// Whether a text can be the ID of a run: it must be a file name that leads nowhere else.
+/// Whether a text can be the ID of a run: it must be a plain file name, which cannot lead to
+/// another directory.
 pub fn is_id(text: &str) -> bool {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
     !text.is_empty() && !text.starts_with('.') && text.chars().all(is_plain)

@@ -14,7 +14,7 @@ use crate::archive::location::Location;
 use crate::archive::names::table_and_run;
 use crate::terminal::errors::Failure;
 
-/// Returns the runs as rows.
+/// Returns the runs of the archive as rows.
 pub fn list(commits: &Commits) -> Result<RecordBatch, Failure> {
     let runs = &commits.runs;
     let texts = |of: &dyn Fn(&Commit) -> String| -> ArrayRef {
@@ -62,8 +62,8 @@ impl Finding {
     }
 }
 
-/// Compares what the archive should contain with what exists. Objects that no archiver wrote are
-/// ignored.
+/// Compares the objects that the archive should contain with those that exist. Objects that no
+/// archiver wrote are ignored.
 pub async fn check(
     place: &Location,
     store: &Arc<dyn ObjectStore>,

@@ -1,4 +1,4 @@
-//! Identifies a run, whatever the name and place of its directory.
+//! Identifies a run independently of the name and place of its directory.
 
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;

@@ -1,7 +1,7 @@
-//! `tprof archive --list --json`: what programs need to know before they query an archive.
+//! `tprof archive --list --json`: the facts that programs need before they query an archive.
 //!
-//! It has the content of the files in `_runs` without the paths of objects: the runs, the tables
-//! that were archived for each, and what could not be read.
+//! It has the content of the files in `_runs` without the paths of objects: the runs, the archived
+//! tables of each, and the parts that could not be read.
 
 use serde_json::{Value, json};
 

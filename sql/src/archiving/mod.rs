@@ -1,4 +1,4 @@
-//! `tprof archive`: adds runs to an archive, lists and checks it.
+//! `tprof archive`: adds runs to an archive, and lists and checks archives.
 
 mod check;
 mod identity;

@@ -29,7 +29,7 @@ use crate::terminal::errors::{Failure, nearest, reason};
 const RANKS_OF_FILE: usize = 128;
 /// Number of objects to send at once.
 const AT_ONCE: usize = 8;
-/// Size in bytes from which an object is sent in parts, and size of a part.
+/// Objects of at least this size in bytes are sent in parts of this size.
 const PART: usize = 8 << 20;
 /// Number of parts of an object to send at once.
 const PARTS_AT_ONCE: usize = 4;
@@ -114,11 +114,11 @@ impl Archiver {
             notes: made.notes,
         };
         let is_new = commit.write(&self.place, &self.store).await?;
-        // Files that were sent are in the archive; others will be written again.
+        // Files that were sent are in the archive. The next attempt writes the others again.
         let _ = fs::remove_dir_all(&set);
         match is_new {
             true => Ok(Done::Archived(commit)),
-            // Another archiver was faster; it sent the same bytes to the same names.
+            // Another archiver was faster. It sent the same bytes to the same names.
             false => Ok(Done::Before(commit)),
         }
     }
@@ -127,16 +127,16 @@ impl Archiver {
         let shown = path.display();
         let Some(run) = FoundRun::at(path) else {
             let why = match RunDir::open(path) {
-                Ok(_) => "its files are no trace files".to_owned(),
+                Ok(_) => "its files are not trace files".to_owned(),
                 Err(error) => error.to_string(),
             };
-            return Err(Failure::new(format!("`{shown}` is no run"))
+            return Err(Failure::new(format!("`{shown}` is not a run"))
                 .cause(why)
                 .hint("tprof ls; tprof import FILE -o RUN makes a run of another tool's trace")
                 .code(MISUSE));
         };
         if run.is_live() && !self.unfinished {
-            return Err(Failure::new(format!("`{shown}` is still recorded"))
+            return Err(Failure::new(format!("`{shown}` is still being recorded"))
                 .cause("an archive never changes a run: what comes later would be missing")
                 .hint("wait for its end, or --unfinished for what there is now")
                 .code(FAILED));
@@ -144,7 +144,8 @@ impl Archiver {
         Ok(run)
     }
 
-    /// Returns the commit if the run is in the archive; no further table can be added to it then.
+    /// Returns the commit if the run is already in the archive, in which case no table can be added
+    /// to it.
     async fn there(&self, identity: &Identity) -> Result<Option<Commit>, Failure> {
         let read = async |id: &str| Commit::read(id, &self.place, &self.store).await;
         let there = match read(&identity.id).await? {

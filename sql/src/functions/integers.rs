@@ -1,4 +1,4 @@
-//! Arguments of functions of times.
+//! Arguments of the functions on times.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::plan_err;

@@ -1,5 +1,5 @@
-//! `interval_union(start, duration)`: for how long at least one of several intervals lasts.
-//! Durations of things that run at the same time must never be summed; reports compute this
+//! `interval_union(start, duration)`: the time in which at least one of several intervals lasts.
+//! Durations of things that run at the same time must never be summed. Reports compute this union
 //! instead.
 
 use std::sync::Arc;
@@ -63,13 +63,13 @@ impl AggregateUDFImpl for IntervalUnion {
     }
 }
 
-/// Intervals so far, merged as far as they are known to touch.
+/// The intervals so far. Those that are known to touch are merged.
 #[derive(Debug, Default)]
 struct Union {
     intervals: Vec<(i64, i64)>,
     /// Number of intervals that are in order and disjoint.
     settled: usize,
-    /// Whether there was any interval at all; without one the result is null.
+    /// Whether there was any interval. Without one the result is null.
     any: bool,
 }
 
@@ -146,7 +146,8 @@ impl Accumulator for Union {
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         self.settle();
-        // A partition states by an interval without length that it had one.
+        // A partition that only had empty intervals sends an interval without length, so that the
+        // result is 0 and not null.
         let empty = (self.any && self.intervals.is_empty()).then_some((0, 0));
         let all = || self.intervals.iter().copied().chain(empty);
         let list = |values: Vec<i64>| {
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_counts_once_in_whatever_order() {
+    fn overlaps_count_once_in_any_order() {
         assert_eq!(length(of(&[])), None);
         assert_eq!(length(of(&[(5, 5)])), Some(0));
         assert_eq!(length(of(&[(0, 10), (5, 15), (20, 30)])), Some(25));
@@ -208,8 +209,8 @@ mod tests {
     }
 
     #[test]
-    fn parts_join_to_the_same_as_the_whole() {
-        // A fixed unordered sequence, long enough to be sorted on the way.
+    fn merged_parts_equal_the_whole() {
+        // The sequence is fixed and unordered, and long enough to be sorted on the way.
         let all: Vec<(i64, i64)> = (0..20_000u64)
             .map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as i64)
             .map(|start| (start, start + 700))

@@ -7,7 +7,7 @@ pub mod report;
 
 use datafusion::prelude::SessionContext;
 
-/// Functions that only tprof has: how to call them, and what they return.
+/// Functions that only tprof has: their calls and their results.
 pub const OWN: [(&str, &str); 5] = [
     ("interval_union(start, duration)", "aggregate: for how long at least one interval lasts"),
     ("overlap(start_a, end_a, start_b, end_b)", "how long two intervals last together"),

@@ -1,4 +1,4 @@
-//! `report('KIND'[, 'TABLE'[, 'RUN']])`: returns what `tprof report KIND` computes, as a table.
+//! `report('KIND'[, 'TABLE'[, 'RUN']])`: returns the result of `tprof report KIND` as a table.
 //!
 //! The analysis runs in this process when the query is planned, because only a finished report has
 //! its columns. Rows of several runs follow one another, with a column `run`. An unknown figure is
@@ -24,7 +24,7 @@ use tprof_trace::live::is_collector_alive;
 use crate::problems::Problems;
 use crate::terminal::errors::nearest;
 
-/// A run to make reports of.
+/// A run for which reports are made.
 #[derive(Clone, Debug)]
 pub struct ReportRun {
     /// Name in the column `run`.
@@ -77,7 +77,7 @@ impl TableFunctionImpl for Function {
     }
 }
 
-/// Returns the kinds and what each shows, which is the result of `report()` without a kind.
+/// Returns the kinds of report with their descriptions: the result of `report()` without a kind.
 fn kinds() -> Result<Arc<dyn TableProvider>> {
     let column = |texts: Vec<&str>| Arc::new(StringArray::from(texts)) as ArrayRef;
     let (names, abouts) = KINDS.iter().map(|kind| (kind.name, kind.about)).unzip();
@@ -161,7 +161,7 @@ impl Reports {
         let Some(kind) = KINDS.iter().find(|known| known.name == kind) else {
             if matches!(kind, "summary" | "memory") {
                 return plan_err!(
-                    "the report '{kind}' is no set of tables: `tprof report {kind} --json` has it"
+                    "the report '{kind}' has no tables: `tprof report {kind} --json` prints it"
                 );
             }
             let near = nearest(kind, KINDS.iter().map(|kind| kind.name));
@@ -189,7 +189,7 @@ impl Reports {
     }
 }
 
-/// A column over all runs' tables.
+/// A column of the joined tables of all runs.
 struct Wide<'a> {
     name: String,
     kind: DataType,
@@ -226,7 +226,7 @@ fn batch(tables: &[(&str, &Table)]) -> Result<RecordBatch> {
             })
             .collect();
         let mut columns = vec![Wide {
-            // The report's own column of runs, if it has one.
+            // If the report itself has a column `run`, it gets another name here.
             name: if column.key == "run" { "of_run".into() } else { column.key.to_owned() },
             kind: kind(column.unit, &values),
             values,

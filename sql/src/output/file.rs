@@ -12,7 +12,7 @@ use crate::query_failure::QueryFailure;
 use crate::status::{MISUSE, QUERY};
 use crate::terminal::errors::{Failure, reason};
 
-/// Destination of a command line's results.
+/// Destination of the results of a command line: a file or stdout.
 pub struct Destination {
     /// The file under its temporary name, and its final name.
     file: Option<(TempPath, PathBuf)>,
@@ -25,7 +25,7 @@ impl Destination {
             let is_terminal = stdout().is_terminal();
             if is_terminal && matches!(format, Format::Parquet | Format::Arrow) {
                 return Err(Failure::new(format!("{} is not for a terminal", format.name()))
-                    .cause("its bytes are no text")
+                    .cause("it is a binary format")
                     .hint("-o FILE")
                     .code(MISUSE));
             }
@@ -35,7 +35,7 @@ impl Destination {
         let failed = |error: std::io::Error| {
             Failure::new(format!("cannot write `{}`", path.display()))
                 .cause(reason(&error))
-                .hint("-o FILE, in a directory that is there")
+                .hint("-o FILE, in a directory that exists")
                 .code(QUERY)
         };
         if path.is_dir() {
@@ -45,7 +45,7 @@ impl Destination {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let file = tempfile::Builder::new()
             .prefix(&format!(".{name}."))
-            // The usual permissions of a new file, minus the umask.
+            // These are the usual permissions of a new file, before the umask.
             .permissions(std::fs::Permissions::from_mode(0o666))
             .tempfile_in(parent.unwrap_or(Path::new(".")))
             .map_err(failed)?;

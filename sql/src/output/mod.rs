@@ -73,7 +73,7 @@ impl Output {
         self.results
     }
 
-    /// Whether any statement had a result: a view has none.
+    /// Whether any statement had a result. A statement that creates a view has none.
     pub fn has_result(&self) -> bool {
         self.results > 0
     }
@@ -90,7 +90,7 @@ impl Output {
         self.begin_any(schema).map_err(|failed| self.known(failed))
     }
 
-    /// Writes rows; false if no more are wanted.
+    /// Writes rows. Returns false if no more are wanted.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<bool, QueryFailure> {
         self.write_any(batch).map_err(|failed| self.known(failed))
     }
@@ -100,7 +100,8 @@ impl Output {
         self.end_any().map_err(|failed| self.known(failed))
     }
 
-    /// Returns the failure, or that nobody reads, whatever a writer made of that.
+    /// Returns the failure of a writer, or `NobodyReads` if that is its real cause: writers convert
+    /// errors of the sink to others.
     fn known(&self, failed: QueryFailure) -> QueryFailure {
         if self.sink.is_unread() { QueryFailure::NobodyReads } else { failed }
     }
@@ -108,8 +109,8 @@ impl Output {
     fn begin_any(&mut self, schema: &SchemaRef) -> Result<(), QueryFailure> {
         let is_one = matches!(self.format, Format::Parquet | Format::Arrow);
         if is_one && self.results > 0 {
-            return Err(Failure::new(format!("a file of {} has one result", self.format.name()))
-                .cause("more than one statement has one")
+            return Err(Failure::new(format!("a file of {} holds one result", self.format.name()))
+                .cause("more than one statement returns a result")
                 .hint("CREATE VIEW for all but the last")
                 .code(QUERY)
                 .into());
@@ -193,7 +194,7 @@ fn named_once(schema: &Schema) -> Result<(), QueryFailure> {
     let mut names = HashSet::new();
     match schema.fields().iter().find(|field| !names.insert(field.name())) {
         Some(field) => Err(Failure::new(format!("two columns are named `{}`", field.name()))
-            .cause("an object of JSON has a name once")
+            .cause("a JSON object can have each name only once")
             .hint("SELECT … AS another_name; --format csv")
             .code(QUERY)
             .into()),
@@ -216,8 +217,8 @@ fn properties() -> WriterProperties {
         .build()
 }
 
-/// Converts a schema so that every reader understands its texts: neither with dictionaries, of
-/// which Arrow files can have only one per column, nor as views.
+/// Converts a schema so that every reader understands its texts. They are neither dictionaries, of
+/// which Arrow files can have only one per column, nor views.
 fn plain_schema(schema: &Schema) -> SchemaRef {
     let field = |field: &Arc<Field>| {
         let kind = match field.data_type() {
@@ -246,8 +247,8 @@ fn plain(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, QueryFa
 fn arrow_failed(error: ArrowError) -> QueryFailure {
     match error {
         ArrowError::IoError(_, error) => error.into(),
-        // CSV has no nested columns and the like.
-        other => Failure::new("the result cannot be written so")
+        // For example, CSV has no nested columns.
+        other => Failure::new("this format cannot hold the result")
             .cause(other.to_string())
             .hint("--format parquet has every type")
             .code(QUERY)

@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Clone)]
 pub struct Sink {
     to: Arc<Mutex<Box<dyn Write + Send>>>,
-    /// Whether its reader has gone. Writers on it keep only the text of an error.
+    /// Whether the reader has closed the stream. It is stored here because the writers' errors keep
+    /// only the text of the I/O error, not its kind.
     is_unread: Arc<AtomicBool>,
 }
 
 impl Sink {
-    /// Creates a sink into a file or pipe, written in large pieces.
+    /// Creates a sink that writes to a file or pipe in large pieces.
     pub fn new(to: impl Write + Send + 'static) -> Sink {
         Sink::of(Box::new(BufWriter::with_capacity(1 << 16, to)))
     }
@@ -22,7 +23,7 @@ impl Sink {
         Sink { to: Arc::new(Mutex::new(to)), is_unread: Arc::default() }
     }
 
-    /// Whether its reader has gone.
+    /// Whether the reader has closed the stream.
     pub fn is_unread(&self) -> bool {
         self.is_unread.load(Ordering::Relaxed)
     }
@@ -36,7 +37,7 @@ impl Sink {
         })
     }
 
-    /// Creates a sink into memory.
+    /// Creates a sink that writes to memory, and returns that memory.
     pub fn memory() -> (Sink, Arc<Mutex<Vec<u8>>>) {
         let bytes = Arc::new(Mutex::new(Vec::new()));
         (Sink::of(Box::new(Bytes(Arc::clone(&bytes)))), bytes)

@@ -1,5 +1,5 @@
-//! Formats a result as aligned columns: numbers to the right, texts to the left, nulls empty. Rows
-//! are gathered up to a limit, because only all rows show how wide a column is.
+//! Formats a result as aligned columns. Numbers are on the right, texts on the left, and nulls are
+//! empty. Rows are gathered up to a limit, because only all rows show how wide a column is.
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::Schema;
@@ -12,9 +12,9 @@ use crate::terminal::columns::{cut, left, printable, right, shorten, width};
 const ROWS: usize = 10_000;
 /// Bytes of cells to keep: a text can be megabytes long.
 const BYTES: usize = 64 << 20;
-/// Columns left for a text if not everything fits.
+/// Smallest width of a text, in columns, if not everything fits.
 const WORDS: usize = 16;
-/// Longest text in columns if there is no terminal to fit.
+/// Largest width of a text, in columns, if there is no terminal.
 const WIDEST: usize = 1000;
 
 /// Rows so far.
@@ -45,7 +45,7 @@ impl TableText {
         }
     }
 
-    /// Adds rows; false if no more are wanted.
+    /// Adds rows. Returns false if no more are wanted.
     pub fn add(&mut self, batch: &RecordBatch) -> Result<bool, ArrowError> {
         let options = FormatOptions::new().with_null("");
         let columns = batch
@@ -77,7 +77,7 @@ impl TableText {
         })
     }
 
-    /// Returns the lines, at most this wide; columns that do not fit are listed below.
+    /// Returns the lines, at most `page` columns wide. Columns that do not fit are listed below.
     pub fn text(&self, page: Option<usize>) -> String {
         if self.is_plan {
             return self.plan();
@@ -127,7 +127,7 @@ impl TableText {
                 None => break,
             }
         }
-        // The room freed by a column goes to the texts.
+        // The texts get the room of a column that was left out.
         self.widen(&mut widths, page);
         widths
     }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_to_the_right_and_nothing_is_wider_than_the_page() {
+    fn numbers_are_right_aligned_and_lines_fit_the_page() {
         let table = table(&[&["gemm", "12", ""], &[&"x".repeat(90), "1234567", &"y".repeat(90)]]);
         let whole = table.text(None);
         assert!(whole.lines().nth(1).unwrap().ends_with("       12"), "{whole}");

@@ -63,7 +63,7 @@ pub fn parse(line: &str) -> Result<Command, Failure> {
         }),
         ("q" | "quit", "") => Ok(Command::Quit),
         ("?" | "h" | "help", "") => Ok(Command::Help),
-        _ => Err(Failure::new(format!("there is no command `\\{name}`, or not so"))
+        _ => Err(Failure::new(format!("there is no command `\\{name}` of this form"))
             .cause("commands of the prompt begin with a backslash")
             .hint("\\? lists them")
             .code(QUERY)),

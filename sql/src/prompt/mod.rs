@@ -48,7 +48,7 @@ pub fn run(
         Failure::new("cannot read from the terminal").cause(error.to_string()).code(QUERY)
     };
     if let Some(file) = &args.output {
-        // A prompt that writes into a file would show nothing.
+        // A prompt whose results go to a file would show nothing.
         return Err(Failure::new(format!("--output {} needs a query", file.display()))
             .cause("results of the prompt go to the terminal")
             .hint("tprof sql RUN \"SELECT …\" -o FILE")
@@ -69,7 +69,7 @@ pub fn run(
     )));
     let file = history::file();
     if let Some(file) = &file {
-        // There is no history the first time.
+        // The first time, there is no history.
         let _ = editor.load_history(file);
     }
     let tables = engine.session.tables.names().len();
@@ -87,7 +87,7 @@ pub fn run(
         }
         let _ = editor.add_history_entry(text.trim_end());
         if let Some(file) = &file {
-            // The prompt is useful without a history, too.
+            // Errors are ignored, because the prompt is useful without a history, too.
             let _ = history::make(file)
                 .and_then(|()| editor.append_history(file).map_err(std::io::Error::other));
         }
@@ -145,7 +145,7 @@ fn obey(command: Command, session: &Session, settings: &mut Settings) -> Result<
     }
 }
 
-/// Executes the statements of an input, until Ctrl-C.
+/// Executes the statements of an input, until one is ended by Ctrl-C.
 fn query(
     text: &str,
     on: (&Runtime, &Interrupts),
@@ -154,7 +154,7 @@ fn query(
 ) -> Result<(), QueryFailure> {
     let (runtime, interrupts) = on;
     let statements = statements::parse(text, engine.dialect())?;
-    // For all statements: Ctrl-C between two of them also ends the others.
+    // The subscription is for all statements: Ctrl-C between two of them also ends the others.
     let mut signals = interrupts.subscribe();
     for statement in statements {
         let begun = Instant::now();
@@ -169,14 +169,14 @@ fn query(
     Ok(())
 }
 
-/// Executes a statement, and returns whether others may follow, unless Ctrl-C ended it.
+/// Executes a statement. Returns whether the next one may follow, which is false after Ctrl-C.
 fn one(
     statement: Source,
     (runtime, signals): (&Runtime, &mut Next),
     engine: &Arc<Engine>,
     format: Format,
 ) -> Result<bool, QueryFailure> {
-    // Tables for people are complete before they are shown; other formats are shown as they come.
+    // A table is shown when it is complete. Rows of other formats are shown as they come.
     let (mut output, bytes) = match format {
         Format::Table => {
             let (sink, bytes) = Sink::memory();

@@ -24,9 +24,9 @@ fn paged(text: &[u8]) -> bool {
     let command = Command::new("sh").arg("-c").arg(&pager).stdin(Stdio::piped()).spawn();
     let Ok(mut pager) = command else { return false };
     if let Some(mut stdin) = pager.stdin.take() {
-        // A pager that is left early stops reading.
+        // An error means that the user left the pager early, so it stopped reading.
         let _ = stdin.write_all(text);
     }
-    // The shell's status for a missing command.
+    // The shell exits with 127 if the command is missing.
     pager.wait().is_ok_and(|status| status.code() != Some(127))
 }

@@ -1,5 +1,5 @@
-//! Parses Spark's connection string, `sc://HOST:PORT/;KEY=VALUE;…`: where a server is, and who
-//! asks.
+//! Parses Spark's connection string, `sc://HOST:PORT/;KEY=VALUE;…`: the location of a server, and
+//! the user who sends requests.
 
 use percent_encoding::percent_decode_str;
 
@@ -10,7 +10,7 @@ use crate::terminal::errors::Failure;
 const PORT: u16 = 15002;
 /// Spark's own variable for the access token.
 pub const TOKEN: &str = "SPARK_CONNECT_AUTHENTICATE_TOKEN";
-/// Host names for which nothing leaves this machine.
+/// Names of this machine: data that is sent to them does not leave it.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Address of a server. Credentials appear neither in [`Address::shown`] nor in a message.
@@ -26,7 +26,7 @@ pub struct Address {
     pub token: Option<String>,
     /// Name of the user.
     pub user: String,
-    /// Name of the program that asks.
+    /// Name of the program that sends requests.
     pub agent: String,
     /// Additional headers of each request.
     pub headers: Vec<(String, String)>,
@@ -53,7 +53,7 @@ impl Address {
             None => (rest, ""),
         };
         if place.contains(';') || !(parameters.is_empty() || parameters.starts_with(';')) {
-            return Err(wrong("parameters stand behind `/;`".into()));
+            return Err(wrong("parameters come after `/;`".into()));
         }
         let (host, port) = host_and_port(place).map_err(&wrong)?;
         let mut address = Address {
@@ -72,7 +72,7 @@ impl Address {
                 .ok_or_else(|| wrong("a parameter is KEY=VALUE".into()))?;
             let value = percent_decode_str(value)
                 .decode_utf8()
-                .map_err(|_| wrong(format!("the value of `{key}` is no text")))?
+                .map_err(|_| wrong(format!("the value of `{key}` is not UTF-8 text")))?
                 .into_owned();
             let key = key.to_lowercase();
             match key.as_str() {
@@ -97,7 +97,7 @@ impl Address {
                 }
                 other => match PARAMETERS.iter().find(|known| is_slip(other, known)) {
                     Some(known) => {
-                        return Err(wrong(format!("`{other}` is no parameter; {known} is")));
+                        return Err(wrong(format!("`{other}` is not a parameter; {known} is")));
                     }
                     None => address.headers.push((key, value)),
                 },
@@ -110,7 +110,7 @@ impl Address {
         if is_secret && use_ssl == Some(false) && !is_here {
             return Err(wrong("a token or a header would be sent without TLS".into()));
         }
-        // As Spark's own clients do.
+        // Spark's own clients choose TLS in the same way.
         address.is_tls = use_ssl.unwrap_or(is_secret && !is_here);
         Ok(address)
     }
@@ -149,9 +149,9 @@ fn host_and_port(place: &str) -> Result<(String, u16), String> {
         return Err("it has no host".into());
     }
     let port = match port.strip_prefix(':') {
-        Some(port) => port.parse().map_err(|_| "what stands behind `:` is no port")?,
+        Some(port) => port.parse().map_err(|_| "the text after `:` is not a port")?,
         None if port.is_empty() => PORT,
-        None => return Err("a port stands behind `:`".into()),
+        None => return Err("a port comes after `:`".into()),
     };
     Ok((host.to_lowercase(), port))
 }

@@ -1,9 +1,9 @@
 //! Receives the rows of an execution over connections that may break.
 //!
-//! A server keeps what it sent last, and resends everything after the last part that arrived. It
-//! also ends an answer after some minutes, and expects a request for the rest. An answer is
-//! complete when its last part has arrived, and not before: a connection that cannot be resumed is
-//! a failure, and never yields fewer rows.
+//! A server keeps the parts that it sent last, and resends everything after the last part that
+//! arrived. It also ends an answer after some minutes, and expects a request for the rest. An
+//! answer is complete only when its last part has arrived. A connection that cannot be resumed is a
+//! failure, and never yields fewer rows.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use uuid::Uuid;
 use super::client::Client;
 use super::messages::{ArrowBatch, ExecutePlanResponse, Plan};
 
-/// Attempts to resume after a connection broke, without a part in between.
+/// Number of attempts to resume after a connection broke, without a part in between.
 const ATTEMPTS: u32 = 5;
 /// Time before the first attempt; each further attempt waits twice as long.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Why the rows ended too early.
+/// Reasons why rows ended too early.
 #[derive(Debug)]
 pub enum StreamFailure {
     /// The server answered with this status, or not at all.
@@ -46,7 +46,7 @@ pub struct Answer<'c> {
     /// Id of the last part that arrived.
     last: Option<String>,
     rows: i64,
-    /// Number of times that its connection broke since the last part.
+    /// Number of times that the connection broke since the last part.
     breaks: u32,
     is_complete: bool,
 }
@@ -84,7 +84,7 @@ impl<'c> Answer<'c> {
         Ok(None)
     }
 
-    /// Ends it, also on the server.
+    /// Ends the execution, also on the server.
     pub async fn release(self) {
         self.client.release(&self.operation).await;
     }
@@ -181,7 +181,8 @@ impl<'c> Answer<'c> {
                 }
                 Err(status) if is_forgotten(&status) => return Err(StreamFailure::Restarted),
                 Err(status) if is_of_connection(&status) => {}
-                // Why it broke is more useful than why it could not be resumed.
+                // The original error is more useful than the reason why the connection could not be
+                // resumed.
                 Err(_) => break,
             }
         }

@@ -1,6 +1,6 @@
-//! Checks statements for a server: it allows the same as the local engine, and no more. Spark
-//! servers write, read any file and start programs if a statement asks for it, some even in a
-//! SELECT, so nothing is sent that was not understood.
+//! Checks statements for a server. The same statements are allowed as for the local engine, and no
+//! others. Spark servers write, read any file and start programs if a statement asks for it, some
+//! even in a SELECT. Therefore nothing is sent that was not understood here.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -49,7 +49,7 @@ const DANGEROUS: [&str; 15] = [
     "try_reflect",
     "try_secret",
 ];
-/// Prefix of further functions that are as dangerous.
+/// Prefix of more dangerous functions.
 const ASKS_A_MODEL: &str = "ai_";
 /// Functions that only tprof has, and their equivalents.
 const OWN: [(&str, &str); 5] = [
@@ -73,7 +73,7 @@ pub struct NamedRelation {
     pub place: (u64, u64),
 }
 
-/// Refuses statements that do more than read tables, whichever these are.
+/// Refuses statements that do more than read tables. Which tables they read does not matter here.
 pub fn check(source: &Source) -> Result<(), QueryFailure> {
     check_kind(&source.parsed)?;
     let mut statements = Vec::new();
@@ -120,8 +120,8 @@ impl Checker<'_> {
         };
         let name = ident.value.to_lowercase();
         let failure = if let Some((_, instead)) = OWN.iter().find(|(own, _)| *own == name) {
-            Failure::new(format!("`{name}` is a function of tprof, and not of a server"))
-                .cause("with --remote functions are the server's")
+            Failure::new(format!("the server has no function `{name}`, which is tprof's"))
+                .cause("with --remote a query has only the server's functions")
                 .hint(format!("{instead}; or the query without --remote"))
         } else if DANGEROUS.contains(&name.as_str()) || name.starts_with(ASKS_A_MODEL) {
             Failure::new(format!("`{name}` is refused: queries only read their tables"))
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_reads_goes_to_a_server() {
+    fn statements_that_only_read_go_to_a_server() {
         for text in [
             "WITH a AS (SELECT 1) SELECT * FROM a JOIN `kernels` USING (rank)",
             "SELECT rank, max_by(name, duration_ns) FILTER (WHERE rank > 0) FROM kernels GROUP BY ALL",
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_writes_or_does_anything_is_refused() {
+    fn statements_that_do_more_than_read_are_refused() {
         for (text, what) in [
             ("WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a", "INSERT INTO"),
             ("SELECT 1 INTO t", "SELECT INTO"),
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_of_the_statements_own_gives_no_leave_for_what_the_server_has() {
+    fn a_with_query_does_not_permit_a_relation_of_the_server() {
         for text in [
             "WITH `text./etc/x` AS (SELECT 1) SELECT * FROM text.`/etc/x`",
             "SELECT * FROM (WITH zz AS (SELECT 1) SELECT * FROM zz) t, zz",

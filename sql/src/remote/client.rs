@@ -30,8 +30,8 @@ use crate::terminal::errors::Failure;
 
 /// Timeout for reaching the server.
 const CONNECT: Duration = Duration::from_secs(10);
-/// After this time without a byte, the server is asked whether it is still there, and has as long
-/// to answer.
+/// How long a connection may be silent. Then the server is asked whether it is still there, and has
+/// the same time to answer.
 const SILENCE: Duration = Duration::from_secs(30);
 /// Timeout for the list of a table's files.
 const LISTING: Duration = Duration::from_secs(120);
@@ -42,15 +42,15 @@ const LONGEST: usize = 128 << 20;
 
 /// A session on the server.
 struct ServerSession {
-    /// Name of the session here.
+    /// Name that this program gave the session.
     name: String,
     /// The server's own name of the session. If it changes, the views are gone.
     observed: Option<String>,
-    /// Its health, if known.
+    /// Health of the session as the last request found it.
     health: SessionHealth,
 }
 
-/// State of the session, as the last request found it.
+/// Health of the session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SessionHealth {
     /// The server and the session are there.
@@ -111,7 +111,7 @@ impl Client {
         })
     }
 
-    /// Starts to execute, and returns the execution's name and answer.
+    /// Starts to execute a plan under the name `operation`. Returns the parts of the answer.
     pub async fn execute(&self, operation: &str, plan: Plan) -> Parts {
         let reattach = ReattachOptions { reattachable: true };
         let request = ExecutePlanRequest {
@@ -153,7 +153,8 @@ impl Client {
         self.stream("ReattachExecute", request).await
     }
 
-    /// Ends an execution, whatever of it is left. This is a courtesy, which may fail.
+    /// Ends an execution and discards the rest of its answer. Failures are ignored, because the
+    /// server would end it anyway.
     pub async fn release(&self, operation: &str) {
         let request = ReleaseExecuteRequest {
             session_id: self.session_name(),
@@ -186,7 +187,7 @@ impl Client {
         self.send_best_effort("ReleaseSession", request).await;
     }
 
-    /// Returns all of an error; `None` if the server does not have it.
+    /// Returns all details of an error; `None` if the server does not have them.
     pub async fn details(&self, error: String) -> Option<FetchErrorDetailsResponse> {
         let request = FetchErrorDetailsRequest {
             session_id: self.session_name(),
@@ -214,7 +215,7 @@ impl Client {
         self.session().health = health;
     }
 
-    /// Returns what the last failed request found, and resets it for the next one.
+    /// Returns the health that the last failed request found, and resets it for the next one.
     pub fn health(&self) -> SessionHealth {
         std::mem::take(&mut self.session().health)
     }
@@ -236,7 +237,7 @@ impl Client {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a request that only matters to the server.
+    /// Sends a request that only helps the server, so failures are ignored.
     async fn send_best_effort(&self, method: &str, message: impl Message + 'static) {
         let _ = tokio::time::timeout(LAST, self.unary::<_, Empty>(method, message)).await;
     }
@@ -288,10 +289,10 @@ fn path(method: &str) -> Result<PathAndQuery, Status> {
 fn headers(address: &Address) -> Result<MetadataMap, Failure> {
     let mut headers = MetadataMap::new();
     let wrong = |name: &str| {
-        // Its value may be secret.
+        // The value is not repeated, because it may be secret.
         Failure::new(format!("`{name}` of --remote cannot be sent"))
-            .cause("it is no header of HTTP")
-            .hint("letters, digits and - in names; %XX for what is special in values")
+            .cause("it is not a valid HTTP header")
+            .hint("letters, digits and - in names; %XX for special characters in values")
             .code(MISUSE)
     };
     for (name, value) in &address.headers {

@@ -16,7 +16,7 @@ pub fn of(schema: &Schema) -> Result<Vec<(String, &'static str)>, QueryFailure> 
             DataType::Boolean => "BOOLEAN",
             DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 => "STRING",
             other => {
-                let what = format!("the column `{}` is not for a server", field.name());
+                let what = format!("a server cannot read the column `{}`", field.name());
                 let failure = Failure::new(what)
                     .cause(format!("its type is {other}, as tables of an older tprof have it"))
                     .hint("tprof export RUN --to parquet --compact")
@@ -35,7 +35,7 @@ pub fn declared(columns: &[(String, &str)]) -> String {
     columns.collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a query with these columns and no rows.
+/// Returns a query that has these columns and no rows.
 pub fn nothing(columns: &[(String, &str)]) -> String {
     let columns = columns.iter().map(|(name, kind)| format!("CAST(NULL AS {kind}) AS `{name}`"));
     format!("SELECT {} WHERE 1 = 0", columns.collect::<Vec<_>>().join(", "))

@@ -31,18 +31,18 @@ pub fn failed(address: &Address, error: &tonic::transport::Error) -> Failure {
     let why =
         if text.contains("InvalidContentType") { "it answers without TLS".into() } else { why };
     if address.is_tls && is_tls.clone().any(|word| text.contains(word)) {
-        return Failure::new(format!("no TLS with {shown}"))
+        return Failure::new(format!("cannot begin TLS with {shown}"))
             .cause(why)
             .hint(
-                "use_ssl=false of a server without TLS; \
-                 SSL_CERT_FILE=FILE of a certificate authority of its own",
+                "use_ssl=false if the server has no TLS; \
+                 SSL_CERT_FILE=FILE if it has a certificate authority of its own",
             )
             .code(QUERY);
     }
     unreachable(address, why)
 }
 
-/// Explains that something is there but does not answer.
+/// Explains that the host accepts connections but does not answer.
 pub fn silent(address: &Address) -> Failure {
     unreachable(address, "it does not answer".into())
 }
@@ -51,9 +51,9 @@ fn unreachable(address: &Address, why: String) -> Failure {
     Failure::new(format!("cannot reach the Spark Connect server {}", address.shown()))
         .cause(why)
         .hint(match address.is_tls {
-            true => "the server's own address and port; HTTPS proxies are not used",
+            true => "the server's own address and port: tprof does not use HTTPS proxies",
             false => {
-                "sbin/start-connect-server.sh, `sail spark server`; /;use_ssl=true of one with TLS"
+                "sbin/start-connect-server.sh or `sail spark server`; /;use_ssl=true if it has TLS"
             }
         })
         .code(QUERY)

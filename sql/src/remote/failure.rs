@@ -1,4 +1,4 @@
-//! Explains a server's error to the user of a query, by the line of it that matters.
+//! Explains a server's error to the user of a query. Only the important line of the error is shown.
 
 use std::error::Error;
 
@@ -36,7 +36,7 @@ pub async fn of(
 
 /// Whether the error is about the request itself, and not about the user or the connection.
 fn is_of_statement(status: &Status) -> bool {
-    // The answer comes from an HTTP server with another protocol.
+    // Such a status means that an HTTP server with another protocol answered.
     let is_other_server = status.message().contains("mapped from HTTP")
         || status.code() == Code::Unimplemented
             && (status.message().is_empty() || status.message().contains("Method"));
@@ -57,7 +57,7 @@ fn of_request(broken: StreamFailure, client: &Client) -> Failure {
         StreamFailure::Restarted => {
             client.record_health(SessionHealth::Lost);
             return Failure::new(format!("the server {shown} was started again"))
-                .cause("it has neither the query nor its tables any more; no result is kept")
+                .cause("it no longer has the query or its tables; tprof kept no part of the result")
                 .hint("the same command again")
                 .code(QUERY);
         }
@@ -79,9 +79,9 @@ fn of_request(broken: StreamFailure, client: &Client) -> Failure {
                 .hint(format!("{TOKEN}, or user_id and headers in --remote"))
                 .code(QUERY)
         }
-        _ => Failure::new(format!("{shown} is no Spark Connect server"))
+        _ => Failure::new(format!("{shown} is not a Spark Connect server"))
             .cause(one_line(status.message()))
-            .hint("the port of Spark Connect is 15002 unless it was given another")
+            .hint("Spark Connect listens on port 15002 by default")
             .code(QUERY),
     }
 }
@@ -106,10 +106,13 @@ fn lost(address: &Address, status: &Status) -> Failure {
         Some(error) => innermost(error),
         None => one_line(status.message()),
     };
-    Failure::new(format!("the connection to {} broke, and could not be mended", address.shown()))
-        .cause(format!("{why}; no result is kept"))
-        .hint("the same command again; the server's log")
-        .code(QUERY)
+    Failure::new(format!(
+        "the connection to {} broke, and tprof could not restore it",
+        address.shown()
+    ))
+    .cause(format!("{why}; tprof kept no part of the result"))
+    .hint("the same command again; the server's log")
+    .code(QUERY)
 }
 
 /// Returns the complete message of an error, because the server cuts the message in a status.
@@ -128,13 +131,14 @@ async fn whole(status: &Status, client: &Client) -> String {
     message.unwrap_or_else(|| status.message().to_owned())
 }
 
-/// Returns the message of the deepest cause that has one of Spark's names, otherwise of the error
-/// itself.
+/// Returns the message of the deepest cause that has one of Spark's error classes, otherwise the
+/// message of the error itself.
 fn root(errors: &[ServerError], first: i32) -> Option<String> {
     let at = |index: i32| errors.get(usize::try_from(index).ok()?);
     let mut found: Option<&ServerError> = at(first);
     let mut next = found;
-    // A cause that is its own cause would be followed forever.
+    // The number of steps is limited, because a cause that is its own cause would be followed
+    // forever.
     for _ in 0..errors.len() {
         let Some(error) = next else { break };
         if class(&error.message).is_some() {
@@ -167,7 +171,7 @@ fn of_statement(message: &str, text: &str, session: &Session) -> QueryFailure {
         (class, Some(name)) if class.starts_with("UNRESOLVED_ROUTINE") => {
             no_function(last_part(name))
         }
-        // Messages of Sail.
+        // These are messages of Sail.
         ("", _) if words.contains("cannot resolve attribute") => {
             no_column_of(of_sail(words).unwrap_or("?"), text, session)
         }
@@ -176,9 +180,9 @@ fn of_statement(message: &str, text: &str, session: &Session) -> QueryFailure {
             no_function(&one_line(name))
         }
         (class, _) if class.starts_with("PARSE_SYNTAX_ERROR") => {
-            Failure::new("the query is not SQL of the server")
+            Failure::new("the server cannot parse the query")
                 .cause(one_line(words))
-                .hint("names are in `backticks`, texts in single quotes")
+                .hint("quote names in `backticks` and texts in single quotes")
         }
         (class, _) if class.contains("FILE") || class.starts_with("PATH_NOT_FOUND") => {
             Failure::new("the server cannot read the data")
@@ -187,7 +191,7 @@ fn of_statement(message: &str, text: &str, session: &Session) -> QueryFailure {
         }
         _ => Failure::new("the query failed on the server")
             .cause(one_line(words))
-            .hint("SHOW TABLES; DESCRIBE TABLE; the server's own SQL counts"),
+            .hint("SHOW TABLES; DESCRIBE TABLE; the query must be in the server's SQL dialect"),
     };
     QueryFailure::Query {
         failure: failure.code(QUERY),
@@ -197,7 +201,7 @@ fn of_statement(message: &str, text: &str, session: &Session) -> QueryFailure {
 
 fn no_function(name: &str) -> Failure {
     Failure::new(format!("the server has no function `{name}`"))
-        .cause("with --remote functions are the server's")
+        .cause("with --remote a query has only the server's functions")
         .hint("SHOW FUNCTIONS lists them")
 }
 
@@ -267,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deepest_cause_with_a_name_is_what_failed() {
+    fn the_deepest_cause_with_a_class_is_shown() {
         let error = |message: &str, cause| ServerError { message: message.into(), cause };
         let errors = [
             error("Job aborted", Some(1)),

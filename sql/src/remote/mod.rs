@@ -1,9 +1,9 @@
 //! `--remote`: executes the command on a Spark Connect server.
 //!
-//! The server reads the files itself: it is told which they are and which columns they have, and
-//! infers nothing. A table or view is registered there when a statement first names it. Everything
-//! else is the same as without a server: which statements are allowed, what is listed, the formats
-//! of results.
+//! The server reads the files itself. It is told which files there are and which columns they have,
+//! and infers nothing. A table or view is registered there when a statement first names it.
+//! Everything else is the same as without a server: the allowed statements, the lists and the
+//! output formats.
 
 pub mod address;
 mod answer;
@@ -41,7 +41,7 @@ use relations::Registry;
 
 pub use check::check;
 
-/// A server, and what it has registered so far.
+/// A server, and the relations that were registered on it.
 pub struct Remote {
     address: Address,
     client: OnceCell<Client>,
@@ -55,7 +55,7 @@ impl Remote {
             return match args.remote_data.is_empty() {
                 true => Ok(None),
                 false => Err(Failure::new("--remote-data needs --remote")
-                    .cause("it is what a server calls the files")
+                    .cause("it gives the names that a server has for the files")
                     .hint("--remote sc://HOST:15002")
                     .code(MISUSE)),
             };
@@ -66,7 +66,7 @@ impl Remote {
         ];
         if let Some((name, _)) = limits.iter().find(|(_, is_given)| *is_given) {
             return Err(Failure::new(format!("{name} does not apply with --remote"))
-                .cause("memory and cores of a query are the server's")
+                .cause("the server runs the query, with its own memory and cores")
                 .hint("the server's own settings: spark.executor.memory, spark.executor.cores")
                 .code(MISUSE));
         }
@@ -94,7 +94,7 @@ impl Remote {
         self.client.get_or_try_init(|| Client::connect(self.address.clone())).await
     }
 
-    /// Stops what is being executed.
+    /// Stops everything that the server executes.
     pub async fn interrupt(&self) {
         if let Some(client) = self.client.get() {
             client.interrupt().await;
@@ -149,7 +149,7 @@ impl Remote {
         self.attempt(session, source, output, needed).await
     }
 
-    /// Executes a statement in the server's session in its current state.
+    /// Executes a statement in the current session on the server, without a retry.
     async fn attempt(
         &self,
         session: &Session,
@@ -173,7 +173,8 @@ impl Remote {
         Ok(())
     }
 
-    /// Returns what tprof itself answers.
+    /// Answers statements that list tables, columns or functions. Returns `None` for statements
+    /// that the server answers.
     fn listing(
         &self,
         session: &Session,
@@ -216,7 +217,8 @@ impl Remote {
     }
 }
 
-/// Refuses a name in double quotes: a server takes it for a text, which it returns in each row.
+/// Refuses a name in double quotes, because a server takes it for a text and returns that text in
+/// each row.
 fn check_quoted(session: &Session, source: &Source) -> Result<(), QueryFailure> {
     let quoted = source.sent.iter().flat_map(|sent| &sent.quoted);
     let mut columns = BTreeSet::new();
@@ -230,8 +232,8 @@ fn check_quoted(session: &Session, source: &Source) -> Result<(), QueryFailure> 
         }
         if columns.contains(&text.to_lowercase()) {
             let failure =
-                Failure::new(format!("`\"{text}\"` is a text to a server, and no column"))
-                    .cause("double quotes are not for names there")
+                Failure::new(format!("the server reads `\"{text}\"` as a text, not as a column"))
+                    .cause("double quotes enclose texts there, not names")
                     .hint(format!("`{text}` in backticks is the column, '{text}' the text"))
                     .code(QUERY);
             return Err(QueryFailure::Query {
@@ -277,7 +279,7 @@ async fn query(
     Ok(has_begun)
 }
 
-/// Writes rows; false if no more are wanted.
+/// Writes rows. Returns false if no more are wanted.
 fn written(
     batches: &[datafusion::arrow::array::RecordBatch],
     output: &mut Output,

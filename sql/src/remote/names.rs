@@ -1,5 +1,5 @@
-//! Translates the paths of files to names on the server: the same, unless `--remote-data FROM=TO`
-//! gives another prefix.
+//! Translates the paths of files to names on the server: they are the same, unless `--remote-data
+//! FROM=TO` sets another prefix.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -36,13 +36,13 @@ impl Names {
                 one.is_used.store(true, Ordering::Relaxed);
                 one.joined(one.rest(address).unwrap_or_default())
             }
-            // Without it, a path would refer to the server's default file system.
+            // Without the scheme, a path would refer to the server's default file system.
             None if address.starts_with('/') => format!("file://{address}"),
             None => address.to_owned(),
         };
         match name.find(PATTERNS) {
-            Some(at) => Err(Failure::new(format!("cannot name `{name}` to a server"))
-                .cause(format!("`{}` is part of a pattern there", &name[at..=at]))
+            Some(at) => Err(Failure::new(format!("a server cannot open the path `{name}`"))
+                .cause(format!("there `{}` is part of a pattern", &name[at..=at]))
                 .hint("a path without * ? [ ] { }")
                 .code(MISUSE)),
             None => Ok(name),
@@ -53,8 +53,8 @@ impl Names {
     pub fn check_used(&self) -> Result<(), Failure> {
         match self.0.iter().find(|one| !one.is_used.load(Ordering::Relaxed)) {
             Some(one) => Err(Failure::new(format!("--remote-data {}=… changes nothing", one.from))
-                .cause("no file of the runs begins so")
-                .hint("FROM is the beginning of a path from the root on, or of an address: s3://")
+                .cause("no file of the runs has a path that begins with it")
+                .hint("FROM is the beginning of an absolute path or of an address such as s3://")
                 .code(MISUSE)),
             None => Ok(()),
         }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_is_whole_parts_of_a_path() {
+    fn a_prefix_ends_at_a_separator() {
         assert_eq!(on_server("s3://=s3a://", "s3://jobs/a"), "s3a://jobs/a");
         assert_eq!(
             on_server("az://jobs=abfss://jobs@account.dfs.core.windows.net", "az://jobs/a/b"),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_that_nothing_has_is_an_error() {
+    fn an_unused_prefix_is_an_error() {
         let names = Names::parse(&["/none=/b".into()]).unwrap();
         assert_eq!(names.on_server("s3://a/b").unwrap(), "s3://a/b");
         assert!(names.check_used().is_err());

@@ -79,8 +79,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Whether the server still has what was registered. That it does not answer is another
-    /// question.
+    /// Whether the server still has the registered relations. A server that does not answer counts
+    /// as having them.
     pub async fn is_there(&self, client: &Client) -> bool {
         let registered = locked(&self.registered).first().cloned();
         let Some(name) = registered.or_else(|| Some(locked(&self.own).first()?.name.clone()))
@@ -116,8 +116,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Registers tables and views, and those that they use, unless that was done. Returns the
-    /// tables among all of them.
+    /// Registers tables and views and the relations that they use, unless that was done before.
+    /// Returns the tables among all of them.
     pub async fn register(
         &self,
         client: &Client,
@@ -189,7 +189,7 @@ impl Registry {
         }
     }
 
-    /// Returns the rows of all files.
+    /// Returns a relation with the rows of all files.
     fn table(&self, files: &Files) -> Result<Relation, QueryFailure> {
         let columns = columns::of(&files.schema)?;
         let mut parts = Vec::new();
@@ -228,7 +228,8 @@ async fn found(
     }
     let (there, here, what) = match client.files(plan(&format!("SELECT * FROM {name}"))).await {
         Some(files) => (files as u64, count as u64, "files"),
-        // If the server does not know, count the rows: files state how many they have.
+        // If the server does not know the files, count rows instead: files state how many they
+        // have.
         None => (rows(client, session, name).await?, session.tables.rows(name), "rows"),
     };
     if there == here {
@@ -282,7 +283,7 @@ fn named(name: &str, relation: Relation, replace: bool) -> Plan {
     Plan { op: Some(Op::Action(Action { act: Some(Act::CreateView(view)) })) }
 }
 
-/// Returns the rows of a query.
+/// Returns a relation with the rows of a query.
 pub fn sql(query: impl Into<String>) -> Relation {
     relation(Rows::Sql(Sql { query: query.into() }))
 }
@@ -301,7 +302,7 @@ fn used_relations(query: &str) -> BTreeSet<String> {
 }
 
 fn no_files(name: &str, why: &str) -> Failure {
-    Failure::new(format!("the table `{name}` is not for a server"))
+    Failure::new(format!("a server cannot read the table `{name}`"))
         .cause(why)
         .hint("tprof export RUN --to parquet --compact")
         .code(QUERY)
@@ -316,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_view_is_made_of_what_its_query_names() {
+    fn a_view_uses_the_relations_of_its_query() {
         let of = |name: &str| {
             let view = VIEWS.iter().find(|view| view.name == name).unwrap();
             used_relations(view.query()).into_iter().collect::<Vec<_>>()

@@ -49,7 +49,7 @@ impl Remote {
         output.end()
     }
 
-    /// Creates a view of a statement.
+    /// Creates the view that a statement defines.
     pub(super) async fn create_view(
         &self,
         client: &Client,
@@ -86,7 +86,7 @@ impl Remote {
     }
 }
 
-/// Returns the view that a statement creates, if it does.
+/// Returns the definition of the view that a statement creates; `None` for other statements.
 pub(super) fn view(parsed: &Parsed) -> Option<&CreateView> {
     match parsed {
         Parsed::Statement(statement) => match &**statement {

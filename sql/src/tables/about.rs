@@ -7,7 +7,7 @@ use datafusion::arrow::datatypes::{DataType, Schema};
 pub struct TableAbout {
     /// Name of the table.
     pub name: String,
-    /// What a row is; empty if unknown.
+    /// Meaning of a row; empty if unknown.
     pub about: String,
     /// Columns, in the table's order.
     pub columns: Vec<ColumnAbout>,

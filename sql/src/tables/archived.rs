@@ -1,8 +1,9 @@
-//! Tables of archives (`tprof archive`): exactly the objects that runs of an archive name.
+//! Tables of archives (`tprof archive`). A table consists of exactly the objects that the commit
+//! files of the archive name.
 //!
 //! The commit file of each run states its objects and their sizes, so no store is asked before a
-//! query names a table, and never for its columns, which are the catalogue's. A condition on `run`
-//! selects objects before any is opened.
+//! query names a table. The columns come from the catalogue, so no store is asked for them. A
+//! condition on `run` selects objects before any is opened.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ use crate::problems::Problems;
 /// Type of texts that the engine need not copy.
 const TEXT: DataType = DataType::Utf8View;
 
-/// Several archives, of which each table has the rows of all.
+/// Several archives. Each table has the rows of all of them.
 #[derive(Debug)]
 pub struct Archives {
     archives: Arc<Vec<Archive>>,
@@ -41,7 +42,7 @@ pub struct Archives {
 }
 
 impl Archives {
-    /// Combines open archives. What could not be read becomes a problem.
+    /// Combines open archives. Parts that could not be read become problems.
     pub fn new(archives: Vec<Archive>, problems: Problems) -> Archives {
         for archive in &archives {
             let shown = archive.place.shown();
@@ -139,7 +140,7 @@ impl ArchivedTable {
         &self.archives[part.archive].commits.runs[part.run].run
     }
 
-    /// Returns the run of each part, in the type of the table.
+    /// Returns the run of each part, with the type that the column `run` has in the table.
     fn by_part(&self) -> Result<RecordBatch> {
         let field = self.schema.table_schema().field_with_name("run")?.clone();
         let runs: StringArray = self.parts.iter().map(|part| Some(self.run(part))).collect();

@@ -33,7 +33,8 @@ pub fn text() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
-/// Joins small batches: a rank may have only ten rows, and each batch costs the engine the same.
+/// Joins small batches, because a rank may have only ten rows, and each batch costs the engine the
+/// same.
 pub struct Batches {
     schema: SchemaRef,
     rows: usize,
@@ -41,7 +42,7 @@ pub struct Batches {
     pending_rows: usize,
 }
 
-/// Takes a batch; false if no more are wanted.
+/// Sends a batch to the engine. Returns false if no more are wanted.
 type Send<'a> = &'a mut dyn FnMut(Result<RecordBatch>) -> bool;
 
 impl Batches {
@@ -55,7 +56,7 @@ impl Batches {
         &self.schema
     }
 
-    /// Adds rows, and sends complete batches; false if no more are wanted.
+    /// Adds rows, and sends complete batches. Returns false if no more are wanted.
     pub fn add(&mut self, batch: Batch, send: Send<'_>) -> bool {
         let batch = match self.record_batch(batch) {
             Ok(batch) => batch,

@@ -1,7 +1,7 @@
 //! Built-in views: questions that reports answer, as SQL over the tables.
 //!
-//! Each is planned when a query first names it, because there are a dozen and most queries name
-//! none.
+//! A view is planned when a query first names it, because there are a dozen views and most queries
+//! name none.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -20,7 +20,7 @@ pub fn of_name(name: &str) -> Option<&'static View> {
 /// Returns the state of a session while it exists.
 type State = Box<dyn Fn() -> Option<SessionState> + Send + Sync>;
 
-/// Plans views, using the state of the session that it belongs to and that is created after it.
+/// Plans views with the state of their session, which is created after the planner.
 #[derive(Default)]
 pub struct Planner(OnceLock<State>);
 
@@ -31,9 +31,9 @@ impl fmt::Debug for Planner {
 }
 
 impl Planner {
-    /// Sets how to get the state.
+    /// Sets a function that returns the state.
     pub fn set(&self, state: impl Fn() -> Option<SessionState> + Send + Sync + 'static) {
-        // A second session has tables of its own.
+        // The state is set only once, because each session has its own tables and planner.
         let _ = self.0.set(Box::new(state));
     }
 

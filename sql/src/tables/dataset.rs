@@ -1,8 +1,8 @@
 //! Tables of data sets that `tprof export --to parquet` wrote: `DIR/TABLE/**.parquet`, and
 //! `DIR/_tprof.json` with the meaning of the columns.
 //!
-//! The files' own schema counts. A `run` or `rank` that only directory names state (`rank=3`) also
-//! becomes a column. Both select files before any is opened.
+//! Columns come from the schema of the files. A `run` or `rank` that only directory names state
+//! (`rank=3`) also becomes a column. Both select files before any is opened.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -44,8 +44,8 @@ struct DataFile {
     object: ObjectMeta,
     run: Option<String>,
     rank: Option<i32>,
-    /// Whether its directory states a rank or that there is none; a file of several ranks states
-    /// neither.
+    /// Whether the directory of the file states a rank, or that there is none. For a file of
+    /// several ranks it states neither.
     is_of_one: bool,
 }
 
@@ -59,7 +59,7 @@ pub struct DataTable {
     problems: Problems,
 }
 
-/// Several data sets, of which each table has the rows of all.
+/// Several data sets. Each table has the rows of all of them.
 #[derive(Debug)]
 pub struct DataSets {
     sets: Vec<(String, PathBuf)>,
@@ -116,7 +116,7 @@ fn abouts_of(directory: &Path) -> Vec<TableAbout> {
     tables.map(table).collect()
 }
 
-/// What the directories above a file state about it.
+/// The run and the rank of a file, as the directories above it state them.
 #[derive(Clone)]
 struct Above {
     run: String,
@@ -210,7 +210,8 @@ impl DataTable {
                 (None, Some(path)) => paths.push(path.to_owned()),
                 (Some(why), _) => self.problems.add(format!("{}: {why}", file.path.display())),
                 (None, None) => {
-                    self.problems.add(format!("{}: its name is no text", file.path.display()));
+                    self.problems
+                        .add(format!("{}: its name is not UTF-8 text", file.path.display()));
                 }
             }
         }
@@ -236,10 +237,11 @@ impl DataTable {
     }
 }
 
-/// End of a Parquet file, after the size of its metadata.
+/// The last bytes of a Parquet file, after the size of its metadata.
 const MAGIC: &[u8; 4] = b"PAR1";
 
-/// Returns why a file cannot be read, judged by its end, which a truncated file lacks.
+/// Returns why a file cannot be read. Only the end of the file is checked, which a truncated file
+/// lacks.
 fn damage(file: &DataFile) -> Option<String> {
     let end = || -> std::io::Result<[u8; 8]> {
         let mut end = [0; 8];
@@ -269,7 +271,7 @@ fn schema_of(path: &Path) -> std::result::Result<Schema, String> {
     Ok(Schema::new(metadata.schema().fields().iter().map(view).collect::<Vec<_>>()))
 }
 
-/// Merges the columns of both; the first that has a column determines its type.
+/// Merges the columns of both schemas. If both have a column, the first determines its type.
 fn join(known: Option<Schema>, more: &Schema) -> Schema {
     let Some(known) = known else { return more.clone() };
     let mut fields: Vec<FieldRef> = known.fields().iter().cloned().collect();

@@ -72,7 +72,7 @@ impl Tables {
         }
     }
 
-    /// Sets how to get the session's state, with which built-in views are planned.
+    /// Sets a function that returns the session's state, with which built-in views are planned.
     pub fn plan_by(&self, state: impl Fn() -> Option<SessionState> + Send + Sync + 'static) {
         self.planner.set(state);
     }
@@ -100,8 +100,8 @@ impl Tables {
         self.of_runs().contains(name)
     }
 
-    /// Returns the files of a table, or why they are not the whole table. What cannot be read
-    /// becomes a problem.
+    /// Returns the files of a table, or why they are not the whole table. Files that cannot be read
+    /// become problems.
     pub fn files(&self, name: &str) -> std::result::Result<Files, &'static str> {
         let schema = self.schema(name).ok_or("no file of it can be read")?;
         let mut groups = Vec::new();
@@ -153,12 +153,12 @@ impl Tables {
 
     /// Returns the columns of a table or view.
     pub fn schema(&self, name: &str) -> Option<SchemaRef> {
-        // Nothing is read, so this does not wait.
+        // Building the table reads no rows, so this does not wait.
         let found = futures::executor::block_on(self.table(name));
         Some(found.ok().flatten()?.schema())
     }
 
-    /// Returns what the rows of a table are, without its columns.
+    /// Returns the description of a row of a table, without its columns.
     pub fn row_about(&self, name: &str) -> String {
         if locked(&self.views).contains_key(name) {
             return "view".to_owned();
@@ -211,7 +211,7 @@ fn first_sentence(text: &str) -> &str {
     text.split_inclusive(". ").next().unwrap_or(text).trim_end()
 }
 
-/// Returns the rows of all parts, matching columns by name.
+/// Returns a table with the rows of all parts. Columns are matched by name.
 fn joined(
     name: &str,
     parts: Vec<Arc<dyn TableProvider>>,

@@ -27,7 +27,7 @@ use super::batches::{Batches, of_run, schema, text};
 use super::prune;
 use crate::problems::Problems;
 
-/// Number of batches per part that wait for the engine.
+/// Number of batches per part that may wait for the engine.
 const WAITING: usize = 2;
 
 /// A table of all runs of a session.
@@ -185,7 +185,8 @@ impl PartitionStream for ReadPart {
             Batches::new(Arc::clone(&self.schema), context.session_config().batch_size());
         builder.spawn_blocking(move || {
             let mut left = limit.unwrap_or(usize::MAX);
-            // False once nobody wants more, because the query has ended or has enough rows.
+            // Returns false when no more batches are wanted, because the query has ended or has
+            // enough rows.
             let mut send = |batch: Result<RecordBatch>| {
                 let rows = batch.as_ref().map_or(0, RecordBatch::num_rows);
                 left = left.saturating_sub(rows);

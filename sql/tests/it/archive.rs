@@ -1,4 +1,4 @@
-//! `tprof archive` into a directory.
+//! Tests `tprof archive` into a directory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -46,7 +46,7 @@ fn ids(archive: &Path) -> Vec<String> {
     rows(archive, "SELECT run FROM runs ORDER BY run")
 }
 
-/// Sums over kernels, which differ if any rank is missing.
+/// Query for sums over kernels, which differ if any rank is missing.
 pub const SUMS: &str = "SELECT count(*), sum(total_ns), sum(\"count\") FROM rank_kernels";
 
 fn sums(of: &Path) -> Vec<String> {
@@ -62,7 +62,7 @@ fn an_archived_run_has_the_same_sums_as_the_run() {
     assert_eq!(sums(&path), sums(&runs().run()));
     assert_eq!(ids(&path).len(), 1);
     let id = &ids(&path)[0];
-    // The ID is the run of every table, not only of the directories.
+    // The ID is in the column `run` of every table, not only in the names of directories.
     let of_id = |table: &str| format!("SELECT count(*) FROM {table} WHERE run = '{id}'");
     for table in ["ranks", "rank_summary", "rank_steps"] {
         let all = number(&path, &format!("SELECT count(*) FROM {table}"));
@@ -75,7 +75,7 @@ fn an_archived_run_has_the_same_sums_as_the_run() {
 }
 
 #[test]
-fn a_second_time_changes_nothing() {
+fn archiving_again_changes_nothing() {
     let (_directory, path, to) = place();
     assert_eq!(archive(&runs().run(), &to, &["--raw", "kernels"]).code, 0);
     let before = files(&path);
@@ -83,7 +83,7 @@ fn a_second_time_changes_nothing() {
     assert_eq!((again.code, &*again.err), (0, ""));
     assert!(again.out.contains(": is in the archive as r8-"), "{}", again.out);
     assert_eq!(files(&path), before);
-    // The same run in a directory of another name is not archived either.
+    // The same run under another directory name is not archived again.
     let copy = copy();
     let renamed = archive(copy.path(), &to, &[]);
     assert!(renamed.out.contains(": is in the archive as r8-"), "{}", renamed.out);
@@ -91,7 +91,7 @@ fn a_second_time_changes_nothing() {
 }
 
 #[test]
-fn two_runs_of_one_name_are_two() {
+fn two_runs_with_the_same_name_are_kept_apart() {
     let (directory, path, to) = place();
     let other = directory.path().join("r8");
     many_ranks(&runs().run(), &other, 3).unwrap();
@@ -104,7 +104,7 @@ fn two_runs_of_one_name_are_two() {
 }
 
 #[test]
-fn tables_of_events_are_there_by_choice_and_what_lacks_is_noted() {
+fn tables_of_events_are_archived_on_request_and_missing_ones_are_noted() {
     let (directory, path, to) = place();
     let other = directory.path().join("r3");
     many_ranks(&runs().run(), &other, 3).unwrap();
@@ -118,10 +118,10 @@ fn tables_of_events_are_there_by_choice_and_what_lacks_is_noted() {
     let spans = ended([to.as_str(), "SELECT count(*) FROM spans", "--format=csv"]);
     assert_eq!((spans.code, spans.out.lines().nth(1)), (0, Some("0")));
     assert!(spans.err.contains("spans of 2 of 2 runs"), "{}", spans.err);
-    // Nothing is missing for the run that has them.
+    // Nothing is missing for the run that was archived with these tables.
     let of_one = "SELECT count(*) FROM kernels WHERE run LIKE 'r8-%'";
     assert_eq!(number(&path, of_one), there);
-    // A run does not change.
+    // A run in an archive does not change.
     let more = archive(&runs().run(), &to, &["--raw", "all"]);
     assert_eq!(more.code, 1);
     assert!(more.err.contains("is archived already, without spans"), "{}", more.err);
@@ -144,13 +144,15 @@ fn a_run_in_progress_is_refused() {
     fs::write(&file, info.to_string()).unwrap();
     let refused = archive(run.path(), &to, &[]);
     assert_eq!(refused.code, 1);
-    assert!(refused.err.contains("is still recorded") && refused.err.contains("--unfinished"));
+    assert!(
+        refused.err.contains("is still being recorded") && refused.err.contains("--unfinished")
+    );
     assert_eq!(files(&path).len(), 0);
     assert_eq!(archive(run.path(), &to, &["--unfinished"]).code, 0);
 }
 
 #[test]
-fn damage_and_orphans_are_named_and_files_of_others_are_not() {
+fn damage_and_orphans_are_named_and_other_files_are_not() {
     let (_directory, path, to) = place();
     assert_eq!(archive(&runs().run(), &to, &[]).code, 0);
     let of = |table: &str| files(&path.join(table)).into_keys().next().unwrap();
@@ -161,7 +163,7 @@ fn damage_and_orphans_are_named_and_files_of_others_are_not() {
     assert_eq!(orphans.code, 0);
     assert!(orphans.out.contains("orphan") && orphans.out.contains("run=x-1"), "{}", orphans.out);
     assert!(!orphans.out.contains("README"));
-    // Readers do not meet the orphan.
+    // Readers do not read the orphan.
     assert_eq!(ids(&path).len(), 1);
     fs::remove_file(of("rank_steps")).unwrap();
     let short = of("ranks");
@@ -173,7 +175,7 @@ fn damage_and_orphans_are_named_and_files_of_others_are_not() {
         let line = damaged.out.lines().find(|line| line.contains(what));
         assert!(line.is_some_and(|line| line.contains(table)), "{}", damaged.out);
     }
-    // Nor does a query leave out silently what is missing.
+    // A query that needs the missing object fails instead of leaving out rows.
     let failed = ended([to.as_str(), "SELECT count(step) FROM rank_steps"]);
     assert_eq!(failed.code, 1, "{}", failed.out);
     assert!(failed.err.contains("cannot read an object of an archive"), "{}", failed.err);
@@ -196,7 +198,7 @@ pub fn kill_at(mut child: Child, at: usize, count: impl Fn() -> usize) -> bool {
             return false;
         }
         if count() >= at {
-            // SIGKILL.
+            // `kill` sends SIGKILL.
             child.kill().unwrap();
             return child.wait().unwrap().signal().is_some();
         }
@@ -208,8 +210,8 @@ pub fn kill_at(mut child: Child, at: usize, count: impl Fn() -> usize) -> bool {
 fn a_kill_leaves_all_of_a_run_or_nothing() {
     let run = runs().run();
     let all = sums(&run);
-    // A kill also leaves files that were not sent yet, but here and not among the system's
-    // temporary files.
+    // A killed archiver also leaves files that were not sent yet. Here, they are in the test's own
+    // directory for temporary files.
     let temporary = TempDir::new().unwrap();
     let words = |to: &str| {
         let mut command = program(["archive", run.to_str().unwrap(), "--to", to, "--raw", "all"]);
@@ -233,7 +235,7 @@ fn a_kill_leaves_all_of_a_run_or_nothing() {
                 assert_eq!(sums(&path), all, "killed at {at}");
             }
         }
-        // What a kill left is written again under the same names.
+        // Files that a killed process left are written again under the same names.
         assert!(succeeds(words(&to)), "killed at {at}");
         assert_eq!(sums(&path), all, "killed at {at}");
         let checked = ended(["archive", "--check", &to]);
@@ -259,7 +261,7 @@ fn a_wrong_command_line_is_refused() {
     let run = run.to_str().unwrap();
     for (words, what) in [
         (&["archive", run, "--to", "x", "--raw", "kernel"][..], "bad value `kernel` for --raw"),
-        (&["archive", run, "--to", "http://x/y"], "is no store of archives"),
+        (&["archive", run, "--to", "http://x/y"], "keeps no archives in"),
         (&["archive", run, "--to", "s3://a:b@x/y"], "with more than a bucket and a prefix"),
     ] {
         let refused = ended(words);
@@ -271,13 +273,17 @@ fn a_wrong_command_line_is_refused() {
     assert!(refused.err.contains("cannot create"), "{}", refused.err);
     let (_directory, _, to) = place();
     let refused = ended(["archive", "/dev/null", run, "--to", &to]);
-    assert!(refused.code != 0 && refused.err.contains("`/dev/null` is no run"), "{}", refused.err);
-    // The other runs are archived.
+    assert!(
+        refused.code != 0 && refused.err.contains("`/dev/null` is not a run"),
+        "{}",
+        refused.err
+    );
+    // The other runs are archived nevertheless.
     assert!(refused.out.contains("archived as"), "{}", refused.out);
 }
 
 #[test]
-fn a_list_for_programs_has_what_each_run_was_archived_with() {
+fn the_json_list_has_the_tables_of_each_run() {
     let (directory, path, to) = place();
     let other = directory.path().join("r3");
     many_ranks(&runs().run(), &other, 3).unwrap();
@@ -308,7 +314,7 @@ fn a_list_for_programs_has_what_each_run_was_archived_with() {
 }
 
 #[test]
-fn of_an_archive_only_the_runs_that_are_named_are_read() {
+fn only_the_named_runs_of_an_archive_are_read() {
     let (directory, path, to) = place();
     let other = directory.path().join("r3");
     many_ranks(&runs().run(), &other, 3).unwrap();

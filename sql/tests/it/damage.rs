@@ -1,4 +1,4 @@
-//! Damaged files are named, and end no query.
+//! Tests that damaged files are named and do not end a query.
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn a_damaged_rank_is_named_and_the_others_are_read() {
 }
 
 #[test]
-fn a_rank_that_was_cut_off_gives_what_it_has() {
+fn a_rank_that_was_cut_off_is_read_up_to_the_cut() {
     let run = copy();
     cut(&run.path().join("rank-3.tprof"), 2);
     let all = ended([run.path().as_os_str(), "SELECT count(*) FROM spans".as_ref()]);

@@ -3,7 +3,7 @@
 use crate::runs::{ended, runs};
 
 #[test]
-fn unknown_names_are_named_with_the_nearest_and_their_place() {
+fn unknown_names_are_shown_with_their_place_and_a_suggestion() {
     for (query, place, error, near) in [
         (
             "SELECT rank,\n  durations_ns FROM kernels",
@@ -34,7 +34,7 @@ fn unknown_names_are_named_with_the_nearest_and_their_place() {
 }
 
 #[test]
-fn what_is_no_sql_is_shown_with_its_place() {
+fn syntax_errors_are_shown_with_their_place() {
     let ended = ended(["SELECT 1;\nSELECT 2 FORM kernels WHERE"]);
     assert_eq!((ended.code, ended.out.as_str()), (1, ""), "no statement is executed");
     assert!(
@@ -45,7 +45,7 @@ fn what_is_no_sql_is_shown_with_its_place() {
 }
 
 #[test]
-fn a_wrong_command_line_is_no_failed_query() {
+fn a_wrong_command_line_has_its_own_exit_status() {
     for words in [
         &["no-such-run", "SELECT 1"][..],
         &["SELECT 1", "SELECT 2"],

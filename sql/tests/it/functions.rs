@@ -1,4 +1,4 @@
-//! SQL computes the same results from intervals that reports print.
+//! Tests that SQL computes from intervals the same results as reports print.
 
 use tprof_analyze::KINDS;
 use tprof_analyze::document::{Options, Value};
@@ -41,7 +41,7 @@ fn unquoted(rows: Vec<String>) -> Vec<String> {
 }
 
 #[test]
-fn the_union_of_kernels_is_the_breakdowns_compute() {
+fn the_union_of_kernels_is_the_compute_time_of_the_breakdown() {
     let by_rank = |query: &str| rows(&runs().run(), query);
     let union = by_rank(
         "SELECT rank, interval_union(start_ns, duration_ns) FILTER (WHERE class = 'compute'), \
@@ -56,14 +56,14 @@ fn the_union_of_kernels_is_the_breakdowns_compute() {
 }
 
 #[test]
-fn overlap_is_what_two_intervals_share() {
+fn overlap_is_the_common_part_of_two_intervals() {
     let query = "SELECT overlap(0, 10, 5, 20), overlap(0, 10, 10, 20), overlap(5, 6, 0, 9), \
                  overlap(0, NULL, 1, 2)";
     assert_eq!(rows(&runs().run(), query), ["5,0,1,"]);
 }
 
 #[test]
-fn kinds_and_runs_that_are_not_there_are_named() {
+fn unknown_kinds_and_runs_are_named() {
     let failed = |query: &str| {
         let ended = ended([runs().run().as_os_str(), query.as_ref()]);
         assert_eq!(ended.code, 1, "{query}");

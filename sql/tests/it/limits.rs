@@ -1,4 +1,4 @@
-//! Memory limits and Ctrl-C.
+//! Tests memory limits and Ctrl-C.
 
 use std::io::Read;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn is_empty(directory: &Path) -> bool {
 }
 
 #[test]
-fn a_sort_larger_than_its_memory_goes_through_files_and_is_right() {
+fn a_sort_larger_than_its_memory_uses_files_and_is_right() {
     let temporary = tempfile::tempdir().unwrap();
     let sort = "SELECT count(*) AS n, sum(CASE WHEN v >= before THEN 0 ELSE 1 END) AS wrong, \
                 sum(length(p)) AS bytes FROM \
@@ -54,7 +54,7 @@ fn a_sort_larger_than_its_memory_goes_through_files_and_is_right() {
 }
 
 #[test]
-fn what_cannot_be_done_in_its_memory_fails_and_names_the_option() {
+fn a_query_that_needs_more_memory_fails_and_names_the_option() {
     let temporary = tempfile::tempdir().unwrap();
     let large = "SELECT length(string_agg(repeat('x', 1000), '')) FROM generate_series(1, 200000)";
     let ended =
@@ -82,13 +82,13 @@ fn ctrl_c_ends_a_query_and_leaves_nothing() {
         let mut stdout = child.stdout.take().unwrap();
         stdout.read_exact(&mut first).unwrap();
         kill(Pid::from_raw(child.id() as i32), signal).unwrap();
-        // The pipe is full by now, and is read on as by a shell.
+        // The pipe is full by now. It is read further, as a shell would.
         std::io::copy(&mut stdout, &mut std::io::sink()).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(status));
         assert!(is_empty(temporary.path()));
         let words = [endless, "--format=csv", "-o", file.to_str().unwrap()];
         let mut child = with_temporary(&words, temporary.path()).spawn().unwrap();
-        // It writes once its file has bytes.
+        // The query is writing once the file has bytes.
         while !std::fs::read_dir(result.path())
             .unwrap()
             .flatten()

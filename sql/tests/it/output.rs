@@ -1,4 +1,4 @@
-//! Formats and destinations of results.
+//! Tests the formats and destinations of results.
 
 use std::fs::File;
 use std::process::Stdio;
@@ -14,7 +14,7 @@ const QUERY: &str =
     "SELECT name, rank, NULL AS nothing, start_ns FROM kernels ORDER BY start_ns, rank";
 
 #[test]
-fn every_form_has_the_same_rows() {
+fn every_format_has_the_same_rows() {
     let rows = number(&runs().run(), "SELECT count(*) FROM kernels") as usize;
     let sum = number(&runs().run(), "SELECT sum(start_ns) FROM kernels");
     let directory = tempfile::tempdir().unwrap();
@@ -83,11 +83,11 @@ fn a_failed_query_leaves_the_file_as_it_was() {
 fn two_results_do_not_fit_into_one_file() {
     let ended = ended(["SELECT 1; SELECT 2", "--format=parquet"]);
     assert_eq!(ended.code, 1);
-    assert!(ended.err.contains("a file of parquet has one result"), "{}", ended.err);
+    assert!(ended.err.contains("a file of parquet holds one result"), "{}", ended.err);
 }
 
 #[test]
-fn a_reader_that_goes_is_no_failure() {
+fn a_reader_that_leaves_is_not_a_failure() {
     let many = "SELECT value, repeat('x', 100) FROM generate_series(1, 1000000)";
     for format in ["csv", "json", "parquet", "arrow"] {
         let mut child = program([many, "--format", format])

@@ -1,4 +1,4 @@
-//! Content of the packages.
+//! Tests the versions of the packages.
 
 use std::fs::read_to_string;
 use std::path::Path;

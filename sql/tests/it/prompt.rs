@@ -1,4 +1,4 @@
-//! The prompt on its own terminal.
+//! Tests the prompt on a terminal of its own.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::runs::{program, runs};
 
-/// A prompt that prints nothing for this long hangs, and the test fails.
+/// If the prompt prints nothing for this long, the test fails.
 const LONGEST_MS: u16 = 60_000;
 
 pub struct Terminal {
@@ -35,7 +35,8 @@ impl Terminal {
         let pty = openpty(&size, None).unwrap();
         let state = TempDir::new().unwrap();
         let slave = || Stdio::from(File::from(pty.slave.try_clone().unwrap()));
-        // It is the terminal of its session, because only then Ctrl-C is a signal.
+        // `setsid` makes this the controlling terminal of a new session, because only then Ctrl-C
+        // sends a signal.
         let mut command = Command::new("setsid");
         command.args(["--ctty", "--wait"]).arg(program([runs().run()]).get_program());
         command.args(words).env_remove("SPARK_CONNECT_AUTHENTICATE_TOKEN");
@@ -73,7 +74,7 @@ impl Terminal {
     pub fn leave(mut self) -> (i32, TempDir) {
         self.type_in("\x04");
         let mut rest = Vec::new();
-        // The terminal's end is an error on Linux.
+        // On Linux, reading at the end of a terminal is an error.
         let _ = self.end.read_to_end(&mut rest);
         (self.child.wait().unwrap().code().unwrap(), self.state)
     }
@@ -115,7 +116,8 @@ fn names_are_completed() {
     terminal.type_in("SELECT max(k.size) FROM communic\t AS k, kernels LIMIT 1;\r");
     terminal.until("1 row");
     terminal.until("tprof> ");
-    // A column, once its table is there: move back to the place after SELECT.
+    // Columns are completed once their table is typed, so the cursor moves back to the place after
+    // SELECT.
     let back = "\x02".repeat(" FROM kernels LIMIT 1;".len());
     terminal.type_in(&format!("SELECT regis FROM kernels LIMIT 1;{back}\t\r"));
     terminal.until("1 row");
@@ -163,9 +165,9 @@ fn long_results_go_through_the_pager() {
 }
 
 #[test]
-fn a_signal_from_elsewhere_ends_the_prompt() {
+fn a_signal_from_another_process_ends_the_prompt() {
     let mut terminal = Terminal::open("cat");
-    // The program's own pid: that of `setsid` is its parent's.
+    // The pid of the program is needed, because the child may be `setsid`.
     terminal.type_in("SELECT 1 AS a;\r");
     terminal.until("1 row");
     terminal.until("tprof> ");

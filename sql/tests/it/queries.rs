@@ -1,4 +1,4 @@
-//! Queries, wherever they and the runs come from.
+//! Tests queries and runs from all possible sources.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -21,7 +21,7 @@ fn a_run_and_its_data_set_give_the_same_rows() {
 }
 
 #[test]
-fn conditions_that_choose_files_and_blocks_leave_out_no_row() {
+fn conditions_that_select_files_and_blocks_leave_out_no_row() {
     let count = |of: &str| number(&runs().run(), &format!("SELECT count(*) FROM spans WHERE {of}"));
     // A sum hides the column from the selection of files and blocks.
     for (chosen, checked) in [
@@ -75,7 +75,7 @@ fn statements_come_from_a_file_or_stdin_and_follow_one_another() {
 }
 
 #[test]
-fn without_a_run_the_newest_here_is_read_if_any_is_needed() {
+fn by_default_the_newest_run_here_is_read_if_one_is_needed() {
     let here = ended(["SELECT count(DISTINCT rank) FROM kernels", "--format=csv"]);
     assert!(here.err.starts_with("note: tables of "), "{}", here.err);
     assert_eq!(here.code, 0);
@@ -88,7 +88,7 @@ fn without_a_run_the_newest_here_is_read_if_any_is_needed() {
 }
 
 #[test]
-fn tables_and_columns_are_listed_with_what_they_mean() {
+fn tables_and_columns_are_listed_with_their_meaning() {
     for source in [runs().run(), runs().set()] {
         let tables = rows(&source, "SHOW TABLES");
         assert!(tables.iter().any(|line| line.starts_with("kernels,")), "{tables:?}");
@@ -105,7 +105,7 @@ fn tables_and_columns_are_listed_with_what_they_mean() {
 }
 
 #[test]
-fn tables_of_the_run_as_a_whole_are_there() {
+fn tables_about_the_whole_run_can_be_queried() {
     let ranks = rows(&runs().run(), "SELECT run, rank, whole FROM ranks ORDER BY rank");
     assert_eq!(ranks.len(), RANKS as usize);
     assert_eq!(ranks[7], "r8,7,true");

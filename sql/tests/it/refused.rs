@@ -1,9 +1,9 @@
-//! A query writes nothing except the file of `-o`, and reads no other file.
+//! Tests that a query writes nothing except the file of `-o`, and reads no other file.
 
 use crate::runs::{ended, runs};
 
 #[test]
-fn what_could_write_or_read_other_files_is_refused() {
+fn statements_that_could_write_or_read_other_files_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let other = directory.path().join("other.csv");
     std::fs::write(&other, "secret\n1\n").unwrap();

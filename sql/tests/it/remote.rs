@@ -62,7 +62,7 @@ fn server() -> Option<&'static Sail> {
     static SERVER: OnceLock<Option<Sail>> = OnceLock::new();
     let server = SERVER.get_or_init(|| {
         let server = Sail::start()?;
-        // Statics are not dropped.
+        // Statics are not dropped, so the server is ended by `atexit`.
         extern "C" fn end() {
             if let Some(Some(server)) = SERVER.get() {
                 let _ = kill(Pid::from_raw(server.0.child.id() as i32), Signal::SIGKILL);
@@ -76,7 +76,7 @@ fn server() -> Option<&'static Sail> {
 
 #[allow(unsafe_code, reason = "the standard library has no end of a program")]
 fn at_exit(end: extern "C" fn()) {
-    // SAFETY: takes a function that is there for as long as the program.
+    // SAFETY: `end` has the type that `atexit` expects, and is in this program as long as it runs.
     assert_eq!(unsafe { libc::atexit(end) }, 0);
 }
 
@@ -116,7 +116,7 @@ fn types(file: &Path) -> Vec<(String, String)> {
 }
 
 #[test]
-fn every_table_and_view_is_as_without_a_server() {
+fn every_table_and_view_is_the_same_as_without_a_server() {
     let Some(server) = server() else { return };
     let directory = tempfile::tempdir().unwrap();
     for run in traces(directory.path()) {
@@ -171,7 +171,7 @@ fn a_directory_for_each_rank_is_one_table() {
 }
 
 #[test]
-fn results_keep_their_order_and_have_every_form() {
+fn results_keep_their_order_in_every_format() {
     let Some(server) = server() else { return };
     let set = runs().set();
     let set = set.to_str().unwrap();
@@ -193,7 +193,7 @@ fn results_keep_their_order_and_have_every_form() {
 }
 
 #[test]
-fn an_archive_is_the_runs_that_are_whole_in_it() {
+fn an_archive_contains_only_complete_runs() {
     let Some(server) = server() else { return };
     let directory = tempfile::tempdir().unwrap();
     let (path, other) = (directory.path().join("my archive"), directory.path().join("r3"));
@@ -216,7 +216,7 @@ fn an_archive_is_the_runs_that_are_whole_in_it() {
         assert_eq!(there, embedded(&path, query), "{query}");
         assert!(there.lines().count() > 2, "{there}");
     }
-    // A table that one run lacks, and one that both lack.
+    // The first table is missing in one run, the second in both.
     for (query, lacking) in [
         ("SELECT count(*) AS n FROM kernels", "kernels of 1 of 2 runs"),
         ("SELECT count(*) AS n FROM spans", "spans of 2 of 2 runs"),
@@ -234,13 +234,13 @@ fn an_archive_is_the_runs_that_are_whole_in_it() {
 }
 
 #[test]
-fn data_that_the_server_has_under_another_name_is_found_there() {
+fn data_under_another_name_on_the_server_is_found() {
     let Some(server) = server() else { return };
     let directory = tempfile::tempdir().unwrap();
     let (here, there) = (directory.path().join("here"), directory.path().join("there"));
     set(&runs().run(), &here, Some(128));
     std::fs::create_dir(&there).unwrap();
-    // A missing table shows where the server reads.
+    // The table that is missing in the copy shows which of the two directories the server reads.
     for entry in here.read_dir().unwrap().flatten() {
         let _ = Command::new("cp").arg("-r").arg(entry.path()).arg(&there).status().unwrap();
     }
@@ -261,7 +261,7 @@ fn data_that_the_server_has_under_another_name_is_found_there() {
 }
 
 #[test]
-fn views_of_ones_own_and_what_is_listed_are_there() {
+fn views_can_be_created_and_listed() {
     let Some(server) = server() else { return };
     let set = runs().set();
     let own = "CREATE VIEW slow AS SELECT rank, delay_ns FROM stragglers WHERE delay_ns > 0; \
@@ -282,7 +282,7 @@ fn views_of_ones_own_and_what_is_listed_are_there() {
 }
 
 #[test]
-fn names_that_are_wrong_are_named_with_the_nearest() {
+fn wrong_names_are_shown_with_a_suggestion() {
     let Some(server) = server() else { return };
     let set = runs().set();
     for (query, place, error, near) in [
@@ -301,7 +301,7 @@ fn names_that_are_wrong_are_named_with_the_nearest() {
         (
             "SELECT interval_union(start_ns, duration_ns) FROM kernels",
             "1 | SELECT interval_union(",
-            "error: `interval_union` is a function of tprof, and not of a server\n",
+            "error: the server has no function `interval_union`, which is tprof's\n",
             "device_time",
         ),
         ("SELECT 1 +", "", "error: the query is not SQL\n", ""),
@@ -316,12 +316,12 @@ fn names_that_are_wrong_are_named_with_the_nearest() {
 }
 
 #[test]
-fn what_writes_and_what_no_server_reads_is_refused_before_anything_is_sent() {
+fn forbidden_statements_and_sources_are_refused_before_anything_is_sent() {
     let directory = tempfile::tempdir().unwrap();
     let new = directory.path().join("new");
     let set = runs().set();
     let set = set.to_str().unwrap();
-    // No server is there, so the request fails in another way.
+    // There is no server, so a request would fail in another way.
     let nobody = |words: &[&str]| of(at_port(free_port(), words).output().unwrap());
     for (query, why) in [
         (format!("COPY (SELECT 1) TO '{}'", new.display()), "COPY is refused"),
@@ -358,14 +358,14 @@ fn what_writes_and_what_no_server_reads_is_refused_before_anything_is_sent() {
 }
 
 #[test]
-fn no_other_file_is_read_whatever_a_server_takes_for_a_comment_or_a_text() {
+fn comments_and_texts_cannot_make_a_server_read_other_files() {
     let Some(server) = server() else { return };
     let directory = tempfile::tempdir().unwrap();
     let secret = directory.path().join("secret.txt");
     std::fs::write(&secret, "kept by itself").unwrap();
     let path = format!("text.`{}`", secret.display());
     let set = runs().set();
-    // Without the check, the server would read it.
+    // If its check did not refuse these texts, the server would read the file.
     for text in [
         format!("SELECT * FROM {path}"),
         format!("SELECT * -- \rFROM {path}"),
@@ -411,7 +411,7 @@ fn columns_are_listed_as_without_a_server() {
 }
 
 #[test]
-fn a_data_set_that_is_named_twice_counts_once() {
+fn a_repeated_data_set_counts_once() {
     let Some(server) = server() else { return };
     let set = runs().set();
     let again = format!("{}/.", set.display());
@@ -431,7 +431,7 @@ fn a_column_in_double_quotes_is_no_text_in_every_row() {
     for query in ["SELECT \"rank\" FROM kernels", "SELECT rank FROM ranks WHERE \"Host\" = 'a'"] {
         let refused = server.ended(&[set.to_str().unwrap(), query]);
         assert_eq!((refused.code, &*refused.out), (1, ""), "{}", refused.err);
-        assert!(refused.err.contains("is a text to a server, and no column"), "{}", refused.err);
+        assert!(refused.err.contains("as a text, not as a column"), "{}", refused.err);
     }
     let texts = "SELECT `rank`, \"it's\" AS text, 'rank' AS other FROM ranks ORDER BY 1 LIMIT 1";
     assert_eq!(server.csv(&set, texts), "rank,text,other\n0,it's,rank\n");

@@ -1,4 +1,4 @@
-//! Runs to query, created once, and the program that queries them.
+//! Creates the runs to query once, and runs the program that queries them.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -27,13 +27,13 @@ impl Runs {
         self.directory.path().join("r8")
     }
 
-    /// Returns its data set.
+    /// Returns the directory of the data set.
     pub fn set(&self) -> PathBuf {
         self.directory.path().join("set")
     }
 }
 
-/// Returns the runs shared by all tests here; none writes into them.
+/// Returns the runs that all tests share. No test writes into them.
 pub fn runs() -> &'static Runs {
     static RUNS: OnceLock<Runs> = OnceLock::new();
     RUNS.get_or_init(|| {

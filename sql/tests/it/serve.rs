@@ -54,7 +54,7 @@ impl Both {
         Served::start(command(&self.tprof, &[&["serve"], words].concat()))
     }
 
-    /// Returns what `tprof` prints to stderr if it does not serve.
+    /// Returns the error that `tprof` prints if it does not serve.
     fn refused(&self, words: &[&str]) -> String {
         refused(&mut command(&self.tprof, &[&["serve", "--no-browser"], words].concat()))
     }
@@ -68,7 +68,7 @@ impl Both {
     }
 }
 
-/// Returns the three lines of a command that fails as tprof itself does.
+/// Runs a command that must fail as tprof itself does, and returns the three lines of its error.
 pub fn refused(command: &mut std::process::Command) -> String {
     let output = command.output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
@@ -104,7 +104,7 @@ fn id(row: &Value) -> u64 {
 #[track_caller]
 fn assert_same(what: &str, a: &Value, b: &Value) {
     let is_same = match (a.as_f64(), b.as_f64()) {
-        // Tables contain whole nanoseconds.
+        // Tables contain only whole nanoseconds.
         (Some(a), Some(b)) => (a - b).abs() <= 0.5 + 1e-9 * a.abs(),
         _ => a == b || a.is_null() && b == "",
     };
@@ -136,7 +136,7 @@ fn the_list_of_an_archive_has_the_figures_of_the_runs() {
             assert_same(&format!("{key} of {name}"), &a[key], &b[key]);
         }
         assert_eq!(a["peak_device_bytes"], 1 << 30);
-        // What an archive lacks is unknown, with a reason.
+        // A value that an archive lacks is unknown, with a reason.
         for key in ["peak_bytes", "peak_rss_bytes", "processes", "failed", "complete"] {
             assert!(a[key].is_null() && a[format!("{key}_why")].is_string(), "{key}: {a}");
         }
@@ -144,7 +144,7 @@ fn the_list_of_an_archive_has_the_figures_of_the_runs() {
 }
 
 #[test]
-fn its_documents_have_the_rows_of_the_reports() {
+fn documents_of_an_archive_have_the_rows_of_the_reports() {
     let Some(both) = Both::new() else { return };
     let (archived, there) = (both.serve(), both.serve_with(&[both.runs().to_str().unwrap()]));
     let a = id(of(&archived.whole_list(2), "first"));
@@ -192,7 +192,7 @@ fn its_documents_have_the_rows_of_the_reports() {
         }
     }
     assert!(compared > 1000, "{compared}");
-    // The report of one rank only.
+    // This is the report of one rank.
     let one = archived.json(&format!("/api/v1/runs/{a}/report/breakdown?rank=2"));
     let rows = one["tables"]["breakdown"].as_array().unwrap();
     assert_eq!((rows.len(), &rows[0]["rank"]), (1, &json!("rank 2")));
@@ -204,7 +204,7 @@ fn its_documents_have_the_rows_of_the_reports() {
 }
 
 #[test]
-fn its_heat_map_is_that_of_the_run() {
+fn the_heat_map_of_an_archive_is_that_of_the_run() {
     let Some(both) = Both::new() else { return };
     let (archived, there) = (both.serve(), both.serve_with(&[both.runs().to_str().unwrap()]));
     let a = id(of(&archived.whole_list(2), "first"));
@@ -223,7 +223,7 @@ fn its_heat_map_is_that_of_the_run() {
 }
 
 #[test]
-fn two_runs_are_compared_and_their_history_is_one() {
+fn two_runs_are_compared_and_share_a_history() {
     let Some(both) = Both::new() else { return };
     let served = both.serve();
     let list = served.whole_list(2);
@@ -259,7 +259,7 @@ fn two_runs_are_compared_and_their_history_is_one() {
 }
 
 #[test]
-fn a_run_that_was_archived_without_a_table_did_not_do_nothing() {
+fn figures_from_a_table_that_was_not_archived_are_unknown() {
     let Some(both) = Both::new() else { return };
     let commit = files(&both.path().join("_runs")).remove(0);
     let mut without: Value = serde_json::from_slice(&fs::read(&commit).unwrap()).unwrap();
@@ -275,7 +275,7 @@ fn a_run_that_was_archived_without_a_table_did_not_do_nothing() {
 }
 
 #[test]
-fn what_an_archive_cannot_answer_states_why_and_what_to_do() {
+fn refused_requests_have_a_reason_and_a_hint() {
     let Some(both) = Both::new() else { return };
     let served = both.serve();
     for path in [
@@ -306,7 +306,7 @@ fn what_an_archive_cannot_answer_states_why_and_what_to_do() {
         assert!(answer.error().1.contains("an archive only grows"));
     }
     assert_eq!(files(&both.path().join("_runs")).len(), 2);
-    // The list of routes has none of them.
+    // The list of routes does not contain the refused routes.
     let routes = served.json("/api/v1")["routes"].to_string();
     assert!(routes.contains("/heat") && !routes.contains("/page/") && !routes.contains("DELETE"));
     let described = served.json("/api/v1/openapi.json")["paths"].to_string();
@@ -314,7 +314,7 @@ fn what_an_archive_cannot_answer_states_why_and_what_to_do() {
 }
 
 #[test]
-fn a_run_that_is_archived_meanwhile_appears_and_the_others_keep_their_numbers() {
+fn a_newly_archived_run_appears_and_others_keep_their_numbers() {
     let Some(both) = Both::new() else { return };
     let served = both.serve();
     let before = served.whole_list(2);
@@ -329,7 +329,7 @@ fn a_run_that_is_archived_meanwhile_appears_and_the_others_keep_their_numbers() 
 }
 
 #[test]
-fn a_lost_object_takes_the_figures_of_its_run_only() {
+fn a_lost_object_affects_only_its_run() {
     let Some(both) = Both::new() else { return };
     fs::remove_file(both.object("rank_steps", "second")).unwrap();
     let damaged = both.object("rank_kernels", "first");
@@ -337,7 +337,7 @@ fn a_lost_object_takes_the_figures_of_its_run_only() {
     fs::write(&damaged, vec![0x5a; bytes.len()]).unwrap();
     let commits = both.path().join("_runs");
     fs::write(commits.join("half-000000000000.json"), "{\"archive_ver").unwrap();
-    // A file under another name than its run's, where nothing finds it again.
+    // A commit file gets another name than that of its run, so nothing finds the run by its name.
     let first = files(&commits).into_iter().find(|path| path.to_string_lossy().contains("/first-"));
     let text = fs::read_to_string(first.unwrap()).unwrap();
     let at = text.find("\"first-").unwrap() + 1;
@@ -353,14 +353,14 @@ fn a_lost_object_takes_the_figures_of_its_run_only() {
     assert_eq!((&whole["summary"], &whole["ranks"]), (&json!("ready"), &json!(RANKS)));
     assert_eq!(lost["state"], "damaged");
     assert!(lost["why"].as_str().unwrap().contains("cannot read an object"), "{lost}");
-    // The object's figures are unknown for that reason; figures of others are there.
+    // The figures that need the object are unknown for that reason. Other figures are known.
     for key in ["step_ns", "steps"] {
         assert!(lost[key].is_null() && lost[format!("{key}_why")] == lost["why"], "{key}: {lost}");
     }
     for key in ["gpu_busy", "ranks", "findings", "worst", "wall_ns"] {
         assert!(!lost[key].is_null(), "{key}: {lost}");
     }
-    // A document that needs the object states the reason; other documents of the run are there.
+    // A document that needs the object states the reason. Other documents of the run are complete.
     let (first, second) = (id(whole), id(lost));
     for (id, kind, status) in [
         (second, "steps", 502),
@@ -377,7 +377,7 @@ fn a_lost_object_takes_the_figures_of_its_run_only() {
 }
 
 #[test]
-fn an_archive_without_runs_is_shown_as_that() {
+fn an_archive_without_runs_is_shown_as_empty() {
     let Some(tprof) = tprof() else { return };
     let directory = TempDir::new().unwrap();
     fs::create_dir(directory.path().join("_runs")).unwrap();
@@ -392,14 +392,14 @@ fn an_archive_without_runs_is_shown_as_that() {
 }
 
 #[test]
-fn what_is_not_shown_together_is_refused() {
+fn sources_that_cannot_be_served_together_are_refused() {
     let Some(both) = Both::new() else { return };
     let (path, there) = (both.path(), both.runs());
     let (path, there) = (path.to_str().unwrap(), there.to_str().unwrap());
     assert!(both.refused(&[path, there]).contains("is not shown beside runs"));
     assert!(both.refused(&[path, "s3://jobs/a"]).contains("several archives"));
     assert!(both.refused(&["--control", path]).contains("--control does not apply"));
-    assert!(both.refused(&["ftp://jobs/a"]).contains("no store of archives"));
+    assert!(both.refused(&["ftp://jobs/a"]).contains("keeps no archives in"));
     let secret = both.refused(&["s3://key:wJalrXUtnFEMI@jobs"]);
     assert!(!secret.contains("wJalrXUtnFEMI"), "{secret}");
 }
@@ -421,7 +421,7 @@ fn nothing_is_left_when_the_server_is_killed() {
     let Some(both) = Both::new() else { return };
     let mut served = both.serve();
     served.whole_list(2);
-    // A query that takes long: a table that is a pipe without a writer.
+    // The query takes long, because an object of its table is replaced by a pipe without a writer.
     let object = both.object("rank_idle", "first");
     fs::remove_file(&object).unwrap();
     nix::unistd::mkfifo(&object, nix::sys::stat::Mode::S_IRWXU).unwrap();

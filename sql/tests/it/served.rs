@@ -56,7 +56,7 @@ impl Drop for Process {
 }
 
 impl Process {
-    /// Kills it in a way that it cannot prevent.
+    /// Kills the process by SIGKILL.
     pub fn kill(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -98,7 +98,7 @@ impl Answer {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
 
-    /// Fails unless it is an error with what, why and what to try.
+    /// Fails unless the answer is an error. Returns what failed, why, and what to try.
     #[track_caller]
     pub fn error(&self) -> (String, String, String) {
         let value = self.json();

@@ -1,4 +1,4 @@
-//! Servers of other programs on loopback, as `scripts/test-readers.sh` fetches them.
+//! Starts servers of other programs on loopback, which `scripts/test-readers.sh` fetches.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -25,7 +25,7 @@ impl Server {
         Server::start_at(free_port(), command)
     }
 
-    /// Does the same at a given port.
+    /// Does the same as [`Server::start`] at a given port.
     pub fn start_at(port: u16, command: impl FnOnce(&str) -> Command) -> Server {
         let mut command = command(&port.to_string());
         let mut child = command

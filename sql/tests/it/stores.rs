@@ -1,5 +1,6 @@
-//! Tests `tprof archive` into object stores: the same facts for each, with servers on loopback that
-//! `scripts/test-readers.sh` fetches. Without a server, its tests only print that they are skipped.
+//! Tests `tprof archive` into object stores. The same tests run for each store, with servers on
+//! loopback that `scripts/test-readers.sh` fetches. If a server is missing, its tests only print
+//! that they are skipped.
 
 mod azurite;
 mod fake_gcs;
@@ -71,7 +72,7 @@ impl Store {
                 command.env_remove(name);
             }
         }
-        // Google's own credentials are stored there.
+        // Google's tools store the user's credentials in the home directory.
         command.env("HOME", "/nonexistent");
         set(&mut command, (self.settings)(port));
         command
@@ -89,7 +90,7 @@ impl Store {
         ended.out.lines().skip(1).map(str::to_owned).collect()
     }
 
-    /// Returns a client's messages without a server.
+    /// Runs a client without a server, and returns its messages.
     fn alone(&self, words: &[&str], settings: Vec<Variable>) -> Ended {
         let mut command = self.at_port(free_port(), words);
         set(&mut command, settings);
@@ -109,7 +110,7 @@ fn set(command: &mut Command, variables: Vec<Variable>) {
     }
 }
 
-/// Returns each text between two texts.
+/// Returns each part of a text that lies between `before` and `after`.
 fn between(text: &str, before: &str, after: &str) -> Vec<String> {
     let parts = text.split(before).skip(1).filter_map(|part| part.split(after).next());
     parts.map(str::to_owned).collect()
@@ -134,8 +135,8 @@ macro_rules! facts_of_all {
             a_run_in_a_bucket_has_the_same_sums_as_the_run
             a_kill_leaves_all_of_a_run_in_a_bucket_or_nothing
             one_of_several_archivers_of_a_run_commits_it
-            an_object_that_is_gone_is_no_smaller_result
-            a_server_that_is_not_there_is_named_as_that
+            a_missing_object_is_an_error
+            a_missing_server_is_named
             nothing_secret_is_sent_without_tls
             a_bucket_is_served_and_its_keys_are_in_no_argument_and_no_answer
             a_server_of_an_archive_that_is_not_there_does_not_start
@@ -148,15 +149,16 @@ macro_rules! facts_of_all {
 
 facts_of_all! {
     s3: super::moto::STORE:
-    a_bucket_that_is_not_there_is_named
+    a_missing_bucket_is_named
     a_server_of_a_bucket_that_is_not_there_does_not_start
     an_object_that_is_sent_in_parts_is_whole
 }
-// Its server takes no object in parts, and answers differently if a bucket is missing.
+// The server for Google's store accepts no objects in parts, and answers differently if a bucket is
+// missing.
 facts_of_all!(google: super::fake_gcs::STORE:);
 facts_of_all! {
     azure: super::azurite::STORE:
-    a_bucket_that_is_not_there_is_named
+    a_missing_bucket_is_named
     a_server_of_a_bucket_that_is_not_there_does_not_start
     an_object_that_is_sent_in_parts_is_whole
 }
@@ -218,7 +220,8 @@ fn one_of_several_archivers_of_a_run_commits_it(store: &Store) {
     let Some(server) = (store.start)() else { return };
     let (run, to) = (runs().run(), store.at("many"));
     let words = ["archive", run.to_str().unwrap(), "--to", &to];
-    // All of them check whether the run is there before the first has made its tables.
+    // All archivers check whether the run is in the archive before the first of them has made its
+    // tables.
     let archivers: Vec<_> = (0..4)
         .map(|_| {
             let mut command = store.at_port(server.port, &words);
@@ -283,7 +286,7 @@ fn large() -> &'static Path {
     run
 }
 
-fn an_object_that_is_gone_is_no_smaller_result(store: &Store) {
+fn a_missing_object_is_an_error(store: &Store) {
     let Some(server) = (store.start)() else { return };
     let (run, to) = (runs().run(), store.at("less"));
     let done = store.ended(&server, &["archive", run.to_str().unwrap(), "--to", &to]);
@@ -298,7 +301,7 @@ fn an_object_that_is_gone_is_no_smaller_result(store: &Store) {
     assert!(checked.code == 1 && checked.out.contains("missing"), "{}", checked.out);
 }
 
-fn a_bucket_that_is_not_there_is_named(store: &Store) {
+fn a_missing_bucket_is_named(store: &Store) {
     let Some(server) = (store.start)() else { return };
     let run = runs().run();
     let to = format!("{}://nobody/a", store.scheme);
@@ -310,7 +313,7 @@ fn a_bucket_that_is_not_there_is_named(store: &Store) {
     }
 }
 
-fn a_server_that_is_not_there_is_named_as_that(store: &Store) {
+fn a_missing_server_is_named(store: &Store) {
     let (run, to) = (runs().run(), store.at("a"));
     let ended = store.alone(&["archive", run.to_str().unwrap(), "--to", &to], Vec::new());
     assert!(ended.err.contains(&format!("cannot reach the store of {to}")), "{}", ended.err);
@@ -331,7 +334,7 @@ fn without_credentials_their_variables_are_named(store: &Store) {
 }
 
 #[test]
-fn credentials_that_cannot_be_used_are_named_without_them() {
+fn errors_about_unusable_credentials_do_not_contain_them() {
     let words = ["archive", "--list", "az://jobs/a"];
     let of_azure =
         |name, value: &str| azurite::STORE.alone(&words, vec![(name, Some(value.into()))]);
@@ -359,7 +362,7 @@ fn credentials_that_cannot_be_used_are_named_without_them() {
 }
 
 #[test]
-fn a_key_that_the_store_does_not_know_is_refused_without_it() {
+fn errors_about_an_unknown_key_do_not_contain_it() {
     let store = &azurite::STORE;
     let Some(server) = (store.start)() else { return };
     let run = runs().run();
@@ -377,12 +380,12 @@ fn a_key_that_the_store_does_not_know_is_refused_without_it() {
 }
 
 #[test]
-fn a_connection_string_is_all_that_azures_tools_need() {
+fn a_connection_string_suffices_for_azure() {
     let store = &azurite::STORE;
     let Some(server) = (store.start)() else { return };
     let with = |text: String| {
         let mut command = store.at_port(server.port, &["archive", "--list", "az://jobs/a"]);
-        // The other variables do not belong to the same account.
+        // The other variables name another account. They are not read.
         command.env("AZURE_STORAGE_ACCOUNT", "other").env("AZURE_STORAGE_KEY", "b3RoZXI=");
         of(command.env("AZURE_STORAGE_CONNECTION_STRING", text).output().unwrap())
     };

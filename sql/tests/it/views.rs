@@ -1,4 +1,5 @@
-//! Built-in views agree with the reports, and every question in the documentation has an answer.
+//! Tests that built-in views agree with the reports, and that every query in the documentation
+//! works.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,7 +23,8 @@ fn of(run: &Path, query: &str, pair: &Pair) -> Rows {
     }))
 }
 
-/// Returns the tests' own run, and public traces next to the checkout, imported by the library.
+/// Returns the tests' own run, and runs that the library imports from public traces next to the
+/// checkout.
 pub fn traces(dir: &Path) -> Vec<PathBuf> {
     let mut all = vec![runs().run()];
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/kineto");
@@ -38,12 +40,13 @@ pub fn traces(dir: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn views_say_what_reports_say() {
+fn views_agree_with_reports() {
     let dir = tempfile::tempdir().unwrap();
     let mut seen = vec![0; PAIRS.len()];
     for run in traces(dir.path()) {
         for (pair, seen) in PAIRS.iter().zip(&mut seen) {
-            // `report` judges the steps that these runs have; the process tests compare those.
+            // For these pairs, `report` covers only the steps, and the view the whole run. The
+            // process tests compare them.
             if pair.of_whole_run {
                 continue;
             }
@@ -73,7 +76,7 @@ fn every_question_of_the_documentation_is_answered() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/sql.md");
     let text = std::fs::read_to_string(docs).unwrap();
     let blocks = text.split("```sql\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-    // Queries for other engines name files.
+    // Queries for other engines are skipped. They name files.
     let queries: Vec<&str> = blocks.filter(|query| !query.contains("read_parquet")).collect();
     assert!(queries.len() >= 20, "{}", queries.len());
     let (run, other) = (runs().run(), copy());

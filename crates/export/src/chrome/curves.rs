@@ -186,7 +186,7 @@ pub(super) fn memory<W: Write>(to: &mut Writer<'_, W>) -> io::Result<u64> {
         let Counter { time_ns, process, value, .. } = *row;
         let name = trace.name(row.name);
         if name == counter::HEAP_BYTES {
-            continue; // Drawn from events or totals.
+            continue; // `counters::heap` draws the heap from events or totals.
         }
         if !is_own(name) || value < 0.0 {
             point(to, (process, gpus.gpu(row)), name, time_ns, value)?;
@@ -248,7 +248,7 @@ fn point<W: Write>(
     value: f64,
 ) -> io::Result<()> {
     if !value.is_finite() {
-        return Ok(()); // JSON has no such number.
+        return Ok(()); // JSON has no NaN and no infinity.
     }
     let first = to.part.trace.processes().first().map_or(0, |process| process.process);
     let pid = match gpu {

@@ -14,8 +14,8 @@ use crate::gpus::{Gpu, Gpus};
 use crate::text::Text;
 use crate::{OpenRank, Window};
 
-/// Returns the "process" of a device that no process of the file uses, to which CUDA gives no
-/// number.
+/// Returns a made-up process id for a device that no process of the file uses, and which therefore
+/// has no CUDA number.
 pub(super) fn unused_device_pid(device: u32) -> u64 {
     1_000 + u64::from(device)
 }
@@ -52,8 +52,9 @@ impl<'a> Envelope<'a> {
         if !imported {
             return about;
         }
-        // The importer adds the base to times if the base comes before the events; the times then
-        // count from after it. Kineto writes the base last.
+        // tprof's importer adds the base to all times if the base comes before the events, so the
+        // times are written relative to it. Kineto writes the base after the events; the importer
+        // then leaves the times as they are.
         let base: Option<u64> = trace.property(BASE).and_then(|text| text.parse().ok());
         let (first_ns, _) = trace.extent_ns().unwrap_or((0, 0));
         let from = |start_ns| Clock { start_ns, late_ns: 0 };
@@ -83,7 +84,7 @@ impl<'a> Envelope<'a> {
         text.raw(",");
     }
 
-    /// Returns the rank, and what is known about the job.
+    /// Returns the rank and the known facts about the job.
     fn distributed(&self) -> Value {
         let trace = &self.part.trace;
         let mut info = Map::new();

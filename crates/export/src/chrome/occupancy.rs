@@ -1,16 +1,17 @@
-//! How well a kernel's blocks fill a device, computed as Kineto does for its arguments.
+//! Computes how well a kernel's blocks fill a device, as Kineto does for the arguments of a kernel.
 
 use serde_json::Value;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Device, Kernel};
 
-/// Registers are allocated to a warp in units of this many …
+/// Registers are allocated to a warp in units of this many.
 const REGISTER_UNIT: u64 = 256;
-/// … from this many equal parts of a multiprocessor.
+/// The registers of a multiprocessor are divided into this many equal parts. All registers of a
+/// warp come from one part.
 const PARTS: u64 = 4;
-/// Shared memory is allocated to a block in units of this many bytes …
+/// Shared memory is allocated to a block in units of this many bytes.
 const SHARED_UNIT: u64 = 128;
-/// … of which the system takes this many, from compute capability 8 on.
+/// From compute capability 8 on, the system takes this many bytes of shared memory for each block.
 const SHARED_OF_SYSTEM: u64 = 1024;
 
 /// Resources of one multiprocessor of a device, and the number of multiprocessors.
@@ -119,9 +120,9 @@ mod tests {
         }
     }
 
-    /// Rows of a trace that torch.profiler recorded on an H200.
+    /// The kernel and its figures are from a trace that torch.profiler recorded on an H200.
     #[test]
-    fn it_is_what_kineto_states() {
+    fn occupancy_is_what_kineto_states() {
         let load = |row: &Kernel| H200.load(row).unwrap();
         let few = load(&kernel(16, 128, 18, 0));
         assert_eq!((few.blocks * 1e6).round(), 121_212.0);
@@ -130,22 +131,22 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_out_first_limits_blocks() {
+    fn the_scarcest_resource_limits_blocks() {
         let occupancy = |registers, shared, block| {
             H200.load(&kernel(100_000, block, registers, shared)).unwrap().occupancy
         };
         assert_eq!(occupancy(32, 0, 256), Some(100));
-        // 96 registers: 5 warps for each of 4 parts, 20 of 64.
+        // With 96 registers for a thread, each of the 4 parts holds 5 warps: 20 of 64.
         assert_eq!(occupancy(96, 0, 32), Some(31));
         assert_eq!(occupancy(32, 100 << 10, 256), Some(25));
-        // 32 blocks of one warp each.
+        // There can be 32 blocks, of one warp each.
         assert_eq!(occupancy(16, 0, 32), Some(50));
         // The block is too large for a multiprocessor.
         assert_eq!(occupancy(255, 0, 1024), Some(0));
     }
 
     #[test]
-    fn what_is_not_known_is_left_out() {
+    fn unknown_sizes_leave_the_occupancy_out() {
         assert_eq!(H200.load(&kernel(0, 128, 18, 0)), None);
         let row = Kernel { registers: None, ..kernel(132, 128, 18, 0) };
         let load = H200.load(&row).unwrap();

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_the_jobs_own_stay_alone() {
+    fn numbers_that_the_job_pushed_are_kept() {
         let mut ids = OperatorIds { has_own: true, ..OperatorIds::default() };
         assert_eq!(ids.span(&span(SpanKind::Operator, 0, 100, 0), false), None);
         let call = Span { external: Some(40), ..span(SpanKind::Runtime, 1, 2, 7) };

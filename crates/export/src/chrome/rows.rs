@@ -19,8 +19,8 @@ use crate::in_order::TimedRow;
 use crate::text::Text;
 use crate::{OpenRank, kineto_names};
 
-/// Arrows of the first process are numbered by correlation; numbers of other processes are shifted
-/// by this many bits.
+/// The number of an arrow is its correlation, combined with the process index shifted by this many
+/// bits.
 const PROCESS_SHIFT: u32 = 40;
 
 /// Turns rows into events.
@@ -116,8 +116,8 @@ impl<'a> Rows<'a> {
         self.places.of_slice(on_device(device, stream), label, interval, to)
     }
 
-    /// Writes a span that comes before spans that begin earlier. It says nothing about how they
-    /// nest.
+    /// Writes a span before spans that begin earlier. The tracks forget it, so it does not affect
+    /// how later spans nest.
     pub fn write_out_of_order<W: Write>(
         &mut self,
         row: &Span,
@@ -577,7 +577,7 @@ impl<'t> EventArgs<'t> {
         }
     }
 
-    /// Members of an object.
+    /// Writes the members of an object.
     fn object(&mut self, members: &str) {
         if !members.is_empty() {
             self.text.raw(if self.first { "" } else { "," });

@@ -8,7 +8,7 @@ use flate2::write::GzEncoder;
 
 use crate::output::Output;
 
-/// Fast: level 6 takes three times the CPU time for half the size.
+/// Compression level. Level 6 takes three times the CPU time and halves the size.
 const LEVEL: u32 = 1;
 
 /// A file that is being written.

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_at_once_shares_the_time() {
+    fn work_that_runs_at_once_shares_the_time() {
         let mut work = vec![at(0, 100), at(50, 150), at(200, 210), at(205, 205)];
         assert_eq!(shares(&mut work), [75.0, 75.0, 10.0, 0.0]);
     }

@@ -75,7 +75,8 @@ fn heap_events(heaps: &FxHashMap<ProcessIndex, Heap>) -> u64 {
     heaps.values().map(|heap| heap.events as u64).sum()
 }
 
-/// Adds what was live at each process's peak, in a second pass up to the peak.
+/// Adds the blocks that were live at each process's peak. Reads the events a second time, up to the
+/// peak.
 fn live_at_peak(
     part: &OpenRank<'_>,
     heaps: &FxHashMap<ProcessIndex, Heap>,

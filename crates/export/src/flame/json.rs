@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::profile::{Profile, rounded};
 use super::tree::{FrameKind, FrameTable, ROOT};
 
-/// Version of the document. It rises when a reader of the previous version would misread the new
-/// one.
+/// Version of the document. It increases when a reader of the previous version would misread the
+/// new one.
 pub(crate) const VERSION: u32 = 1;
 
 /// Head of the document: the runs that were read.
@@ -60,7 +60,8 @@ fn profile_to(profile: &Profile, compared: bool, to: &mut impl Write) -> io::Res
     let (key, label) = (json!(key), json!(label));
     write!(to, "{{\"key\":{key},\"label\":{label},\"estimate\":{estimate},")?;
     write!(to, "\"empty\":{},\"measures\":{},\"nodes\":[", json!(empty), json!(measures))?;
-    // Whole numbers, whose sum is within one of the total, as on the page.
+    // Values are rounded to whole numbers so that their sum is within one of the exact total, as on
+    // the page.
     let column =
         |column: usize| rounded((0..tree.len() as u32).map(|node| tree.value(node, column)));
     let side = |side: usize| -> Vec<Vec<u64>> {

@@ -23,7 +23,7 @@ async function start() {
     for (i = parent[i]; i > 0; i = parent[i]) if (HIDEABLE.has(kinds[frame[i]])) return true;
     return false;
   }
-  // A job on a GPU begins with the GPU's time, any other with CPU time where it was sampled.
+  // The page first shows GPU time if the job used a GPU, otherwise CPU time if it was sampled.
   const begin = profiles.find(filled);
   const cpu = profiles.find((profile) => profile.key === "cpu" && filled(profile));
   const state = { profile: begin?.key.startsWith("gpu") ? begin : cpu || begin || profiles[0], measure: 0, side: 0, split: 0, invert: false, interpreter: false,
@@ -66,7 +66,7 @@ async function start() {
     describe();
   }
 
-  // Builds the tree for what is chosen, and shows all of it.
+  // Builds the tree for the selected profile and options, and shows all of it.
   function rebuild() {
     state.tree = upright(state.profile, state.profile.columns, state.split, state.interpreter ? null : kinds, owners);
     state.root = state.invert ? inverted(state.tree) : state.tree;

@@ -15,7 +15,7 @@ const HIDEABLE = new Set([KINDS.indexOf("native"), KINDS.indexOf("unknown")]);
 const PYTHON = KINDS.indexOf("python");
 const [OWN, IMPORT] = [1, 2]; // owners of code; 0 is a library
 
-// Joins what lies below the omitted levels. With `kinds` of frames, native frames above the
+// Joins the subtrees below the omitted levels. With `kinds` of frames, native frames above the
 // innermost Python frame of a stack are omitted: they belong to the interpreter, and Python's
 // frames stand for them. Frames of Python's import system are omitted too: their time belongs to
 // the line that imports.
@@ -23,7 +23,8 @@ function upright(profile, columns, split, kinds = null, owners = null) {
   const { parent, frame, values } = columns;
   const count = parent.length, width = values.length;
   const depth = new Uint16Array(count);
-  // Targets of stacks that end at a node, and of stacks that reach a Python frame below it.
+  // For each node of the profile, the node of the new tree to which stacks are added: those that
+  // end there (`ends`), and those that reach a Python frame below it (`passes`).
   const ends = new Array(count), passes = new Array(count);
   const root = makeNode(-1, null, width);
   ends[0] = passes[0] = root;
@@ -67,7 +68,7 @@ function upright(profile, columns, split, kinds = null, owners = null) {
   const order = [root];
   for (let i = 0; i < order.length; i++) order.push(...(order[i].kids || []));
   for (let i = order.length - 1; i >= 0; i--) sum(order[i]);
-  // Nodes that only stood above hidden frames hold nothing.
+  // Nodes that are left only because hidden frames were below them have no values.
   const holds = (node) => node.values.some((value) => value > 0);
   let all = 0;
   for (const node of order) {

@@ -49,7 +49,7 @@ pub(crate) fn collect(
     }
 }
 
-/// Returns what a thread that does not run waits for.
+/// Returns a name for the wait of a thread that does not run.
 pub(crate) fn waiting_for(state: ThreadState) -> Option<&'static str> {
     Some(match state {
         ThreadState::Running => return None,

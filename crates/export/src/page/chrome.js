@@ -25,7 +25,7 @@ const THEMES = ["auto", "light", "dark"];
 function startTheme(changed) {
   const button = $("theme");
   let theme = "auto";
-  try { theme = localStorage.getItem("tprof-theme") || "auto"; } catch { /* no storage for file:// here */ }
+  try { theme = localStorage.getItem("tprof-theme") || "auto"; } catch { /* the browser permits no storage for file:// */ }
   const apply = () => {
     if (!THEMES.includes(theme)) theme = "auto";
     if (theme === "auto") delete document.documentElement.dataset.theme;
@@ -36,7 +36,7 @@ function startTheme(changed) {
   };
   button.addEventListener("click", () => {
     theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
-    try { localStorage.setItem("tprof-theme", theme); } catch { /* as above */ }
+    try { localStorage.setItem("tprof-theme", theme); } catch { /* the browser permits no storage for file:// */ }
     apply();
     changed();
   });

@@ -36,7 +36,7 @@ impl Args {
                     one(key, value, names, &mut encoded);
                 }
             }
-            // Not a JSON object, but kept all the same.
+            // The text is not a JSON object, but it is kept.
             Ok(value) => one("args", &value, names, &mut encoded),
             Err(_) => one("args", &Value::String(text.to_owned()), names, &mut encoded),
         }

@@ -1,7 +1,7 @@
 //! Data that is not an event of a thread or stream: curves, marks, losses, process lifetimes.
 //!
-//! It comes from small tables, or is computed. It goes into a sequence of its own with absolute
-//! times, so that it needs no order.
+//! The data comes from small tables, or is computed. It goes into a sequence of its own with
+//! absolute times, so that it needs no order.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -143,7 +143,7 @@ fn memory<W: Write>(scene: &mut RankWriter<'_, '_, W>, sequence: u64) -> io::Res
         rows += 1;
         let name = trace.name(row.name);
         if name == counter::HEAP_BYTES {
-            continue; // Drawn from events or totals.
+            continue; // `counters::heap` draws the heap from events or totals.
         }
         let owner = owner(row.process, gpus.gpu(row));
         let (name, unit) = named(name);
@@ -211,7 +211,7 @@ fn curve<W: Write>(
     value: f64,
 ) -> io::Result<()> {
     if !value.is_finite() {
-        return Ok(()); // Nothing can be drawn.
+        return Ok(()); // A viewer cannot draw NaN or infinity.
     }
     let at_ns = scene.at(time_ns);
     let (shared, out) = (&mut *scene.shared, &mut scene.out);

@@ -9,8 +9,8 @@ use super::fields::{frame, interned, mapping, stack};
 use crate::kineto_names;
 use crate::proto::Proto;
 
-/// Data that the next packets refer to, but that the reader does not know yet, is collected in
-/// `new`, which is written before the packet.
+/// Interns data by number. Data that the next packets refer to and the reader does not know yet is
+/// collected in `new`, which is written before the packet.
 pub(super) struct Interned<'a> {
     file: &'a TraceFile,
     frames: Frames<'a>,
@@ -20,11 +20,11 @@ pub(super) struct Interned<'a> {
     categories: FxHashMap<NameId, u64>,
     /// All texts, by table.
     texts: FxHashMap<u32, FxHashMap<Box<str>, u64>>,
-    /// Texts of this program, by table and address.
+    /// Static texts of tprof, by table and address.
     fixed: FxHashMap<(u32, usize), u64>,
     stacks: FxHashMap<(ProcessIndex, StackId, ThreadState), u64>,
     frame_ids: FxHashMap<(u64, u64, u64, u32), u64>,
-    /// Numbers given so far, by table.
+    /// Last number assigned, by table.
     last: FxHashMap<u32, u64>,
     mapping: Option<u64>,
 }
@@ -99,8 +99,8 @@ impl<'a> Interned<'a> {
         iid
     }
 
-    /// Returns a stack; if the thread waits, the innermost frame says for what. `None` if no stack
-    /// was recorded.
+    /// Returns a stack. If the thread waits, its innermost frame names the cause. `None` if no
+    /// stack was recorded.
     pub fn stack(&mut self, process: ProcessIndex, id: StackId, state: ThreadState) -> Option<u64> {
         if id == 0 {
             return None;

@@ -1,4 +1,4 @@
-//! Writes packets one after another, in one sequence per rank.
+//! Writes packets one after another. Each rank has two sequences.
 
 use std::io::{self, Write};
 
@@ -43,7 +43,7 @@ impl<W: Write> PacketWriter<W> {
         &self.to
     }
 
-    /// Writes what is left.
+    /// Writes the remaining bytes.
     pub fn finish(mut self) -> io::Result<W> {
         self.flush()?;
         Ok(self.to)

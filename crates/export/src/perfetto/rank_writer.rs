@@ -24,7 +24,7 @@ use crate::correlations::Correlations;
 use crate::proto::Proto;
 use crate::{OpenRank, kineto_names};
 
-/// Number of bits for an arrow's own number, below a base for its kind.
+/// Number of low bits that hold an arrow's own number. The base of its kind is in the bits above.
 const FLOW_BITS: u32 = 40;
 
 /// Kinds of arrows that have separate numbers.
@@ -131,8 +131,8 @@ impl<'a, 's, W: Write> RankWriter<'a, 's, W> {
             && (self.work.holds(row.process, correlation)
                 || self.waits.holds(row.process, correlation))
         {
-            // Each piece of a launched graph has an arrow from here; a second call of the launch
-            // has one.
+            // The first call with a correlation begins an arrow to each piece of its work: a
+            // launched graph has several. A second call with the same correlation begins only one.
             let is_first = !self.launched.holds(row.process, correlation);
             let pieces = self.pieces(row.process, correlation);
             self.launched.insert(row.process, correlation);

@@ -43,8 +43,9 @@ impl Shared {
         self.last_track
     }
 
-    /// Returns the id itself, unless a process of another rank has it. Hosts and containers count
-    /// from the same numbers, and the reader would join equal ones.
+    /// Returns the pid itself, or another number if a process of another rank has this pid. Hosts
+    /// and containers number their processes alike, and the reader would join processes with equal
+    /// pids.
     fn pid(&mut self, pid: u32) -> u32 {
         if self.pids.insert(pid) {
             return pid;

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_has_a_part_for_each_share_that_is_not_nothing() {
+    fn a_bar_has_a_part_for_each_share_above_zero() {
         let mut out = String::new();
         let rows = [("rank 0".to_owned(), vec![0.25, 0.0, 0.75])];
         let parts = ["a", "b", "c"].map(|name| (format!("of-{name}"), name.to_owned()));

@@ -7,7 +7,7 @@ pub struct ReportPage {
     pub about: String,
     /// Figures at the top.
     pub facts: Vec<Fact>,
-    /// Whether everything was recorded, and what was not.
+    /// Whether everything was recorded, and the parts that were not.
     pub complete: Completeness,
     /// Sections of the report.
     pub sections: Vec<Section>,
@@ -26,14 +26,14 @@ pub struct Fact {
     pub remark: String,
 }
 
-/// What was recorded and what was not.
+/// Whether the recording is complete, and the parts that are missing.
 #[derive(Clone, Debug, Default)]
 pub struct Completeness {
     /// Whether nothing was lost and every process was recorded.
     pub whole: bool,
-    /// States that in a sentence.
+    /// The same as a sentence.
     pub sentence: String,
-    /// What is missing, in sentences.
+    /// Sentences about the parts that are missing.
     pub gaps: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ pub struct Section {
     pub charts: Vec<Chart>,
     /// Tables of the section.
     pub tables: Vec<Table>,
-    /// Why there is nothing, and how to record it; empty if there is something.
+    /// If the section is empty, the reason and how to record its data. Otherwise an empty string.
     pub empty: String,
 }
 
@@ -121,7 +121,7 @@ pub enum Chart {
         memory: Option<f64>,
         /// Peak operations per second of each data type, with its name.
         roofs: Vec<(String, f64)>,
-        /// Classes of points and what they stand for.
+        /// Classes of points and their meaning.
         classes: Vec<(String, String)>,
         /// Operators, those with the most time first.
         points: Vec<RooflinePoint>,

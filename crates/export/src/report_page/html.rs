@@ -1,4 +1,4 @@
-//! A report as markup.
+//! Writes a report as HTML.
 
 use std::fmt::Write;
 
@@ -6,9 +6,9 @@ use super::charts;
 use super::content::{ReportPage, Section, Table, TableCell};
 use crate::page::escape;
 
-/// Number of rows of a table that are visible at first; the others unfold.
+/// Number of rows of a table that are visible at first; a button shows the others.
 const ROWS: usize = 12;
-/// Severities that have a colour; the headline contains the word, too.
+/// Severities that have a colour. The headline contains the severity as a word, too.
 const SEVERITIES: [&str; 5] = ["critical", "high", "medium", "low", "note"];
 
 pub(super) fn body(title: &str, report: &ReportPage) -> String {
@@ -168,7 +168,7 @@ fn data(out: &mut String, cell: &TableCell, words: bool) {
     let _ = write!(out, ">{}</td>", anchored(cell, escape(&cell.text)));
 }
 
-/// Wraps a cell's escaped text in its link.
+/// Wraps a cell's escaped text in the cell's link, if it has one.
 fn anchored(cell: &TableCell, text: String) -> String {
     match cell.href.is_empty() {
         true => text,
@@ -176,7 +176,7 @@ fn anchored(cell: &TableCell, text: String) -> String {
     }
 }
 
-/// Returns a text with its link, and with commands in backticks as code.
+/// Returns the text of a cell with its link, and with commands in backticks as code.
 fn linked(cell: &TableCell) -> String {
     let escaped = escape(&cell.text);
     let mut text = String::with_capacity(escaped.len());

@@ -1,4 +1,4 @@
-// Sorting, unfolding and printing. A report is complete without them.
+// Lets the reader sort tables, show folded rows and print. Without scripts, a page lacks only these functions.
 
 startTheme(() => {});
 $("print").addEventListener("click", () => print());
@@ -26,7 +26,8 @@ function sortBy(table, cell, column) {
   const body = table.tBodies[0];
   const folded = [...body.rows].filter((row) => row.classList.contains("more")).length;
   const number = (row) => row.cells[column].dataset.number === undefined ? NaN : Number(row.cells[column].dataset.number);
-  // Unknown values come last in either direction.
+  // Cells without a number are compared as text. In a column of numbers they are unknown values and come last in
+  // either direction.
   const rows = [...body.rows].sort((a, b) => {
     const [x, y] = [number(a), number(b)];
     if (Number.isNaN(x) && Number.isNaN(y)) {

@@ -67,7 +67,7 @@ fn powers(values: impl Iterator<Item = f64>) -> Option<[i32; 2]> {
     (least <= most).then(|| [from, to.max(from + 1)])
 }
 
-/// Draws the plot; nothing if there is no point.
+/// Draws the plot. Writes nothing if there is no point.
 pub(super) fn draw(
     out: &mut String,
     title: &str,
@@ -138,7 +138,8 @@ fn grid(out: &mut String, axes: &Axes) {
     );
 }
 
-/// Returns the powers that get a line: fewer if there are many.
+/// Returns the powers of ten at which grid lines are drawn. A wide range has a line at only every
+/// Nth power.
 fn each(range: &[i32; 2]) -> impl Iterator<Item = i32> {
     let all: RangeInclusive<i32> = range[0]..=range[1];
     let every = ((range[1] - range[0]) / 12 + 1) as usize;
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_place_on_a_logarithm_is_not_drawn() {
+    fn points_without_a_logarithm_are_not_drawn() {
         let mut out = String::new();
         let roofs = Roofs { memory: None, roofs: &[] };
         draw(&mut out, "t", &roofs, &[], &[point(0.0, 1e9), point(1.0, f64::NAN)]);

@@ -16,8 +16,8 @@ pub(super) fn at_step(zero: Zero, part: &OpenRank<'_>, step: &Step) -> EventTime
     EventTime { step: step.number, wall_s: wall_s(zero, part.at(step.end_ns)) }
 }
 
-/// Returns the time for a moment of the file's clock, with milliseconds since the run began as the
-/// step.
+/// Returns the position of a moment of the file's clock. Its step is the number of milliseconds
+/// since the run began.
 pub(super) fn at_time(zero: Zero, part: &OpenRank<'_>, time_ns: u64) -> EventTime {
     let since_start_ns = part.at(time_ns);
     EventTime { step: since_start_ns / 1_000_000, wall_s: wall_s(zero, since_start_ns) }

@@ -110,7 +110,8 @@ fn first_calls(
             roots.push(span);
         }
     }
-    // Other threads and processes run copies of the model that one of them has.
+    // Several threads or processes may run copies of one model. Only one copy of each module is
+    // drawn.
     let mut taken = HashSet::new();
     roots.retain(|root| taken.insert(root.name));
     roots
@@ -119,7 +120,7 @@ fn first_calls(
 /// A span that is open while its calls are read.
 struct Scope {
     end_ns: u64,
-    /// For a module: its scope in the graph, its path, and the scope of its own node.
+    /// For a module: its scope in the graph, and its path.
     module: Option<(String, String)>,
     node: Option<usize>,
 }

@@ -4,11 +4,11 @@ use tprof_facts::histograms::ProgramHistogram;
 
 /// Number of buckets between the lowest and the highest value.
 const BUCKETS: usize = 30;
-/// Each limit of durations is this many times the previous one …
+/// Ratio of neighbouring limits of durations.
 const FACTOR: f64 = 1.1;
-/// … starting from this one, in microseconds …
+/// The first limit, in microseconds.
 const FIRST_LIMIT: f64 = 1e-3;
-/// … to a limit of more than a day.
+/// Number of limits. The last one is more than a day.
 const LIMITS: usize = 340;
 
 /// Counts of values, and their sums.

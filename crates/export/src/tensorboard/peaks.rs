@@ -20,12 +20,12 @@ pub(super) struct StepPeaks<'a> {
 }
 
 impl<'a> StepPeaks<'a> {
-    /// Creates it for steps that are in order of time and do not overlap.
+    /// Creates an empty list of peaks for steps that are in order of time and do not overlap.
     pub fn new(steps: &'a [Step], holds: bool) -> StepPeaks<'a> {
         StepPeaks { steps, holds, held: None, at: 0, peaks: vec![None; steps.len()] }
     }
 
-    /// Takes a value. Times must not decrease.
+    /// Adds a value. Times must not decrease.
     pub fn take(&mut self, time_ns: u64, value: u64) {
         self.hold_until(time_ns);
         if let Some(step) = self.steps.get(self.at)
@@ -36,14 +36,15 @@ impl<'a> StepPeaks<'a> {
         self.held = Some(value).filter(|_| self.holds);
     }
 
-    /// Returns the highest value by index of the step; a step without a value has none.
+    /// Returns the index and the highest value of each step that has a value.
     pub fn finish(mut self) -> impl Iterator<Item = (usize, u64)> {
         self.hold_until(u64::MAX);
         let known = self.peaks.into_iter().enumerate();
         known.filter_map(|(place, peak)| Some((place, peak?)))
     }
 
-    /// Advances to the step at a moment; steps that begin before it hold the current value.
+    /// Advances to the step at a moment. The value held so far counts for all steps that begin
+    /// before the moment.
     fn hold_until(&mut self, time_ns: u64) {
         while let Some(step) = self.steps.get(self.at) {
             if step.start_ns < time_ns {
@@ -67,7 +68,7 @@ pub(super) fn heap(
     let row = part.trace.process(process);
     let exact = row.is_none_or(|row| row.memory == MemoryRecording::Exact);
     let mut peaks = StepPeaks::new(steps, exact);
-    // With an empty stretch, every event is delivered by itself.
+    // A stretch of 0 ns means that no events are merged.
     let read: Result<(), Infallible> = counters::heap(&part.trace, 0, |of, time_ns, bytes| {
         if of == process {
             peaks.take(time_ns, bytes);
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_counts_until_it_changes() {
+    fn a_held_value_counts_until_it_changes() {
         let values = [(5, 9), (12, 4), (19, 7), (20, 3), (35, 100), (38, 8), (45, 2)];
         assert_eq!(peaks(&values, true), [(0, 9), (1, 3), (2, 8), (3, 2)]);
         assert_eq!(peaks(&[], true), []);

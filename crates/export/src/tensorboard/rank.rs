@@ -54,7 +54,7 @@ pub(super) struct MissingData {
 }
 
 impl<'a, W: Write> RankLog<'a, W> {
-    /// Prepares a rank, of which `extent` says how much to write.
+    /// Prepares a rank. `extent` says how much of it to write.
     pub fn new(
         part: &'a OpenRank<'a>,
         zero: Zero,
@@ -87,7 +87,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         if self.extent == Extent::SoFar {
             self.heaps()?;
             self.over_time(&all)?;
-            // It is not known yet which step later histograms belong to.
+            // The steps of later histograms are not known yet.
             let settled_ns = self.steps.last().map_or(0, |step| step.end_ns);
             let own = self.own_histograms(settled_ns)?;
             let wide = self.file.left_out;
@@ -111,7 +111,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         Ok((self.file, MissingData { wide, own, nodes }))
     }
 
-    /// Histograms that the program records itself.
+    /// Writes histograms that the program records itself.
     fn own_histograms(&mut self, until_ns: u64) -> io::Result<SkippedHistograms> {
         program_histograms::write(
             self.part,
@@ -183,7 +183,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         Ok(())
     }
 
-    /// The mean of each counter in each step.
+    /// Writes the mean of each counter in each step.
     fn counters_by_step(
         &mut self,
         figures: &RankFigures,
@@ -394,8 +394,9 @@ fn is_exact(part: &OpenRank<'_>, process: ProcessIndex) -> bool {
     row.is_none_or(|row| row.memory == MemoryRecording::Exact)
 }
 
-/// Returns steps that are named by the source that is trusted most. Steps of a data loader come
-/// before the first update, whose place they would take.
+/// Returns the steps of the most trusted source that names any. Steps of a data loader are left
+/// out: they would be used until the first update of the optimizer, and then replaced by the steps
+/// of updates.
 fn named_steps(trace: &TraceFile) -> Steps {
     let mut names = StepNames::of(trace);
     let spans = trace.blocks::<SpanOutline>().flatten().filter(|span| names.has(span));
@@ -468,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn curves_are_thinned_to_what_they_show() {
+    fn curves_are_thinned_by_stretches() {
         let read = [(1, 5.0), (2, 9.0), (3, 1.0), (11, 2.0), (12, f64::NAN)];
         let times = |kept: Vec<(u64, f64)>| kept.iter().map(|point| point.0).collect::<Vec<_>>();
         assert_eq!(times(last(&read, 10)), [3, 12]);

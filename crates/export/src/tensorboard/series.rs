@@ -45,7 +45,7 @@ pub(super) fn series(
     for row in trace.counters().iter().filter(|row| part.window.holds(row.time_ns)) {
         let name = trace.name(row.name);
         if name == counter::HEAP_BYTES {
-            continue; // From events or totals.
+            continue; // `counters::heap` reads the heap from events or totals.
         }
         let pid = row.process.map(|process| pid(process).unwrap_or(process));
         let key = CounterKey { name: name.to_owned(), pid, device: row.device };

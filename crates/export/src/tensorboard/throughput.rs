@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_counter_counts_is_in_its_name() {
+    fn the_name_of_a_counter_contains_its_unit() {
         for (name, counts) in [
             ("tokens", Some("tokens")),
             ("num_input_tokens_seen", Some("tokens")),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_so_far_is_its_rise() {
+    fn a_running_total_counts_by_its_rise() {
         let readings = read(&[(9.0, 100.0), (11.5, 612.0), (13.5, 612.0), (14.5, 1636.0)]);
         let found = rates("tokens", &readings, &steps(3));
         assert_eq!(found, [(0, 512.0), (1, 0.0), (2, 1024.0)]);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_falls_is_an_amount_of_each_reading() {
+    fn readings_that_fall_are_amounts() {
         let readings = read(&[(10.2, 512.0), (10.7, 500.0), (14.5, 480.0)]);
         assert_eq!(rates("tokens", &readings, &steps(3)), [(0, 1012.0), (2, 480.0)]);
     }

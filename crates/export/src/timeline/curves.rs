@@ -211,8 +211,8 @@ fn levels_within<V: Copy>(points: &[(u64, V)], window: Window) -> Vec<(u64, V)> 
     held
 }
 
-/// Returns how long a file's device allocations, counters and heap events go on. Rows without an
-/// end, or whose beginning is unknown, would not show that.
+/// Returns the time from the first to the last device allocation, counter or heap event of a file.
+/// Rows whose time is 0 (unknown) or the maximum (no end) do not count.
 fn length_ns(part: &OpenRank<'_>) -> u64 {
     let spans = part.trace.blocks::<DeviceAllocation>().flatten().map(|row| row.time_ns);
     let counters = part.trace.counters().iter().map(|row| row.time_ns);

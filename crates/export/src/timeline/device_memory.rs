@@ -86,7 +86,7 @@ mod tests {
             DeviceAllocation { allocator: Allocator::Framework, ..row(4, false, 0x10, 50) };
         let managed =
             DeviceAllocation { kind: MemoryKind::Managed, ..row(5, false, 0x50, 1 << 30) };
-        // The selected device is not the block's device.
+        // The device that is selected at the free is not the block's device.
         let elsewhere = DeviceAllocation { device: Some(1), ..row(6, true, 0x10, 0) };
         writer
             .write(&mut vec![

@@ -63,7 +63,8 @@ pub(crate) enum LaneKind {
     Stream,
     /// Synchronisations with a device.
     Waits,
-    /// Functions that `torch.compile` compiled, according to a log, and not what a thread did.
+    /// Functions that `torch.compile` compiled, according to a log. They are not activity of a
+    /// thread.
     Compilations,
 }
 
@@ -118,7 +119,7 @@ impl Lanes {
     }
 
     /// Leaves out the shortest events, so that about `most` stay. Returns how many were left out,
-    /// and the duration below which.
+    /// and the duration below which all were.
     pub fn thin(&mut self, most: usize) -> Option<(usize, u64)> {
         let count = self.count();
         if count <= most {
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_kin_is_in_no_group() {
+    fn an_event_without_kin_is_in_no_group() {
         assert_eq!(lanes(&[5, 5, 5]).kin(), [1, 0, 1]);
     }
 

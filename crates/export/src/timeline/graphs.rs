@@ -19,7 +19,8 @@ pub(super) struct GraphRuns {
 }
 
 impl GraphRuns {
-    /// Takes a node. Without the call that launched it, runs cannot be told apart.
+    /// Adds a node of a graph. A node without a launching call is ignored, because runs could not
+    /// be told apart.
     pub fn node(&mut self, event: &Event, graph: Option<u32>, node: Option<u64>) {
         if let (Some(graph), Some(_), Some(_)) = (graph, node, event.correlation) {
             let end_ns = event.start_ns.saturating_add(event.duration_ns);

@@ -1,4 +1,4 @@
-//! Lanes of host threads: their spans.
+//! Makes the lanes of host threads, which show their spans.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::arrows::Arrows;
 use crate::rows::wanted;
 use crate::{OpenRank, Written};
 
-/// Adds the spans of a file.
+/// Adds a lane for each thread of a file that has spans.
 pub(crate) fn spans(
     part: &OpenRank<'_>,
     written: &mut Written,
@@ -59,13 +59,15 @@ pub(crate) fn spans(
         }
     }
     let tid = |thread: ThreadIndex| file.thread(thread).map_or(u32::MAX, |row| row.tid);
-    // The first thread of a process has its lowest number; pseudo-threads have none.
+    // Lanes are in the order of tids, so that the first thread of a process comes first. Threads
+    // with the tid 0 are pseudo-threads and come last.
     let mut threads: Vec<(ThreadIndex, Lane)> = threads.into_iter().collect();
     threads.sort_by_key(|(thread, lane)| (lane.process, tid(*thread).wrapping_sub(1)));
     lanes.lanes.extend(threads.into_iter().map(|(_, lane)| lane));
 }
 
-/// Finds the ends of arrows from forward to backward operators, and their numbers.
+/// Finds the ends of arrows from forward to backward operators, and returns the arrow's id for
+/// each.
 fn arrows(part: &OpenRank<'_>, processes: &mut Processes) -> FxHashMap<(ThreadIndex, u64), u64> {
     let (mut arrows, mut messages) = (FxHashMap::default(), Arrows::default());
     for row in part.trace.in_order::<FlowPoint>(0, u64::MAX).flatten() {
@@ -91,7 +93,8 @@ fn kind(kind: SpanKind) -> EventKind {
     }
 }
 
-/// Returns details that many spans share: domain, and a failed call's status.
+/// Returns the details of a span that many spans share: its domain, its category, and the status of
+/// a call that failed.
 fn detail(part: &OpenRank<'_>, row: &Span) -> String {
     let mut parts = Vec::new();
     match row.kind {

@@ -1,7 +1,8 @@
 // Lanes in which hardly anything happened in the judged time are folded into one line. A thread
 // that was only busy earlier, while the program started, counts as idle, too.
 
-// A thread is idle if it did less than this share of what its process's busiest did.
+// A thread is idle if it was active for less than this share of the time of the busiest thread of
+// its process.
 const IDLE_SHARE = 0.02;
 const BUSY_KINDS = new Set(KINDS.map((_, kind) => kind).filter((kind) => KINDS[kind] !== "waiting"));
 
@@ -14,7 +15,8 @@ function idleOf(trace, lanes, launched) {
   const times = new Map();
   for (const lane of lanes.filter((lane) => lane.thread !== null)) times.set(lane.thread, Math.max(times.get(lane.thread) || 0, active(trace, lane, from, to)));
   const most = Math.max(0, ...times.values());
-  // A launching lane is shown above the work that it launched.
+  // A thread that launches most of a device's work is never idle, because its lane is shown above
+  // that work.
   const launching = new Set([...launched.values()].map(mostLaunching));
   const there = (lane) => lane.rows.some((row) => { const i = trace.after(row.from, row.to, from); return i < row.to && trace.start[i] < to; });
   return lanes.filter((lane) => {

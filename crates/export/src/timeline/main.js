@@ -1,6 +1,7 @@
 // Handles input: moving, zooming, selecting, searching.
 
-// More arrows would hide what they point at, and so would two that end within this many pixels.
+// Largest number of arrows, and the smallest distance in pixels between the ends of two. More
+// arrows would hide the events that they point at.
 const MOST_ARROWS = 80;
 const ARROWS_APART = 8;
 

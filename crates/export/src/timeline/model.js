@@ -4,7 +4,8 @@
 
 const KINDS = ["python", "operator", "range", "call", "overhead", "other", "kernel", "collective", "copy",
   "memset", "device range", "native", "waiting", "synchronisation", "graph"];
-// Without the bar around a graph's nodes: the nodes are the work.
+// Kernels, copies and so on, without the bar around the nodes of a graph, because the nodes are the
+// work.
 const DEVICE_KINDS = new Set([6, 7, 8, 9]);
 
 class Trace {

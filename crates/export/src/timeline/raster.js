@@ -1,9 +1,9 @@
-// Draws rows into a pixel buffer. The cost of a row depends on its pixels and wide events, however
-// many narrow events there are: all events that start within a pixel are one column, whose strength
-// is the share of it that was busy.
+// Draws rows into a pixel buffer. The cost of a row depends on its pixels and its wide events, not on
+// the number of narrow events: all events that start within a pixel become one column, whose strength
+// is the share of the pixel's time that was busy.
 
-// Hue, saturation and lightness on a light and a dark background. Hues are those of Okabe and Ito;
-// rows and labels separate kinds as well.
+// Hue, saturation and lightness on a light background, and lightness on a dark one. The hues are from
+// Okabe and Ito's palette for the colour-blind; rows and labels distinguish the kinds as well.
 const COLOURS = {
   python: [50, 74, 70, 40], operator: [202, 66, 74, 42], range: [326, 44, 78, 46], call: [41, 82, 64, 44],
   overhead: [0, 45, 74, 44], other: [215, 12, 76, 42], kernel: [164, 50, 62, 38], collective: [20, 86, 66, 48],
@@ -11,8 +11,9 @@ const COLOURS = {
   waiting: [0, 0, 84, 30], synchronisation: [285, 30, 74, 46], graph: [164, 24, 84, 30],
 };
 const TINTS = 8;
-// Distance between lines in pixels from which on they are visible at all, and fully visible.
+// Lines of steps and marks are not drawn if they are this close together, in pixels, or closer.
 const FADED = 6;
+// Lines that are at least this far apart, in pixels, are drawn with their full strength.
 const CLEAR = 28;
 
 function hslBytes(hue, saturation, lightness) {
@@ -42,7 +43,7 @@ class Raster {
     this.before = null;
   }
 
-  // Colours of the theme, as pixels.
+  // Reads the colours of the theme, and computes the colours of pixels from them.
   theme() {
     const style = getComputedStyle(document.documentElement);
     const parse = (name) => {
@@ -72,7 +73,8 @@ class Raster {
     this.background = pack(this.paper);
   }
 
-  // Names that match the search: cumulative counts of matches.
+  // Takes the names that match the search, and returns the number of their events. `before[i]` is the
+  // number of matching events before event i.
   search(matches) {
     this.matched = matches;
     if (!matches) { this.before = null; return 0; }
@@ -94,7 +96,7 @@ class Raster {
     this.canvas.style.height = `${height}px`;
   }
 
-  // Draws one line of pixels: `line` from `left` on, for times from `t0`.
+  // Draws the events of a row into one line of pixels. The time `t0` is at the pixel `left`.
   scan(row, line, left, width, t0, perNs, labels, top) {
     const { trace, tint, solid, strengths, before, faded, marks } = this;
     const { start, end, name, kind, busy } = trace;
@@ -170,7 +172,7 @@ class Raster {
     }
   }
 
-  // Curves, marks, selection and arrows, over the rows.
+  // Draws curves, marks, selection and arrows over the rows.
   lines(layout, view, scrollTop, height, label, state) {
     const { context } = this, wide = this.canvas.width / this.ratio;
     const x = (time) => label + (time - view.from) * (wide - label) / (view.to - view.from);
@@ -250,7 +252,7 @@ class Raster {
     context.globalAlpha = 1;
   }
 
-  // A step curve, its highest value of each pixel.
+  // Draws a step curve, with the highest value of each pixel.
   curve(curve, y, x, view, label, wide) {
     const { context } = this, { time, value } = curve;
     if (!time.length || !(curve.most > 0)) return;

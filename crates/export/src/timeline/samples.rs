@@ -136,12 +136,12 @@ struct Calls {
 }
 
 impl Calls {
-    /// Whether calls lasted until then.
+    /// Whether the open calls lasted until `start_ns`.
     fn is_near(&self, start_ns: u64) -> bool {
         start_ns <= self.end_ns.saturating_add(self.longest_gap_ns)
     }
 
-    /// Returns the frames of the open calls, except those of a kind.
+    /// Returns the frames of the open calls, except calls of the kind `but`.
     fn frames(&self, but: EventKind) -> Vec<u32> {
         self.open.iter().filter(|(_, event)| event.kind != but).map(|(frame, _)| *frame).collect()
     }
@@ -155,7 +155,7 @@ impl Calls {
     ) {
         let mut same = match self.is_near(start_ns) {
             true => self.open.iter().zip(frames).take_while(|((a, _), b)| a == *b).count(),
-            // Nothing was sampled in between.
+            // After a long time without a sample, no open call goes on.
             false => 0,
         };
         let end_ns = end_ns.max(self.end_ns);
@@ -165,7 +165,7 @@ impl Calls {
         if waited && same == self.open.len() && start_ns > self.end_ns {
             same -= 1;
         }
-        // A wait ends when it ends; a call may go on until something else is sampled.
+        // A wait ends with its sample. A call goes on until something else is sampled.
         if self.is_near(start_ns) {
             for (_, event) in self.open.iter_mut().filter(|(_, e)| e.kind != EventKind::Waiting) {
                 event.duration_ns = start_ns - event.start_ns;
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ran_until_the_slice_ends_is_in_the_sample_after_it() {
+    fn the_sample_after_the_slice_shows_calls_until_its_end() {
         let dir = tempfile::tempdir().unwrap();
         let header = TraceHeader::default();
         let mut writer = TraceWriter::create(&dir.path().join("rank-0.tprof"), &header).unwrap();

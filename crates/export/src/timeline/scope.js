@@ -3,8 +3,9 @@
 
 // Steps represent the job if at least this share of the devices' work lies in them.
 const LEAST_OF_WORK = 0.1;
-// Otherwise, this share of the work may be far from the rest on either side: a copy when the job
-// begins, for example.
+// If the page shows the time of the devices' work, up to `FAR_WORK` of the work may be left out on
+// either side, if it is further than `FAR` of the remaining time from the rest. An example is a
+// copy when the job begins.
 const FAR_WORK = 0.01;
 const FAR = 0.05;
 
@@ -12,7 +13,8 @@ function scopes(trace, slice) {
   const run = { from: trace.first, to: trace.last, button: "Whole run", title: "The whole run" };
   const streams = trace.lanes.filter((lane) => lane.kind === "stream").flatMap((lane) => lane.rows);
   const steps = ofSteps(trace, streams);
-  // Overlaps count twice, which is fine for deciding which of the two holds the work.
+  // Overlapping work counts twice here. That is precise enough for deciding whether the steps hold
+  // enough of the work.
   const sum = (row, from, to) => trace.busy[trace.startsAt(row.from, row.to, to)] - trace.busy[trace.after(row.from, row.to, from)];
   const sums = (from, to) => streams.reduce((all, row) => all + sum(row, from, to), 0);
   if (slice) return { run, chosen: { from: slice[0], to: slice[1], button: "Slice", title: `The slice${steps ? `, with s${steps.title.slice(1)}` : ""}` } };
@@ -33,7 +35,7 @@ function ofWork(work, all) {
   while (a > 0 && work[a] - work[a - 1] < far) a -= 2;
   while (b + 2 < work.length && work[b + 2] - work[b + 1] < far) b += 2;
   const from = work[a], to = work[b + 1];
-  // Rounded down, because it is not all of the work.
+  // The share is rounded down, so that a part of the work is never shown as 100 %.
   const share = Math.floor(1000 * total(work.slice(a, b + 2)) / all) / 10;
   const title = a === 0 && b + 2 === work.length ? "From the first work of a GPU to its last" : `${share.toFixed(1)} % of the GPUs' work`;
   return { from, to, button: "GPU work", title };

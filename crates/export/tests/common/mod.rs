@@ -1,4 +1,4 @@
-//! A rank of a training job with a row of every kind, and how many there are.
+//! Writes ranks of a training job with rows of every kind, and counts the rows.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
@@ -12,10 +12,10 @@ use tprof_trace::{HeapBlock, TraceHeader, TraceWriter};
 pub const START: u64 = 7_000_000_000;
 /// The same moment since 1970.
 pub const UNIX: u64 = 1_790_000_000_000_000_123;
-/// A kernel that would like to be something else.
+/// A kernel name with markup, quotes, control characters and separators.
 pub const NASTY: &str = "<img src=x onerror=alert(1)> \"q\" \\ \u{1}\n\u{2028} größe;,|";
 
-/// Files that a training job leaves behind.
+/// Size of a training job whose files are written.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
     pub steps: u64,
@@ -26,7 +26,7 @@ pub struct Job {
 
 pub const SMALL: Job = Job { steps: 3, operators: 20, ranks: 2 };
 
-/// Rows of a rank.
+/// Numbers of rows of a rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub spans: u64,
@@ -42,10 +42,10 @@ pub struct Counts {
     pub kernel_ns: u64,
 }
 
-/// Nanoseconds of a step.
+/// Duration of a step in nanoseconds.
 pub const STEP_NS: u64 = 10_000_000;
 
-/// Writes a run of all ranks into a directory.
+/// Writes a run of all ranks into a directory. Returns the number of rows of each rank.
 pub fn write_run(dir: &Path, job: Job) -> Vec<Counts> {
     (0..job.ranks)
         .map(|rank| write_rank(&dir.join(format!("rank-{rank}.tprof")), rank, job))
@@ -176,7 +176,7 @@ fn small_tables(writer: &mut TraceWriter, rank: u32, job: Job, start: u64) {
     writer.process_end(0, last, ProcessEnd::Exited(0));
 }
 
-/// Rows that are written when they fill a block.
+/// Rows of a rank that wait until they fill a block.
 struct Rows<'a> {
     writer: &'a mut TraceWriter,
     start: u64,
@@ -239,8 +239,8 @@ impl<'a> Rows<'a> {
         self.spans.push(span);
     }
 
-    /// One step: an annotation around operators, each with a launch inside and a
-    /// kernel later; at its end a copy, a wait and a collective.
+    /// Adds one step: an annotation around operators, each with a launch inside and a kernel later.
+    /// A copy, a wait and a collective are at its end.
     fn step(&mut self, step: u64, job: Job, names: &[NameId], kernels: &[NameId]) {
         let begin = self.start + 1_000_000 + step * STEP_NS;
         let name = self.writer.name(&format!("ProfilerStep#{step}"));

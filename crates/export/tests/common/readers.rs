@@ -1,4 +1,4 @@
-//! Other tools' own readers, where `scripts/test-readers.sh` has put them.
+//! Readers of other tools, which `scripts/test-readers.sh` fetches.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use std::process::Command;
 pub const ERRORS: &str =
     "select name, value from stats where severity in ('error', 'data_loss') and value <> 0";
 
-/// The directory of readers; `None`, with a line printed, where there is none. Where they
-/// must be there (`TPROF_TEST_NEED_READERS`), their absence fails the test.
+/// Returns the directory of the readers. If it is missing, prints a line and returns `None`, or
+/// fails the test if `TPROF_TEST_NEED_READERS` is set.
 pub fn dir(what: &str) -> Option<PathBuf> {
     let cache = || {
         let home = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
@@ -41,7 +41,7 @@ fn json(command: &mut Command) -> Value {
     })
 }
 
-/// Runs SQL on a trace in Perfetto's trace processor; rows of each statement.
+/// Runs SQL on a trace in Perfetto's trace processor, and returns the rows of each statement.
 pub fn perfetto(trace: &Path, statements: &[&str]) -> Option<Vec<Vec<Value>>> {
     let dir = dir("trace-processor")?.join("trace-processor");
     let mut command = Command::new("node");
@@ -55,8 +55,8 @@ pub fn python(name: &str, arguments: &[&Path]) -> Option<Value> {
     Some(json(Command::new(python).arg(script(name)).args(arguments)))
 }
 
-/// All runs of a log directory, as TensorBoard reads them: that of the Python that
-/// `TPROF_TEST_TENSORBOARD` names, else that of the readers.
+/// Returns all runs of a log directory, as TensorBoard reads them. Uses the Python that
+/// `TPROF_TEST_TENSORBOARD` names, otherwise that of the readers.
 pub fn tensorboard(dir: &Path) -> Option<Value> {
     match std::env::var_os("TPROF_TEST_TENSORBOARD") {
         Some(python) => Some(json(Command::new(python).arg(script("event_files.py")).arg(dir))),
@@ -69,7 +69,7 @@ pub fn tensorboard(dir: &Path) -> Option<Value> {
 pub fn pprof(profile: &Path) -> Option<(Vec<(String, u64)>, String)> {
     let dir = dir("pprof")?;
     let mut command = Command::new(dir.join("pprof/pprof"));
-    // It keeps settings in its user's home.
+    // pprof keeps settings in its user's home.
     let output = command.arg("-raw").arg(profile).env("HOME", &dir).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {stderr}");
@@ -77,7 +77,8 @@ pub fn pprof(profile: &Path) -> Option<(Vec<(String, u64)>, String)> {
     let mut lines = text.lines().skip_while(|line| *line != "Samples:").skip(1);
     let kinds = lines.next().unwrap().split_whitespace();
     let mut sums: Vec<(String, u64)> = kinds.map(|kind| (kind.replace("[dflt]", ""), 0)).collect();
-    // A sample is its values and, after a colon, its locations; then its labels.
+    // A line has the values of a sample and, after a colon, its locations. Its labels follow on
+    // another line.
     for line in lines.take_while(|line| *line != "Locations") {
         let Some((values, _)) = line.split_once(": ") else { continue };
         let values: Vec<u64> = values.split_whitespace().flat_map(str::parse).collect();

@@ -1,8 +1,8 @@
 """Reads a log directory with TensorBoard's own readers and prints all runs as JSON:
 python event_files.py DIRECTORY
 
-By the multiplexer and the provider that its page's plugins ask, which convert what
-older writers write.
+It uses the multiplexer and the data provider that TensorBoard's own plugins use. They convert
+data in older formats.
 """
 
 import json
@@ -40,7 +40,7 @@ def main():
 
 
 def graph(runs, run):
-    """The nodes of a run's graph; None where it has none."""
+    """Returns the nodes of a run's graph; None if the run has no graph."""
     try:
         nodes = runs.Graph(run).node
     except ValueError:

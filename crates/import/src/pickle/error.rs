@@ -6,7 +6,7 @@
 pub(crate) struct PickleError {
     /// Offset of the opcode, in bytes of the pickle.
     pub offset: usize,
-    /// What was found there.
+    /// Description of the thing that was found there.
     pub why: String,
     /// Whether the data ends too early.
     pub is_cut: bool,

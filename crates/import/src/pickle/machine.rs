@@ -50,7 +50,7 @@ struct Machine<'i> {
 impl<'i> Machine<'i> {
     fn run(&mut self) -> Result<Value, PickleError> {
         if !is_pickle(self.arena.input) {
-            let why = "the file is no pickle of protocol 2 to 5 (no PROTO opcode)";
+            let why = "the file is not a pickle of protocol 2 to 5 (no PROTO opcode)";
             return Err(PickleError::new(0, why));
         }
         loop {
@@ -235,7 +235,7 @@ impl<'i> Machine<'i> {
                 let from = self.mark()?;
                 let at = match from.checked_sub(1).map(|below| self.stack[below]) {
                     Some(Value::List(at)) => at as usize,
-                    _ => return Err(self.wrong("items are added to what is no list")),
+                    _ => return Err(self.wrong("items are added to an object that is not a list")),
                 };
                 self.arena.sequences[at].extend_from_slice(&self.stack[from..]);
                 self.stack.truncate(from);
@@ -247,7 +247,7 @@ impl<'i> Machine<'i> {
     fn list_below(&self) -> Result<usize, PickleError> {
         match self.stack.last() {
             Some(Value::List(at)) => Ok(*at as usize),
-            _ => Err(self.wrong("an item is added to what is no list")),
+            _ => Err(self.wrong("an item is added to an object that is not a list")),
         }
     }
 
@@ -276,7 +276,7 @@ impl<'i> Machine<'i> {
     fn set_items(&mut self, from: usize) -> Result<(), PickleError> {
         let at = match from.checked_sub(1).and_then(|below| self.stack.get(below)) {
             Some(Value::Dict(at)) => *at as usize,
-            _ => return Err(self.wrong("items are set in what is no dictionary")),
+            _ => return Err(self.wrong("items are set in an object that is not a dictionary")),
         };
         let pairs = self.stack[from..].chunks_exact(2).map(|pair| (pair[0], pair[1]));
         self.arena.dicts[at].extend(pairs);

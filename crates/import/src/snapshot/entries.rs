@@ -9,7 +9,7 @@ use crate::pickle::Value;
 use crate::threads::MAIN;
 
 impl Reading<'_, '_> {
-    /// Takes the entries of a device, or of pinned host memory.
+    /// Reads the entries of a device, or of pinned host memory.
     pub fn entries(&mut self, list: Value, device: Option<u32>) -> Result<(), SnapshotError> {
         let arena = self.arena;
         for (order, item) in (0..).zip(arena.items(list).unwrap_or_default()) {

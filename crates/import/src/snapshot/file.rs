@@ -143,7 +143,7 @@ fn list(arena: &Arena<'_>, value: Value, key: &str) -> Result<Value, SnapshotErr
 }
 
 fn not_a_snapshot(what: &str) -> SnapshotError {
-    SnapshotError::Content(format!("the pickle is no memory snapshot of PyTorch: {what}"))
+    SnapshotError::Content(format!("the pickle is not a memory snapshot of PyTorch: {what}"))
 }
 
 /// Keeps a top-level member that has no table: allocator settings, annotations.
@@ -161,8 +161,8 @@ fn fact(reading: &mut Reading<'_, '_>, key: &[u8], value: Value) {
     }
 }
 
-/// Gives entries with an impossible time the time of the previous entry, because their order is
-/// certain.
+/// Sets impossible times of entries to the time of the previous entry, because the order of entries
+/// is certain.
 fn repair_times(events: &mut [AllocatorEvent], tally: &mut Tally) {
     let mut times = Times::default();
     let moment = |time_ns| EventMoment { time_ns, is_zero: time_ns == 0 };
@@ -256,7 +256,8 @@ fn write(
     Ok(())
 }
 
-/// Adds the process; a snapshot states neither its number nor its name nor its threads.
+/// Adds the process, with made-up values: a snapshot does not contain its number, its name or its
+/// threads.
 fn process(
     reading: &mut Reading<'_, '_>,
     extent: Option<(u64, u64)>,

@@ -15,7 +15,7 @@ use crate::pickle::{Arena, Value};
 /// Largest JSON of the keys of one row that have no column, in bytes.
 const MAX_ARGS_BYTES: usize = 4 << 10;
 
-/// What a device's segments contain when the snapshot is taken.
+/// Bytes in a device's segments when the snapshot is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct HeldBytes {
     /// Bytes in segments.

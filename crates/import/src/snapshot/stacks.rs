@@ -16,7 +16,8 @@ const MAX_FRAMES: usize = 1 << 16;
 pub(super) struct SnapshotStacks {
     by_list: FxHashMap<u32, StackId>,
     by_frames: FxHashMap<Box<[u32]>, StackId>,
-    /// One more than the frame of each dictionary of the pickle; 0 for none yet.
+    /// For each dictionary of the pickle, the index of its frame plus one; 0 if it has no frame
+    /// yet.
     by_dict: Vec<u32>,
     by_content: FxHashMap<(NameId, NameId, u32), u32>,
     frames: Vec<u32>,

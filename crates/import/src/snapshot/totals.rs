@@ -1,9 +1,9 @@
 //! Derives device allocations from the history, with the allocator's totals at each of them.
 //!
 //! A history is a ring buffer, whose beginning may be overwritten. But the segments show what the
-//! allocator holds at the end, so totals are counted backwards from there. If they go below zero,
-//! the history and the segments do not belong together (recording ended before the snapshot), and
-//! no total is known.
+//! allocator holds at the end, so totals are counted backwards from there. A negative total shows
+//! that the history and the segments do not belong together, because recording ended before the
+//! snapshot. Then no total is known.
 
 use tprof_trace::model::{Allocator, AllocatorEvent, DeviceAllocation, MemoryKind};
 

@@ -1,4 +1,4 @@
-//! Imports a text, and looks at what came of it from outside.
+//! Imports texts, and reads the resulting runs by public functions.
 
 #![allow(dead_code, reason = "every test uses a part")]
 
@@ -73,7 +73,7 @@ impl Run {
         self.file().name(id)
     }
 
-    /// How many of a kind were not kept, and why, where a text is part of the reason.
+    /// Returns how many parts of the source were lost for reasons that contain a text.
     pub fn lost(&self, why: &str) -> u64 {
         let file = self.file();
         let losses = file.losses().iter().filter(|loss| file.name(loss.why).contains(why));
@@ -81,7 +81,7 @@ impl Run {
     }
 }
 
-/// Checks what is true of every import, whatever it was made from.
+/// Checks the properties that every imported run has.
 pub fn check(run: &Run) {
     for file in &run.files {
         assert_eq!(file.problems(), []);
@@ -125,7 +125,7 @@ pub fn check(run: &Run) {
     assert!(run.info.completeness.lost == run.imported.lost);
 }
 
-/// A gzipped text.
+/// Compresses a text by gzip.
 pub fn gzip(text: &[u8]) -> Vec<u8> {
     use std::io::Write;
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

@@ -64,7 +64,7 @@ pub async fn control(
 
 /// Returns the arguments of `tprof ctl`.
 fn words(asked: &ControlRequest, run: &FilePath) -> Result<Vec<OsString>, Failure> {
-    let refused = |why: &str| Failure::misuse("the request makes no sense", why);
+    let refused = |why: &str| Failure::misuse("the request is not valid", why);
     let mut words: Vec<OsString> = vec!["ctl".into()];
     match asked.action {
         Action::Start => {
@@ -82,7 +82,7 @@ fn words(asked: &ControlRequest, run: &FilePath) -> Result<Vec<OsString>, Failur
             if name.is_empty() || name.len() > MAX_NAME || name.contains('\0') {
                 return Err(refused("a mark has a name of 1 to 256 bytes"));
             }
-            // A name may begin with a dash.
+            // The name of a mark may begin with a dash.
             words.extend(["mark".into(), "--".into(), name.into()]);
         }
     }

@@ -11,7 +11,7 @@ use super::{body, export, page};
 use crate::app::App;
 use crate::failure::Failure;
 
-/// Numbers of the two runs.
+/// Query parameters: the numbers of the two runs.
 #[derive(Deserialize)]
 pub struct Pair {
     pub a: u32,

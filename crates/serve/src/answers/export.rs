@@ -36,7 +36,8 @@ pub async fn export(
     };
     let output = exported(&app, &run, &name, &[], &query).await?;
     let mut response = body::of(output, "application/octet-stream");
-    // The run's own name could contain anything.
+    // The file is named after the run's number, because the run's name could contain any
+    // characters.
     let disposition = format!("attachment; filename=\"run-{id}-{file}\"");
     if let Ok(disposition) = HeaderValue::try_from(disposition) {
         response.headers_mut().insert(CONTENT_DISPOSITION, disposition);

@@ -1,4 +1,5 @@
-//! Answers a metric by rank and by time or step, folded to what a screen shows.
+//! Answers requests for a heat map: a metric by rank and by step or time, folded to as many cells
+//! as a screen can show.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,26 +15,35 @@ use crate::failure::Failure;
 use crate::runs::RegisteredRun;
 use crate::work::Output;
 
-/// Largest number of rows and columns of an answer.
+/// Largest number of rows of an answer.
 const ROWS: usize = 256;
+/// Largest number of columns of an answer.
 const COLUMNS: usize = 200;
-/// Longest document to read: 1,024 ranks with 100 steps have 60 MB.
+/// Size of the largest report that is read: a report of 1,024 ranks with 100 steps has 60 MB.
 const MAX_BYTES: u64 = 512 << 20;
 
 /// Query parameters of a heat map.
 #[derive(Deserialize)]
 pub struct HeatQuery {
+    /// Key of the metric.
     pub metric: String,
+    /// Kind of the columns: `step` (the default) or `time`.
     pub over: Option<String>,
+    /// The first step.
     pub from: Option<u64>,
+    /// The last step.
     pub to: Option<u64>,
 }
 
-/// Source of a metric by step.
+/// The place of a metric by step: a column of a table of a report.
 struct ByStep {
+    /// Key of the metric.
     key: &'static str,
+    /// Kind of the report.
     kind: &'static str,
+    /// Returns the rows of the table. If they are missing, also returns the reason.
     table: fn(Tables) -> (Vec<Row>, Option<String>),
+    /// Returns the value in a row, ns.
     column: fn(&Row) -> Option<f64>,
 }
 
@@ -70,7 +80,7 @@ const BY_STEP: [ByStep; 5] = [
     },
 ];
 
-/// Metrics by step.
+/// Keys of the metrics that are known by step.
 pub const STEP_METRICS: [&str; 5] =
     [BY_STEP[0].key, BY_STEP[1].key, BY_STEP[2].key, BY_STEP[3].key, BY_STEP[4].key];
 
@@ -131,7 +141,7 @@ async fn report(app: &Arc<App>, run: &RegisteredRun, kind: &str) -> Result<Arc<O
     document(app, run, kind, &BTreeMap::new()).await
 }
 
-/// Reads cells of a table whose rows have a rank, a step and a value.
+/// Reads the cells of a table whose rows have a rank, a step and a value, and folds them.
 fn read(
     output: &Output,
     of: &ByStep,
@@ -153,10 +163,10 @@ fn read(
     Ok(folded(of.key, &cells, missing.as_deref()))
 }
 
-/// Folds cells into rows of ranks and columns of steps. If several share a cell, the worst one
-/// stays.
+/// Folds values by rank and step into rows of ranks and columns of steps. Where several values
+/// share a cell, the largest one stays.
 pub fn folded(metric: &str, cells: &[(String, u64, Option<f64>)], missing: Option<&str>) -> Value {
-    // In the order of the report, which is ranks by number.
+    // The ranks keep the report's order, which is by number.
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     let mut labels: Vec<&str> = Vec::new();
     for (rank, ..) in cells {
@@ -213,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folded_cell_has_the_worst_of_what_it_stands_for() {
+    fn a_folded_cell_has_the_largest_of_the_values_that_it_stands_for() {
         let ranks = 3 * ROWS;
         let cells: Vec<_> = (0..ranks)
             .flat_map(|rank| (0..2 * COLUMNS as u64).map(move |step| (rank, step)))
@@ -229,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_has_no_value() {
+    fn a_cell_that_was_not_measured_has_no_value() {
         let cells = [("rank 0".to_owned(), 7, None), ("rank 1".to_owned(), 7, Some(2.0))];
         let heat = folded("idle_ns", &cells, None);
         assert_eq!(heat["values"], json!([[null], [2.0]]));

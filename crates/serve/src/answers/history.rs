@@ -27,16 +27,16 @@ const METRICS: [Metric; 6] = [
 ];
 /// Number of previous runs from which the usual spread of a value is computed.
 const BEFORE: usize = 8;
-/// Smallest number of previous runs for that.
+/// Smallest number of previous runs for computing the spread.
 const LEAST_BEFORE: usize = 3;
-/// A change is marked if it is at least this share …
+/// Smallest change that is marked, as a share of the median of the previous values.
 const LEAST_CHANGE: f64 = 0.05;
-/// … and at least this many usual deviations.
+/// Smallest change that is marked, in usual deviations. A marked change reaches both limits.
 const DEVIATIONS: f64 = 3.0;
 /// Factor from the median deviation of a normal distribution to its standard deviation.
 const NORMAL: f64 = 1.4826;
 
-/// Query: a run of the command in question.
+/// Query parameters: a run of the command in question.
 #[derive(Deserialize)]
 pub struct HistoryQuery {
     pub run: u32,
@@ -63,7 +63,7 @@ pub async fn history(
     })))
 }
 
-/// Returns the figures of rows of the list, in their order, and what changed.
+/// Returns the figures of rows of the list, in the order of the rows, and the changes in them.
 pub fn metrics(rows: &[Value], followed: &[Metric]) -> Value {
     let one = |(key, unit, is_less_better): &Metric| {
         let points: Vec<(u64, Option<f64>)> = rows
@@ -81,8 +81,8 @@ pub fn metrics(rows: &[Value], followed: &[Metric]) -> Value {
     followed.iter().map(one).collect()
 }
 
-/// Finds values that differ from those since the previous change by more than these differ from
-/// each other.
+/// Finds values that differ from the values since the previous change by more than those values
+/// differ from each other.
 fn changes(points: &[(u64, Option<f64>)], is_less_better: bool) -> Vec<Value> {
     let mut found = Vec::new();
     let mut level: Vec<f64> = Vec::new();

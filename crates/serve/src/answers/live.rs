@@ -34,7 +34,7 @@ pub async fn now(State(app): State<Arc<App>>, Path(id): Path<u32>) -> Result<Res
 /// Answers `GET /api/v1/runs/ID/events`.
 pub async fn events(State(app): State<Arc<App>>, Path(id): Path<u32>) -> Result<Response, Failure> {
     let run = app.run(id)?;
-    // A failure is an error response, not an event.
+    // If this fails, the answer is an error response and not an event.
     app.lives.snapshot(&run).await?;
     let (to, from) = mpsc::channel(WAITING);
     tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! Answers with pages: that of this server, and those that exports write.
+//! Answers with pages: the server's own page, and pages that exports write.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,11 +51,10 @@ pub async fn page(
 
 /// Returns the page that an export wrote, with a nonce for this answer.
 pub fn of_export(output: &Output) -> Result<Response, Failure> {
-    let page = output
-        .read_all(MAX_BYTES)
-        .map_err(|error| Failure::new("cannot give out the page", error))?;
+    let page =
+        output.read_all(MAX_BYTES).map_err(|error| Failure::new("cannot send the page", error))?;
     let nonce = nonce()?;
-    // Styles as in the page's own policy, because its drawings set some.
+    // Styles are allowed as in the policy of the exported page, because its drawings set some.
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'unsafe-inline'; img-src data: blob:; \
          base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
@@ -70,7 +69,6 @@ fn html(policy: String, page: impl Into<axum::body::Body>) -> Response {
 }
 
 fn nonce() -> Result<String, Failure> {
-    let random =
-        Token::random().map_err(|error| Failure::new("cannot give out the page", error))?;
+    let random = Token::random().map_err(|error| Failure::new("cannot send the page", error))?;
     Ok(random.text().to_owned())
 }

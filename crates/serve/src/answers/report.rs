@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::runs::RegisteredRun;
 use crate::work::Output;
 
-/// The parameters that are switches.
+/// Names of the parameters that are switches.
 const SWITCHES: [&str; 4] = ["hta", "steady", "lines", "mine"];
 /// Longest value of a parameter, in bytes.
 const MAX_VALUE: usize = 512;
@@ -65,7 +65,7 @@ fn options(query: &BTreeMap<String, String>) -> Result<Vec<OsString>, Failure> {
         if value.len() > MAX_VALUE || value.contains('\0') {
             return Err(Failure::misuse(
                 format!("bad value of `{name}`"),
-                "it is too long, or no text",
+                "it is too long, or contains a zero byte",
             ));
         }
         let option = name.replace('_', "-");

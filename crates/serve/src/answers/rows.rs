@@ -6,7 +6,7 @@ use crate::app::App;
 use crate::runs::RegisteredRun;
 use crate::runs::notes::Notes;
 
-/// Returns the row: what the run's `run.json` has, and the figures that are known.
+/// Returns the row: the content of the run's `run.json`, and the figures that are known.
 pub fn row(app: &App, run: &RegisteredRun) -> Value {
     let entry = &*run.entry;
     let notes = match &entry.refused {

@@ -1,5 +1,5 @@
-//! Routes that scripts of the first dashboard use, with its names. A value that was not measured is
-//! null, with the reason.
+//! Routes that scripts for the first dashboard use, with its key names. A value that was not
+//! measured is null, with the reason.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const TOP: usize = 100;
 const MAX_NODES: usize = 200_000;
 const MEGABYTE: f64 = 1e6;
 
-/// Query: number of the run.
+/// Query parameters: the number of the run.
 #[derive(Deserialize)]
 pub struct RunQuery {
     run: Option<u32>,
@@ -99,7 +99,7 @@ pub async fn flame(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -
     Ok(with(&run, json!({ "flame": root.json("all"), "cut": is_cut })))
 }
 
-/// A frame and what it calls.
+/// A frame of a stack, and the frames that it calls.
 #[derive(Default)]
 struct Node {
     value: u64,
@@ -236,8 +236,8 @@ pub async fn hta(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> 
 pub async fn compile(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> SeedAnswer {
     let run = wanted(&app, &asked)?;
     let tables = tables(&app, &run, "compile").await?;
-    // If the logs are complete, none of a kind is an empty list and not an unknown one. `counted`
-    // is its column among the figures of ranks.
+    // If the logs are complete and contain no event of a kind, its list is empty and not unknown.
+    // `counted` is the column of the kind among the figures of ranks.
     let ranks = rows(&tables, "compile_ranks");
     let is_known =
         |counted: &str| !ranks.is_empty() && ranks.iter().all(|row| row[counted].is_u64());

@@ -21,8 +21,8 @@ pub struct Address {
 impl Address {
     /// Returns the archive among the given paths, or `None` if all of them are runs.
     ///
-    /// Fails if an archive is given together with anything else. The error does not repeat what was
-    /// typed behind `://`, which could hold a secret.
+    /// Fails if an archive is given together with anything else. The error does not repeat the text
+    /// after `://`, which could contain a secret.
     pub fn find_archive(paths: &[PathBuf]) -> Result<Option<Address>, Failure> {
         let is_archive = |path: &&PathBuf| is_address(path.as_os_str()) || is_archive(path);
         let archives = paths.iter().filter(is_archive).count();
@@ -47,7 +47,8 @@ impl Address {
         }
         let found = Registry::of(&[PathBuf::from(&self.word)], "tprof serve DIR");
         let runs = found.map(|registry| registry.list().0).unwrap_or_default();
-        // The archive's own file of a run called `run-1` has the name of an information file.
+        // The archive's own directory `_runs` does not count. The file of a run called `run-1` in
+        // it has the name of an information file.
         let is_own = |path: &Path| path.file_name().is_some_and(|name| name == COMMITS);
         runs.iter().filter(|run| !is_own(&run.entry.path)).count()
     }

@@ -16,14 +16,16 @@ use super::run_totals::{KEYS, STATEMENTS, fill, read};
 use crate::failure::Failure;
 use crate::work::Priority;
 
-/// Runs per child, so that the first figures are there while others are computed.
+/// Number of runs per child process for a directory. The first figures appear while others are
+/// computed.
 const AT_ONCE: usize = 64;
-/// The same for a store: one screen of runs, each of which takes some twenty requests.
+/// Number of runs per child process for a store: one screen of runs, each of which takes some
+/// twenty requests.
 const AT_ONCE_OF_STORE: usize = 16;
 /// A failed computation is retried after this time, if someone asks.
 const AGAIN: Duration = Duration::from_secs(60);
-/// A failure that took longer comes from a store that does not answer, so halves would wait as
-/// long.
+/// A query is repeated for halves of the runs only if it failed within this time. A later failure
+/// comes from a store that does not answer, so the halves would take as long.
 const SOON: Duration = Duration::from_secs(10);
 
 /// Figures of a run, or why there are none.
@@ -34,7 +36,8 @@ struct Summed {
 }
 
 impl Summed {
-    /// A failure may pass: a store did not answer, or a lost object was put back.
+    /// Whether the result needs no new computation. A failure is retried after a while, because a
+    /// store may answer again, or a lost object may be restored.
     fn is_settled(&self) -> bool {
         self.made.is_ok() || self.at.elapsed() < AGAIN
     }
@@ -49,8 +52,8 @@ pub struct RunFigures {
 }
 
 impl RunFigures {
-    /// Figures of a run: `None` if they are not computed yet, and an error if they cannot be
-    /// computed.
+    /// Returns the figures of a run: `None` if they are not computed yet, and an error if they
+    /// cannot be computed.
     pub fn of(&self, run: &ArchivedRun) -> Option<Result<Arc<Value>, Failure>> {
         lock(&self.known).get(&run.run).map(|known| known.made.clone())
     }
@@ -129,7 +132,7 @@ impl RunFigures {
     }
 }
 
-/// Returns the figures of a run with a damaged object that come from its other objects.
+/// Returns the figures of a run with a damaged object, as far as they come from its other objects.
 async fn damaged(
     queries: &ArchiveQueries,
     run: &ArchivedRun,

@@ -1,4 +1,4 @@
-//! What an archive states about its runs before any table is read.
+//! The facts that an archive states about its runs before any table is read.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub struct List {
     pub problems: Vec<String>,
 }
 
-/// A run as the archive's own file describes it.
+/// A run, as the archive's own file on it describes it.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ArchivedRun {
     /// ID of the run.
@@ -44,7 +44,8 @@ pub struct ArchivedRun {
 }
 
 impl ArchivedRun {
-    /// Explains why a table has no row of the run; `None` if it has some. `what` names such rows.
+    /// Explains why a table has no row of the run; `None` if it has some. `what` is the plural noun
+    /// for the rows.
     pub fn missing(&self, table: &str, what: &str) -> Option<String> {
         match self.tables.get(table) {
             Some(0) => Some(format!("the run has no {what}")),
@@ -60,7 +61,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_table_without_rows_is_told_from_one_that_is_not_there() {
+    fn a_table_without_rows_is_distinguished_from_an_absent_one() {
         let run: ArchivedRun = serde_json::from_value(json!({
             "run": "a", "archived_unix_ns": 9, "start_unix_ns": null, "hosts": [], "ended": true,
             "tables_version": 2, "tables": { "findings": 0, "runs": 1 }, "bytes": 5, "notes": [],

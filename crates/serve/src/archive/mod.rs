@@ -5,7 +5,7 @@
 //! Credentials of a store reach them only by the environment, and are in no argument, page or file.
 //!
 //! - `address`: which of the given paths is an archive;
-//! - `list`: what it states about its runs before any table is read;
+//! - `list`: what an archive states about its runs before any table is read;
 //! - `queries`: what `tprof-sql` is asked, and its answers;
 //! - `run_list`: the archived runs, each with its number;
 //! - `run_totals`, `figures`: the figures of each run in the list, computed for many at a time;

@@ -1,4 +1,5 @@
-//! An archive that is served: its runs, what is known about each, and the children to ask for more.
+//! An archive that is served: its runs, the facts that are known about each, and the child
+//! processes that return more.
 
 use std::sync::Arc;
 
@@ -36,15 +37,15 @@ impl Archive {
         let queries = ArchiveQueries::new(jobs, address, memory_bytes);
         let runs = Runs::open(&queries).await?;
         let archive = Arc::new(Archive { tprof, queries, runs, figures: RunFigures::default() });
-        // The first page will be requested in a moment.
+        // A browser will request the first page in a moment.
         archive.request_missing(&archive.known().runs);
         let working = Arc::clone(&archive);
         tokio::spawn(async move { working.figures.work(&working.queries).await });
         Ok(archive)
     }
 
-    /// Returns the runs that are known. A check for new runs starts in the background, for the next
-    /// request.
+    /// Returns the runs that are known. Also starts a check for new runs in the background, which
+    /// the next request will see.
     pub fn listing(self: &Arc<Archive>) -> Listing {
         let archive = Arc::clone(self);
         tokio::spawn(async move {

@@ -19,9 +19,10 @@ const MAX_BYTES: u64 = 256 << 20;
 const THREADS: u32 = 4;
 /// Threads of a query over a store, which mostly waits.
 const THREADS_OF_STORE: u32 = 16;
-/// Part of a child's memory for sorts and sums: it also needs code and buffers.
+/// A query may use this fraction (1/N) of a child's memory for sorts and sums. The rest is for code
+/// and buffers.
 const MEMORY_SHARE: u64 = 2;
-/// Beginnings of errors about some objects or rows, which may not occur with fewer runs.
+/// Beginnings of error messages about some objects or rows, which may not occur with fewer runs.
 const OF_RUNS: [&str; 4] = [
     "cannot read an object of an archive",
     "there is no run `",
@@ -59,7 +60,8 @@ pub fn may_succeed_with_fewer_runs(failure: &Failure) -> bool {
 }
 
 impl ArchiveQueries {
-    /// Creates it for the archive at an address, with children that use at most this much memory.
+    /// Creates the sender for the archive at an address. Its child processes use at most this much
+    /// memory.
     pub fn new(jobs: Arc<JobQueue>, address: Address, memory_bytes: u64) -> ArchiveQueries {
         ArchiveQueries { jobs, address, memory_bytes }
     }
@@ -127,7 +129,8 @@ fn unread(why: impl std::fmt::Display) -> Failure {
         .hint("install tprof, tprof-serve and tprof-sql of one version, side by side")
 }
 
-/// Marks a failure as that of the child: what is behind this server failed, not the server.
+/// Converts a failure of a child to one of the answer: something behind this server failed, not the
+/// server.
 fn explain_child_failure(mut failure: Failure) -> Failure {
     if failure.status == StatusCode::UNPROCESSABLE_ENTITY {
         failure.status = StatusCode::BAD_GATEWAY;
@@ -141,7 +144,7 @@ fn explain_child_failure(mut failure: Failure) -> Failure {
     failure
 }
 
-/// A row of a statement that has one per run.
+/// A row of a statement that returns one row per run.
 #[derive(Debug, Deserialize)]
 pub struct RunRow<T> {
     /// ID of the run.
@@ -156,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_child_reports_is_no_fault_of_the_server() {
+    fn a_failure_of_a_child_is_not_one_of_the_server() {
         let child = Failure::new("there is no bucket `jobs`", "the store does not know it")
             .status(StatusCode::UNPROCESSABLE_ENTITY);
         assert_eq!(explain_child_failure(child).status, StatusCode::BAD_GATEWAY);

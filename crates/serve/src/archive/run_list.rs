@@ -11,9 +11,10 @@ use super::list::{ArchivedRun, List};
 use super::queries::ArchiveQueries;
 use crate::failure::Failure;
 
-/// A directory is checked again after this time …
+/// How long the list of an archive in a directory stays fresh.
 const FRESH: Duration = Duration::from_secs(3);
-/// … and a store after this time, because that takes a request.
+/// How long the list of an archive in a store stays fresh. It is longer, because a check takes a
+/// request.
 const FRESH_OF_STORE: Duration = Duration::from_secs(30);
 
 /// The list as it is currently known.
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_hold_when_more_runs_come() {
+    fn numbers_stay_when_more_runs_come() {
         let runs = Runs::default();
         let numbers = || {
             let listing = runs.listing();
@@ -160,7 +161,7 @@ mod tests {
         assert_eq!(numbers(), named(&[("new", 2), ("between", 3), ("old", 1)]));
         assert_eq!(runs.get(3).unwrap().run, "between");
         assert!(runs.get(4).is_none());
-        // A file under two names is one run.
+        // The same run in two files is listed once.
         runs.take(vec![], list(&[("new", 7), ("new", 7)]));
         assert_eq!(numbers(), named(&[("new", 2)]));
         assert!(runs.listing().problems[0].contains("of the run new"));

@@ -17,7 +17,7 @@ pub const STATEMENTS: [&str; 6] = [
     "SELECT run, command, commit, ranks, start_unix_ns, duration_ns, finished, recorded, lost FROM runs",
     "SELECT run, bool_and(whole) AS whole FROM ranks GROUP BY run",
     "SELECT run, max(idle_share) AS idle_share FROM rank_summary GROUP BY run",
-    // The slowest rank counts, as in the list of a directory.
+    // The figures are those of the slowest rank, as in the list of a directory.
     "SELECT run, max(median_ns) AS median_ns, max(steps) AS steps FROM \
      (SELECT run, rank, instance, host, median(CAST(duration_ns AS DOUBLE)) AS median_ns, count(*) AS steps \
       FROM rank_steps GROUP BY run, rank, instance, host) GROUP BY run",
@@ -66,7 +66,7 @@ struct Finding {
     what: Option<String>,
 }
 
-/// Keys of the figures from each statement, which are missing if it fails.
+/// Keys of the figures from each statement. The figures are missing if the statement fails.
 pub const KEYS: [&[&str]; 6] = [
     &["ranks", "wall_ns", "lost"],
     &[],
@@ -94,7 +94,7 @@ pub fn read(rows: &Rows) -> Result<HashMap<String, RunTotals>, Failure> {
     Ok(all)
 }
 
-/// Takes the result of a statement, given its index.
+/// Adds the result of a statement, given its index.
 pub fn fill(
     all: &mut HashMap<String, RunTotals>,
     statement: usize,

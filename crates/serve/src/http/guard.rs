@@ -25,17 +25,17 @@ use crate::failure::Failure;
 
 /// Longest body of a request in bytes.
 const BODY_BYTES: usize = 16 << 10;
-/// How long a client may take to send it.
+/// How long a client may take to send the body.
 const BODY_TIME: Duration = Duration::from_secs(10);
 /// Header that a request must have to change something. An HTML form cannot send it.
 pub const CHANGES: HeaderName = HeaderName::from_static("x-tprof");
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Content policy of answers that are data and have none of their own.
+/// Content policy of answers that are data and set no policy of their own.
 const NO_CONTENT: HeaderValue =
     HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
 
-/// What requests are checked against.
+/// Properties of the server that every request is checked against.
 #[derive(Debug)]
 pub struct Guard {
     /// The secret token.
@@ -54,7 +54,7 @@ pub struct Guard {
 
 impl Guard {
     fn cookie(&self) -> String {
-        // A host's cookies are the same for all of its ports.
+        // The name contains the port, because all ports of a host share its cookies.
         format!("tprof-{}", self.port)
     }
 
@@ -68,7 +68,7 @@ impl Guard {
         format!("{}://{host}:{}/{}/", self.scheme(), self.port, self.token.text())
     }
 
-    /// Whether a host, with or without port, is this machine as this server is reached.
+    /// Whether a host, with or without a port, is an address of this server.
     fn is_own(&self, authority: &str) -> bool {
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.contains(']') => (host, port.parse().ok()),
@@ -129,7 +129,10 @@ impl Guard {
                 .hint("tprof serve DIR --control, with the directory of the runs themselves"));
         }
         if !self.is_control {
-            return Err(foreign("this server changes nothing").hint("tprof serve --control"));
+            return Err(foreign(
+                "this server was started without --control, so it changes nothing",
+            )
+            .hint("tprof serve --control"));
         }
         let is_asked = headers.contains_key(CHANGES);
         let is_from_page = site == Some("same-origin") || origin.is_some();
@@ -161,7 +164,8 @@ impl Guard {
 pub async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
     let is_page = text(request.headers(), &ACCEPT).is_some_and(|kinds| kinds.contains("text/html"));
     let is_head = request.method() == Method::HEAD;
-    // Given two, a proxy and this server might not use the same one.
+    // If a request has two `Host` headers, a proxy and this server might use different ones. Such a
+    // request is refused.
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = hosts.next().filter(|_| hosts.next().is_none());
     let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();

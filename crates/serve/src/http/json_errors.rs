@@ -22,9 +22,10 @@ pub async fn with_json_error(response: Response) -> Response {
     let text = Limited::new(body, MAX_BYTES).collect().await;
     let text = text.map(|text| text.to_bytes()).unwrap_or_default();
     let failure = match status {
-        StatusCode::METHOD_NOT_ALLOWED => {
-            Failure::new("the path does not have this method", "it has those of the header Allow")
-        }
+        StatusCode::METHOD_NOT_ALLOWED => Failure::new(
+            "the path does not take this method",
+            "the header Allow lists the methods that it takes",
+        ),
         _ => Failure::new("cannot read the request", String::from_utf8_lossy(&text)),
     };
     let failure = failure.status(status).hint("GET /api/v1/openapi.json lists all");

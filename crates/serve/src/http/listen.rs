@@ -37,7 +37,7 @@ pub async fn listen(listen: Listen, router: Router) {
         let Ok(permit) = Arc::clone(&free).acquire_owned().await else { return };
         let stream = match listen.socket.accept().await {
             Ok((stream, _)) => stream,
-            // No descriptors are left, or the connection has already gone.
+            // There are no descriptors left, or the connection has already gone.
             Err(_) => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 continue;
@@ -67,7 +67,8 @@ async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, ro
     protocol.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES);
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(SENT_TIME));
-    // An error is caused by the client: it left, sent an invalid request, or reads no answer.
+    // Errors are ignored, because the client causes them: it left, sent an invalid request, or does
+    // not read the answer.
     let _ = protocol.serve_connection(TokioIo::new(Box::pin(stream)), service).await;
 }
 

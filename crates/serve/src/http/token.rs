@@ -26,9 +26,9 @@ impl Token {
         Ok(Token(random.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    /// Reads the token in a file, which is created with a new one if missing.
+    /// Reads the token in a file. If the file is missing, creates it with a new token.
     ///
-    /// Fails if others can read the file, or if it contains anything else.
+    /// Fails if others can read the file, or if its content is not a token.
     pub fn from_file(path: &Path) -> io::Result<Token> {
         let refused = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
         let mut made = OpenOptions::new();

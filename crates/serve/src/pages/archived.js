@@ -1,7 +1,7 @@
 // Differences for runs of an archive: figures that only archives or only directories have, what the
 // list says about the archive itself, and the overview, which is computed from sums.
 
-// For memory, an archive has what devices used, and a directory what processes used.
+// Of memory figures, an archive has those of devices, and a directory has those of processes.
 function hasFigure(key) {
   return Boolean(ABOUT.archive) === (key === "peak_device_bytes") || !/^peak_|^processes$/.test(key);
 }
@@ -44,7 +44,7 @@ function archivedOverview(content, run) {
       found.replaceChildren(element("h2", {}, "Findings"), ...(rows.length ? rows.map(findingCard) : [element("p", { class: "verdict plain" }, answer.tables.findings_missing || "The archive has none.")]));
     } catch (error) { if (!closed) found.replaceChildren(element("h2", {}, "Findings"), errorBox(error, loadFindings)); }
   };
-  // One after another, because each is a query to the archive.
+  // The parts are loaded one after another, because each is a query to the archive.
   const loadParts = async () => {
     for (const [kind, key, most] of ARCHIVED_PARTS) {
       if (closed) return;

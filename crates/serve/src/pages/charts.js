@@ -25,7 +25,7 @@ const painted = new Set();
 function onTheme(chart) { painted.add(chart); }
 function repaint() { for (const chart of painted) chart.paint(); }
 
-// Round numbers from 0 (or the smallest value) to the largest, for an axis.
+// Returns round numbers for an axis, from 0 (or the smallest value) to the largest value.
 function notches(least, most, count = NOTCH, base = 10) {
   const span = most - least || Math.abs(most) || 1;
   const power = base ** Math.floor(Math.log(span / count) / Math.log(base));
@@ -77,7 +77,8 @@ class LineChart {
     if (most === -Infinity) return null;
     // The axis includes zero unless all values are far from it.
     if (least > 0 && least < most * 0.7 || least === most) least = Math.min(0, least);
-    // Noise must not look as large as a change.
+    // The axis spans at least a tenth of the largest value, so that noise does not look like a
+    // change.
     if (most - least < 0.1 * Math.abs(most)) { const by = (0.1 * Math.abs(most) - (most - least)) / 2; most += by; least = least >= 0 ? Math.max(0, least - by) : least - by; }
     if (most === least) most = least + 1;
     if (this.unit === "share" && most > 0.8 && most <= 1) most = 1;
@@ -238,7 +239,7 @@ function columnsChart(title, columns) {
     }), svg("path", { class: "base", d: `M0 ${tall}H900` })));
 }
 
-// A change with its interval around zero, with all rows on one scale.
+// Draws a change with its confidence interval around zero. All rows have the same scale.
 function whisker(change, interval, scale, good) {
   const x = (value) => 50 + Math.max(-48, Math.min(48, value / scale * 48));
   const [from, to] = [x(change - (interval || 0)), x(change + (interval || 0))];

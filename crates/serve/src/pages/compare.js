@@ -1,4 +1,4 @@
-// Compares two runs: each metric with its change and how certain the change is.
+// Compares two runs. Each metric has its change, and how certain the change is.
 
 VIEWS.set("compare", (main, route) => {
   const ids = route.parts.slice(1);

@@ -1,5 +1,5 @@
-// All data from outside. No other file fetches: a static site has the same answers as files, which
-// this one loads as scripts, because file:// permits no fetch.
+// Requests all data of the pages. No other file fetches anything. A static site has the same
+// answers as files, which this file loads as scripts, because file:// permits no fetch.
 
 const SITE = window.TPROF_SITE || null;
 // The nonce that the page's policy requires of each script.
@@ -12,7 +12,7 @@ class ApiError extends Error {
   }
 }
 
-// Whether the server has stopped answering, and what to do when that changes.
+// `gone` says whether the server has stopped answering. `changed` is called when that changes.
 const server = { gone: false, changed: () => {} };
 function setGone(gone) {
   if (server.gone === gone) return;
@@ -35,7 +35,7 @@ async function api(path, how = {}) {
   setGone(false);
   const text = await answer.text();
   let value = null;
-  try { value = text ? JSON.parse(text) : null; } catch { /* judged below */ }
+  try { value = text ? JSON.parse(text) : null; } catch { /* the next line reports invalid JSON */ }
   if (!answer.ok) throw new ApiError(answer.status, value || { error: `the server answered ${answer.status}`, why: text.slice(0, 300) });
   if (value === null && text) throw new ApiError(answer.status, { error: "the answer is not JSON", why: text.slice(0, 300) });
   return value;
@@ -86,8 +86,9 @@ function queryText(query) {
   return text ? `?${text}` : "";
 }
 
-// Calls `work` now and every `ms` while the tab is visible. If it returns false, that ends; a
-// number is the next delay. Returns a function that ends it.
+// Calls `work` now and then every `ms` milliseconds while the tab is visible. If `work` returns
+// false, the calls end; if it returns a number, that is the next delay. Returns a function that
+// ends the calls.
 function poll(ms, work) {
   let timer = 0, ended = false, busy = false;
   const round = async () => {

@@ -11,7 +11,7 @@ function pageView(content, run, name, route) {
   content.classList.add("whole-height");
   content.replaceChildren(element("div", { class: "head" }, element("h2", {}, PAGES[name]?.[0] || name), element("span", { class: "dim" }, PAGES[name]?.[1] || ""), element("span", { class: "space" }),
     element("div", { class: "controls" }, ranks ? element("label", {}, "Rank", ranks) : null, SITE ? null : element("label", {}, "Steps", steps), open)), place);
-  // The time to show is part of that page's own address.
+  // The address of the embedded page contains the time to show.
   function load() {
     const query = parseHash(location.hash).query, at = query.to ? `#from=${query.from || 0}&to=${query.to}` : "";
     const address = pageAddress(run.id, name, { steps: query.steps, rank: query.rank }) + at;
@@ -31,14 +31,14 @@ function pageView(content, run, name, route) {
   return { changed: load };
 }
 
-// A frame would show the JSON of a server error as it is. In a site, `file` contains the error, if
-// there is one.
+// Returns the error of a page, or null. A frame would show the JSON of an error unformatted, so the
+// page is checked before it is shown. In a site, `file` contains the error if there is one.
 async function checkPage(address, file) {
   if (SITE) return api(file).then(() => null, (error) => error);
   const path = address.replace(/^api\/v1\//, "").replace(/#.*/, "");
   try {
     await api(path, { method: "HEAD" });
     return null;
-  } catch { /* its reason is in the body, which HEAD leaves out */ }
+  } catch { /* the next request reads the reason, because an answer to HEAD has no body */ }
   return api(path).then(() => null, (error) => error);
 }

@@ -1,4 +1,4 @@
-// Findings: what costs time, how much, where, and what to do.
+// Shows findings: the cause of lost time, how much it costs, where it is, and what to do.
 
 const SEVERITY_ORDER = ["note", "low", "medium", "high", "critical"];
 function severityClass(severity) {

@@ -1,4 +1,4 @@
-// What all views of one run share: its heading and the list of its reports and pages.
+// The parts that all views of one run share: its heading and the list of its reports and pages.
 
 // The answer of GET /api/v1, filled before the first view.
 let ABOUT = { kinds: [], formats: [], control: false, directory: "", archive: null };

@@ -9,7 +9,8 @@ function heatColour(part) {
   return HEAT_STOPS[low].map((one, i) => Math.round(one + (HEAT_STOPS[low + 1][i] - one) * rest));
 }
 
-// End of the scale: otherwise a few very large values would leave one colour for all others.
+// Returns the end of the colour scale. It is below the largest value if a few very large values
+// would leave one colour for all others.
 function topOf({ values, least, most }) {
   if (most === null || most === undefined) return most;
   const all = values.flat().filter((value) => value !== null && value !== undefined).sort((a, b) => a - b), high = all[Math.floor(all.length * 0.98)];
@@ -55,7 +56,7 @@ class HeatMap {
   rowHeight() { return Math.max(2, Math.min(26, Math.floor(560 / this.data.rows.length))); }
   height() { return this.rowHeight() * this.data.rows.length + 18; }
   labelWidth() { return this.left; }
-  // As wide as the widest label, within reason.
+  // Makes the column of labels as wide as the widest label, within a limit.
   measure() {
     const pen = this.canvas.getContext("2d");
     pen.font = `11px ${inkOf("--sans") || "sans-serif"}`;
@@ -94,7 +95,7 @@ class HeatMap {
     pen.lineWidth = 2;
     pen.strokeRect(left + this.cell[1] * this.wide - 0.5, this.cell[0] * high - 0.5, Math.max(4, this.wide + 1), Math.max(4, high + 1));
   }
-  // One pixel per cell, drawn enlarged, so that a map of any size costs the same.
+  // Draws one pixel per cell and enlarges the image, so that a map of any size costs the same.
   image(pen, left, width, high) {
     const { data } = this, columns = data.columns.length, rows = data.rows.length;
     if (!columns || !rows) return;

@@ -1,21 +1,21 @@
-// A running job: figures, lines, ranks, stalls and events, updated every second.
+// The view of a running job: figures, curves, ranks, stalls and events, updated every second.
 
-// A site is not live, so the run is shown as it was.
+// A static site has no live data, so it shows the run as it was recorded.
 VIEWS.set("live", (main, route) => SITE ? VIEWS.get("run")(main, { ...route, parts: ["run", route.parts[1]] }) : runScene(main, route, "live", "Live", liveView));
 
 function liveView(content, run) {
-  const state = new LiveState(), place = (tag, attributes, ...children) => element(tag, attributes, ...children);
-  const status = place("span", { class: "dim", role: "status" }, "connecting"), reply = place("span", { class: "dim reply", role: "status" });
-  const stalls = place("div", { class: "stalls" }), figures = place("dl", { class: "facts live" }), events = place("ol", { class: "events", tabindex: 0, "aria-label": "Events and marks" });
+  const state = new LiveState();
+  const status = element("span", { class: "dim", role: "status" }, "connecting"), reply = element("span", { class: "dim reply", role: "status" });
+  const stalls = element("div", { class: "stalls" }), figures = element("dl", { class: "facts live" }), events = element("ol", { class: "events", tabindex: 0, "aria-label": "Events and marks" });
   const charts = new LiveCharts(state, run.id, (row, column) => openRank(run.id, charts.heat.data, row, column));
   const ranks = liveRanks();
-  const snapshot = place("div", {});
+  const snapshot = element("div", {});
   const buttons = ABOUT.control && run.state === "running" ? liveControls(run, reply, snapshot) : "";
-  content.replaceChildren(place("div", { class: "head" }, place("h1", { class: "mono title" }, runTitle(run)), status, reply, buttons), stalls, figures, snapshot, charts.element,
-    place("div", { class: "two" }, place("section", {}, place("h2", {}, "Events and marks"), events), place("section", {}, place("h2", {}, "Ranks"), ranks.element)));
-  let link = "open", waitingFor = false;
+  content.replaceChildren(element("div", { class: "head" }, element("h1", { class: "mono title" }, runTitle(run)), status, reply, buttons), stalls, figures, snapshot, charts.element,
+    element("div", { class: "two" }, element("section", {}, element("h2", {}, "Events and marks"), events), element("section", {}, element("h2", {}, "Ranks"), ranks.element)));
+  let link = "open", isPending = false;
   const paint = () => {
-    waitingFor = false;
+    isPending = false;
     if (!state.snapshot) return;
     status.replaceChildren(...liveStatus(state.snapshot, link, run.id));
     if (buttons) buttons.paint(state.snapshot);
@@ -25,7 +25,7 @@ function liveView(content, run) {
     ranks.paint(state);
     paintEvents(events, state);
   };
-  const draw = () => { if (!waitingFor) { waitingFor = true; requestAnimationFrame(paint); } };
+  const draw = () => { if (!isPending) { isPending = true; requestAnimationFrame(paint); } };
   let end = () => {};
   const begin = async () => {
     if (run.state === "running") {
@@ -47,7 +47,7 @@ function liveStatus(snapshot, link, id) {
   return parts.flatMap((part, at) => at ? [" · ", part] : [part]);
 }
 
-// Start, stop, mark, snapshot: what `tprof ctl` does.
+// Makes the buttons that start and stop recording, set a mark and take a snapshot, as `tprof ctl` does.
 function liveControls(run, reply, place) {
   const send = async (body) => {
     reply.textContent = "…";
@@ -69,7 +69,7 @@ function liveControls(run, reply, place) {
 
 const RANK_HEADINGS = { steps_per_second: "Steps/s", since_step_ns: "Since step", cpu_cores: "CPU cores", gpu_utilization: "GPU util", gpu_memory_used_bytes: "GPU mem" };
 
-// The ranks, worst first. Rows keep their order while they have the pointer or the focus.
+// Makes the table of ranks, worst first. Its rows keep their order while it has the pointer or the focus.
 function liveRanks() {
   let table = null, keys = "", test = null, sort = { key: "worst", down: true };
   const place = element("div", {});

@@ -58,7 +58,7 @@ function over(metric, how) {
   return { value, at, of: there.length };
 }
 
-// The large figures, each of which has its place from the beginning.
+// Makes the large figures. Each has its place from the beginning, so that nothing moves.
 function liveFigures(state) {
   const { snapshot } = state, labels = snapshot.ranks.map((rank) => rank.label), many = labels.length > 1;
   const known = (found, unit, under) => ({ text: shown(found.value, unit), title: exact(found.value, unit), under });
@@ -108,7 +108,7 @@ function stallText(stall) {
 }
 function paintStalls(place, state) {
   const stalls = state.snapshot.stalls || [], steps = state.metric("steps_per_second") || state.metric("steps");
-  // Announced when a rank stalls or resumes, and not every second.
+  // The text for screen readers changes only when a rank stalls or resumes, not every second.
   const ranks = stalls.map((stall) => stall.label).join(", ");
   if ((place.dataset.ranks || "") !== ranks) { place.dataset.ranks = ranks; $("spoken").textContent = ranks ? `${ranks} made no step for long` : "no rank stands still"; }
   place.classList.toggle("stalled", stalls.length > 0);

@@ -1,4 +1,4 @@
-// Tags and a note of a run, and its removal; each asks before it writes.
+// Edits the tags and the note of a run, and deletes runs. Both ask before they write.
 
 function ask(title, content, act, text, danger) {
   const dialog = $("ask"), wrong = element("div", {});

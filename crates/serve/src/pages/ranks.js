@@ -40,7 +40,7 @@ function ranksView(content, run) {
   }
   choices();
   load();
-  // Only the run itself knows which metrics it has over time.
+  // Only the live data of the run tells which metrics it has over time.
   if (!stepsOnly) api(`runs/${run.id}/live`).then((snapshot) => { const there = snapshot.metrics.filter((one) => !["steps", "lost", "since_step_ns"].includes(one.key)).map((one) => one.key); if (there.length && !closed) { times = there; choices(); } }).catch(() => {});
   return { close: () => { closed = true; map.close(); }, changed: (route) => { over = overOf(route.query.over); overs.value = over; metric = route.query.metric || ""; choices(); load(); } };
 }

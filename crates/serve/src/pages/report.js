@@ -55,7 +55,8 @@ function reportControls(run, kind, query, change) {
     ...choices.map(([value, text]) => element("option", { value, selected: (query[name] || "") === value }, text))));
   const made = [];
   if (run.ranks > 1) made.push(select("rank", "Rank", [["", "all"], ...Array.from({ length: Math.min(run.ranks, 4096) }, (_, rank) => [String(rank), String(rank)])]));
-  // The content of an archive was chosen when it was made.
+  // An archive offers only the choice of a rank, because its sums were computed when it was
+  // written.
   if (ABOUT.archive) return element("div", { class: "controls" }, ...made);
   made.push(select("steps_from", "Steps from", STEP_SOURCES.map((source) => [source === "auto" ? "" : source, source])));
   const names = [...(KIND_OPTIONS[kind] || []), ...(HTA_KINDS.has(kind) ? ["hta"] : [])];
@@ -88,10 +89,11 @@ function documentParts(answer, kind, tables) {
     element("dl", { class: "absent" }, ...[...absent].flatMap(([why, keys]) => [element("dt", {}, keys.join(", ")), element("dd", {}, withCode(why || "nothing of it was recorded"))]))));
   return parts;
 }
-// Summary and memory: figures within figures.
+// Makes the documents of the summary and of memory, which are nested figures.
 function plainDocument(answer, kind, tables) {
   const rest = Object.fromEntries(Object.entries(answer).filter(([key]) => !["version", "tprof", "kind", "notes", "problems", "findings", "findings_missing"].includes(key)));
-  // Both kinds are about ranks, so the run and its processes come after them.
+  // Both kinds are mainly about ranks, so figures of the run and of its processes come after those
+  // of ranks.
   const { ranks, processes, run, completeness, overhead, ...others } = rest;
   const inOrder = Object.fromEntries(Object.entries({ ranks, ...others, completeness, overhead, run, processes }).filter(([, value]) => value !== undefined));
   return [documentObject(inOrder, kind, tables)];

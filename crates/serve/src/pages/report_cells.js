@@ -12,7 +12,7 @@ const BYTE_TABLES = { byte_counters: new Set(["min", "mean", "max", "last"]) };
 function columnKeys(rows) {
   const keys = new Set();
   for (const row of rows.slice(0, 200)) for (const key of Object.keys(row)) if (!NO_COLUMN.test(key)) keys.add(key);
-  // A short form shows its long form.
+  // If a key has a short form, only one column is shown, whose cells have both forms.
   for (const key of [...keys]) if (keys.has(`short_${key}`)) keys.delete(`short_${key}`); else if (keys.has(`${key}_short`)) keys.delete(`${key}_short`);
   return order([...keys], rows);
 }
@@ -28,7 +28,8 @@ function order(keys, rows) {
   return [...rest.slice(0, at), name, ...rest.slice(at)];
 }
 
-// Columns that have a value somewhere, and a line for each reason of those that have none.
+// Returns the columns that have a value in some row, and a line for the reason why each other
+// column has none.
 function splitColumns(rows) {
   const reasons = new Map(), kept = [];
   const note = (key, why) => { if (!reasons.has(why)) reasons.set(why, new Set()); reasons.get(why).add(heading(key)); };
@@ -77,7 +78,8 @@ function listCell(values) {
   return { content: texts.length > 1 ? `${texts[0]}  (${texts.length} in all)` : texts[0], title: texts.slice(0, 40).join("\n") };
 }
 
-// The table of a document's rows with what belongs to it; keeps `tables` for the search.
+// Makes the table of a document's rows, with its title and notes. Adds it to `tables`, in which the
+// user can search.
 function documentTable(key, rows, kind, tables, missing) {
   const title = element("h3", {}, titled(key), rows.length ? element("span", { class: "dim" }, `  ${formatCount(rows.length)} row${rows.length === 1 ? "" : "s"}`) : null);
   if (!rows.length) return element("section", { class: "part" }, title, element("p", { class: "none" }, "None", missing ? ": " : "", missing ? withCode(missing) : ""));

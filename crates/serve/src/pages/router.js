@@ -53,7 +53,7 @@ function nowhere(main) {
   return { title: "no such page", crumbs: [], back: "#/" };
 }
 
-// A view may set its title later, when its run is there.
+// Sets the title of a view, which the view may change when its run has been read.
 function titles(view) {
   document.title = view.title ? `${straight(view.title)} – tprof` : "tprof";
   const crumbs = [["Runs", "#/"], ...(view.crumbs || [])];
@@ -63,7 +63,7 @@ function titles(view) {
   ].filter(Boolean)));
 }
 
-// The search field belongs to the view: `find(text)` filters what it shows.
+// Connects the search field to the view: `find(text)` filters the view.
 function search(find) {
   const field = $("search");
   field.hidden = !find;
@@ -93,7 +93,7 @@ function startKeys() {
   });
 }
 
-// The tip beside the pointer or a point of a chart.
+// Shows the tip next to the pointer or to a point of a chart.
 function showTip(x, y, ...content) {
   const tip = $("tip");
   tip.replaceChildren(...content);

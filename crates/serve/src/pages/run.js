@@ -93,7 +93,7 @@ function paintFigures(place, run, summary) {
     ...memory.filter(([, key]) => hasFigure(key)).map(([name, key, about]) => figure(name, key, "bytes", about)), ...(ABOUT.archive ? [] : [figure("Overhead", "fraction", "share", "CPU time that recording took, of the job's; an estimate", over)]), ...stepCost(over.step));
 }
 
-/** What recording cost a step, by its bounds; the sentence of all reports says of what. */
+/** Shows the bounds of the time that recording added to a step, with the sentence that all reports print about it. */
 function stepCost(step) {
   if (!step) return [];
   const [low, high] = step.paired ? [Math.max(0, step.paired.ns_low), Math.max(0, step.paired.ns_high)] : [step.ns_low, step.ns_high];

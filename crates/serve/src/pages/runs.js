@@ -1,4 +1,4 @@
-// The list of all runs of the directory: to find, compare and open runs.
+// Shows the list of all runs of the directory, for finding, comparing and opening runs.
 
 const POLL_MS = 2000;
 const RUN_STATES = { all: () => true, running: (run) => run.state === "running", finished: (run) => run.state === "finished" && !run.failed, failed: (run) => Boolean(run.failed), damaged: (run) => run.state === "damaged" || run.state === "cut off", incomplete: (run) => run.complete === false };
@@ -60,7 +60,7 @@ function runsView(main, route) {
     if (first) filter(route.query.q || "");
     counted();
     paintButtons();
-    // A run may begin at any time, but that is not urgent.
+    // A new run may appear at any time, but it is not urgent to show it.
     return SITE ? false : answer.pending > 0 || runs.some((run) => run.state === "running") ? POLL_MS : 5 * POLL_MS;
   }
   const failedOnce = (error) => { if (runs === null) body.lastChild.replaceWith(errorBox(error, () => navigateAgain())); };

@@ -1,4 +1,4 @@
-// Start: loads what the server offers, then shows the view that the address names.
+// Starts the page: asks the server for its features, then shows the view that the address names.
 
 function startBanner() {
   let stop = null;
@@ -9,7 +9,7 @@ function startBanner() {
     banner.classList.toggle("gone", gone);
     if (!gone) { banner.replaceChildren(); navigateAgain(); return; }
     const again = () => api("").catch(() => {});
-    banner.replaceChildren(element("b", {}, "The server has ended. "), "What is shown is from before. Start ", element("code", {}, "tprof serve"), " again; this page tries every 5 s. ", element("button", { onclick: again }, "Try now"));
+    banner.replaceChildren(element("b", {}, "The server has ended. "), "This page shows what it had loaded before. Start ", element("code", {}, "tprof serve"), " again; this page tries every 5 s. ", element("button", { onclick: again }, "Try now"));
     stop = poll(5000, again);
   };
 }
@@ -34,7 +34,7 @@ async function begin() {
   startBanner();
   addEventListener("hashchange", navigate);
   navigate();
-  // Even a view that requests nothing more shows when its server has ended.
+  // Polls the server, so that even a view without further requests shows when the server has ended.
   if (!SITE) poll(5000, () => api("").catch(() => {}));
   document.documentElement.dataset.ready = "true";
 }

@@ -5,7 +5,7 @@ const ROW_HEIGHT = 31;
 const BEYOND_SIGHT = 12;
 
 // Columns are { key, heading, about, words, value(row), cell(row), class, width }. A cell is {
-// content, title, class, share }, or just its content.
+// content, title, class, share }, or only its content.
 class Table {
   constructor(how) {
     Object.assign(this, { columns: [], label: "", rowKey: (row) => row, text: () => "", sort: null, windowed: false, limit: Infinity, empty: "", ...how });

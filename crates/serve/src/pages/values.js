@@ -21,7 +21,7 @@ function unitOf(key, kind = "", row = null) {
   return key === "rate" || key === "tflops" ? "TFLOP/s" : "none";
 }
 
-// Minutes and hours, if seconds would be too many to read.
+// Formats a duration, as minutes and hours if it has many seconds.
 function duration(ns) {
   const seconds = ns / 1e9;
   if (Math.abs(seconds) < 99.95) return formatTime(ns);
@@ -60,7 +60,7 @@ function shown(value, unit) {
     default: return `${plainNumber(value)} ${unit}`;
   }
 }
-// All digits, with their unit.
+// Returns a value with all of its digits and its unit.
 function exact(value, unit) {
   if (typeof value !== "number") return String(value);
   const number = Number.isInteger(value) ? value.toLocaleString("en-US") : String(value);
@@ -92,7 +92,7 @@ function unknown(why, text = "?") {
   const reason = why ? `unknown: ${why}` : "unknown";
   return element("span", { class: "unknown", title: reason, "aria-label": reason }, text);
 }
-// Shows a separate value, with the reason next to it if it is unknown.
+// Shows a value that stands alone, with the reason next to it if it is unknown.
 function known(value, unit, why) {
   return value === null || value === undefined ? unknown(why, "unknown") : element("span", { title: exact(value, unit) }, shown(value, unit));
 }

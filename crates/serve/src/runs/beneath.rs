@@ -59,7 +59,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn only_what_lies_beneath_is_opened() {
+    fn only_files_beneath_the_directory_are_opened() {
         let outer = tempfile::tempdir().unwrap();
         let inner = outer.path().join("runs");
         std::fs::create_dir_all(inner.join("a")).unwrap();

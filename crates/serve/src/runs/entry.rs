@@ -1,4 +1,4 @@
-//! What is known about a run before any of its events is read.
+//! The facts about a run that are known before any of its events is read.
 
 use std::fs;
 use std::io::{self, Read};
@@ -10,13 +10,14 @@ use tprof_trace::{RunDir, TraceFile, is_info_name, is_trace_file, open_plain};
 
 use super::beneath;
 
-/// Larger `run.json` files were not written by collectors: those of 1,024 ranks with 20 processes
-/// each have 8 MB.
+/// Largest size of a `run.json` that is read. Collectors write no larger ones: that of 1,024 ranks
+/// with 20 processes each has 8 MB.
 const MAX_INFO_BYTES: u64 = 32 << 20;
-/// Nor were files with more values than this: in memory, a value takes at least 32 bytes, but in
-/// text as little as two.
+/// Largest number of JSON values in a `run.json` that is read. A value takes at least 32 bytes in
+/// memory, but as little as two in the file.
 const MAX_INFO_VALUES: usize = 1 << 20;
-/// Smaller files cannot have more values than that.
+/// `run.json` files up to this total size are not checked, because they cannot have that many
+/// values.
 const SMALL_INFO_BYTES: u64 = 1 << 20;
 
 /// A run, described by its `run.json` and the names of its files.
@@ -30,7 +31,7 @@ pub struct Entry {
     pub state: &'static str,
     /// Why it is damaged, or what cannot be read.
     pub why: Option<String>,
-    /// Why none of its files may be read: a link leads out of the run, or an entry is not a file.
+    /// Why no file of the run may be read: a link leads out of the run, or an entry is not a file.
     pub refused: Option<String>,
     /// When it began, ns since 1970.
     pub start_unix_ns: Option<u64>,
@@ -138,7 +139,7 @@ fn failure(info: &RunInfo) -> Option<String> {
 struct Listed {
     is_run: bool,
     bytes: u64,
-    /// Why none of its files is read.
+    /// Why no file of the run is read.
     refused: Option<String>,
 }
 
@@ -172,7 +173,7 @@ impl Listed {
                     continue;
                 }
             } else if !about.is_file() {
-                listed.refused = Some(format!("`{shown}` is no file"));
+                listed.refused = Some(format!("`{shown}` is not a file"));
                 continue;
             }
             if is_info {
@@ -241,7 +242,7 @@ mod tests {
     use tprof_trace::{TraceHeader, TraceWriter, info_text};
 
     #[test]
-    fn what_a_run_without_its_file_lost_is_unknown() {
+    fn losses_of_a_run_without_its_file_are_unknown() {
         let directory = tempfile::tempdir().unwrap();
         let info = RunInfo {
             version: RUN_VERSION,

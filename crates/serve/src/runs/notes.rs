@@ -1,4 +1,5 @@
-//! Tags and a note of a run. They are stored in a file in the run's directory, and move with it.
+//! Stores the tags and the note of a run in a file in the run's directory, so that they move with
+//! it.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
@@ -9,22 +10,24 @@ use serde::{Deserialize, Serialize};
 
 use super::beneath;
 
-/// Name of the file.
+/// Name of the file that holds the tags and the note.
 pub const FILE: &str = "tprof-notes.json";
-/// Longest file to read.
+/// Largest number of bytes that are read from the file.
 const MAX_BYTES: u64 = 64 << 10;
-/// Limits: number of tags, and lengths of texts.
+/// Largest number of tags.
 const MAX_TAGS: usize = 32;
+/// Largest length of a tag, bytes.
 const MAX_TAG: usize = 64;
+/// Largest length of the note, bytes.
 const MAX_NOTE: usize = 8 << 10;
 
 /// Tags and a note that a person attached to a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Notes {
-    /// Short words, for search.
+    /// Short words by which the run can be found.
     pub tags: Vec<String>,
-    /// Text of any form.
+    /// Free text of the user.
     pub note: String,
 }
 
@@ -40,7 +43,7 @@ impl Notes {
         read().unwrap_or_default()
     }
 
-    /// Checks whether they can be stored; otherwise returns why not.
+    /// Checks the limits on tags and note. The error says which one is exceeded.
     pub fn check(&self) -> Result<(), String> {
         if self.tags.len() > MAX_TAGS {
             return Err(format!("there are {} tags; {MAX_TAGS} is the most", self.tags.len()));
@@ -54,7 +57,7 @@ impl Notes {
         }
     }
 
-    /// Writes them completely or not at all.
+    /// Writes the file completely or not at all. Removes it if there are no tags and no note.
     pub fn save(&self, run: &Path) -> io::Result<()> {
         let path = run.join(FILE);
         if *self == Notes::default() {
@@ -77,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_come_back_and_a_link_out_is_not_read() {
+    fn saved_notes_are_read_back_and_a_link_out_of_the_run_is_not_followed() {
         let run = tempfile::tempdir().unwrap();
         let notes = Notes { tags: vec!["night".to_owned()], note: "with </script>".to_owned() };
         notes.save(run.path()).unwrap();
@@ -91,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_refused() {
+    fn tags_and_notes_beyond_the_limits_are_refused() {
         let tagged = |tag: &str| Notes { tags: vec![tag.to_owned()], ..Notes::default() };
         assert!(tagged("a").check().is_ok());
         assert!(tagged("").check().is_err());

@@ -25,12 +25,12 @@ pub struct RegisteredRun {
     pub id: u32,
     /// State of its files when it was read.
     pub stamp: Stamp,
-    /// What is known about it.
+    /// The facts that are known about it.
     pub entry: Arc<Entry>,
 }
 
 impl RegisteredRun {
-    /// Returns its path if its files may be read, which means that no link leads out of it.
+    /// Returns the run's path if its files may be read, which means that no link leads out of it.
     pub fn readable(&self) -> Result<&Path, Failure> {
         match &self.entry.refused {
             None => Ok(&self.entry.path),
@@ -51,7 +51,7 @@ struct Known {
 struct State {
     numbers: HashMap<PathBuf, u32>,
     known: HashMap<PathBuf, Known>,
-    /// In the order of the list.
+    /// Runs in the order of the list.
     listed: Vec<RegisteredRun>,
     scanned: Option<Instant>,
     left_out: usize,
@@ -65,7 +65,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Creates the registry of existing runs or directories of runs; `usage` is what else to type.
+    /// Creates the registry of existing runs or directories of runs. `usage` is the hint in the
+    /// error about a path that does not exist.
     pub fn of(paths: &[PathBuf], usage: &str) -> Result<Registry, Failure> {
         let roots = paths.iter().map(|path| existing(path, usage)).collect::<Result<_, _>>()?;
         Ok(Registry { roots, state: Mutex::default() })
@@ -76,7 +77,7 @@ impl Registry {
         &self.roots
     }
 
-    /// Returns the runs, newest first, and how many exceed the limit.
+    /// Returns the runs, newest first, and the number of runs beyond the limit.
     pub fn list(&self) -> (Vec<RegisteredRun>, usize) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.scanned.is_none_or(|at| at.elapsed() >= FRESH) {
@@ -103,7 +104,7 @@ impl Registry {
     fn scan(&self, state: &mut State) {
         let mut paths: Vec<PathBuf> = Vec::new();
         for root in &self.roots {
-            // A run itself, otherwise the runs that it contains.
+            // A path is a run, or a directory whose runs are listed.
             match state.look_at(root) {
                 Some(_) => paths.push(root.clone()),
                 None => paths.extend(directories(root)),

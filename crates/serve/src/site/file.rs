@@ -56,8 +56,8 @@ impl Files {
         Ok(status.is_success())
     }
 
-    /// Writes a page into a file of its own. Its document only states where that is, or why it is
-    /// missing.
+    /// Writes a page into a file of its own. Its document only names that file, or the reason why
+    /// it is missing.
     async fn page(&self, path: &str, name: &str) -> Result<bool, Failure> {
         let (status, body) = self.answer(path).await?;
         let mut call = Call(self.create(&data(path))?);

@@ -111,7 +111,7 @@ fn refused(error: ExportError) -> Failure {
         .hint("--force, or another -o"),
         ExportError::Write { path, source } => {
             Failure::new(format!("cannot write `{}`", path.display()), source)
-                .hint("-o in a writable directory that is there")
+                .hint("-o in a writable directory that exists")
         }
         error => Failure::new("cannot write the site", error).hint("another -o"),
     }
@@ -132,7 +132,7 @@ async fn fill(
     let about = json!({ "tprof": catalogue.tprof, "pairs": parts.pairs });
     let shell = static_shell(nonce.text(), &about.to_string());
     std::fs::write(directory.join("index.html"), shell).map_err(failed)?;
-    // Nobody sends requests here, and the guard's settings change no answer.
+    // No client sends requests here, and the settings of the guard change no answer.
     let guard = Guard {
         token: nonce,
         hosts: Vec::new(),
@@ -143,7 +143,7 @@ async fn fill(
     };
     let app = App::new(registry, JobQueue::new(tprof, AT_ONCE), Arc::new(guard), catalogue);
     let shown = Progress::of(runs.len() + parts.all.len());
-    // The list has them all.
+    // The list shows the figures of all runs.
     let figures = async |run: &RegisteredRun| {
         if run.entry.refused.is_none() {
             app.summaries.make(&app.jobs, run, Priority::Interactive).await;
@@ -183,7 +183,7 @@ async fn two_at_once<'a, T>(
     tokio::try_join!(worker(), worker()).map(|_| ())
 }
 
-/// Prints what a reader of the site should know.
+/// Prints notes for the reader of the site.
 fn note(runs: &[RegisteredRun], parts: &Parts, missing: usize) {
     let damaged = || runs.iter().filter(|run| run.entry.state == "damaged");
     for run in damaged().take(MOST_NAMED) {

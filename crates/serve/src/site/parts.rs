@@ -1,4 +1,4 @@
-//! The requests that the pages make, and the files that answer them where there is no server.
+//! The requests that the pages make, and the files that answer them in a site without a server.
 
 use std::collections::HashMap;
 
@@ -14,9 +14,9 @@ const MAX_PAIRS: usize = 50;
 pub enum Part {
     /// A document, by its path below `/api/v1`.
     Document(String),
-    /// A page by that path, and its file in the site.
+    /// A page by its path below `/api/v1`, and its file in the site.
     Page(String, String),
-    /// The same document as another.
+    /// A document that is the same as another: its path, and the path of the other.
     Same(String, String),
 }
 

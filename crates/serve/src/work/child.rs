@@ -1,4 +1,4 @@
-//! Runs `tprof` as a child process, with limits, which ends with the server.
+//! Runs `tprof` as a child process with limits. The child ends together with the server.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -17,9 +17,9 @@ use crate::failure::Failure;
 
 /// Hidden command that applies limits before another command.
 const LIMITED: &str = "__limited";
-/// How long it may take to end when asked to.
+/// How long the child may take to end when asked to.
 const GRACE: Duration = Duration::from_secs(2);
-/// Bytes of its errors to read.
+/// Number of bytes of the child's error output to read.
 const MAX_ERRORS: u64 = 64 << 10;
 
 /// Limits of a child process.
@@ -39,9 +39,9 @@ struct Running(Option<Child>);
 impl Drop for Running {
     fn drop(&mut self) {
         let Some(mut child) = self.0.take() else { return };
-        // Without a pid, it has already ended.
+        // A child without a pid has already ended.
         let Some(pid) = child.id() else { return };
-        // SIGTERM comes before SIGKILL, so that it can remove its temporary files.
+        // SIGTERM comes before SIGKILL, so that the child can remove its temporary files.
         let _ = kill(Pid::from_raw(pid as i32), Signal::SIGTERM);
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
@@ -65,7 +65,8 @@ impl Tprof {
         Tprof { program, limits }
     }
 
-    /// Runs it, and returns its output. The process is ended early if the answer is dropped.
+    /// Runs `tprof` and returns its output. The process is ended early if the returned future is
+    /// dropped.
     ///
     /// Fails with the process's own error, or because of a limit. `is_background` lowers its
     /// priority, because nobody waits for it.
@@ -106,8 +107,8 @@ impl Tprof {
         command.arg(std::process::id().to_string()).arg(if is_background { "10" } else { "0" });
         command.arg("--").args(words);
         command.stdin(Stdio::null()).stdout(to).stderr(Stdio::piped());
-        // Without colours, and without the settings of the terminal in which the server was
-        // started.
+        // The child prints no colours, and does not use the settings of the terminal in which the
+        // server was started.
         command.env("NO_COLOR", "1").current_dir(Path::new("/"));
         command.spawn()
     }

@@ -13,9 +13,9 @@ use super::result_cache::{CachedResult, ResultCache};
 use crate::failure::Failure;
 use crate::runs::{RegisteredRun, Stamp};
 
-/// An answer about a run in progress is reused for this many times the time it took, and …
+/// An answer about a run in progress is reused for this many times the time that it took.
 const SHARE: u32 = 20;
-/// … for at least this time.
+/// Shortest time for which an answer about a run in progress is reused.
 const LEAST: Duration = Duration::from_secs(2);
 /// Number of requests that may wait; further ones are refused.
 const MAX_WAITING: usize = 200;
@@ -25,8 +25,8 @@ const MAX_WAITING: usize = 200;
 pub enum Priority {
     /// A person waits for the result.
     Interactive,
-    /// Nobody waits: a summary for the list. One at a time in addition to interactive jobs, at a
-    /// low priority.
+    /// Nobody waits for the result, which is a summary for the list. One such job runs at a time,
+    /// next to interactive jobs and with a low priority.
     Background,
 }
 
@@ -97,7 +97,7 @@ impl JobQueue {
             {
                 return answer;
             }
-            // The job was abandoned because nobody waited, in the moment in which this one came.
+            // Nobody waited for the job, so it was abandoned at the moment of this request.
         }
     }
 
@@ -111,7 +111,7 @@ impl JobQueue {
         let made = lock(&self.cache).get(&job.words)?;
         let is_right = match made.answer.is_ok() {
             true => made.stamps == job.stamps || job.is_live && Instant::now() < made.good_until,
-            // The failure may be temporary.
+            // A failure may be temporary, so it is reused only for a while.
             false => Instant::now() < made.good_until,
         };
         is_right.then_some(made.answer)
@@ -140,8 +140,8 @@ impl JobQueue {
         Ok(answer)
     }
 
-    /// Waits for its turn and executes the job. If nobody waits any more, it stops and returns
-    /// nothing.
+    /// Waits for the job's turn and executes it. Stops and returns `None` if nobody waits for the
+    /// result any more.
     async fn take_turn(&self, job: &Job, to: &watch::Sender<Option<Answer>>) -> Option<Answer> {
         let is_background = job.priority == Priority::Background;
         let queue = if is_background { &self.quiet } else { &self.asked };

@@ -1,4 +1,4 @@
-//! Reads only parts of a document: a summary needs a few numbers of one with 100 MB.
+//! Reads only parts of a document. A summary needs a few numbers of a document of 100 MB.
 
 use std::fmt;
 use std::io::Read;
@@ -6,7 +6,7 @@ use std::io::Read;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// Reads JSON, and leaves out all values of objects under other keys than these.
+/// Parses JSON, but skips the values of objects whose keys are not in `keys`.
 pub fn read_selected(reader: impl Read, keys: &[&str]) -> serde_json::Result<Value> {
     let mut from = serde_json::Deserializer::from_reader(reader);
     let value = KeepKeys(keys).deserialize(&mut from)?;
@@ -82,7 +82,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_what_is_wanted_is_read() {
+    fn only_the_selected_keys_are_read() {
         let text = r#"{"a": [{"b": 1.5, "x": [1, {"a": 2}]}, null, -3, "t", true], "y": {"a": 1}}"#;
         let read = read_selected(text.as_bytes(), &["a", "b"]).unwrap();
         assert_eq!(read, json!({ "a": [{ "b": 1.5 }, null, -3, "t", true] }));

@@ -26,7 +26,7 @@ enum Storage {
 }
 
 impl Output {
-    /// Takes the output from a file that was written completely.
+    /// Reads the output from a file that was written completely. Large output stays in the file.
     pub fn of(mut file: File) -> io::Result<Output> {
         let length = file.metadata()?.len();
         if length > SMALL {
@@ -43,7 +43,7 @@ impl Output {
         self.length
     }
 
-    /// Number of bytes that it takes in memory.
+    /// Number of bytes that the output takes in memory.
     pub fn memory_bytes(&self) -> u64 {
         match &self.storage {
             Storage::Memory(bytes) => bytes.len() as u64,
@@ -51,7 +51,7 @@ impl Output {
         }
     }
 
-    /// Returns all of it, if it has at most `most` bytes.
+    /// Returns the whole output, or an error if it has more than `most` bytes.
     pub fn read_all(&self, most: u64) -> io::Result<Bytes> {
         if self.length > most {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the answer is too large"));

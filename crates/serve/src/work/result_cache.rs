@@ -13,7 +13,7 @@ use crate::runs::Stamp;
 const MAX_MEMORY: u64 = 48 << 20;
 /// Limit of their total bytes, including files.
 const MAX_BYTES: u64 = 2 << 30;
-/// Limit of the number of answers: each larger one is an open file.
+/// Limit of the number of answers, because each large one is an open file.
 const MAX_ANSWERS: usize = 400;
 
 /// A result and the state of the files it was made from.

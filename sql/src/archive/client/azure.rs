@@ -5,7 +5,7 @@ use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 
 use super::environment::{Unusable, is_local_without_tls, of_environment};
 
-/// Variable that contains everything. If it is set, no other variable with credentials is read.
+/// Variable that contains all settings. If it is set, no other variable with credentials is read.
 const CONNECTION: &str = "AZURE_STORAGE_CONNECTION_STRING";
 /// Names of Azure's tools that the client does not know, with the client's names.
 const OF_TOOLS: [(&str, &str, AzureConfigKey); 3] = [
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_connection_string_has_no_secret() {
+    fn errors_about_a_connection_string_contain_no_secret() {
         for text in ["secret", "AccountKey=secret", "AccountName=jobs;secret", "AccountName=secret"]
         {
             let why = connection(text).unwrap_err();

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-/// Describes a variable that cannot be used, without its value.
+/// A description of a variable that cannot be used, without its value.
 #[derive(Debug)]
 pub struct Unusable(pub String);
 

@@ -16,8 +16,8 @@ pub fn settings(
     variable: impl Fn(&str) -> Option<String>,
 ) -> object_store::Result<GoogleCloudStorageBuilder> {
     if let Some(host) = variable(EMULATOR) {
-        // As in Google's libraries, credentials of the real store are never sent there. Without
-        // this provider the client would still look for some before it writes.
+        // As in Google's libraries, credentials of the real store are never sent to the test
+        // server. Without this provider, the client would still search for some before it writes.
         let nobody = StaticCredentialProvider::new(GcpCredential { bearer: String::new() });
         let of_connections = of_environment("GOOGLE_")
             .filter(|(key, _)| matches!(key, GoogleConfigKey::Client(_)))
@@ -32,7 +32,7 @@ pub fn settings(
     let builder = GoogleCloudStorageBuilder::from_env();
     let allowed = GoogleConfigKey::Client(ClientConfigKey::AllowHttp);
     let is_here = variable("GOOGLE_BASE_URL").is_some_and(|url| is_local_without_tls(&url));
-    // By default the client would send a token to any address.
+    // By default, the client would send a token to any address, even without TLS.
     match variable("GOOGLE_ALLOW_HTTP") {
         None => Ok(builder.with_config(allowed, is_here.to_string())),
         Some(_) => Ok(builder),

@@ -1,4 +1,4 @@
-//! Servers that are missing, end, or break the connection.
+//! Tests servers that are missing, that end, or that break the connection.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use crate::runs::{of, program, runs};
 use crate::servers::free_port;
 
 #[test]
-fn a_server_that_is_not_there_is_named_and_a_token_is_not() {
+fn a_missing_server_is_named_and_a_token_is_not() {
     let set = runs().set();
     let port = free_port();
     let mut command = at_port(port, &[set.to_str().unwrap(), "SELECT count(*) FROM runs"]);
@@ -29,7 +29,7 @@ fn a_server_that_is_not_there_is_named_and_a_token_is_not() {
     let wrong = of(wrong.output().unwrap());
     assert_eq!(wrong.code, 2, "{}", wrong.err);
     assert!(!wrong.err.contains("s3cret"), "{}", wrong.err);
-    // A server with another protocol.
+    // This server speaks another protocol.
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -66,12 +66,12 @@ fn a_server_that_is_killed_in_a_query_leaves_no_result() {
     server.0.child.wait().unwrap();
     let ended = of(child.wait_with_output().unwrap());
     assert_eq!((ended.code, &*ended.out), (1, ""), "{}", ended.err);
-    assert!(ended.err.contains("no result is kept"), "{}", ended.err);
+    assert!(ended.err.contains("kept no part of the result"), "{}", ended.err);
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn a_server_that_was_started_again_has_tables_and_views_anew() {
+fn tables_and_views_are_registered_again_after_a_restart() {
     let Some(mut server) = Sail::start() else { return };
     let port = server.0.port;
     let mut restart = || {
@@ -89,13 +89,13 @@ fn a_server_that_was_started_again_has_tables_and_views_anew() {
     prompt.until("8   107");
     prompt.until("tprof> ");
     restart();
-    // A view over a view, whose tables this statement does not name.
+    // The statement names a view over a view, but not the tables of these.
     prompt.type_in("SELECT count(*) AS n, max(more) AS last FROM other;\r");
     let before = prompt.until("8   107");
     assert!(before.contains("was started again"), "{before}");
     prompt.until("tprof> ");
     restart();
-    // An error stays an error.
+    // An error in a statement is still an error after the restart.
     prompt.type_in("SELECT nothing_of_it FROM mine;\r");
     prompt.until("there is no column `nothing_of_it`");
     prompt.until("tprof> ");
@@ -108,8 +108,8 @@ fn a_server_that_was_started_again_has_tables_and_views_anew() {
 #[test]
 fn ctrl_c_ends_the_query_on_the_server() {
     let Some(server) = Sail::start() else { return };
-    // Sail stops what it computes only between two batches, of which a product of tables has none
-    // for hours.
+    // Sail stops a computation only between two batches. A product of tables has no batch for
+    // hours, so this query uses `range`.
     let query = "SELECT sum(id % 7) AS s FROM range(1000000000000)";
     let mut command = server.program(&[query]);
     let child = command.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -126,7 +126,7 @@ fn ctrl_c_ends_the_query_on_the_server() {
     kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
     let ended = of(child.wait_with_output().unwrap());
     assert_eq!((ended.code, &*ended.out), (130, ""), "{}", ended.err);
-    // It is idle: for a while it uses no more CPU than a server that does nothing.
+    // The server is idle if for a while it uses no more CPU than a server that does nothing.
     let is_resting = || {
         let before = used();
         std::thread::sleep(Duration::from_millis(500));
@@ -173,7 +173,7 @@ fn cutting(to: u16, bytes: usize, cuts: usize) -> (u16, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn a_connection_that_breaks_in_a_result_is_mended_or_there_is_none() {
+fn a_broken_connection_is_resumed_or_there_is_no_result() {
     let Some(server) = server() else { return };
     let directory = tempfile::tempdir().unwrap();
     let query = "SELECT id, concat('row ', CAST(id AS STRING)) AS text FROM range(200000) \
@@ -193,7 +193,7 @@ fn a_connection_that_breaks_in_a_result_is_mended_or_there_is_none() {
                 mended += 1;
             }
             _ => {
-                assert!(ended.err.contains("no result is kept"), "{}", ended.err);
+                assert!(ended.err.contains("kept no part of the result"), "{}", ended.err);
                 assert!(!file.exists());
             }
         }

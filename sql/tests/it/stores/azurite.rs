@@ -1,4 +1,5 @@
-//! Azure Blob Storage by Azurite, which runs on Node. TPROF_TEST_AZURITE names its program.
+//! Runs Azurite, a server with the API of Azure Blob Storage, on Node. TPROF_TEST_AZURITE names its
+//! program.
 
 use std::process::Command;
 
@@ -9,7 +10,7 @@ use crate::servers::{Server, fetched, free_port, request, skip};
 
 /// Account of the server.
 pub const ACCOUNT: &str = "tproftest";
-/// Its key, which is [`STORE`]'s secret in base64.
+/// Key of the account. [`STORE`] has it in base64 as its secret.
 const KEY: &[u8] = b"tprof-test-key-0123456789abcdef!";
 
 pub const STORE: Store = Store {

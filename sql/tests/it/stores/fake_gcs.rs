@@ -1,9 +1,10 @@
-//! Google Cloud Storage by fake-gcs-server. TPROF_TEST_FAKE_GCS names its program.
+//! Runs fake-gcs-server, a server with the API of Google Cloud Storage. TPROF_TEST_FAKE_GCS names
+//! its program.
 //!
-//! That server accepts a whole object only by Google's JSON API, while the client writes by the XML
-//! API (`PUT /BUCKET/OBJECT`). [`translated`] translates between them, including its condition;
-//! everything else goes to the server unchanged. It has no uploads in parts, and asks for no
-//! credentials.
+//! The server accepts a whole object only by Google's JSON API, but the client writes by the XML
+//! API (`PUT /BUCKET/OBJECT`). [`translated`] translates between them, including the condition of
+//! the request. Everything else goes to the server unchanged. The server has no uploads in parts,
+//! and asks for no credentials.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -38,7 +39,7 @@ fn start() -> Option<Server> {
     let mut server = Server::start(|own| {
         let mut command = Command::new(program);
         command.args(["-backend", "memory", "-scheme", "http", "-host", "127.0.0.1"]);
-        // Its XML API works only under one host name.
+        // The XML API of the server works only under one host name.
         command.args(["-port", own, "-public-host", &format!("127.0.0.1:{port}")]);
         command
     });
@@ -66,7 +67,7 @@ fn without_credentials() -> Vec<Variable> {
 }
 
 fn without_tls() -> Vec<Variable> {
-    // A key without which no token is requested.
+    // With this key, the client requests no token.
     let key = format!(
         r#"{{"private_key":"{}","private_key_id":"a","client_email":"a@b","disable_oauth":true}}"#,
         STORE.secret

@@ -1,4 +1,4 @@
-//! S3 by moto. TPROF_TEST_S3_PYTHON names a Python that has it.
+//! Runs moto, a server with the API of S3. TPROF_TEST_S3_PYTHON names a Python that has it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -16,7 +16,7 @@ pub const STORE: Store = Store {
     access: "AWS_ACCESS_KEY_ID",
     objects,
     delete: |port, path| {
-        // It asks who sends the request, but not for a signature.
+        // moto reads the user from the header, but checks no signature.
         let head = "Authorization: AWS AKIDEXAMPLE:none\r\n";
         let answer = request(port, "DELETE", &format!("/{BUCKET}/{path}"), head, "");
         assert!(answer.contains(" 204 "), "{answer}");

@@ -33,7 +33,7 @@ pub fn a_bucket_is_served_and_its_keys_are_in_no_argument_and_no_answer(store: &
         assert!(!served.get(path).text.contains(store.secret), "{path}");
     }
     assert!(!lines.iter().any(|(_, line)| line.contains(store.secret)), "{lines:?}");
-    // The store is gone: known data stays, and new requests are answered with the reason.
+    // After the store has gone, known data stays, and new requests are answered with the reason.
     drop(server);
     let gone = served.get("/api/v1/runs/1/report/kernels");
     assert_eq!(gone.status, 502, "{}", gone.text);
@@ -63,7 +63,7 @@ pub fn a_server_of_a_bucket_that_is_not_there_does_not_start(store: &Store) {
 
 pub fn a_server_whose_store_never_answers_ends_at_once_with_all_it_started(store: &Store) {
     let Some(tprof) = tprof() else { return };
-    // It accepts connections, and does nothing else.
+    // This server accepts connections, and does nothing else.
     let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = silent.local_addr().unwrap().port();
     let serve = command(&tprof, &["serve", "--no-browser", &store.at("a")]);

@@ -23,7 +23,7 @@ const MOST: usize = 200;
 const ROUNDING: f64 = 1e-12;
 const NO_INTERVAL: &str = "sums do not have it; `tprof diff` of the runs themselves does";
 
-/// Statement for the figures of each run: one row per run.
+/// SQL statement for the figures of each run. It returns one row per run.
 const FIGURES: &str = "\
     SELECT r.run, r.ranks, r.duration_ns, r.command, r.commit, r.hosts, r.world_size, r.tprof, \
            s.median_ns, s.mean_ns, s.steps, d.compute_ns, d.exposed_communication_ns, d.exposed_copies_ns, \
@@ -144,7 +144,7 @@ pub async fn diff(
     };
     let mut notes = vec!["From an archive: sums of each rank, without intervals.".to_owned()];
     for (at, (key, what, table, _)) in CHANGES.iter().enumerate() {
-        // Without this table it is unknown what a run did, which must not look like a change.
+        // Without this table it is unknown what a run did. That must not look like a change.
         let unknown = [&a, &b].into_iter().find(|run| !run.tables.contains_key(*table));
         let mut made = match unknown {
             Some(_) => Vec::new(),
@@ -220,7 +220,7 @@ fn metric(key: &str, name: &str, a: &Value, b: &Value) -> Value {
     })
 }
 
-/// Returns how much more B has than A; 0 for sums of the same values in another order.
+/// Returns B minus A, or 0 if both are sums of the same values in another order.
 fn difference((a, b): (f64, f64)) -> f64 {
     let change = b - a;
     if change.abs() > ROUNDING * a.abs().max(b.abs()) { change } else { 0.0 }
@@ -249,7 +249,7 @@ fn changes(rows: &[Change], runs: [&str; 2], each: [f64; 2]) -> Vec<Value> {
     }
     let mut made: Vec<(f64, Value)> = Vec::new();
     for (name, [a, b]) in sides {
-        // A name that a run does not have took no time in it, because its table is complete.
+        // A name that a run lacks took no time in the run, because the run's table is complete.
         let ns = |side: Option<Share>| side.map_or(0.0, |of| of.ns);
         let count = |side: Option<Share>| side.map_or(Some(0.0), |of| of.count);
         let change = difference((ns(a), ns(b)));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_side_has_not_is_no_change() {
+    fn a_value_that_one_run_lacks_is_not_a_change() {
         let of = metric("k", "k", &json!(3.0), &Value::Null);
         assert_eq!((&of["change"], &of["change_share"]), (&Value::Null, &Value::Null));
         assert!(of["b_missing"].is_string() && of["a_missing"].is_null());

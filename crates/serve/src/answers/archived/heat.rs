@@ -35,6 +35,7 @@ struct StepValue {
 }
 
 impl StepValue {
+    /// Returns the label of the rank as documents of an archive spell it.
     fn label(&self) -> String {
         match (self.rank, self.instance, &self.host) {
             (Some(rank), Some(instance @ 1..), _) => format!("rank {rank}.{instance}"),
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_called_as_reports_call_ranks() {
+    fn rows_have_the_labels_of_ranks_in_documents() {
         let label = |text| serde_json::from_str::<StepValue>(text).unwrap().label();
         assert_eq!(label(r#"{"rank":3,"instance":0,"host":"h","step":1,"value":2}"#), "rank 3");
         assert_eq!(label(r#"{"rank":3,"instance":1,"host":"h","step":1,"value":2}"#), "rank 3.1");

@@ -11,7 +11,7 @@ use super::super::history::{HistoryQuery, Metric, metrics};
 use crate::archive::Archive;
 use crate::failure::Failure;
 
-/// Figures to follow: those that an archive has.
+/// Figures to follow that an archive contains.
 const METRICS: [Metric; 5] = [
     ("step_ns", "ns", true),
     ("wall_ns", "ns", true),

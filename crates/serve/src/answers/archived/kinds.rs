@@ -1,4 +1,4 @@
-//! Kinds of report for which an archive has tables, and their statements.
+//! The kinds of report for which an archive has tables, and the SQL statements that read these.
 //!
 //! The rows of each table have the keys of the same table of `tprof report KIND --json`, or fewer.
 
@@ -6,41 +6,44 @@
 pub struct ArchivedKind {
     /// Name as in `tprof report`; `rank-files` is not a kind of report.
     pub name: &'static str,
-    /// Description of what the report shows.
+    /// Description of the report.
     pub about: &'static str,
-    /// Its tables, which are not all of the report's tables.
+    /// The tables that an archive has, which are not all of the report's tables.
     pub tables: &'static [Table],
 }
 
-/// A table of a document.
+/// A table of a report, and how it is read from the archive.
 pub struct Table {
-    /// Key in the document.
+    /// Key of the table in the report.
     pub key: &'static str,
-    /// Table of the archive.
+    /// Name of the table in the archive.
     pub source: &'static str,
-    /// Names what the rows describe, in a sentence such as "the run has no …".
+    /// Plural noun for the rows, for a sentence such as "the run has no …".
     pub of: &'static str,
-    /// Columns that are selected.
+    /// SQL of the selected columns: `{rank}` stands for [`RANK`], and `{rest}` for [`REST`].
     select: &'static str,
-    /// Grouping and order.
+    /// SQL of the grouping and the order: `{by_rank}` stands for [`BY_RANK`].
     rest: &'static str,
     /// Largest number of rows.
     pub limit: u64,
 }
 
-/// Expression for a rank's label, as in reports.
+/// Expression for a rank's label: `rank 3`, or `rank 3.1` for its file `rank-3.1.tprof`. Reports
+/// call the latter `rank 3, restart 1` or `rank 3, launch 2`. Only the table `ranks`, which an
+/// archive may lack, distinguishes the two.
 const RANK: &str = "CASE WHEN number IS NULL THEN concat('no rank', coalesce(concat(', ', host), '')) \
                     WHEN instance > 0 THEN concat('rank ', number, '.', instance) \
                     ELSE concat('rank ', number) END AS rank";
-/// Columns of a table of ranks after the rank.
+/// The columns of a table of ranks that follow the rank.
 const REST: &str = "host, * EXCLUDE (run, number, instance, host)";
 /// Order by rank, with rows without a rank last.
 const BY_RANK: &str = "ORDER BY number NULLS LAST, instance, host";
-/// Limit of rows for tables that can have millions.
+/// Largest number of rows of a table that can have millions.
 const MANY: u64 = 5_000;
-/// Limit of rows for other tables: 1,024 ranks and more.
+/// Largest number of rows of other tables, which have a row for each of 1,024 ranks or more.
 const ALL: u64 = 100_000;
 
+/// A table of which all columns are read, with the rank first.
 const fn ranks(key: &'static str, source: &'static str, of: &'static str) -> Table {
     Table { key, source, of, select: "{rank}, {rest}", rest: "{by_rank}", limit: ALL }
 }
@@ -70,8 +73,8 @@ pub const KINDS: &[ArchivedKind] = &[
             key: "ranks",
             source: "ranks",
             of: "ranks",
-            // The file's own label. What is counted there is notes of losses, each of which can
-            // stand for many.
+            // `label` is the file's own label. `lost` counts notes of losses, each of which can
+            // stand for many lost events.
             select: "label AS rank, host, file, world_size, restarts, start_unix_ns, first_ns, last_ns, \
                      whole, recorded, lost AS loss_notes, bytes",
             rest: "{by_rank}",
@@ -202,7 +205,7 @@ pub const KINDS: &[ArchivedKind] = &[
 ];
 
 impl Table {
-    /// Returns the statement for its rows, for one rank or for all.
+    /// Returns the SQL statement that reads the table's rows, of one rank or of all.
     pub fn statement(&self, rank: Option<u32>) -> String {
         let Table { source, select, rest, .. } = self;
         let rest = rest.replace("{by_rank}", BY_RANK);
@@ -217,6 +220,7 @@ impl Table {
         format!("SELECT {select} FROM ({rows}) {rest} LIMIT {limit}")
     }
 
+    /// Whether the source has a column `rank`.
     fn is_of_ranks(&self) -> bool {
         self.source != "findings"
     }
@@ -227,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_statement_is_whole() {
+    fn statements_have_no_placeholder_left_and_select_the_rank() {
         for table in KINDS.iter().flat_map(|kind| kind.tables) {
             let statement = table.statement(Some(3));
             assert!(!statement.contains(['{', '}']), "{statement}");

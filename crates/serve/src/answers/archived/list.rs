@@ -1,4 +1,4 @@
-//! Answers the list of archived runs, and what this server has.
+//! Answers with the list of archived runs, and with the features of this server.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Routes of a server that shows an archive: the same routes with documents of the same shape, as
-//! far as sums per rank suffice. All other routes answer why an archive lacks the data, and where
-//! it is.
+//! Routes of a server that shows an archive. They return documents of the same shape as for runs,
+//! as far as sums per rank suffice. All other routes answer why an archive lacks the data, and
+//! where to find it.
 
 mod diff;
 mod heat;
@@ -43,7 +43,7 @@ fn handler(endpoint: Endpoint) -> MethodRouter<Arc<Archive>> {
     }
 }
 
-/// Whether an archive can answer.
+/// Whether an archive can answer requests to this endpoint.
 fn is_answered(endpoint: Endpoint) -> bool {
     use Endpoint::{About, Diff, Heat, History, OpenApi, Report, Run, Runs, Shell};
     matches!(endpoint, Shell | About | OpenApi | Runs | Run | Report | Heat | Diff | History)
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_answered_states_why_and_what_to_do() {
+    fn refused_routes_state_a_reason_and_a_hint() {
         let refused: Vec<_> = ROUTES.iter().filter(|route| !is_answered(route.endpoint)).collect();
         assert!(refused.len() > 8);
         for route in refused {

@@ -14,9 +14,9 @@ use super::kinds::{ArchivedKind, KINDS, Table};
 use crate::archive::{Archive, ArchivedRun};
 use crate::failure::Failure;
 
-/// The kind that is not a report.
+/// Name of the only kind that is not a report.
 const RANK_FILES: &str = "rank-files";
-/// Note that all other documents carry about themselves.
+/// Note in the documents of all other kinds.
 const SUMS: &str =
     "From an archive: sums of each rank. Other tables of this report need the run itself.";
 
@@ -38,7 +38,7 @@ pub async fn report(
         let known: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
         return Err(Failure::absent(
             format!("an archive has no report `{name}`"),
-            format!("of its tables there are {}", known.join(", ")),
+            format!("its reports are {}", known.join(", ")),
         )
         .hint("tprof report of the run itself, or tprof sql ARCHIVE"));
     };
@@ -50,10 +50,10 @@ pub async fn report(
     Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
 }
 
-/// Builds a document around rows as `tprof-sql` printed them, with their columns in its order.
+/// Builds a document around rows as `tprof-sql` printed them. The columns keep their order.
 fn document(tprof: &str, run: &ArchivedRun, kind: &ArchivedKind, rows: &[&[u8]]) -> Vec<u8> {
     let value = |value: Value| value.to_string().into_bytes();
-    // `tprof report` has no list of files.
+    // `tprof report` has no kind `rank-files`, so the note does not apply to it.
     let mut notes = match kind.name {
         RANK_FILES => Vec::new(),
         _ => vec![SUMS.to_owned()],
@@ -64,7 +64,7 @@ fn document(tprof: &str, run: &ArchivedRun, kind: &ArchivedKind, rows: &[&[u8]])
         "notes": notes, "problems": run.notes,
     });
     let mut text = value(head);
-    // After the last of these keys.
+    // Removes the closing brace, so that more keys can follow.
     text.pop();
     text.extend_from_slice(b",\"tables\":{");
     for (at, (table, rows)) in kind.tables.iter().zip(rows).enumerate() {
@@ -91,7 +91,8 @@ fn document(tprof: &str, run: &ArchivedRun, kind: &ArchivedKind, rows: &[&[u8]])
 fn cut(table: &Table, run: &ArchivedRun, rows: &[u8]) -> Option<String> {
     let all = *run.tables.get(table.source)?;
     let count = |rows| serde_json::from_slice::<Vec<IgnoredAny>>(rows).map_or(0, |rows| rows.len());
-    // Sums, and one rank, have fewer rows than the table.
+    // Sums and the rows of one rank have fewer rows than the table. They are not cut if they have
+    // fewer than the limit.
     let is_cut = all > table.limit && count(rows) as u64 >= table.limit;
     is_cut.then(|| {
         format!(
