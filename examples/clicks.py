@@ -19,7 +19,7 @@ WORDS = "red blue fast slow cheap large small new used soft warm cold".split()
 
 
 def batches(steps, size, rng):
-    """JSON lines, one in ten of them delivered a second time."""
+    """Yields batches of JSON lines, one in ten of which is delivered a second time."""
     lines = []
     for step in range(steps):
         batch = []
@@ -40,7 +40,7 @@ def batches(steps, size, rng):
 
 
 def train(weights, event, rate):
-    """One event of logistic regression; its loss."""
+    """Takes one step of logistic regression on an event and returns the loss."""
     score = sum(weights.get(word, 0.0) for word in event["words"])
     guess = 1.0 / (1.0 + math.exp(-score))
     error = float(event["clicked"]) - guess

@@ -1,7 +1,7 @@
 """Trains a compiled model whose code has two flaws that `tprof report compile` shows.
 
 `forward` asks for a value on the host, which breaks its graph in two; and the last batch of an
-epoch is smaller than the others, so that all is compiled again for it.
+epoch is smaller than the others, which forces a full recompile.
 
     tprof run --compile --operators names -- python examples/compiled.py
     tprof report compile

@@ -1,4 +1,4 @@
-"""Two ranks, one small model, gradients averaged over gloo."""
+"""Trains one small model on two ranks, with gradients averaged over gloo."""
 import torch
 import torch.distributed as dist
 from torch import nn

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints a C program of as many functions as asked for: work for a compiler."""
+"""Prints a C program with as many functions as asked for, as work for a compiler."""
 
 import sys
 

@@ -1,5 +1,5 @@
-"""Two ranks that train for a while, to watch with `tprof serve` or `tprof top`; the batches of rank 1
-come from a slow disk now and then, for which rank 0 waits in its collectives.
+"""Trains on two ranks for a while, to watch with `tprof serve` or `tprof top`. The batches of rank 1
+come from a slow disk now and then, and rank 0 waits for them in its collectives.
 
     tprof run -o live -- torchrun --nproc-per-node 2 examples/live.py [SECONDS]
 """

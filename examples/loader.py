@@ -1,4 +1,4 @@
-"""A training that waits for its data: each item is prepared anew in every epoch, or once with --cache."""
+"""Trains a model that waits for its data: each item is prepared in every epoch, or once with --cache."""
 
 import math
 import sys
@@ -11,7 +11,7 @@ torch.set_num_threads(1)
 
 
 class Waves(torch.utils.data.Dataset):
-    """Items are made in Python, value by value."""
+    """A data set whose items are made in Python, value by value."""
 
     def __init__(self, cache):
         self.cache = {} if cache else None

@@ -1,8 +1,8 @@
-"""tprof from within a Python program: steps, ranges, values, schedules; and its reports.
+"""tprof from within a Python program: steps, ranges, values, schedules and reports.
 
-Under ``tprof run -- python train.py`` the functions here name what the program does in the run that
-is recorded; without tprof they return at once. The module needs no other package, and loads what it
-needs when it is used.
+Under ``tprof run -- python train.py`` the functions of this module name what the program does in the run
+that is recorded. Without tprof they return at once. The module needs no other package, and loads its parts
+when they are used.
 
     import tprof
 
@@ -12,7 +12,7 @@ needs when it is used.
         tprof.counter("loss", float(loss))
         tprof.step()
 
-docs/python.md has all of it.
+docs/python.md describes every function.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _HOMES = {
     }.items()
     for name in names.split()
 }
-"""What is loaded when it is first used, and from where."""
+"""The modules from which names are loaded when they are first used."""
 
 __all__ = ["counter", "is_recording", "mark", "step", *_HOMES]
 
@@ -85,7 +85,7 @@ def __getattr__(name: str) -> Any:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """``%load_ext tprof``: the magic ``%%tprof`` samples one cell."""
+    """Registers the cell magic ``%%tprof``, which samples one cell: IPython calls this for ``%load_ext tprof``."""
     from ._notebook import load_ipython_extension as load
 
     load(shell)

@@ -1,4 +1,4 @@
-"""``python -m tprof``: the program tprof, with these arguments."""
+"""Runs the program ``tprof`` with the arguments of ``python -m tprof``."""
 
 import os
 import sys

@@ -1,9 +1,8 @@
-"""The functions of tprof in this process: builtins of its library, or ones that do nothing.
+"""The functions of tprof in this process: builtins of its library, or functions that do nothing.
 
-``tprof run`` loads a library into the job, which exports a table of functions. Where the table is
-there, Python builtins are made from it (no compiled file, no call through ctypes); where it is not,
-the functions below return at once. Both refuse the same arguments, so that a program behaves alike
-with and without tprof.
+``tprof run`` loads a library into the job, and the library exports a table of functions. Where the table
+exists, Python builtins are made from it (no compiled file, no call through ctypes). Elsewhere the functions
+below return at once. Both refuse the same arguments, so that a program behaves alike with and without tprof.
 """
 
 from __future__ import annotations
@@ -16,31 +15,31 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Optional
 
 _SESSION = "TPROF_SESSION"
-"""The variable that every process under tprof has."""
+"""The variable that is set in every process under tprof."""
 
 class _Absent:
-    """What there is without tprof. Its methods are bound: as builtins, they do not bind again where
-    they are put into a class."""
+    """The functions of a process without tprof. They are bound methods because those, like builtins, don't
+    bind again when a program puts them into a class."""
 
     def step(self, n: Optional[int] = None) -> None:
-        """Begins a training step, which lasts until the next one does. ``n`` is its number, 0 to
-        2**64 - 2; without one (and for anything else than such an int) steps are counted from 0."""
+        """Begins a training step, which lasts until the next one begins. ``n`` is its number, from 0 to
+        2**64 - 2. Without ``n``, or if ``n`` isn't such an int, tprof counts the steps from 0."""
 
     def mark(self, name: str, /) -> None:
-        """Names this instant. Of the name 3,800 bytes of UTF-8 are kept. Raises TypeError if it is
-        not str."""
+        """Names this instant. The first 3,800 bytes of the name in UTF-8 are kept. Raises TypeError if the name
+        isn't a str."""
         if not isinstance(name, str):
             raise TypeError("a name must be str")
 
     def counter(self, name: str, value: float, /) -> None:
-        """Records a value of this instant, for curves over time. A value that float() refuses is
-        recorded as no number (NaN). Raises TypeError if the name is not str."""
+        """Records a value at this instant, for curves over time. A value that float() refuses is recorded as
+        NaN. Raises TypeError if the name isn't a str."""
         if not isinstance(name, str):
             raise TypeError("a name must be str")
 
     def is_recording(self) -> bool:
-        """Whether this process is recorded at this moment: False without tprof, after ``stop()``,
-        ``tprof ctl stop`` or outside of a schedule's steps."""
+        """Returns whether this process is recorded at this moment. It is not without tprof, after ``stop()`` or
+        ``tprof ctl stop``, and outside the steps of a schedule."""
         return False
 
     def record(self, on: int, /) -> bool:
@@ -51,7 +50,7 @@ class _Absent:
 
 
 def _explain(why: str) -> None:
-    """One line on stderr: the module's marks are absent from a run that is being recorded."""
+    """Prints one line on stderr: the run is being recorded without the marks of this module."""
     try:
         sys.stderr.write("tprof: Python's marks and ranges are not recorded: %s\n" % why)
     except Exception:  # noqa: BLE001 - no stderr, or a closed one
@@ -77,8 +76,8 @@ if _FOUND is None:
     is_recording: Callable[[], bool] = _absent.is_recording
     record: Callable[[int], bool] = _absent.record
     flush: Callable[[], None] = _absent.flush
-    # Called around a decorated function, where a Python frame would count against its recursion limit, so these are
-    # builtins that do almost nothing.
+    # These are called around a decorated function, where a Python frame would count against its recursion limit. So
+    # they are builtins that do almost nothing.
     push: Callable[[str], Any] = callable
     pop: Callable[[], Any] = tuple
     start: Callable[[str], int] = callable

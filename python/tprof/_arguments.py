@@ -1,4 +1,4 @@
-"""Profiling by flags of a program's own command line, and around functions."""
+"""Profiles a program by flags of its own command line, and around functions."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     PathLike = Union[str, "os.PathLike[str]"]
 
 _DIRECTORY = "CACHE_DIT_TORCH_PROFILER_DIR"
-"""cache-dit's variable for --profile-dir."""
+"""The variable that cache-dit reads if --profile-dir isn't given."""
 _PARTS = {"wait": 0, "warmup": 1, "active": 3, "repeat": 1}
-"""The parts of a schedule, as they are where one of them is given."""
+"""The defaults of a schedule's parts, if one of them is given."""
 _NOT_RECORDED = "nothing-was-recorded"
-"""The trace's path where there will be no trace: a program that prints it must not name a file that
-never comes."""
+"""The trace's path if there will be no trace: a program that prints the path must not name a file that is
+never written."""
 
 
 _TRUE, _FALSE = ("=True", "=true", "=1"), ("=False", "=false", "=0")
 
 
 class _Boolean(argparse.Action):
-    """A flag without a value: True, or False as ``--no-…`` or with ``=False`` in it."""
+    """A flag without a value. It is True, or False in the forms ``--no-…`` and ``…=False``."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, **kwargs: Any) -> None:
         super().__init__(option_strings, dest, nargs=0, **kwargs)
@@ -50,8 +50,8 @@ class _Boolean(argparse.Action):
 
 
 def _add_boolean(group: argparse._ArgumentGroup, name: str, default: bool, text: str) -> None:
-    """Both forms, and those with ``=True`` and ``=False``, which help does not list. (A value of its own
-    would take the next word of the command line.)"""
+    """Adds both forms of a flag, and the forms with ``=True`` and ``=False``, which the help doesn't list. A
+    flag that took a value would take the next word of the command line."""
     group.add_argument("--" + name, "--no-" + name, action=_Boolean, default=default, help=text)
     others = ["--%s%s" % (name, value) for value in _TRUE + _FALSE]
     dest = name.replace("-", "_")
@@ -61,22 +61,22 @@ def _add_boolean(group: argparse._ArgumentGroup, name: str, default: bool, text:
 def _steps(least: int) -> Callable[[str], int]:
     def steps(text: str) -> int:
         if not text.isdigit() or int(text) < least:
-            raise argparse.ArgumentTypeError("%r is no number of steps, %d or more" % (text, least))
+            raise argparse.ArgumentTypeError("%r is not a number of steps; it must be %d or more" % (text, least))
         return int(text)
 
     return steps
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Adds cache-dit's profiling flags to a parser: ``--profile``, ``--profile-name``, ``--profile-dir``,
-    ``--profile-activities``, ``--profile-with-stack``, ``--profile-record-shapes``, ``--profile-wait``,
-    ``-warmup``, ``-active``, ``-repeat``, ``--track-memory``. Returns the parser; ``from_args`` takes what it
-    parsed.
+    """Adds cache-dit's profiling flags to a parser and returns the parser. The flags are ``--profile``,
+    ``--profile-name``, ``--profile-dir``, ``--profile-activities``, ``--profile-with-stack``,
+    ``--profile-record-shapes``, ``--profile-wait``, ``--profile-warmup``, ``--profile-active``,
+    ``--profile-repeat`` and ``--track-memory``. Give the parsed arguments to ``from_args``.
 
-    A script that parses ``--profile`` of its own command line without tprof is started again under
-    ``tprof run``, as by ``exec_under``: what it did before it parsed is done twice. A worker of several
-    ranks, an interactive Python and one in which ``TPROF_ENABLED=0`` is set go on instead, and so does
-    a script where the program ``tprof`` is not found: one line on stderr then states how to record."""
+    A script that finds ``--profile`` on its own command line and runs without tprof is started again under
+    ``tprof run``, as by ``exec_under``: everything that it did before it parsed is done twice. It goes on
+    instead if it is a worker of several ranks, if its Python is interactive, if ``TPROF_ENABLED=0`` is set, or
+    if the program ``tprof`` isn't found. One line on stderr then says how to record."""
     group = parser.add_argument_group(
         "profiling", "--profile starts the script under `tprof run`, unless it runs under it"
     )
@@ -138,14 +138,16 @@ def _start_again(args: argparse.Namespace) -> None:
 
 
 class ProfilerContext:
-    """Records a block, and has its trace written after the job: ``OUTPUT_DIR/NAME-rankN.trace.json.gz``,
-    with ``NAME.2`` and so on for later parts; nothing is overwritten. Ranks of a run share NAME, by
-    default the run's. Without ``enabled`` and without tprof nothing is done, and ``trace_path`` is
-    ``nothing-was-recorded``.
+    """Records a block. ``tprof run`` writes its trace after the job as
+    ``OUTPUT_DIR/NAME-rankN.trace.json.gz``, and the traces of later parts with ``NAME.2`` and so on. No file is
+    overwritten. All ranks of a run share NAME, which is the run's by default. If ``enabled`` is False or tprof
+    is absent, nothing is recorded and ``trace_path`` is ``nothing-was-recorded``.
 
-    ``activities`` are CPU, GPU, CUDA, MEM; with MEM or ``track_memory`` live bytes at the end go to
-    ``NAME-rankN.memory.json``, in PyTorch's form to ``NAME-rankN.memory.pickle`` (``tprof.snapshot``). With ``wait``, ``warmup``, ``active`` or ``repeat`` it
-    records by steps, of which ``step()`` ends one. Raises ValueError for an unknown activity or part.
+    ``activities`` are any of CPU, GPU, CUDA and MEM. With MEM or ``track_memory``, the live bytes at the end
+    are written to ``NAME-rankN.memory.json``, and in PyTorch's form to ``NAME-rankN.memory.pickle``
+    (``tprof.snapshot``). With ``wait``, ``warmup``, ``active`` or ``repeat``, which are numbers of steps as in
+    ``tprof.schedule``, it records by steps; each call of ``step()`` ends a step. Raises ValueError if an
+    activity is unknown or a number of steps is out of range.
     """
 
     def __init__(
@@ -185,12 +187,12 @@ class ProfilerContext:
         self._number = self._free()
         records = enabled and _abi.UNDER_TPROF
         self.trace_path = self._path("trace.json.gz") if records else Path(_NOT_RECORDED)
-        """The trace of the last part, or of the first before there is one; written after the job.
-        ``nothing-was-recorded`` where none is."""
+        """Path of the last part's trace, or of the first part's before there is one. It is written after the job.
+        If there will be no trace, it is ``nothing-was-recorded``."""
         self.memory_path = self._path("memory.json")
-        """What is held at the end of the block, if memory is tracked."""
+        """Path of the JSON with the memory that is held at the end of the block, if memory is tracked."""
         self.snapshot_path = self._path("memory.pickle")
-        """The same of this process, in PyTorch's form (``tprof.snapshot``)."""
+        """Path of this process's held memory in PyTorch's form (``tprof.snapshot``)."""
 
     def __enter__(self) -> "ProfilerContext":
         self._depth += 1
@@ -231,7 +233,7 @@ class ProfilerContext:
         return wrapped(function, self.__enter__, lambda begun: begun.__exit__(None, None, None))
 
     def step(self) -> None:
-        """Ends the current step, and begins the next one."""
+        """Ends the current step and begins the next one."""
         if self.enabled:
             self._profiler.step()
 
@@ -243,7 +245,7 @@ class ProfilerContext:
         try:
             self.output_dir.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            _print("cannot make `%s`: %s" % (self.output_dir, error))
+            _print("cannot create `%s`: %s" % (self.output_dir, error))
             self.trace_path = Path(_NOT_RECORDED)
             return
         self.trace_path = path if of._export("chrome", str(path)) else Path(_NOT_RECORDED)
@@ -254,7 +256,7 @@ class ProfilerContext:
         return self.output_dir / name
 
     def _free(self) -> int:
-        """The first number of which there are no files of an earlier run."""
+        """Returns the first number for which no earlier run left files."""
         self._number = 1
         while any(self._path(ending).exists() for ending in ("trace.json.gz", "memory.json", "memory.pickle")):
             self._number += 1
@@ -262,9 +264,9 @@ class ProfilerContext:
 
 
 def from_args(args: argparse.Namespace, name: Optional[str] = None) -> ProfilerContext:
-    """The context that ``add_arguments``'s flags ask for; ``name`` where ``--profile-name`` is not given.
-    Flags that ``args`` lacks have their defaults. Without ``--profile`` it does nothing, but for
-    ``--track-memory``."""
+    """Returns the context that the flags of ``add_arguments`` ask for. ``name`` is used if
+    ``--profile-name`` isn't given. Flags that ``args`` lacks have their defaults. Without ``--profile`` the
+    context records nothing; ``--track-memory`` works all the same."""
 
     def flag(flag_name: str, default: Any = None) -> Any:
         return getattr(args, flag_name, default)
@@ -285,15 +287,16 @@ def from_args(args: argparse.Namespace, name: Optional[str] = None) -> ProfilerC
 def create_profiler_from_args(
     args: argparse.Namespace, profile_name: Optional[str] = None
 ) -> ProfilerContext:
-    """``from_args`` by cache-dit's name."""
+    """Does the same as ``from_args``, under cache-dit's name."""
     return from_args(args, profile_name)
 
 
 def profile_function(
     enabled: bool = True, profile_name: Optional[str] = None, **arguments: Any
 ) -> Callable[[_F], _F]:
-    """Decorates a function: each call is recorded as by ``ProfilerContext(...)``, under the function's
-    name if none is given. Coroutines and generators are recorded to their end."""
+    """Returns a decorator that records each call of a function as ``ProfilerContext`` does, under the
+    function's name if none is given. ``arguments`` are those of ``ProfilerContext``. Coroutines and generators
+    are recorded to their end."""
 
     def decorate(function: _F) -> _F:
         name = profile_name or getattr(function, "__name__", "profile")

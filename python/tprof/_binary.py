@@ -1,4 +1,4 @@
-"""The program ``tprof``: where it lies, and how the module runs it."""
+"""Finds the program ``tprof``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class TprofError(RuntimeError):
-    """tprof could not do what was asked; the text is its own."""
+    """The error if tprof could not do what was asked. Its text is the program's own."""
 
 
 def _candidates() -> Iterator[str]:
@@ -33,8 +33,9 @@ def _candidates() -> Iterator[str]:
 
 
 def find() -> str:
-    """The path of the program: of the run that records this process, installed with this module, beside
-    this Python, in its scripts, or on PATH. Raises TprofError where there is none."""
+    """Returns the path of the program ``tprof``. It looks for the program of the run that records this process,
+    for the one that was installed with this module, beside this Python, among its scripts, and on PATH. Raises
+    TprofError if there is none."""
     for path in _candidates():
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path

@@ -1,4 +1,4 @@
-"""What a program switches and asks of the run that records it."""
+"""Switches the recording of this process, and asks the run for snapshots."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _is_on = True
 
 
 def switch(on: bool) -> bool:
-    """Switches recording of this process; how the program had it before, True at first."""
+    """Switches the recording of this process. Returns how the program had switched it before, True at first."""
     global _is_on
     before, _is_on = _is_on, on
     # A pause, however short, makes live bytes unknown.
@@ -25,30 +25,29 @@ def switch(on: bool) -> bool:
 
 
 def start() -> bool:
-    """Switches recording of this process on, at once, after ``stop()``. What ``tprof run --paused``,
-    ``tprof ctl stop`` or a schedule switched off stays off. Returns whether it records now; without
-    tprof False."""
+    """Switches the recording of this process on again after ``stop()``, at once. Recording that
+    ``tprof run --paused``, ``tprof ctl stop`` or a schedule switched off stays off. Returns whether the process
+    is recorded now, which is False without tprof."""
     switch(True)
     return _abi.is_recording()
 
 
 def stop() -> bool:
-    """Switches recording of this process off, at once: it costs next to nothing then. The run names
-    the time as not recorded. Returns whether it records still: False."""
+    """Switches the recording of this process off, at once; tprof then costs next to nothing. The run states
+    that this time was not recorded. Returns whether the process is still recorded, which is False."""
     switch(False)
     return _abi.is_recording()
 
 
 def snapshot(path: Optional[Union[str, "os.PathLike[str]"]] = None) -> Optional[Dict[str, Any]]:
-    """What each rank of the run holds at this moment: live bytes and the sites that hold most, as
-    ``tprof ctl snapshot --json`` prints it (docs/metrics.md). The run keeps it as
-    ``snapshot-N.json``; ``path`` gets a copy. A ``path`` that ends in ``.pickle`` gets this process's memory
-    in the form of ``torch.cuda.memory._dump_snapshot``, which ``torch.cuda._memory_viz`` and ``tprof
-    import`` read: by PyTorch itself where the program has begun to use a device, else the host's
-    heap. Takes a fraction of a second, during which the caller waits. Without tprof nothing is
-    written and None is returned.
+    """Returns what each rank of the run holds at this moment: its live bytes and the sites that hold most, in
+    the form that ``tprof ctl snapshot --json`` prints (docs/metrics.md). The run keeps it as
+    ``snapshot-N.json``, and a copy is written to ``path``. If ``path`` ends in ``.pickle``, it gets this process's
+    memory in the form of ``torch.cuda.memory._dump_snapshot``, which ``torch.cuda._memory_viz`` and
+    ``tprof import`` read. PyTorch writes it if the program has begun to use a device; otherwise it is the
+    host's heap. The call takes a fraction of a second. Without tprof nothing is written and None is returned.
 
-    Raises TprofError if the run cannot be asked, OSError if ``path`` cannot be written.
+    Raises TprofError if the run can't be asked, and OSError if ``path`` can't be written.
     """
     if not _abi.UNDER_TPROF:
         return None

@@ -1,8 +1,8 @@
 """``tprof.flops``: the operations of a model, without running it.
 
-The model is called once on fake tensors, which have sizes and no memory; each operator that would run on a
-device is noted as torch.profiler writes it, with sizes, types and values. ``tprof report flops`` counts them:
-it is the one place that has the formulas.
+The model is called once on fake tensors, which have sizes and no memory. Each operator that would run on a
+device is noted as torch.profiler writes it, with sizes, types and values. ``tprof report flops``, the one
+place that has the formulas, counts the operations.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ _COMPOSED = ("aten::_safe_softmax",)
 
 
 class Flops:
-    """The operations of one call of a model: a multiplication and an addition are two. ``int()`` of it is
-    ``total``; ``str()`` a table by module and operator."""
+    """The operations of one call of a model, of which a multiplication and an addition are two. ``int()`` of it
+    is ``total``; ``str()`` of it is a table by module and operator."""
 
     def __init__(self) -> None:
         self.total = 0
-        """As ``flops`` of ``tprof report flops``."""
+        """The operations that run: ``flops`` of ``tprof report flops``."""
         self.needed = 0
-        """As ``needed_flops``: what the result needs, without the half that a causal mask leaves out."""
+        """The operations that the result needs, without the half that a causal mask leaves out: ``needed_flops``."""
         self.by_operator: Dict[str, int] = {}
-        """Of ``total``, the most first."""
+        """The parts of ``total`` by operator, the largest first."""
         self.by_module: Dict[str, int] = {}
-        """Of ``total``, by the paths of modules (``Net.layers.0``), with those within; the most first. Backwards,
-        what autograd does between modules is in none."""
+        """The parts of ``total`` by the path of a module (``Net.layers.0``), with the modules within it; the largest
+        first. The operations of autograd between modules are in none."""
         self.uncounted: Dict[str, str] = {}
-        """Operators that have operations and no count, with the reason: ``total`` is without them."""
+        """Operators whose operations are not counted, with the reason: ``total`` excludes them."""
 
     def __int__(self) -> int:
         return self.total
@@ -66,7 +66,7 @@ class Flops:
 
 
 def formatted(flops: int) -> str:
-    """``1.23 GFLOP``."""
+    """Returns a number of operations as text: ``1.23 GFLOP``."""
     for unit, size in (("PFLOP", 1e15), ("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6), ("kFLOP", 1e3)):
         if flops >= size:
             return "%.3g %s" % (flops / size, unit)
@@ -74,14 +74,14 @@ def formatted(flops: int) -> str:
 
 
 def flops(model: Callable[..., Any], *inputs: Any, backward: bool = False, device: Any = None, **named: Any) -> Flops:
-    """The operations of ``model(*inputs, **named)``, a module or a function, and with ``backward`` those of its
-    gradients. Nothing is computed and no memory is taken, on whatever device the tensors lie; tensors may
-    lie on ``meta``. ``device`` names another one: which operators run can depend on it. The model's ``forward``
-    is called once: what it does to other things than tensors is done.
+    """Returns the operations of ``model(*inputs, **named)``. The model is a module or a function; with
+    ``backward`` the operations of its gradients are included. Nothing is computed and no memory is taken, whatever
+    device the tensors are on, which may be ``meta``. ``device`` names another device, because the operators that
+    run can depend on it. The model's ``forward`` is called once, so its effects on anything but tensors are real.
 
-    They equal those of ``tprof report flops`` of a run of the model, where the same operators run. Needs
-    PyTorch 2.2. Raises TprofError where the model's course depends on values, or the program ``tprof`` is
-    not found.
+    The count equals that of ``tprof report flops`` for a run of the model in which the same operators run. Needs
+    PyTorch 2.2. Raises TprofError if the operators that run depend on the tensors' values, if the model has no
+    output with a gradient although ``backward`` is set, or if the program ``tprof`` isn't found.
     """
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -149,12 +149,12 @@ def flops(model: Callable[..., Any], *inputs: Any, backward: bool = False, devic
     except Exception as error:
         if type(error).__name__ not in ("DataDependentOutputException", "DynamicOutputShapeException"):
             raise
-        raise TprofError("what the model does depends on values, which it has only when it runs: %s" % error) from error
+        raise TprofError("which operators the model runs depends on values that exist only then: %s" % error) from error
     return _sums(counted)
 
 
 def _described(tensor: Any, schema: Any, args: Any, kwargs: Dict[str, Any]) -> str:
-    """An operator as torch.profiler writes one, as JSON."""
+    """Returns an operator as torch.profiler writes one, as JSON."""
     sizes, types, values = [], [], []
     for place, argument in enumerate(schema.arguments):
         if place < len(args):
@@ -170,7 +170,7 @@ def _described(tensor: Any, schema: Any, args: Any, kwargs: Dict[str, Any]) -> s
 
 
 def _argument(tensor: Any, value: Any) -> Tuple[List[Any], str, str]:
-    """Its sizes, type and value."""
+    """Returns the sizes, type and value of an argument."""
     if isinstance(value, tensor):
         name = str(value.dtype).rpartition(".")[2]
         return list(map(int, value.shape)), _TYPES.get(name, name), ""
@@ -188,7 +188,8 @@ def _key(name: str, sizes: Any, types: Any, values: Any) -> str:
 
 
 def _sums(counted: Dict[str, Dict[Tuple[str, ...], int]]) -> Flops:
-    """Each different operator once to ``tprof report flops``; its answers by how often they ran."""
+    """Gives each distinct operator to ``tprof report flops`` once, and multiplies the answers by the number of
+    times that the operator ran."""
     events = [
         {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "ts": number, "dur": 0.5, **json.loads(operator)}
         for number, operator in enumerate(counted)

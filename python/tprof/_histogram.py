@@ -1,4 +1,4 @@
-"""``tprof.histogram``: how a program's own values are distributed."""
+"""``tprof.histogram``: the distribution of a program's own values."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ if TYPE_CHECKING:
     from typing import Any, Iterable, List, Optional, Set, Tuple
 
 _SEPARATOR = "\x1f"
-"""Between the name and what was counted: crates/wire/src/spans.rs."""
+"""Separates the name from the counts: crates/wire/src/spans.rs."""
 _LONGEST = 3800
-"""Bytes of both: preload-shim/include/tprof.h."""
+"""The largest length of the name and the counts together, in bytes: preload-shim/include/tprof.h."""
 _BUCKETS = 30
-"""As many as TensorBoard draws."""
+"""Number of buckets, as many as TensorBoard draws."""
 _PIECE = 1 << 20
-"""Elements of a tensor or array that are converted at once, so that large ones take little memory."""
+"""Number of elements of a tensor or array that are converted at once, so that large ones take little memory."""
 
 _refused: Set[str] = set()
 
 
 def histogram(name: str, values: Any, step: Optional[int] = None) -> None:
-    """Records how ``values`` are distributed at this moment, for TensorBoard's histograms: a tensor of
-    PyTorch on any device, an array of NumPy or what converts to one, or any iterable of numbers. 30
-    buckets of one width between the lowest and the highest are kept, with the sums; values that are no
-    number or infinite are counted apart. ``step`` is the number it is drawn at, by default that of the
-    step it is in. Values of a tensor on a device are waited for.
+    """Records the distribution of ``values`` at this moment, for TensorBoard's histograms. ``values`` is a tensor
+    of PyTorch on any device, an array of NumPy or an object that converts to one, or any iterable of numbers. 30
+    buckets of equal width between the lowest and the highest value are kept, and the sums; values that are
+    infinite or no numbers are counted separately. ``step`` is the step at which TensorBoard draws it, by default
+    the current one. The call waits for the values of a tensor on a device.
 
-    While nothing is recorded the values are not looked at. Values that cannot be read are named once on
-    stderr, and nothing is raised for them. Raises TypeError if the name is not str."""
+    While nothing is recorded, the values are not read. Values that can't be read are named on stderr, once for
+    each name, and raise nothing. Raises TypeError if the name isn't a str."""
     if not isinstance(name, str):
         raise TypeError("a name must be str")
     if not _abi.is_recording():
@@ -68,7 +68,7 @@ def _text(name: str, counted: "_Counted", step: Optional[int]) -> str:
 
 
 class _Counted:
-    """What a histogram has. The lowest and the highest come first, then what lies between."""
+    """The content of a histogram. The lowest and the highest value are known before the buckets are counted."""
 
     def __init__(self) -> None:
         self.lowest, self.highest = inf, -inf
@@ -82,7 +82,7 @@ class _Counted:
         self.squares += squares
 
     def is_flat(self) -> bool:
-        """Whether all values are one, or so close that nothing is between them."""
+        """Returns whether all values are equal, or so close that no bucket fits between them."""
         return not self.lowest + (self.highest - self.lowest) / _BUCKETS > self.lowest or not isfinite(
             self.highest - self.lowest
         )
@@ -102,7 +102,7 @@ def _counted(values: Any) -> _Counted:
 
 def _of_tensor(torch: Any, values: Any) -> _Counted:
     if values.is_cuda and torch.cuda.is_current_stream_capturing():
-        raise RuntimeError("a CUDA graph is being captured, which nothing may wait in")
+        raise RuntimeError("a CUDA graph is being captured, during which tprof may not wait for values")
     if values.is_complex():
         raise TypeError("complex numbers have no order")
     counted = _Counted()

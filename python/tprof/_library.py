@@ -1,4 +1,4 @@
-"""The functions of tprof's library, which ``tprof run`` has loaded into this process, as builtins."""
+"""Makes builtins of the functions of tprof's library, which ``tprof run`` has loaded into this process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PYTHON_WORD = 11
 
 
 def _versions() -> Tuple[str, str]:
-    """Of the module, as it was installed, and of the library, by its path."""
+    """Returns the installed version of the module, and the version of the library, which its path contains."""
     import os
 
     try:
@@ -49,7 +49,8 @@ def _versions() -> Tuple[str, str]:
 
 
 def builtins() -> Tuple[Optional[Dict[str, Callable[..., Any]]], str]:
-    """The library's functions by their names; none, and why not, where they cannot be had."""
+    """Returns the library's functions by their names. If they can't be had, returns None and the reason, which is
+    empty if the library isn't loaded."""
     try:
         # `ctypes` is built on this module, and would take two thirds of the import time.
         from _ctypes import FUNCFLAG_CDECL, FUNCFLAG_PYTHONAPI, CFuncPtr, _SimpleCData, addressof

@@ -1,4 +1,4 @@
-"""``tprof.run``: how long a function takes, as a distribution; ``tprof.compare`` of two."""
+"""``tprof.run`` measures the times of a function's calls; ``tprof.compare`` compares two measurements."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 _RESAMPLES = 2000
-"""Of the bootstrap: the interval's ends then vary by about 1 % of its width."""
+"""Samples of the bootstrap: with so many, the interval's ends vary by about 1 % of its width."""
 
 
 class Distribution:
     """Times of the calls of one function, in the order of the calls.
 
-    ``wall_ns`` are nanoseconds from call to return, ``cpu_ns`` the CPU time of all threads of the process
-    meanwhile, which the system gives in steps of up to 1 ms on some kernels. ``result`` is what the
+    ``wall_ns`` holds the nanoseconds from call to return. ``cpu_ns`` holds the CPU time of all threads of the
+    process in that interval, which some kernels count in steps of up to 1 ms. ``result`` is the value that the
     last call returned.
     """
 
@@ -53,7 +53,7 @@ class Distribution:
 
     @property
     def stdev_ns(self) -> Optional[float]:
-        """Of the sample (n - 1); None of a single time."""
+        """The standard deviation of the sample (n - 1), in nanoseconds; None for a single time."""
         if len(self.wall_ns) < 2:
             return None
         mean = self.mean_ns
@@ -61,13 +61,13 @@ class Distribution:
         return math.sqrt(squares / (len(self.wall_ns) - 1))
 
     def quantile_ns(self, fraction: float) -> float:
-        """The time that this fraction (0 to 1) of the calls took at most, between two calls by
-        proportion. Raises ValueError outside of 0 to 1."""
+        """Returns the time that this fraction (0 to 1) of the calls took at most, interpolated between two calls.
+        Raises ValueError if the fraction isn't from 0 to 1."""
         return _quantile(self._sorted, fraction)
 
     def interval_ns(self, confidence: float = 0.95) -> Optional[Tuple[float, float]]:
-        """An interval around the median, by the bootstrap's percentiles; None of fewer than 5 times,
-        which hold too little for one."""
+        """Returns an interval around the median, by the percentiles of the bootstrap. Returns None for fewer than
+        5 times, which are too few for one."""
         if len(self.wall_ns) < _LEAST:
             return None
         medians = _medians(self.wall_ns, 0)
@@ -87,16 +87,16 @@ class Distribution:
 
 
 class Comparison:
-    """Two distributions: ``speedup`` is the median of ``a`` over that of ``b``, above 1 where ``b`` is
-    faster."""
+    """Two distributions, compared. ``speedup`` is the median of ``a`` divided by that of ``b``: it is above 1 if
+    ``b`` is faster."""
 
     def __init__(self, a: Distribution, b: Distribution, confidence: float = 0.95) -> None:
         self.a, self.b, self.confidence = a, b, confidence
         self.speedup = a.median_ns / b.median_ns if b.median_ns else math.inf
         self.difference_ns = b.median_ns - a.median_ns
-        """Median of ``b`` less that of ``a``."""
+        """The median of ``b`` minus the median of ``a``."""
         self.interval: Optional[Tuple[float, float]] = None
-        """Of the speedup, at that confidence; None where one of the two has fewer than 5 times."""
+        """Interval of the speedup at this confidence; None if one of the two has fewer than 5 times."""
         if min(len(a), len(b)) >= _LEAST:
             pairs = zip(_medians(a.wall_ns, 1), _medians(b.wall_ns, 2))
             ratios = sorted(one / other if other else math.inf for one, other in pairs)
@@ -104,7 +104,7 @@ class Comparison:
 
     @property
     def is_significant(self) -> Optional[bool]:
-        """Whether the interval leaves out 1; None without one."""
+        """Whether the interval excludes 1; None if there is no interval."""
         return None if self.interval is None else not self.interval[0] <= 1 <= self.interval[1]
 
     def __repr__(self) -> str:
@@ -128,16 +128,17 @@ def run(
     name: Optional[str] = None,
     sync: Optional[Callable[[], Any]] = None,
 ) -> Distribution:
-    """Calls ``target(*args)`` ``warmup`` times unmeasured, then ``iterations`` times; the times of those.
+    """Calls ``target(*args)`` ``warmup`` times without measuring it, then ``iterations`` times. Returns the times
+    of the latter.
 
-    A call that only starts work on a device returns before that is done: ``sync``, such as
-    ``torch.cuda.synchronize``, is called after each and is part of its time. Under tprof each measured
-    call is a span of that name, by default the function's. Exceptions of the target pass through. Raises ValueError if ``warmup`` is below 0 or
-    ``iterations`` below 1.
+    A call that starts work on a device may return before the work is done: ``sync``, such as
+    ``torch.cuda.synchronize``, is called after each call, and its time is included. Under tprof each measured call
+    is a span with this ``name``, by default the function's. Exceptions of the target pass through. Raises
+    ValueError if ``warmup`` is below 0 or ``iterations`` is below 1.
     """
     if warmup < 0 or iterations < 1:
         raise ValueError(
-            "warmup is 0 or more and iterations 1 or more, not %r and %r" % (warmup, iterations)
+            "warmup must be 0 or more and iterations 1 or more, not %r and %r" % (warmup, iterations)
         )
     name = name or str(getattr(target, "__name__", type(target).__name__))
     wall: List[int] = []
@@ -160,17 +161,17 @@ def run(
 
 
 def compare(a: Distribution, b: Distribution, confidence: float = 0.95) -> Comparison:
-    """How much faster ``b`` is than ``a``, with an interval by the bootstrap of the medians. (Two runs of
-    tprof: ``tprof.load(a).diff(b)``.) Raises TypeError for anything else."""
+    """Returns how many times as fast ``b`` is as ``a``, with an interval by the bootstrap of the medians. To compare
+    two runs of tprof, call ``tprof.load(a).diff(b)``. Raises TypeError unless both are Distributions."""
     for one in (a, b):
         if not isinstance(one, Distribution):
-            raise TypeError("compare takes what tprof.run returns, not %r" % (one,))
+            raise TypeError("compare takes results of tprof.run, not %r" % (one,))
     return Comparison(a, b, confidence)
 
 
 def _quantile(ordered: Sequence[float], fraction: float) -> float:
     if not 0 <= fraction <= 1:
-        raise ValueError("a fraction is 0 to 1, not %r" % (fraction,))
+        raise ValueError("a fraction is from 0 to 1, not %r" % (fraction,))
     place = fraction * (len(ordered) - 1)
     below = int(place)
     above = min(below + 1, len(ordered) - 1)
@@ -178,7 +179,7 @@ def _quantile(ordered: Sequence[float], fraction: float) -> float:
 
 
 def _medians(values: Sequence[int], seed: int) -> List[float]:
-    """Medians of samples drawn from these with replacement; the same each time."""
+    """Returns medians of samples that are drawn from these values with replacement, the same each time."""
     import random
 
     draw = random.Random(seed)

@@ -1,4 +1,4 @@
-"""``tprof.MemoryTracker``: the most memory of a block, as the kernel and PyTorch count it."""
+"""``tprof.MemoryTracker``: the peak memory of a block, as the kernel and PyTorch count it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def _most_resident() -> Optional[int]:
-    """The most bytes that were resident so far (VmHWM of proc(5)); None where that cannot be read."""
+    """Returns the most bytes that were resident so far (VmHWM of proc(5)), or None if that can't be read."""
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as file:
             for line in file:
@@ -27,20 +27,20 @@ def _bytes(value: Optional[int]) -> str:
 
 
 class MemoryTracker:
-    """Peak memory around a block, by cache-dit's name: ``with MemoryTracker() as tracker: ...``, then
-    ``tracker.report()``, which prints it. It reads what the kernel and PyTorch count anyhow, with and without
-    tprof; who took the memory is in the run: ``tprof report memory``.
+    """Peak memory around a block, under cache-dit's name: ``with MemoryTracker() as tracker: ...``, and then
+    ``tracker.report()``, which prints it. The tracker reads counts that the kernel and PyTorch keep anyway, with
+    and without tprof. ``tprof report memory`` shows which code allocated the memory.
 
-    On a CUDA device that the program has used it resets PyTorch's peak when it begins.
+    If the program has used a CUDA device, the tracker resets PyTorch's peak when the block begins.
     """
 
     def __init__(self) -> None:
         self.peak_resident_bytes: Optional[int] = None
         """The most resident bytes of this process, from its start to the block's end."""
         self.peak_is_of_block = False
-        """Whether that peak was reached within the block; else it is an upper bound of the block's."""
+        """Whether that peak was reached within the block; otherwise it is an upper bound for the block."""
         self.peak_device_bytes: Optional[int] = None
-        """The most bytes of PyTorch's tensors on the current device; None where none is in use."""
+        """The most bytes of PyTorch's tensors on the current device; None if no device is in use."""
         self._before: Optional[int] = None
 
     def __enter__(self) -> "MemoryTracker":
@@ -63,7 +63,7 @@ class MemoryTracker:
         self.peak_device_bytes = cuda.max_memory_allocated() if cuda is not None else None
 
     def report(self) -> None:
-        """Prints the peaks, one line on stdout."""
+        """Prints the peaks as one line on stdout."""
         bound = "" if self.peak_is_of_block or self.peak_resident_bytes is None else "at most "
         text = "peak memory: %s%s resident" % (bound, _bytes(self.peak_resident_bytes))
         if self.peak_device_bytes is not None:

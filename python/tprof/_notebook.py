@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 
 _FINDINGS = 3
 _PATIENCE_S = 60
-"""For which the end of the sampling is waited for."""
+"""Longest wait for the end of the sampling."""
 _PR_SET_PTRACER = 0x59616D61
 
 _number = 0
 
 
 class CellRun:
-    """What was recorded of a cell: ``path`` of its run, ``run`` with its reports, its flame page as HTML."""
+    """The run of a cell: ``path`` is its directory and ``run`` has its reports. A notebook shows it as a flame
+    page."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -53,7 +54,7 @@ class CellRun:
 
 
 def _attached(path: str, options: List[str]) -> "subprocess.Popen[bytes]":
-    """A sampler of this process that has begun. Raises TprofError with its words if it does not."""
+    """Returns a sampler of this process that has begun. Raises TprofError with its message if it doesn't begin."""
     # --force, because the sampling process is a child of the sampled one.
     words = ["attach", "--force", "--alone", "-o", path, *options, str(os.getpid())]
     sampler = subprocess.Popen(
@@ -77,7 +78,8 @@ def _attached(path: str, options: List[str]) -> "subprocess.Popen[bytes]":
 
 
 def _may_trace(process: int) -> None:
-    """Lets a process read this one's memory where Yama permits that to parents only; 0: none."""
+    """Lets a process read this one's memory where Yama permits that only to parents. 0 takes the permission
+    back."""
     try:
         import ctypes
 
@@ -87,7 +89,7 @@ def _may_trace(process: int) -> None:
 
 
 def _end(sampler: "subprocess.Popen[bytes]") -> None:
-    """Ends the sampling and waits for its files. Raises TprofError."""
+    """Ends the sampling and waits for its files. Raises TprofError if it fails or takes too long."""
     sampler.send_signal(signal.SIGINT)
     try:
         _, said = sampler.communicate(timeout=_PATIENCE_S)
@@ -102,7 +104,7 @@ def _end(sampler: "subprocess.Popen[bytes]") -> None:
 
 
 def _run_cell(shell: Any, cell: str) -> Optional[BaseException]:
-    """Runs a cell as the shell does, but does not print its exception: the magic's own raise does."""
+    """Runs a cell as the shell does and returns its exception without printing it: the magic raises it."""
     shown = {name: getattr(shell, name) for name in ("showtraceback", "showsyntaxerror")}
     for name in shown:
         setattr(shell, name, lambda *args, **kwargs: None)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ProfilerActivity(Enum):
-    """What is recorded; the value is the name for ``tprof run --activities``."""
+    """The kinds of data to record. Each value is the name that ``tprof run --activities`` takes."""
 
     CPU = "cpu"
     CUDA = "gpu"
@@ -37,8 +37,8 @@ _NAMES = {name: member for name, member in ProfilerActivity.__members__.items()}
 
 
 def activities_of(given: Optional[Iterable[Any]]) -> List[str]:
-    """Names for ``tprof run --activities`` of torch's activities, ours, or texts as ``"CPU"``; empty
-    for none given. Raises ValueError for an unknown one."""
+    """Returns the names that ``tprof run --activities`` takes for torch's activities, ours, or texts such as
+    ``"CPU"``. The list is empty if none is given. Raises ValueError for an unknown activity."""
     names: List[str] = []
     for one in given or ():
         text = one if isinstance(one, str) else getattr(one, "name", None)
@@ -52,7 +52,7 @@ def activities_of(given: Optional[Iterable[Any]]) -> List[str]:
     return names
 
 
-# Results that torch.profiler computes in the process, and the report that has them.
+# Results that torch.profiler computes in the process, and the command or function that gives them.
 _ELSEWHERE = {
     "events": "tprof.load(RUN).report('operators'), or tprof export RUN --to parquet",
     "export_stacks": "tprof export RUN --to folded",
@@ -67,34 +67,33 @@ _explained = False
 
 
 class _Elsewhere(TprofError, AttributeError):
-    """What a profile of tprof does not have: `hasattr` is False of it."""
+    """The error for a member of torch.profiler's profile that tprof's lacks: ``hasattr`` returns False."""
 
 
 class profile:  # noqa: N801 - as torch.profiler.profile
-    """Records a part of the program, as ``torch.profiler.profile``: a context manager, a decorator,
-    or ``start()`` and ``stop()``.
+    """Records a part of the program, as ``torch.profiler.profile`` does. It is a context manager and a decorator,
+    and has ``start()`` and ``stop()``.
 
-    ``schedule`` maps a step's number to a ProfilerAction (``tprof.schedule``, or torch's own); steps
-    end by ``step()``. Recording of this process is off in steps that are not recorded, and after
-    the block as it was before. ``on_trace_ready(profile)`` is called after each cycle, in ``step()`` or
-    at the end.
+    ``schedule`` maps a step's number to a ProfilerAction (``tprof.schedule``, or torch's own). Each call of
+    ``step()`` ends a step. In steps that are not recorded, recording of this process is off; after the block it is
+    as before. ``on_trace_ready(profile)`` is called after each cycle, in ``step()`` or at the end.
 
-    What is recorded is up to ``tprof run``; where an argument wants more than the run has, one line
-    on stderr names the option: ``activities`` ``--activities``, ``record_shapes`` and ``with_flops``
-    ``--operators shapes``, ``profile_memory`` ``--activities mem``, ``with_modules`` ``--modules``.
-    Stacks (``with_stack``) are recorded anyhow. ``experimental_config``, ``execution_trace_observer``
-    and other arguments of torch's are taken and have no effect.
+    ``tprof run`` decides what is recorded. If an argument asks for more than the run has, one line on stderr names
+    the option: ``--activities`` for ``activities``, ``--operators shapes`` for ``record_shapes`` and
+    ``with_flops``, ``--activities mem`` for ``profile_memory``, ``--modules`` for ``with_modules``. Stacks
+    (``with_stack``) are recorded in any case. ``experimental_config``, ``execution_trace_observer`` and torch's
+    other arguments are accepted and have no effect.
 
     ``summary()``, ``key_averages()``, ``findings()``, ``report(kind)``, ``device_time_ns`` and ``peak_bytes`` are
-    the results of the last recorded part, from the run in progress. The first that is asked for waits for
-    the device that the program uses and for the collector, and runs ``tprof report``: tens of milliseconds
-    in a short run. Nothing of it happens unless it is asked for. What is not known is None, with the reason
-    in ``summary()["missing"]``.
+    results of the last recorded part, from the run in progress. The first result that you ask for waits for the
+    device that the program uses and for the collector, and runs ``tprof report``, which takes tens of milliseconds
+    in a short run. If you ask for none, nothing of this happens. An unknown value is None, with the reason in
+    ``summary()["missing"]``.
 
-    Without tprof nothing is recorded and one line on stderr states how to; the callbacks are called, and
-    results are empty and state that.
+    Without tprof nothing is recorded, and one line on stderr says how to record. The callbacks are called all the
+    same, and the results are empty and give the reason.
 
-    Raises ValueError for an unknown activity or what a schedule must not return.
+    Raises ValueError if an activity is unknown, or if the schedule returns anything but a ProfilerAction.
     """
 
     def __init__(
@@ -119,7 +118,7 @@ class profile:  # noqa: N801 - as torch.profiler.profile
         if profile_memory and names and "mem" not in names:
             names.append("mem")
         self.activities = names
-        """Names of what is asked for, as ``tprof run --activities`` has them; empty for all."""
+        """Names of the activities that are asked for, as ``tprof run --activities`` takes them; empty for all."""
         self._arguments = {"activities": activities, "schedule": schedule,
                            "on_trace_ready": on_trace_ready, "record_shapes": record_shapes,
                            "profile_memory": profile_memory, "with_stack": with_stack,
@@ -128,9 +127,9 @@ class profile:  # noqa: N801 - as torch.profiler.profile
         self.step_num = 0
         """Number of the current step, from 0."""
         self.cycle = 0
-        """How many parts were recorded so far: the number of the last one, from 1."""
+        """Number of parts recorded so far, which is the number of the last one."""
         self.partial = False
-        """Whether the last part ended before its schedule's last step did."""
+        """Whether the last part ended before the last step of its schedule."""
         self._schedule = schedule
         self._wants = _wants(names, record_shapes or with_flops, with_modules)
         self._records = False
@@ -159,13 +158,13 @@ class profile:  # noqa: N801 - as torch.profiler.profile
         return wrapped(function, begin, lambda begun: begun.stop())
 
     def again(self) -> "profile":
-        """A profile with the same arguments, which has not begun."""
+        """Returns a profile with the same arguments that has not been started."""
         return profile(**self._arguments)  # type: ignore[arg-type]
 
     def start(self) -> None:
-        """Begins with the first step, of number 0. Raises RuntimeError if it has begun."""
+        """Begins the first step, which has the number 0. Raises RuntimeError if the profile has been started."""
         if self._is_started:
-            raise RuntimeError("this profile has been started")
+            raise RuntimeError("this profile has been started already")
         _explain(self._wants)
         self._is_started = True
         self._was_on = _control.switch(self.current_action.records)
@@ -175,7 +174,7 @@ class profile:  # noqa: N801 - as torch.profiler.profile
             _abi.step(self.step_num)
 
     def step(self) -> None:
-        """Ends the current step, and begins the next one. Outside of the block only counts."""
+        """Ends the current step and begins the next one. Outside of the block it only counts."""
         before = self.current_action
         self.step_num += 1
         self.current_action = self._action()
@@ -197,7 +196,7 @@ class profile:  # noqa: N801 - as torch.profiler.profile
             _abi.step(self.step_num)
 
     def stop(self) -> None:
-        """Ends the current step, and the profile. Does nothing if it has not been started."""
+        """Ends the current step and the profile. Does nothing if the profile has not been started."""
         if not self._is_started:
             return
         self._is_started = False
@@ -213,23 +212,24 @@ class profile:  # noqa: N801 - as torch.profiler.profile
             _control.switch(self._was_on)
 
     def export_chrome_trace(self, path: PathLike) -> None:
-        """Has ``tprof run`` write the last recorded part of this rank as Chrome's JSON, compressed if the
-        path ends in ``.gz``, **after the job**: until then records are on their way. An existing file
-        is replaced. Without tprof nothing is written."""
+        """Makes ``tprof run`` write the last recorded part of this rank as Chrome's JSON, compressed if the path ends
+        in ``.gz``. It is written **after the job**, when all records are there. An existing file is replaced. Without
+        tprof nothing is written."""
         self._export("chrome", os.path.abspath(os.fspath(path)))
 
     def summary(self) -> Summary:
-        """Figures of the last recorded part, a dictionary whose ``str()`` is a text: ``wall_ns``,
-        ``device_time_ns``, ``peak_bytes``, ``allocated_bytes``, ``findings`` (headlines), ``notes``, and ``missing``: why
-        those that are None are not known."""
+        """Returns figures of the last recorded part. They are a dictionary, and ``str()`` of it is a text:
+        ``wall_ns``, ``device_time_ns``, ``peak_bytes``, ``allocated_bytes``, ``findings`` (headlines), ``notes``, and
+        ``missing``, which has the reason for each figure that is None."""
         from ._results import summary
 
         return summary(self._ask())
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> Averages:
-        """Rows by name, as torch.profiler's: of operators (``tprof run --operators shapes``), ranges and
-        kernels, with ``calls`` and times on the host and on devices. ``table()`` prints them. Stacks are not
-        recorded by operator: ``group_by_stack_n`` has no effect, and is named on stderr."""
+        """Returns rows by name, like torch.profiler: operators (with ``tprof run --operators shapes``), ranges and
+        kernels, with ``calls`` and times on the host and on devices. ``table()`` prints them.
+        ``group_by_input_shape`` gives each combination of input sizes a row of its own. Operators have no stacks, so
+        ``group_by_stack_n`` has no effect, and a line on stderr says so."""
         from ._results import averages
 
         if group_by_stack_n:
@@ -237,26 +237,27 @@ class profile:  # noqa: N801 - as torch.profiler.profile
         return averages(self._ask(), group_by_input_shape)
 
     def findings(self) -> List[Dict[str, Any]]:
-        """What cost time in the last recorded part, the largest gain first: ``headline``, ``rule``, ``severity``,
-        ``gain_ns``, ``try``, …"""
+        """Returns the causes of lost time in the last recorded part, the largest gain first: ``headline``, ``rule``,
+        ``severity``, ``gain_ns``, ``try``, …"""
         return self._ask().table("findings", "findings")
 
     def report(self, kind: str = "summary", *options: str) -> Dict[str, Any]:
-        """Any report of the last recorded part, as ``tprof report KIND --json`` has it. Raises TprofError."""
+        """Returns any report of the last recorded part, in the form that ``tprof report KIND --json`` prints.
+        ``options`` are those of ``tprof report``. Raises TprofError."""
         return self._ask().report(kind, *options)
 
     @property
     def device_time_ns(self) -> Optional[int]:
-        """Time in which devices had work of the last recorded part; None if none was recorded."""
+        """Time in which devices had work in the last recorded part, in nanoseconds; None if no device was recorded."""
         return self._ask().device_time_ns()
 
     @property
     def peak_bytes(self) -> Optional[int]:
-        """The most live bytes of the heap in the last recorded part; None if that is not known."""
+        """The most live bytes of the heap in the last recorded part; None if that is unknown."""
         return self._ask().peak_bytes()
 
     def _ask(self) -> Results:
-        """The results of the last recorded part, or of the one that is being recorded up to now."""
+        """Returns the results of the last recorded part, or of the part that is being recorded, up to now."""
         from ._results import of_part
 
         if self._records:
@@ -266,7 +267,7 @@ class profile:  # noqa: N801 - as torch.profiler.profile
         return self._results
 
     def _export(self, to: str, path: str) -> bool:
-        """Asks for an export of the last part; whether that will be made."""
+        """Asks for an export of the last part. Returns whether the export will be made."""
         directory = _session.run_directory()
         if directory is None:
             return False
@@ -322,9 +323,10 @@ class profile:  # noqa: N801 - as torch.profiler.profile
 def tensorboard_trace_handler(
     dir_name: PathLike, worker_name: Optional[str] = None, use_gzip: bool = False
 ) -> Callable[[profile], None]:
-    """A function for ``on_trace_ready``: traces in a directory for TensorBoard's PyTorch profiler
-    plugin, ``WORKER.TIME.pt.trace.json``, with TIME in ns since 1970, and ``.gz`` if asked for. They
-    are written after the job. ``worker_name`` is by default host and process."""
+    """Returns a function for ``on_trace_ready``, which writes traces into a directory for the PyTorch profiler
+    plugin of TensorBoard. A trace is named ``WORKER.TIME.pt.trace.json``, with ``.gz`` if ``use_gzip`` is set;
+    TIME is in nanoseconds since 1970. The traces are written after the job. ``worker_name`` is host and process by
+    default."""
 
     def handle(of: profile) -> None:
         if not _abi.UNDER_TPROF:
@@ -338,7 +340,7 @@ def tensorboard_trace_handler(
 
 
 def _wants(names: List[str], shapes: bool, modules: bool) -> List[str]:
-    """Options of ``tprof run`` beyond its defaults that have what is asked for."""
+    """Returns the options of ``tprof run`` beyond its defaults that record what is asked for."""
     options: List[str] = []
     if shapes:
         options += ["--operators", "shapes"]
@@ -348,7 +350,7 @@ def _wants(names: List[str], shapes: bool, modules: bool) -> List[str]:
 
 
 def _explain(wants: List[str]) -> None:
-    """Once: how to record, or what the run lacks of what a profile asks for."""
+    """Prints, once, how to record, or which options the run lacks that a profile asks for."""
     global _explained
     if _explained:
         return

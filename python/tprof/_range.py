@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     _F = TypeVar("_F", bound=Callable[..., Any])
 
 _ARGUMENTS = "\x1f"
-"""Between a span's name and its arguments: crates/wire/src/spans.rs."""
+"""Separates a span's name from its arguments: crates/wire/src/spans.rs."""
 _LONGEST = 3800
-"""Bytes of a name with its arguments: preload-shim/include/tprof.h."""
+"""The most bytes of a name with its arguments: preload-shim/include/tprof.h."""
 
 _ON_STACK = -1
 
@@ -28,7 +28,8 @@ _caller = sys._getframe
 
 
 def _plain(value: object) -> Union[str, int, float, bool, None]:
-    """An argument as JSON has it. Of other objects the type: their text may cost or change much."""
+    """Returns an argument as a JSON value. For other objects it returns the type, because their text may take
+    long or change something."""
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):
@@ -54,26 +55,26 @@ def _with_arguments(name: str, args: Dict[str, Any]) -> str:
 class range:  # noqa: N801 - as torch.profiler.record_function
     """A span of the program: ``with tprof.range("forward"):``, or a decorator of a function.
 
-    ``name`` is its text, of which 3,800 bytes of UTF-8 are kept. ``args`` are kept with each span:
-    numbers, texts, booleans and None as they are, of other objects the type. Different arguments
-    are different names within tprof, which keeps 1,048,576 of a process; more are counted as lost.
+    ``name`` is the span's text, of which 3,800 bytes of UTF-8 are kept. ``args`` are kept with each span: numbers,
+    texts, booleans and None as they are, and other objects by their type. Each combination of name and arguments is
+    a name of its own within tprof, which keeps 1,048,576 of them for a process; more are counted as lost.
 
-    An argument ``category`` says what the time is for, and reports take it for that cause: "data_load",
+    An argument ``category`` states the purpose of the time, and reports count the time for that cause: "data_load",
     "sync", "memory", "compute", "communication", "compile" or "io".
 
-    In a plain function a span nests in those of its thread, and has the bytes allocated and the
-    FLOPs within it. In coroutines and generators it lasts from its beginning to its end, on
-    whatever thread that is, and has neither. ``async with`` does the same. One object may be used
-    several times, recursively and by several threads. Without tprof nothing is recorded.
+    In a plain function a span nests within the spans of its thread, and has the bytes that were allocated and the
+    FLOPs that were done within it. In coroutines and generators it lasts from its beginning to its end, on whatever
+    thread that is, and has neither. So does ``async with``. One object may be used several times, recursively and by
+    several threads. Without tprof nothing is recorded.
 
-    Raises TypeError if ``name`` is not str.
+    Raises TypeError if ``name`` isn't a str.
     """
 
     __slots__ = ("_name", "_open")
 
     def __init__(self, name: str, **args: Any) -> None:
         if not isinstance(name, str):
-            raise TypeError("a range is named by a str, not by %s" % type(name).__name__)
+            raise TypeError("the name of a range must be a str, not %s" % type(name).__name__)
         self._name = _with_arguments(name, args) if args and _abi.UNDER_TPROF else name
         # For each open entry, the number of its span; _ON_STACK for those on a thread's stack.
         self._open: List[int] = []
@@ -134,7 +135,7 @@ class range:  # noqa: N801 - as torch.profiler.record_function
 
 
 def _decorated(name: str, function: _F) -> _F:
-    """The function within a range. Without tprof too it is wrapped, so that recursion is as deep and
+    """Returns the function within a range. It is wrapped without tprof too, so that recursion is as deep and
     tracebacks are the same."""
     from ._wrap import wrapped
 

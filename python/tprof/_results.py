@@ -1,7 +1,7 @@
-"""What tprof reports of a part of a program, asked for by the program itself while it runs.
+"""Reports of a part of a program, which the program itself asks for while it runs.
 
-The collector is asked to write out all that was recorded until the part's end, and ``tprof report`` reads
-that part of the run. Nothing of it happens before the first result is asked for.
+The collector writes out all that was recorded until the end of the part, and ``tprof report`` reads that part of
+the run. Nothing of this happens before the first result is asked for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Row = Dict[str, Any]
 
 _KINDS = "summary,findings,operators,annotations,spans,kernels,breakdown"
-"""The reports that results are made of: read together, the run is read once."""
+"""The reports that results are made of. They are read together, so that the run is read once."""
 _NO_RUN = "nothing is recorded without tprof; to record this: tprof run -- python ..."
 _NO_PART = "no part of the program has been recorded by this profile yet"
 
@@ -28,7 +28,7 @@ class Results:
 
     def __init__(self, missing: str, from_ns: int = 0, to_ns: int = 0) -> None:
         self.missing = missing
-        """Why there are no results; empty where there are."""
+        """The reason why there are no results; empty if there are some."""
         self.wall_ns = to_ns - from_ns
         self._from_ns, self._to_ns = from_ns, to_ns
         self._device_until_ns: Optional[int] = None
@@ -55,7 +55,8 @@ class Results:
         return _session.document(*words, _session.run_directory() or "")
 
     def report(self, kind: str, *options: str) -> Dict[str, Any]:
-        """A report of this part; an empty one without results. Raises TprofError with tprof's words."""
+        """Returns a report of this part; without results it is empty. ``options`` are those of ``tprof report``.
+        Raises TprofError with the program's own words."""
         if self.missing:
             return {"kind": kind, "notes": [self.missing], "tables": {}}
         if options or kind not in self._reports:
@@ -63,17 +64,17 @@ class Results:
         return self._reports[kind]
 
     def table(self, kind: str, name: str) -> List[Row]:
-        """Rows of a table of a report; none without results."""
+        """Returns the rows of a table of a report; there are none without results."""
         rows: List[Row] = self._reports.get(kind, {}).get("tables", {}).get(name, [])
         return rows
 
     def rank(self) -> Row:
-        """What the summary has of this rank."""
+        """Returns the row of this rank in the summary."""
         ranks: List[Row] = self._reports.get("summary", {}).get("ranks", [])
         return ranks[0] if ranks else {}
 
     def notes(self) -> List[str]:
-        """What a reader should know: sentences of all these reports, each once."""
+        """Returns the notes of all these reports, each once, as sentences."""
         all_notes = [note for report in self._reports.values() for note in report.get("notes", [])]
         problems = [text for report in self._reports.values() for text in report.get("problems", [])]
         # The part is known here, and the report reads only that part.
@@ -81,30 +82,30 @@ class Results:
         return list(dict.fromkeys(problems + told))
 
     def device_time_ns(self) -> Optional[int]:
-        """Time in which a device had work, of all devices; None where none was recorded."""
+        """Returns the time in which devices had work, summed over devices, or None if no device was recorded."""
         if "gpu_missing" in self.rank() or not self._reports:
             return None
         within = sum(row["window_ns"] - row["idle_ns"] for row in self.table("breakdown", "breakdown"))
         return int(within + sum(row["busy_ns"] for row in self.table("breakdown", "outside_of_steps")))
 
     def no_device_time(self) -> str:
-        """Why that is None."""
+        """Returns the reason why ``device_time_ns`` is None."""
         return self.missing or str(self.rank().get("gpu_missing", "it was not recorded"))
 
     def peak_bytes(self) -> Optional[int]:
-        """The most live bytes of the heap; None where that is not known."""
+        """Returns the most live bytes of the heap, or None if that is unknown."""
         peak = self.rank().get("host_memory", {}).get("peak_bytes")
         return None if peak is None else int(peak)
 
     def no_peak(self) -> str:
-        """Why that is None."""
+        """Returns the reason why ``peak_bytes`` is None."""
         memory = self.rank().get("host_memory", {})
         return self.missing or str(memory.get("peak_bytes_missing", "it was not recorded"))
 
 
 class Summary(Dict[str, "Any"] if TYPE_CHECKING else dict):  # type: ignore[misc]
-    """Figures of a part by name; ``str()`` of it is a text for people. ``missing`` has the reason of each that is
-    None."""
+    """Figures of a part by name; ``str()`` of it is a text for people. ``missing`` holds the reason for each figure
+    that is None."""
 
     def __str__(self) -> str:
         missing = self["missing"]
@@ -126,7 +127,7 @@ class Summary(Dict[str, "Any"] if TYPE_CHECKING else dict):  # type: ignore[misc
 
 
 def summary(of: Results) -> Summary:
-    """The summary of a part."""
+    """Returns the summary of a part."""
     memory = of.rank().get("host_memory", {})
     figures: Row = {
         "wall_ns": None if of.missing else of.wall_ns,
@@ -145,24 +146,24 @@ def summary(of: Results) -> Summary:
 
 
 class Average:
-    """The runs of one name: times are sums in nanoseconds, None where they were not recorded. torch.profiler's
-    names (``key``, ``count``, ``cpu_time_total``, …, in microseconds) are there, too."""
+    """The runs of one name. Times are sums in nanoseconds, and None if they were not recorded. It also has the names
+    of torch.profiler (``key``, ``count``, ``cpu_time_total``, …), with times in microseconds."""
 
     def __init__(self, kind: str, name: str, calls: int, **times: Optional[int]) -> None:
         self.kind = kind
-        """``operator``, ``range`` or ``kernel``."""
+        """Kind of the row: ``operator``, ``range`` or ``kernel``."""
         self.name = name
         self.calls = calls
         self.cpu_total_ns = times.get("cpu_total_ns")
-        """On the host, with what it called."""
+        """Time on the host, with everything that it called."""
         self.cpu_self_ns = times.get("cpu_self_ns")
-        """On the host, without the operators that it called."""
+        """Time on the host, without the operators that it called."""
         self.device_total_ns = times.get("device_total_ns")
-        """On devices, with what the operators that it called launched."""
+        """Time on devices, with the work that its inner operators launched."""
         self.device_self_ns = times.get("device_self_ns")
-        """On devices, what it launched itself."""
+        """Time on devices of the work that it launched itself."""
         self.input_shapes = ""
-        """Sizes of the inputs as JSON, where grouped by these."""
+        """Sizes of the inputs as JSON, if rows are grouped by them."""
 
     key = property(lambda self: self.name)
     count = property(lambda self: self.calls)
@@ -193,24 +194,24 @@ _ORDERS = {
     "cuda_time_total": "device_time_total",
     "self_cuda_time_total": "self_device_time_total",
 }
-"""torch.profiler's orders of a table, by the attributes of a row."""
+"""Attributes of a row by the names that torch.profiler's ``sort_by`` takes."""
 
 
 class Averages(List[Average] if TYPE_CHECKING else list):  # type: ignore[misc]
-    """Rows of ``key_averages()``; ``str()`` and ``table()`` of it as torch.profiler prints its own."""
+    """The rows of ``key_averages()``. ``str()`` and ``table()`` of it print them as torch.profiler prints its own."""
 
     missing = ""
-    """Why there are none, or none of operators; empty where there are."""
+    """The reason why there are no rows, or none of operators; empty if there are."""
     notes: List[str] = []
 
     @property
     def self_cpu_time_total(self) -> float:
-        """Sum over operators, in microseconds."""
+        """The sum over all operators, in microseconds."""
         return sum(row.self_cpu_time_total for row in self if row.kind == "operator")
 
     @property
     def self_device_time_total(self) -> float:
-        """Sum of the durations of all kernels, in microseconds."""
+        """The sum of the durations of all kernels, in microseconds."""
         return sum(row.self_device_time_total for row in self if row.kind == "kernel")
 
     def table(
@@ -223,8 +224,9 @@ class Averages(List[Average] if TYPE_CHECKING else list):  # type: ignore[misc]
         header: Optional[str] = None,
         top_level_events_only: bool = False,
     ) -> str:
-        """The rows as a table: by torch.profiler's ``sort_by`` (``"cpu_time_total"``, ``"cuda_time_total"``,
-        ``"count"``, …), at most ``row_limit`` of them, -1 for all. Raises ValueError for another order."""
+        """Returns the rows as a table, in the order of ``sort_by``, which has torch.profiler's values
+        (``"cpu_time_total"``, ``"cuda_time_total"``, ``"count"``, …). It has at most ``row_limit`` rows, or all if that
+        is -1. Raises ValueError for an unknown order."""
         rows = list(self)
         if sort_by is not None:
             if sort_by not in _ORDERS:
@@ -275,7 +277,7 @@ class Averages(List[Average] if TYPE_CHECKING else list):  # type: ignore[misc]
 
 
 def averages(of: Results, by_shape: bool) -> Averages:
-    """The rows of a part: operators, ranges of the program's own, kernels."""
+    """Returns the rows of a part: operators, ranges of the program, kernels."""
     made = Averages()
     made.missing = of.missing
     made.notes = of.notes()
@@ -291,7 +293,7 @@ def averages(of: Results, by_shape: bool) -> Averages:
     if not rows and not of.missing:
         made.missing = "no operators were recorded: tprof run --operators shapes -- python ..."
     own = {row["name"] for row in of.table("spans", "spans")}
-    # `tprof.range` appears in both.
+    # Spans of `tprof.range` are in both tables.
     for row in [row for row in of.table("annotations", "annotations") if row["range"] not in own]:
         made.append(Average("range", row["range"], row["runs"], cpu_total_ns=row["host_ns"],
                             device_total_ns=row["busy_ns"]))
@@ -316,7 +318,7 @@ def _share(time_ns: Optional[int], of_ns: float) -> str:
 
 
 def _time(time_ns: Optional[int], calls: int = 1) -> str:
-    """As torch.profiler writes times."""
+    """Returns a time as torch.profiler writes it."""
     if time_ns is None:
         return "-"
     us = time_ns / 1e3 / max(calls, 1)
@@ -327,7 +329,7 @@ def _time(time_ns: Optional[int], calls: int = 1) -> str:
 
 
 def duration(time_ns: int) -> str:
-    """A time for people."""
+    """Returns a time as text for people."""
     for unit, least in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if time_ns >= least:
             return "%.2f %s" % (time_ns / least, unit)
@@ -335,7 +337,7 @@ def duration(time_ns: int) -> str:
 
 
 def size(count: int) -> str:
-    """A number of bytes for people."""
+    """Returns a number of bytes as text for people."""
     for unit, least in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if count >= least:
             return "%.1f %s" % (count / least, unit)
@@ -343,7 +345,7 @@ def size(count: int) -> str:
 
 
 def of_part(from_ns: int, to_ns: int) -> Results:
-    """The results of what was recorded between these times."""
+    """Returns the results of the part that was recorded between these times."""
     if not _abi.UNDER_TPROF:
         return Results(_NO_RUN)
     if not from_ns:

@@ -1,4 +1,4 @@
-"""``tprof.schedule``: which steps are recorded, as ``torch.profiler.schedule``."""
+"""``tprof.schedule``: chooses the steps to record, as ``torch.profiler.schedule`` does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class ProfilerAction(Enum):
-    """What is done in a step, with torch.profiler's names and numbers."""
+    """The action in a step, with torch.profiler's names and numbers."""
 
     NONE = 0
     WARMUP = 1
@@ -24,7 +24,8 @@ class ProfilerAction(Enum):
 
 
 def action_of(value: Any) -> ProfilerAction:
-    """The action that a schedule of any kind returned; torch's by its name. Raises ValueError."""
+    """Returns the action that a schedule of any kind returned; torch's actions are found by name. Raises ValueError
+    for anything else."""
     name = getattr(value, "name", None)
     if isinstance(name, str) and name in ProfilerAction.__members__:
         return ProfilerAction[name]
@@ -35,11 +36,13 @@ def action_of(value: Any) -> ProfilerAction:
 
 
 class schedule:  # noqa: N801 - as torch.profiler.schedule
-    """Steps in cycles: ``wait`` without, ``warmup`` without, ``active`` recorded; ``repeat`` times, 0:
-    without end; after ``skip_first`` steps. With ``skip_first_wait`` the first cycle has no wait.
-    All are numbers of steps, from 0; ``active`` is at least 1.
+    """A schedule in cycles. A cycle has ``wait`` and ``warmup`` steps that are not recorded, and then ``active``
+    steps that are. There are ``repeat`` cycles, or cycles without end if that is 0, and they begin after
+    ``skip_first`` steps. If ``skip_first_wait`` is set, the first cycle has no wait. All are numbers of steps, 0 or
+    more, and ``active`` is at least 1.
 
-    A function from a step's number, from 0, to a ProfilerAction. Raises ValueError.
+    Call the schedule with a step's number, from 0, to get its ProfilerAction. Raises ValueError if ``active`` is
+    missing or a number is out of range.
     """
 
     def __init__(
@@ -89,7 +92,7 @@ class schedule:  # noqa: N801 - as torch.profiler.schedule
 
     @property
     def first(self) -> int:
-        """The first step that is recorded."""
+        """Number of the first step that is recorded."""
         return self.skip_first + self.warmup + (0 if self.skip_first_wait else self.wait)
 
     def __str__(self) -> str:

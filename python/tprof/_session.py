@@ -1,4 +1,4 @@
-"""The run that records this process, and the program ``tprof`` run from within it."""
+"""The run that records this process, and commands of the program ``tprof`` that this process runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional
 
-# In the order of trust: RANK_VARIABLES in crates/wire/src/env.rs.
+# The first of these that is set wins, in the order of RANK_VARIABLES in crates/wire/src/env.rs.
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
 # Slurm steps from this number on (a batch script, a shell) are not ranks.
 _SLURM_FIRST_OWN_STEP = 0xFFFFFFF0
@@ -21,7 +21,7 @@ _OURS = ("libtprof_preload.so", "libtprof_cupti.so")
 
 
 def _number(name: str) -> Optional[int]:
-    """The variable as a number of 32 bits; None if it is none."""
+    """Returns a variable as a number of 32 bits, or None if it isn't one."""
     text = os.environ.get(name, "").strip()
     if not (text.isascii() and text.isdigit()):
         return None
@@ -30,8 +30,8 @@ def _number(name: str) -> Optional[int]:
 
 
 def rank() -> int:
-    """This process's rank as the run has it, by the variables of torchrun, Open MPI, PMIx, MPICH and
-    Slurm (crates/collect/src/out/ranks.rs); 0 without."""
+    """Returns this process's rank in the run, by the variables of torchrun, Open MPI, PMIx, MPICH and Slurm
+    (crates/collect/src/out/ranks.rs); without them it is 0."""
     step = _number("SLURM_STEP_ID")
     counts = {
         "RANK": bool(os.environ.get("WORLD_SIZE", "").strip()),
@@ -45,7 +45,7 @@ def rank() -> int:
 
 
 def torch_cuda() -> Optional[Any]:
-    """``torch.cuda`` where this program has begun to use a device; importing it here would change that."""
+    """Returns ``torch.cuda`` if this program has begun to use a device, else None. An import here would change that."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     try:
         return cuda if cuda is not None and cuda.is_initialized() else None
@@ -54,8 +54,8 @@ def torch_cuda() -> Optional[Any]:
 
 
 def wait_for_device() -> bool:
-    """Waits for PyTorch's current device, as torch.profiler does at its end, where the program has begun to use
-    one; whether it did. Not while a CUDA graph is captured, which forbids it."""
+    """Waits for PyTorch's current device if the program has begun to use one, as torch.profiler does at its end.
+    Returns whether it waited. It doesn't wait while a CUDA graph is captured, which forbids it."""
     cuda = torch_cuda()
     if cuda is None:
         return False
@@ -69,12 +69,13 @@ def wait_for_device() -> bool:
 
 
 def run_directory() -> Optional[str]:
-    """The directory of the run that records this process; None without tprof."""
+    """Returns the directory of the run that records this process, or None without tprof."""
     return os.environ.get("TPROF_OUTPUT") if _abi.UNDER_TPROF else None
 
 
 def environment() -> Dict[str, str]:
-    """The environment without tprof's own variables: the program's commands are not the job's."""
+    """Returns the environment without tprof's own variables, so that the module's commands don't become part of
+    the job."""
     kept = {}
     for name, value in os.environ.items():
         if name == "LD_PRELOAD":
@@ -90,7 +91,7 @@ def environment() -> Dict[str, str]:
 
 
 def tprof(*words: str) -> str:
-    """Runs ``tprof`` with these words, unrecorded; its stdout. Raises TprofError with its stderr."""
+    """Runs ``tprof`` with these words, unrecorded, and returns its stdout. Raises TprofError with its stderr."""
     command = [_binary.find(), *words]
     try:
         done = subprocess.run(
@@ -110,13 +111,14 @@ def tprof(*words: str) -> str:
 
 
 def document(*words: str) -> Dict[str, Any]:
-    """The JSON that a command of ``tprof`` prints."""
+    """Returns the JSON that a command of ``tprof`` prints. Raises TprofError."""
     made: Dict[str, Any] = json.loads(tprof(*words))
     return made
 
 
 def request_export(request: Dict[str, Any]) -> str:
-    """Leaves a request in the run: `tprof run` makes that export after the job. The request's path."""
+    """Leaves a request in the run, by which ``tprof run`` makes the export after the job. Returns the path of the
+    request. Raises OSError."""
     directory = os.path.join(run_directory() or "", "requests")
     os.makedirs(directory, exist_ok=True)
     number = len(os.listdir(directory))

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 def _frame(text: str) -> Dict[str, Any]:
-    """A frame as PyTorch has it, of ``function (file:line)``, ``function (library)`` or ``function``."""
+    """Returns a frame as PyTorch has it, from ``function (file:line)``, ``function (library)`` or
+    ``function``."""
     name, separator, place = text.rpartition(" (")
     if not separator or not place.endswith(")"):
         return {"name": text, "filename": "", "line": 0}
@@ -23,9 +24,10 @@ def _frame(text: str) -> Dict[str, Any]:
 
 
 def of_heap(held: Dict[str, Any], rank: int) -> Dict[str, Any]:
-    """What ``tprof ctl snapshot --json`` has of a rank's heap, as a snapshot: one segment, with a block for
-    each site. The viewer knows devices only, so that the heap is its device 0; addresses are offsets
-    in this list. ``tprof`` has whether bytes are estimates. Raises TprofError if it was not measured."""
+    """Returns a snapshot of a rank's heap, made of the output of ``tprof ctl snapshot --json``. It has one segment,
+    with a block for each site. The viewer knows only devices, so the heap is its device 0, and addresses are
+    offsets in this list. The key ``tprof`` says whether the bytes are estimates. Raises TprofError if the heap
+    wasn't measured."""
     label = "rank %d" % rank
     total = None
     for row in held["tables"]["ranks"]:
@@ -57,8 +59,8 @@ def of_heap(held: Dict[str, Any], rank: int) -> Dict[str, Any]:
 
 
 def write(path: str, held: Dict[str, Any], rank: int) -> None:
-    """Writes PyTorch's own snapshot where this program uses a device, else that of the host's heap.
-    Raises TprofError, or OSError."""
+    """Writes PyTorch's own snapshot if this program uses a device, else a snapshot of the host's heap. Raises
+    TprofError if the heap wasn't measured, and OSError if the file can't be written."""
     cuda = _session.torch_cuda()
     if cuda is not None:
         cuda.memory._dump_snapshot(path)

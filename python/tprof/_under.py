@@ -1,4 +1,4 @@
-"""``tprof.exec_under``: the script again, under tprof."""
+"""``tprof.exec_under``: starts the script again under tprof."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _command() -> List[str]:
-    """The words that started this Python."""
+    """Returns the words that started this Python. Raises TprofError if the script can't be started again."""
     if sys.argv and (sys.argv[0] == "-" or _is_read_once(sys.argv[0])):
         raise _binary.TprofError("the script came through a pipe, and can't be read again")
     given = getattr(sys, "orig_argv", None)
@@ -23,7 +23,7 @@ def _command() -> List[str]:
     main = sys.modules.get("__main__")
     spec = getattr(main, "__spec__", None)
     if not sys.executable or not sys.argv or sys.argv[0] in ("", "-c"):
-        raise _binary.TprofError("this Python runs no script that could be started again")
+        raise _binary.TprofError("this Python runs no script file or module, so it can't be started again")
     import subprocess
 
     flags: List[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
@@ -34,7 +34,7 @@ def _command() -> List[str]:
 
 
 def _is_read_once(script: str) -> bool:
-    """Whether a script is a pipe or the standard input, of which this Python has read all."""
+    """Returns whether a script is a pipe or the standard input, which this Python has read to the end."""
     try:
         return not stat.S_ISREG(os.stat(script).st_mode) and not os.path.isdir(script)
     except OSError:
@@ -42,11 +42,11 @@ def _is_read_once(script: str) -> bool:
 
 
 def exec_under(*options: str) -> None:
-    """Starts this script again under ``tprof run``, in this process's place, unless it runs under tprof:
-    then returns at once. ``options`` are those of ``tprof run``, such as ``"--operators", "shapes"``. What
-    the script did before is done twice, so call it first. ``TPROF_ENABLED=0`` makes it return, too.
+    """Starts this script again under ``tprof run``, in place of this process. If it already runs under tprof, or
+    if ``TPROF_ENABLED=0`` is set, it returns at once. ``options`` are those of ``tprof run``, such as
+    ``"--operators", "shapes"``. Everything that the script did before is done twice, so call this first.
 
-    Raises TprofError where the program is not found, in an interactive Python, and for a script from a pipe.
+    Raises TprofError if the program isn't found, in an interactive Python, and for a script from a pipe.
     """
     # This also stops a process into which tprof could not load its library from restarting itself
     # forever.

@@ -1,4 +1,4 @@
-"""Functions, generators and coroutines with something begun before and ended after each run."""
+"""Wraps functions, generators and coroutines in an action before and an action after each run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ASYNC_GENERATOR = 0x200
 
 
 def _flags(function: Callable[..., Any]) -> int:
-    """The code flags of what a call runs."""
+    """Returns the code flags of the function that a call runs."""
     while type(function).__name__ == "partial" and hasattr(function, "func"):
         function = function.func
     function = getattr(function, "__func__", function)
@@ -31,10 +31,10 @@ def wrapped(
     end: Callable[[Any], Any],
     plain: Optional[Callable[[Callable[..., Any]], Callable[..., Any]]] = None,
 ) -> _F:
-    """The function, with ``end(begin())`` around each run: from the first value that is asked for to
-    the end of generators and coroutines. ``plain`` makes it of functions that are neither.
+    """Returns the function with ``begin()`` before and ``end(begun)`` after each run. Runs of generators and
+    coroutines last from the first value that is asked for to the end. ``plain`` wraps functions that are neither.
 
-    Raises TypeError for a class or what is no function.
+    Raises TypeError for a class and for an object that can't be called.
     """
     if isinstance(function, (staticmethod, classmethod)):
         inner = wrapped(function.__func__, begin, end, plain)

@@ -1,13 +1,13 @@
-"""Callbacks for trainers: what PyTorch's operators do not show of a training job.
+"""Callbacks for trainers, which record what PyTorch's operators don't show of a training job.
 
-``tprof run`` finds steps by itself. These add epochs, validation and checkpoints as spans, and batch sizes
-and logged values as counters, for ``tprof report spans``, ``counters`` and timelines:
+``tprof run`` finds steps by itself. The callbacks add epochs, validation and checkpoints as spans, and batch
+sizes and logged values as counters, for ``tprof report spans``, ``counters`` and timelines:
 
     trainer = transformers.Trainer(..., callbacks=[tprof.callbacks.transformers()])
     trainer = lightning.Trainer(..., callbacks=[tprof.callbacks.lightning()])
     accelerator = accelerate.Accelerator(log_with=tprof.callbacks.accelerate())
 
-Without tprof they do nothing. Each function needs its library, and imports it.
+Without tprof they do nothing. Each function needs its library and imports it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["accelerate", "lightning", "transformers"]
 
 
 class _Spans:
-    """The spans that are open, by what they are: a trainer begins and ends them in different calls."""
+    """The open spans by their purpose: a trainer begins and ends a span in different calls."""
 
     def __init__(self) -> None:
         self._open: Dict[str, int] = {}
@@ -41,17 +41,18 @@ class _Spans:
 
 
 def _values(values: Mapping[str, Any]) -> None:
-    """The numbers among a trainer's logged values, as counters. Tensors are left out: their value may
-    wait for a device."""
+    """Records the numbers among a trainer's logged values as counters. Tensors are left out, because their value
+    may wait for a device."""
     for name, value in values.items():
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             _abi.counter(str(name), value)
 
 
 def transformers() -> Any:
-    """A ``transformers.TrainerCallback``: spans ``epoch N``, ``validation`` and ``checkpoint``, counters
-    ``batch_size`` (of this process, gradient accumulation included) and those of the log (``loss``,
-    ``learning_rate``). An evaluation that is called by hand begins with its first batch."""
+    """Returns a ``transformers.TrainerCallback``. It records the spans ``epoch N``, ``validation`` and
+    ``checkpoint``, the counter ``batch_size`` (of this process, with gradient accumulation) and a counter for each
+    number in the log (``loss``, ``learning_rate``). The span of an evaluation that the program calls itself begins
+    with its first batch. Raises ImportError."""
     from transformers import TrainerCallback  # type: ignore[import-not-found,unused-ignore]
 
     class TprofCallback(TrainerCallback):  # type: ignore[misc,unused-ignore]
@@ -113,9 +114,10 @@ def transformers() -> Any:
 
 
 def lightning() -> Any:
-    """A ``lightning.pytorch.Callback`` (or of ``pytorch_lightning``): spans ``epoch N``, ``validation``, ``test``
-    and ``predict``, a mark ``checkpoint`` where one is written, and counters ``batch_size`` (where the batch
-    is a tensor, or begins with one) and those of the log that are numbers already."""
+    """Returns a callback of ``lightning.pytorch``, or of ``pytorch_lightning``. It records the spans ``epoch N``,
+    ``validation``, ``test`` and ``predict``, a mark ``checkpoint`` for each checkpoint, the counter
+    ``batch_size`` (if the batch is a tensor or begins with one) and a counter for each logged value that is already
+    a number. Raises ImportError."""
     try:
         from lightning.pytorch import Callback  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
@@ -166,8 +168,9 @@ def lightning() -> Any:
 
 
 def accelerate() -> Any:
-    """A tracker for ``Accelerator(log_with=...)``: ``accelerator.log`` makes counters of its numbers. The loop
-    is the program's own: its parts are named by ``tprof.range``."""
+    """Returns a tracker for ``Accelerator(log_with=...)``, which makes counters of the numbers that
+    ``accelerator.log`` gets. The loop is the program's own; name its parts with ``tprof.range``. Raises
+    ImportError."""
     from accelerate.tracking import GeneralTracker  # type: ignore[import-not-found,unused-ignore]
 
     class TprofTracker(GeneralTracker):  # type: ignore[misc,unused-ignore]
@@ -179,20 +182,20 @@ def accelerate() -> Any:
 
         @property
         def tracker(self) -> None:
-            """There is no run object."""
+            """None: there is no object for the run."""
 
         def store_init_configuration(self, values: Dict[str, Any]) -> None:
-            """Nothing: tprof keeps the command and the environment."""
+            """Does nothing: tprof keeps the command and the environment."""
 
         def log(self, values: Dict[str, Any], step: Optional[int] = None, **kwargs: Any) -> None:
-            """The numbers among them as counters."""
+            """Records the numbers among the values as counters."""
             _values(values)
 
     return TprofTracker()
 
 
 def _batch_size(batch: Any) -> Optional[int]:
-    """The first dimension of the first tensor in a batch; None where none is found."""
+    """Returns the first dimension of the first tensor in a batch, or None if none is found."""
     for _ in range(4):
         shape = getattr(batch, "shape", None)
         if shape is not None:

@@ -1,4 +1,4 @@
-//! A classifier of libtorch's layers, trained on random numbers on the CPU.
+//! Trains a classifier that is made of libtorch's layers, on made-up numbers and on the CPU.
 
 use tch::nn::{self, Module, OptimizerConfig};
 use tch::{Device, Kind, TchError, Tensor};
@@ -14,7 +14,7 @@ fn forward(model: &impl Module, batch: &Tensor) -> Tensor {
     model.forward(batch)
 }
 
-/// The numbers of one batch: a block of `BATCH * WIDTH * 4` bytes.
+/// Returns the numbers of one batch, in a block of `BATCH * WIDTH * 4` bytes.
 #[inline(never)]
 fn load(step: usize) -> Vec<f32> {
     let mut numbers = Vec::with_capacity(BATCH * WIDTH);
