@@ -1,6 +1,7 @@
 #!/bin/sh
-# Measures what tprof costs, beside native, a floor and heaptrack, and compares
-# it with what it should cost. About ten minutes; see docs/overhead.md.
+# Measures the cost of tprof beside a native run, a floor (the least that a recorder can
+# cost) and heaptrack, and compares it with its targets. Takes about ten minutes; see
+# docs/overhead.md.
 #
 #   scripts/bench.sh [--quick] [--json FILE] [--only NAME]... [--write-docs] [--tprof PATH]
 #                    [--torch-python PATH]

@@ -1,17 +1,17 @@
 #!/bin/sh
-# Makes crates/cupti-sys/src/bindings.rs and its table of offsets again, from
-# NVIDIA's wheels on PyPI. Needed only when what is allowed below changes: the
-# build uses what is committed, and needs neither CUDA nor libclang.
+# Regenerates crates/cupti-sys/src/bindings.rs and its table of offsets from NVIDIA's
+# wheels on PyPI. Run it when the lists below change. The build uses the committed
+# files, and needs neither CUDA nor libclang.
 #
 # Headers stay in a cache outside the repository (TPROF_CUDA_HEADERS, else
-# ~/.cache/tprof/cuda-headers). Of their text nothing but names, types and
-# numbers is kept: comments are stripped, and only what is listed is let through.
-# `scripts/bindgen.sh --check` compares with what is committed.
+# ~/.cache/tprof/cuda-headers). Of their text, only names, types and numbers are kept:
+# comments are stripped, and only listed declarations are let through.
+# `scripts/bindgen.sh --check` compares the result with the committed files.
 set -eu
 cd "$(dirname "$0")/.."
 cache=${TPROF_CUDA_HEADERS:-${XDG_CACHE_HOME:-$HOME/.cache}/tprof/cuda-headers}
 versions='12.0 12.4 12.9 13.0 13.5'
-declared=13.5 # whose declarations are kept; older records come with them
+declared=13.5 # the version whose declarations are kept; older versions of the records come with them
 out=crates/cupti-sys
 mkdir -p "$cache"
 
@@ -20,7 +20,7 @@ for version in $versions; do
     includes="$includes $(python3 scripts/cuda/headers.py "$cache" "$version")"
 done
 
-# bindgen and the libclang that it loads, of fixed versions.
+# Install fixed versions of bindgen and of the libclang that it loads.
 if [ ! -x "$cache/tools/bin/bindgen" ]; then
     cargo install --quiet --locked bindgen-cli --version 0.72.1 --root "$cache/tools"
 fi

@@ -1,6 +1,6 @@
-"""Which crate may depend on which, and what the injected code may depend on.
+"""Checks the dependencies between crates, and the dependencies of injected code.
 
-Arrows point one way, and only these are allowed:
+Arrows point one way, and only these are allowed (here `<-` means "is used by"):
 
     wire <- cfi <- {inject, collect}
     wire <- inject <- {preload-shim, cupti-agent}
@@ -11,12 +11,12 @@ Arrows point one way, and only these are allowed:
     {live, export} <- serve <- profiler-cli
     {facts, analyze, tables} <- sql
 
-Two further ones run along them: the collector reads rings, so it sees `wire`,
-and the launcher sets the environment that `wire` names. Analysis and export
-never see a ring, nor each other: what both must state alike about a run is in
-`facts`; tables, which list rows with what reports derive of them, see both. Injected code never sees a trace file.
+Two more dependencies follow from these: the collector reads rings, so it uses `wire`, and the launcher sets the
+environment that `wire` names. Analysis and export never use rings, and never each other: `facts` has what both
+must say alike about a run. Tables list rows with figures that reports derive from them, so they use both. Injected
+code never uses trace files.
 
-Inside each crate files have an order, too: `scripts/arrows/rooms.py` states it.
+Inside each crate files have an order, too: `scripts/arrows/rooms.py` checks it.
 """
 
 import json
@@ -56,7 +56,7 @@ ALLOWED = {
     },
 }
 ANYTHING = {"tprof-tests", "tprof-fake-cuda"}
-# Code that runs inside the job depends on nothing but libc's declarations.
+# Code that runs inside the job. It depends only on libc's declarations.
 INJECTED = {"tprof-wire", "tprof-cfi", "tprof-cupti-sys", "tprof-inject", "tprof-preload", "tprof-cupti"}
 INJECTED_MAY = {"libc"}
 
@@ -81,7 +81,7 @@ def wrong_dependencies(package, workspace):
 
 
 def roots(package):
-    """Root files of the crates of a package that are shipped."""
+    """Returns the root files of the shipped crates of a package."""
     kinds = {"lib", "rlib", "bin", "cdylib", "staticlib"}
     for target in package["targets"]:
         if kinds & set(target["kind"]):

@@ -1,10 +1,10 @@
-"""Documents are checked like code.
+"""Checks the documents.
 
 - Every command line in README.md and the guide that begins with `tprof` parses,
   and every report and export in them works, on a small run.
 - Every relative link leads to a file, and to a heading in it.
 - Each term is in the glossary once.
-- No file that is kept names the place where it was built, or is left unfinished.
+- No file in version control contains a path of the machine that built it, or is unfinished.
 """
 
 import gzip
@@ -25,7 +25,7 @@ UNFINISHED = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|X" r"XX|T" r"BD)\b")
 
 
 def command_lines(text):
-    """Lines in shell blocks, with `$(tprof …)` taken out of what surrounds it."""
+    """Yields the lines in shell blocks; a `$(tprof …)` becomes a line of its own."""
     for block in re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
         for line in block.splitlines():
             inner = re.search(r"\$\((tprof [^)]*)\)", line)
@@ -91,7 +91,7 @@ def names_of_kinds(command):
 
 
 def check_command(line, cwd, small_run, kinds):
-    """What is wrong with a command line; None if nothing is."""
+    """Returns the fault of a command line, or None."""
     words = shlex.split(line, comments=True)[1:]
     if ">" in words:
         words = words[: words.index(">")]
@@ -135,7 +135,7 @@ def check_commands():
 
 
 def anchors(document):
-    """The anchors of a document's headings, as GitHub makes them."""
+    """Returns the anchors of a document's headings, as GitHub makes them."""
     text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
     seen = []
     for heading in re.findall(r"^#+ +(.+)$", text, re.MULTILINE):
@@ -160,7 +160,7 @@ def check_links(documents):
 
 
 def kept_files():
-    """What version control keeps or would keep; all files where there is none."""
+    """Returns the files that version control keeps or would keep; without it, all files."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False,

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checks that libtprof_preload.so and libtprof_cupti.so can be loaded into any process
-# of a job, in any container, and take nothing from it: see docs/design.md.
+# Checks that libtprof_preload.so and libtprof_cupti.so can be loaded into any process of a job, in any container, and
+# don't disturb it: see docs/design.md.
 # `scripts/check-library.sh FILE` checks that file; without FILE, it checks the
 # libraries that tprof is built with.
 set -eu
@@ -47,8 +47,8 @@ export LC_ALL
 needed=$(readelf -dW "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
 [ "$needed" = libc.so.6 ] || fail "NEEDED must be libc.so.6 alone, and is: ${needed:-empty}"
 
-# Only another library's symbols may be referenced by name: for its own, the loader would search and find those of
-# another preloaded library.
+# Only other libraries' symbols may be referenced by name: if the library referenced its own symbols by name, the
+# loader would search for them and could find another preloaded library's.
 own=$(readelf -rW "$library" | awk '$3 == "R_X86_64_64" { print $5 }')
 [ -z "$own" ] || fail 'references by name to symbols of its own:' "$own"
 
@@ -74,7 +74,7 @@ sort "scripts/$exports" >"$work/hooks"
 difference=$(diff "$work/hooks" "$work/exported" | sed -n 's/^</missing:/p; s/^>/not in scripts\/'"$exports"':/p')
 [ -z "$difference" ] || fail "the exported symbols are not those that should be:" "$difference"
 
-# A panic would have nowhere to go. Its callers show where one could come from.
+# The library has no handler for a panic. Callers of the panic functions show where one could come from.
 objdump -d --no-show-raw-insn "$library" >"$work/code"
 callers=$(awk '/^[0-9a-f]+ <.*>:$/ { name = $2 } /(call|jmp) .*<.*9panicking/ && name !~ /9panicking/ { print name }' \
     "$work/code" | sort | uniq -c)
@@ -82,7 +82,7 @@ if nm "$library" | grep -q '9panicking'; then
     fail "the library can panic, in:" "$callers"
 fi
 
-# Thread-local storage by a call to the loader would cost more than a record.
+# A call to the loader for thread-local storage would cost more than a record.
 ! grep -q '__tls_get_addr' "$work/code" || fail "the library calls __tls_get_addr"
 
 output=$(LD_PRELOAD=$library /bin/true 2>&1) || fail "/bin/true does not run with the library" "$output"

@@ -5,8 +5,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 steps='format spelling build lints arrows signatures library sdk docs unit-tests process-tests launchers compile sql pages cluster'
-# The injected libraries' own workspaces are checked here, and built by `tprof`'s
-# build script.
+# The workspaces of the injected libraries. They are checked here, and built by tprof's build script.
 injected='preload-shim cupti-agent'
 target=${CARGO_TARGET_DIR:-$PWD/target}
 
@@ -17,7 +16,7 @@ format() {
     done
 }
 
-# Without a network it is skipped, except in continuous integration.
+# Without a network this step is skipped, except in continuous integration.
 spelling() {
     if [ -z "${CI:-}" ] && ! scripts/typos.sh --version >/dev/null 2>&1; then
         echo 'skipped: `typos` is not installed and cannot be fetched (scripts/typos.sh)'
@@ -44,7 +43,7 @@ arrows() {
     python3 scripts/check-arrows.py
 }
 
-# Hooks and records against NVIDIA's headers, where scripts/test-cuda.sh has put them.
+# Compares hooks and records with NVIDIA's headers, if scripts/test-cuda.sh has installed them.
 signatures() {
     python3 -B scripts/cuda/test_signatures.py
     headers=${TPROF_TEST_READERS:-${XDG_CACHE_HOME:-$HOME/.cache}/tprof-test-readers}/cuda-headers
@@ -59,12 +58,12 @@ library() {
     sh scripts/check-library.sh
 }
 
-# The crate for Rust programs, with each feature and the oldest supported Rust.
+# Checks the crate for Rust programs, with each feature and the oldest supported Rust.
 sdk() {
     sh scripts/sdk-check.sh
 }
 
-# Private items are documented too, for those who work on the code.
+# Private items are documented too, for people who work on the code.
 docs() {
     RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items --locked --quiet
     python3 scripts/check-docs.py
@@ -75,31 +74,32 @@ unit_tests() {
     cargo test --workspace --exclude tprof-tests --locked
 }
 
-# Builds the whole workspace, so that features of dependencies, and so what is already compiled, are those of the unit
-# tests. The tests wait half of their time, so there is one more than processors: with two for each the collector of a
-# test that samples waits often finds no processor in time.
+# Builds the whole workspace, so that dependencies have the same features as in the unit tests, and are not compiled
+# again. The tests wait half of their time, so there is one thread more than processors. With two threads for each
+# processor, the collector of a test that samples often finds no processor in time.
 process_tests() {
     TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) + 1))} \
         cargo test --workspace --test it --locked
 }
 
-# The two MPIs that can be installed side by side; a separate command tests all launchers.
+# Tests the two MPIs that can be installed side by side; a separate command tests all launchers.
 launchers() {
     TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} scripts/test-launchers.sh mpi
 }
 
-# The HTML pages in a real browser; skipped with a message if there is none. Runs after `sql`, and uses its build.
+# Tests the HTML pages in a real browser; skipped with a message if there is none. Runs after `sql`, and uses its
+# build.
 pages() {
     CARGO_TARGET_DIR=$target TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} \
         PYTHONDONTWRITEBYTECODE=1 python3 -m unittest discover -s tests/pages
 }
 
-# A real compilation by the newest PyTorch, if it is installed, which CI does.
+# Runs a real compilation by the newest PyTorch, if it is installed, as it is in CI.
 compile() {
     scripts/compile-check.sh --if-possible "${TPROF_TEST_BIN:-$target/release/tprof}"
 }
 
-# The optional `tprof-sql`, a workspace of its own: its engine takes minutes to compile.
+# Checks the optional `tprof-sql`, a workspace of its own, because its engine takes minutes to compile.
 sql() {
     cargo fmt --manifest-path sql/Cargo.toml --check
     # The settings of `cargo clippy`, but with a build instead of a check: the tests use the compiled engine, which a
@@ -110,7 +110,7 @@ sql() {
         cargo test --manifest-path sql/Cargo.toml --target-dir "$target/sql" --locked
 }
 
-# A Spark cluster of two executors, one of which is killed in a scan and in a shuffle.
+# Runs a Spark cluster of two executors, one of which is killed in a scan and in a shuffle.
 cluster() {
     TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} TPROF_TEST_SQL=${TPROF_TEST_SQL:-$target/sql/debug/tprof-sql} \
         TPROF_TEST_MAKE=${TPROF_TEST_MAKE:-$target/debug/make-traces} scripts/test-cluster.sh --small

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tests other clients of CUPTI in their own binaries, on the stand-ins for CUDA: NVIDIA's cupti-python, and Triton's
+# Tests the released binaries of other clients of CUPTI, on the stand-ins for CUDA: NVIDIA's cupti-python, and Triton's
 # Proton. Each must record the same with tprof and without, and tprof must record everything.
-# Run by hand, with network: it downloads 45 and 250 MB once, and needs Python 3.10 to 3.14 with pip, and gcc.
+# Run it by hand, with a network: it downloads 45 and 250 MB once, and needs Python 3.10 to 3.14 with pip, and gcc.
 #
 #   scripts/clients-check.sh [TPROF]      a built program; else `cargo build -p tprof-cli` makes one
 #
@@ -14,13 +14,13 @@ cache=${CLIENTS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tprof/clients}
 tprof=${1:-target/debug/tprof}
 mkdir -p "$cache"
 if [ ! -d "$cache/$cupti_python" ]; then
-    # Without CUPTI itself, whose place the stand-in takes.
+    # `--no-deps` leaves out CUPTI itself, because the stand-in takes its place.
     python3 -m pip install --quiet --no-deps --target "$cache/$cupti_python.new" "cupti-python==$cupti_python" \
         cuda-bindings==13.5.0 cuda-pathfinder==1.9.0 pyelftools==0.33 numpy
     mv "$cache/$cupti_python.new" "$cache/$cupti_python"
 fi
 if [ ! -d "$cache/proton-$triton" ]; then
-    # Only Proton's library: the rest of Triton has half a gigabyte.
+    # Only Proton's library is kept, because the rest of Triton takes half a gigabyte.
     new=$cache/proton-$triton.new
     python3 -m pip download --quiet --no-deps --only-binary :all: --dest "$new" "triton==$triton"
     python3 -c 'import sys, zipfile
@@ -34,7 +34,7 @@ sh tests/fake-cuda/build.sh "$PWD/target/stand-ins"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# job NAME WORD…: runs the client, by way of these words.
+# job NAME WORD…: runs the client under the command that the words name.
 job() {
     name=$1
     shift
@@ -46,7 +46,8 @@ job() {
     ! grep -h '"complaint"' "$work/log-$name"/*
 }
 
-# check CLIENT MAJOR LIBRARY WANTED MISSING: what its output must contain, and how many kernels tprof may miss.
+# check CLIENT MAJOR LIBRARY WANTED MISSING: checks a client from the folder LIBRARY on the stand-ins for CUDA MAJOR. Its
+# output must contain WANTED, and tprof may miss up to MISSING kernels.
 check() {
     client=$1 major=$2 library=$3 wanted=$4 missing=$5
     stand_ins=$PWD/target/stand-ins/$major

@@ -1,7 +1,7 @@
 #!/bin/sh
-# A job that torch.compile compiles, with breaks and recompilations that are known, under `tprof run --compile`: the
-# report must have exactly these, of the job's own lines; a job with TORCH_TRACE of its own keeps it; and a second run
-# finds in PyTorch's caches what the first one compiled.
+# Runs a job with known graph breaks and recompilations of torch.compile under `tprof run --compile`. The report must
+# have exactly these, at the job's own lines. If the job sets TORCH_TRACE itself, tprof must leave it alone. A second
+# run must find in PyTorch's caches what the first one compiled.
 # It installs PyTorch (1.5 GB) once for each version, into a cache; Inductor needs g++.
 #
 #   scripts/compile-check.sh [TPROF] [VERSION…]      versions of PyTorch; default: 2.15.0
@@ -23,7 +23,7 @@ trap 'rm -rf "$work"' EXIT
 cp scripts/compile/job.py "$work/job.py"
 failed=
 
-# In a trial only: whether a version is installed, or can be installed.
+# Only for --if-possible: whether a version is installed, or can be installed.
 is_there() {
     [ -e "$cache/$1/ok" ] && return
     [ -n "${CI:-}" ] && timeout 300 scripts/compile/install.sh "$cache/$1" "$1"

@@ -2,8 +2,8 @@
 # Builds tprof and profiles a program with it, end to end:
 #
 #   scripts/demo.sh               examples/clicks.py, a real Python program, which grows
-#   scripts/demo.sh --keep id     its arguments: here, with the growth repaired
-#   scripts/demo.sh --gpu         two ranks on simulated GPUs, for a look without one
+#   scripts/demo.sh --keep id     with arguments of the program: here it doesn't grow
+#   scripts/demo.sh --gpu         two ranks on simulated GPUs, for a look at GPU reports without a GPU
 #
 # The run is left in target/clicks, or in target/simulated-gpu.
 set -eu
@@ -11,8 +11,8 @@ cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
 tprof=$target/release/tprof
 
-# Stand-ins for CUDA's libraries, which the tests also use: streams are threads, kernels take time,
-# copies copy. tprof records what they did; no GPU did it.
+# Runs on stand-ins for CUDA's libraries, which the tests also use: streams are threads, kernels take time, and
+# copies copy. tprof records what the stand-ins did.
 simulated() {
     scripts/setup.sh
     sh tests/fake-cuda/build.sh "$PWD/$target/stand-ins" >&2

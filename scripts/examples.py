@@ -40,7 +40,7 @@ class Desk:
         (path / "examples").symlink_to(ROOT / "examples")
 
     def sh(self, command):
-        """Standard output and error together, in order."""
+        """Runs a command and returns its standard output and error together, in order."""
         done = subprocess.run(
             ["sh", "-c", command], cwd=self.path, env=self.environment, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
@@ -56,7 +56,7 @@ def fenced(*parts):
 
 
 def section(report, *titles, until="\n\n"):
-    """The parts of a report that begin with these titles."""
+    """Returns the parts of a report that begin with these titles."""
     found = []
     for title in titles:
         start = report.index(title)
@@ -66,7 +66,7 @@ def section(report, *titles, until="\n\n"):
 
 
 def shown(desk, name, command, before="", top=3):
-    """A recorded command, its own words, and the report."""
+    """Returns a recorded command, its own output, and the report."""
     output = desk.sh(f"tprof run -o {name} -- {command}")
     report = desk.sh(f"tprof report {name} --top {top}")
     typed = f"{before}tprof run -o {name} -- {command}"
@@ -74,7 +74,7 @@ def shown(desk, name, command, before="", top=3):
 
 
 def demo(desk):
-    """The three commands of the README, shortened."""
+    """Returns the three commands of the README with their output, shortened."""
     output = desk.sh("tprof run -o clicks --stacks python -- python3 examples/clicks.py")
     findings = desk.sh("tprof report findings clicks").split("\n\n")
     growth = next(card for card in findings if ": HeapGrowth" in card)
@@ -145,7 +145,7 @@ def torch(desk, python):
 
 
 def loader(desk, python):
-    """Two runs of an unchanged training, and what changed."""
+    """Returns two runs of an unchanged training, and their differences."""
     home = os.path.dirname(os.path.abspath(python))
     desk.environment["PATH"] = f"{home}:{desk.environment['PATH']}"
     commands = [
@@ -158,7 +158,7 @@ def loader(desk, python):
 
 
 def compiled(desk, python):
-    """What torch.compile made of a training, with nothing in its caches."""
+    """Reports what torch.compile made of a training, with nothing in its caches."""
     home = os.path.dirname(os.path.abspath(python))
     desk.environment["PATH"] = f"{home}:{desk.environment['PATH']}"
     desk.environment["TORCHINDUCTOR_CACHE_DIR"] = f"{desk.path}/caches"

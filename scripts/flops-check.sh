@@ -1,8 +1,8 @@
 #!/bin/sh
-# Operations of models, forwards and backwards: those that `tprof report flops` reads from sizes must equal what
-# torch.utils.flop_counter counts of the same model, operator by operator; from a run of tprof's own (--operators shapes) and
-# from a trace of torch.profiler (record_shapes).
-# By hand: it needs a Python with PyTorch, which no script installs.
+# Compares the operations of models, forwards and backwards. The operations that `tprof report flops` computes from
+# sizes must equal those that torch.utils.flop_counter counts for the same model, operator by operator. The sizes come
+# from a run of tprof's own (--operators shapes) and from a trace of torch.profiler (record_shapes).
+# Run it by hand: it needs a Python with PyTorch, which no script installs.
 #
 #   scripts/flops-check.sh PYTHON [TPROF] [JOB…]      jobs of scripts/flops/jobs.py; default: all
 set -eu
@@ -22,8 +22,8 @@ failed=
 compare() {
     echo "$job, $1"
     again=
-    # Both layers of two checkpointed ones run twice: a product each of 8 x 16 x 32 and 8 x 32 x 16, and one operation
-    # per element for their function.
+    # Each of the two steps runs the two checkpointed blocks again. A block has products of 8 x 16 x 32 and of 8 x 32 x
+    # 16, and one operation per element for its function.
     [ "$job" != recomputed ] || again=$((2 * 2 * (2 * 2 * 8 * 16 * 32 + 8 * 32)))
     "$tprof" report flops "$2" --json >"$work/report.json" &&
         # shellcheck disable=SC2086  # nothing, or a number

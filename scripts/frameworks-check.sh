@@ -1,12 +1,12 @@
 #!/bin/sh
-# Builds the programs of examples/rust-frameworks, each as its framework's users write it and with three
-# lines of the crate `tprof`, runs both under tprof, and judges what the reports have of them.
-# By hand, with network: candle and burn are hundreds of crates, libtorch and ONNX Runtime come from PyPI
-# (600 MB, once); it needs Python 3 with pip, g++ and 6 GB of disk, and takes an hour on two busy cores.
+# Builds the programs of examples/rust-frameworks, each as its framework's users write it and with three lines of
+# the crate `tprof`, runs both under tprof, and checks the content of the reports.
+# Run it by hand, with a network: candle and burn have hundreds of crates, libtorch and ONNX Runtime come from
+# PyPI (600 MB, once). It needs Python 3 with pip, g++ and 6 GB of disk, and takes an hour on two busy cores.
 #
 #   scripts/frameworks-check.sh [TPROF [FRAMEWORK…]]    a built program; else `cargo build --release -p tprof-cli`
 #
-# FRAMEWORKS_TARGET is where they are built (~/.cache/tprof/frameworks/target).
+# FRAMEWORKS_TARGET is their build directory (~/.cache/tprof/frameworks/target).
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -30,7 +30,8 @@ wheel() {
     mv "$folder.new" "$folder"
 }
 
-# Prepares the CPU part of PyTorch as LIBTORCH. Its wheel is for CUDA, of which that part needs two libraries.
+# Installs the CPU part of PyTorch as LIBTORCH. PyTorch's wheel is for CUDA, and its CPU part needs two of CUDA's
+# libraries.
 libtorch() {
     torch=$(TORCH=2.13.0 sh scripts/kineto/fetch.sh)/torch
     wheel "$cache/cuda" "nvidia-cuda-cupti==13.0.*" "nvidia-cuda-runtime==13.0.*"

@@ -1,10 +1,11 @@
 #!/bin/sh
 # Checks tprof on a machine with an NVIDIA GPU: docs/gpu-check.md. `gpu-check.sh --help` lists options.
 #
-#   gpu-check.sh --bootstrap     in at most 20 minutes, with PyTorch fetched from PyPI
-#   gpu-check.sh --python PATH   with a Python that has torch
+#   gpu-check.sh --bootstrap     fetches PyTorch from PyPI; takes at most 20 minutes
+#   gpu-check.sh --python PATH   uses a Python that has torch
 #
-# Needs the package that gpu-check/package.sh makes (tprof, programs of known truth) and Python 3.9.
+# Needs the package that gpu-check/package.sh makes (tprof, and programs with a known truth) and Python
+# 3.9.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 for python in ${GPU_CHECK_PYTHON:-} python3 python /opt/conda/bin/python; do

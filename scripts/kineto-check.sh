@@ -1,7 +1,8 @@
 #!/bin/sh
-# Real Kineto (PyTorch's own binary with CUDA, from PyPI) on the stand-ins for CUDA: what
-# torch.profiler records must be the same with tprof and without, and tprof must record all.
-# By hand, with network: it downloads 540 MB once, and needs Python 3 with pip, gcc and 2 GB of disk.
+# Runs real Kineto (PyTorch's own binary with CUDA, from PyPI) on the stand-ins for CUDA.
+# torch.profiler must record the same with tprof and without, and tprof must record everything.
+# Run it by hand, with a network: it downloads 540 MB once, and needs Python 3 with pip, gcc and 2 GB
+# of disk.
 #
 #   scripts/kineto-check.sh [TPROF]      a built program; else `cargo build -p tprof-cli` makes one
 #
@@ -20,7 +21,7 @@ stand_ins=$PWD/target/stand-ins/$needed
 python3 scripts/kineto/stubs.py "$cache/torch/lib" "$stand_ins" "$work/stubs"
 gcc -shared -fPIC -O1 -o "$work/work.so" scripts/kineto/work.c "$stand_ins/libcudart.so.$needed"
 
-# job NAME WORD…: runs the job, by way of these words.
+# job NAME WORD…: runs the job under the command that the words name.
 job() {
     name=$1
     shift
@@ -38,7 +39,7 @@ for faults in '' orphans lost late; do
     job beside "$tprof" run --quiet --activities gpu -o "$work/run-beside" --
     diff "$work/result-without" "$work/result-beside"
     ran=$(cat "$work"/log-beside/* | grep -c '"what":"kernel"')
-    # All kernels: a report on them is of the steps.
+    # Exports all kernels, because a report only has those of the steps.
     "$tprof" export "$work/run-beside" --to json -o "$work/all-beside.json" >/dev/null
     recorded=$(python3 -c 'import json, sys; print(sum(len(rank["tables"]["kernels"]["rows"]) for rank in json.load(open(sys.argv[1]))["ranks"]))' \
         "$work/all-beside.json")

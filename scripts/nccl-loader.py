@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Drives a real libnccl's loader of profiler plugins, and its conversions to older versions of
-the interface, with tprof's plugin, and compares what tprof recorded. No device is needed: NCCL's
-internal functions are called by their addresses, so the library must have its symbol table, as
-NVIDIA's wheels have (pip download nvidia-nccl-cu12).
+"""Drives a real libnccl's loader of profiler plugins with tprof's plugin, and its conversions to
+older versions of the interface, and compares tprof's records. No device is needed: NCCL's internal
+functions are called by their addresses, so the library must have its symbol table, as NVIDIA's
+wheels have (pip download nvidia-nccl-cu12).
 
     scripts/nccl-loader.py LIBNCCL...      (TPROF=path of tprof, else target/debug/tprof)
 
-From NCCL 2.26 on each version's conversion is driven; before, only the loader.
+From NCCL 2.26 on, each version's conversion is driven; with older ones, only the loader.
 """
 import csv
 import ctypes
@@ -24,12 +24,12 @@ ALL_REDUCE, FLOAT, RING, LL128, SEND, NAME = [ctypes.addressof(text) for text in
 
 
 class Table(ctypes.Structure):
-    """What NCCL calls."""
+    """The table of functions that NCCL calls."""
     _fields_ = [(name, POINTER) for name in ("name", "init", "start", "stop", "state", "finalize")]
 
 
 def functions(path):
-    """The library's functions by mangled name."""
+    """Returns the addresses of the library's functions by mangled name."""
     ctypes.CDLL(path)
     with open("/proc/self/maps") as maps:
         base = next(int(line.split("-")[0], 16) for line in maps if os.path.realpath(path) in line)
@@ -83,9 +83,9 @@ def report(known, version, newest, handle):
 
 
 def drive(path):
-    """Inside tprof: prints the versions that were driven."""
+    """Drives the versions inside a process under tprof, and prints them."""
     known = functions(path)
-    # Larger than a communicator and zeroed: one rank, without a name.
+    # A zeroed buffer that is larger than any communicator: one rank, without a name.
     communicator = ctypes.create_string_buffer(64 << 20)
     call(known[INIT], (POINTER, ctypes.addressof(communicator)))
     versions = [version for version in range(1, 8) if GET.format(version) in known]

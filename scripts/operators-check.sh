@@ -1,10 +1,10 @@
 #!/bin/sh
-# Training jobs under tprof: their operators, ranges and sizes against torch.profiler's of another run of the same seed
-# (names, counts and sizes must be equal); the weights at their end, and what torch.compile compiled, against a run
-# without either; and what torch.profiler records beside tprof, against what it records without. Then, on larger
-# operators, durations of one run in which both record (scripts/operators/durations.py).
-# What other tools read of an export is compared too, where scripts/test-readers.sh installed them.
-# By hand: it needs a Python with PyTorch, which no script installs.
+# Runs training jobs under tprof. Compares their operators, ranges and sizes with those of torch.profiler in another
+# run with the same seed (names, counts and sizes must be equal); the final weights, and what torch.compile compiled,
+# with those of a run without either profiler; and the records of torch.profiler beside tprof with those without. Then
+# it compares the durations of larger operators in one run in which both record (scripts/operators/durations.py).
+# It also compares the data that other tools read from an export, if scripts/test-readers.sh installed them.
+# Run it by hand: it needs a Python with PyTorch, which no script installs.
 #
 #   scripts/operators-check.sh PYTHON [TPROF] [JOB…]      jobs of scripts/operators/jobs.py; default: all
 #   DURATIONS=0 scripts/operators-check.sh …              without durations
@@ -60,8 +60,8 @@ for job in "$@"; do
     ranks=0
     [ "$job" != ddp ] || ranks='0 1'
     for rank in $ranks; do
-        # While torch.profiler records, torch.compile makes ranges, and gives its functions an input, that it does not
-        # make otherwise.
+        # While torch.profiler records, torch.compile makes additional ranges, and gives its functions an additional
+        # input.
         [ "$job" = compiled ] ||
             compare "tprof and torch.profiler, rank $rank" "$at.chrome/rank-$rank.trace.json.gz" "$at.$rank.reference.json"
         compare "torch.profiler beside tprof and without, rank $rank" "$at.$rank.beside.json" "$at.$rank.reference.json"

@@ -80,7 +80,7 @@ def live(browser, tprof, torch, folder, out):
         page.go(address, width=1280, height=900)
         page.wait("document.body.textContent.includes('live.py')", 60)
         page.run("location.hash = '#/live/1'")
-        # At the second stall the curves have some history.
+        # At the second stall, the curves are long enough to show.
         for _ in range(2):
             page.wait("document.querySelector('#main').textContent.includes('has made no step')", 120)
             if _ == 0:
@@ -108,7 +108,7 @@ def main():
         sys.exit("there is no Chromium to take pictures with: scripts/test-deps.sh installs one")
     args.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, chromium.Chromium() as browser:
-        # The interpreter itself, not a version manager's script.
+        # Use the interpreter itself, not a version manager's script.
         clicks, program = Path(folder) / "clicks", ["python3", "examples/clicks.py"]
         found = {**os.environ, "PATH": f"{Path(sys.executable).resolve().parent}:{os.environ['PATH']}"}
         subprocess.run([args.tprof, "run", "--quiet", "-o", clicks, "--", *program], check=True, cwd=ROOT, env=found, stdout=subprocess.DEVNULL)

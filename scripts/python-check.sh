@@ -1,5 +1,6 @@
 #!/bin/sh
-# The Python module on several Pythons, its types, tables and notebook magic: what CI does not install.
+# Checks the Python module on several Pythons, with its types, tables and notebook magic. CI does not
+# install these.
 #
 #     scripts/python-check.sh TPROF VENV PYTHON...
 #

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the tprof that is given away.
+# Builds the tprof that is published.
 #
 #     scripts/release.sh             a program for glibc 2.17 and newer; prints its path
 #     scripts/release.sh dist DIR    all that is published: wheels for glibc and for musl, a source
@@ -7,11 +7,10 @@
 #                                    completions; a wheel and an archive of tprof-sql, for glibc (25
 #                                    minutes of processor time); and checksums, in DIR
 #     scripts/release.sh check FILE  examines a program that was built otherwise
-#
-# Two builds of one commit with one toolchain are the same bytes, whatever the folder. A name in the
-# injected libraries has a hash of the folder that their workspace lies in (cargo's, for a crate outside
-# of the workspace), and so has the order of their code: the build sees the checkout at one path, in a
-# mount namespace of its own. Where none is permitted, a line on stderr states so.
+# Two builds of one commit with one toolchain have the same bytes, whatever the folder. Names in the injected libraries
+# contain a hash of the folder of their workspace (cargo's, for a crate outside of the workspace), and the names decide
+# the order of the code. So the build sees the checkout at one fixed path, in a mount namespace of its own. If no
+# namespace is permitted, a line on stderr says so.
 set -eu
 cd "$(dirname "$0")/.."
 place=/mnt
@@ -34,7 +33,7 @@ esac
 root=$(pwd -P)
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")/release-binary # of its own: another linker
 CARGO_HOME=$(realpath -m "${CARGO_HOME:-$HOME/.cargo}")
-# Time stamp of archives, which makes them identical at each build.
+# Time stamp of the archives. It makes them identical in each build.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)}
 export CARGO_HOME SOURCE_DATE_EPOCH
 mkdir -p "$target"

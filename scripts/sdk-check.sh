@@ -1,11 +1,11 @@
 #!/bin/sh
-# Checks the library for Rust programs as it is published: with each of its features, with the
-# oldest Rust that it states, and for machines on which it does nothing.
+# Checks the published library for Rust programs: with each of its features, with the oldest Rust that it supports, and
+# for machines on which it does nothing.
 #
 #   scripts/sdk-check.sh      prints what it skips: rustup toolchain install 1.74, rustup target add
 #                             aarch64-unknown-linux-gnu x86_64-unknown-linux-musl; cargo install cargo-semver-checks
 #
-# SDK_BASELINE is the revision with which its interface must be compatible (the newest tag v…).
+# SDK_BASELINE is the revision whose interface it must be compatible with (the newest tag v…).
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -16,11 +16,11 @@ export RUSTFLAGS="${RUSTFLAGS:-} -D warnings"
 for features in '' macros tracing metrics off off,macros,tracing,metrics; do
     cargo clippy --quiet --locked -p tprof --features "$features" -- -D warnings
 done
-# Without the example's tests, because with `off` there is nothing that they could assert on.
+# The example's tests are left out, because with `off` there is nothing that they could assert on.
 cargo test --quiet --locked -p tprof --all-features --lib --test heap >/dev/null
 cargo test --quiet --locked -p tprof --all-features --doc >/dev/null
 
-# Its assertions on the heap of the whole process hold if tprof records it.
+# The example's assertions on the heap of the whole process hold if tprof records it.
 if [ -x "$target/release/tprof" ]; then
     cargo test --quiet --locked -p tprof --example training --no-run
     runs=$(mktemp -d)
@@ -32,7 +32,7 @@ else
     echo "skipped: tprof is not built (cargo build --release -p tprof-cli)"
 fi
 
-# All files that would be published.
+# Collect all files that would be published.
 published=$(cargo metadata --format-version 1 --no-deps --locked | python3 -c '
 import json, sys
 print(*sorted(each["name"] for each in json.load(sys.stdin)["packages"] if each["publish"] != []))')
@@ -45,7 +45,7 @@ for crate in tprof tprof-macros; do
     tar -xzf "$(ls -t "$target/package/$crate"-[0-9]*.crate | head -n 1)" -C "$work/$crate" --strip-components 1
     rm -f "$work/$crate/Cargo.lock"
 done
-# As in a user's workspace, with the macros next to it.
+# Build the crate as in a user's workspace, with the macros next to it.
 cat >"$work/Cargo.toml" <<END
 [workspace]
 members = ["tprof", "tprof-macros"]
@@ -64,7 +64,7 @@ else
     echo "builds with Rust $toolchain"
 fi
 
-# Statically linked with musl: it builds, behaves the same, and the run states why it has no data.
+# Statically linked with musl, the crate builds and the program behaves the same. The run says why it has no data.
 musl=x86_64-unknown-linux-musl
 installed=$(rustup target list --installed 2>/dev/null || true)
 case "$installed" in

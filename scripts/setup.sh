@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds tprof: target/release/tprof (or under $CARGO_TARGET_DIR), one file with the injected library inside.
+# Builds tprof: target/release/tprof (or under $CARGO_TARGET_DIR), one file that contains the injected
+# libraries.
 # Needs a Rust toolchain, a C compiler and linker (for zstd), and nothing else.
 # As root, with apt, it installs the compiler where there is none; otherwise it
 # prints what is missing.

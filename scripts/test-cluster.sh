@@ -1,12 +1,12 @@
 #!/bin/sh
-# The views of `tprof sql` on a real Spark cluster on loopback: a master, workers, a Spark Connect server.
-# Prints a line for each fact, and fails if one does not hold. Steps, the first two if none is named:
+# Tests the views of `tprof sql` on a real Spark cluster on loopback: a master, workers, a Spark Connect server.
+# Prints a line for each fact, and fails if one does not hold. Steps (the first two if none is named):
 #
-#   views    every view has the rows that the embedded engine has, of public traces and of synthetic ranks
-#   kills    so has a query in which executors are killed (-9), in scans and in shuffles, one and all
+#   views    every view has the same rows as on the embedded engine, for public traces and for synthetic ranks
+#   kills    the same for a query in which executors are killed (-9), in scans and in shuffles, one and all
 #   daft     the same for Daft on a Ray cluster of two workers
 #   growth   CPU and wall seconds over ranks and executors
-#   sizes    rows and bytes that each view reads and shuffles, of 1,024 ranks
+#   sizes    rows and bytes that each view reads and shuffles, for 1,024 ranks
 #
 #   scripts/test-cluster.sh [STEP…] [--ranks N] [--times N] [--executors N] [--few] [--plot FILE]
 #   scripts/test-cluster.sh --small   what continuous integration runs: two executors, of which one is killed in a

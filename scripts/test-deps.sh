@@ -1,14 +1,14 @@
 #!/bin/sh
-# Installs what the tests want and this machine lacks: compilers for every kind
-# of victim program, and the allocators that jobs bring along. Does nothing where
-# all is there; without root, or without apt, prints what is missing. Tests that
-# miss something print so and pass, or fail with TPROF_TEST_SKIP=forbid.
-# `scripts/test-deps.sh launchers` also installs what scripts/test-launchers.sh runs, but for
-# PyTorch and the packages of launchers/workers.txt; `mpi` the part of it that all tests want;
-# `spark` what scripts/test-cluster.sh runs. Any number of them.
+# Installs the packages that the tests need and this machine lacks: compilers for every kind
+# of victim program, and the allocators that jobs use. Does nothing if all are installed.
+# Without root, or without apt, it prints what is missing. Tests that miss something print so
+# and pass, or fail with TPROF_TEST_SKIP=forbid. `scripts/test-deps.sh launchers` also
+# installs what scripts/test-launchers.sh runs, except PyTorch and the packages of
+# launchers/workers.txt; `mpi` installs the part of it that all tests need; `spark` installs
+# what scripts/test-cluster.sh runs. Several of these words can be given.
 set -eu
 
-# package:what shows that it is there
+# package:command that succeeds if the package is installed
 wanted='
 gcc:command gcc
 g++:command g++
@@ -29,7 +29,8 @@ zsh:command zsh
 fish:command fish
 '
 
-# The two MPIs, which can be installed together; and the rest of scripts/test-launchers.sh.
+# The two MPIs, which can be installed together. The rest of scripts/test-launchers.sh
+# follows.
 mpi='
 openmpi-bin:command mpirun.openmpi
 libopenmpi-dev:command mpicc.openmpi
@@ -44,7 +45,8 @@ sudo:command sudo
 screen:command screen
 daemonize:command daemonize
 '
-# A package for each Java version: the newest one in the release, once its list is there.
+# A package for each Java version: the newest one in the release is chosen once apt's list is
+# there.
 spark='
 JAVA:java
 '

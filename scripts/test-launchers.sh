@@ -1,13 +1,13 @@
 #!/bin/sh
-# tprof under real launchers: Open MPI, MPICH, a Slurm of three nodes on this host, torchrun,
-# and what starts processes otherwise. Prints a line for each fact, and fails if one does not
-# hold. `scripts/test-launchers.sh mpi` has only the two MPIs; the groups are mpi, slurm,
-# torchrun, processes and workers. A word that begins with / picks the facts whose names contain it.
+# Tests tprof under real launchers: Open MPI, MPICH, a Slurm of three nodes on this host, torchrun,
+# and other ways to start processes. Prints a line for each fact, and fails if one does not hold.
+# `scripts/test-launchers.sh mpi` runs only the two MPIs; the groups are mpi, slurm, torchrun,
+# processes and workers. A word that begins with / picks the facts whose names contain it.
 #
-# Installs nothing: `scripts/test-deps.sh launchers` does. Slurm wants root, since its nodes
-# have namespaces of their own. TPROF_TEST_BIN is the tprof that is tested, otherwise
-# target/release/tprof; TPROF_TEST_PYTHON a Python with torch, otherwise python3;
-# TPROF_TEST_WORKERS one with the packages of launchers/workers.txt.
+# It installs nothing: `scripts/test-deps.sh launchers` does. Slurm needs root, because its nodes
+# have namespaces of their own. TPROF_TEST_BIN is the tested tprof, by default target/release/tprof;
+# TPROF_TEST_PYTHON is a Python with torch, by default python3; TPROF_TEST_WORKERS is one with the
+# packages of launchers/workers.txt.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -23,10 +23,10 @@ end() {
 }
 trap end EXIT
 trap 'exit 130' INT TERM
-# A separate disk, as hosts share one: root's cache is on another disk.
+# Use a separate disk, as hosts share one: root's cache is on another disk.
 [ "$(id -u)" -ne 0 ] || [ -n "${TPROF_TEST_KEEP:-}" ] || mount -t tmpfs -o mode=755 tmpfs "$root" || true
 chmod 755 "$root"
-# In a place where all nodes find it, because each has a /tmp of its own.
+# Copy tprof to a place where all nodes find it, because each has a /tmp of its own.
 cp "$bin" "$root/tprof"
 TPROF_TEST_BIN=$root/tprof
 export TPROF_TEST_BIN TPROF_TEST_ROOT="$root" PYTHONDONTWRITEBYTECODE=1

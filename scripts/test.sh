@@ -1,13 +1,14 @@
 #!/bin/sh
-# All tests, on a fresh machine: installs what they want where that is permitted
-# (root and apt; else prints what is missing, and tests that miss it print so and
-# pass, but in CI), and the tools that must be able to read exports, then checks everything.
+# Runs all tests on a fresh machine. It installs what they need if it may (root and apt). Otherwise it prints what is
+# missing, and tests that miss it print so and pass, except in CI. It also installs the tools that must be able to read
+# exports. Then it checks everything.
 set -eu
 cd "$(dirname "$0")/.."
 scripts/test-deps.sh mpi ${CI:+spark}
-# A minute of download, in the background. The step that uses it waits for it, or fetches it again and says why not.
+# Spark is a minute of download, so this runs in the background. The step that uses it waits for it, or fetches it again
+# and reports the error.
 [ -z "${CI:-}" ] || scripts/cluster/fetch.sh >/dev/null 2>&1 &
-# Readers of what tprof exports. Here their absence is a failure, not a skip.
+# Tools that read tprof's exports. Here their absence is a failure, not a skip.
 scripts/test-readers.sh
 # Tools that compile CUDA programs.
 scripts/test-cuda.sh

@@ -1,8 +1,8 @@
 #!/bin/sh
-# The PyTorch programs of scripts/gpu-check, in real PyTorch with CUDA from PyPI, on the stand-ins for CUDA: they
-# run to their end within tprof, and the judge finds what tprof recorded of them. Nothing is computed, so the
-# results of forked workers are not judged; torch.compile needs a device, and is left out.
-# By hand, with network: it downloads 540 MB once, and needs Python 3 with pip, gcc and 2 GB of disk, and
+# Runs the PyTorch programs of scripts/gpu-check, in real PyTorch with CUDA from PyPI, on the stand-ins for CUDA.
+# They must run to their end under tprof, and the judge must find everything that tprof should record. Nothing is
+# computed, so the results of forked workers are not judged; torch.compile needs a device, and is left out. Run
+# it by hand, with a network: it downloads 540 MB once, and needs Python 3 with pip, gcc and 2 GB of disk, and
 # scripts/test-cuda.sh for the runtime's header.
 #
 #   scripts/torch-check.sh [TPROF]      a built program; else `cargo build -p tprof-cli` makes one
@@ -23,7 +23,7 @@ stand_ins=$root/target/stand-ins
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 scripts/kineto/stubs.py "$cache/torch/lib" "$stand_ins/13" "$work/libs"
-# whole NAME ARCHIVE SOURCE: builds a stand-in with what PyTorch looks up in that library in addition.
+# whole NAME ARCHIVE SOURCE: builds a stand-in that also has the functions that PyTorch looks up in that library.
 whole() {
     gcc -shared -fPIC -w -o "$work/libs/$1" "$work/libs/$3" -Wl,--whole-archive \
         "$stand_ins/target/release/examples/$2" -Wl,--no-whole-archive -Wl,-soname,"$1" -lpthread -ldl -lm -lrt -lgcc_s -lc

@@ -1,6 +1,6 @@
 #!/bin/sh
-# tprof's callbacks in real trainers (scripts/trainers/job.py): a job prints the same with and without tprof, and
-# the run has its epochs, validations, checkpoints, batch sizes and logged values.
+# Checks tprof's callbacks in real trainers (scripts/trainers/job.py): a job must print the same with and without
+# tprof, and the run must have its epochs, validations, checkpoints, batch sizes and logged values.
 #
 #     scripts/trainers-check.sh TPROF PYTHON
 #

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks the spelling of every file that git keeps; `_typos.toml` lists the words that are spelled as intended.
-# `typos` (MIT or Apache-2.0) comes from PyPI as a program that is built already: a pinned wheel, in a cache outside the checkout.
+# `typos` (MIT or Apache-2.0) comes from PyPI as a compiled program: a pinned wheel, in a cache outside the checkout.
 set -eu
 cd "$(dirname "$0")/.."
 version=1.52.0

@@ -1,19 +1,18 @@
 """The order inside a crate: circles, floors, and types that share a name.
 
-Three rules, of each crate's own files without their tests (`rust.py` describes how
-they are read):
+Three rules for each crate's own files, without their tests (`rust.py` describes how it reads
+them):
 
-1. **Circles.** A circle is the largest set of files that all reach each other. The
-   only one allowed is a parent and one of its children: `report/mod.rs` uses
-   `report/tables.rs`, which uses a type of `report/mod.rs`. Two children that both use
-   their parent, which uses both, are a circle of three: what they share belongs in a
-   file of its own. Modules beside each other, each with all that lies below it, have no
-   circle at all, so that folders have an order, too.
-2. **Floors.** Where the root file (`lib.rs`, `main.rs`) declares its modules in
-   paragraphs, with blank lines between, a module uses only those of its own paragraph
-   and of paragraphs above it. No module uses what the root itself defines, but for
-   macros, which stand above the modules that they serve.
-3. **Names.** No two types (struct, enum, union, trait, alias) of a crate have one name.
+1. **Circles.** A circle is a largest set of files that all reach each other. The only one allowed
+   is a module and one of its children: `report/mod.rs` uses `report/tables.rs`, which uses a type
+   of `report/mod.rs`. If two children use their parent and the parent uses both, that is a circle
+   of three files: move the shared part to a file of its own. Between sibling modules, each taken
+   with everything below it, no circle is allowed at all. So folders have an order, too.
+2. **Floors.** If the root file (`lib.rs`, `main.rs`) declares its modules in paragraphs separated
+   by blank lines, a module uses only modules of its own paragraph and of the paragraphs above it.
+   No module uses an item that the root itself defines, except macros, which are defined above the
+   modules that use them.
+3. **Names.** No two types (struct, enum, union, trait, alias) of a crate share a name.
 """
 
 import re
@@ -23,7 +22,7 @@ from rust import Crate, of_test, tokens
 
 
 def circles(graph):
-    """The strongly connected sets of more than one node, each sorted."""
+    """Returns the strongly connected sets of more than one node, each sorted."""
     order, low, stack, found = {}, {}, [], []
 
     def visit(start):
@@ -57,7 +56,7 @@ def circles(graph):
 
 
 def paragraphs(source):
-    """Names of the modules that a root file declares, by paragraph."""
+    """Returns the names of the modules that a root file declares, by paragraph."""
     found, now, is_test = [], [], False
     for line in source.splitlines():
         line = line.split("//")[0].strip() if not line.strip().startswith("//") else "//"
@@ -75,7 +74,7 @@ def paragraphs(source):
 
 
 def ties(edges, parts, base):
-    """The edges within a set of files, as text."""
+    """Yields the edges within a set of files, as text."""
     for (user, used), names in sorted(edges.items()):
         if user in parts and used in parts:
             some = ", ".join(sorted(names)[:4]) + (", …" if len(names) > 4 else "")
@@ -83,7 +82,7 @@ def ties(edges, parts, base):
 
 
 def is_family(circle, modules):
-    """Whether two files are a module and one declared in it."""
+    """Whether two files are a module and a child that it declares."""
     if len(circle) != 2:
         return False
     a, b = sorted((modules[file] for file in circle), key=len)
@@ -146,7 +145,7 @@ def wrong_names(types):
 
 
 def wrong(root, read=lambda file: file.read_text()):
-    """What is against the rules in the crate of this root file, a text each."""
+    """Returns the violations of the rules in the crate with this root file, each as a text."""
     root = Path(root)
     crate = Crate(root, read)
     edges = crate.edges()

@@ -1,10 +1,10 @@
-"""Which file of a crate uses which, and which types it defines, from its source.
+"""Finds the files that each file of a crate uses, and the types that it defines, from its source.
 
-The source is read as tokens, without a compiler: `mod` declarations give the tree of
-modules, `use` declarations and the items of a module give its names, and every path
-or name in the rest of a file is resolved through them to the file that defines it.
-Test code (`#[cfg(test)]`) is left out. A re-export hands a name on and uses nothing;
-whoever names it uses the file behind it. What a method call reaches is not seen.
+The source is read as tokens, without a compiler: `mod` declarations give the tree of modules,
+`use` declarations and the items of a module give its names, and every path or name in the rest of
+a file is resolved through them to the file that defines it. Test code (`#[cfg(test)]`) is left
+out. A re-export is not a use: a file that names a re-exported item uses the file that defines the
+item. The targets of method calls are not seen.
 """
 
 import re
@@ -36,7 +36,7 @@ TYPES = {"struct", "enum", "union", "trait", "type"}
 
 
 def tokens(source):
-    """Names, `::`, texts (from their quote on) and single characters."""
+    """Returns names, `::`, texts (from their quote on) and single characters."""
     found, at = [], 0
     while at < len(source):
         match = TOKEN.match(source, at)
@@ -66,7 +66,7 @@ def is_name(token):
 
 
 def group_end(list_, at):
-    """Index after the bracket that closes the one at `at`."""
+    """Returns the index after the bracket that closes the one at `at`."""
     depth = 0
     while at < len(list_):
         if list_[at] in OPENING:
@@ -80,10 +80,11 @@ def group_end(list_, at):
 
 
 def of_test(attribute):
-    """Whether an attribute's tokens are a `cfg` that only tests fulfil."""
+    """Whether an attribute's tokens are a `cfg` that only holds in tests."""
 
     def value(list_):
-        """False where `test` is false whatever else holds, None where others decide."""
+        """Returns False if the expression is false without `test`, whatever the other options are,
+        and None if it depends on the other options."""
         if list_ == ["test"]:
             return False
         if len(list_) < 2 or list_[1] != "(":
@@ -110,7 +111,7 @@ def of_test(attribute):
 
 
 def without_tests(list_):
-    """The tokens without what stands behind `#[cfg(test)]`."""
+    """Returns the tokens without the items behind `#[cfg(test)]`."""
     kept, at = [], 0
     while at < len(list_):
         if list_[at] != "#" or list_[at + 1 : at + 2] != ["["]:
@@ -129,7 +130,7 @@ def without_tests(list_):
 
 
 def thing_end(list_, at):
-    """Index after an item, a statement, a field or a match arm."""
+    """Returns the index after an item, a statement, a field or a match arm."""
     is_item = at < len(list_) and (list_[at] in KEYWORDS or list_[at] == "macro_rules")
     while at < len(list_) and list_[at] not in CLOSING:
         if list_[at] in OPENING:
@@ -168,7 +169,7 @@ class Module:
 
 
 def use_tree(list_, at, prefix=()):
-    """The leaves of a `use` tree, as (name, path), and the index after it."""
+    """Returns the leaves of a `use` tree, as (name, path), and the index after the tree."""
     path, name = list(prefix), None
     while at < len(list_):
         token = list_[at]
@@ -197,7 +198,7 @@ def use_tree(list_, at, prefix=()):
 
 
 class Crate:
-    """The modules of a crate, by the file of its root."""
+    """The modules of a crate, found from its root file."""
 
     def __init__(self, root, read=lambda file: file.read_text()):
         self.read = read
@@ -275,7 +276,7 @@ class Crate:
                 at += 1
         kind = list_[at]
         if kind == "{":
-            # The functions of a foreign block belong to the module.
+            # The functions of an `extern` block belong to the module.
             end = group_end(list_, at)
             self._fill(module, list_[at + 1 : end - 1])
             return end
@@ -294,7 +295,7 @@ class Crate:
             if kind in TYPES:
                 module.types.append(name)
         elif kind != "impl":
-            # Types that a macro call spells out.
+            # Types whose definitions are written out in a macro call.
             for one, (word, name) in enumerate(zip(list_[at:end], list_[at + 1 : end])):
                 is_declared = word in ("struct", "enum", "union") and is_name(name)
                 if is_declared and list_[at + one - 1] != "$":
@@ -323,7 +324,7 @@ class Crate:
     # Names.
 
     def _named(self, module, name, is_last, seen):
-        """What a name is in a module: a module, or the file that defines it."""
+        """Resolves a name in a module: to a module, or to the file that defines it."""
         if (module.path, name.removesuffix("!")) in seen:
             return None
         name = name.removesuffix("!")
@@ -347,8 +348,8 @@ class Crate:
         return None
 
     def resolve(self, module, path, seen=frozenset()):
-        """The module that a path names, or the file that defines what it names; None
-        where that is no part of the crate."""
+        """Returns the module that a path names, or the file that defines the item that it names.
+        Returns None if the path leads out of the crate."""
         here, at = module, 0
         if path[0] == "crate":
             here, at = self.root, 1
@@ -363,7 +364,8 @@ class Crate:
             if found is None:
                 if path[one].endswith("!"):
                     return self.macros.get(path[one][:-1])
-                # For a module of the crate: what a macro may define there.
+                # A macro may have defined this name in a module of the crate, so the module's file
+                # counts.
                 return here.file if one > 0 else None
             if not isinstance(found, Module):
                 return found
@@ -371,7 +373,8 @@ class Crate:
         return here
 
     def _paths(self, list_):
-        """Paths and names in tokens; what `use` inside brings stands for its path."""
+        """Yields the paths and names in tokens. A name that a `use` among them brings in is
+        replaced by its path."""
         at, before, local = 0, "", {}
         while at < len(list_):
             token = list_[at]
@@ -399,7 +402,7 @@ class Crate:
             before, at = token, at + 1
 
     def edges(self):
-        """(file, file): names that the first takes from the second."""
+        """Returns {(user, used): names that the first file takes from the second}."""
         found = {}
         for module in self.modules:
             paths = [use.path for use in module.uses if not use.is_reexport]
@@ -412,7 +415,7 @@ class Crate:
         return found
 
     def types(self):
-        """Each type's name, and the modules that define it."""
+        """Returns each type's name, and the modules that define it."""
         found = {}
         for module in self.modules:
             path = module.path[:-1] + ("*",) if module.is_alternative else module.path

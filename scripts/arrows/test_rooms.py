@@ -10,7 +10,7 @@ from rust import Crate, tokens  # noqa: E402
 
 
 def edges(**files):
-    """Who uses whom in a crate of these files (`a__b` is a/b.rs), as `user -> used`."""
+    """Returns the edges between files of a crate (`a__b` is a/b.rs), as `user -> used`."""
     read = reader(files)
     found = Crate(Path("lib.rs"), read).edges()
     return sorted(f"{short(user)} -> {short(used)}" for user, used in found)

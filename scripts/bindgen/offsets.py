@@ -1,10 +1,9 @@
-"""Offsets of the record fields that are read, as several CUDA versions have them.
+"""Prints the offsets of the record fields that tprof reads, in several CUDA versions.
 
 `offsets.py INCLUDE…` compiles one small program against each include folder and
-prints a table: record, field, offset in each version (`-` where the version's
-newest record of that name has no such field), and a line for each record's
-size. It fails if a field lies elsewhere in some version: then a record cannot
-be read as a prefix any more.
+prints a table with the record, the field and its offset in each version (`-` if that version's newest
+record of that name has no such field), and a line with each record's size. It fails if a field has
+another offset in some version, because the record can't be read as a prefix then.
 """
 
 import pathlib
@@ -18,7 +17,7 @@ SPAN = [*COMMON, "start", "end"]
 PLACE = ["deviceId", "contextId", "streamId", "correlationId"]
 GRAPH = ["graphNodeId", "graphId"]
 
-# Fields that are read of each record, and their place in a separate table.
+# The fields that tprof reads, by record.
 FIELDS = {
     "Kernel": [
         *SPAN, *PLACE, *GRAPH, "registersPerThread", "gridX", "gridY", "gridZ", "blockX", "blockY",
@@ -52,12 +51,12 @@ FIELDS = {
     "Name": [*COMMON, "objectKind", "objectId", "name"],
     "ExternalCorrelation": [*COMMON, "externalKind", "externalId", "correlationId"],
 }
-# Kinds whose record has another struct under the same name without a number.
+# Kinds whose struct without a number is another record: their numbered structs begin here.
 FIRST_NUMBER = {"Memory": 2}
 
 
 def newest(text, record):
-    """Name of the newest struct of a record in a header."""
+    """Returns the name of the newest struct of a record in a header."""
     numbers = [int(n or 1) for n in re.findall(rf"}} CUpti_Activity{record}(\d*);", text)]
     number = max(n for n in numbers if n >= FIRST_NUMBER.get(record, 1))
     return f"CUpti_Activity{record}{number if number > 1 else ''}"
@@ -71,8 +70,8 @@ def has(text, struct, field):
 
 
 def measure(include, more=()):
-    """{(record, field): offset} and {record: (struct, size)} of one version; what its folder
-    lacks is taken from more of them."""
+    """Returns {(record, field): offset} and {record: (struct, size)} of one version. Headers that its
+    folder lacks are taken from the folders `more`."""
     text = (include / "cupti_activity.h").read_text()
     text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
     structs = {record: newest(text, record) for record in FIELDS}

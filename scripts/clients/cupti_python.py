@@ -1,5 +1,5 @@
-"""A job with NVIDIA's cupti-python as its profiler: cupti_python.py WORK_LIBRARY. Prints what each of its sessions has:
-the same with tprof and without."""
+"""A job with NVIDIA's cupti-python as its profiler: cupti_python.py WORK_LIBRARY. Prints the content of each of its
+sessions, which is the same with tprof and without."""
 
 import collections
 import ctypes
@@ -22,7 +22,7 @@ def work(kernels):
 def completed(records):
     for record in records:
         seen[Kind(record.kind).name] += 1
-        # Only the session's own work, in order of time.
+        # Only the session's own work is printed, in order of time.
         if not begin <= record.start <= record.end:
             wrong.append(record.kind)
 

@@ -1,6 +1,6 @@
-"""A job with Triton's Proton as its profiler: proton.py WORK_LIBRARY FOLDER. Prints what each of its sessions has: the
-same with tprof and without. Only Proton's own library is used, since Triton itself asks the driver for more than the
-stand-ins have."""
+"""A job with Triton's Proton as its profiler: proton.py WORK_LIBRARY FOLDER. Prints the content of each of its
+sessions, which is the same with tprof and without. Only Proton's own library is used, because Triton itself asks the
+driver for functions that the stand-ins lack."""
 
 import ctypes
 import json
@@ -24,7 +24,7 @@ def scope(name, kernels):
 
 
 def kernels(node):
-    """Scope or kernel, with the kernels below it."""
+    """Yields a scope or kernel, and the kernels below it."""
     metrics = node["metrics"]
     own = metrics["count"] if metrics.get("time (ns)", 0) > 0 else 0
     return node["frame"]["name"], own, [kernels(child) for child in node["children"]]

@@ -1,4 +1,4 @@
-"""Every view, embedded and on the cluster: the same rows, to the nanosecond."""
+"""Compares the rows of every view on the embedded engine and on the cluster: they must be equal to the nanosecond."""
 
 import json
 import re
@@ -6,13 +6,13 @@ import subprocess
 import time
 from collections import Counter
 
-# Tables with a row per event; above ROWS, ranks are compared by counts and sums.
+# Tables with a row per event; for more than ROWS rows, ranks are compared by counts and sums.
 LONG = ("device_time", "idle_gaps", "launch_delays", "meetings", "memory_curve")
 RANKS = 256
 
 
 def asked(sql, dataset, query, *options):
-    """Rows of `tprof sql --format json`, without unknown values, and the seconds it took."""
+    """Returns the rows of `tprof sql --format json` without unknown values, and the seconds that it took."""
     began = time.monotonic()
     words = [str(sql), "--format", "json", *map(str, options), str(dataset), query]
     done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
@@ -23,17 +23,17 @@ def asked(sql, dataset, query, *options):
 
 
 def cluster(sql, port, dataset):
-    """What answers a query by the Spark Connect server of a cluster."""
+    """Returns a function that answers queries by the Spark Connect server of a cluster."""
     return lambda query: asked(sql, dataset, query, "--remote", f"sc://127.0.0.1:{port}")[0]
 
 
 def counted(rows):
-    """Rows in any order."""
+    """Returns the rows as a multiset, so that their order doesn't matter."""
     return Counter(frozenset(row.items()) for row in rows)
 
 
 def difference(here, there):
-    """What differs between two results, in words; None where nothing does."""
+    """Describes the difference between two results; None if they are equal."""
     here, there = counted(here), counted(there)
     if here == there:
         return None
@@ -44,7 +44,7 @@ def difference(here, there):
 
 
 def views(sql):
-    """Texts of the views that come with tprof, and their names."""
+    """Returns the texts of the views that come with tprof, and their names."""
     text = subprocess.run([str(sql), "--views"], capture_output=True, text=True, check=True).stdout
     return text, re.findall(r"(?m)^CREATE VIEW (\w+)", text)
 
@@ -58,7 +58,8 @@ def query_of(sql, dataset, view, ranks):
 
 
 def compare(sql, ask, dataset, ranks):
-    """Prints a line for each view; names of those that differ, and of those without rows. `ask` is asked on the cluster."""
+    """Prints a line for each view. Returns the names of the views that differ, and of those without rows. `ask` sends a
+    query to the cluster."""
     wrong, empty = [], []
     for view in views(sql)[1]:
         query = query_of(sql, dataset, view, ranks)
@@ -66,7 +67,7 @@ def compare(sql, ask, dataset, ranks):
         began = time.monotonic()
         try:
             problem = difference(here, ask(query))
-        except Exception as error:  # Whatever a client raises is a view that does not run.
+        except Exception as error:  # Whatever a client raises, the view did not run.
             problem = str(error)[:2000]
         seconds = time.monotonic() - began
         print(f"{'ok' if problem is None else 'WRONG'}  {dataset.name}  {view}: {len(here)} rows, {seconds:.1f} s", flush=True)

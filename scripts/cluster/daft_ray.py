@@ -1,8 +1,8 @@
-"""The views on Daft, on a Ray cluster of two workers on this host, and with a worker of it killed:
+"""Runs the views on Daft, on a Ray cluster of two workers on this host, and with one of its workers killed:
 
     daft_ray.py TPROF-SQL DATASET…
 
-A program of its own, since it runs in the Python that has Daft.
+It is a program of its own, because it runs in the Python that has Daft.
 """
 
 import os
@@ -26,7 +26,7 @@ NODE = {"object_store_memory": 512 << 20}
 
 
 def session(dataset, text):
-    """The tables of a data set and the views over them."""
+    """Returns a session with the tables of a data set and the views over them."""
     made = Session()
     for path in Path(dataset).iterdir():
         if path.is_dir() and not path.name.startswith("_"):
@@ -40,7 +40,7 @@ def session(dataset, text):
 
 
 def workers(node):
-    """Processes of a worker that run tasks: children of its raylet."""
+    """Returns the processes of a node that run tasks: children of its raylet."""
     raylet = node.all_processes["raylet"][0].process.pid
     pids = [int(pid) for task in Path(f"/proc/{raylet}/task").glob("*/children") for pid in task.read_text().split()]
     busy = {pid: seconds(pid) for pid in pids}
@@ -57,7 +57,8 @@ def seconds(pid):
 
 
 def killed(sql, ask, nodes, dataset, kind):
-    """Kills what computes on the first worker, in the middle of a query; what is wrong then."""
+    """Kills the processes that compute on the first worker in the middle of a query. Returns what is wrong
+    afterwards."""
     wanted, _ = asked(sql, dataset, QUERIES[kind])
     began = time.monotonic()
     if problem := difference(wanted, ask(QUERIES[kind])):
@@ -69,7 +70,7 @@ def killed(sql, ask, nodes, dataset, kind):
     def run():
         try:
             found.append(ask(QUERIES[kind]))
-        except Exception as error:  # Ray's and Daft's own kinds: each is a failed query.
+        except Exception as error:  # Ray and Daft raise many kinds; each is a failed query.
             found.append(error)
 
     query = threading.Thread(target=run, daemon=True)

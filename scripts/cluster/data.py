@@ -1,6 +1,6 @@
-"""What is queried: an archive of public traces and a recorded program, and a data set of synthetic ranks.
+"""Makes the data that is queried: an archive of public traces and a recorded program, and a data set of synthetic ranks.
 
-Files are small, a few ranks each, so that a scan has many tasks.
+Files are small, with a few ranks each, so that a scan has many tasks.
 """
 
 import os
@@ -11,15 +11,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLIC = ("dlrm_8rank_v100", "graphs_a100", "nccl_a100", "alexnet_cp", "diff_test_v100", "large_v100", "sampled_2rank_of_128")
-# Number of steps of a synthetic rank: 10,050 rows of events.
+# Number of steps of a synthetic rank, which has 10,050 rows of events.
 STEPS = 75
 FILES = 64
-# Runs on a core for some tenths of a second, so that there is something to sample.
+# Runs on a core for some tenths of a second, so that the sampler takes samples.
 PROGRAM = "def squares(n): return sum(i * i for i in range(n))\nfor _ in range(8): squares(600_000)"
 
 
 class Made:
-    """Makes data with built programs, below one directory."""
+    """Makes data with built programs, in one directory."""
 
     def __init__(self, folder, tprof, sql, make):
         self.folder, self.tprof, self.sql, self.make = Path(folder), tprof, sql, make
@@ -31,8 +31,8 @@ class Made:
 
     @cache
     def public(self):
-        """An archive with all tables of the public traces that are there, of a recorded program, and of
-        ranks that differ."""
+        """Returns an archive with all tables of the public traces that are present, of a recorded program, and of ranks
+        that differ."""
         data = Path(os.environ.get("TPROF_SHARED_DATA", ROOT / "../shared/data")) / "kineto"
         runs = []
         for name in PUBLIC:
@@ -54,7 +54,7 @@ class Made:
 
     @cache
     def ranks(self, count, a_file=None):
-        """A data set of so many ranks, one file of a table for each 64th of them or for so many."""
+        """Returns a data set of `count` ranks. Each file of a table holds `a_file` ranks, by default a 64th of them."""
         a_file = a_file or max(1, count // FILES)
         dataset = self.folder / f"ranks-{count}-{a_file}"
         self.run(self.tprof, "export", "--to", "parquet", f"--compact={a_file}", "-o", dataset, self.run_of(count))
@@ -62,7 +62,7 @@ class Made:
 
     @cache
     def run_of(self, count):
-        """A run of so many ranks, copies of one."""
+        """Returns a run of `count` ranks, which are copies of one."""
         one, run = (self.folder / f"{name}-{count}" for name in ("one", "run"))
         trace = self.folder / f"one-{count}.json"
         self.run(self.make, "kineto", STEPS, trace)

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Spark, whole, out of PySpark's package (434 MB, checked), into a cache, where it stays. Prints its directory. A
-# second call waits for a first.
+# Extracts the whole of Spark from PySpark's package (434 MB, checked) into a cache, where it stays, and prints
+# its directory. A second call waits for the first.
 #
-#   scripts/cluster/fetch.sh [--there]     with --there: fails where it would have to be fetched
+#   scripts/cluster/fetch.sh [--there]     with --there: fails instead of downloading it
 set -eu
 version=4.0.1
 sha256=9d1f22d994f60369228397e3479003ffe2dd736ba79165003246ff7bd48e2c73
@@ -17,7 +17,7 @@ mkdir -p "$cache"
     echo "pyspark==$version --hash=sha256:$sha256" >"$cache/new/wanted"
     python3 -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: --require-hashes \
         --dest "$cache/new" -r "$cache/new/wanted" >&2
-    # Programs and libraries in Java; PySpark itself is not needed.
+    # Extract the programs and Java libraries; PySpark itself is not needed.
     tar -xzf "$cache/new/pyspark-$version.tar.gz" -C "$cache/new" "pyspark-$version/deps/bin" "pyspark-$version/deps/jars"
     mv "$cache/new/pyspark-$version/deps" "$spark" && rm -rf "$cache/new"
     touch "$spark/.done"

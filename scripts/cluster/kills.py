@@ -1,10 +1,10 @@
-"""Executors that are killed while a query runs: it must end with the rows that the embedded engine has.
+"""Kills executors while a query runs. The query must end with the same rows as on the embedded engine.
 
-That an idle executor was killed would prove nothing. Each trial therefore waits, by Spark's REST
-interface, for an active stage of the wanted kind with finished, running and waiting tasks, kills the process of an
-executor with running tasks of it, and fails unless Spark then lists that executor as lost, those
-tasks as failed by the loss, and each as done by another attempt. In a shuffle stage the outputs of earlier stages
-that the executor held are gone too: parts of those stages must have run again.
+Killing an idle executor would prove nothing. Each trial therefore waits, with Spark's REST interface, for an active
+stage of the wanted kind with finished, running and waiting tasks, and kills the process of an executor that runs some
+of its tasks. It fails unless Spark then lists that executor as lost, those tasks as failed by the loss, and each of
+them as done by another attempt. In a shuffle stage, the executor also held outputs of earlier stages: parts of those
+stages must have run again.
 """
 
 import os
@@ -15,16 +15,17 @@ from datetime import datetime, timedelta, timezone
 
 from compare import asked, difference
 
-# A view's rows times those of `rank_steps` for ranks below {joined}, which is one file: with ten of 64 ranks, 150
-# million in a stage. The first query has the product in the stage that reads files, the second after the exchange of a
-# window.
+# The queries multiply a view's rows by those of `rank_steps` for ranks below {joined}, which is one file: with ten of
+# 64 ranks, 150 million rows in a stage. The first query has the product in the stage that reads files, the second after
+# the exchange of a window.
 QUERIES = {
     "scan": "SELECT d.rank AS rank, d.call AS call, count(*) AS pairs, sum(d.delay_ns + q.rank * q.step) AS weighed "
             "FROM rank_steps q JOIN launch_delays d ON q.run = d.run WHERE q.rank < {joined} GROUP BY d.rank, d.call",
     "shuffle": "SELECT d.rank AS rank, count(*) AS pairs, sum(d.end_ns - d.start_ns + q.rank * q.step) AS weighed "
                "FROM rank_steps q JOIN device_time d ON q.run = d.run WHERE d.computing > 0 AND q.rank < {joined} GROUP BY d.rank",
 }
-# The same results without the product, which would take the embedded engine minutes: each side is summed first.
+# The expected rows. They are computed without the product, which would take the embedded engine minutes: each side is
+# summed first.
 ADDED_UP = "(SELECT run, count(*) AS rows_, sum(rank * step) AS weight FROM rank_steps WHERE rank < {joined} GROUP BY run) q"
 SUMS = {
     "scan": "SELECT d.rank AS rank, d.call AS call, sum(q.rows_) AS pairs, sum(d.delay_ns * q.rows_ + q.weight) AS weighed "
@@ -34,18 +35,18 @@ SUMS = {
 }
 # Stages with fewer tasks belong to the small table.
 TASKS = 16
-# A stage that runs longer is the one with the product.
+# A stage that has run for longer than this is the one with the product.
 AGE = timedelta(seconds=1)
 END_S = 300
 
 
 def moment(before=timedelta(0)):
-    """Now, or before that, as Spark writes it."""
+    """Returns the time now, or `before` earlier, as Spark writes it."""
     return (datetime.now(timezone.utc) - before).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "GMT"
 
 
 def kind_of(stage):
-    """By what its finished and running tasks have read so far."""
+    """Returns the kind of a stage, judged by the data that its finished and running tasks have read so far."""
     if stage["inputRecords"] and not stage["shuffleReadRecords"]:
         return "scan"
     if stage["shuffleReadRecords"] and not stage["inputRecords"]:
@@ -62,7 +63,7 @@ def tasks(spark, stage):
 
 
 class Query(threading.Thread):
-    """A query on the cluster, beside this thread."""
+    """A query on the cluster, in a thread of its own."""
 
     def __init__(self, ask, text):
         super().__init__(daemon=True)
@@ -71,12 +72,13 @@ class Query(threading.Thread):
     def run(self):
         try:
             self.rows = self.ask(self.text)
-        except Exception as error:  # The client's library has many; each is a failed query.
+        except Exception as error:  # The client's library raises many kinds; each is a failed query.
             self.error = error
 
 
 def caught(spark, kind, before, query):
-    """A stage of this query in full swing: of the kind, with tasks that are done, run and wait."""
+    """Returns a stage of this query that is in progress: of the wanted kind, with finished, running and waiting
+    tasks."""
     while query.is_alive():
         for stage in spark.rest("/stages?status=active"):
             waits = stage["numTasks"] - stage["numCompleteTasks"] - stage["numActiveTasks"]
@@ -89,7 +91,7 @@ def caught(spark, kind, before, query):
 
 
 def kill(spark, stage, everyone):
-    """Kills an executor with a running task of the stage, or all executors; their ids."""
+    """Kills an executor with a running task of the stage, or all executors, and returns their ids."""
     pids = spark.executor_pids()
     running = [task["executorId"] for task in tasks(spark, stage) if task["status"] == "RUNNING" and task["executorId"] in pids]
     if not running:
@@ -101,7 +103,7 @@ def kill(spark, stage, everyone):
 
 
 def proofs(spark, stage, victims, killed):
-    """Facts of the loss, as text; raises where one does not hold."""
+    """Returns the facts that prove the loss, as text. Raises RuntimeError if one does not hold."""
     executors = spark.executors(gone=True)
     facts = []
     for victim in victims:
@@ -153,7 +155,8 @@ def trial(spark, ask, kind, text, wanted, everyone):
 
 
 def kills(spark, ask, sql, dataset, joined, victims):
-    """A trial for each of `victims` and each kind of stage: of one executor, or, where it is true, of all. How many failed."""
+    """Runs a trial for each of `victims` and each kind of stage. A trial kills one executor, or all if the victim is
+    true. Returns the number of trials that failed."""
     failed = 0
     for kind, query in QUERIES.items():
         text = query.format(joined=joined)

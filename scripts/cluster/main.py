@@ -1,4 +1,5 @@
-"""The steps of scripts/test-cluster.sh, one cluster for each; exit status 1 if a fact does not hold."""
+"""Runs the steps of scripts/test-cluster.sh, each on a cluster of its own. The exit status is 1 if a fact does not
+hold."""
 
 import argparse
 import os
@@ -18,13 +19,13 @@ from spark import Spark
 
 STEPS = ("views", "kills", "daft", "growth", "sizes")
 EXECUTORS = 3
-# Number of ranks of the data set in which executors are killed, whose queries are made for it; and
-# numbers of its ranks to join so that a query takes long.
+# Number of ranks of the data set in which executors are killed. The queries of kills.py fit that number. The other two
+# are numbers of ranks to join, so that a query takes long.
 KILL_RANKS, JOINED, FEW_JOINED = 64, 10, 4
 
 
 def on_spark(made, options):
-    """The steps `views` and `kills`, on one cluster; how many facts do not hold."""
+    """Runs the steps `views` and `kills` on one cluster. Returns the number of facts that do not hold."""
     wrong, empty = 0, set(views(made.sql)[1])
     with Spark(made.folder / "spark", options.executors) as spark:
         print(f"Spark with {options.executors} executors on 127.0.0.1:{spark.connect}", flush=True)
@@ -32,7 +33,7 @@ def on_spark(made, options):
             for dataset, ranks in ((made.public(), 0), (made.ranks(options.ranks), options.ranks)):
                 differ, without = compare(made.sql, cluster(made.sql, spark.connect, dataset), dataset, ranks)
                 wrong, empty = wrong + len(differ), empty & set(without)
-            # A view without rows would agree with anything.
+            # A view without rows would agree with anything, so it counts as a fault.
             if empty:
                 print(f"WRONG  no data has rows for {', '.join(sorted(empty))}")
                 wrong += len(empty)
@@ -44,7 +45,7 @@ def on_spark(made, options):
 
 
 def on_daft(made, options):
-    """The step `daft`, by a Python that has it."""
+    """Runs the step `daft` in a Python that has Daft."""
     script = Path(__file__).with_name("daft_ray.py")
     datasets = [made.public(), made.ranks(options.ranks)]
     words = [os.environ["TPROF_TEST_DAFT"], "-B", script, made.sql, *datasets]

@@ -1,5 +1,6 @@
-"""What each view reads and moves, for a computation of what more ranks would: of a data set of 1,024 ranks, as
-`tprof export --compact` writes it. Bytes and rows are those that Spark counts in the stages of a query.
+"""Prints the bytes and rows that each view reads and shuffles, so that they can be extrapolated to more ranks. The data
+set has 1,024 ranks, as `tprof export --compact` writes them. The figures are those that Spark counts in the stages of a
+query.
 """
 
 from compare import cluster, query_of, views
@@ -10,7 +11,7 @@ COUNTED = ("inputRecords", "inputBytes", "shuffleWriteRecords", "shuffleWriteByt
 
 
 def files_of(spark, before):
-    """Files that queries after this one read, by what Spark's plans count."""
+    """Returns the number of files that the queries after this one read, from the metrics in Spark's plans."""
     read = 0
     for query in spark.rest("/sql?details=true&planDescription=false&length=10000"):
         if query["id"] > before:

@@ -1,8 +1,8 @@
 """A Spark standalone cluster on loopback: master, workers, a Spark Connect server.
 
-All of it lies in one directory, listens on free ports of 127.0.0.1, and ends with `stop`, which kills
-process groups that this file started and no others. Facts about stages and executors come from Spark's
-own REST interface, on the port of its web interface.
+All of it lies in one directory and listens on free ports of 127.0.0.1. It ends with `stop`, which kills only the
+process groups that this file started. Facts about stages and executors come from Spark's own REST interface, on the
+port of its web interface.
 """
 
 import json
@@ -26,11 +26,11 @@ SETTINGS = {
     "spark.connect.grpc.binding.address": "127.0.0.1",
     "spark.executor.memory": EXECUTOR_MEMORY,
     "spark.executor.cores": "1",
-    # Figures of running tasks must be current, because tests decide by them.
+    # Figures of running tasks must be current, because the tests decide by them.
     "spark.executor.heartbeatInterval": "1s",
     "spark.executor.metrics.pollingInterval": "1s",
     "spark.ui.liveUpdate.period": "0",
-    # Otherwise executors on one host read each other's files, and a lost one's output would still be there.
+    # Otherwise executors on one host read each other's files, and the output of a lost executor would still be there.
     "spark.shuffle.readHostLocalDisk": "false",
     # Many tasks per stage although the data is small, so that a kill hits a running stage.
     "spark.sql.files.openCostInBytes": "16m",
@@ -41,7 +41,7 @@ SETTINGS = {
 
 
 def free_ports(count):
-    """Ports that nothing listens on now."""
+    """Returns ports that nothing listens on now."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [one.getsockname()[1] for one in sockets]
     for one in sockets:
@@ -61,7 +61,7 @@ def get(port, path):
 
 
 def cpu_seconds(pid):
-    """Processor time of a process and of its children that ended; 0 once it is gone."""
+    """Returns the processor time of a process and of its children that ended, or 0 once the process is gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -70,7 +70,7 @@ def cpu_seconds(pid):
 
 
 class Spark:
-    """The cluster. A context: it starts at the beginning and is gone at the end, whatever happens."""
+    """The cluster, as a context manager: it is started on entry, and stopped on exit even after an error."""
 
     def __init__(self, folder, workers):
         self.folder, self.count, self.processes = Path(folder), workers, {}
@@ -126,7 +126,7 @@ class Spark:
         self.wait("the executors", lambda: len(self.executors()) == self.count)
 
     def wait(self, what, ready):
-        """The first true answer of `ready`."""
+        """Waits until `ready` returns a true value, and returns that value."""
         until = time.monotonic() + START_S
         while time.monotonic() < until:
             for name, process in self.processes.items():
@@ -148,12 +148,12 @@ class Spark:
         return get(self.ui, f"/api/v1/applications/{self.application}{path}")
 
     def executors(self, gone=False):
-        """What Spark has of each executor by its id; `gone`: lost ones too."""
+        """Returns Spark's facts about each executor by its id; with `gone`, lost ones too."""
         rows = self.rest("/allexecutors" if gone else "/executors")
         return {row["id"]: row for row in rows if row["id"] != "driver"}
 
     def executor_pids(self):
-        """Processes of executors by id: children of this cluster's workers."""
+        """Returns the processes of executors, which are children of this cluster's workers, by executor id."""
         pids = {}
         for name, worker in self.processes.items():
             if not name.startswith("worker-"):
@@ -169,7 +169,7 @@ class Spark:
         return pids
 
     def cpu(self):
-        """Processor seconds so far of the executors that live, and of the server that plans for them."""
+        """Returns the processor seconds so far of the live executors, and of the server that plans for them."""
         pids = [self.processes["connect"].pid, *self.executor_pids().values()]
         return sum(map(cpu_seconds, pids))
 

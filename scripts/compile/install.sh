@@ -1,5 +1,5 @@
 #!/bin/sh
-# PyTorch from PyPI in a directory of its own, without the CUDA libraries that a CPU does not use: empty ones stand in.
+# Installs PyTorch from PyPI into DIR, without the CUDA libraries that a CPU does not use: empty ones replace them.
 #
 #   scripts/compile/install.sh DIR VERSION
 set -eu

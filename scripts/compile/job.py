@@ -1,6 +1,8 @@
-"""A job with two graph breaks and three recompilations, and steps of training around another.
+"""A job with two graph breaks and three recompilations, and training steps around another
+recompilation.
 
-    job.py [STEPS]      known of it: `breaks` (branch, asked) and `recompiles` (size, option, type)
+    job.py [STEPS]      the report must list: `breaks` (branch, asked) and `recompiles` (size,
+    option, type)
 """
 
 import sys

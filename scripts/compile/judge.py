@@ -1,4 +1,4 @@
-"""Whether a report of `job.py` has the breaks and recompilations that the job's source states.
+"""Checks that a report of `job.py` has the breaks and recompilations that the job's source causes.
 
     judge.py cold|warm|steps JOB REPORT
 """
@@ -34,7 +34,7 @@ def main():
     source = Path(job).read_text().splitlines()
     tables = json.loads(Path(report).read_text())["tables"]
     if which == "steps":
-        # The first step and the one with another batch.
+        # The first step, and the step with the other batch size.
         marked = ["compiles" in row["remark"] for row in tables["steps"]]
         checks = {"steps with compilations": (sum(marked) >= 1 and not all(marked), True)}
     else:

@@ -1,6 +1,7 @@
 #!/bin/sh
-# A training command under each mode of torch.compile, one process and one run each, for `tprof compare`.
-# The program reads the mode: torch.compile(model, mode=os.environ["TORCH_COMPILE_MODE"]), or none for `eager`.
+# Runs a training command under each mode of torch.compile, with one process and one run for each, for `tprof
+# compare`. The program reads the mode: torch.compile(model, mode=os.environ["TORCH_COMPILE_MODE"]). For `eager` it
+# doesn't compile.
 #
 #   scripts/compile/modes.sh DIR COMMAND…        runs DIR/eager, DIR/default, DIR/reduce-overhead, DIR/max-autotune
 #   MODES='default max-autotune' scripts/compile/modes.sh DIR COMMAND…

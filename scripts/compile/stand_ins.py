@@ -1,8 +1,8 @@
-"""Empty libraries in place of NVIDIA's that PyTorch links and a CPU never calls.
+"""Makes empty libraries in place of NVIDIA's libraries that PyTorch links and a CPU never calls.
 
     stand_ins.py SITE_PACKAGES
 
-Each has the symbols, with their versions, that PyTorch's libraries need of it.
+Each library has the symbols that PyTorch's libraries need from it, with their versions.
 """
 
 import collections
@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-# The driver is loaded if it exists, and must seem to be missing.
+# PyTorch loads the driver if it exists, so it must be missing.
 NEVER = {"libcuda.so.1"}
 PREFIX = {"libcudnn.so.9": "cudnn", "libnccl.so.2": "nccl", "libcufile.so.0": "cuFile"}
 

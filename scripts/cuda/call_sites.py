@@ -1,9 +1,9 @@
 """Counts calls of CUDA, NCCL and CUPTI in the libraries of packages, beside tprof's hooks.
 
-`call_sites.py 'NAME VERSION=FOLDER'… >docs/call-sites.md`, with what lies in a wheel below each
-FOLDER. A call counts that goes to an import of the file, through its stub or its word in the
-global offset table: what the preloaded library can take over. Calls of a function that a library
-asks `dlsym` for, or has in it, are none.
+Run `call_sites.py 'NAME VERSION=FOLDER'… >docs/call-sites.md`, where FOLDER has the content of a wheel. A call counts
+if it goes to an import of the file, through its stub or its word in the global offset table, because the preloaded
+library can interpose it. Calls of functions that a library looks up with `dlsym`, or that are linked into it, don't
+count.
 """
 
 import collections
@@ -17,7 +17,7 @@ import hooks  # noqa: E402
 from elf import libraries  # noqa: E402
 
 OURS = re.compile(r"(?:__)?(?:cuda|cu|nccl|cupti)[A-Z]\w+")
-# Topics of a report, in order; the first that matches counts.
+# Topics of a report, in order. A name belongs to the first topic that matches.
 FAMILIES = [
     ("Launches", r"(?:__)?cu(?:da)?(?:GraphLaunch|Launch)\w*"),
     ("Memory", r"cu(?:da)?\w*(?:Malloc|Free|MemPool|MemAlloc|MemCreate|MemMap|MemUnmap|MemRelease|MemRetain|"
@@ -28,7 +28,7 @@ FAMILIES = [
 ]
 # NCCL functions that neither move data nor create or destroy a communicator.
 ASIDE = re.compile(r"nccl(?:Get\w*(?:Error|Version|Id)\w*|Comm(?:Count|UserRank|CuDevice|GetAsyncError)|RedOp\w*)")
-# A text from the runtime's error table, which is part of the file.
+# A text from the runtime's error table: it shows that the runtime is linked into the file.
 RUNTIME = b"no CUDA-capable device is detected"
 
 
@@ -37,11 +37,12 @@ def family(name):
 
 
 def count(folder):
-    """Calls by name; names asked for by text; files with calls; files with a runtime in them."""
+    """Returns calls by name, names that are looked up by text, the number of files with calls, and the files with a
+    runtime in them."""
     calls, texts, files, inside = collections.Counter(), set(), 0, []
     contents = set()
     for path, file in libraries(folder):
-        # One library under several names counts once.
+        # A library that is there under several names counts once.
         if (key := (len(file.bytes), hash(file.bytes[-65536:]))) in contents:
             continue
         contents.add(key)

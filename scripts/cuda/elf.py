@@ -1,5 +1,5 @@
-"""ELF files of x86-64 as far as call sites need them: imports, the stubs that lead to them,
-and calls of both in the code."""
+"""Reads from ELF files of x86-64 what is needed to find call sites: imports, the stubs that lead to them, and
+calls of both in the code."""
 
 import collections
 import mmap
@@ -17,7 +17,7 @@ THROUGH = re.compile(rb"\xff[\x15\x25]", re.DOTALL)
 
 
 class NotElf(ValueError):
-    """No ELF file of x86-64 with sections."""
+    """The file isn't an ELF file of x86-64 with sections."""
 
 
 class Elf:
@@ -44,7 +44,7 @@ class Elf:
         return self.bytes[at:self.bytes.find(b"\0", at)].decode("utf-8", "replace")
 
     def imports(self):
-        """Names of undefined dynamic symbols, by number of symbol; and names that are defined."""
+        """Returns the names of undefined dynamic symbols by symbol number, and the names of defined ones."""
         undefined, defined = {}, set()
         for _, kind, _, _, offset, length, link, _ in self.sections:
             if kind != SHT_DYNSYM:
@@ -60,7 +60,7 @@ class Elf:
         return undefined, defined
 
     def slots(self, undefined):
-        """Address of each word that the loader fills with an import → the import's name."""
+        """Returns {address of each word that the loader fills with an import: the import's name}."""
         slots = {}
         for _, kind, _, _, offset, length, _, _ in self.sections:
             if kind != SHT_RELA:
@@ -71,7 +71,7 @@ class Elf:
         return slots
 
     def calls(self, slots):
-        """How often the code calls, or jumps to, each import: through its stub or its slot."""
+        """Counts how often the code calls, or jumps to, each import: through its stub or its slot."""
         stubs, counts = {}, collections.Counter()
         code = [s for s in self.sections if s[2] & EXECUTABLE and s[1] == 1]
         for name, _, _, address, offset, length, _, _ in code:
@@ -103,7 +103,8 @@ class Elf:
         return counts
 
     def strings(self, wanted):
-        """Names that the file holds as whole strings, as one that asks `dlsym` would."""
+        """Returns the wanted names that the file contains as whole strings, as a file that calls `dlsym`
+        would."""
         found = set()
         for name, kind, _, _, offset, length, _, _ in self.sections:
             if kind != 1 or not name.startswith((".rodata", ".data", ".lrodata", ".ldata")):
@@ -114,7 +115,7 @@ class Elf:
 
 
 def libraries(folder):
-    """ELF files with sections below a folder, in order of their names."""
+    """Yields the ELF files with sections below a folder, in order of their names."""
     for path in sorted(pathlib.Path(folder).rglob("*")):
         if path.is_file() and not path.is_symlink():
             try:

@@ -1,4 +1,4 @@
-"""Numbers of NVIDIA's that tprof's sources write out, and the names that NVIDIA gives them."""
+"""Lists NVIDIA's numbers that tprof's sources repeat, with NVIDIA's names for them."""
 
 import re
 
@@ -20,7 +20,7 @@ GEMMS = "crates/collect/src/targets/gemms.rs"
 HOOKS = "preload-shim/src/hooks/calls.rs"
 TABLE = "crates/wire/src/calls.rs"
 
-# Source file, how it writes the number (the group), and NVIDIA's expression.
+# Source file, a pattern for the number in it (the group), and NVIDIA's expression.
 NUMBERS = [
     (HOOKS, r"NO_RUNTIME: u64 = (\d+)", "cudaErrorSharedObjectInitFailed"),
     (HOOKS, r"NO_NCCL: u64 = (\d+)", "ncclSystemError"),
@@ -86,7 +86,8 @@ NUMBERS = [
         ("Float8_e4m3fn", "R_8F_E4M3"), ("Float8_e5m2", "R_8F_E5M2"), ("Float8_e8m0fnu", "R_8F_UE8M0"),
         ("Float4_e2m1fn", "R_4F_E2M1")]),
 ]
-# Lists by number: source file, the list (the group), the form of a word of it, NVIDIA's names in order.
+# Numbers in lists: the source file, a pattern for the list (the group), the form of a word in it, and NVIDIA's
+# names in order.
 LISTS = [
     (TYPES, r"const TYPES: [^=]*= \[(.*?)\];", r'"(nccl\w+)"', [
         "ncclInt8", "ncclUint8", "ncclInt32", "ncclUint32", "ncclInt64", "ncclUint64", "ncclFloat16",
@@ -98,7 +99,7 @@ LISTS = [
 
 
 def ours():
-    """(source, NVIDIA's expression, our number) of each."""
+    """Yields (source, NVIDIA's expression, our number) for each number."""
     for source, pattern, expression in NUMBERS:
         found = re.findall(rf"(?<!\w){pattern}", (ROOT / source).read_text())
         if len(set(found)) != 1:
@@ -113,7 +114,7 @@ def ours():
 
 
 def bindings():
-    """Constants of CUPTI's that are declared for it, but for how many there are of a kind."""
+    """Returns the constants of CUPTI that the bindings declare, except those that are the size of an enum."""
     text = (ROOT / "crates/cupti-sys/src/bindings.rs").read_text()
     found = re.findall(r"pub const (CUPTI_\w+): \w+ = (\d+);", text)
     return {name: int(number) for name, number in found if not name.endswith(("_SIZE", "_COUNT"))}

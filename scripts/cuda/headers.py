@@ -10,8 +10,8 @@ import sys
 import tempfile
 import zipfile
 
-# Wheels of each CUDA version by the headers in them. Before CUDA 13, the headers that nvcc's code
-# includes (`crt`) are in the compiler's wheel.
+# Wheels of each CUDA version, by the headers in them. Before CUDA 13, the compiler's wheel has the
+# headers that nvcc's code includes (`crt`).
 WHEELS = {
     "12.0": {"cupti": "cuda-cupti-cu12==12.0.146", "runtime": "cuda-runtime-cu12==12.0.146",
              "crt": "cuda-nvcc-cu12==12.0.140", "cublas": "cublas-cu12==12.0.2.224"},
@@ -49,12 +49,12 @@ NCCL = {
     "nccl-2.18": "nccl-cu12==2.18.3", "nccl-2.23": "nccl-cu12==2.23.4",
     "nccl-2.27": "nccl-cu12==2.27.7", "nccl-2.32": "nccl-cu13==2.32.3",
 }
-# Parts that the bindings are made from.
+# The parts that the bindings are made from.
 PARTS = ("cupti", "runtime", "crt")
 
 
 def unpack(wheel, include):
-    """Lays all that a wheel keeps under some `include/` into one folder."""
+    """Copies all files that a wheel has below any `include/` into one folder."""
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
             head, found, inside = name.partition("/include/")
@@ -66,7 +66,7 @@ def unpack(wheel, include):
 
 
 def fetch(cache, version, parts=PARTS):
-    """The include folder of a version with these parts; each is fetched on first use."""
+    """Returns the include folder of a version with these parts. Each part is fetched on first use."""
     include = pathlib.Path(cache) / version
     wheels = {"nccl": NCCL[version]} if version in NCCL else WHEELS[version]
     for part, requirement in wheels.items():

@@ -1,4 +1,4 @@
-"""The table of intercepted functions, out of `crates/wire/src/calls.rs`."""
+"""Reads the table of interposed functions in `crates/wire/src/calls.rs`."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ ENTRY = re.compile(r"^    (Runtime|Driver|Nccl|Cublas|CublasLt) (\w+) (\d+) (.*)
 
 
 def table():
-    """Name → library, words on the stack, and what it does, as the table has it."""
+    """Returns {name: (library, words on the stack, what the function does)} as the table has it."""
     sources = sorted(ROOT.glob("crates/wire/src/calls*.rs")) + sorted(ROOT.glob("crates/wire/src/calls/*.rs"))
     found = {}
     for source in sources:
@@ -18,5 +18,5 @@ def table():
 
 
 def exported():
-    """All names that the preloaded library has hooks of."""
+    """Returns all names that the preloaded library interposes."""
     return set((ROOT / "scripts/exported-symbols.txt").read_text().split())

@@ -1,4 +1,4 @@
-"""Declarations in C headers, and where the System V ABI of x86-64 puts their arguments."""
+"""Parses declarations in C headers, and finds where the System V ABI of x86-64 puts their arguments."""
 
 import re
 import subprocess
@@ -18,7 +18,7 @@ REGISTERS = 6
 
 
 class Headers:
-    """Some headers of one version, as a C compiler reads them."""
+    """Headers of one version, as a C compiler reads them."""
 
     def __init__(self, includes, names, defines=()):
         self.stubs = tempfile.TemporaryDirectory()
@@ -38,7 +38,7 @@ class Headers:
         return subprocess.run(command, input=source, stdout=subprocess.PIPE, text=True, check=True).stdout
 
     def program(self, body, more=""):
-        """What a program of these headers prints."""
+        """Returns the output of a program that is built with these headers."""
         with tempfile.TemporaryDirectory() as folder:
             source = f"#include <stddef.h>\n#include <stdio.h>\n{self.head}{more}int main(void) {{\n{body}return 0;\n}}\n"
             self.run(["-o", f"{folder}/program"], source)
@@ -46,7 +46,7 @@ class Headers:
             return done.stdout
 
     def values(self, expressions):
-        """The values of those expressions of which these headers have all names."""
+        """Returns the values of the expressions whose names are all in these headers."""
         words = set(re.findall(r"\w+", self.text))
         known = [e for e in expressions if set(re.findall(r"[A-Za-z_]\w*", e)) - {"offsetof", "sizeof"} <= words]
         lines = [f'printf("%lld\\n", (long long)({expression}));\n' for expression in known]
@@ -54,7 +54,7 @@ class Headers:
 
 
 def parameters(text, name):
-    """The parameters of a function that a text declares, or None."""
+    """Returns the parameters of a function that a text declares, or None."""
     for found in re.finditer(rf"(?<![\w.>]){name}\s*\(", text):
         depth, at, parts = 1, found.end(), [""]
         while depth and at < len(text):
@@ -73,7 +73,7 @@ def parameters(text, name):
 
 
 def named(parameter, at):
-    """A parameter as a member of a struct."""
+    """Returns a parameter as a member of a struct."""
     parameter = re.sub(r"(\w+)\s*\[\s*\w*\s*\]", r"*\1", parameter)
     last = re.search(r"(\w+)$", parameter)
     words = re.findall(r"\w+", re.sub(r"\b(const|enum|struct)\b", "", parameter))
@@ -90,8 +90,8 @@ def member(declared):
 
 
 def places(headers, functions):
-    """For each function, with its parameters: the words on the stack, whether one is a
-    floating-point number, and the parameter in each register and word of the stack."""
+    """Returns, for each function with its parameters, the words on the stack, whether one is a floating-point number,
+    and the parameter in each register and word of the stack."""
     body, more = "", ""
     for name, given in functions.items():
         members = [named(parameter, at) for at, parameter in enumerate(given)]

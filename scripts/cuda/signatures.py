@@ -1,11 +1,11 @@
-"""Compares hooks and records with the headers of CUDA and NCCL that pip has.
+"""Compares hooks and records with the headers of CUDA and NCCL that are on PyPI.
 
-`signatures.py CACHE [--all | --fetch]`: of the oldest, the last 12 and the newest CUDA, by
-their headers of the runtime, driver and CUPTI; with `--all`, of each CUDA 12 and 13, with cuBLAS
-and NCCL (3 GB to download); `--fetch` only downloads (45 MB). Checked are, for each hook, the words of arguments on the stack,
-that none is a floating-point number, and the types where the table names streams, bytes, counts,
-communicators and types of elements; for each record, where its fields lie; and each number of
-NVIDIA's that the sources write out. A hook that no header declares is an error with `--all`.
+`signatures.py CACHE [--all | --fetch]` checks the oldest, the last 12 and the newest CUDA by their headers of the
+runtime, driver and CUPTI. With `--all` it checks each CUDA 12 and 13, with cuBLAS and NCCL (3 GB to download);
+`--fetch` only downloads (45 MB). For each hook it checks the number of argument words on the stack, that no argument is
+a floating-point number, and the types of the arguments that the table calls streams, bytes, counts, communicators and
+element types. For each record it checks the offsets of its fields. It also checks each of NVIDIA's numbers that the
+sources repeat. With `--all`, a hook that no header declares is an error.
 """
 
 import re
@@ -22,9 +22,10 @@ from prototypes import Headers, parameters, places  # noqa: E402
 
 SMALL = ("12.0", "12.9", "13.5")
 NEWEST = "13.5"
-# Functions without arguments, from a header in a separate wheel; and functions of CUDA 11.3, for programs of its time.
+# The checked headers declare none of these. The first two have no arguments and are in a header of a separate wheel;
+# the third is from CUDA 11.3, for programs of that time.
 UNDECLARED = {"cudaProfilerStart", "cudaProfilerStop", "cuGetProcAddress"}
-# Number of registers of a call that `preload-shim/src/hooks/cupti.rs` keeps.
+# Number of argument registers that a hook in `preload-shim/src/hooks/cupti.rs` passes on.
 CLIENT_REGISTERS = 4
 STREAM = r"\b(cudaStream_t|CUstream)\b"
 SIZE = r"\bsize_t\b"
@@ -32,7 +33,7 @@ KERNEL = r"\bvoid\b|\bcudaKernel_t\b"
 
 
 def wanted(does):
-    """(place, type) of what the table reads of a call. A place is a register, or `s` and a word."""
+    """Yields (place, type) for each argument that the table reads. A place is a register, or `s` and a word."""
     def place(text):
         kind, at = re.fullmatch(r"(Register|Stack|Field|Pointee)\((\d+)\)", text).groups()
         return {"Register": int(at), "Stack": f"s{at}"}.get(kind)
@@ -62,8 +63,8 @@ def wanted(does):
 
 
 def declared(read, texts, table):
-    """Parameters of each hooked function that these headers declare. Functions for streams per
-    thread are declared under the plain name; some only in C++, in `texts`."""
+    """Returns the parameters of each hooked function that these headers declare. Functions for per-thread streams are
+    declared under the plain name. Some functions are declared only in C++, in `texts`."""
     found = {}
     for name in table:
         plain = re.sub(r"_pt[sd][sz]$", "", name)
@@ -76,7 +77,7 @@ def declared(read, texts, table):
 
 
 def wrong_hooks(read, texts, table, seen):
-    """What differs between the table and the headers."""
+    """Returns the differences between the table and the headers."""
     found = declared(read, texts, table)
     seen.update(found)
     for name, (words, floats, registers, stack) in places(read, found).items():
@@ -94,7 +95,7 @@ def wrong_hooks(read, texts, table, seen):
 
 
 def wrong_clients(read, hooked):
-    """CUPTI's functions with more arguments than the registers that their hooks keep."""
+    """Yields CUPTI's functions that have more arguments than their hooks pass on."""
     found = {name: parameters(read.text, name) for name in hooked if name.startswith("cupti")}
     found = {name: given for name, given in found.items() if given is not None}
     for name, (words, floats, registers, _) in places(read, found).items():
@@ -103,7 +104,7 @@ def wrong_clients(read, hooked):
 
 
 def wrong_twins(include, hooked):
-    """Hooked functions that programs with streams per thread call by a name without a hook."""
+    """Yields hooked functions that programs with per-thread streams call by a name that has no hook."""
     text = (include / "cuda_runtime_api.h").read_text(errors="replace")
     for name, kind in re.findall(r"#define (\w+)\s+__CUDART_API_PT(SZ|DS)\(", text):
         if name in hooked and f"{name}_pt{kind.lower()}" not in hooked:
@@ -111,7 +112,7 @@ def wrong_twins(include, hooked):
 
 
 def wrong_numbers(read, numbers, seen):
-    """Numbers that are others in these headers."""
+    """Yields the numbers that differ from these headers."""
     theirs = read.values([expression for expression, _, _ in numbers])
     seen.update(theirs)
     for expression, number, source in numbers:
@@ -120,7 +121,7 @@ def wrong_numbers(read, numbers, seen):
 
 
 def wrong_offsets(include, more):
-    """Fields of records that lie elsewhere than what is committed."""
+    """Yields the fields of records whose offset differs from the committed table."""
     lines = (hooks.ROOT / "crates/cupti-sys/tests/offsets.txt").read_text().splitlines()[2:]
     known = {}
     for line in lines:

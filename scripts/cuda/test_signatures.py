@@ -1,4 +1,4 @@
-"""What signatures.py finds in a header with known faults, and elf.py in a file with known calls."""
+"""Tests that signatures.py finds the known faults of a header, and elf.py the known calls of a file."""
 
 import subprocess
 import sys
@@ -44,7 +44,7 @@ class Signatures(unittest.TestCase):
         self.assertEqual(self.words(*names), [2, 0, 8, 1, 0])
 
     def test_the_words_are_those_that_a_compiler_reads(self):
-        # The last argument of each function, according to the compiler's own code.
+        # Takes the last argument's place from the code that the compiler makes.
         source = HEADER + "long read_many(const int *a, void *b, int c, int d, int e, int f, long g) { return g; }"
         command = ["gcc", "-O2", "-S", "-x", "c", "-", "-o", "-"]
         code = subprocess.run(command, input=source, stdout=subprocess.PIPE, text=True, check=True).stdout

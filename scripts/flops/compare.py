@@ -1,16 +1,16 @@
-"""Operations by operator: torch.utils.flop_counter's and those of `tprof report flops --json`.
+"""Compares operations by operator: torch.utils.flop_counter's and those of `tprof report flops --json`.
 
 usage: compare.py COUNTS REPORT [RECOMPUTED]
 
-They must be equal for each operator that torch counts; what tprof counts beyond is listed. With RECOMPUTED, so many of the
-needed operations must be of forward passes that are done again.
+They must be equal for each operator that torch counts. Operations that only tprof counts are listed. With RECOMPUTED,
+this many of the needed operations must belong to forward passes that are done again.
 """
 
 import collections
 import json
 import sys
 
-# Innermost operators of a convolution, which depend on the build.
+# Inner operators of a convolution, which depend on the build.
 INNER = {"mkldnn_convolution", "thnn_conv2d", "_slow_conv2d_forward", "slow_conv3d", "slow_conv3d_forward", "slow_conv_dilated2d",
          "slow_conv_dilated3d", "slow_conv_transpose2d", "slow_conv_transpose3d", "cudnn_convolution", "cudnn_convolution_transpose",
          "_convolution", "conv1d", "conv2d", "conv3d", "_conv_depthwise2d"}

@@ -1,4 +1,4 @@
-"""A small trace of a job, and what torch.utils.flop_counter counts of it: what tests/it/flops.rs reads.
+"""Makes a small trace of a job, with the counts of torch.utils.flop_counter, for tests/it/flops.rs.
 
 usage: fixture.py COUNTS TRACE OUT      as scripts/flops/jobs.py wrote the first two, into OUT.json.gz and OUT.counts.json
 
@@ -7,7 +7,7 @@ usage: fixture.py COUNTS TRACE OUT      as scripts/flops/jobs.py wrote the first
         python scripts/flops/fixture.py /tmp/counts /tmp/trace tests/flops/$job
     done
 
-Of the trace it keeps operators, with their sizes, values and numbers.
+It keeps the trace's operators, with their sizes, values and numbers.
 """
 
 import gzip

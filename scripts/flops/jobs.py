@@ -1,4 +1,4 @@
-"""Models, forwards and backwards, by name: what scripts/flops-check.sh counts.
+"""Models, forwards and backwards, by name, whose operations scripts/flops-check.sh counts.
 
 usage: jobs.py NAME                 the job as it is
        jobs.py NAME count FILE      with torch.utils.flop_counter, its counts by operator into FILE
@@ -42,7 +42,7 @@ def residual():
 
 
 class Convolutions(nn.Module):
-    """Each dimension; groups, depthwise, dilated; transposed, with output padding and groups."""
+    """Convolutions in each dimension; with groups, depthwise, dilated; transposed, with output padding and groups."""
 
     def __init__(self):
         super().__init__()
@@ -70,7 +70,7 @@ def encoder():
 
 
 class Attention(nn.Module):
-    """Causal attention, of grouped queries, with a mask, and by products."""
+    """Attention that is causal, with grouped queries, with a mask, and made of products."""
 
     def __init__(self):
         super().__init__()
@@ -121,7 +121,7 @@ class Recomputed(nn.Module):
 
     def forward(self, x):
         x = self.layers[0](x)
-        # The operator that would stop early appears in traces, and does nothing.
+        # Without early stop, because the operator that stops early appears in traces and does nothing.
         with set_checkpoint_early_stop(False):
             x = checkpoint(self.layers[1], x, use_reentrant=False)
         return checkpoint(self.layers[2], x, use_reentrant=True)

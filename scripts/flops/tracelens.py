@@ -1,13 +1,14 @@
-"""Operations, bytes and rates of operators: those in AMD's TraceLens reports, and those that tprof has of the same sizes.
+"""Compares operations, bytes and rates of operators in AMD's TraceLens reports with tprof's for the same sizes.
 
-usage: tracelens.py TPROF TABLE.csv…       exit status 1 where one differs by more than 1 % without a known reason
+usage: tracelens.py TPROF TABLE.csv…       exit status 1 if one differs by more than 1 % without a known reason
 
-A table is one of GEMM.csv, CONV_fwd.csv, SDPA_fwd.csv, as TraceLens writes them and has them beside the traces of its tests
-(https://github.com/AMD-AGI/TraceLens, tests/traces; its package is not on PyPI, where `tracelens` is another program). Each
-row becomes an operator with these sizes, types and values, and a kernel of its mean time, in a trace that tprof reads.
+A table is one of GEMM.csv, CONV_fwd.csv, SDPA_fwd.csv. TraceLens writes these, and has some beside the traces of its
+tests (https://github.com/AMD-AGI/TraceLens, tests/traces; its package is not on PyPI, where `tracelens` is another
+program). Each row becomes an operator with the row's sizes, types and values, and a kernel of the row's mean time, in a
+trace that tprof reads.
 
-Reasons that are known: TraceLens adds an operation for each element of addmm's result, for the bias; it halves causal
-attention, of which tprof has (n + 1) / 2n.
+Known reasons: TraceLens adds an operation for each element of addmm's result, for the bias; and it halves causal
+attention, of which tprof counts (n + 1) / 2n.
 """
 
 import ast
@@ -22,7 +23,7 @@ MOST = 0.01
 
 
 def trace(rows):
-    """Each row as an operator, its launch and its kernel, a second apart."""
+    """Returns a trace with each row as an operator, its launch and its kernel, a second apart."""
     events = []
     for at, row in enumerate(rows):
         start, time = at * 1e6, float(row["Kernel Time (µs)_mean"])
@@ -52,7 +53,8 @@ def by_tprof(tprof, rows):
 
 
 def wanted(row):
-    """Operations, bytes and operations a second in TraceLens's row, and why the first differ if they do."""
+    """Returns the operations, bytes and operations per second in TraceLens's row, and the reason if the operations
+    differ."""
     flops, sizes = float(row["GFLOPS_first"]) * 1e9, ast.literal_eval(row["Input Dims_first"])
     why = ""
     if row["name"] in ("aten::addmm", "aten::baddbmm"):

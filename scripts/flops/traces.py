@@ -1,9 +1,10 @@
-"""Operations of products in traces of others: by torch.utils.flop_counter's own formulas, and by `tprof report flops`.
+"""Compares the operations of matrix products in other people's traces: torch.utils.flop_counter's formulas, and `tprof
+report flops`.
 
-usage: traces.py TPROF TRACE…       a Python with PyTorch; exit status 1 where they differ
+usage: traces.py TPROF TRACE…       needs a Python with PyTorch; exit status 1 if they differ
 
-For each operator and sizes of its inputs that a formula of torch's takes (mm, addmm, bmm, baddbmm, attention): runs, and
-operations of each. Operators within another that has a formula are left out by both.
+Compares the runs and operations of each operator, by the sizes of its inputs, for which torch has a formula (mm, addmm,
+bmm, baddbmm, attention). Both sides leave out operators within another operator that has a formula.
 """
 
 import collections

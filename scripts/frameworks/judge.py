@@ -1,7 +1,7 @@
-"""What tprof has of a program of examples/rust-frameworks: judge.py TPROF EXAMPLES FRAMEWORK WITHOUT WITH.
+"""Checks the reports on a program of examples/rust-frameworks: judge.py TPROF EXAMPLES FRAMEWORK WITHOUT WITH.
 
-WITHOUT is a run of the program without an edit, WITH one of the program with three lines of the crate. Prints
-a row of docs/rust.md for each, and fails where something that the program does is missing.
+WITHOUT is a run of the unchanged program, WITH one of the program with three lines of the crate. Prints a row of
+docs/rust.md for each, and fails if something that the program does is missing.
 """
 
 import json
@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 STEPS, BATCH, WIDTH = 40, 256, 512
-# Names of its code in functions or modules; its crate; its span.
+# By framework: names of its code in functions or modules, its crate, and its span.
 FRAMEWORKS = {
     "candle": (r"candle_core::|candle_nn::|gemm", "candle-core", "forward"),
     "burn": (r"burn|gemm", "burn", "forward"),
@@ -30,7 +30,7 @@ def version(examples, framework, crate):
 
 
 def allocations(document, of):
-    """Blocks and bytes at sites of which `of` is true of a frame."""
+    """Returns blocks and bytes at the sites that have a frame for which `of` is true."""
     sites = [site for rank in document["ranks"] for site in rank["host_memory"]["sites"]]
     sites = [site for site in sites if any(of(frame) for frame in site["stack"])]
     return sum(site["allocations"] for site in sites), sum(site["bytes"] for site in sites)
@@ -60,7 +60,7 @@ def main(tprof, examples, framework, without, with_lines):
     need(count > STEPS, f"blocks of the framework: {count}")
     need(not spans(without) and not steps(without), "spans or steps without an edit")
     losses = memory["completeness"]["losses"]
-    # libtorch has more distinct stacks than are kept.
+    # libtorch has more distinct stacks than tprof keeps.
     need(all(row["what"] == "stacks" for row in losses), f"losses: {losses}")
     lost = "; ".join(f"lost: {row['count']} {row['what']}" for row in losses)
 

@@ -1,6 +1,6 @@
-"""Fetches what the check wants and the machine lacks: PyTorch in a virtual environment, and CUDA's runtime and CUPTI.
+"""Fetches what the check needs and the machine lacks: PyTorch in a virtual environment, and CUDA's runtime and CUPTI.
 
-Each way that fails leaves the next: uv, the venv module, pip into a folder.
+It tries uv, then the venv module, then pip into a folder.
 """
 
 import os
@@ -19,7 +19,7 @@ NETWORK = "whether this machine reaches pypi.org (HTTPS_PROXY, PIP_INDEX_URL); o
 
 
 def room(steps, name, folder, bytes_):
-    """Whether the disk has room; a step that is skipped states it."""
+    """Whether the disk has room. If it doesn't, notes the step as skipped."""
     at = os.path.dirname(os.path.abspath(folder))
     os.makedirs(at, exist_ok=True)
     free = shutil.disk_usage(at).free
@@ -29,7 +29,7 @@ def room(steps, name, folder, bytes_):
 
 
 def environment(steps, folder, build):
-    """A Python with packages of its own, and the words that install into it; or None."""
+    """Returns a Python with packages of its own, and the words of the command that installs into it; or None."""
     python = os.path.join(folder, "bin", "python")
     if shutil.which("uv") and steps.run(f"venv {build}", ["uv", "venv", "--quiet", folder], 60):
         return python, ["uv", "pip", "install", "--quiet", "--python", python]
@@ -50,7 +50,7 @@ def environment(steps, folder, build):
 
 
 def torch(steps, folder, build):
-    """A Python with that build of torch, or None."""
+    """Returns a Python with that build of torch, or None."""
     python = os.path.join(folder, "bin", "python")
     if os.path.exists(python) and machine.has_torch(python):
         return python
@@ -61,21 +61,21 @@ def torch(steps, folder, build):
         return None
     python, install = made
     version = "==2.4.1" if build == "cu121" else ""
-    # Only from this index: PyPI's torch is newer, and needs a newer driver.
+    # The packages come only from this index: PyPI's torch is newer, and needs a newer driver.
     done = steps.run(f"torch {build}", [*install, f"torch{version}", "numpy", "--index-url", INDEX + build], 480)
     if not done and build == machine.BUILDS[0][1]:
         done = steps.run("torch of PyPI", [*install, "torch", "numpy"], 480)
     if not done:
         steps.skip("torch", f"{build} could not be fetched: {steps.last_words()}", NETWORK)
         return None
-    # Also install what reads memory by NVML; without it, that check is left out.
+    # Also install the package that reads memory with NVML; without it, that check is left out.
     steps.run(f"NVML for {build}", [*install, "nvidia-ml-py"], 60)
     return python
 
 
 def cuda(steps, folder, major, cuda_of_driver):
-    """NVIDIA's runtime and CUPTI from PyPI, for the programs without torch: their folder, or None.
-    Of the driver's own minor version, which CUPTI must not be newer than."""
+    """Installs NVIDIA's runtime and CUPTI from PyPI, for the programs without torch. Returns their folder, or None.
+    They have the driver's own minor version, because CUPTI must not be newer than the driver."""
     name = f"CUDA {major} libraries"
     if not room(steps, name, folder, CUDA_BYTES):
         return None

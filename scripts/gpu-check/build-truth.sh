@@ -1,12 +1,13 @@
 #!/bin/sh
-# Builds what is to run on a GPU, programs of known truth (truth.cu) and the floor, into DIR: `build-truth.sh DIR [NVCC]`.
-#   truth-12          by a C++ compiler; kernels by the driver, from PTX; on libcudart.so.12
-#   truth-13, -static, -threads   by nvcc 13: on libcudart.so.13, with the runtime inside, and
-#                     with a default stream for each thread; only where NVCC is given
-#   floor.so          what CUPTI alone costs (floor.cpp), a library that the driver loads
-# No program needs CUDA to be built: each is linked with a library that has only the names.
-# `CXX` links; release.sh's zig makes programs for old glibc of them. `TRUTH_ARCH` is what nvcc
-# compiles for, in place of every GPU; `TRUTH_STATIC` the files with the runtime that -static has inside.
+# Builds the programs that run on a GPU, with a known truth (truth.cu), and the floor, into DIR: `build-truth.sh DIR
+# [NVCC]`.
+#   truth-12          made by a C++ compiler; the driver makes the kernels from PTX; uses libcudart.so.12
+#   truth-13, -static, -threads   made by nvcc 13: with libcudart.so.13, with the runtime inside, and
+#                     with a default stream for each thread; only if NVCC is given
+#   floor.so          measures the cost of CUPTI alone (floor.cpp); a library that the driver loads
+# No program needs CUDA to be built: each is linked with a library that has only the names. `CXX` links; release.sh
+# passes zig, which makes programs for old glibc. `TRUTH_ARCH` is the GPU architecture that nvcc compiles for, in place
+# of all of them; `TRUTH_STATIC` names the runtime's files that -static contains.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=$1 nvcc=${2:-}
@@ -22,7 +23,7 @@ names() {
     cc -shared -fPIC -w -fno-builtin -o "$work/libcudart.so.$2" "$work/names.c" -Wl,-soname,"libcudart.so.$2"
 }
 
-# Symbols are resolved at their first call, and some perhaps never: -z lazy.
+# Symbols are resolved at their first call, because some may be missing: -z lazy.
 link() {
     # shellcheck disable=SC2086
     $cxx -o "$out/$1" "$2" $3 -Wl,-z,lazy $system

@@ -1,4 +1,4 @@
-"""What a bundle holds, and what is found in it."""
+"""Reads the content of a bundle, and collects findings."""
 
 import gzip
 import json
@@ -8,13 +8,14 @@ import raw
 
 
 class Row(dict):
-    """A row of a table, its columns as attributes."""
+    """A row of a table, with its columns as attributes."""
 
     __getattr__ = dict.__getitem__
 
 
 class Folder:
-    """One folder of a bundle; what is not there, or does not parse, is None or empty."""
+    """One folder of a bundle. A file that is missing, or that can't be parsed, reads as None or
+    empty."""
 
     def __init__(self, path):
         self.path = path
@@ -35,7 +36,7 @@ class Folder:
             return None
 
     def folders(self, beginning=""):
-        """Folders inside, in the order of their names."""
+        """Returns the folders inside, in the order of their names."""
         try:
             names = sorted(os.listdir(self.path))
         except OSError:
@@ -46,7 +47,7 @@ class Folder:
         return Folder(self.file(name))
 
     def table(self, name):
-        """Rows of a table of tprof's, over all ranks."""
+        """Returns the rows of one of tprof's tables, over all ranks."""
         if self._tables is None:
             self._tables = self.json("tables.json.gz") or {"ranks": []}
         rows = []
@@ -56,7 +57,7 @@ class Folder:
         return rows
 
     def raw(self):
-        """The raw records of the process with most buffers, or None."""
+        """Returns the raw records of the process with most buffers, or None."""
         try:
             processes = raw.read(self.file("raw.cupti")).values()
         except (OSError, raw.Unreadable):
@@ -65,11 +66,11 @@ class Folder:
 
 
 class Findings:
-    """What was checked: passed (True), failed (False), or not checked (None) and why."""
+    """The results of the checks: passed (True), failed (False), or not checked (None) and why."""
 
     def __init__(self):
         self.list = []
-        # Lines to print beside them.
+        # Lines to print beside the findings.
         self.tables = []
 
     def add(self, check, passed, **facts):
@@ -79,7 +80,7 @@ class Findings:
         self.add(check, None, why=why)
 
     def compare(self, check, wrong, compared, **facts):
-        """Passed if something was compared and nothing is wrong; `wrong` lists differences."""
+        """Adds a pass if something was compared and nothing is wrong; `wrong` lists differences."""
         if not compared:
             return self.not_checked(check, "there is nothing to compare")
         return self.add(check, not wrong, compared=compared, wrong=len(wrong), first=wrong[:3], **facts)

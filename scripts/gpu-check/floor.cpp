@@ -1,7 +1,8 @@
-/* What CUPTI alone costs: the least that has it record, for the step "what recording costs" (recording.py). The driver loads
- * it by CUDA_INJECTION64_PATH, and finds nothing switched on; the program then chooses, between its steps, what is recorded.
- * Buffers go the way of tprof's agent: the job's threads only take and mark them, and a thread reads them once a second.
- * Declarations are its own: NVIDIA's headers are not needed. FLOOR_CUPTI is a libcupti for programs that have none loaded. */
+/* Measures the cost of CUPTI alone: the least code that makes CUPTI record, for the step "what recording costs"
+ * (recording.py). The driver loads this library by CUDA_INJECTION64_PATH, and nothing is switched on at first. The
+ * program then chooses, between its steps, what is recorded. Buffers take the same way as in tprof's agent: the
+ * job's threads only take and mark them, and a thread reads them once a second. Declarations are written out here,
+ * so that NVIDIA's headers are not needed. FLOOR_CUPTI names a libcupti for programs that have not loaded one. */
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -31,7 +32,7 @@ struct Cupti {
 } cupti;
 
 pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* One reader at a time: counts are of whole buffers. */
+/* Only one thread reads at a time, because counts are of whole buffers. */
 pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
 Buffer *idle, *done;
 bool is_zeroed, is_set_up;
@@ -50,7 +51,7 @@ void put(Buffer *&list, Buffer *buffer)
     list = buffer;
 }
 
-/* CUPTI wants a buffer, on a thread of the job's. */
+/* CUPTI asks for a buffer, on a thread of the job. */
 void request(uint8_t **at, size_t *size, size_t *most)
 {
     pthread_mutex_lock(&lock);
@@ -67,7 +68,7 @@ void request(uint8_t **at, size_t *size, size_t *most)
     *most = 0;
 }
 
-/* CUPTI gives one back, on any thread. */
+/* CUPTI returns a buffer, on any thread. */
 void complete(void *, uint32_t, uint8_t *at, size_t, size_t valid)
 {
     Buffer *buffer = (Buffer *)(at + BYTES);
@@ -109,7 +110,7 @@ void *flusher(void *)
     return nullptr;
 }
 
-/* The library that the program has loaded itself, or the one that is named. */
+/* Opens the libcupti that the program has loaded itself, or the one that FLOOR_CUPTI names. */
 void *library()
 {
     const char *names[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so"};
@@ -129,7 +130,7 @@ template <typename F> bool find(void *from, F &place, const char *name)
 
 extern "C" {
 
-/* The driver's call, within cuInit. */
+/* The driver calls this within cuInit. */
 int InitializeInjection(void)
 {
     void *from = library();
@@ -149,17 +150,18 @@ int InitializeInjection(void)
 /* Whether CUPTI was found and accepts buffers. */
 int floor_is_set_up(void) { return is_set_up; }
 
-/* A kind of records on or off: CUPTI's result. */
+/* Switches a kind of records on or off. Returns CUPTI's result. */
 int floor_kind(int kind, int on) { return on ? cupti.enable(kind) : cupti.disable(kind); }
 
-/* A call's records on or off, of the runtime or of the driver: CUPTI's result; MISSING before CUDA 12.6. */
+/* Switches the records of one call of the runtime or of the driver on or off. Returns CUPTI's result, or MISSING
+ * before CUDA 12.6. */
 int floor_call(int is_driver, uint32_t call, int on)
 {
     auto choose = is_driver ? cupti.driver_call : cupti.runtime_call;
     return choose ? choose(call, (uint8_t)on) : MISSING;
 }
 
-/* Who zeroes buffers: CUPTI on the job's thread, or the thread that reads them. CUPTI's result. */
+/* Chooses who zeroes buffers: CUPTI on the job's thread, or the thread that reads them. Returns CUPTI's result. */
 int floor_zeroed(int on)
 {
     pthread_mutex_lock(&reading);
@@ -173,7 +175,7 @@ int floor_zeroed(int on)
     return cupti.set(ZEROED_OUT_ACTIVITY_BUFFER, &size, &value);
 }
 
-/* All that was recorded since the last call, read: records, bytes, records that CUPTI dropped. */
+/* Reads everything that was recorded since the last call: records, bytes, records that CUPTI dropped. */
 void floor_settle(uint64_t *out)
 {
     cupti.flush(1);

@@ -1,7 +1,7 @@
-"""Judges what gpu-check.sh gathered, anywhere and without a GPU: `judge.py BUNDLE [--json FILE]`.
+"""Judges the evidence that gpu-check.sh gathered, on any machine and without a GPU: `judge.py BUNDLE [--json FILE]`.
 
-BUNDLE is the archive or its folder. A line for each check: ok, FAILED, or not checked and why.
-What was not checked has not passed. Exits with 1 if a check failed, with 2 if nothing was checked.
+BUNDLE is the archive or its folder. Prints a line for each check: ok, FAILED, or not checked and why. A check that was
+not checked has not passed. Exits with 1 if a check failed, with 2 if nothing was checked.
 """
 
 import argparse
@@ -30,7 +30,7 @@ WORD = {True: "ok", False: "FAILED", None: "not checked"}
 
 
 def judge_program(what, folder, simulated, edition, findings):
-    """A program of known truth, its rows and its journal."""
+    """Judges a program with a known truth by its rows and its journal."""
     if checks.truth.judge(what, folder, simulated, edition, findings):
         checks.rows.judge(what, folder, findings)
         checks.journal.judge(what, folder, folder.json("traced.json"), findings)
@@ -41,7 +41,7 @@ def program_in(name, simulated, bundle, findings):
 
 
 def judge(path, only=None):
-    """Findings of a bundle's folder; of one subject, if it is named."""
+    """Returns the findings of a bundle's folder; if a subject is named, only those of that subject."""
     bundle, findings = Folder(path), Findings()
     subjects = [("machine", checks.machine.judge)]
     simulated = bool((bundle.json("facts.json") or {}).get("simulated"))
@@ -57,13 +57,13 @@ def judge(path, only=None):
         try:
             subject(bundle, findings)
         except (KeyError, TypeError, ValueError, StopIteration, AttributeError) as error:
-            # Evidence that has the form of no run is not evidence.
+            # Evidence in an unexpected form is a failure, not an exception.
             findings.add(f"{name}: the evidence is readable", False, why=f"{type(error).__name__}: {error}")
     return findings
 
 
 def unpacked(path, into):
-    """The folder of an archive's contents; paths that lead out of it are refused."""
+    """Returns the folder with an archive's contents. Refuses paths that lead out of the folder."""
     with tarfile.open(path) as tar:
         for member in tar.getmembers():
             if not (member.isfile() or member.isdir()) or os.path.isabs(member.name) or ".." in member.name.split("/"):

@@ -1,5 +1,5 @@
-/* What the program of known truth (truth.cu) is made of: CUDA's functions, settings, its JSON, and kernels that run
- * for a known time, launched by `<<<>>>` or by the driver. */
+/* The basis of the program with a known truth (truth.cu): CUDA's functions, settings, its JSON, and kernels that
+ * run for a known time, launched by `<<<>>>` or by the driver. */
 #pragma once
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -51,7 +51,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *, cudaGraph_t, u64), cudaGraph
 cudaError_t cudaRuntimeGetVersion(int *), cudaDriverGetVersion(int *), cudaGetLastError();
 }
 #endif
-/* The stand-ins for CUDA do not have these: their parts are skipped there. */
+/* The stand-ins for CUDA lack these functions, so the parts that use them are skipped there. */
 #pragma weak cudaMemGetInfo
 #pragma weak cudaMallocManaged
 #pragma weak cudaDriverGetVersion
@@ -87,7 +87,7 @@ static u64 now_ns()
     return t.tv_sec * 1000000000ull + t.tv_nsec;
 }
 
-/* A member of the JSON object, or of its list of parts. */
+/* Prints a member of the JSON object, or of its list of parts. */
 static void member(const char *format, ...)
 {
     va_list list;
@@ -113,7 +113,7 @@ static const char *now_in = "start";
 
 /* --- kernels ----------------------------------------------------------------------------------------------------- */
 
-/* Runs for so long by the device's own clock, and writes when it began and ended. */
+/* Kernels that run for a given time by the device's own clock, and write when they began and ended. */
 #define KERNELS(K) K(spin_streams) K(spin_threads) K(spin_graph) K(spin_rate) K(spin_end) K(spin_reset)
 #ifdef __CUDACC__
 #define GLOBALTIMER(into) asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(into))
@@ -128,14 +128,14 @@ static const char *now_in = "start";
 KERNELS(KERNEL)
 #endif
 
-/* The driver's functions, by name: no header and no library of it is needed. */
+/* The driver's functions are found by name, so that no header and no library of it is needed. */
 static void *driver;
 template <typename F> static F driver_function(const char *name)
 {
     if (!driver) driver = dlopen("libcuda.so.1", RTLD_NOW);
     return driver ? (F)dlsym(driver, name) : nullptr;
 }
-/* The same, as PyTorch finds them: by the runtime, where it can (CUDA 12.5). */
+/* Finds the driver's functions as PyTorch does: through the runtime, if the runtime can (CUDA 12.5). */
 static bool has_entry_points;
 template <typename F> static F entry_point(const char *name)
 {
@@ -194,11 +194,12 @@ static void prepare_kernels()
 }
 #endif
 
-/* Where kernels write their two times: device memory, of a size that no part counts. */
+/* The device memory where kernels write their two times. No part counts its size. */
 enum { SLOTS = 4096 };
 static u64 *times_of;
 
-/* What kernels measured of themselves, from a slot on: the sum; 0 where they computed nothing, as on the stand-ins. */
+/* Returns the sum of the times that the kernels from a slot on measured themselves; 0 if they computed nothing, as
+ * on the stand-ins. */
 static u64 measured(long from, long count)
 {
     static u64 host[2 * SLOTS];

@@ -1,4 +1,4 @@
-"""Runs the programs of known truth: each part, each end, and what recording costs."""
+"""Runs the programs with a known truth: each part, each end, and the cost of recording."""
 
 import os
 import re
@@ -13,7 +13,7 @@ ENDS = ("return", "exit", "_exit", "abort", "term", "kill", "fork")
 
 
 class Size:
-    """How much runs: whole, or `quick` to see that the parts work."""
+    """The amount of work: the whole, or with `quick` just enough to see that the parts work."""
 
     def __init__(self, quick):
         self.rest_ms = 1500 if quick else 2500
@@ -23,26 +23,26 @@ class Size:
 
 
 def other_major(place, major):
-    """Whether a folder has the runtime of another CUDA only."""
+    """Whether a folder has only the runtime of another CUDA version."""
     has = lambda number: os.path.exists(os.path.join(place, f"libcudart.so.{number}"))
     return has(25 - major) and not has(major)
 
 
 def environment(major, folders):
-    """What lets a program find the libraries of one CUDA."""
+    """Returns the environment in which a program finds the libraries of one CUDA."""
     places = {os.path.dirname(path) for name in (f"libcudart.so.{major}", f"libcupti.so.{major}")
               if (path := machine.find(name, folders))}
-    # The folder of the driver too, where it was named.
+    # Includes the driver's folder if one was named.
     driver = machine.find("libcuda.so.1", folders)
     places |= {os.path.dirname(driver)} if driver and folders else set()
     rest = os.environ.get("LD_LIBRARY_PATH", "")
-    # Of several CUDA versions in the folders, keep only this one.
+    # If the folders hold several CUDA versions, keep only this one.
     kept = [place for place in sorted(places) if not other_major(place, major)] or sorted(places)
     return {"LD_LIBRARY_PATH": ":".join([*kept, *filter(None, [rest])])}
 
 
 def environments(steps, folders):
-    """{program: environment} of those that can find their libraries; the others are skipped."""
+    """Returns {program: environment} of the programs whose libraries are found; the others are noted as skipped."""
     found = {}
     for program in sorted(name for name in os.listdir(HERE) if name.startswith("truth-")):
         major = int(re.search(r"\d+", program).group())
@@ -54,20 +54,20 @@ def environments(steps, folders):
 
 
 class Known:
-    """The programs on this machine. `check` runs commands and has the places of their results."""
+    """Runs the programs on this machine. `check` runs the commands and has the paths of their results."""
 
     def __init__(self, check, quick):
         self.check, self.steps, self.path, self.size = check, check.steps, check.path, Size(quick)
 
     def run(self, found):
-        """All of them; `found` are those that can find their libraries."""
+        """Runs all programs in `found`, which can find their libraries."""
         for program, env in found.items():
             self.truth(program, env)
         usable = [name for name in found if Folder(self.check.out).folder(name).has("traced.json")]
         if not usable:
             self.steps.skip("ends", "no program of known truth runs here")
             return
-        # The newest program that runs, with a runtime that the hooks find, too.
+        # Choose the newest program that runs, and prefer one with a shared runtime, which the hooks find, too.
         program = max(usable, key=lambda name: (name.count("-") == 1, name))
         for how in ENDS:
             self.end(how, program, found[program])
@@ -89,7 +89,7 @@ class Known:
                           env, 40, less_s=rest_ms / 1000)
 
     def repeats(self, program, env):
-        """Against what happens seldom: each by a limit, with stacks where it hangs."""
+        """Repeats runs to catch rare failures: each has a time limit, and its stacks are kept if it hangs."""
         for number in range(self.size.repeats):
             how = ENDS[number % len(ENDS)]
             command = [os.path.join(HERE, program), f"end={how}", "rest=0", self.path("repeats", "truth.json")]

@@ -1,9 +1,8 @@
-"""NVIDIA's activity records of CUPTI, as ctypes lay them out.
+"""CUPTI's activity records as ctypes structs.
 
-Fields stand in the order of NVIDIA's structs of CUDA 12.0; later structs only append. Where
-fields lie is computed by ctypes and not taken from tprof's own tables, so that a wrong offset
-in either is a difference. Lengths of each version's records are in `sizes.txt`, which
-`sizes.py` makes from NVIDIA's headers.
+Fields are in the order of NVIDIA's structs of CUDA 12.0; later structs only append. ctypes computes the offsets of the
+fields. They are not taken from tprof's own tables, so that a wrong offset in either shows as a difference. `sizes.txt`
+has the lengths of each version's records; `sizes.py` makes it from NVIDIA's headers.
 """
 
 import bisect
@@ -16,7 +15,7 @@ KERNEL, CONCURRENT_KERNEL = 3, 10
 
 
 def struct(name, *fields):
-    """A struct of `TYPE field field …` lines; `_` fields are of no interest."""
+    """Returns a struct made of lines `TYPE field field …`; fields that begin with `_` are not compared."""
     types = {"u8": c_uint8, "u16": c_uint16, "u32": c_uint32, "u64": c_uint64, "i32": c_int32, "i64": c_int64}
     listed = []
     for line in fields:
@@ -26,7 +25,7 @@ def struct(name, *fields):
     return type(name, (ctypes.LittleEndianStructure,), {"_fields_": listed})
 
 
-# `CUpti_ActivityKind` and the struct of its records.
+# `CUpti_ActivityKind` and the struct of that kind's records.
 STRUCTS = {
     1: struct(
         "Memcpy", "u32 kind", "u8 copyKind srcKind dstKind flags", "u64 bytes start end",
@@ -76,7 +75,7 @@ STRUCTS[KERNEL] = STRUCTS[CONCURRENT_KERNEL]
 
 @functools.cache
 def read_sizes(path=os.path.join(os.path.dirname(os.path.abspath(__file__)), "sizes.txt")):
-    """[(CUPTI's version, {kind: bytes})], oldest first."""
+    """Returns [(CUPTI's version, {kind: bytes})], oldest first."""
     rows = []
     with open(path, encoding="utf-8") as file:
         for line in file:
@@ -87,7 +86,7 @@ def read_sizes(path=os.path.join(os.path.dirname(os.path.abspath(__file__)), "si
 
 
 def sizes_of(version, rows=None):
-    """Bytes of each kind's record in a version: those of the newest known one that is not newer."""
+    """Returns the bytes of each kind's record in a version, taken from the newest known version that is not newer."""
     rows = rows or read_sizes()
     at = bisect.bisect_right([known for known, _ in rows], version) - 1
     return rows[max(at, 0)][1]

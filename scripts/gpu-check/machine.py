@@ -1,4 +1,4 @@
-"""What is read of a machine before anything runs: devices, driver, limits, libraries."""
+"""Reads facts of a machine before anything runs: devices, driver, limits, libraries."""
 
 import glob
 import json
@@ -10,12 +10,12 @@ import sys
 
 import checks.older
 
-# The newest PyTorch builds that a driver of this CUDA version runs, newest first.
+# For each CUDA version of a driver, the newest PyTorch build that runs on it, newest first.
 BUILDS = [((13, 0), "cu130"), ((12, 8), "cu128"), ((12, 6), "cu126"), ((12, 1), "cu121")]
 
 
 def output(*command, limit_s=30):
-    """What a command prints, or None."""
+    """Returns the output of a command, or None."""
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                               timeout=limit_s, check=True)
@@ -25,7 +25,7 @@ def output(*command, limit_s=30):
 
 
 def failing(*command, limit_s=30):
-    """The last line of what a command printed, if it did not end with 0; None if it did."""
+    """Returns the last line that a command printed if it did not end with 0, else None."""
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               timeout=limit_s, check=False)
@@ -46,7 +46,7 @@ def contents(path):
 
 
 def parameter(name):
-    """A parameter of NVIDIA's kernel module, as it is loaded."""
+    """Returns a parameter of NVIDIA's kernel module, as it is loaded."""
     found = re.search(rf"^{name}:\s*(.*)$", contents("/proc/driver/nvidia/params") or "", re.M)
     return found and found.group(1)
 
@@ -57,13 +57,13 @@ def query(field):
 
 
 def cuda_of_driver():
-    """(major, minor) of the newest CUDA that the driver runs, or None."""
+    """Returns (major, minor) of the newest CUDA that the driver supports, or None."""
     found = re.search(r"CUDA Version\s*:\s*(\d+)\.(\d+)", output("nvidia-smi") or "")
     return found and (int(found.group(1)), int(found.group(2)))
 
 
 def without_driver(folders):
-    """Why no device can be used, or None."""
+    """Returns the reason why no device can be used, or None."""
     why = failing("nvidia-smi", "-L")
     if why is None or find("libcuda.so.1", folders):
         return None
@@ -71,7 +71,7 @@ def without_driver(folders):
 
 
 def facts(tprof, folders):
-    """All of them; None where it cannot be had."""
+    """Returns all facts of the machine; a fact that can't be determined is None."""
     names, cuda = query("name"), cuda_of_driver()
     libraries = {name: find(name, folders) for name in ("libcudart.so.12", "libcudart.so.13",
                                                         "libcupti.so.12", "libcupti.so.13")}
@@ -96,7 +96,7 @@ def facts(tprof, folders):
 
 
 def find(name, folders):
-    """A library in these folders, in the loader's cache, in toolkits and in wheels."""
+    """Returns the path of a library in these folders, in the loader's cache, in toolkits or in wheels."""
     for folder in folders:
         for path in (os.path.join(folder, name), *glob.glob(f"{folder}/**/{name}", recursive=True)):
             if os.path.exists(path):
@@ -109,7 +109,7 @@ def find(name, folders):
 
 
 def builds(cuda):
-    """PyTorch builds for this driver, the newest first; all of them where it is not known."""
+    """Returns the PyTorch builds for this driver, the newest first; all of them if its CUDA version is unknown."""
     return [build for least, build in BUILDS if cuda is None or cuda >= least]
 
 
@@ -118,7 +118,7 @@ def has_torch(python):
 
 
 def packages(python):
-    """{name: version} of what is installed for a Python, with or without pip."""
+    """Returns {name: version} of the packages that are installed for a Python, with or without pip."""
     program = (
         "import importlib.metadata as m, json; "
         "print(json.dumps({d.metadata['Name']: d.version for d in m.distributions() if d.metadata['Name']}))"

@@ -1,7 +1,7 @@
-"""Runs the check on a machine with a GPU, packs what it gathered, and judges it.
+"""Runs the check on a machine with a GPU, packs the evidence, and judges it.
 
-Started by gpu-check.sh. Steps are independent: one that fails or hangs leaves the others. What a
-step leaves lies in a folder of its name; `judge.py` reads nothing else. However the check ends, there is an archive.
+gpu-check.sh starts it. Steps are independent: if one fails or hangs, the others still run. A step writes its evidence
+into a folder with its name; `judge.py` reads nothing else. However the check ends, there is an archive.
 """
 
 import argparse
@@ -34,7 +34,7 @@ class Check:
         self.args, self.out, self.tprof = args, os.path.abspath(args.out), os.path.abspath(args.tprof)
         self.folders = [os.path.abspath(folder) for folder in args.cuda]
         self.facts = {}
-        # A directory that existed before this run is not removed to make room.
+        # A directory that existed before this check is not removed to free space.
         self.made_work = not os.path.exists(args.work)
         os.makedirs(self.out)
         self.steps = Steps(self.out, args.limit * 60)
@@ -49,7 +49,7 @@ class Check:
             json.dump(value, file, indent=1)
 
     def traced(self, name, folder, command, env=None, limit_s=60, raw=False, less_s=0):
-        """Runs under tprof, and keeps of the run what a judge reads."""
+        """Runs a command under tprof, and keeps the files that a judge reads."""
         run = self.path(folder, "run")
         env = dict(env or {})
         if raw:
@@ -172,7 +172,7 @@ def main():
         send.cut_short(check, "it was interrupted")
     except OSError as error:
         send.cut_short(check, f"{error.filename or 'a file'} could not be written: {error.strerror}")
-    # Packing takes a second and is not interrupted.
+    # Packing takes a second and must not be interrupted.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     if not check.facts:
@@ -181,7 +181,7 @@ def main():
 
 
 def archive_name(facts):
-    """gpu-check-<GPU>-<driver>-<CUDA>"""
+    """Returns gpu-check-<GPU>-<driver>-<CUDA>."""
     gpu = "simulated" if facts["simulated"] else facts["gpu"] or "no-gpu"
     parts = [gpu, facts["driver"] or "no-driver", facts["cuda_of_driver"] or "no-cuda"]
     return "gpu-check-" + "-".join(re.sub(r"[^A-Za-z0-9.]+", "_", part).strip("_") for part in parts)

@@ -1,5 +1,5 @@
-/* Parts of the program of known truth (truth.cu) that take memory: allocated, managed, from a pool, virtual, on another
- * device, and held while the device is reset. */
+/* Parts of the program with a known truth (truth.cu) that take memory: allocated, managed, from a pool, virtual, on
+ * another device, and held while the device is reset. */
 #pragma once
 #include "work.h"
 
@@ -28,7 +28,7 @@ static void pool()
     member("{\"part\": \"pool\", \"allocations\": [{\"bytes\": 5242880}, {\"bytes\": 5246976}, {\"bytes\": 5251072}, {\"bytes\": 5255168}]}");
 }
 
-/* Virtual memory, as expandable segments of PyTorch use it. */
+/* Takes virtual memory as PyTorch's expandable segments do. */
 static void virtual_memory()
 {
     struct { int type, handles, location, id; void *security; unsigned char flags[8]; } of = {1, 0, 1, 0, 0, {0}};
@@ -78,7 +78,7 @@ static void peer(int devices)
     member("{\"part\": \"peer\", \"copies\": [{\"kind\": \"p2p\", \"bytes\": %d, \"count\": 3}]}", N);
 }
 
-/* The device is reset with memory held; kernels run behind it. */
+/* Resets the device while memory is held, and runs kernels afterwards. */
 static void reset()
 {
     void *held;

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Packs what a stranger needs to check tprof on a GPU: `package.sh [-t TPROF] [-n NVCC] ARCHIVE`.
-# Without -t the binary is release.sh's, and the programs of known truth start on as old a glibc.
-# NVCC is of CUDA 13; without it only the program for CUDA 12 is there.
+# Packs everything that a stranger needs to check tprof on a GPU: `package.sh [-t TPROF] [-n
+# NVCC] ARCHIVE`. Without -t, the binary is the one that release.sh builds, and the programs with
+# a known truth start on an equally old glibc. NVCC is of CUDA 13; without it, the package has
+# only the program for CUDA 12.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$here/../..

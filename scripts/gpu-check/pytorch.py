@@ -1,4 +1,4 @@
-"""Runs the PyTorch programs, in the Python that was named or in those that are made here."""
+"""Runs the PyTorch programs, in the Python that was named or in those that bootstrap.py makes."""
 
 import os
 
@@ -9,7 +9,7 @@ PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
 # Approximate time to fetch a build of PyTorch and to check it.
 NEXT_TORCH_S = 360
 MODES = ("plain", "graph", "streams", "compile")
-# What each stage of a Python shows, and what to try if it is the last one and fails.
+# For each stage of a Python: its description if the stage fails, the code that tests it, and advice.
 STAGES = (
     ("does not start", "", "a path to a Python 3 that runs"),
     ("has no torch that loads", "import torch", "pip install torch in it, or --bootstrap"),
@@ -21,7 +21,7 @@ STAGES = (
 
 
 def unusable(python):
-    """(why, what to try) of a Python that cannot use a device, or None."""
+    """Returns (reason, what to try) for a Python that can't use a device, or None."""
     for why, program, remedy in STAGES:
         said = machine.failing(python, "-c", program, limit_s=180)
         if said is not None:
@@ -30,14 +30,15 @@ def unusable(python):
 
 
 class PyTorch:
-    """The programs. `check` runs commands and has the places of their results."""
+    """Runs the programs. `check` runs the commands and has the paths of their results."""
 
     def __init__(self, check, args, cuda):
         self.check, self.args, self.cuda = check, args, cuda
         self.steps, self.path = check.steps, check.path
 
     def run(self, programs=True):
-        """Their programs, unless only a Python is wanted; the first that can use a device, or None."""
+        """Runs the programs, unless only a Python is wanted. Returns the first Python that can use a device, or
+        None."""
         first = None
         for name, python in self.pythons():
             failed = unusable(python)
@@ -54,8 +55,8 @@ class PyTorch:
         return first
 
     def pythons(self):
-        """(name, Python with torch): the one that was named, or those that are made here, each when
-        the one before has been checked."""
+        """Yields (name, Python with torch): the named one, or those that are made here, each after the one before has
+        been checked."""
         if self.args.python:
             yield "torch-own", self.args.python
         if not self.args.bootstrap:

@@ -1,8 +1,9 @@
-/* What recording costs: the part of the program of known truth (truth.cu) with short kernels at full rate. */
+/* Measures the cost of recording: the part of the program with a known truth (truth.cu) that runs short
+ * kernels at full rate. */
 #pragma once
 #include "work.h"
 
-/* Processor time of this process's thread of that name, ns; 0 if there is none. */
+/* Returns the processor time of this process's thread with that name, in ns; 0 if there is none. */
 static u64 processor_time(const char *name)
 {
     u64 ticks = 0;

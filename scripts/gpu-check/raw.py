@@ -1,5 +1,5 @@
-"""Reads what `TPROF_CUPTI_RECORD=FILE` keeps: CUPTI's buffers, the texts that they name, and
-the journal of what CUPTI and the agent did. Uses nothing of tprof's own tables.
+"""Reads the file that `TPROF_CUPTI_RECORD=FILE` makes tprof write: CUPTI's buffers, the texts that they name, and
+the journal of the calls between CUPTI and the agent. Uses none of tprof's own tables.
 
 `raw.py FILE` prints a summary.
 """
@@ -20,18 +20,19 @@ WHAT = {
 }
 
 Entry = collections.namedtuple("Entry", "what thread at_ns one two three")
-# Tolerance beyond what a pair of readings states, because the clocks drift between two of them.
+# Tolerance beyond the uncertainty of a pair of readings, because the clocks drift between two pairs.
 SLACK_NS = 100_000
 BURST_NS = 1_000_000
 MAX_LIMIT_REACHED = 12  # CUPTI_ERROR_MAX_LIMIT_REACHED: the buffer has no further record
 
 
 class Unreadable(Exception):
-    """The file is not what it should be."""
+    """The file doesn't have the expected format."""
 
 
 class Buffer:
-    """A buffer as CUPTI gave it: `records` of (kind, struct), `unread` bytes behind the last."""
+    """A buffer as CUPTI delivered it: `records` of (kind, struct), and the number of `unread` bytes behind the
+    last."""
 
     def __init__(self, data, sizes):
         self.bytes = len(data)
@@ -42,7 +43,7 @@ class Buffer:
             of = layouts.STRUCTS.get(kind)
             if size is None or at + size > len(data):
                 break
-            # A record may be shorter than the struct if only its padding is missing.
+            # A record may be shorter than the struct only by the struct's padding.
             whole = data[at : at + size].ljust(max(size, layouts.ctypes.sizeof(of)), b"\0")
             self.records.append((kind, of.from_buffer_copy(whole)))
             at += size
@@ -67,7 +68,7 @@ class Raw:
 
 
 def read(path):
-    """{pid: Raw}."""
+    """Returns {pid: Raw}."""
     with open(path, "rb") as file:
         data = file.read()
     found, at = {}, 0
@@ -95,7 +96,7 @@ def read(path):
 
 
 class Clock:
-    """CUPTI's clock on CLOCK_MONOTONIC, by the journal's pairs of readings."""
+    """Converts CUPTI's clock to CLOCK_MONOTONIC, with the journal's pairs of readings."""
 
     def __init__(self, raw):
         # For each time, the narrowest of the neighbouring pairs is used.
@@ -104,7 +105,7 @@ class Clock:
         self.times = [foreign for foreign, _, _ in self.joins]
 
     def monotonic(self, foreign):
-        """(CLOCK_MONOTONIC ns, by how much it may be off), or None."""
+        """Returns (CLOCK_MONOTONIC ns, its uncertainty), or None."""
         if not self.joins:
             return None
         at = bisect.bisect(self.times, foreign)
@@ -113,7 +114,8 @@ class Clock:
         return foreign - best[0] + best[1], best[2] + abs(best[0] - foreign) * 1e-4
 
     def uncertainty_ns(self):
-        """The narrowest pair of the worst burst of readings: so far off a join of tprof's may be."""
+        """Returns the width of the narrowest pair in the worst burst of readings, which is the largest error of a
+        join by tprof."""
         worst = narrowest = 0
         for before, join in zip([None, *self.joins], self.joins):
             if before is None or join[0] - before[0] > BURST_NS:

@@ -1,8 +1,9 @@
-"""What recording costs a step whose time is the host's: rounds of a job without tprof, on the floor (what CUPTI alone costs,
-kind by kind: floor.cpp), and under tprof as a whole and by part, in an order that changes.
+"""Measures the cost of recording for a step whose duration is the host's. It runs rounds of a job without tprof, on the
+floor (which measures the cost of CUPTI alone, kind by kind: floor.cpp), and under tprof as a whole and by part, in an
+order that changes.
 
-What the floor records is what tprof's agent asked CUPTI for in a run of before, by its journal. The job is the transformer of
-eager_gpt.py where there is a Python with torch, and else as many copies within the device.
+The floor records what tprof's agent asked CUPTI for in an earlier run, according to that run's journal. The job is the
+transformer of eager_gpt.py if there is a Python with torch, and else as many copies within the device.
 """
 
 import json
@@ -23,14 +24,15 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 JOB, LIBRARY = os.path.join(HERE, "programs", "stretches.py"), os.path.join(HERE, "floor.so")
 ROUNDS, STEPS, WARM, WARM_EACH = 10, 25, 15, 3
 LIMIT_S = 180
-# By NVIDIA's numbers: kernels and copies, which a profiler cannot do without; the kinds with a row of their own; calls.
+# NVIDIA's numbers of kernels and copies, which every profiler needs. The kinds with a row of their own and the kinds of
+# calls follow.
 LEAST = (10, 1, 2)
 KINDS = {49: "memory", 17: "overhead", 38: "synchronisations", 5: "calls of the runtime", 4: "calls of the driver"}
 CALLS = {5: "runtime", 4: "driver"}
 
 
 def built(steps, work):
-    """The floor's path: the package's, or built here."""
+    """Returns the path of the floor: the package's, or one that is built here."""
     if os.path.exists(LIBRARY):
         return LIBRARY
     os.makedirs(work, exist_ok=True)
@@ -44,19 +46,20 @@ def built(steps, work):
 
 
 def asked_for(journal):
-    """(kinds, calls) that the agent has CUPTI record: {kind of calls: those that are left out of it, or are all of it}."""
+    """Returns (kinds, calls) that the agent makes CUPTI record, as {kind of calls: the calls that are left out of it,
+    or are all that is recorded of it}."""
     kinds, calls = [], {}
     for entry in journal:
         if entry.what == "enabled" and entry.two == 0:
             kinds = [kind for kind in kinds if kind != entry.one] + ([] if entry.three else [entry.one])
         elif entry.what == "chosen" and entry.three == 0:
             calls.setdefault(entry.one, set()).add(entry.two)
-    # A call is chosen out of a kind, or in place of it.
+    # A call is left out of a kind that is enabled; if the kind isn't enabled, the call alone is recorded.
     return kinds, {kind: {"alone": kind not in kinds, "list": sorted(of)} for kind, of in calls.items() if kind in CALLS}
 
 
 def stretches(kinds, calls):
-    """{name: what CUPTI records}, the floor's."""
+    """Returns {name: what CUPTI records} for the floor."""
     least = [kind for kind in LEAST if kind in kinds]
 
     def chosen(more=(), of_calls=(), zeroed=False):
@@ -76,7 +79,7 @@ def stretches(kinds, calls):
 
 
 def of_steps(process, stretch):
-    """{kind: (records, bytes)} of CUPTI's records that began while a stretch ran."""
+    """Returns {kind: (records, bytes)} of CUPTI's records that began while a stretch ran."""
     clock, sizes, found = raw.Clock(process), layouts.sizes_of(process.version), {}
     for buffer in process.buffers:
         for kind, record in buffer.records:
@@ -89,7 +92,7 @@ def of_steps(process, stretch):
 
 
 class Recording:
-    """The rounds. `check` runs commands and has the places of their results."""
+    """Runs the rounds. `check` runs the commands and has the paths of their results."""
 
     def __init__(self, check, args):
         self.check, self.args, self.steps = check, args, check.steps
@@ -98,7 +101,7 @@ class Recording:
         self.random = random.Random(0)
 
     def run(self, python):
-        """With a Python that has torch, or None."""
+        """Runs everything, with a Python that has torch if it isn't None."""
         env, plan = {}, {"work": "eager", "device": "cuda"}
         if python is None:
             major = next((one for one in (13, 12) if machine.find(f"libcudart.so.{one}", self.check.folders)), None)
@@ -128,7 +131,7 @@ class Recording:
         return None
 
     def once(self, name, number, floor=None, kept=None):
-        """One run of the job; whether it ended well."""
+        """Runs the job once. Returns whether it ended well."""
         plan, env = dict(self.plan), dict(self.env)
         if floor:
             path, chosen = floor
@@ -145,7 +148,8 @@ class Recording:
         return ended
 
     def records(self):
-        """{part: what CUPTI recorded of its steps}, by a run of each that is not timed; and what the floor is to record."""
+        """Returns {part: what CUPTI recorded in its steps}, from one untimed run of each, and what the floor must
+        record."""
         found, chosen = {}, None
         for name in PARTS:
             kept = self.at("raw.cupti")

@@ -1,8 +1,7 @@
 """Replays recordings of CUPTI on the stand-ins for CUDA: `replay.py TPROF STAND_INS BUNDLE`.
 
-Of each raw.cupti in the bundle (an archive or its folder) tprof records a job in which the stand-in for
-CUPTI does what the recording has. The agent must get the same records in the same buffers, and
-make the rows of them that it made there.
+For each raw.cupti in the bundle (an archive or its folder), tprof records a job in which the stand-in for CUPTI repeats
+the recording. The agent must get the same records in the same buffers, and make the same rows of them.
 """
 
 import collections
@@ -25,13 +24,13 @@ from tables import export
 
 
 def facts(one, record):
-    """A record without addresses of texts, but with what they are."""
+    """Returns a record's fields, with texts in place of their addresses."""
     fields = [(name, getattr(record, name)) for name, _ in record._fields_ if not name.startswith("_") and name != "name"]
     return (*fields, one.name(record.name) if hasattr(record, "name") else None)
 
 
 def contents(one):
-    """Buffers as lists of records; in no order, which threads decide."""
+    """Returns buffers as lists of records, as a multiset, because threads decide their order."""
     return collections.Counter(
         tuple(facts(one, record) for _, record in buffer.records) for buffer in one.buffers)
 
@@ -56,7 +55,7 @@ def compare(original, folder, findings):
 
 
 def replayed(tprof, stand_ins, path, work):
-    """A run in which the recording happened again."""
+    """Returns a run in which the recording was repeated."""
     original = max(raw.read(path).values(), key=lambda one: len(one.buffers))
     major = 12 if original.version < 130000 else 13
     env = {**os.environ, "LD_LIBRARY_PATH": f"{stand_ins}/{major}", "FAKE_CUPTI_REPLAY": path,

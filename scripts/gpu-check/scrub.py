@@ -1,4 +1,4 @@
-"""Takes names of hosts, users and places out of what is given away, and packs it."""
+"""Removes names of hosts, users and places from the evidence, and packs it."""
 
 import gzip
 import io
@@ -9,7 +9,7 @@ import tarfile
 import zlib
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Lines of nvidia-smi -q that name a piece of hardware, and addresses of networks.
+# Lines of nvidia-smi -q that identify a piece of hardware, and network addresses.
 IDENTITIES = re.compile(
     r"(?m)^(\s*(?:Serial Number|GPU UUID|Board ID|Board Part Number|GPU Part Number|Chassis Serial Number|"
     r"Module Id|Host ID|Minor Number|Process ID|Name\s*:\s*/\S*)\s*:).*$"
@@ -19,7 +19,7 @@ NETWORK = re.compile(r"\b(?!127\.)(?:10|172|192|100)\.\d{1,3}\.\d{1,3}\.\d{1,3}\
 MAIL = re.compile(r"\b[\w.+-]+@[\w-]+\.[\w.-]+\b")
 SERIAL = re.compile(r"(?m)^\s*(?:Chassis )?Serial Number\s*:\s*(\w{4,})\s*$")
 SHORTEST = 2
-# Names that identify nobody, and are words of the evidence.
+# Names that identify nobody and occur as ordinary words in the evidence.
 PLAIN = {
     "root", "user", "home", "tmp", "localhost", "none", "null", "true", "false", "linux", "python", "ubuntu", "debian",
     "cuda", "gpu", "host", "node", "name", "part", "kernel", "kernels", "train", "device", "driver", "runtime", "main",
@@ -27,7 +27,7 @@ PLAIN = {
 
 
 class Scrubber:
-    """Replaces what names this machine, its users and its folders."""
+    """Replaces the names of this machine, its users and its folders."""
 
     def __init__(self, out, places=()):
         words = {}
@@ -45,13 +45,13 @@ class Scrubber:
         self.words = sorted(words.items(), key=lambda pair: -len(pair[0]))
 
     def learn(self, smi):
-        """Serial numbers in what `nvidia-smi -q` printed."""
+        """Learns the serial numbers in the output of `nvidia-smi -q`."""
         found = {number: "SERIAL" for number in SERIAL.findall(smi)}
         self.words = sorted({**dict(self.words), **found}.items(), key=lambda pair: -len(pair[0]))
 
     def text(self, text):
         for word, to in self.words:
-            # A name within a longer word is another word, but a path may occur anywhere.
+            # A name within a longer word is part of another word, but a path may occur anywhere.
             edge = "" if "/" in word else r"(?![A-Za-z0-9_])"
             front = "" if "/" in word else r"(?<![A-Za-z0-9_])"
             text = re.sub(front + re.escape(word) + edge, to, text)
@@ -62,7 +62,7 @@ class Scrubber:
         return re.sub(r"/(home|Users)/[^/\s\"']+", r"/\1/USER", text)
 
     def binary(self, data):
-        """Raw buffers: lengths stay, so a name becomes as many letters."""
+        """Returns raw buffers without names. Lengths must stay, so a name becomes as many other letters."""
         for word, _ in self.words:
             if len(word) >= 5:
                 data = data.replace(word.encode(), b"x" * len(word.encode()))
@@ -83,7 +83,7 @@ def account(uid):
 
 
 def clean(scrubber, path):
-    """What may be given away of a file, as bytes."""
+    """Returns the content of a file that may be published, as bytes."""
     with open(path, "rb") as file:
         data = file.read()
     if path.endswith(".gz"):
@@ -96,7 +96,8 @@ def clean(scrubber, path):
 
 
 def readable(scrubber, path):
-    """The same; of a file that was cut off, which the judge could not read either, an empty one."""
+    """Returns the same as `clean`, but nothing for a file that was cut off, because the judge could not read it
+    either."""
     try:
         return clean(scrubber, path)
     except (EOFError, gzip.BadGzipFile, zlib.error):
@@ -104,8 +105,8 @@ def readable(scrubber, path):
 
 
 def pack(scrubber, folder, archive):
-    """Everything in a folder, scrubbed, as ARCHIVE with one folder of its name in it. One file at a
-    time: a disk that is nearly full has room for the archive only."""
+    """Packs everything in a folder, scrubbed, as ARCHIVE with one folder of its name in it. It works on one file at a
+    time, because a disk that is nearly full has room for the archive only."""
     name = os.path.basename(archive).removesuffix(".tar.gz")
     smi = os.path.join(folder, "nvidia-smi.txt")
     if os.path.exists(smi):

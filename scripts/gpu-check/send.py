@@ -1,4 +1,4 @@
-"""The end of a check, however it came: what was gathered as an archive, where there is room for it, and judged."""
+"""Ends a check, whether it is complete or was cut short: packs what was gathered into an archive, and judges it."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ import scrub
 
 
 def cut_short(check, why):
-    """A check that could not go on: room is made, and its list of steps ends with the reason."""
+    """Frees space after a check that could not go on, and ends its list of steps with the reason."""
     print(f"== {why}: what is there is packed", flush=True)
     if check.made_work:
         shutil.rmtree(check.args.work, ignore_errors=True)
@@ -23,12 +23,12 @@ def cut_short(check, why):
 
 
 def places(out):
-    """Where an archive may lie: beside what was gathered, or where there is room."""
+    """Returns places for an archive: beside what was gathered, or where there is room."""
     return dict.fromkeys([os.path.dirname(out), tempfile.gettempdir(), "/dev/shm", os.path.expanduser("~")])
 
 
 def packed(check, name):
-    """The archive's path, or None where no disk has room."""
+    """Writes the archive to the first of the places that has room. Returns its path, or None if no place has room."""
     scrubber = scrub.Scrubber(check.out, [check.args.work, os.path.dirname(check.tprof), scrub.HERE])
     for place in places(check.out):
         archive = os.path.join(place, f"{name}.tar.gz")
@@ -43,7 +43,7 @@ def packed(check, name):
 
 
 def findings_of(check, archive):
-    """What the archive shows; where there is no room to unpack it, what was gathered shows."""
+    """Returns the findings in the archive, or in what was gathered if there is no room to unpack the archive."""
     try:
         with tempfile.TemporaryDirectory() as work:
             return judge.judge(judge.unpacked(archive, work))
@@ -57,5 +57,5 @@ def pack_and_judge(check, name):
         print(f"error: no disk has room for the archive\n  try: free some MiB, then tar czf {name}.tar.gz {check.out}")
         return 1
     status = judge.report(findings_of(check, archive))
-    print(f"\n{archive}\nis what to send: names of hosts, users and folders are taken out; look into it before.")
+    print(f"\n{archive}\nis the file to send. Names of hosts, users and folders were removed: check that before you send it.")
     return status

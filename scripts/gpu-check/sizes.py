@@ -1,10 +1,9 @@
-"""Makes `sizes.txt`: how long CUPTI's records are in each version, by NVIDIA's headers.
+"""Makes `sizes.txt` from NVIDIA's headers: the lengths of CUPTI's records in each version.
 
-`sizes.py CUPTI_INCLUDE:CUDA_INCLUDE…` compiles a program against each pair of folders and
-prints a line for each version that CUPTI states of itself: `VERSION kind:bytes …`. Which
-struct a version writes is stated in the comment at the kind ("The
-corresponding activity record structure is CUpti_ActivityKernel9"). The headers are in NVIDIA's wheels
-(nvidia-cuda-cupti-cu12, -cupti, -runtime); nothing of them is kept.
+`sizes.py CUPTI_INCLUDE:CUDA_INCLUDE…` compiles a program against each pair of folders and prints a line for
+each version that CUPTI reports: `VERSION kind:bytes …`. The comment at a kind says which struct that
+version writes ("The corresponding activity record structure is CUpti_ActivityKernel9"). The headers are in
+NVIDIA's wheels (nvidia-cuda-cupti-cu12, -cupti, -runtime); nothing of them is kept.
 """
 
 import pathlib
@@ -17,7 +16,7 @@ import layouts
 
 
 def documented(text):
-    """{number of a kind: struct}, as the header's enum has them."""
+    """Returns {number of a kind: struct}, as the header's enum documents it."""
     enum = text[text.index("typedef enum", text.index("CUPTI_ACTIVITY_KIND_INVALID") - 900) :]
     enum = enum[: enum.index("} CUpti_ActivityKind;")]
     found, number, at = {}, -1, 0
@@ -32,7 +31,7 @@ def documented(text):
 
 
 def measure(cupti, cuda):
-    """(version, {kind: bytes}) of a pair of folders."""
+    """Returns (version, {kind: bytes}) for a pair of folders."""
     text = pathlib.Path(cupti, "cupti_activity.h").read_text(encoding="utf-8")
     structs = {kind: name for kind, name in documented(text).items() if kind in layouts.STRUCTS}
     missing = set(layouts.STRUCTS) - set(structs)

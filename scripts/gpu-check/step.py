@@ -1,5 +1,5 @@
-"""Runs one command with a limit of time, and keeps what it left: its end, its last lines, and
-where its threads stood if it had to be killed."""
+"""Runs one command with a time limit, and keeps its exit status, its last lines, and the stacks of its threads if it
+had to be killed."""
 
 import errno
 import glob
@@ -14,7 +14,7 @@ TAIL_BYTES = 4000
 
 
 class Steps:
-    """All steps of a check: none runs past the end of the whole, none takes the others down."""
+    """All steps of a check. No step runs past the end of the check, and a failed step doesn't stop the others."""
 
     def __init__(self, out, limit_s):
         self.out = out
@@ -25,13 +25,13 @@ class Steps:
         return self.ends_at - time.monotonic()
 
     def skip(self, name, why, remedy=None):
-        """What did not run, why, and what to try."""
+        """Notes a step that did not run, why, and what to try."""
         print(f"== {name}: not run: {why}", *([f"   try: {remedy}"] if remedy else []), sep="\n", flush=True)
         self.list.append({"name": name, "status": None, "seconds": 0, "hung": False, "skipped": why, "try": remedy})
         self._write()
 
     def last_words(self):
-        """The last line that the last step printed."""
+        """Returns the last line that the last step printed."""
         ran = [one for one in self.list if "skipped" not in one]
         try:
             with open(self._log(ran[-1]["name"]), encoding="utf-8", errors="replace") as file:
@@ -44,7 +44,8 @@ class Steps:
         return os.path.join(self.out, "logs", name.replace(" ", "-").replace(",", "") + ".txt")
 
     def run(self, name, command, limit_s=60, env=None, less_s=0):
-        """True if it ended with 0. `less_s` of its seconds are its own rest, not counted."""
+        """Runs a command. Returns True if it ended with 0. `less_s` of its seconds are intended pauses and don't
+        count."""
         if self.left_s() < 5:
             self.skip(name, "the time for the whole check is used up")
             return False
@@ -87,7 +88,7 @@ class Steps:
         return status == 0
 
     def _write(self):
-        # Completely or not at all: if the disk is full, the previous list stays.
+        # Written completely or not at all: if the disk is full, the previous list stays.
         path = os.path.join(self.out, "steps.json")
         with open(f"{path}.new", "w", encoding="utf-8") as file:
             json.dump(self.list, file, indent=1)
@@ -95,7 +96,7 @@ class Steps:
 
 
 def keep_tail(path):
-    """Of the output the last lines; nothing of a step without any."""
+    """Keeps only the last lines of the output, and removes the file of a step without output."""
     size = os.path.getsize(path)
     if size == 0:
         os.remove(path)
@@ -108,7 +109,7 @@ def keep_tail(path):
 
 
 def family(pid):
-    """A process and all that came of it, parents first."""
+    """Returns a process and all its descendants, parents first."""
     children = {}
     for stat in glob.glob("/proc/[0-9]*/stat"):
         try:
@@ -125,7 +126,7 @@ def family(pid):
 
 
 def where_threads_are(pid):
-    """{process: stacks}: by gdb where there is one, else what the kernel states of each thread."""
+    """Returns {process: stacks}, from gdb if it is installed, else from the kernel's files on each thread."""
     found = {}
     for one in family(pid):
         if shutil.which("gdb"):

@@ -1,4 +1,4 @@
-"""What is kept of a run: run.json and the tables, without command lines and other names."""
+"""Keeps run.json and the tables of a run, without command lines and other names."""
 
 import gzip
 import json
@@ -15,7 +15,7 @@ OF_RUN = ("version", "tprof", "start_ns", "end_ns", "finished", "completeness", 
 
 
 def export(tprof, run, folder):
-    """Writes what a judge reads of a run into a folder."""
+    """Writes the files of a run that a judge reads into a folder."""
     info = Folder(run).json("run.json")
     if info is None:
         return
@@ -44,7 +44,7 @@ def write(path, ranks):
 
 
 def keep_overhead(path):
-    """Of the spans only CUPTI's own overhead."""
+    """Keeps only the spans of CUPTI's own overhead."""
     whole = Folder(os.path.dirname(path)).json(os.path.basename(path))
     if whole is None:
         return

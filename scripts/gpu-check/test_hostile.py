@@ -1,5 +1,5 @@
-"""The check on machines that lack something: each states what, why, what to try, and leaves an archive.
-`python3 test_hostile.py`; the program in tprof's place only prints a version."""
+"""Runs the check on machines that lack something: each time it must report what is missing, why, and what to try, and
+leave an archive. Usage: `python3 test_hostile.py`. The program in tprof's place only prints a version."""
 
 import glob
 import os
@@ -21,7 +21,7 @@ import machine
 from step import Steps
 
 CHECK = os.path.join(os.path.dirname(HERE), "gpu-check.sh")
-# An address where nobody listens, as on a machine without network.
+# An address where nothing listens, as on a machine without a network.
 NO_NETWORK = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_CONFIG_FILE": "/dev/null", "PIP_RETRIES": "0", "PIP_FIND_LINKS": ""}
 
 
@@ -41,7 +41,7 @@ class AMachine(unittest.TestCase):
         self.env = {"PATH": "/usr/bin:/bin", "GPU_CHECK_PYTHON": sys.executable, **NO_NETWORK}
 
     def check(self, *words, tprof=None, before=()):
-        """(status, all that is printed, archives)"""
+        """Returns (status, everything printed, archives)."""
         command = [*before, "sh", CHECK, "--quick", "--tprof", tprof or self.tprof, *words]
         done = subprocess.run(command, cwd=self.work, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, timeout=120, check=False)
@@ -117,7 +117,7 @@ class AMachine(unittest.TestCase):
     def test_with_a_full_disk_packs_where_there_is_room(self):
         small, room = f"{self.work}/small", f"{self.work}/room"
         os.makedirs(small), os.makedirs(room)
-        # The disk is full from the first call of tprof on.
+        # The first call of tprof fills the disk.
         fills = program(f"{self.work}/fills", f'case $1 in --version) echo tprof 0;; *) cat /dev/zero >{small}/filler; echo "{{}}";; esac')
         script = (f"mount -t tmpfs -o size=1m none {small} && cd {small} && "
                   f"exec sh {CHECK} --quick --tprof {fills}")

@@ -1,8 +1,8 @@
-"""Each check of the judge is seen failing: `test_judge.py BUNDLE`, a bundle without failures.
+"""Shows that each check of the judge can fail: `test_judge.py BUNDLE`, where BUNDLE has no failures.
 
-For each check a fault is planted into a copy of the bundle: the check must then fail. What only
-hardware gives (PyTorch, times by the device's own clock) is completed with made-up evidence first:
-it shows that these checks can pass and fail, and nothing of a device.
+For each check, a fault is planted into a copy of the bundle, and the check must then fail. Evidence that only hardware
+can give (PyTorch, times by the device's own clock) is first completed with made-up evidence. That shows that these
+checks can pass and fail, but proves nothing about a device.
 """
 
 import os
@@ -113,14 +113,14 @@ FAULTS = {
 
 
 def each_fault():
-    """(check, fault)"""
+    """Yields (check, fault)."""
     for check, faults in FAULTS.items():
         for fault in faults if isinstance(faults, tuple) else (faults,):
             yield check, fault
 
 
 def general(check):
-    """The check's name without the program, part or end."""
+    """Returns the check's name without the program, part or end."""
     for program in ("truth-12", "truth-13", "truth-13-static", "truth-13-threads", "torch made-up, training"):
         check = check.replace(f"{program}: ", "PROGRAM: ")
     if check.startswith("PROGRAM: device memory is counted once"):
@@ -133,7 +133,7 @@ def general(check):
 
 
 def contents(folder):
-    """{path: (what changes with each writing, bytes)}"""
+    """Returns {path: (a stamp that changes with each writing, bytes)}."""
     found = {}
     for at, _, files in os.walk(folder):
         for name in files:
@@ -151,7 +151,7 @@ def restore(folder, saved):
 
 
 def subject_of(check):
-    """The part of the judge that has this check."""
+    """Returns the part of the judge that makes this check."""
     if check.startswith("PROGRAM"):
         return PROGRAM
     of = {"cost": "cost", "end ": "ends", "repe": "ends", "torc": "PyTorch", "reco": "recording"}

@@ -1,5 +1,5 @@
-"""Evidence that only hardware gives, made up: it shows that checks can pass and fail, and
-nothing of a device."""
+"""Makes up evidence that only hardware can give. It shows that checks can pass and fail, but proves nothing about a
+device."""
 
 import os
 import shutil
@@ -28,8 +28,8 @@ WHOLE_RUN = {"completeness": {"recorded": 1, "lost": 0, "losses": [], "blind": [
 
 
 def complete(bundle):
-    """Completes a bundle of simulated devices with evidence of made-up ones. Of several programs and
-    ends, which the same code judges, one stays."""
+    """Adds evidence of made-up devices to a bundle of simulated ones. Several programs and ends are judged by the same
+    code, so only one of each is kept."""
     for name in Folder(bundle).folders("truth-") + Folder(bundle).folders("end-"):
         if name not in (PROGRAM, "end-kill"):
             shutil.rmtree(f"{bundle}/{name}")

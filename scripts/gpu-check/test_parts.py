@@ -1,4 +1,4 @@
-"""Parts of the check that a run without failures does not show: `python3 test_parts.py`."""
+"""Tests parts of the check that a run without failures does not reach: `python3 test_parts.py`."""
 
 import gzip
 import json
@@ -56,7 +56,7 @@ class AnArchive(unittest.TestCase):
         self.addCleanup(lambda: (os.environ.clear(), os.environ.update(self.saved)))
 
     def packed(self, files):
-        """All text of an archive of these files."""
+        """Returns all text in an archive of these files."""
         folder, text = f"{self.work.name}/gathered", ""
         for name, content in files.items():
             os.makedirs(os.path.dirname(f"{folder}/{name}"), exist_ok=True)
@@ -121,7 +121,7 @@ class Evidence(unittest.TestCase):
             self.assertEqual(findings.list[0]["passed"], passes, what)
 
     def test_of_real_devices_is_whole_and_has_no_failure(self):
-        """Archives that are kept: of them each byte of CUPTI's buffers is read."""
+        """Archives that are kept: each byte of CUPTI's buffers in them is read."""
         kept = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "gpu")
         archives = [os.path.join(kept, name) for name in sorted(os.listdir(kept)) if name.endswith(".tar.gz")]
         self.assertTrue(archives)
@@ -135,7 +135,7 @@ class Evidence(unittest.TestCase):
                     one = evidence.Folder(folder).folder(name).raw()
                     self.assertEqual([buffer.unread for buffer in one.buffers], [0] * len(one.buffers), name)
                     versions[one.version] = len(one.of_kind(36))
-                # Only the older one has records of CUDA events.
+                # Only the older archive has records of CUDA events.
                 self.assertEqual(versions, {24: 2, 130001: 0}, archive)
 
     def test_of_an_older_check_excuses_what_that_is_known_for_and_nothing_else(self):

@@ -1,4 +1,4 @@
-"""Plants faults into a bundle: changes of a row, of a journal's entry, of a file of JSON."""
+"""Plants faults into a bundle: it changes a row, an entry of the journal, or a JSON file."""
 
 import gzip
 import json
@@ -31,7 +31,7 @@ def write_json(path, value):
 
 
 def rows_of(table, change, folder=PROGRAM, first=None):
-    """A fault: `change(row)` on the first row of a table, or on the first for which `first` holds."""
+    """Returns a fault: `change(row)` on the first row of a table, or on the first for which `first` holds."""
 
     def plant(bundle):
         def edit(tables):
@@ -64,7 +64,8 @@ def twice(row):
 
 
 def entries_of(what, change, only=None, folder=PROGRAM):
-    """A fault in the journal: `change` makes of the first entry's numbers others, or None for none."""
+    """Returns a fault in the journal: `change` returns the entries that replace the first matching entry, which may
+    be none."""
     number = next(number for number, name in raw.WHAT.items() if name == what)
 
     def plant(bundle):

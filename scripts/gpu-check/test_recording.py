@@ -1,4 +1,4 @@
-"""What recording costs: the parts of it that need no run: `python3 test_recording.py`."""
+"""Tests the parts of recording.py's check that need no run: `python3 test_recording.py`."""
 
 import os
 import sys

@@ -1,5 +1,5 @@
-/* A CUDA program of which everything is known: how many kernels of which name run, for how long, how many bytes
- * are copied, set, allocated. It prints that as JSON, to be compared with what a profiler recorded of it.
+/* A CUDA program whose work is known exactly: how many kernels of which name run, for how long, and how many bytes are
+ * copied, set and allocated. It prints these facts as JSON, to be compared with what a profiler recorded of it.
  *
  * truth work|rate|end=HOW [NAME=NUMBER…] OUT
  *   work      every part once: streams, threads, copies, graph, driver, memory, pools, virtual memory, peer, reset
@@ -8,9 +8,9 @@
  *             term, kill; or fork: a child is forked once the device is in use
  * NAME: launches, streams, threads, spin_us, nodes, replays, rest.
  *
- * Built by nvcc (`<<<>>>`; also -cudart static, --default-stream per-thread), or by a C++ compiler without CUDA's headers:
- * then kernels are launched by the driver, from PTX, on the runtime's streams. What the runtime or driver lacks is
- * skipped with the reason. */
+ * Built by nvcc (`<<<>>>`; also -cudart static, --default-stream per-thread), or by a C++ compiler without CUDA's
+ * headers: then the driver launches the kernels, from PTX, on the runtime's streams. Parts that the runtime or the
+ * driver can't run are skipped, with the reason. */
 #include "memory.h"
 #include "rate.h"
 #include "work.h"

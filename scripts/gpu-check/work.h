@@ -12,7 +12,7 @@ static u64 elapsed(cudaEvent_t begin, cudaEvent_t end)
     return (u64)(ms * 1e6);
 }
 
-/* Streams beside each other; the first between two events. */
+/* Runs kernels on several streams at the same time; the first stream's are between two events. */
 static void streams()
 {
     long launches = setting("launches"), n = setting("streams");
@@ -57,7 +57,7 @@ static void threads()
         count_spin_threads, n, measured(0, n * setting("launches")), spin_ns() / 5);
 }
 
-/* Bytes that no other part copies. */
+/* Copies numbers of bytes that no other part copies. */
 static void copies()
 {
     enum { N = 1234568 };
@@ -106,7 +106,7 @@ static void graph()
         nodes * replays, nodes, replays, spin_ns() / 10);
 }
 
-/* Launched by cuLaunchKernel, from PTX. */
+/* Launches kernels with cuLaunchKernel, from PTX. */
 static void driver_part()
 {
     long launches = setting("launches");

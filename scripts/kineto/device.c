@@ -1,11 +1,13 @@
-/* What PyTorch wants of the runtime and of cuBLAS before it computes on a device, and the stand-ins for CUDA do
- * not have: properties of a simulated device, limits, streams of a priority. Nothing is computed. Preloaded;
- * compiled with NVIDIA's header, since properties are a structure of its version. */
+/* Functions of the runtime and of cuBLAS that PyTorch calls before it computes on a device, and that the
+ * stand-ins for CUDA lack: properties of a simulated device, limits, streams with a priority. Nothing is
+ * computed. This library is preloaded. It is compiled with NVIDIA's header, because the properties are a
+ * structure that depends on the version. */
 #include <cuda_runtime_api.h>
 #include <string.h>
 
 #define SEEN __attribute__((visibility("default")))
-/* A function that succeeds, whatever its arguments; one that answers a number by its first or second argument. */
+/* ACCEPTED defines a function that succeeds, whatever its arguments. FIRST and SECOND define one that stores a
+ * number through its first or second argument. */
 #define ACCEPTED(name) \
     SEEN int of_##name(void) __asm__(#name); \
     int of_##name(void) { return 0; }
@@ -51,7 +53,7 @@ SEEN cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *of, cons
     return 0;
 }
 
-/* A capture has one number here: the stand-in knows only whether a stream is in one. */
+/* The id of a capture is always the same number: the stand-in knows only whether a stream is in a capture. */
 SEEN cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *is, unsigned long long *id,
     cudaGraph_t *graph, const cudaGraphNode_t **nodes, const cudaGraphEdgeData **edges, size_t *count)
 {
@@ -95,7 +97,7 @@ SEEN cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, si
 }
 SEEN const char *cudaGetErrorName(cudaError_t error) { return error ? "an error of the simulated device" : "success"; }
 SEEN int cublasLtMatmulPreferenceCreate(void **into) { return *into = (void *)8, 0; }
-/* One algorithm, of zeroes. */
+/* Returns one algorithm, which is all zeros. */
 SEEN int cublasLtMatmulAlgoGetHeuristic(void *handle, void *work, void *a, void *b, void *c, void *d, void *wanted, int most,
     char *results, int *count)
 {

@@ -1,5 +1,5 @@
-"""A job that torch.profiler records in several ways: job.py WORK_LIBRARY OUT. Prints what each trace has, and how
-much of it lies where it cannot be: the same with tprof and without."""
+"""A job that torch.profiler records in several ways: job.py WORK_LIBRARY OUT. Prints the content of each trace, and how
+many of its events are at impossible times. The output is the same with tprof and without."""
 
 import collections
 import ctypes
@@ -39,7 +39,7 @@ def summary(path):
     first = min((e["ts"] for e in ranges), default=0)
     last = max((e["ts"] + e["dur"] for e in ranges), default=0)
     work = [e for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime")]
-    # In microseconds; a step on the stand-ins takes less than a second.
+    # Times are in microseconds; a step on the stand-ins takes less than a second.
     wild = sum(not (first - 1000 <= e["ts"] and e["ts"] + e["dur"] <= last + 1e6) for e in work if ranges)
     long = sum(e["dur"] > 1e6 or e["dur"] < 0 for e in work)
     calls = {e["args"].get("correlation") for e in events if e.get("cat") == "cuda_runtime"}
@@ -52,7 +52,7 @@ def summary(path):
 assert torch.cuda.is_available()
 # PyTorch's own use of the device needs more than the stand-ins have; its profiler only waits for the device.
 torch.cuda.synchronize = library.cudaDeviceSynchronize
-# Its compiler needs packages that are not needed here, and the profiler asks it for only one setting.
+# PyTorch's compiler needs packages that are not installed here, and the profiler asks it for only one setting.
 config = types.ModuleType("torch._inductor.config")
 config.triton = types.SimpleNamespace(cudagraphs=False)
 torch._inductor = types.ModuleType("torch._inductor")

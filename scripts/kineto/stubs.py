@@ -1,9 +1,10 @@
-"""Makes libraries for what PyTorch needs and the stand-ins for CUDA do not have: stubs.py TORCH_LIB STAND_INS OUT.
+"""Makes libraries with the functions that PyTorch needs and the stand-ins for CUDA lack: stubs.py TORCH_LIB STAND_INS
+OUT.
 
-Each needed library that is not there becomes an empty one of its name; what no library defines
-becomes a function of libmissing.so, which returns an error of CUDA (CUPTI: success). Functions of the driver
-and of NVML that PyTorch looks up by name are in OUT/cuda.c and OUT/nvml.c, to be linked with the stand-ins'
-archives: all of them succeed.
+Each needed library that is missing becomes an empty one of its name. Each function that no library defines becomes a
+function of libmissing.so, which returns a CUDA error (for CUPTI: success). Functions of the driver and of NVML that
+PyTorch looks up by name are written to OUT/cuda.c and OUT/nvml.c, to be linked with the stand-ins' archives; all of
+them succeed.
 """
 
 import pathlib
@@ -27,7 +28,8 @@ def names(library, which):
 
 
 def looked_up(torch, stand_ins, out):
-    """Sources of what PyTorch asks a library for by name, and the stand-in for it does not have."""
+    """Writes sources of the functions that PyTorch looks up in a library by name, and that the library's stand-in
+    lacks."""
     texts = {text for path in torch.glob("lib*_cuda.so") for text in re.findall(rb"[\x20-\x7e]{4,}", path.read_bytes())}
     for file, (pattern, library) in LOOKED_UP.items():
         wanted = {text.decode() for text in texts if re.fullmatch(pattern.encode(), text)}
@@ -46,7 +48,7 @@ def main():
     for path in torch.glob("lib*.so*"):
         needed |= set(re.findall(r"\(NEEDED\).*\[(.*)\]", "\n".join(lines("readelf", "-dW", str(path)))))
         undefined = (line.split() for line in lines("nm", "-D", "--undefined-only", str(path)))
-        # Symbols of the C and C++ libraries have versions of these.
+        # Symbols of the C and C++ libraries have one of these versions.
         wanted |= {n.split("@")[0] for kind, n in undefined if kind == "U" and not re.search("@(GLIBC|CXXABI|GCC|GOMP|GFORTRAN|OMP)", n)}
     missing = sorted(n for n in wanted - defined if re.match(r"cu|nv|nccl|__cuda", n))
     source = "".join(f"int {n}(void) {{ return {0 if n.startswith('cupti') else NOT_SUPPORTED}; }}\n" for n in missing)

@@ -1,4 +1,4 @@
-/* Calls of the CUDA runtime for PyTorch's profiler to see: a kernel that is known by its stub, as nvcc makes them. */
+/* Calls the CUDA runtime for PyTorch's profiler to record. The kernel is registered with a stub, as nvcc does it. */
 typedef struct { unsigned x, y, z; } dim3_t;
 extern void **__cudaRegisterFatBinary(void *);
 extern void __cudaRegisterFatBinaryEnd(void **);
@@ -15,7 +15,7 @@ __attribute__((constructor)) static void register_kernel(void)
     __cudaRegisterFatBinaryEnd(handle);
 }
 
-/* One copy, `kernels` kernels and one fill; the first error. */
+/* Runs one copy, `kernels` kernels and one fill. Returns the first error. */
 int work(int kernels)
 {
     static void *block;

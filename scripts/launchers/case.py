@@ -1,7 +1,7 @@
-"""A fact about a launcher: runs it alone and under tprof, and reads what tprof reports.
+"""Base class of facts about launchers: it runs a launcher alone and under tprof, and reads tprof's reports.
 
-What runs gets a process group of its own and a limit; who stays beyond it is killed, with
-what it printed in the failure.
+Each command gets a process group of its own and a time limit. Processes that outlast the limit are killed, and the
+failure shows their output.
 """
 
 import json
@@ -17,17 +17,17 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 TPROF = os.environ["TPROF_TEST_BIN"]
-# On a disk that all nodes of the test's Slurm share: each has a /tmp of its own.
+# The directory is on a disk that all nodes of the test's Slurm share, because each node has a /tmp of its own.
 ROOT = pathlib.Path(os.environ["TPROF_TEST_ROOT"])
 
 IS_SKIP_FORBIDDEN = os.environ.get("TPROF_TEST_SKIP") == "forbid"
 
-# Variables that could make something look like a launcher of this script itself.
+# Variables that could make this script itself look like a rank of a launcher.
 FOREIGN = re.compile(
     "^(TPROF_|LD_|RANK|WORLD_SIZE|LOCAL_|OMPI_|PMI|PALS_|JSM_|SLURM_|FLUX_|PBS_|LSB_|TORCHELASTIC_|XDG_RUNTIME_DIR)"
 )
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not FOREIGN.match(name)} | {
-    # Two cores, more ranks, and no ssh.
+    # Settings for two cores, more ranks, and no ssh.
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
@@ -38,7 +38,7 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if not FOREIGN.
 
 
 class Outcome:
-    """How a command ended: its status as a shell would give it, and what it printed."""
+    """The result of a command: its exit status as a shell reports it, and its output."""
 
     def __init__(self, status, stdout, stderr):
         self.status, self.stdout, self.stderr = status, stdout, stderr
@@ -51,7 +51,7 @@ class Outcome:
 
 
 def run(command, directory, environment=None, limit=180, interrupt=None):
-    """Runs a command to its end; `interrupt` is (seconds, signal), sent to the command only."""
+    """Runs a command to its end. `interrupt` is (seconds, signal): the signal goes to the command only."""
     words = ["sh", "-c", command] if isinstance(command, str) else [str(word) for word in command]
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         child = subprocess.Popen(
@@ -72,7 +72,7 @@ def run(command, directory, environment=None, limit=180, interrupt=None):
             status = f"none: still running after {limit} s"
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
-        # Ranks that outlived their launcher keep the files open, and the test does not.
+        # Ranks that outlive their launcher keep the files open, but the test does not wait for them.
         out.seek(0), err.seek(0)
         if isinstance(status, int) and status < 0:
             status = 128 - status
@@ -80,7 +80,7 @@ def run(command, directory, environment=None, limit=180, interrupt=None):
 
 
 class LauncherCase(unittest.TestCase):
-    """Facts that share a launcher. `needs`: programs without which there is nothing to test."""
+    """Facts that share a launcher. `needs` lists programs without which nothing can be tested."""
 
     needs = ()
 
@@ -103,7 +103,7 @@ class LauncherCase(unittest.TestCase):
     def run_command(self, command, **how):
         return run(command, self.directory, **how)
 
-    # Puts `tprof run` before a command; quiet, so that stderr contains only the job's output or a warning.
+    # Puts `tprof run` before a command. It is quiet, so that stderr contains only the job's output or a warning.
     def traced(self, command, *options, **how):
         words = command.split() if isinstance(command, str) else list(command)
         front = [TPROF, "run", "-q", "-o", self.run_directory, *options, "--"]
@@ -124,13 +124,13 @@ class LauncherCase(unittest.TestCase):
         self.assertEqual(report.status, 0, report)
         return report.stdout
 
-    # Returns runs next to the requested one.
+    # Returns the runs that are beside the requested one.
     def other_runs(self):
         found = [path.parent for path in self.directory.glob("*/run.json")]
         return sorted(path for path in found if path != self.run_directory)
 
     def assert_same(self, bare, traced, status=0):
-        """The job is as it is alone: its status, and what it prints, in any order."""
+        """The job behaves as it does alone: same exit status, and same output, in any order."""
         both = f"alone: {bare}\nunder tprof: {traced}"
         if status is not None:
             self.assertEqual(bare.status, status, f"it does not work here: {both}")
@@ -138,7 +138,7 @@ class LauncherCase(unittest.TestCase):
         self.assertEqual(bare.lines(), traced.lines(), both)
 
     def assert_ranks(self, count, program, run=None, restarts=(), size=None):
-        """Every rank once, in a file of its own, and nobody but the job in it."""
+        """Every rank is recorded once, in a file of its own, and only processes of the job are recorded."""
         report = self.report(run)
         labels = sorted(rank["label"] for rank in report["ranks"] if rank["rank"] is not None)
         wanted = sorted([f"rank {rank}" for rank in range(count)] + list(restarts))
@@ -155,7 +155,7 @@ class LauncherCase(unittest.TestCase):
         self.assertTrue(report["completeness"]["complete"], json.dumps(report["completeness"], indent=1))
 
     def assert_missing(self, run, *words):
-        """Not complete, and the reason has these words."""
+        """The run is not complete, and the reason contains these words."""
         report = self.report(run)
         text = self.summary(run)
         self.assertFalse(report["completeness"]["complete"], text)
@@ -169,7 +169,7 @@ class LauncherCase(unittest.TestCase):
 
 
 def images(report):
-    """Program images of a report, a line each."""
+    """Returns the program images of a report, one on each line."""
     lines = [f"{image['host']} {image['pid']} rank {image['rank']}: {image['command']} ({image['file']})"
              for image in report["processes"]]
     return "\n".join([*lines, str(sorted(rank["label"] for rank in report["ranks"]))])

@@ -1,8 +1,7 @@
-"""A Slurm of three nodes on this host, started and ended with the facts about it.
+"""Runs a Slurm of three nodes on this host, which starts and ends with the facts about it.
 
-Each node is a `slurmd` under a name of its own. n1 is the host itself; n2 has its own host
-name, /tmp and /dev/shm, as another machine would; n3 also lacks root's cache of tprof's
-libraries. Files under TPROF_TEST_ROOT are shared by all.
+Each node is a `slurmd` with a name of its own. n1 is the host itself. n2 has its own host name, /tmp and /dev/shm, like
+another machine. n3 also lacks root's cache of tprof's libraries. All nodes share the files under TPROF_TEST_ROOT.
 """
 
 import os
@@ -85,7 +84,6 @@ class Cluster:
             daemon = f"exec slurmd -D -f {self.configuration} -N {node}"
             script = f"{apart.format(node=node)} && {daemon}"
             self.spawn(["unshare", "--uts", "--mount", "--propagation", "private", "sh", "-c", script])
-        # SIGTERM would be passed on to remaining jobs.
         def idle():
             nodes = run(["sinfo", "-h", "-N", "-o", "%n %t"], ROOT, self.environment).stdout.split()
             return nodes.count("idle") >= 4

@@ -1,4 +1,4 @@
-"""Runs facts by group, a line for each, and counts them."""
+"""Runs facts by group, prints a line for each, and counts them."""
 
 import importlib
 import re
@@ -10,7 +10,7 @@ GROUPS = ("mpi", "slurm", "torchrun", "processes", "workers")
 
 
 class Lines(unittest.TestResult):
-    """A line for each fact as it is known; what a failure printed follows at the end."""
+    """Prints a line for each fact as soon as it is known; the output of failures follows at the end."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""The two MPIs: each fact holds for both."""
+"""Facts that hold for both MPIs."""
 
 import signal
 
@@ -6,7 +6,7 @@ from case import TPROF, ROOT, LauncherCase
 
 
 class Mpi:
-    """What holds for any launcher of MPI; `mpirun` starts `job`."""
+    """Facts that hold for every MPI launcher; `mpirun` starts `job`."""
 
     def launch(self, count, what="", before=""):
         return f"{self.mpirun} -np {count} {before} {self.job} {what}"
@@ -116,7 +116,7 @@ class Mpi:
         self.assert_complete(self.assert_ranks(2, "ranks"))
 
     def test_a_rank_that_was_not_recorded_is_named(self):
-        # Instead of rank 1, start a program that cannot load the library from the start.
+        # Rank 1 is a program that can't load the library.
         blind = self.directory / "blind"
         blind.write_text(
             "#!/bin/sh\nrank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}\n"
@@ -192,6 +192,6 @@ class OpenMpi(Mpi, LauncherCase):
 class Mpich(Mpi, LauncherCase):
     needs = ("mpiexec.hydra",)
     mpirun = "mpiexec.hydra"
-    # After a signal it ends with 0 or the signal's number at random, without tprof too.
+    # After a signal this launcher ends with 0 or the signal's number at random, without tprof too.
     ends_alike = False
     job = str(ROOT / "mpich" / "ranks")

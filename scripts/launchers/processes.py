@@ -1,4 +1,4 @@
-"""What starts processes otherwise: shells' tools, daemons, other users, clean environments."""
+"""Facts about other ways to start processes: shell tools, daemons, other users, clean environments."""
 
 import os
 import shutil
@@ -45,7 +45,7 @@ class Processes(LauncherCase):
                 self.wants(program)
                 self.assert_seen(line.split() if isinstance(line, str) else line, count)
 
-    def test_what_lost_the_environment_is_named(self):
+    def test_a_process_that_lost_the_environment_is_named(self):
         for program, line in [
             ("env", f"env -i {TASK}"),
             ("sudo", f"sudo -u nobody {TASK}"),
@@ -69,7 +69,7 @@ class Processes(LauncherCase):
         os.chmod(self.directory, 0o777)
         outcome = self.run_command(f"sudo -u nobody env HOME={self.directory} {self.per_rank()} {TASK}")
         self.assertEqual((outcome.status, outcome.stdout), (0, "task 0\n"), outcome)
-        # Complete only if perf events are permitted to that user.
+        # The run is complete only if that user may use perf events.
         tasks = [image["command"] for image in self.report()["processes"]]
         self.assertEqual(tasks, [TASK])
 

@@ -1,10 +1,10 @@
-/* A rank of an MPI job: allocates 1,000 blocks and one for each rank before it, adds the
- * ranks of all up, prints the sum in one line, and ends.
+/* A rank of an MPI job. It allocates 1,000 blocks and one for each rank before it, adds up the
+ * numbers of all ranks, prints the sum in one line, and ends.
  *
  * usage: ranks [fail STATUS | wait SECONDS | spawn COUNT]
- *   fail   rank 1 ends with this status, after all have spoken
+ *   fail   rank 1 ends with this status, after all ranks have printed
  *   wait   sleeps between the sum and the end
- *   spawn  has MPI start this many more, which do the same */
+ *   spawn  makes MPI start this many more ranks, which do the same */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* A task of Slurm, or of any launcher that only sets variables: allocates 1,000 blocks and
- * one for each rank before it, prints its rank in one line, and ends.
+/* A task of Slurm, or of any launcher that only sets variables. It allocates 1,000 blocks and one
+ * for each rank before it, prints its rank in one line, and ends.
  *
  * usage: task [fail STATUS | wait SECONDS]
  *   fail   rank 1 ends with this status
@@ -25,7 +25,7 @@ int main(int argc, char **argv) {
     work_of_rank(1000 + rank);
     printf("task %d\n", rank);
     fflush(stdout);
-    usleep(300000); /* long enough for a collector that begins with it to look at it */
+    usleep(300000); /* long enough for a collector that starts together with this process to notice it */
     if (strcmp(what, "wait") == 0) sleep((unsigned)atoi(argv[2]));
     return strcmp(what, "fail") == 0 && rank == 1 ? atoi(argv[2]) : 0;
 }

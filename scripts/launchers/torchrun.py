@@ -1,4 +1,4 @@
-"""torchrun: workers, restarts, several launchers of one job, with and without Slurm."""
+"""Facts about torchrun: workers, restarts, several launchers of one job, with and without Slurm."""
 
 import os
 import secrets
@@ -7,7 +7,7 @@ import shutil
 from case import HERE, TPROF, LauncherCase
 from cluster import Cluster
 
-# Options with underscores, which torchrun has known from the beginning.
+# The facts use options with underscores, which every version of torchrun accepts.
 PYTHON = os.environ.get("TPROF_TEST_PYTHON") or shutil.which("python3")
 TORCHRUN = f"{PYTHON} -m torch.distributed.run"
 TRAIN = f"{HERE}/train.py"
@@ -20,19 +20,19 @@ class Torchrun(LauncherCase):
         if os.system(f"{PYTHON} -c 'import torch.distributed' 2>/dev/null") != 0:
             raise RuntimeError(f"{PYTHON} has no torch: set TPROF_TEST_PYTHON")
 
-    # Much code is loaded at once, so on a busy machine some stacks are cut, which is counted.
+    # Much code is loaded at once, so on a busy machine some stacks are cut and counted as losses.
     def assert_complete(self, report):
         # A CUDA build of torch starts it with an empty environment.
         blind = [one["process"] for one in report["completeness"]["blind"]]
         self.assertEqual([process for process in blind if not process.endswith(" ldconfig")], [])
 
-    # Ranks of a report: (rank, number of restarts).
+    # `restarts` lists (rank, number of restarts).
     def assert_workers(self, count, restarts=()):
         report = self.report()
         labels = sorted(rank["label"] for rank in report["ranks"] if rank["rank"] is not None)
         self.assertEqual(labels, sorted([f"rank {rank}" for rank in range(count)] + list(restarts)), labels)
         launchers = [image for image in report["processes"] if "torch.distributed.run" in image["command"]]
-        # Forked workers have its command until they exec their own.
+        # A forked worker has the launcher's command until it calls exec.
         ranked = [image for image in launchers if image["rank"] is not None and image["exit_status"] is not None]
         self.assertEqual(ranked, [])
         return report
@@ -99,7 +99,7 @@ class Torchrun(LauncherCase):
 class TorchrunUnderSlurm(Torchrun):
     needs = ("slurmctld", "slurmd", "munged")
 
-    # Facts that hold without Slurm were tested above.
+    # Removes the facts that hold without Slurm, because they were tested above.
     for _name in [name for name in dir(Torchrun) if name.startswith("test_")]:
         locals()[_name] = None
 

@@ -1,4 +1,4 @@
-"""A rank of torchrun: adds the ranks of all up with gloo, prints the sum in one line, and ends.
+"""A rank of torchrun. It adds up the numbers of all ranks with gloo, prints the sum in one line, and ends.
 
 usage: train.py [fail]   fail: rank 1 ends with status 7 before its first restart
 """
@@ -13,7 +13,8 @@ import torch.distributed as dist
 rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 restart = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 if sys.argv[1:] == ["fail"] and restart == 0:
-    # This comes before any connection, because gloo's recovery is not tested. Rank 0 waits until torchrun ends it.
+    # Rank 1 fails before any connection, because gloo's recovery is not tested. Rank 0 waits until torchrun ends
+    # it.
     time.sleep(0.5 if rank == 1 else 60)
     sys.exit(7)
 dist.init_process_group("gloo")

@@ -1,7 +1,6 @@
-"""Pools and servers of Python that start workers: each is recorded, and nobody is missing.
+"""Facts about pools and servers of Python that start workers: all workers are recorded.
 
-TPROF_TEST_WORKERS is a Python with the packages of workers.txt, otherwise python3, with
-which only multiprocessing is tried.
+TPROF_TEST_WORKERS is a Python with the packages of workers.txt. Without it, only multiprocessing is tested, in python3.
 """
 
 import os
@@ -21,7 +20,7 @@ def has(package):
 
 
 class Workers(LauncherCase):
-    # Stacks and Python frames may be lost on a busy machine, which is counted.
+    # On a busy machine, stacks and Python frames may be lost; they are counted as losses.
     def assert_complete(self, report):
         self.assertEqual(report["completeness"]["blind"], [])
 

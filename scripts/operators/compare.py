@@ -1,9 +1,9 @@
 """Compares the operators and ranges of two traces: names with counts, sizes with counts, and types with counts.
 
-usage: compare.py TPROF_TRACE TORCH_TRACE    exit status 1 where they differ
+usage: compare.py TPROF_TRACE TORCH_TRACE    exit status 1 if they differ
 
-Two things that torch.profiler of PyTorch 2.1 leaves out are left out of tprof's too, and counted: operators in the threads of
-gloo (of which it has the ranges), and sizes of lists of tensors.
+torch.profiler of PyTorch 2.1 leaves out two things, which are removed from tprof's side too, and counted: operators in
+the threads of gloo (whose ranges it has), and sizes of lists of tensors.
 """
 
 import json
@@ -30,7 +30,8 @@ def is_list(sizes):
 
 
 def types(event):
-    """Of tensors: tprof has none of lists of numbers, and in PyTorch 2.15 none of truth values."""
+    """Returns the types of tensors only: tprof has no types for lists of numbers, and in PyTorch 2.15 none for
+    booleans."""
     return [of if of not in ("Scalar", "ScalarList") else "" for of in event.get("args", {}).get("Input type", [])]
 
 

@@ -1,13 +1,16 @@
-"""Compares how long operators last by tprof and by torch.profiler, of one run in which both recorded: the same operators.
+"""Compares the durations of operators by tprof and by torch.profiler in one run in which both record, so that the
+operators are the same.
 
-usage: durations.py PYTHON TPROF JOB    exit status 1 where they differ by more than 3 %
+usage: durations.py PYTHON TPROF JOB    exit status 1 if they differ by more than 3 %
 
-Runs of the same seed differ by what is no profiler's: an operator that takes memory lasts three times as long where that is fresh, and
-which one it is follows from what else was allocated. In one run both record each operator, and what each profiler costs lies within
-the other's duration of it: tprof's beginning comes before torch.profiler's callback, and its end before torch.profiler's end. So an
-operator's two durations differ by a constant, whatever lies within it; it is the median over every second operator.
+Runs with the same seed differ for reasons that are no profiler's: an operator that takes fresh memory lasts three times
+as long, and earlier allocations decide which operator that is. In one run both profilers record each operator, and the
+cost of each profiler lies within the other's duration of it: tprof's beginning comes before torch.profiler's callback,
+and its end before torch.profiler's end. So an operator's two durations differ by a constant, whatever the operator
+contains. The constant is the median over every second operator.
 
-Compared of the others are the sums with that constant for each operator, and the slope of one duration over the other.
+The remaining operators are compared with that constant: the sums for each operator, and the slope of one duration over
+the other.
 """
 
 import os
@@ -25,7 +28,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def by_thread(path):
-    """Durations of operators, us: by thread and name, in order of start."""
+    """Returns the durations of operators in us, by thread and name, in order of start."""
     found = defaultdict(list)
     for event in events(path):
         if event["cat"] == "cpu_op":
@@ -34,7 +37,7 @@ def by_thread(path):
 
 
 def record(python, tprof, job, folder):
-    """Runs the job with both; the trace of each."""
+    """Runs the job with both profilers, and returns the trace of each."""
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if job == "ddp" else []
     program = [python, *launch, str(HERE / "jobs.py"), job, str(folder / "RANK.json")]
     command = [tprof, "run", "-q", "--operators", "shapes", "--mem", "off", "-o", "run", "--", *program]

@@ -1,11 +1,11 @@
-"""Training jobs, by name: what scripts/operators-check.sh runs with tprof and with torch.profiler.
+"""Training jobs, by name, which scripts/operators-check.sh runs with tprof and with torch.profiler.
 
 usage: jobs.py NAME [TRACE]    with TRACE, torch.profiler records the job into that file
 
-JOBS_SIZE=large makes operators of some 100 us, and more steps: what a profiler costs is then a small part of them.
+JOBS_SIZE=large makes operators of some 100 us, and more steps, so that a profiler's cost is a small part of them.
 
-Prints a hash of the weights that the training ends with: it must be the same in all runs. What torch.profiler imports
-of PyTorch runs operators too, so it is imported first, and only what lies in the range "job" counts.
+Prints a hash of the final weights, which must be the same in all runs. The modules of PyTorch that torch.profiler
+imports run operators too, so they are imported first, and only operators in the range "job" count.
 """
 
 import hashlib
@@ -83,7 +83,7 @@ def loader():
 
 
 def lists():
-    """Operators on lists of tensors: short, long, of different sizes, empty, and of optional ones."""
+    """Runs operators on lists of tensors: short, long, of different sizes, empty, and of optional ones."""
     some = [torch.ones(2, size) for size in range(1, 5)]
     torch.cat(some, 1)
     torch.stack(some[:1] * 3)
@@ -102,7 +102,7 @@ def lists():
 
 
 def scaler():
-    """A loss that is infinite in one step: its update is skipped. From PyTorch 2.3 on."""
+    """Trains with a loss that is infinite in one step, whose update is skipped. Needs PyTorch 2.3."""
     if not hasattr(torch.amp, "GradScaler"):
         return
     model, batch = mlp()
@@ -118,7 +118,7 @@ def scaler():
 
 
 def compiled():
-    """What was compiled, and how often, must be the same in all runs."""
+    """Compiles a model: the graphs, and the number of compilations, must be the same in all runs."""
     model, batch = mlp()
     fast = torch.compile(model, backend="aot_eager")
     for rows in (8, 8, 4, 4):
@@ -130,7 +130,7 @@ def compiled():
 
 
 def ddp():
-    """A rank of several, under torchrun."""
+    """Trains as one of several ranks, under torchrun."""
     torch.distributed.init_process_group("gloo")
     model, batch = mlp()
     train((nn.parallel.DistributedDataParallel(model), batch))

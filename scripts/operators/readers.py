@@ -1,10 +1,12 @@
-"""What Holistic Trace Analysis and TensorBoard's PyTorch plugin read of a run's operators, beside torch.profiler's trace.
+"""Compares what Holistic Trace Analysis and TensorBoard's PyTorch plugin read from a run and from torch.profiler's
+trace.
 
-usage: PYTHON readers.py TPROF_TRACE TORCH_TRACE    exit status 1 where they read something else
+usage: PYTHON readers.py TPROF_TRACE TORCH_TRACE    exit status 1 if they read something else
 
-PYTHON has the readers (scripts/test-readers.sh). Calls of each operator, by name and with sizes and types, must be equal,
-but for types of numbers: tprof has none of lists of them, and in PyTorch 2.15 none of truth values. What ran before the
-range "job" is in the run and not in the trace, so it is taken out of the run's first; nothing else is changed.
+PYTHON has the readers (scripts/test-readers.sh). The calls of each operator, by name and with sizes and types, must be
+equal, except types of numbers: tprof has none for lists of numbers, and in PyTorch 2.15 none for booleans. Events
+before the range "job" are in the run and not in the trace, so they are removed from the run first; nothing else is
+changed.
 """
 
 import gzip
@@ -23,7 +25,7 @@ logging.disable(logging.CRITICAL)
 
 
 def cut(path, to):
-    """The trace, of operators and ranges those of the job only."""
+    """Writes the trace with only the operators and ranges of the job."""
     with (gzip.open if path.endswith("gz") else open)(path) as file:
         trace = json.load(file)
     kept = {json.dumps(event, sort_keys=True) for event in events(path)}
@@ -34,7 +36,7 @@ def cut(path, to):
 
 
 def by_hta(path):
-    """Calls by name, and by name, sizes and types."""
+    """Returns the calls by name, and by name, sizes and types."""
     from hta.common.trace_parser import parse_trace_dataframe
     from hta.configs.parser_config import ParserConfig
 
@@ -48,7 +50,7 @@ def by_hta(path):
 
 
 def by_plugin(path):
-    """The same of the view of operators, which has no types."""
+    """Returns the same from the plugin's view of operators, which has no types."""
     from torch_tb_profiler import io
     from torch_tb_profiler.profiler import RunLoader
 

@@ -5,7 +5,8 @@ import json
 
 
 def events(path):
-    """Operators and ranges of the process with the range "job", within it: a worker's are not in torch.profiler's trace."""
+    """Returns the operators and ranges within the range "job" of the process that has it: torch.profiler's trace lacks
+    those of workers."""
     with (gzip.open if str(path).endswith("gz") else open)(path) as file:
         found = json.load(file)["traceEvents"]
     found = [event for event in found if event.get("cat") in ("cpu_op", "user_annotation")]

@@ -1,4 +1,4 @@
-"""What the module costs: nanoseconds a call, in blocks of a thousand with pauses, the median block."""
+"""Measures the cost of the module: nanoseconds per call, in blocks of a thousand with pauses, the median block."""
 
 import sys
 import time

@@ -1,17 +1,16 @@
 #!/bin/sh
-# Builds in the place that scripts/release.sh has made: `build.sh TARGET DIR`. TARGET is the folder for what
-# is compiled; DIR gets all that is published, and is empty where only the program is wanted.
+# Builds at the fixed path that scripts/release.sh has made: `build.sh TARGET DIR`. TARGET is the folder for build
+# output. DIR gets all published files; it is empty if only the program is wanted.
 #
-# Zig's linker has the symbols of every glibc; maturin, pinned in tools.txt with it, hands it to cargo.
-# They lie in a cache outside the checkout, and nothing of them goes into tprof but their unwinder, in
-# place of libgcc_s. The program for glibc is not static: NVML and the CUDA driver are loaded while tprof
-# runs, which a static C library does not permit. The one for musl is static, for images
-# with another loader; its runs lack device counters, with that reason.
+# Zig's linker has the symbols of every glibc, and maturin makes cargo use it. tools.txt pins both. They are in a
+# cache outside the checkout. Only their unwinder goes into tprof, in place of libgcc_s. The program for glibc is
+# not static: it loads NVML and the CUDA driver while it runs, which a static C library does not permit. The one
+# for musl is static, for images with another loader; its runs lack device counters, and say so.
 set -eu
 CARGO_TARGET_DIR=$1 into=$2
 newest=2.17 # of glibc
 
-# A separate directory within the given one, which may contain anything.
+# Use a separate directory within the given one, which may contain anything.
 wanted=$(sha256sum scripts/release/tools.txt | cut -c1-16)
 cache=${TPROF_RELEASE_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/tprof-release}/tools-$wanted
 if [ ! -e "$cache/.complete" ]; then
@@ -31,8 +30,8 @@ export PATH RUSTFLAGS CARGO_TARGET_DIR
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python -m ziglang cc -target "x86_64-linux-gnu.$newest" -O2 -c scripts/release/newer.c -o "$work/newer.o"
-# At a fixed path, for the same reason. These flags are for the last link only: with RUSTFLAGS, all crates would be
-# built again.
+# The object is at a fixed path, for the same reason. These flags are only for the last link: with RUSTFLAGS, all
+# crates would be built again.
 cp "$work/newer.o" "$CARGO_TARGET_DIR/newer.o"
 
 # `wheel MANIFEST TARGET TAG FLAGS`: builds the program, and a wheel of it in $work/made.
@@ -58,7 +57,7 @@ program=$CARGO_TARGET_DIR/$gnu/release/tprof
 server=$CARGO_TARGET_DIR/$gnu/release/tprof-serve
 sh scripts/release/check.sh "$program"
 sh scripts/release/check.sh "$server"
-# This machine's own linker builds the libraries inside.
+# This machine's own linker links the injected libraries.
 for library in libtprof_preload.so libtprof_cupti.so; do
     newest_build=$(ls -t "$CARGO_TARGET_DIR/$gnu"/release/build/tprof-cli-*/out/"$library" | head -n 1)
     sh scripts/check-library.sh "$newest_build" >&2

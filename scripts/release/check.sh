@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks a tprof that is to be given away: `check.sh FILE` for a glibc build, `check.sh FILE static`
+# Checks a tprof that is to be published: `check.sh FILE` for a glibc build, `check.sh FILE static`
 # for a musl build.
 set -eu
 newest=2.17 # of glibc
@@ -18,7 +18,7 @@ if [ "${2:-}" = static ]; then
     [ -z "$needed" ] || fail "$program is not static, it needs:" "$needed"
     ! LC_ALL=C readelf -lW "$program" | grep -q INTERP || fail "$program needs a loader: it is not static"
 else
-    # Only glibc's own libraries, with symbols that are old enough.
+    # Only glibc's own libraries are permitted, with symbols that are old enough.
     [ -n "$needed" ] || fail "$program needs no library: it is static, and cannot load NVML"
     foreign=$(printf '%s\n' "$needed" | grep -vxE 'lib(c|m|dl|rt|util|pthread)\.so\.[0-9]+|ld-linux-x86-64\.so\.2' || true)
     [ -z "$foreign" ] || fail "$program needs more than glibc:" "$foreign"

@@ -1,4 +1,4 @@
-"""What the run of a job of `job.py` must have: `judge.py TRAINER RUN`."""
+"""Checks that the run of a job of `job.py` has everything that it must: `judge.py TRAINER RUN`."""
 
 import sys
 

@@ -36,13 +36,13 @@ for major in 12 13; do
     link "$to/libcuda.so.1" libfake_cuda.a "$major" '' 'cu*; tprof_fake_engine;'
     link "$to/libcudart.so.$major" libfake_cudart.a "$major" "libcudart.so.$major" 'cuda*; __cuda*;'
     link "$to/libcupti.so.$major" libfake_cupti.a "$major" "libcupti.so.$major" 'cupti*; tprof_fake_kinds;'
-    # For programs with the runtime inside: beside libfake_cudart.a.
+    # Defines the version for programs that link libfake_cudart.a.
     printf 'const int fake_major = %s;\n' "$major" | gcc -c -x c -o "$to/major.o" -
     link "$to/libnccl.so.2" libfake_nccl.a "$major" '' 'nccl*;' "$to/libcudart.so.$major"
     link "$to/libnvidia-ml.so.1" libfake_nvml.a "$major" '' 'nvml*;'
     link "$to/libcublasLt.so.$major" libfake_cublaslt.a "$major" "libcublasLt.so.$major" 'cublasLt*;'
     link "$to/libcublas.so.$major" libfake_cublas.a "$major" "libcublas.so.$major" 'cublas*;' "$to/libcublasLt.so.$major"
-    # The runtime inside a library, and nothing of it visible.
+    # A library that contains the runtime and exports none of its functions.
     link "$to/libworkspace.so" libfake_cudart.a "$major" '' 'workspace_*;' -O1 "$here/workspace.c"
     gcc -O1 -g -Wall -Wextra -o "$out/memory-$major" "$here/memory.c" \
         "$to/libcudart.so.$major" "$to/libcuda.so.1" "$to/libworkspace.so" -lpthread -Wl,-rpath-link,"$to"

@@ -1,5 +1,6 @@
-/* Makes communicators in every way that NCCL has, and calls what few programs call. One rank, on the stand-ins.
- * comms [refused]: first has NCCL refuse some, by lists that are longer than anything, at an address where nothing is. */
+/* Makes communicators in every way that NCCL has, and calls functions that few programs call, with one rank, on the
+ * stand-ins. `comms refused` first makes NCCL refuse some calls, with lists that are longer than any real ones, at
+ * an address where nothing is mapped. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

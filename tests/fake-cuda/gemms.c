@@ -1,6 +1,6 @@
-/* Multiplies matrices on the stand-ins for cuBLAS and cuBLASLt, whose interfaces are the real ones': no header
- * of CUDA's is needed. gemms ROUNDS [WORD…]: `graph` captures one multiplication into a graph and runs that twice, `wrong`
- * makes calls that fail, `groups` multiplies groups: of several sizes, of one, with other sizes each time. */
+/* Multiplies matrices on the stand-ins for cuBLAS and cuBLASLt, whose interfaces are the real ones', so that no CUDA
+ * header is needed. gemms ROUNDS [WORD…]: `graph` captures one multiplication into a graph and runs that twice,
+ * `wrong` makes calls that fail, `groups` multiplies groups: of several sizes, of one, with other sizes each time. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +58,8 @@ int main(int argc, char **argv)
     CHECK(cudaStreamCreateWithFlags(&stream, 1));
     CHECK(cublasCreate_v2(&handle));
     CHECK(cublasSetStream_v2(handle, stream));
-    /* Of 8-bit numbers, three at once, A transposed: the layouts' attributes count, not what they were made with. */
+    /* Multiplies 8-bit numbers, three matrices at once, with A transposed. The layouts' attributes count, and not
+     * the values that the layouts were made with. */
     CHECK(cublasLtMatmulDescCreate(&how, IN_F32, F32));
     int transposed = T, batch = 3;
     CHECK(cublasLtMatmulDescSetAttribute(how, 3, &transposed, sizeof transposed));
@@ -76,7 +77,7 @@ int main(int argc, char **argv)
         CHECK(cublasHgemm(handle, N, N, 1024, 1024, 1024, one, matrix, 1024, matrix, 1024, one, matrix, 1024));
         CHECK(cublasSgemmBatched(handle, N, N, 10, 20, 30, &f, matrix, 10, matrix, 30, &f, matrix, 10, 7));
         CHECK(cublasDgemmStridedBatched(handle, T, N, 50, 60, 70, one, matrix, 70, 1, matrix, 70, 1, one, matrix, 50, 1, 9));
-        /* By way of cuBLASLt; and a sum that is long enough for two kernels. */
+        /* This goes through cuBLASLt, and its sum is so long that it needs two kernels. */
         CHECK(cublasGemmEx(handle, T, N, 512, 256, 8192, &f, matrix, BF16, 8192, matrix, BF16, 8192, &f, matrix, F32, 512,
                            IN_F32, -1));
         CHECK(cublasGemmStridedBatchedEx(handle, T, N, 64, 48, 32, &f, matrix, F16, 32, 1, matrix, F16, 32, 1, &f, matrix,

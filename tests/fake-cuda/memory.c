@@ -140,7 +140,7 @@ static void context(void)
 
 static void graphs(void)
 {
-    /* Upload, and device launch. */
+    /* cudaGraphInstantiateFlagDeviceLaunch: kernels may launch the graph. */
     struct { unsigned long long flags; void *upload, *error; int result; } parameters = {4, 0, 0, 0};
     void *stream, *graph, *executable;
     unsigned long long condition;

@@ -64,7 +64,7 @@ static int has(const char *word)
     return 0;
 }
 
-/* Buffers, under a lock as Kineto's are. */
+/* The buffers, under a lock like Kineto's. */
 enum { MOST = 4096 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct { unsigned char *at; size_t valid; int done; } lent[MOST];
@@ -141,14 +141,14 @@ static void work(int session)
     CHECK(cudaFree(block));
 }
 
-/* The kinds that clients of CUPTI collect: asked of the stand-in. */
+/* Asks the stand-in for the kinds that clients of CUPTI collect. */
 static uint64_t collected(void)
 {
     uint64_t (*kinds)(void) = (uint64_t (*)(void))dlsym(RTLD_DEFAULT, "tprof_fake_kinds");
     return kinds ? kinds() : 0;
 }
 
-/* Long enough for another client to notice, and until these kinds are collected again, a minute at most. */
+/* Waits long enough for another client to notice, and until these kinds are collected again, for a minute at most. */
 static void rest(uint64_t kinds)
 {
     usleep(1200000);
@@ -186,7 +186,7 @@ static void end(int session)
     uint64_t until;
     int seen[64] = {0}, wild = 0, dirty = 0, early = 0, calls = 0, get_device = 0, get_error = 0, lost = 0;
     CHECK(cuptiGetTimestamp_(&until));
-    /* As Kineto: without a buffer there is nothing to flush. */
+    /* Like Kineto: if there is no buffer, there is nothing to flush. */
     pthread_mutex_lock(&lock);
     if (!buffers) puts("no buffer was asked for");
     pthread_mutex_unlock(&lock);
@@ -242,7 +242,7 @@ int main(int argc, char **argv)
 #define FIND(name, arguments) name##_ = has("bypass") ? dlvsym(cupti, #name, version) : dlsym(cupti, #name);
         CUPTI(FIND)
     }
-    /* As NVTX does at its first use. */
+    /* NVTX does this at its first use. */
     if (has("loaded") && getenv("NVTX_INJECTION64_PATH")) dlopen(getenv("NVTX_INJECTION64_PATH"), RTLD_NOW);
     if (has("early")) {
         /* CUPTI wants the driver to be loaded. */

@@ -1,4 +1,4 @@
-/* A job in which CUPTI does what a recording has: brings the driver up, and waits for the end of the replay. */
+/* A job in which CUPTI replays a recording: it starts the driver, and waits for the end of the replay. */
 #include <dlfcn.h>
 #include <stdio.h>
 

@@ -70,7 +70,7 @@ static void complete(uint8_t *buffer, size_t bytes, size_t valid, void *info)
     free(buffer);
 }
 
-/* What the driver's stand-in would call while no session wants it. */
+/* A callback that is never called, because no session enables callbacks. */
 static void nothing(void) {}
 
 enum { KERNEL = 10, RUNTIME = 5, LAUNCHES = 36 };

@@ -51,7 +51,7 @@ extern int ncclGroupStart(void), ncclGroupEnd(void);
 static void end_at_once(int signal) { (void)signal; _exit(3); }
 static void *end_in_thread(void *unused) { (void)unused; _exit(3); }
 
-/* Stubs: a kernel is known by its address. */
+/* The stubs. A kernel is identified by the address of its stub. */
 #define KERNELS(K) \
     K(gemm, "_Z4gemmPKfS0_Pfiii") \
     K(relu, "_Z4reluPfi") \
@@ -78,7 +78,7 @@ __attribute__((constructor)) static void register_kernels(void)
     __cudaRegisterFatBinaryEnd(handle);
 }
 
-/* Spans of the program's own. */
+/* The program's own spans. */
 static struct tprof_name step_span = TPROF_NAME("step"), forward_span = TPROF_NAME("forward"), no_span = TPROF_NAME("nothing");
 static const struct tprof_abi *tprof;
 static void begin(struct tprof_name *name) { if (tprof) tprof->push(name); }
@@ -116,7 +116,7 @@ static void forward_backward(void *stream)
     launch(&gemm_grad_stub, 96, 256, 32768, stream);
 }
 
-/* Another client of CUPTI takes the activity buffers over, as a profiler inside the job would. */
+/* Another client of CUPTI registers its own callbacks for activity buffers, as a profiler inside the job would. */
 static void lend(unsigned char **buffer, size_t *bytes, size_t *records)
 {
     *bytes = 1 << 16;
@@ -149,7 +149,7 @@ static void tool(int on)
     if (!on) printf("the tool saw %s\n", taken ? "kernels" : "nothing");
 }
 
-/* External ids, of the first two kinds that any client of CUPTI may take: 3 is innermost. */
+/* Pushes external ids of the first two kinds that any client of CUPTI may use; kind 3 is innermost. */
 static int (*push_id)(int, unsigned long), (*pop_id)(int, unsigned long *);
 static void find_external(void)
 {

@@ -1,4 +1,4 @@
-/* A library that carries a CUDA runtime in itself, as NCCL and cuBLAS do: no hook sees its calls. */
+/* A library that contains a CUDA runtime, as NCCL and cuBLAS do, so no hook sees its calls. */
 #include <stddef.h>
 extern int cudaMalloc(void **, size_t), cudaFree(void *);
 void *workspace_take(size_t bytes)

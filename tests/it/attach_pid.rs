@@ -8,7 +8,7 @@ use tprof_tests::{
     run_info, skip, state_of, tprof, tprof_at, traced_job, wait_until,
 };
 
-/// A victim that runs, killed at the end of its test.
+/// A running victim, which is killed at the end of its test.
 struct Running(Child);
 
 impl Running {
@@ -35,7 +35,7 @@ impl Drop for Running {
 #[test]
 fn a_running_process_and_its_children_are_sampled_and_left_alone() {
     let scratch = Scratch::new();
-    // The child goes when its parent is gone.
+    // The child ends when its parent has ended.
     let script = "(while kill -0 $$; do :; done) 2>/dev/null & while :; do :; done";
     let mut victim = Running::new(Command::new("/bin/sh").args(["-c", script]));
     wait_until("the shell has a child", || !children_of(victim.0.id()).is_empty());
@@ -49,7 +49,7 @@ fn a_running_process_and_its_children_are_sampled_and_left_alone() {
     assert!(victim.lives());
     let threads = document("threads", &run);
     let rows = threads["tables"]["threads"].as_array().unwrap();
-    // On a busy machine they mostly wait for a core.
+    // On a busy machine the processes mostly wait for a core.
     let busy = rows.iter().filter(|row| {
         row["running_ns"].as_f64().unwrap() + row["ready_ns"].as_f64().unwrap() > 0.3e9
     });
@@ -90,7 +90,8 @@ fn two_samplers_of_a_process_measure_what_each_would_alone() {
         let threads = document("threads", run);
         let rows = threads["tables"]["threads"].as_array().unwrap();
         let ran_ns: f64 = rows.iter().filter_map(|row| row["running_ns"].as_f64()).sum();
-        // The program sleeps some 100 times a second, and runs for less than a millisecond of it.
+        // The program sleeps some 100 times a second, and runs for less than a millisecond each
+        // time.
         assert!(ran_ns < 0.25e9, "{}: {rows:#?}", run.display());
     }
 }
@@ -119,7 +120,7 @@ fn an_interrupt_finishes_the_run_and_is_reported() {
 }
 
 #[test]
-fn what_cannot_be_sampled_is_refused_with_the_reason() {
+fn processes_that_cannot_be_sampled_are_refused_with_the_reason() {
     let refused = |pid: &str, words: &[&str]| {
         let scratch = Scratch::new();
         let job = tprof(["attach", "--duration", "1s", pid]);

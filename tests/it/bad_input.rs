@@ -1,9 +1,9 @@
-//! Bad input is named, with the nearest right one, before the job starts.
+//! Bad input is reported, with the nearest valid word, before the job starts.
 
 use std::os::unix::fs::PermissionsExt;
 use tprof_tests::{Job, Scratch, assert_refused, program, tprof, traced_job};
 
-/// A job that leaves a mark if it is started.
+/// Returns a job that leaves a file if it is started.
 fn marking() -> [&'static str; 5] {
     ["--", "sh", "-c", "touch started; echo ran", "sh"]
 }
@@ -60,7 +60,7 @@ fn a_schedule_that_cannot_be_meant_is_refused() {
         (&["--schedule", "wait=-1,active=3"][..], &["wait=-1", "a whole number from 0"][..]),
         (&["--schedule", "wait=1,wait=2,active=3"], &["`wait` is given twice"]),
         (&["--schedule", "wiat=1,active=3"], &["`wiat`", "wait?"]),
-        (&["--schedule", "3,1,3"], &["`3` is no part", "skip-first-wait"]),
+        (&["--schedule", "3,1,3"], &["`3` is not a part", "skip-first-wait"]),
         (&["--schedule", "wait=1"], &["no `active`"]),
         (&["--schedule", "active=0"], &["records nothing"]),
         (&["--schedule", "active=1,skip-first-wait=2"], &["skip-first-wait=2"]),

@@ -1,4 +1,4 @@
-//! What cannot be recorded is reported, by process, with a reason.
+//! Processes that cannot be recorded are reported, each with a reason.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -7,8 +7,8 @@ use tprof_tests::{
     report, tprof, traced, traced_job,
 };
 
-/// Runs a program by itself and below a shell: either way it must be named, with a
-/// reason that holds one of these words.
+/// Runs a program by itself and below a shell. Either way the report must name it, with a reason
+/// that contains one of these words.
 #[track_caller]
 fn assert_blind(program: &Path, arguments: &[&str], words: &[&str]) {
     let name = program.file_name().unwrap().to_str().unwrap();
@@ -95,7 +95,7 @@ fn a_library_with_an_allocator_of_its_own_is_reported_once_it_is_used() {
         for used in [false, true] {
             let scratch = Scratch::new();
             let job = Job::new(program("loads")).args(used.then_some("hold"));
-            // Too large a TLS block for `dlopen`.
+            // Preloaded, because its TLS block is too large for `dlopen`.
             let job = job.env("LD_PRELOAD", &library);
             let run = traced(&job, &[], &scratch);
             assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);

@@ -1,5 +1,5 @@
-//! CUDA runtime and NCCL calls, as the preloaded library records them without
-//! CUPTI, against the log of what truly ran on the stand-ins (a simulation).
+//! CUDA runtime and NCCL calls, as the preloaded library records them without CUPTI, compared with
+//! the log of what truly ran on the stand-ins (a simulation).
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use tprof_tests::{
 use tprof_trace::model::{Allocator, Collective, DeviceAllocation, MemoryKind, Span, SpanKind};
 use tprof_trace::{TraceFile, TraceRow};
 
-/// Calls that the preloaded library intercepts and the program makes.
+/// Calls that the preloaded library interposes and the program makes.
 const SEEN: [&str; 14] = [
     "cudaSetDevice",
     "cudaMalloc",
@@ -40,7 +40,7 @@ fn text<'a>(line: &'a Value, key: &str) -> &'a str {
     line[key].as_str().unwrap_or_default()
 }
 
-/// How often each of [`SEEN`] was called, by the log.
+/// Returns how often each of [`SEEN`] was called, according to the log.
 fn logged(log: &[Value]) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for line in log.iter().filter(|line| text(line, "what") == "call") {
@@ -51,7 +51,7 @@ fn logged(log: &[Value]) -> BTreeMap<String, usize> {
     counts
 }
 
-/// How often each was recorded.
+/// Returns how often each call was recorded.
 fn recorded(file: &TraceFile, spans: &[Span]) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for span in spans.iter().filter(|span| span.kind == SpanKind::Runtime) {
@@ -99,7 +99,7 @@ fn a_call_lies_around_what_the_library_did_in_it() {
             .collect();
         let outer = of(name);
         assert_eq!(outer.len(), inner.len());
-        // Both clocks are CLOCK_MONOTONIC; ticks are turned into it to within a microsecond.
+        // Both clocks are CLOCK_MONOTONIC; converted ticks are accurate to a microsecond.
         for ((start, end), (from, to)) in outer.iter().zip(&inner) {
             assert!(start <= &(from + 2000) && &(to.saturating_sub(2000)) <= end, "{name}");
         }
@@ -112,7 +112,7 @@ fn memory_of_devices_is_recorded_with_the_stacks_that_took_it() {
     let (job, log) = need_some!(train(12, &["5", "memory"], &scratch));
     let traced = traced(&job, GPU, &scratch);
     let (file, rows) = rows::<DeviceAllocation>(&traced.run, 0);
-    // Operation 1 takes memory, 2 gives it back; kind 2 is pinned host memory.
+    // Operation 1 allocates memory, operation 2 frees it; kind 2 is pinned host memory.
     let of_log: Vec<(bool, u64, bool)> = what_ran(&log)
         .iter()
         .filter(|line| text(line, "what") == "memory")
@@ -141,7 +141,7 @@ fn memory_of_devices_is_recorded_with_the_stacks_that_took_it() {
             .collect();
         assert!(names.contains(&"train") && names.contains(&"main"), "{names:?}");
     }
-    // The report adds up by stack what the rows hold one by one.
+    // The report sums by stack what the rows have one by one.
     let report = document("device-memory", &traced.run);
     let sites = report["tables"]["sites"].as_array().unwrap();
     let taken = |site: &Value| site["taken_bytes"].as_u64().unwrap();
@@ -193,7 +193,7 @@ fn collectives_know_their_communicator_and_their_group() {
         }
         assert_eq!(rows[1].bytes, Some(4096 * 4));
         assert_eq!(rows[2].bytes, Some(4));
-        // Both of a group end with it.
+        // Both collectives of a group end with the group.
         let end = |row: &Collective| row.start_ns + row.duration_ns.unwrap();
         assert_eq!(end(&rows[1]), end(&rows[2]));
         assert!(end(&rows[1]) <= rows[3].start_ns);

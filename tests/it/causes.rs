@@ -1,5 +1,5 @@
-//! `tprof report findings` names what holds a job up: its size, its line, what to do. Each job has
-//! one cause (or two), and measures it itself.
+//! `tprof report findings` names the cause of lost time: its size, its line, and what to do. Each
+//! job has one or two causes, and measures them itself.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,7 @@ const FORKED: Plant = Plant { options: &[], ..Plant::new(Python, "forked") };
 #[test]
 fn collections_of_garbage_are_found_apart_from_the_function_that_they_interrupt() {
     let Some(planted) = Planted::run("gc") else { return };
-    // Half a second has 50 samples.
+    // The function runs for half a second, which has 50 samples.
     planted.is_found("GcPauses", "gc", 0.2);
     assert!(planted.text("GcPauses").contains("gc.freeze()"));
 }
@@ -28,7 +28,7 @@ fn time_in_malloc_and_free_is_found_with_the_rate_of_the_judged_time() {
         let Some(planted) = plant.run() else { return };
         let found = planted.found("findings").iter().find(|row| row["rule"] == "AllocationChurn");
         let row = found.unwrap_or_else(|| panic!("{options:?}: {:#?}", planted.findings));
-        // The rest of the loop is a few instructions, but for what hooks of tprof take.
+        // The rest of the loop takes a few instructions, except the time of tprof's hooks.
         let gain = seconds("gain_ns")(row);
         let least = if options[1] == "exact" { 0.1 } else { 0.5 };
         let range = least * planted.truth["allocated"]..=1.1 * planted.truth["allocated"] + 0.02;
@@ -46,7 +46,7 @@ fn pools_of_the_interpreter_are_no_malloc() {
     assert!(found.is_none(), "{found:#?}");
     let allocator = planted.part("allocator");
     assert!(allocator < 0.03 * planted.truth["cpu"], "{allocator} of {:?}", planted.truth);
-    // Such samples are of the interpreter, at the line that runs.
+    // These samples belong to the interpreter, at the line that runs.
     planted.near(planted.lines("victim_counts", "cpu_ns", false), "cpu", 0.05);
 }
 
@@ -82,8 +82,8 @@ fn pages_that_forked_workers_copy_count_once() {
     let truth = planted.truth["copied"];
     let row = planted.found("findings").iter().find(|row| row["rule"] == "ForkedCopies");
     let size = row.map_or(0.0, |row| row["size_bytes"].as_f64().unwrap());
-    // Sizes are read seldom where reading takes long, as on a busy machine: perhaps only before
-    // all is copied. Never is more found than was copied.
+    // On a busy machine, reading the sizes takes long, so they are read seldom: perhaps only before
+    // everything is copied. The finding must never be larger than the copied bytes.
     assert!(size < 1.1 * truth, "{size} of {truth}");
     let counters = document("counters", &run.run);
     let rows = counters["tables"]["byte_counters"].as_array().unwrap().iter();
@@ -159,7 +159,7 @@ fn a_wait_for_another_threads_work_is_that_threads_time_and_no_lock() {
     ] {
         let Some(planted) = Plant::new(language, way).run() else { return };
         planted.is_found("HotFunction", "cpu", 0.1);
-        // C++'s functions have their arguments in their names.
+        // Names of C++ functions contain their arguments.
         let is_of = |row: &&serde_json::Value| {
             let shown = row["function"].as_str().unwrap_or_default();
             let of = row["thread"].as_str();
@@ -197,7 +197,7 @@ fn waiting_for_child_processes_is_not_sleeping() {
 #[test]
 fn the_processes_that_take_the_cores_are_named() {
     let Some(planted) = Planted::run("core") else { return };
-    // Whether its own or other programs had more of the cores depends on the machine's load.
+    // The machine's load decides whether the job's own or other programs had more of the cores.
     if planted.others_had_the_cores() {
         let notes = planted.findings["notes"].as_array().unwrap();
         assert!(notes[0].as_str().unwrap().starts_with("the machine was busy"), "{notes:?}");
@@ -240,7 +240,7 @@ fn a_line_of_rust_that_waits_for_a_peer_is_found() {
     planted.is_found("BlockingIo", "socket", 0.1);
 }
 
-/// Two ranks of MPICH, or nothing where it is not installed.
+/// Runs two ranks of MPICH; `None` if it is not installed.
 fn ranks(calm: bool) -> Option<Planted> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/collective.c");
     if !Path::new("/usr/bin/mpicc.mpich").exists() {
@@ -254,7 +254,8 @@ fn ranks(calm: bool) -> Option<Planted> {
     assert!(built.success());
     let job = Job::new("mpirun.mpich").args(["-n", "2"]).arg(&program);
     let job = if calm { job.arg("calm") } else { job };
-    // Its libraries are in memory then: to load them from a disk would be a second cause.
+    // Loads MPICH's libraries into memory first, because loading them from a disk would be a second
+    // cause.
     job.run_in(scratch.path()).expect_code(0);
     let run = traced(&job, &["--mem", "off"], &scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
@@ -280,7 +281,7 @@ fn ranks_that_come_together_have_no_straggler() {
     planted.lacks("Stragglers");
 }
 
-/// Jobs, with the rule that finds their cause.
+/// Jobs, and the rule that finds the cause of each.
 const CAUSES: [(Plant, &str); 25] = [
     (Plant::new(Python, "hot"), "HotFunction"),
     (Plant::new(Python, "data"), "DataWait"),
@@ -311,7 +312,7 @@ const CAUSES: [(Plant, &str); 25] = [
 
 #[test]
 fn a_job_without_its_cause_does_not_show_it() {
-    // The jobs hardly use a core.
+    // These jobs use little of a core, so several run at the same time.
     for some in CAUSES.chunks(6) {
         std::thread::scope(|scope| {
             let runs = some.iter().map(|(plant, rule)| {
@@ -339,7 +340,7 @@ fn without_perf_events_causes_are_found_too() {
     ] {
         let Some(planted) = plant(way).run() else { return };
         planted.is_found(rule, key, 0.1);
-        // What rests on names of compiled code was not checked, and is not denied.
+        // Causes that are found by names of compiled code are listed as not checked.
         let unchecked: Vec<&str> =
             planted.found("not_checked").iter().filter_map(|row| row["rule"].as_str()).collect();
         for rule in ["GcPauses", "CollectiveWait"] {

@@ -15,7 +15,7 @@ fn a_library_that_bends_the_time_of_day_is_named() {
     let run = traced(&job, &[], &scratch);
     let found = notes(&report(&run.run).0);
     assert!(found.contains("behind the machine's"), "{found}");
-    // The run's beginning is the machine's own.
+    // The run's start time is the machine's real time.
     let info = run_info(&run.run, |info| info["finished"] == true);
     assert!(info["start_unix_ns"].as_u64().unwrap() >= before.as_nanos() as u64, "{info}");
     let run = traced(&Job::new(program("short")), &[], &scratch);
@@ -25,7 +25,7 @@ fn a_library_that_bends_the_time_of_day_is_named() {
 #[test]
 fn a_job_under_libfaketime_is_named() {
     let scratch = Scratch::new();
-    // Any library of that name.
+    // Any library with that name is recognized.
     let library = scratch.join("libfaketime.so.1");
     std::fs::copy(program("bent_clock"), &library).unwrap();
     let set = format!("LD_PRELOAD=\"$LD_PRELOAD:{}\" exec \"$0\"", library.display());

@@ -1,4 +1,4 @@
-//! Closed to others: no other user can read a run, follow a name or give orders.
+//! Access control: no other user can read a run, make tprof follow a link, or control a run.
 
 use serde_json::Value;
 use std::fs;
@@ -10,7 +10,7 @@ use tprof_tests::{
 };
 
 fn start(run: &Path, scratch: &Scratch) -> (Live, Value) {
-    // The loosest mask there is: what is closed must be closed on purpose.
+    // The umask permits everything, so tprof itself must restrict the permissions.
     let job =
         Job::new(program("steady")).arg("200").under(["sh", "-c", "umask 0; exec \"$@\"", "sh"]);
     let mut live = Live::start(&traced_job(&job, EXACT, run), &scratch.cwd());
@@ -33,7 +33,7 @@ fn the_session_directory_is_its_owners_alone() {
         let mode = mode_of(&path);
         assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", path.display());
         if path.is_file() {
-            // Libraries may be executable by their owner.
+            // Libraries may be executable for their owner.
             assert!(
                 mode == 0o600 || path.extension().is_some_and(|e| e == "so"),
                 "{}: {mode:o}",
@@ -92,7 +92,7 @@ fn ctl_refuses_other_users() {
     let run = scratch.run();
     let (mut live, info) = start(&run, &scratch);
     let session = PathBuf::from(info["session"].as_str().unwrap());
-    // With the doors open as well, for the peer itself must be checked.
+    // Also with an open directory, because the collector must check the peer itself.
     for open in [false, true] {
         if open {
             fs::set_permissions(&run, PermissionsExt::from_mode(0o777)).unwrap();
@@ -118,7 +118,7 @@ fn ctl_refuses_other_users() {
     assert_eq!(kept.iter().map(|site| site["allocations"].as_i64().unwrap()).sum::<i64>(), 1000);
 }
 
-/// Sends the session's socket what a hostile client might.
+/// Sends data to the session's socket that a hostile client might send.
 const RUBBISH: &str = "
 import os, socket, struct, sys
 path = sys.argv[1]
@@ -158,7 +158,7 @@ fn rubbish_on_the_socket_does_not_stop_a_run() {
     let mut rude =
         Live::start(&Job::new("python3").args(["-c", RUBBISH]).arg(&socket), scratch.path());
     rude.wait_for("sent");
-    // Fifty clients that connected and send nothing are still there.
+    // Fifty clients that connected and send nothing are still connected.
     live.obey("a");
     live.obey("c");
     let own = tprof(["ctl", "status"]).arg(&run).run_in(scratch.path());

@@ -1,4 +1,5 @@
-//! `--compile` and `report compile`: logs that PyTorch wrote, which a job writes again as its own.
+//! `--compile` and `report compile`, with logs that PyTorch wrote and that a job copies as if it
+//! had written them.
 
 use serde_json::Value;
 use std::io::Read;
@@ -14,7 +15,7 @@ fn stored(version: &str) -> PathBuf {
     PathBuf::from(format!("{folder}/torch-{version}.log.zst"))
 }
 
-/// A stored log as text.
+/// Unpacks a stored log.
 fn plain(version: &str, scratch: &Scratch) -> PathBuf {
     let mut text = Vec::new();
     tprof_trace::compile_log::text(&stored(version)).unwrap().read_to_end(&mut text).unwrap();
@@ -23,7 +24,7 @@ fn plain(version: &str, scratch: &Scratch) -> PathBuf {
     path
 }
 
-/// A job that writes a log where TORCH_TRACE is, as its own, and prints the variable.
+/// Returns a job that writes a log into the directory TORCH_TRACE, and prints the variable.
 fn writer(log: &Path) -> Job {
     let script = r#"echo "$TORCH_TRACE"; mkdir -p "$TORCH_TRACE"
         sed "s/^\(V[0-9]* [0-9:.]*\) [0-9]*/\1 $$/" "$LOG" >"$TORCH_TRACE/dedicated_log_torch_trace_x.log""#;
@@ -46,7 +47,7 @@ fn assert_is_of_the_job(report: &Value) {
     assert!(frames.len() >= 9 && frames.iter().all(Value::is_u64), "{frames:?}");
 }
 
-/// Why the log is missing.
+/// Returns the reasons why logs are missing.
 fn reasons(run: &Path) -> Vec<String> {
     let blind = RunDir::open(run).unwrap().infos()[0].completeness.blind.clone();
     blind.into_iter().filter(|blind| blind.what == WHAT).map(|blind| blind.why).collect()
@@ -82,7 +83,8 @@ fn a_job_keeps_its_own_directory_and_the_run_has_a_copy() {
     let own = scratch.join("own");
     std::fs::create_dir(&own).unwrap();
     let log = plain("2.8", &scratch);
-    // Another job writes into it meanwhile: process 1 is none of the run's.
+    // Another job writes into the directory at the same time: its process 1 does not belong to the
+    // run.
     let text = std::fs::read_to_string(&log).unwrap();
     let first = text.lines().next().unwrap();
     let pid = first.split(' ').nth(2).unwrap();
@@ -123,11 +125,14 @@ fn the_job_is_asked_for_the_lines_of_kernels_unless_it_says_otherwise() {
 }
 
 #[test]
-fn what_excludes_the_log_is_one_clear_error() {
+fn options_that_exclude_the_log_are_one_clear_error() {
     let scratch = Scratch::new();
     let redacted = tprof(["run", "--compile", "--redact", "--", "true"]).run_in(scratch.path());
     assert_refused(&redacted, &["`compile` and `redact` exclude each other", "lines of source"]);
-    assert_refused(&tprof(["env", "--compile"]).run_in(scratch.path()), &["no launcher bounds"]);
+    assert_refused(
+        &tprof(["env", "--compile"]).run_in(scratch.path()),
+        &["limits the length of the log"],
+    );
     let missing = tprof(["run", "--compile", "-o", "r", "--", "./none"]).run_in(scratch.path());
     assert_eq!((missing.code, scratch.join("r").exists()), (Some(127), false), "{missing:?}");
 }
@@ -138,7 +143,7 @@ fn logs_are_reported_as_they_are_and_imported() {
     let logs = scratch.join("logs");
     std::fs::create_dir(&logs).unwrap();
     for (rank, version) in [(0, "2.15"), (1, "2.8")] {
-        // With a random end, as PyTorch names them, and without one.
+        // PyTorch adds a random end to the name; files with and without one must be read.
         let end = if rank == 0 { "_a" } else { "" };
         let name = format!("dedicated_log_torch_trace_rank_{rank}{end}.log");
         std::fs::copy(plain(version, &scratch), logs.join(name)).unwrap();
@@ -155,7 +160,7 @@ fn logs_are_reported_as_they_are_and_imported() {
     let report = document("compile", &run);
     assert_eq!(rows(&report, "compile_ranks", "compilations"), [9, 9]);
     assert_eq!(rows(&report, "compile_ranks", "cache_hits")[1], 0);
-    // Rules judge it, with a line and a guard.
+    // The rules use the log, and name a line and a guard.
     let findings = document("findings", &run);
     let of = |rule: &str| -> Vec<Value> {
         let rows = findings["tables"]["findings"].as_array().unwrap();
@@ -186,8 +191,9 @@ fn a_miss_is_of_a_graph_that_inductor_compiles() {
         let rows = findings["tables"]["findings"].as_array().unwrap().clone();
         rows.into_iter().filter(|row| row["rule"] == "CacheMiss").count()
     };
-    // AOTAutograd's cache has no function, and Inductor's has its graphs: they are only traced.
+    // AOTAutograd's cache misses no function, and Inductor's cache has the graphs, so they are only
+    // traced.
     assert_eq!(misses("2.15", "aotautograd_cache_hit", "aotautograd_cache_miss"), 0);
-    // A first run, in whose log nothing is changed: neither has any.
+    // The log of a first run, unchanged: neither cache has an entry.
     assert_eq!(misses("2.8", "", ""), 1);
 }

@@ -6,7 +6,7 @@ use tprof_tests::{
     report, traced,
 };
 
-/// Every way to leave without an allocation of the C library's own.
+/// Ways to leave in which the C library allocates nothing itself.
 const WAYS: [&str; 10] = [
     "return",
     "exit",
@@ -35,8 +35,8 @@ fn sampled_totals_are_exact_however_a_process_leaves() {
     }
 }
 
-/// The first `pthread_exit` loads libgcc_s, for which the C library allocates:
-/// the same, whatever the victim does.
+/// The first `pthread_exit` loads libgcc_s, for which the C library allocates. These allocations
+/// are the same whatever the victim does.
 #[test]
 fn a_main_thread_that_leaves_is_counted_but_for_what_the_c_library_takes() {
     for options in [EXACT, DEFAULT] {
@@ -78,7 +78,7 @@ fn counts_do_not_depend_on_stacks() {
     }
 }
 
-/// Facts about victims of one thread with only allocations of their own.
+/// Defines tests of single-threaded victims whose only allocations are their own.
 macro_rules! exactly {
     ($($fact:ident: $job:expr;)*) => { $(
         #[test]
@@ -103,7 +103,7 @@ exactly! {
 
 #[test]
 fn all_images_of_a_process_are_counted() {
-    // The one before the last makes a thread, for which the C library allocates.
+    // The last image but one makes a thread, for which the C library allocates.
     let job = Job::new(program("exec_self"));
     let (report, _) = exact_in_threads(&job);
     let Recorded { run, _scratch, .. } = recorded(&job, DEFAULT);
@@ -111,7 +111,7 @@ fn all_images_of_a_process_are_counted() {
 }
 
 #[test]
-fn what_follows_a_jump_out_of_a_hook_is_counted() {
+fn events_after_a_jump_out_of_a_hook_are_counted() {
     let Recorded { run, wanted, _scratch } = recorded(&Job::new(program("handler_jump")), EXACT);
     let sites = memory_report(&run).sites(|frame| frame.starts_with("victim_take"));
     let sum = |name: &str| sites.iter().map(|site| site[name].as_i64().unwrap()).sum::<i64>();
@@ -131,7 +131,7 @@ fn operators_new_and_delete_are_counted_once() {
         assert_eq!(report.in_victims("allocations"), wanted.allocations, "{kind:?}");
         assert_eq!(report.in_victims("live_bytes"), wanted.live, "{kind:?}");
         assert_eq!(report.in_victims("bytes"), wanted.bytes, "{kind:?}");
-        // libstdc++ takes its emergency pool, and keeps it.
+        // libstdc++ allocates its emergency pool and never frees it.
         assert_eq!(report.total("frees"), wanted.frees, "{kind:?}");
     }
 }
@@ -167,8 +167,8 @@ fn every_exec_is_followed() {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("exec_forms")), EXACT, &scratch);
     let report = memory_report(&run.run);
-    // A bare system call is no function that can be hooked, and is followed
-    // all the same, since it keeps the environment.
+    // A bare system call is not a function that a hook can interpose. The new image is followed all
+    // the same, because it keeps the environment.
     assert_eq!(report.in_victims("allocations"), 10);
     assert_eq!(report.in_victims("bytes"), 1230);
     let run = traced(&Job::new(program("spawn")), EXACT, &scratch);
@@ -194,8 +194,8 @@ fn seccomp_is_recorded_as_far_as_it_can_be() {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("seccomp")).arg("strict"), EXACT, &scratch);
     let report = memory_report(&run.run);
-    // 100,001 blocks: recorded, or counted as lost, or the process is reported
-    // as blind in part.
+    // The 100,001 blocks are recorded, or counted as lost, or the process is reported as partly
+    // blind.
     let seen = report.total("allocations") + report.lost();
     let blind = report.blind("seccomp").is_some();
     assert!(seen >= 100_001 || blind, "seen {seen}: {}", report.0["completeness"]);

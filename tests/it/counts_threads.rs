@@ -1,5 +1,5 @@
-//! Counts are exact with threads, too: those that end in every way, and those
-//! that free what others took.
+//! Counts are exact with threads, too: with threads that end in every way, and threads that free
+//! other threads' blocks.
 
 use crate::sums::exact_in_threads;
 use tprof_tests::{Expected, Job, Refused, Report, can_mount, need, program};
@@ -30,7 +30,7 @@ fn twelve_thousand_threads_are_counted() {
 #[test]
 fn blocks_handed_over_between_threads_are_counted_with_their_peak() {
     let runs = ["1000", "200000"].map(|n| exact_in_threads(&Job::new(program("handover")).arg(n)));
-    // What the C library allocates for the one thread is the same in both.
+    // The C library allocates the same for the only thread in both runs.
     let rest = |(report, wanted): &(Report, Expected)| {
         [
             report.total("allocations") - wanted.allocations,

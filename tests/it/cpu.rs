@@ -1,5 +1,4 @@
-//! CPU samples show which functions the time went into, and what threads waited
-//! for.
+//! CPU samples show which functions ran, and what threads waited for.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -9,10 +8,10 @@ use tprof_tests::{
     program, report, skip, tprof, traced,
 };
 
-/// Samples enough to distinguish shares.
+/// A rate that gives enough samples to distinguish shares.
 const OFTEN: &[&str] = &["--sample-rate", "997", "--mem", "off"];
 
-/// A run's report, or nothing where this machine samples nothing.
+/// Returns a run's reports, or `None` if this machine can't take samples.
 fn sampled(job: &Job, options: &[&str], scratch: &Scratch) -> Option<(Value, Value)> {
     let run = traced(job, options, scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
@@ -23,7 +22,7 @@ fn sampled(job: &Job, options: &[&str], scratch: &Scratch) -> Option<(Value, Val
     Some((cpu, document("threads", &run.run)))
 }
 
-/// The share of a function's total.
+/// Returns a share of a function in a table.
 #[track_caller]
 fn share(report: &Value, table: &str, function: &str, key: &str) -> f64 {
     let rows = report["tables"][table].as_array().unwrap_or_else(|| panic!("no {table}: {report}"));
@@ -62,7 +61,7 @@ fn time_on_a_core_is_counted_by_range_and_adds_up() {
     assert!(of("inner", "spin_inner") > 0 && of("outer", "spin_inner") > 0, "{functions:#?}");
     assert_eq!(of("inner", "spin_outer"), 0);
 
-    // One of the two, and the same samples as functions.
+    // Choosing one of the two ranges selects the same samples in the table of functions.
     let run = traced(&job, OFTEN, &scratch);
     let report = |within: &str| {
         let arguments = ["report", "cpu", "--json", "--within", within, run.run.to_str().unwrap()];
@@ -110,8 +109,8 @@ fn events_are_counted_by_thread_and_by_function() {
     let options = ["--mem", "off", "--counters", "page-faults,major-faults"];
     let job = Job::new(program("cpu_counts"));
     let Some((cpu, threads)) = sampled(&job, &options, &scratch) else { return };
-    // One in sixteen is a sample: up to fifteen of a thread on each processor come after its last
-    // there, and a sample may stand for as many that happened elsewhere before it.
+    // One event in sixteen is sampled. After the last sample of a thread on each processor, up to
+    // fifteen events have no sample, and a sample may stand for as many events of other threads.
     let processors = std::thread::available_parallelism().unwrap().get() as u64;
     let after_the_last = |count: u64| 15 * processors.min(count / 16);
     let faults = |rows: &Value, is: &dyn Fn(&str) -> bool, key: &str| -> u64 {
@@ -148,7 +147,7 @@ fn shares_are_known(program: &Path, options: &[&str]) {
     is_near(share(&cpu, "functions", "victim_half", "total_share"), 0.5);
     is_near(share(&cpu, "functions", "victim_third", "total_share"), 1.0 / 3.0);
     is_near(share(&cpu, "functions", "victim_sixth", "total_share"), 1.0 / 6.0);
-    // Once for each sample, however deep.
+    // A function counts once for each sample, however often it is on the stack.
     is_near(share(&cpu, "functions", "victim_deep", "total_share"), 1.0 / 6.0);
     let rows = threads["tables"]["threads"].as_array().unwrap();
     let running: f64 = rows.iter().map(|row| row["running_ns"].as_f64().unwrap()).sum();
@@ -172,7 +171,8 @@ fn switches_and_faults_are_counted() {
     };
     // 50 sleeps.
     assert!((50..80).contains(&count("sleeper", "voluntary_switches")), "{rows:#?}");
-    // What starting takes; short threads have no known number.
+    // Page faults are counted from the start of a program. Their number is unknown for short-lived
+    // threads.
     assert!((50..1000).contains(&count("cpu_counts", "minor_faults")), "{rows:#?}");
     for name in ["toucher", "forked"] {
         assert!(of(name)["minor_faults"].is_null(), "{rows:#?}");
@@ -264,7 +264,7 @@ fn the_kernel_without_names_is_one_function_and_the_report_names_the_reason() {
     assert!(noted, "{notes:#?}");
 }
 
-/// A Python that holds its interpreter and exports nothing of it.
+/// Returns a Python that contains its interpreter and exports none of its symbols.
 fn closed_python(scratch: &Scratch) -> Result<PathBuf, String> {
     let ask = "import sysconfig as s; v = s.get_config_vars(); \
                print(v['LIBPL'] + '/' + v['LIBRARY'], s.get_paths()['include'], v['LIBS'], v['SYSLIBS'])";
@@ -328,8 +328,8 @@ fn pythons_functions_are_seen_from_outside() {
         let row = rows.iter().find(|row| row["name"] == name);
         row.unwrap_or_else(|| panic!("no {name} in {rows:#?}"))["total_ns"].as_f64().unwrap()
     };
-    // Interpreted twice as long as compressed; samples that were read too late,
-    // which are counted, may have been of either.
+    // It is interpreted for twice as long as it compresses. Samples that were read too late may
+    // belong to either; they are counted.
     let (interpreted, native) = (total("victim_interpreted"), total("Victim.victim_native"));
     let losses = cpu["completeness"]["losses"].as_array().unwrap();
     let late = losses.iter().find(|loss| loss["what"] == "Python frames of CPU samples");
@@ -337,19 +337,19 @@ fn pythons_functions_are_seen_from_outside() {
     let all = interpreted + native + late;
     let (least, most) = (native / all, (native + late) / all);
     assert!((least - 0.05..most + 0.05).contains(&(1.0 / 3.0)), "{least} to {most}: {table:#?}");
-    // What it calls in a library is its own, and has a row of its own below it.
+    // Time in a library that it calls has a row of the library's own.
     let modules = cpu["tables"]["modules"].as_array().unwrap();
     let self_share = |name: &str| {
         let is_named = |row: &&Value| row["module"].as_str().is_some_and(|m| m.starts_with(name));
         modules.iter().find(is_named).and_then(|row| row["self_share"].as_f64())
     };
     let zlib = self_share("libz.so").unwrap_or_else(|| panic!("no zlib in {modules:#?}"));
-    // Page faults of what it writes are the kernel's: 2 % of all on an idle machine, up to 6 %
-    // beside three programs that write memory.
+    // Page faults of the memory that it writes belong to the kernel: 2 % of all time on an idle
+    // machine, up to 6 % beside three programs that write memory.
     let kernel = self_share("[kernel]").unwrap_or(0.0);
     let third = 1.0 / 3.0;
     assert!((third - 0.05 - kernel..third + 0.05).contains(&zlib), "{zlib}: {modules:#?}");
-    // The library that ran below a function of Python's.
+    // The library that a Python function called is named.
     let native = |row: &&Value| row["name"] == "Victim.victim_native";
     let row = table.as_array().unwrap().iter().find(native).unwrap();
     assert!(row["mostly"].as_str().unwrap().starts_with("libz.so"), "{row}");

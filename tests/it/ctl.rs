@@ -1,4 +1,4 @@
-//! A live run is controlled from another process.
+//! `tprof ctl` controls a live run from another process.
 
 use serde_json::Value;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn kept(run: &Path) -> i64 {
 }
 
 #[test]
-fn what_happens_between_stop_and_start_is_not_recorded() {
+fn events_between_stop_and_start_are_not_recorded() {
     let scratch = Scratch::new();
     let run = scratch.run();
     let mut live = start(EXACT, &run, &scratch);
@@ -103,7 +103,7 @@ fn marks_are_kept() {
     }
 }
 
-/// A shell waits around the job, and its children come and go: one process has all steps.
+/// A shell waits for the job, and its children start and end; the steps all belong to one process.
 #[test]
 fn steps_are_marked_in_the_process_that_works() {
     let scratch = Scratch::new();
@@ -123,8 +123,8 @@ fn steps_are_marked_in_the_process_that_works() {
     let again = tprof(["ctl", "step", "7"]).arg(&run).run_in(scratch.path());
     assert!(again.code != Some(0) && again.stderr.contains("step 7 is marked"), "{again:?}");
     let no_number = tprof(["ctl", "step", "x"]).arg(&run).run_in(scratch.path());
-    assert!(no_number.stderr.contains("`x` is no number"), "{no_number:?}");
-    // Without a run: the only one here.
+    assert!(no_number.stderr.contains("`x` is not a step number"), "{no_number:?}");
+    // Without a run, the command controls the only run in this directory.
     tprof(["ctl", "step"]).run_in(run.parent().unwrap()).expect_code(0);
     live.finish();
     let file = tprof_trace::TraceFile::open(&run.join("rank-0.tprof")).unwrap();
@@ -144,10 +144,11 @@ fn steps_are_marked_in_the_process_that_works() {
     }
 }
 
-/// Bytes of the largest block of `steady`.
+/// Size of the largest block of `steady`, in bytes.
 const LARGEST: u64 = 515;
 
-/// What a snapshot has is what the job holds then, also where it frees that later.
+/// A snapshot contains the blocks that are live at its moment, including those that are freed
+/// later.
 #[test]
 fn a_snapshot_has_what_is_held_at_its_moment() {
     for options in [EXACT, &["--mem", "sampled=64"]] {
@@ -165,7 +166,7 @@ fn a_snapshot_has_what_is_held_at_its_moment() {
         let whole =
             |snapshot: &Value| snapshot["tables"]["ranks"][0]["live_bytes"].as_u64().unwrap();
         live.obey("a");
-        // A child that ends holds nothing.
+        // A child that has ended has no live blocks.
         live.obey("c");
         let first = snapshot();
         live.obey("a");
@@ -180,8 +181,8 @@ fn a_snapshot_has_what_is_held_at_its_moment() {
         assert!(held_1 > 0 && held_2 > held_1 && held_3 == 0, "{shown}");
         assert!(whole_2 > whole_1 && whole_3 < whole_1, "{shown}");
         if options == EXACT {
-            // Between commands it takes and gives back one block after another, of which each
-            // snapshot may have one.
+            // Between commands the program allocates and frees one block at a time, so each
+            // snapshot may contain one of these.
             assert!((whole_2 - whole_3).abs_diff(held_2) <= LARGEST, "{shown}");
         }
         let text = ctl(&["snapshot"], &run);

@@ -1,5 +1,5 @@
-//! `report` on a missing, empty, truncated, corrupted or newer run: one clear
-//! error, or as much as is whole and a line on what is missing. Never a crash.
+//! `report` on a missing, empty, truncated, corrupted or newer run prints one clear error, or a
+//! report of everything that is intact and a line on what is missing. It never crashes.
 
 use serde_json::Value;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use tprof_tests::{EXACT, Job, Outcome, Scratch, assert_refused, program, tprof, traced};
 
-/// A run to damage copies of.
+/// Returns an intact run, whose copies the tests damage.
 fn sound() -> &'static Path {
     static RUN: OnceLock<(Scratch, PathBuf)> = OnceLock::new();
     let (_, run) = RUN.get_or_init(|| {
@@ -18,7 +18,7 @@ fn sound() -> &'static Path {
     run
 }
 
-/// A copy of the run, and its rank file.
+/// Copies the run, and returns the paths of the copy and of its rank file.
 fn copy(scratch: &Scratch) -> (PathBuf, PathBuf) {
     let run = scratch.run();
     fs::create_dir(&run).unwrap();
@@ -35,7 +35,7 @@ fn read(path: &Path, kind: &str) -> Outcome {
     tprof(["report", kind, "--json"]).arg(path).limit(60).run_in(folder.unwrap())
 }
 
-/// Either a report that names what is missing, or one clear error.
+/// Checks that the output is either a report that names what is missing, or one clear error.
 #[track_caller]
 fn assert_reported(outcome: &Outcome, what: &str) {
     match outcome.code {
@@ -99,7 +99,7 @@ fn a_corrupted_file_is_reported_and_harms_nobody() {
     let scratch = Scratch::new();
     let whole = fs::read(sound().join("rank-0.tprof")).unwrap();
     for n in 0..60 {
-        // Odd places, spread over the file, the header among them.
+        // Damages places spread over the file, including the header.
         let place = if n < 20 { n * 3 } else { (n * 7919) % whole.len() };
         let mut bytes = whole.clone();
         let end = (place + 1 + n % 5).min(bytes.len());
@@ -110,7 +110,7 @@ fn a_corrupted_file_is_reported_and_harms_nobody() {
         let sound = read(&run, "memory");
         fs::write(&rank, bytes).unwrap();
         let damaged = read(&run, "memory");
-        // Much is there twice: block headers, and the index that repeats them.
+        // Much information is stored twice: block headers, and the index that repeats them.
         if damaged != sound {
             assert_reported(&damaged, &format!("bytes {place}..{end} of {} changed", whole.len()));
         }
@@ -123,7 +123,8 @@ fn a_newer_format_is_refused_naming_both() {
     let scratch = Scratch::new();
     let (run, rank) = copy(&scratch);
     let mut bytes = fs::read(&rank).unwrap();
-    // Format and least format of a reader, after the mark of 8 bytes.
+    // After the mark of 8 bytes come the format's version and the oldest version that a reader must
+    // support.
     bytes[8..12].copy_from_slice(&[99, 0, 98, 0]);
     fs::write(&rank, bytes).unwrap();
     assert_refused(&read(&rank, "summary"), &["99", "rank-0.tprof"]);

@@ -1,5 +1,5 @@
-//! Devices sampled from outside the job, against the log of what NVML's stand-in
-//! returned (a simulation).
+//! Devices that are sampled from outside the job, compared with the log of the values that NVML's
+//! stand-in returned (a simulation).
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -11,8 +11,8 @@ use tprof_trace::TraceFile;
 
 const GPU: &[&str] = &["--activities", "gpu"];
 
-/// A training of so many steps, 22 ms each, once the library was asked for the first
-/// time; and the log of the stand-ins.
+/// Returns a training job with this number of steps of 22 ms, which begins after NVML has been read
+/// for the first time; and the stand-ins' log.
 fn training(
     steps: &str,
     env: &[(&str, &str)],
@@ -34,7 +34,8 @@ fn training(
     Ok((job, log))
 }
 
-/// Runs such a training; what NVML's stand-in returned.
+/// Runs such a training job under tprof. Returns the run and the values that NVML's stand-in
+/// returned.
 fn ran(steps: &str, env: &[(&str, &str)]) -> Result<(Scratch, Traced, Vec<Value>), String> {
     let scratch = Scratch::new();
     let (job, log) = training(steps, env, &scratch)?;
@@ -46,8 +47,8 @@ fn ran(steps: &str, env: &[(&str, &str)]) -> Result<(Scratch, Traced, Vec<Value>
 
 type Series = BTreeMap<(u64, String), Vec<f64>>;
 
-/// Values by device and name, in order, each where it differs from the one before: one that
-/// stays is not written each time.
+/// Returns values by device and name, in order, without repeated values: an unchanged value is not
+/// written each time.
 fn changes(values: impl Iterator<Item = (u64, String, f64)>) -> Series {
     let mut series = Series::new();
     for (device, name, value) in values {
@@ -82,13 +83,13 @@ fn rows<'d>(report: &'d Value, table: &str) -> &'d [Value] {
 }
 
 #[test]
-fn what_the_library_returned_is_what_is_recorded_and_reported() {
+fn values_of_the_library_are_recorded_and_reported() {
     let (scratch, run, log) = need_some!(ran("60", &[("FAKE_CUDA_DEVICES", "2")]));
     let (returned, recorded) = (returned(&log), recorded(&run.run));
     assert_eq!(returned.keys().collect::<Vec<_>>(), recorded.keys().collect::<Vec<_>>());
     assert_eq!(recorded.len(), 2 * 8);
     for (key, values) in &recorded {
-        // The last reading may have come when the run was over.
+        // The last reading may have come after the end of the run.
         let returned = &returned[key];
         assert!(
             returned.starts_with(values) && returned.len() - values.len() <= 1,
@@ -110,12 +111,11 @@ fn what_the_library_returned_is_what_is_recorded_and_reported() {
         assert_eq!(gpu["memory_bytes"].as_u64(), Some(80 << 30));
         assert!(gpu["throttled"].is_number(), "{gpu}");
     }
-    // By their UUIDs, which CUPTI records as well.
-    // The program could use both.
+    // Devices are matched by UUID, which CUPTI records as well. The program could use both devices.
     assert_eq!(gpus[0]["visible_to"], "rank 0 as 0");
     assert_eq!(gpus[1]["visible_to_missing"], "no recorded process uses it");
 
-    // The summary has them in short.
+    // The summary has the values in short form.
     let summary = document("summary", &run.run);
     for (short, gpu) in summary["gpus"].as_array().unwrap().iter().zip(gpus) {
         for key in [
@@ -135,7 +135,7 @@ fn what_the_library_returned_is_what_is_recorded_and_reported() {
     assert!(words.contains("sampled utilisation ") && words.contains(" of 80"), "{text}");
     assert!(words.contains("throttled"), "{text}");
 
-    // Counters on the devices that the stream lanes are on.
+    // The exported counters are on the devices of the stream lanes.
     let out = scratch.join("out");
     let export = tprof(["export", "--to", "chrome", "-o"]).arg(&out).arg(&run.run);
     export.run_in(scratch.path()).expect_code(0);
@@ -147,7 +147,8 @@ fn what_the_library_returned_is_what_is_recorded_and_reported() {
     points.sort_by(|a, b| a["ts"].as_f64().unwrap().total_cmp(&b["ts"].as_f64().unwrap()));
     let exported = changes(points.into_iter().map(|event| {
         let (pid, value) = (event["pid"].as_u64().unwrap(), event["args"]["value"].as_f64());
-        // A device without a recorded process has no stream lanes: its own lane is beside theirs.
+        // A device without a recorded process has no stream lanes, so it has a lane of its own beside
+        // the others.
         (pid % 1000, event["name"].as_str().unwrap().to_owned(), value.unwrap())
     }));
     assert_eq!(exported, recorded);
@@ -182,7 +183,7 @@ fn devices_are_asked_as_often_as_wanted() {
 }
 
 #[test]
-fn what_a_device_does_not_report_is_missing_with_the_reason() {
+fn values_that_a_device_does_not_report_are_missing_with_the_reason() {
     let (_scratch, run, _) = need_some!(ran("20", &[("FAKE_NVML_FAULTS", "nopower")]));
     let report = document("gpu", &run.run);
     let [gpu] = rows(&report, "gpus") else { panic!("{report}") };
@@ -190,7 +191,8 @@ fn what_a_device_does_not_report_is_missing_with_the_reason() {
     assert_eq!(gpu["mean_power_watts_missing"], "Not Supported");
     assert!(gpu["mean_utilization"].is_number(), "{gpu}");
 
-    // Lost after its first reading: what was read stays, the rest has the reason why it is not there.
+    // The device is lost after its first reading: that reading is kept, and the other values have the
+    // reason why they are missing.
     let (_scratch, run, log) = need_some!(ran("20", &[("FAKE_NVML_FAULTS", "lost=1")]));
     let report = document("gpu", &run.run);
     let [gpu] = rows(&report, "gpus") else { panic!("{report}") };
@@ -225,7 +227,7 @@ fn without_a_driver_nothing_is_known_and_nothing_is_zero() {
         let report = document("gpu", &run.run);
         assert!(rows(&report, "gpus").is_empty());
         assert!(report["tables"]["gpus_missing"].as_str().unwrap().contains(why), "{report}");
-        // Printed once, where devices were used.
+        // The reason is printed once, if devices were used.
         let text = tprof(["report"]).arg(&run.run).run_in(run.run.parent().unwrap()).stdout;
         assert_eq!(text.matches(why).count(), 1, "{text}");
     }
@@ -233,7 +235,7 @@ fn without_a_driver_nothing_is_known_and_nothing_is_zero() {
     let run = traced(&Job::sh("sleep 1"), GPU, &scratch);
     let text = tprof(["report", "gpu"]).arg(&run.run).run_in(scratch.path()).stdout;
     assert!(text.contains("no NVIDIA driver"), "{text}");
-    // A job without a GPU gets no line on one.
+    // The report of a job without a GPU has no line about GPUs.
     let text = tprof(["report"]).arg(&run.run).run_in(scratch.path()).stdout;
     assert!(!text.contains("sampled"), "{text}");
     let run = {

@@ -1,4 +1,4 @@
-//! Reported differences between two runs that tprof recorded of jobs without a device.
+//! `tprof diff` of two runs that tprof recorded of jobs without a device.
 
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use tprof_tests::{
 
 const OPTIONS: &[&str] = &["--sample-rate", "997", "--mem", "exact"];
 
-/// A run of the program with these arguments.
+/// Records a run of the program with these arguments.
 fn run(arguments: &[&str]) -> (Scratch, PathBuf) {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("compared")).args(arguments), OPTIONS, &scratch).run;
@@ -48,7 +48,7 @@ fn runs_without_a_device_differ_in_what_their_hosts_did() {
         return;
     }
     let both = compared(&a, &b);
-    // The function that was added, and no other, takes longer.
+    // Only the function that was added takes longer.
     let added = row(&both, "cpu_functions", "name", "spin_added");
     assert_eq!((&added["presence"], &added["verdict"]), (&"B".into(), &"more".into()), "{added}");
     assert!((number(added, "change_ns") / 400e6 - 1.0).abs() < 0.15, "{added}");
@@ -58,7 +58,7 @@ fn runs_without_a_device_differ_in_what_their_hosts_did() {
     assert!((number(sleep, "change_ns") - 300e6).abs() < 100e6, "{sleep}");
     let modules = row(&both, "cpu_modules", "name", "compared");
     assert!(number(modules, "change_ns") > 350e6, "{modules}");
-    // Exact: each call of the one site is counted.
+    // The counts are exact: each call at the only site is counted.
     let site = row(&both, "sites", "name", "allocate");
     assert_eq!(
         (number(site, "change_bytes"), number(site, "interval_bytes")),
@@ -74,8 +74,8 @@ fn runs_without_a_device_differ_in_what_their_hosts_did() {
     assert_eq!(cpu["verdict"], "worse?", "{cpu}");
     let fails = diff(&a, &b, &["--fail-on", "cpu_time>+20%"]).expect_code(1);
     assert!(fails.stderr.contains("FAILED: cpu_time>+20%: CPU time from"), "{fails:?}");
-    // The first thread of the job drives it: its parts differ as the program does. It sleeps, and
-    // waits for threads to end.
+    // The job's first thread drives it, so its parts change as the program does. The thread sleeps,
+    // and waits for threads to end.
     let causes = both["tables"]["causes"].as_array().unwrap();
     let rests =
         causes.iter().find(|row| row["part"] == "other" && row["name"] == "rest (compared.c)");
@@ -85,7 +85,7 @@ fn runs_without_a_device_differ_in_what_their_hosts_did() {
     assert!(number(waits, "change_ns") > 200e6, "{waits}");
     let cause = causes.iter().find(|row| row["part"] == "native" && row["presence"] == "");
     let cause = cause.unwrap_or_else(|| panic!("no native code on both sides: {causes:#?}"));
-    // The program inlines what spins into both functions.
+    // The compiler inlines the spinning function into both functions.
     assert_eq!(cause["name"], "spin (compared.c)", "{cause}");
     assert!((number(cause, "change_ns") / 400e6 - 1.0).abs() < 0.15, "{cause}");
     let gate = |condition: &str| diff(&a, &b, &["--fail-on", condition]);
@@ -114,7 +114,7 @@ fn conditions_are_test_cases_of_a_file_that_ci_reads() {
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         diff(&a, &b, &options).expect_code(code)
     };
-    // Threads are counted exactly; neither run has a device; nothing is called so.
+    // Threads are counted exactly; neither run has a device; and no function has the last name.
     let conditions =
         ["threads>+50%", "threads<+0", "launches>+5%", "function:no<such>&\"one\">+1%"];
     let outcome = judge(&conditions, 125);

@@ -1,9 +1,10 @@
-//! A disk that refuses writes: what is lost is unknown, not zero, and the reasons are those that
-//! happened.
+//! On a disk that refuses writes, lost figures are unknown and not zero, and the reported reasons
+//! are the real ones.
 
 use tprof_tests::{EXACT, Job, Scratch, program, report, tprof, traced};
 
-/// Runs a job of some processes that allocate, with a disk that fails after so many writes.
+/// Runs a job of several processes that allocate, with a disk that fails after this number of
+/// writes.
 fn failing(writes: u32, scratch: &Scratch) -> tprof_tests::Traced {
     let job = Job::new(program("fork"));
     let job = job.env("LD_PRELOAD", program("failing_writes"));
@@ -11,7 +12,7 @@ fn failing(writes: u32, scratch: &Scratch) -> tprof_tests::Traced {
 }
 
 #[test]
-fn what_was_lost_is_unknown() {
+fn lost_events_make_figures_unknown() {
     let native = Job::new(program("fork")).run_in(Scratch::new().cwd());
     let mut all_lost = 0;
     for writes in [3, 5, 6, 7, 8, 9, 10, 12, 16, 24, 40] {
@@ -44,7 +45,7 @@ fn a_run_whose_files_were_refused_says_so() {
     assert!(text.contains("tprof could not write its files (input/output error)"), "{printed}");
     assert!(!text.contains("may lack") && !text.contains("older tprof"), "{printed}");
     assert!(text.contains("run.json was last written before it was measured"), "{printed}");
-    // The file that the collector left is the run's, as its other files are.
+    // The marker that the collector left belongs to the run, like the run's other files.
     let marker = run.run.join("run.unwritten");
     assert!(marker.is_file());
     tprof(["rm", "--yes"]).arg(&run.run).run_in(scratch.cwd()).expect_code(0);

@@ -1,5 +1,5 @@
-//! Edges of the C library and the kernel, as their own tests look for them:
-//! allocators, forks, spawns and execs that are odd, or that fail.
+//! Allocations, forks, spawns and execs that are odd or that fail behave as without tprof, and are
+//! counted. The cases are those that the C library's and the kernel's own tests look for.
 
 use crate::sums::{exact, exact_in_threads, recorded};
 use tprof_tests::{
@@ -9,20 +9,20 @@ use tprof_tests::{
 
 const BOTH: &[&[&str]] = &[EXACT, DEFAULT];
 
-/// A victim with output that does not depend on the environment of the tests.
+/// A program whose output does not depend on the environment of the tests.
 fn victim(name: &str) -> Job {
     Job::new(program(name))
 }
 
 #[test]
-fn edges_of_the_allocator_are_as_alone() {
+fn edges_of_the_allocator_behave_as_without_tprof() {
     assert_unchanged(&victim("malloc_edges"), BOTH, &Scratch::new());
 }
 
 #[test]
 fn edges_of_the_allocator_are_counted_once() {
     let job = victim("malloc_edges").arg("expect");
-    // strdup is a caller too: not all lies in functions of the victim's own.
+    // strdup allocates too, so not all allocations lie in the victim's own functions.
     exact(&job);
     let run = recorded(&job, DEFAULT);
     let sampled = report(&run.run);
@@ -39,7 +39,7 @@ fn a_library_with_an_allocator_of_its_own_keeps_it() {
 }
 
 #[test]
-fn forks_of_every_kind_are_as_alone() {
+fn forks_of_every_kind_behave_as_without_tprof() {
     for _ in 0..3 {
         assert_unchanged(&victim("fork_edges"), BOTH, &Scratch::new());
     }
@@ -55,12 +55,12 @@ fn forks_of_every_kind_are_counted() {
 }
 
 #[test]
-fn spawns_and_vforks_that_fail_are_as_alone() {
+fn spawns_and_vforks_that_fail_behave_as_without_tprof() {
     assert_unchanged(&victim("spawn_edges"), BOTH, &Scratch::new());
 }
 
 #[test]
-fn what_surrounds_a_spawn_is_counted() {
+fn allocations_around_a_spawn_are_counted() {
     let scratch = Scratch::new();
     let run = traced(&victim("spawn_edges"), EXACT, &scratch);
     let wanted = tprof_tests::expected(&run.outcome.stdout);
@@ -73,25 +73,26 @@ fn what_surrounds_a_spawn_is_counted() {
 }
 
 #[test]
-fn execs_that_fail_and_odd_environments_are_as_alone() {
+fn execs_that_fail_and_odd_environments_behave_as_without_tprof() {
     assert_unchanged(&victim("exec_edges"), BOTH, &Scratch::new());
 }
 
-/// The loader of a 32-bit program complains of a library of another class.
+/// The loader of a 32-bit program would complain if it were told to preload a 64-bit library.
 #[test]
-fn odd_environments_of_a_32_bit_program_are_as_alone() {
+fn odd_environments_of_a_32_bit_program_behave_as_without_tprof() {
     let leaf = need_some!(build("exec_edges", Kind::M32));
     assert_unchanged(&victim("exec_edges").arg(leaf), BOTH, &Scratch::new());
 }
 
 #[test]
-fn a_program_goes_on_recorded_where_its_exec_failed() {
+fn a_program_is_still_recorded_after_its_exec_failed() {
     let scratch = Scratch::new();
     let run = traced(&victim("exec_edges"), EXACT, &scratch);
     let wanted = tprof_tests::expected(&run.outcome.stdout);
     let report = memory_report(&run.run);
     assert_eq!(report.lost(), 0, "{}", report.0["completeness"]);
-    // Each program that was executed takes one block, but for those that are named.
+    // Each executed program allocates one block. It is recorded, except in the programs that are
+    // listed as blind.
     let ran = run.outcome.stdout.lines().filter(|line| line.starts_with("leaf ")).count() as i64;
     let blind = report.0["completeness"]["blind"].as_array().unwrap();
     assert_eq!(blind.len(), 5, "{blind:?}");

@@ -1,8 +1,8 @@
-//! `TPROF_ENABLED=0`: the command runs as without tprof.
+//! With `TPROF_ENABLED=0`, the command runs as without tprof.
 
 use tprof_tests::{Job, Kind, Scratch, assert_refused, build, program, tprof, tprof_at};
 
-/// The job behind a tprof that is switched off.
+/// Returns the job as `TPROF_ENABLED=0` makes tprof start it.
 fn bare(job: &Job) -> Job {
     let tprof = tprof_at().into();
     job.behind(&[tprof, "run".into(), "--redact".into(), "-o".into(), "run".into(), "--".into()])
@@ -13,7 +13,8 @@ fn bare(job: &Job) -> Job {
 fn the_command_is_the_process_that_was_started_and_nothing_is_written() {
     let scratch = Scratch::new();
     let cwd = scratch.cwd();
-    // The shell itself reads its status: as it starts a program, dash blocks all signals.
+    // The shell reads its own status. In a program that dash starts, the signals would be blocked,
+    // because dash blocks all signals while it starts a program.
     let script = "echo pid $$ parent $PPID; env | sort; for fd in /proc/$$/fd/*; do echo ${fd##*/}; done; \
                   while read -r line; do case $line in Sig[BIC]*) echo \"$line\";; esac; done </proc/$$/status; \
                   cat /proc/$$/comm; ls; kill -9 $$";
@@ -27,7 +28,7 @@ fn the_command_is_the_process_that_was_started_and_nothing_is_written() {
         (native.code, native.signal, &native.stderr)
     );
     assert_eq!(std::fs::read_dir(&cwd).unwrap().count(), 0);
-    // No process is between: the job's own pid is the one that was started.
+    // No process lies in between: the job has the pid of the tprof that was started.
     let script = "TPROF_ENABLED=0 \"$0\" run -- sh -c 'echo $$ $PPID' & echo $! $$; wait";
     let output = Job::new("sh").args(["-c", script]).arg(tprof_at()).run_in(&cwd).stdout;
     let mut lines: Vec<&str> = output.lines().collect();
@@ -37,7 +38,7 @@ fn the_command_is_the_process_that_was_started_and_nothing_is_written() {
 }
 
 #[test]
-fn what_the_command_inherits_is_what_tprof_inherited() {
+fn the_command_inherits_all_that_tprof_inherited() {
     let scratch = Scratch::new();
     let cwd = scratch.cwd();
     let inherited = Job::new(program("inherited"));
@@ -58,14 +59,14 @@ fn a_command_that_cannot_be_run_ends_as_under_a_shell() {
     std::fs::write(cwd.join("plain"), "").unwrap();
     assert_eq!(off(&["./plain"]), Some(126));
     assert_eq!(off(&["sh", "-c", "exit 7"]), Some(7));
-    // A program that tprof could not enter runs like others here.
+    // A static program, into which tprof cannot load its library, runs like any other.
     if let Ok(program) = build("short", Kind::Static) {
         assert_eq!(off(&[program.to_str().unwrap()]), Some(0));
     }
 }
 
 #[test]
-fn one_means_what_no_variable_means_and_anything_else_is_refused() {
+fn a_variable_of_1_changes_nothing_and_unknown_values_are_refused() {
     let scratch = Scratch::new();
     let cwd = scratch.cwd();
     let with = |value: &str, words: &[&str]| tprof(words).env("TPROF_ENABLED", value).run_in(&cwd);

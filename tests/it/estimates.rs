@@ -1,5 +1,4 @@
-//! Estimates hold: the truth lies within the stated error in 95 of
-//! 100 cases.
+//! Estimates are correct: the truth lies within the stated error in 95 of 100 cases.
 
 use tprof_tests::{Job, Report, Scratch, expected, memory_report, program, traced};
 
@@ -20,7 +19,7 @@ fn within(report: &Report, key: &str, truth: f64) -> usize {
 
 #[test]
 fn site_estimates_lie_within_their_error() {
-    // Blocks and size of each site, and samples to expect of it: 8 to 60.
+    // Blocks and block size of each site, and the expected number of samples: 8 to 60.
     let loads = [
         ("20000", "1000"),
         ("60000", "300"),
@@ -41,7 +40,7 @@ fn site_estimates_lie_within_their_error() {
         assert_eq!(report.total("allocations"), wanted.allocations);
         assert_eq!(report.total("allocated_bytes"), wanted.bytes);
     }
-    // A fair 95 % gives fewer than this in one case of 700.
+    // If the errors are correct, a result this low has a probability of one in 700.
     let trials = (SITES * loads.len()) as f64;
     let least = (0.95 - 3.0 * (0.95 * 0.05 / trials).sqrt()) * trials;
     assert!(bytes_within as f64 >= least, "bytes: {bytes_within} of {trials}");
@@ -55,7 +54,7 @@ fn stated_errors_are_no_wider_than_samples_make_them() {
     let report = memory_report(&run.run);
     let sites = report.sites(|frame| frame.starts_with("victim_site_"));
     assert!(sites.len() >= 95, "{} sites", sites.len());
-    // 38 samples each: 32 % by the normal law.
+    // Each site has about 38 samples, so by the normal distribution its error is 32 %.
     let wide =
         sites.iter().filter(|site| site["error_bytes"].as_f64().unwrap() > 0.6 * 2e7).count();
     assert!(wide <= 2, "{wide} sites with an error above 60 %");
@@ -106,7 +105,7 @@ fn the_block_that_makes_the_peak_is_live_at_the_peak() {
             sites.iter().filter_map(|site| site["peak_bytes"].as_f64()).sum::<f64>() / 1048576.0
         };
         let peak = at_peak("victim_peak");
-        // The small ones are estimated from 200 samples.
+        // The small blocks are estimated from 200 samples.
         let least = if how == "small" { 70.0 } else { 99.9 };
         assert!(peak >= least, "{how}: {peak} MiB at the peak");
         let kept = at_peak("victim_keeps");

@@ -43,7 +43,7 @@ fn chrome_gives_one_valid_file_per_rank() {
         let events = trace["traceEvents"].as_array().or(trace.as_array()).expect("traceEvents");
         for event in events {
             let phase = event["ph"].as_str().unwrap_or_else(|| panic!("no phase: {event}"));
-            // Marks and losses belong to no process.
+            // Marks and losses have no process.
             let whose = event["pid"].is_number() || event["pid"] == "Traces";
             assert!(whose && event["name"].is_string(), "{event}");
             assert!(phase == "M" || event["ts"].is_number(), "{event}");
@@ -71,7 +71,7 @@ fn chrome_goes_beside_the_files_of_the_run_by_default() {
     for rank in 0..2 {
         chrome(&run.join(format!("rank-{rank}.trace.json.gz")));
     }
-    // What is there is not overwritten without a word.
+    // An existing file is not overwritten without `--force`.
     let again = tprof(["export", "--to", "chrome"]).arg(&run).run_in(scratch.cwd());
     tprof_tests::assert_refused(&again, &["--force"]);
 }
@@ -227,7 +227,7 @@ fn the_trees_of_the_flame_graph_are_there_as_json() {
         assert!(next.is_none_or(|parent| parent < index), "parents come first");
     }
     assert!(above.iter().any(|name| name == "main"), "{above:?}");
-    // What is empty has a reason and no total.
+    // An empty profile has a reason and no total.
     let gpu = of("gpu");
     assert!(gpu["empty"].is_string() && gpu["measures"][0]["total"].is_null(), "{gpu}");
 

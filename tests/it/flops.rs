@@ -1,5 +1,5 @@
-//! Operations from sizes, against `torch.utils.flop_counter`: traces and counts of the same models
-//! that `scripts/flops/fixture.py` made with PyTorch 2.15.
+//! Operations computed from sizes, compared with `torch.utils.flop_counter`.
+//! `scripts/flops/fixture.py` made the traces and counts of the same models with PyTorch 2.15.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -22,13 +22,13 @@ fn report(kind: &str, run: &Path, options: &[&str]) -> Value {
     serde_json::from_str(&outcome.stdout).unwrap()
 }
 
-/// Operations by operator, as torch names those that it counts.
+/// Returns operations by operator, with torch's names of the operators that it counts.
 fn by_operator(report: &Value) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for row in report["tables"]["operators"].as_array().unwrap() {
         let name = row["operator"].as_str().unwrap();
         let name = name.strip_prefix("aten::").unwrap_or(name);
-        // A convolution ends in one of a library, which torch's counter does not reach.
+        // A convolution calls an operator of a library inside, which torch's counter does not see.
         let is_inner = name.contains("conv") && !name.ends_with("_backward");
         let name = if is_inner { "convolution" } else { name };
         *sums.entry(format!("aten.{name}")).or_default() += row["flops"].as_u64().unwrap();
@@ -55,7 +55,7 @@ fn operations_of_models_are_those_that_pytorch_counts() {
 }
 
 #[test]
-fn what_is_recomputed_is_no_part_of_the_models_operations() {
+fn recomputed_operations_are_not_counted_as_the_models() {
     let of = |job: &str| {
         let scratch = Scratch::new();
         let report = report("flops", &imported(job, &scratch), &["--peaks", "fp32=1T,memory=1T"]);
@@ -63,7 +63,8 @@ fn what_is_recomputed_is_no_part_of_the_models_operations() {
         let share = |key: &str| rank[key].as_f64().unwrap();
         (rank["recomputed_flops"].as_u64().unwrap(), share("mfu"), share("hfu"))
     };
-    // Two steps, two layers of two products each, and a function of 8 x 32 elements.
+    // Two steps, in each of which two layers run again, with two products each and a function of 8
+    // x 32 elements.
     let (recomputed, mfu, hfu) = of("recomputed");
     assert_eq!(recomputed, 2 * 2 * (2 * 2 * 8 * 16 * 32 + 8 * 32));
     assert!(mfu < hfu, "{mfu} {hfu}");
@@ -81,7 +82,7 @@ fn causal_masks_and_groups_need_fewer_operations_than_torch_counts() {
         let both = of.map(|row| ["flops", "needed_flops"].map(|key| row[key].as_u64().unwrap()));
         both.fold([0, 0], |sums, both| [sums[0] + both[0], sums[1] + both[1]])
     };
-    // Two of three calls a step are causal, over 12 positions: 13 of 24 pairs.
+    // Two of three calls in a step are causal, over 12 positions, so they need 13 of 24 pairs.
     let [flops, needed] = sums("attention", "aten::_scaled_dot_product_flash_attention_for_cpu");
     assert_eq!(needed * 36, flops * (13 + 13 + 24) / 2, "{needed} of {flops}");
     let [flops, needed] = sums("convolutions", "aten::convolution_backward");

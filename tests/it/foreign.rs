@@ -8,7 +8,7 @@ use tprof_tests::{Scratch, tprof};
 const STEPS: u64 = 5;
 const MS: u64 = 1_000_000;
 
-/// The run that a trace becomes.
+/// Imports a trace, and returns the run.
 fn run_of(scratch: &Scratch, made: &Foreign) -> PathBuf {
     let (trace, run) = (scratch.join("trace.json"), scratch.join("run"));
     made.write(&trace);
@@ -83,7 +83,7 @@ fn any_accelerator_is_a_device() {
         let what = categories[0];
         let summary = report(&run, "summary", &[]);
         assert_eq!(summary["completeness"]["complete"], true, "{what}");
-        // The steps, which follow each other.
+        // The window is the steps, which follow each other.
         let window = STEPS * 100 * MS;
         let breakdown = &rows(&report(&run, "breakdown", &[]), "breakdown")[0];
         let [busy, copies] = [STEPS * 40 * MS, STEPS * 10 * MS];
@@ -95,7 +95,7 @@ fn any_accelerator_is_a_device() {
         assert_eq!(launched, STEPS * 2, "{what}: {launches:#?}");
         assert!(!rows(&report(&run, "queue", &[]), "queue").is_empty(), "{what}");
         assert!(!rows(&report(&run, "idle", &[]), "idle").is_empty(), "{what}");
-        // Read as HTA reads it, without the last step.
+        // Read as HTA reads the trace, which leaves out the last step.
         let hta = &rows(&report(&run, "breakdown", &["--hta"]), "breakdown")[0];
         assert_eq!(hta["compute_ns"], (STEPS - 1) * 40 * MS, "{what}");
     }
@@ -142,7 +142,7 @@ fn a_rank_that_comes_late_to_gloo_is_named_and_waits_at_once_count_once() {
 }
 
 #[test]
-fn what_a_cropped_trace_lacks_is_reported_and_not_a_gain() {
+fn parts_that_a_cropped_trace_lacks_are_reported_and_not_a_gain() {
     let scratch = Scratch::new();
     let run = run_of(&scratch, &cropped());
     let findings = report(&run, "findings", &[]);

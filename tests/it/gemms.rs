@@ -1,5 +1,5 @@
-//! Matrix multiplications of cuBLAS and cuBLASLt, against the log of what the
-//! stand-ins multiplied (a simulation).
+//! Matrix multiplications of cuBLAS and cuBLASLt, compared with the log of the stand-ins'
+//! multiplications (a simulation).
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ fn type_name(number: &Value) -> String {
     name.to_owned()
 }
 
-/// The log's calls, and the time of their kernels.
+/// Returns the calls in the log, and the time of their kernels.
 fn logged(log: &[Value]) -> BTreeMap<Facts, (u64, u64)> {
     let length = |kernel: &Value| -> u64 {
         let is_it = |line: &&Value| line["what"] == "kernel" && line["correlation"] == *kernel;
@@ -91,7 +91,7 @@ fn every_multiplication_has_its_shape_its_types_and_its_kernels() {
 }
 
 #[test]
-fn what_ran_no_kernel_has_no_rate_and_what_failed_no_row() {
+fn calls_without_a_kernel_have_no_rate_and_failed_calls_no_row() {
     let scratch = Scratch::new();
     let (job, _) = need_some!(gemms(12, &["2", "graph"], &scratch));
     let run = traced(&job, GPU, &scratch);
@@ -155,7 +155,7 @@ fn groups_have_the_sum_of_their_operations() {
             sum[1] += number(row, "flops");
             sum[2] += number(row, "calls") * number(row, "batch");
             sum[3] += number(row, "busy_ns");
-            // One size is a size; several are none.
+            // Groups of one size have that size; groups of several sizes have none.
             assert_eq!(row["groups"].is_null(), row["m"].is_number(), "{row}");
             several += u64::from(row["m"].is_null());
             if function == "cublasGemmGroupedBatchedEx" {
@@ -164,7 +164,7 @@ fn groups_have_the_sum_of_their_operations() {
         }
         assert_eq!(wanted.len(), 3);
         assert_eq!(got, wanted, "CUDA {major}");
-        // The one with sizes that change each time has a row for each.
+        // The function whose sizes change each time has a row for each set of sizes.
         assert_eq!(several, 1 + 3, "{report}");
     }
 }

@@ -1,5 +1,5 @@
-//! `report gpu-time` divides the judged time of each device completely: its parts add up to the
-//! window to the nanosecond, in runs of tprof's and in traces of torch.profiler.
+//! `report gpu-time` divides the window of each device completely: the parts add up to the window
+//! to the nanosecond, in runs that tprof recorded and in traces of torch.profiler.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -8,10 +8,10 @@ use tprof_tests::{Refused, document, gpu_runs, real_traces, skip};
 
 const PARTS: [&str; 4] = ["compute", "communication", "copies", "idle"];
 
-/// A run that allocates device memory and launches nothing, and a trace of counters.
+/// Runs without device work: one only allocates device memory, the other holds only counters.
 const NO_WORK: [&str; 2] = ["oom", "cupti_counters"];
 
-/// What is wrong with the division of a run's devices.
+/// Returns the faults in the division of a run's device time.
 fn faults(run: &Path) -> Vec<String> {
     let report = document("gpu-time", run);
     let rows = |table: &str| report["tables"][table].as_array().cloned().unwrap_or_default();
@@ -41,7 +41,8 @@ fn faults(run: &Path) -> Vec<String> {
     faults
 }
 
-/// Checks each of several runs or traces, and names all that are wrong.
+/// Checks that the parts add up in each of these runs or traces. Names all runs in which they
+/// don't.
 #[track_caller]
 fn add_up(runs: &[PathBuf]) {
     let wrong = |run: &PathBuf| {

@@ -1,5 +1,5 @@
-//! Runs of real GPU jobs with a known truth: the cause comes first, with its line, and nothing that
-//! is false is ranked high. The runs and the programs that made them are in `gpu-runs`.
+//! Runs of real GPU jobs with a known truth. The true cause must come first, with its line, and no
+//! false cause may be ranked high. The runs and the programs that made them are in `gpu-runs`.
 
 use serde_json::Value;
 use tprof_tests::{Refused, document, gpu_run, skip};
@@ -7,24 +7,25 @@ use tprof_tests::{Refused, document, gpu_run, skip};
 /// What is true of a run.
 struct Truth {
     run: &'static str,
-    /// In a sentence.
+    /// A sentence that describes the truth.
     truth: &'static str,
-    /// Rules that state it, one of which comes first; none: nothing is wrong.
+    /// Rules that report the truth, one of which must come first. Empty if nothing is wrong.
     first: &'static [&'static str],
-    /// File and lines of the first finding, where a line is the cause.
+    /// File and lines of the first finding, if a line is the cause.
     place: Option<(&'static str, [u64; 2])>,
-    /// The text of the first finding has one of these.
+    /// The text of the first finding must contain one of these.
     says: &'static [&'static str],
-    /// Other rules that are true of it, however they are ranked.
+    /// Other rules that are true of the run, whatever their rank.
     true_too: &'static [&'static str],
-    /// Rules that are false of it, beside those of [`NEVER`]; all others of a job with
-    /// nothing wrong.
+    /// Rules that are false for the run, in addition to [`NEVER`]. If nothing is wrong with the job,
+    /// all other rules are false.
     wrong: &'static [&'static str],
 }
 
-/// False of each: no job waits for a lock, and each has a cause for its idle time.
+/// Rules that are false for every run: no job waits for a lock, and the idle time of each has a
+/// cause.
 const NEVER: &[&str] = &["LockContention", "LowUtilization", "GpuGaps"];
-/// Comes once, and may not be ranked above what happens in steps.
+/// The cause occurs once, so this rule may not be ranked above causes in steps.
 const ONCE: &str = "StartUp";
 
 const TRUTHS: &[Truth] = &[
@@ -59,7 +60,8 @@ const TRUTHS: &[Truth] = &[
         run: "gpu_leak",
         truth: "each step keeps 20 to 35 MiB on the device",
         first: &["DeviceMemoryGrowth"],
-        // PyTorch's thread for backward passes takes the memory: no stack has the line that keeps it.
+        // PyTorch's thread for backward passes takes the memory, so no stack has the line that keeps
+        // it.
         place: None,
         says: &["MiB"],
         true_too: &["LaunchBound", "HotFunction", "DeviceAllocations"],
@@ -78,7 +80,7 @@ const TRUTHS: &[Truth] = &[
         run: "serial_streams",
         truth: "copies to the host behind the products on the same stream: nothing overlaps",
         first: &["ExposedCopies"],
-        // No sample lies within a copy: only the function is known.
+        // No sample lies within a copy, so only the function is known.
         place: None,
         says: &["64.0 MiB", "cop"],
         true_too: &[],
@@ -99,7 +101,7 @@ const TRUTHS: &[Truth] = &[
         first: &[],
         place: None,
         says: &[],
-        // Elementwise kernels take 7 %, which could be fused.
+        // Elementwise kernels, which could be fused, take 7 % of the time.
         true_too: &["UnoptimizedOp"],
         wrong: &["LaunchBound", "SyncBound"],
     },
@@ -108,7 +110,7 @@ const TRUTHS: &[Truth] = &[
         truth: "after 69 blocks of 2 GiB the device has no room for another",
         first: &["DeviceErrors", "OutOfDeviceMemory"],
         place: Some(("plant.py", [80, 80])),
-        // How much was asked for was not recorded.
+        // The size of the failed request was not recorded.
         says: &["69 blocks"],
         // This job has no steps.
         true_too: &["HotFunction", ONCE],
@@ -165,7 +167,7 @@ const TRUTHS: &[Truth] = &[
         first: &["Compilation", "CompileTime", "CompileInSteadyState", "GpuGaps", ONCE],
         place: None,
         says: &["ompil"],
-        // These are true of the calls.
+        // The calls show both of these.
         true_too: &["HotFunction", "LaunchBound"],
         wrong: &[],
     },
@@ -181,7 +183,7 @@ const TRUTHS: &[Truth] = &[
 ];
 
 impl Truth {
-    /// The highest rank that a rule may have.
+    /// Returns the highest rank that a rule may have.
     fn most(&self, rule: &str) -> &'static str {
         if self.first.contains(&rule) || self.true_too.contains(&rule) {
             "critical"
@@ -194,7 +196,7 @@ impl Truth {
         }
     }
 
-    /// What is wrong with the findings of its run.
+    /// Returns the faults in the findings of this run.
     fn faults(&self, findings: &[Value]) -> Vec<String> {
         let mut faults = Vec::new();
         match findings.first() {

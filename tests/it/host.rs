@@ -1,5 +1,5 @@
-//! `tprof report host` divides a job's main thread as the job measures itself, and names the
-//! lines.
+//! `tprof report host` divides a job's main thread in the same way as the job measures itself, and
+//! names the lines.
 
 use crate::planted::{Planted, seconds};
 use tprof_tests::{EXACT, Job, Scratch, document, has_native_or_skip, program, traced};
@@ -26,7 +26,8 @@ fn waiting_for_a_worker_process_is_waiting_for_data_at_the_line_that_takes_it() 
 #[test]
 fn contention_for_the_gil_is_not_a_lock_of_the_programs() {
     let Some(planted) = Planted::run("gil") else { return };
-    // Off its core within the loop, the thread waits for the GIL or for a core; the hogs end with it.
+    // While the thread is off its core in the loop, it waits for the GIL or for a core; the other
+    // threads end with it.
     let gil = planted.part("gil");
     let ready = planted.part("no_core");
     assert!(gil <= 1.1 * planted.truth["gil"] + 0.02, "{gil} of {:?}", planted.truth);
@@ -64,8 +65,8 @@ fn waits_of_30_ms_for_a_peer_keep_their_line() {
     planted.hardly(&["data", "gil", "file_io", "unknown"]);
 }
 
-/// Such waits end before the sampler has learnt of them: the place that it reads then is another
-/// one's. The fewer places it could read, the larger is the error that it states.
+/// Such waits end before the sampler has noticed them, so the place that it reads may belong to
+/// another wait. The fewer places it could read, the larger the error that the report states.
 #[test]
 fn short_waits_of_two_lines_keep_their_lines() {
     let Some(planted) = Planted::run("naps") else { return };
@@ -78,7 +79,7 @@ fn short_waits_of_two_lines_keep_their_lines() {
     }
 }
 
-/// Two switches within a few microseconds make the kernel sample one of hundreds afterwards.
+/// Two switches within a few microseconds make the kernel take hundreds of samples afterwards.
 #[test]
 fn waits_after_a_burst_of_switches_keep_their_places() {
     let scratch = Scratch::new();
@@ -111,15 +112,17 @@ fn start_up_is_apart_and_names_the_slow_module() {
     assert!(start_up >= 0.95 * planted.truth["start_up"], "{start_up} of {:?}", planted.truth);
     let modules = planted.table("imports").iter();
     let slow = modules.filter(|row| row["module"] == "victim_slow").map(seconds("wall_ns")).sum();
-    // Between its CPU time and its wall time: ready time has a stack only where it is long.
+    // The part is between the start-up's CPU time and its wall time, because ready time has a stack
+    // only if it is long.
     let (cpu, wall) = (planted.truth["imported"], planted.truth["start_up"]);
     assert!((0.9 * cpu..=1.1 * wall).contains(&slow), "{slow} of {cpu} to {wall}");
     planted.near(planted.running(), "after", 0.1);
 }
 
-/// Three threads make records on two processors faster than they are read, and wait for room.
+/// Three threads on two processors make records faster than the collector reads them, and wait for
+/// room.
 #[test]
-fn what_a_thread_waits_for_tprof_is_no_wait_of_its_own() {
+fn waiting_for_tprof_is_not_a_wait_of_the_thread() {
     let scratch = Scratch::new();
     let job = Job::sh("printf 1 | \"$1\" 1500000 2").arg(program("bursts"));
     let run = traced(&job, EXACT, &scratch);

@@ -1,4 +1,4 @@
-//! Traces that others made, through the command line.
+//! Importing traces that other tools made, with the command line.
 
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -48,10 +48,11 @@ fn a_name_that_chooses_nothing_is_refused_with_what_there_is() {
     assert_refused(&past, &["numbered from 0", "--within ProfilerStep:"]);
     report(&["critical-path", "--within", "ProfilerStep:1"]).expect_code(0);
     assert_refused(&report(&["sequences", "--operator", "nosuch"]), &["the operators are aten::"]);
-    // The trace has no NVTX range, but annotations: one kind of all finds what it seeks.
+    // The trace has annotations but no NVTX range. `report all` works, because one of its kinds
+    // finds the range.
     assert_refused(&report(&["cpu", "--within", "ProfilerStep"]), &["no NVTX ranges"]);
     report(&["all", "--within", "ProfilerStep"]).expect_code(0);
-    // Kinds that are whole by nature do not take the option and show all the same.
+    // Kinds that always cover the whole run ignore the option.
     assert_refused(&report(&["kernels", "--within", "ProfilerStep"]), &["critical-path and cpu"]);
     assert_refused(
         &report(&["summary", "--operator", "aten"]),
@@ -70,11 +71,11 @@ fn host_and_gpu_share_out_the_time_of_a_rank() {
     assert_eq!(parts.iter().sum::<u64>(), of("window_ns"), "{row}");
     assert_eq!(parts[0] + parts[1], of("host_ns"), "{row}");
     assert_eq!(parts[0] + parts[2], of("gpu_ns"), "{row}");
-    // The device's busy time is the one that its own breakdown has.
+    // The device's busy time is the one in the breakdown of the device.
     let device = &report["tables"]["breakdown"][0];
     let busy = device["window_ns"].as_u64().unwrap() - device["idle_ns"].as_u64().unwrap();
     assert_eq!(of("gpu_ns"), busy);
-    // Calls do not show what a host does between them.
+    // Calls alone don't show what a host does between them.
     let bare = scratch.join("bare.json");
     let event = |cat: &str, ts: u64, tid: &str| {
         format!(
@@ -144,7 +145,8 @@ fn several_reports_at_once_are_what_each_is_alone() {
     let two = report("steps,kernels");
     let kinds: Vec<&String> = two["reports"].as_object().unwrap().keys().collect();
     assert_eq!(kinds.len(), 2, "{kinds:?}");
-    // In text each has a heading, in the order asked for, below what all have in common.
+    // In text, each report has a heading, in the requested order, below the part that all have in
+    // common.
     let words = ["report".as_ref(), "steps,kernels".as_ref(), run.as_os_str()];
     let text = tprof(words).expect_code(0).stdout;
     let places = ["COMPLETE: ", "\n== steps: ", "\n== kernels: "].map(|part| text.find(part));
@@ -216,7 +218,7 @@ fn report_diff_and_export_take_a_trace_as_it_is() {
     ];
     let outcome = tprof(words);
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
-    // An export can be imported, and nothing of the device is lost on the way.
+    // An export can be imported again, without a loss of device events.
     let again = scratch.join("again");
     import(&out, &again);
     let rows = |run: &Path| {

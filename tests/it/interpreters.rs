@@ -1,5 +1,5 @@
-//! Python's interpreters within one process: what runs in any of them is named, on the thread that
-//! runs it.
+//! Several Python interpreters in one process: the functions of each are named, on the thread that
+//! runs them.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use tprof_tests::{Job, Scratch, document, need, traced};
 
 use crate::python_stacks::pythons;
 
-/// Functions, the thread that runs them, and their seconds on a core.
+/// Functions, the thread that runs them, and the seconds that they run on a core.
 const FUNCTIONS: [(&str, &str, f64); 5] = [
     ("victim_first", "main", 0.4),
     ("victim_second", "main", 0.2),
@@ -45,7 +45,7 @@ fn functions_of_all_interpreters_are_named() {
             let ran_in = of.next().and_then(|row| row["ran_in"].as_str()).unwrap_or_default();
             assert!(ran_in.starts_with(function), "{name}: {thread}: {threads:#}");
         }
-        // One lock is held by one thread at a time.
+        // All interpreters share one lock, which one thread holds at a time.
         let sum = |key: &str| -> f64 {
             rows(&threads, "threads").iter().filter_map(|row| row[key].as_f64()).sum()
         };

@@ -1,4 +1,4 @@
-//! Several `tprof run` may share a directory: as ranks of one job, never of two.
+//! Several `tprof run` commands may share a directory as ranks of one job, but never as two jobs.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,8 @@ use tprof_tests::{
     traced_job,
 };
 
-/// Names of the files of a run, sorted; those of collectors that joined as `run-…`.
+/// Returns the names of the files of a run, sorted. Files of collectors that joined appear as
+/// `run-…`.
 fn files(run: &Path) -> Vec<String> {
     let names = fs::read_dir(run).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<String> = names
@@ -18,14 +19,14 @@ fn files(run: &Path) -> Vec<String> {
     names
 }
 
-/// A rank of a job that ends at once, with what its launcher gave to it.
+/// Returns a rank of a job that ends at once, with the variables that its launcher sets.
 fn rank(rank: u32, of: &str) -> Job {
     let job = Job::new(program("short")).arg("0").env("WORLD_SIZE", "16");
     let variables = of.split(' ').filter_map(|word| word.split_once('='));
     variables.fold(job.env("RANK", rank.to_string()), |job, (name, value)| job.env(name, value))
 }
 
-/// Where a run that may not be shared is an error.
+/// Options that make it an error if a run may not be shared.
 const FAIL: &[&str] = &["--if-exists", "fail"];
 
 fn record(job: &Job, options: &[&str], run: &Path) -> Outcome {
@@ -76,7 +77,7 @@ fn ranks_of_one_job_share_a_run_though_the_first_have_ended() {
             let text = fs::read_to_string(run.join("run.json")).unwrap();
             let names = ["\"7\"", "\"7.head\"", "\"f7\""].iter().any(|name| text.contains(name));
             assert!(redact.is_empty() || !names, "{text}");
-            // Each rank once, as ever.
+            // Each rank is still recorded once.
             let options = [redact, FAIL].concat();
             let again = record(&rank(9, second), &options, &run);
             assert_refused(&again, &["contains a run", "--force"]);
@@ -88,7 +89,7 @@ fn ranks_of_one_job_share_a_run_though_the_first_have_ended() {
 fn ranks_that_one_launcher_started_share_a_run() {
     let scratch = Scratch::new();
     let run = scratch.run();
-    // Each launcher gets a shell of its own, as with torchrun without a name for the run.
+    // Each launcher runs in a shell of its own, like torchrun without a run id.
     let launcher = |ranks: &str| {
         let script = format!(
             "for r in {ranks}; do RANK=$r WORLD_SIZE=16 TORCHELASTIC_RUN_ID=none \"$@\" || exit; done"
@@ -129,7 +130,7 @@ fn a_live_run_is_joined_unless_another_job_is_named() {
     assert_refused(&record(&rank(8, "SLURM_JOB_ID=8"), FAIL, &run), &["-o", "another job"]);
     let env = tprof(["env", "-o"]).arg(&run).env("SLURM_JOB_ID", "8").run_in(scratch.cwd());
     assert!(env.expect_code(0).stdout.contains("-2'"), "of another job");
-    // A live run is never taken away: the new one lies beside it.
+    // A live run is never replaced: the new run gets a directory beside it.
     let beside = record(&rank(8, "SLURM_JOB_ID=8"), &["--force"], &run).expect_code(0);
     assert!(beside.stderr.contains("is recording"), "{beside:?}");
     live.finish().expect_code(48);
@@ -182,7 +183,7 @@ fn a_job_that_may_not_share_a_run_is_recorded_beside_it() {
         (files(&run), files(&beside)),
         (ALONE.map(String::from).to_vec(), BOTH.map(String::from).to_vec())
     );
-    // Where it is asked for, both are one.
+    // On request, both jobs share one run.
     record(&rank(9, "SLURM_JOB_ID=8"), &["--if-exists", "join"], &run).expect_code(0);
     assert_eq!(files(&run), BOTH);
     record(&rank(1, "SLURM_JOB_ID=8"), &["--if-exists", "force"], &run).expect_code(0);

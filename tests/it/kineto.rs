@@ -1,5 +1,5 @@
-//! `--kineto`: windows of PyTorch's own profiler, asked for by Kineto's protocol; by a stand-in
-//! that speaks it, and by PyTorch itself where one is at hand.
+//! `--kineto` requests windows of PyTorch's own profiler through Kineto's protocol. The tests use a
+//! stand-in that speaks the protocol, and PyTorch itself if it is installed.
 
 use crate::operators::build;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tprof_trace::{RunDir, TraceFile};
 const KINETO: &[&str] = &["--kineto", "--mem", "off"];
 const WHAT: &str = "the window of PyTorch's profiler (--kineto)";
 
-/// The stand-in's client; none where there is no compiler.
+/// Builds the stand-in's client; `None` without a compiler.
 fn client(scratch: &Scratch) -> Option<PathBuf> {
     if !build(&["-DPYTHON_WORDS=1", "-DNAME_BYTES=40"], scratch) {
         return None;
@@ -27,21 +27,21 @@ fn info(run: &Path) -> RunInfo {
     RunDir::open(run).unwrap().infos()[0].clone()
 }
 
-/// Why processes have no window.
+/// Returns the reasons why processes have no window.
 fn reasons(traced: &Traced) -> Vec<String> {
     let info = info(&traced.run);
     let blind = info.completeness.blind.into_iter().filter(|blind| blind.what == WHAT);
     blind.map(|blind| blind.why).collect()
 }
 
-/// Ranges and Python's functions of a file, with their times.
+/// Returns the ranges and Python functions of a file, with their times.
 fn spans(file: &Path) -> Vec<(SpanKind, String, u64)> {
     let file = TraceFile::open(file).unwrap();
     let rows = file.in_order::<Span>(0, u64::MAX).flatten();
     rows.map(|span| (span.kind, file.name(span.name).to_owned(), span.start_ns)).collect()
 }
 
-/// Names of the entries of a directory.
+/// Returns the names of the entries of a directory.
 fn entries(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).unwrap().flatten();
     let mut names: Vec<_> = entries.map(|e| e.file_name().into_string().unwrap()).collect();
@@ -76,7 +76,7 @@ fn a_window_becomes_a_run_beside_the_run_on_its_clock() {
         names.contains(&(SpanKind::Annotation, step)) && names.contains(&function),
         "{names:?}"
     );
-    // The program read the clock, then ran the update that tprof recorded: the last one.
+    // The program read the clock immediately before the last update that tprof recorded.
     let own = spans(&traced.run.join("rank-1.tprof"));
     let last = own.iter().filter(|(_, name, _)| name == step).map(|(.., start)| *start).max();
     let (run, start) = (info(&traced.run), found[0].2);
@@ -125,7 +125,7 @@ fn a_process_that_reads_no_answer_holds_nobody_up() {
 }
 
 #[test]
-fn what_excludes_a_window_is_one_clear_error() {
+fn options_that_exclude_a_window_are_one_clear_error() {
     let scratch = Scratch::new();
     for (arguments, what) in [
         (&["--kineto=stack"][..], "a list of stacks, shapes, names and steps=N"),

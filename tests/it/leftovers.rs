@@ -1,4 +1,5 @@
-//! Files that tprof makes in shared places: gone at its end, swept after a kill, for its user only.
+//! Files that tprof makes in shared places are removed at its end, swept after a kill, and
+//! accessible only to its user.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -8,7 +9,7 @@ use tprof_tests::{
     traced, traced_job, wait_until,
 };
 
-/// Directories in a place, by name.
+/// Returns the directories in a place, by name.
 fn left(place: &Path) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> =
         fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -16,7 +17,7 @@ fn left(place: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// A private place to which sessions and temporary directories go.
+/// Makes a private place for sessions and temporary directories.
 fn place(scratch: &Scratch) -> PathBuf {
     let place = scratch.join("runtime");
     fs::create_dir_all(&place).unwrap();
@@ -28,7 +29,7 @@ fn there(job: Job, place: &Path) -> Job {
     job.env("XDG_RUNTIME_DIR", place).env("TMPDIR", place)
 }
 
-/// A job in mid-run under tprof with its session in `place`.
+/// Starts a job under tprof, with its session in `place`.
 fn live(scratch: &Scratch, place: &Path, name: &str) -> (Live, PathBuf) {
     let run = scratch.join(name);
     let job = traced_job(&Job::new(program("steady")).arg("200"), EXACT, &run);
@@ -38,7 +39,7 @@ fn live(scratch: &Scratch, place: &Path, name: &str) -> (Live, PathBuf) {
     (live, run)
 }
 
-/// A run with a killed collector; the directory that it left.
+/// Makes a run, kills its collector, and returns the directory that the collector left.
 fn killed(scratch: &Scratch, place: &Path, name: &str) -> PathBuf {
     let before = left(place);
     let (live, _) = live(scratch, place, name);
@@ -98,7 +99,7 @@ fn directories_of_others_and_those_that_look_alike_stay() {
     assert!(foreign.join("sock").exists() && alike.join("sock").exists());
 }
 
-/// `tprof open` of a small run, with a browser that writes down what it is given.
+/// Runs `tprof open` on a small run, with a browser that writes its arguments to a file.
 fn open(scratch: &Scratch, place: &Path, given: &Path) -> Opened {
     let browser = scratch.join("browser.sh");
     let script = "#!/bin/sh\n\
@@ -142,7 +143,7 @@ fn the_address_of_open_is_in_a_file_for_its_user_alone() {
 }
 
 #[test]
-fn what_a_killed_open_left_is_swept() {
+fn leftovers_of_a_killed_open_are_swept() {
     let scratch = Scratch::new();
     let place = place(&scratch);
     let mut opened = open(&scratch, &place, &scratch.join("given"));

@@ -1,4 +1,4 @@
-//! The processes of a run: which there were, their parents, and how each ended.
+//! The processes of a run, their parents, and how each ended.
 
 use serde_json::Value;
 use tprof_tests::{
@@ -32,7 +32,7 @@ fn frees_of_blocks_from_before_a_fork_are_counted_apart() {
     let run = traced(&Job::new(program("fork")), EXACT, &scratch);
     let report = memory_report(&run.run);
     let heap = &report.0["ranks"][0]["host_memory"];
-    // Each of six children frees the block that the parent took before.
+    // Each of six children frees the block that the parent allocated before.
     assert_eq!((&heap["unmatched_frees"], &heap["unmatched_frees_forked"]), (&6.into(), &6.into()));
     let text = tprof(["report", "memory"]).arg(&run.run).run_in(scratch.path()).stdout;
     assert!(text.contains("6 frees of blocks without a recorded allocation: forked"), "{text}");
@@ -62,7 +62,7 @@ fn parents_are_recorded() {
     let report = report(&run.run);
     let shell = report.processes("sh")[0]["pid"].as_i64().unwrap();
     let short = report.processes("/short");
-    // The shell's own line names the program as well.
+    // The shell's own command line names the program as well.
     let short: Vec<_> =
         short.into_iter().filter(|process| process["pid"].as_i64() != Some(shell)).collect();
     assert_eq!(ends(&short), [(Some(3), None), (Some(4), None)], "{}", report.0["processes"]);
@@ -87,7 +87,7 @@ fn a_program_that_is_slow_to_load_is_there_once() {
         .arg(&slow)
         .run_in(scratch.path());
     assert_eq!(built.code, Some(0), "{built:?}");
-    // The first image of the run, and one that a process becomes.
+    // The slow program is the first image of the run, or an image that a process becomes by exec.
     for job in [Job::new(&slow), Job::sh("\"$1\"; true").arg(&slow)] {
         let run = traced(&job, EXACT, &scratch);
         let report = report(&run.run);
@@ -112,7 +112,7 @@ fn every_image_of_a_process_is_recorded() {
 #[test]
 fn an_image_is_known_by_what_it_began_with_however_much_that_is() {
     let scratch = Scratch::new();
-    // The second is more than a process sends along.
+    // The second command line is longer than the part that a process sends.
     for bytes in [0, 100_000] {
         let fill = format!("FILL={}", "x".repeat(bytes));
         let words = ["RANK=3", "WORLD_SIZE=4", &fill, "/bin/true", "", "two words", "line\nbreak"];

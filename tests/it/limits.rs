@@ -1,9 +1,9 @@
-//! Under low limits a job runs and ends as it would alone: recorded, or without a recording where
-//! tprof names what it lacks.
+//! Under low limits a job runs and ends as it would without tprof. It is recorded, or it runs
+//! unrecorded and tprof names the limit.
 
 use tprof_tests::{Job, Outcome, Scratch, tprof_at, traced_job};
 
-/// `tprof run` of a command that ends with 6, under a limit of a shell.
+/// Runs `tprof run` of a command that ends with 6, under a limit of the shell.
 #[track_caller]
 fn under(limit: &str, words: &str) -> Outcome {
     let scratch = Scratch::new();
@@ -15,7 +15,7 @@ fn under(limit: &str, words: &str) -> Outcome {
     for word in ["panicked", "overflowed", "not executable"] {
         assert!(!outcome.stderr.contains(word), "{limit} {words}: {outcome:?}");
     }
-    // A summary, or one error.
+    // tprof prints a summary, or one error.
     let errors = outcome.stderr.matches("error: ").count();
     let is_recorded = outcome.stderr.contains("exit status 6");
     assert!(errors <= 1, "{limit} {words}: {outcome:?}");
@@ -23,7 +23,8 @@ fn under(limit: &str, words: &str) -> Outcome {
     outcome
 }
 
-/// As [`under`], where no recording is possible; checks what the error names.
+/// Does the same as [`under`] for a limit that makes recording impossible, and checks the error's
+/// text.
 #[track_caller]
 fn unrecorded(limit: &str, named: &str) {
     let outcome = under(limit, "");
@@ -46,7 +47,7 @@ fn a_job_runs_under_a_limit_of_open_files() {
 
 #[test]
 fn a_job_runs_under_a_limit_of_address_space() {
-    // Far below, the loader refuses tprof itself.
+    // With much less, the loader can't start tprof itself.
     for kib in [90_000, 100_000, 150_000, 200_000, 300_000, 400_000, 500_000, 1_000_000] {
         for words in ["", "-q"] {
             under(&format!("-v {kib}"), words);
@@ -70,7 +71,7 @@ fn a_job_runs_under_a_limit_of_stacks() {
 
 #[test]
 fn a_job_outlives_a_tprof_that_aborts() {
-    // The job runs as it does where an allocation fails.
+    // The job runs as it does when an allocation of tprof fails.
     let ends = [("sleep 0.1; exit 6", Some(6), None), ("kill -TERM $$", None, Some(libc::SIGTERM))];
     for (rest, code, signal) in ends {
         let script = format!("kill -ABRT $PPID; {rest}");

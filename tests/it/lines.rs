@@ -1,19 +1,19 @@
-//! `report cpu --lines`: time by line of source, and what of it can be chosen.
+//! `report cpu --lines` shows time by source line, and options choose a part of it.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use tprof_tests::{Job, Scratch, assert_refused, has_native_or_skip, need, program, tprof, traced};
 
-/// Samples enough for shares.
+/// A rate that gives enough samples for shares.
 const OFTEN: &[&str] = &["--sample-rate", "997", "--mem", "off"];
 const PYTHON: &str = "/usr/bin/python3";
 const SOURCE: &str = include_str!("../programs/lines.py");
 
-/// A run of the Python program, which lies in the scratch folder; nothing where this machine
-/// samples nothing.
+/// Records a run of the Python program, which is copied to the scratch folder; `None` if this
+/// machine can't take samples.
 fn recorded(scratch: &Scratch) -> Option<(PathBuf, PathBuf)> {
     let script = scratch.write("lines.py", SOURCE);
-    // A file as old as the process that reads it could have been changed since.
+    // If a file were as new as the process that reads it, it could have changed since then.
     std::thread::sleep(std::time::Duration::from_millis(50));
     let run = traced(&Job::new(PYTHON).arg(&script), OFTEN, scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
@@ -30,13 +30,13 @@ fn lines(run: &Path, options: &[&str]) -> Value {
     serde_json::from_str(&outcome.stdout).unwrap()
 }
 
-/// Number of the line with a marker.
+/// Returns the number of the line with a marker.
 fn line_of(marker: &str) -> u64 {
     let marker = format!("# line: {marker}");
     1 + SOURCE.lines().position(|line| line.ends_with(&marker)).unwrap() as u64
 }
 
-/// The row of a line of a function; what a generator in it does is a function of its own.
+/// Returns the row of a line of a function. A generator in the function is a function of its own.
 #[track_caller]
 fn row(report: &Value, function: &str, line: u64) -> Value {
     let rows = report["tables"]["lines"].as_array().unwrap();
@@ -48,7 +48,7 @@ fn row(report: &Value, function: &str, line: u64) -> Value {
     rows.iter().find(is_it).unwrap_or_else(|| panic!("no line {line} in {rows:#?}")).clone()
 }
 
-/// Time of a function over all its lines.
+/// Returns the time of a function over all its lines.
 #[track_caller]
 fn of_function(report: &Value, function: &str, key: &str) -> Value {
     let rows = report["tables"]["line_functions"].as_array().unwrap();
@@ -58,7 +58,7 @@ fn of_function(report: &Value, function: &str, key: &str) -> Value {
     rows.iter().find(is_it).unwrap_or_else(|| panic!("no {function} in {rows:#?}"))[key].clone()
 }
 
-/// Within 10 %: samples of a second on a busy machine.
+/// Checks a value to within 10 %, for samples of a second on a busy machine.
 #[track_caller]
 fn is_near(value: &Value, expected: f64) {
     let value = value.as_f64().unwrap() / 1e9;
@@ -75,7 +75,7 @@ fn the_line_that_runs_and_the_line_that_waits_have_their_time_and_source() {
     let hot = row(&report, "hot", line_of("hot"));
     assert_eq!(first["file"], hot["file"], "{first:#?}");
     is_near(&of_function(&report, "hot", "total_ns"), 0.6);
-    // A sample of Python is read a moment after it was taken, now and then on another line.
+    // A Python stack is read a moment after the sample was taken, sometimes on another line.
     assert!(hot["total_ns"].as_u64() > Some(300_000_000), "{hot:#?}");
     assert_eq!(hot["own"], true);
     let text = "total += sum(list(range(50000)))  # line: hot";
@@ -95,8 +95,8 @@ fn libraries_count_for_the_own_line_that_calls_them() {
     let all = row(&lines(&run, &[]), "through_library", line);
     let mine = lines(&run, &["--mine"]);
     let own = row(&mine, "through_library", line);
-    // That time is not the function's own: before Python 3.12 the comprehension on that line is a
-    // function.
+    // The function's own time excludes it: before Python 3.12, the comprehension on that line is a
+    // function of its own.
     is_near(&of_function(&mine, "through_library", "total_ns"), 0.3);
     assert!(all["self_ns"].as_u64() < own["self_ns"].as_u64(), "{all:#?} {own:#?}");
     let rows = mine["tables"]["lines"].as_array().unwrap();

@@ -1,5 +1,5 @@
-//! Runs in a directory: the newest one is what a report without a run is of, `tprof ls`
-//! lists them, `tprof rm` deletes them.
+//! Runs in a directory: a report without a run uses the newest one, `tprof ls` lists them, and
+//! `tprof rm` deletes them.
 
 use serde_json::Value;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn a_report_without_a_run_is_of_the_newest_one_and_names_it() {
     let scratch = Scratch::new();
     let nothing = tprof(["report"]).run_in(scratch.cwd());
     assert_refused(&nothing, &["no run given", "there is no run in this directory", "tprof run"]);
-    // Neither the first nor the last by name.
+    // The newest run is neither the first nor the last by name.
     for name in ["run-b", "run-c", "run-a"] {
         record(&scratch, name);
     }

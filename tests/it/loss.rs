@@ -1,5 +1,4 @@
-//! Nothing is lost silently, and nothing that happens to the recording harms
-//! the job.
+//! All losses are counted, and nothing that happens to the recording harms the job.
 
 use serde_json::Value;
 use std::path::Path;
@@ -12,7 +11,7 @@ fn steady() -> Job {
     Job::new(program("steady")).args(["200".as_ref(), program("short").as_os_str()])
 }
 
-/// Starts `steady` under tprof and waits until it is being recorded.
+/// Starts `steady` under tprof and waits until it is recorded.
 fn start(options: &[&str], run: &Path, scratch: &Scratch) -> (Live, Value) {
     let mut live = Live::start(&traced_job(&steady(), options, run), &scratch.cwd());
     live.wait_for("ready");
@@ -23,13 +22,13 @@ fn start(options: &[&str], run: &Path, scratch: &Scratch) -> (Live, Value) {
     (live, info)
 }
 
-/// Blocks of `victim_keep` that a report has.
+/// Returns the number of blocks of `victim_keep` in a report.
 fn kept(report: &Report) -> i64 {
     let sites = report.sites(|frame| frame.starts_with("victim_keep"));
     sites.iter().map(|site| site["allocations"].as_i64().unwrap()).sum()
 }
 
-/// As [`kept`], for a run that goes on.
+/// Does the same as [`kept`] for a run in progress.
 fn kept_so_far(run: &Path) -> i64 {
     let outcome = tprof(["report", "memory", "--json"]).arg(run).run_in(run.parent().unwrap());
     serde_json::from_str(&outcome.stdout).map_or(0, |report| kept(&Report(report)))
@@ -48,7 +47,7 @@ fn the_job_outlives_its_collector() {
             wait_until("1,000 blocks are in the files", || kept_so_far(&run) >= 1000);
         }
         assert!(kill(info["collector_pid"].as_u64().unwrap() as u32, libc::SIGKILL));
-        // Everything goes on: rings fill up, threads and children come and go.
+        // The job goes on: rings fill up, threads and children start and end.
         for command in ["a", "t", "c", "f", "e", "a", "t"] {
             live.obey(command);
         }
@@ -71,7 +70,7 @@ fn a_stopped_collector_holds_the_job_up_for_a_bounded_time() {
     let run = scratch.run();
     let (mut live, info) = start(EXACT, &run, &scratch);
     let collector = info["collector_pid"].as_u64().unwrap() as u32;
-    // Processes that it starts meanwhile wait for the collector's answer once, too.
+    // Processes that it starts in the meantime also wait for the collector's answer once.
     assert!(kill(collector, libc::SIGSTOP));
     for command in ["a", "t", "f", "a", "c", "f"] {
         live.obey(command);
@@ -99,7 +98,7 @@ fn a_deleted_session_directory_is_reported() {
     let report = memory_report(&run);
     let kept = report.sites(|frame| frame.starts_with("victim_keep"));
     assert_eq!(kept.iter().map(|site| site["allocations"].as_i64().unwrap()).sum::<i64>(), 1000);
-    // Processes that were started after it are recorded, or reported as not.
+    // Processes that started after the deletion are recorded, or reported as not recorded.
     let seen = report.processes("/short").len();
     assert!(
         seen > 0 || report.blind("short").is_some() || report.lost() > 0,
@@ -113,7 +112,8 @@ fn a_deleted_run_directory_does_not_harm_the_job() {
     let scratch = Scratch::new();
     let run = scratch.run();
     let (mut live, _) = start(EXACT, &run, &scratch);
-    // The collector may be writing into it at this moment: as `rm -r` again.
+    // The collector may be writing into the directory at this moment, so this is repeated until it
+    // is gone.
     while run.exists() {
         let _ = std::fs::remove_dir_all(&run);
     }
@@ -135,7 +135,7 @@ fn a_second_run_into_a_live_one_harms_neither() {
         let cwd = scratch.join("second");
         std::fs::create_dir_all(&cwd).unwrap();
         let second = traced_job(&Job::new(program("short")).arg("5"), options, &run).run_in(&cwd);
-        // Refused, or recorded beside the first.
+        // The second run is refused, or recorded beside the first.
         match second.code {
             Some(5) => {}
             _ => assert_refused(&second, &[]),
@@ -163,7 +163,7 @@ fn dropping_when_full_is_counted() {
     let lost = report.lost_of("records");
     let seen = report.total("allocations") + report.total("frees") + lost;
     assert_eq!(seen, wanted.allocations + wanted.frees, "{}", report.0["completeness"]);
-    // Neither for room nor for the unwind tables of new code.
+    // The job waited neither for room nor for the unwind tables of new code.
     assert_eq!(report.0["overhead"]["wait_ns"], 0, "{}", report.0["overhead"]);
 }
 

@@ -1,5 +1,5 @@
-//! Real processes under tprof, checked from outside: each module holds the
-//! facts of one idea.
+//! Tests of real processes under tprof, checked from outside. Each module has the facts about one
+//! subject.
 
 mod agree;
 mod attach;

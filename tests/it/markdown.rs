@@ -1,16 +1,16 @@
-//! Reports as Markdown: what the text has, in a form that GitHub takes.
+//! Reports as Markdown have the content of the text, in a form that GitHub accepts.
 
 use std::path::{Path, PathBuf};
 
 use tprof_tests::{Job, Scratch, foreign, need, tprof, tprof_at};
 
-/// The output of a report or comparison.
+/// Returns the output of a report or comparison.
 fn printed(words: &[&str], runs: &[&Path], more: &[&str]) -> String {
     let job = tprof(words.iter().copied()).args(runs).args(more);
     job.run_in(std::env::temp_dir()).expect_code(0).stdout
 }
 
-/// Markdown as a person sees it.
+/// Returns the text that Markdown renders to.
 fn seen(markdown: &str) -> String {
     let mut text = markdown.to_owned();
     for (from, to) in [("&#8203;", ""), ("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"), ("**", "")] {
@@ -27,7 +27,8 @@ fn seen(markdown: &str) -> String {
     seen.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Numbers of the text that the Markdown lacks; `cut`: words that are shortened.
+/// Returns the numbers of the text that the Markdown lacks; with `cut`, long words may be
+/// shortened.
 fn missing<'t>(text: &'t str, markdown: &str) -> Vec<&'t str> {
     let seen = seen(markdown);
     let numbers = text.split_whitespace().filter(|word| {
@@ -38,7 +39,8 @@ fn missing<'t>(text: &'t str, markdown: &str) -> Vec<&'t str> {
     numbers.map(|word| word.trim_matches('`')).filter(|word| !seen.contains(word)).collect()
 }
 
-/// Checks that each table's rows have as many cells as its headings, and how long all is.
+/// Checks that each table's rows have as many cells as its headings, and that the length is within
+/// the limit.
 #[track_caller]
 fn assert_well_formed(markdown: &str) {
     let mut columns = 0;
@@ -48,7 +50,7 @@ fn assert_well_formed(markdown: &str) {
         if line.starts_with("```") {
             is_fixed = !is_fixed;
         } else if !is_fixed && line.starts_with('|') {
-            // A bar behind a backslash ends no cell, unless that is escaped itself.
+            // A bar behind a backslash ends no cell, unless the backslash is escaped itself.
             let bare = line.replace("\\\\", "").replace("\\|", "");
             let cells = bare.matches('|').count() - 1;
             tables += usize::from(columns == 0);
@@ -114,7 +116,7 @@ fn a_long_report_is_cut_with_a_note() {
     );
 }
 
-/// The shell script of a step of `examples/github-actions.yml`.
+/// Returns the shell script of a step of `examples/github-actions.yml`.
 fn step(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/github-actions.yml");
     let text = std::fs::read_to_string(path).unwrap();

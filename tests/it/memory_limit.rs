@@ -1,5 +1,5 @@
-//! Jobs in a memory cgroup with a limit: what fills it is found, and page cache is not taken
-//! for that.
+//! Jobs in a memory cgroup with a limit: the report finds the memory that fills the cgroup, and
+//! does not count page cache as such.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tprof_tests::{Job, Outcome, Refused, Scratch, document, need_some, traced_job};
 
-/// Limit of the cgroup in which a job runs, in bytes.
+/// Limit of the job's cgroup, in bytes.
 const LIMIT: u64 = 300 << 20;
 
-/// A memory cgroup; its end removes it.
+/// A memory cgroup, which is removed when it is dropped.
 struct Limited {
     dir: PathBuf,
 }
 
 impl Limited {
-    /// Within the own one, or where it is not mounted, within the root.
+    /// Makes a cgroup within this process's own, or within the root if its own is not mounted.
     fn new(name: &str) -> Result<Limited, Refused> {
         let lines = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let kinds = [
@@ -32,7 +32,7 @@ impl Limited {
             let dir = parent.join(format!("tprof-test-{name}-{}", std::process::id()));
             if fs::create_dir(&dir).is_ok() {
                 let made = Limited { dir };
-                // Without its controller, a cgroup of version 2 has no such file.
+                // Without the memory controller, a cgroup of version 2 has no such file.
                 if fs::write(made.dir.join(limit), LIMIT.to_string()).is_ok() {
                     return Ok(made);
                 }
@@ -41,7 +41,7 @@ impl Limited {
         Err(Refused::MemoryCgroup)
     }
 
-    /// Runs the job under tprof in it, or in one within it that has no limit of its own.
+    /// Runs the job under tprof in the cgroup, or in a child cgroup without a limit.
     fn run(&self, way: &str, within: Option<&str>) -> Ran {
         let scratch = Scratch::new();
         let run = scratch.run();
@@ -73,7 +73,7 @@ struct Ran {
 }
 
 impl Ran {
-    /// A value that the job reads of its cgroup.
+    /// Returns a value that the job itself read from its cgroup.
     fn truth(&self, key: &str) -> u64 {
         let start = format!("expect {key}=");
         let mut lines = self.outcome.stdout.lines();

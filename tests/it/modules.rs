@@ -1,5 +1,5 @@
-//! `--modules`: the start-up hook in Python names calls of modules, and changes nothing else, on
-//! every Python that is at hand. PyTorch itself is needed only for what is recorded of it.
+//! `--modules`: the start-up hook in Python names calls of modules and changes nothing else, on
+//! every installed Python. Only the tests of recorded modules need PyTorch itself.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,8 @@ fn program(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/modules").join(name)
 }
 
-/// Ranges that a job prints within tprof; all else must be as without tprof.
+/// Returns the ranges that a job prints under tprof; all other output must be the same as without
+/// tprof.
 fn ranges(job: &Job) -> Vec<String> {
     let scratch = Scratch::new();
     let native = job.run_in(scratch.cwd()).expect_code(0);
@@ -26,7 +27,7 @@ fn ranges(job: &Job) -> Vec<String> {
     ranges.into_iter().map(|line| line["range ".len()..].to_owned()).collect()
 }
 
-/// Ranges of a call of the program's `Net`, under that name.
+/// Returns the ranges of a call of the program's `Net` under that name.
 fn net(name: &str) -> Vec<String> {
     let range = |depth: usize, path: &str, class: &str| {
         format!("{}nn.Module: {name}{path} ({class})", "  ".repeat(depth))
@@ -44,7 +45,7 @@ fn net(name: &str) -> Vec<String> {
 
 fn all_ranges() -> Vec<String> {
     let inner = net("Net")[1..4].iter().map(|range| range["  ".len()..].to_owned()).collect();
-    // The number of a module that is gone is free for another one.
+    // When a module is freed, its number can be used again.
     let calls = [net("Net"), net("Net"), net("Net#2"), inner, net("Net#2"), net("Net"), net("Net")];
     let refused = "nn.Module: Net (Net)".to_owned();
     calls.concat().into_iter().chain([refused]).collect()
@@ -72,13 +73,13 @@ fn the_jobs_own_start_up_hook_runs_under_its_name() {
         own.write("sitecustomize.py", source);
         let job = job(&python).arg(program("program.py")).env("PYTHONPATH", own.path());
         assert_eq!(ranges(&job), all_ranges(), "{python:?}");
-        // One that fails is reported as it would be without tprof.
+        // A start-up hook that fails is reported as it would be without tprof.
         own.write("sitecustomize.py", "import no_such_module\n");
         let scratch = Scratch::new();
         let native = job.run_in(scratch.cwd());
         let run = traced(&job, &OPTIONS, &scratch);
         assert!(native.stderr.contains("no_such_module"), "{native:?}");
-        // Python may warn of the fork, by chance.
+        // Python may or may not warn about the fork.
         let error = |text: &str| text.lines().take(2).map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(error(&run.outcome.stderr), error(&native.stderr), "{python:?}");
     }
@@ -91,7 +92,7 @@ fn a_python_that_takes_no_hook_runs_as_ever() {
         let job = job(&python).arg(switch).arg(program("program.py"));
         assert_eq!(ranges(&job), Vec::<String>::new(), "{switch}");
     }
-    // Nothing runs that could take the hook's directory out of sys.path.
+    // In these modes Python runs no code that could remove the hook's directory from sys.path.
     let scratch = Scratch::new();
     let run = traced(&job(&python).arg("-S").arg(program("program.py")), &OPTIONS, &scratch);
     assert!(run.outcome.stdout.contains("value 14 11 15\n"), "{:?}", run.outcome);
@@ -126,7 +127,7 @@ fn pytorchs_modules_are_recorded_and_a_python_without_the_hook_is_named() {
         let row = rows.iter().find(|row| row["path"] == path && row["class"] == class);
         row.map(|row| row["runs"].as_u64().unwrap())
     };
-    // Twelve steps, and two batches of the loader.
+    // The job runs twelve steps, and the loader gives two batches.
     assert_eq!(runs("Net", "Net"), Some(14), "{rows:#?}");
     assert_eq!(runs("Net.mlp.layers.1", "Linear"), Some(14), "{rows:#?}");
     assert_eq!(runs("CrossEntropyLoss", "CrossEntropyLoss"), Some(12), "{rows:#?}");
@@ -157,7 +158,7 @@ fn compiling_exporting_and_tracing_are_as_without_the_hook() {
         let row = rows.iter().find(|row| row["path"] == "Net" && row["class"] == class);
         row.and_then(|row| row["runs"].as_u64())
     };
-    // What is called without compilation, and three calls of what `torch.compile` made.
+    // The calls without compilation, and three calls of the module that `torch.compile` made.
     assert!(runs("Net") >= Some(6), "{rows:#?}");
     assert_eq!(runs("OptimizedModule"), Some(3), "{rows:#?}");
 }

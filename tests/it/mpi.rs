@@ -1,4 +1,4 @@
-//! Calls of MPI: recorded with their sizes, and unchanged.
+//! Calls of MPI are recorded with their sizes, and behave as without tprof.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ const STEPS: u64 = 10;
 const LARGE: u64 = 8000;
 const MPIS: [&str; 2] = ["mpich", "openmpi"];
 
-/// A program built with an MPI's compiler; nothing where that is not installed.
+/// Builds a program with an MPI's compiler; `None` if the MPI is not installed.
 fn built(mpi: &str, source: &str, more: &[&str], scratch: &Scratch) -> Option<PathBuf> {
     let compiler = format!("mpicc.{mpi}");
     if !Path::new("/usr/bin").join(&compiler).exists() {
@@ -35,14 +35,14 @@ fn ranks(mpi: &str, program: &Path) -> Job {
         .arg(program)
 }
 
-/// Rows of a table of a report.
+/// Returns the rows of a table of a report.
 fn rows(run: &Path, kind: &str, table: &str) -> Vec<Value> {
     let outcome = tprof(["report", kind, "--json"]).arg(run).run_in(run.parent().unwrap());
     let report: Value = serde_json::from_str(&outcome.expect_code(0).stdout).unwrap();
     report["tables"][table].as_array().unwrap().clone()
 }
 
-/// The time that all ranks measured of their large reductions, ns.
+/// Returns the time that all ranks measured of their large reductions, in ns.
 fn within_ns(run: &Traced) -> u64 {
     let words = run.outcome.stdout.split([' ', '\n']);
     words.filter_map(|word| word.strip_prefix("within_ns=")?.parse::<u64>().ok()).sum()
@@ -68,7 +68,7 @@ fn messages_have_their_sizes_and_the_late_rank_is_named() {
             ("all_reduce", Some(LARGE), two(2 * STEPS)),
             ("all_reduce", Some(24), two(2)),
             ("broadcast", Some(LARGE), two(2)),
-            // The other was refused, and is none.
+            // The other broadcast was refused, so it has no row.
             ("broadcast", Some(0), two(2)),
             ("all_gather", Some(2 * LARGE), two(2)),
             ("gather", Some(LARGE), two(1)),
@@ -109,7 +109,7 @@ fn iterations_that_send_the_same_messages_are_steps_by_an_estimate() {
                 .filter(|row| row["rank"] == rank)
                 .map(|row| row["duration_ns"].as_u64().unwrap())
                 .collect();
-            // After the last one nothing was sent.
+            // Nothing was sent after the last iteration, so it has no end.
             assert_eq!(of_rank.len() as u64, ITERATIONS - 1, "{mpi}: {steps:#?}");
             let line = format!("rank={} first_to_last_ns=", &rank[5..]);
             let measured = run.outcome.stdout.split(line.as_str()).nth(1).unwrap();
@@ -146,7 +146,7 @@ fn a_tool_that_wraps_a_function_of_mpi_is_called_as_without_tprof() {
         let job = job.arg(format!("LD_PRELOAD={}", tool.display())).arg(&program);
         let alone = job.run_in(scratch.path()).expect_code(0);
         assert_eq!(alone.stdout.matches("wrapped=11").count(), 2, "{mpi}: {alone:?}");
-        // After tprof's own library, as a tool that is linked is.
+        // The tool is loaded after tprof's own library, like a tool that is linked.
         let script =
             format!("LD_PRELOAD=\"$LD_PRELOAD:{}\" exec {}", tool.display(), program.display());
         let job = ranks(mpi, Path::new("sh")).args(["-c", &script]);

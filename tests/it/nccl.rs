@@ -1,5 +1,5 @@
-//! NCCL's reports to a profiler plugin, in every version of that interface, on a stand-in
-//! that loads plugins as NCCL does (a simulation).
+//! NCCL's reports to a profiler plugin, in every version of the interface, on a stand-in that loads
+//! plugins as NCCL does (a simulation).
 
 use crate::calls::rows;
 use std::collections::BTreeSet;
@@ -10,7 +10,8 @@ use tprof_trace::model::{ChannelWork, ChannelWorkKind, Collective};
 
 const COMM: &[&str] = &["--activities", "gpu,comm,mem"];
 
-/// Two ranks that train for three steps: a broadcast, then six all-reduces, two by two.
+/// Returns two ranks that train for three steps: a broadcast, then six all-reduces in groups of
+/// two.
 fn two_ranks(version: &str, scratch: &Scratch) -> Result<Job, String> {
     ranks_of("train-12", version, scratch)
 }
@@ -32,7 +33,8 @@ fn text(file: &TraceFile, name: Option<tprof_trace::model::NameId>) -> &str {
     name.map_or("", |name| file.name(name))
 }
 
-/// The rows of both ranks: seven operations, each with what NCCL chose for it.
+/// Checks the rows of both ranks: seven operations, each with the algorithm and protocol that NCCL
+/// chose.
 fn assert_chosen(traced: &Traced, with_stream: bool) {
     assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
     let mut identities = BTreeSet::new();
@@ -77,7 +79,7 @@ fn every_version_of_the_plugin_adds_what_nccl_chose() {
     }
 }
 
-/// Links NCCL into the program: its calls pass no hook.
+/// Links NCCL into the program, so that no hook sees its calls.
 fn static_ranks(version: &str, scratch: &Scratch) -> Result<Job, String> {
     let home = stand_ins()?;
     let program = scratch.join("train-static");
@@ -104,7 +106,7 @@ fn operations_are_recorded_where_no_hook_lies_between() {
     }
 }
 
-/// A plugin of the job's own, of this version, which counts its events in a file.
+/// Builds a plugin of the job's own with this version, which counts its events in a file.
 fn own_plugin(version: u32, name: &str, scratch: &Scratch) -> (PathBuf, PathBuf) {
     let (library, counts) = (scratch.join(name), scratch.join("own-plugin"));
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/nccl_plugin.c");
@@ -165,7 +167,7 @@ fn work_on_channels_is_recorded_where_it_is_asked_for() {
         assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
         let (file, work) = rows::<ChannelWork>(&traced.run, 0);
         let of = |kind| work.iter().filter(move |row| row.kind == kind);
-        // Seven operations on two channels; kernels report since version 3.
+        // Seven operations on two channels; kernels are reported since version 3.
         let kernels = if version == "2" { 0 } else { 14 };
         assert_eq!(of(ChannelWorkKind::Kernel).count(), kernels, "version {version}");
         for kind in [ChannelWorkKind::Send, ChannelWorkKind::Receive] {
@@ -176,7 +178,7 @@ fn work_on_channels_is_recorded_where_it_is_asked_for() {
                 let waited: u64 = waits.into_iter().flatten().sum();
                 assert!(row.network_ns.unwrap() > 0 && row.device_wait_ns.unwrap() > 0);
                 assert!(waited <= row.duration_ns);
-                // Version 4 added the other rank's room.
+                // The other rank of a send is reported since version 4.
                 let has_peer = kind == ChannelWorkKind::Send && version != "2";
                 assert_eq!(row.peer_wait_ns.unwrap() > 0, has_peer);
             }
@@ -215,14 +217,14 @@ fn communicators_are_known_whichever_call_made_them() {
         let (file, rows) = rows::<Collective>(&traced.run, 0);
         let names: Vec<&str> = rows.iter().map(|row| file.name(row.name)).collect();
         let mut wanted = vec!["all_reduce"; 7];
-        // `ncclBcast` calls `ncclBroadcast`: one broadcast.
+        // `ncclBcast` calls `ncclBroadcast`, and they count as one broadcast.
         wanted.extend(["broadcast", "put_signal", "signal", "wait_signal"]);
         assert_eq!(names, wanted, "version {version:?}");
         let distinct: BTreeSet<_> = rows.iter().map(|row| row.communicator).collect();
         assert_eq!(distinct.len(), 7, "two splits of one colour are two");
         assert!(rows.iter().all(|row| row.communicator.is_some()));
         let sized = rows[..7].iter().filter(|row| row.group_size == Some(1)).count();
-        // The hooks do not have the size of a split.
+        // The hooks don't know the size of a split communicator.
         assert_eq!(sized, if version.is_some() { 7 } else { 5 }, "version {version:?}");
         let known: BTreeSet<_> =
             file.communicators().iter().map(|row| Some(row.communicator)).collect();
@@ -241,7 +243,7 @@ fn communicators_that_nccl_refused_are_none_and_their_lists_are_not_read() {
     assert_eq!(traced.outcome, wanted);
     let (file, rows) = rows::<Collective>(&traced.run, 0);
     assert_eq!(rows.len(), 11);
-    // The one that was made first, and the seven of the other calls.
+    // The first communicator, and the seven communicators of the other calls.
     let known: BTreeSet<_> = file.communicators().iter().map(|row| row.communicator).collect();
     assert!((7..=8).contains(&known.len()), "{known:?}");
 }

@@ -1,5 +1,5 @@
-//! Where perf events are refused, as in most containers, threads are sampled from
-//! outside instead, and what that lacks is reported.
+//! If perf events are refused, as in most containers, tprof samples threads from outside instead,
+//! and the report names what is missing.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -39,8 +39,8 @@ fn times_of_threads_and_waits_are_known() {
     let lost = losses.iter().find(|loss| loss["what"] == "milliseconds on a core");
     let lost_ns = lost.map_or(0.0, |loss| loss["count"].as_f64().unwrap() * 1e6);
     assert!((1.15e9..1.6e9).contains(&(sum("running_ns") + lost_ns)), "{lost_ns}: {rows:#?}");
-    // 0.7 s, from the first look at the sleeper on: on a busy machine the sampler itself waits
-    // for a core until then.
+    // 0.7 s, counted from the first look at the sleeper. On a busy machine the sampler itself first
+    // waits for a core.
     assert!((0.5e9..1.5e9).contains(&sum("sleep_ns")), "{rows:#?}");
     let cpu = document("cpu", &run.run);
     let notes = cpu["notes"].as_array().unwrap();
@@ -76,7 +76,7 @@ fn pythons_functions_are_seen() {
         let row = rows(&cpu, "python").iter().find(|row| row["name"] == name);
         row.unwrap_or_else(|| panic!("no {name}: {cpu:#}"))["total_ns"].as_f64().unwrap()
     };
-    // Half a second each of its parent and its child, and half a second in a library.
+    // The parent and the child each run for half a second, and a library for another half.
     let (interpreted, native) = (total("victim_interpreted"), total("Victim.victim_native"));
     assert!((0.9e9..1.1e9).contains(&interpreted), "{interpreted}");
     assert!((0.45e9..0.55e9).contains(&native), "{native}");

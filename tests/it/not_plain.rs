@@ -1,5 +1,5 @@
-//! Names of a run's files that are no files: pipes, devices, sockets, directories. No command waits
-//! for them, and each says what they are.
+//! Pipes, devices, sockets and directories under the names of a run's files. No command waits for
+//! them, and each reports what they are.
 
 use serde_json::{Value, json};
 use std::fs;
@@ -8,14 +8,14 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use tprof_tests::{Job, Outcome, Scratch, program, tprof, traced};
 
-/// Seconds after which a command waits for something.
+/// Seconds after which a command counts as waiting.
 const LIMIT: u64 = 60;
 
 fn mkfifo(path: &Path) {
     Job::new("mkfifo").arg(path).run_in(path.parent().unwrap()).expect_code(0);
 }
 
-/// Puts something that is no file in place of a file.
+/// Puts something that is not a regular file in place of a file.
 fn put(what: &str, path: &Path) {
     let _ = fs::remove_file(path);
     match what {
@@ -40,7 +40,7 @@ fn copy(from: &Path, to: PathBuf) -> PathBuf {
     to
 }
 
-/// Runs a command in a directory; it must end by itself.
+/// Runs a command in a directory; the command must end by itself.
 #[track_caller]
 fn ends(words: &[&str], scratch: &Scratch) -> Outcome {
     let outcome = tprof(words).limit(LIMIT).run_in(scratch.path());
@@ -74,7 +74,7 @@ fn no_command_waits_for_what_is_no_file() {
             let report = ends(&["report", &path], &scratch);
             let said = format!("{}{}", report.stdout, report.stderr);
             let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-            // A directory is no info file of another collector, either.
+            // A directory is not accepted as the info file of another collector, either.
             let is_named = said.contains(&format!("it is {what}"))
                 || what == "a directory" && said.to_lowercase().contains("is a directory");
             assert!(is_named, "{path}: {report:?}");
@@ -152,7 +152,7 @@ fn an_import_reads_plain_files_and_pipes_of_a_shell() {
                 ["json", "log", "pickle"].map(|ending| format!("other.{ending}`: it is {what}"))
             {
                 let is_named = outcome.stderr.contains(&name);
-                // A directory is looked into by the name of what lies within.
+                // An import reads a directory by looking for files in it.
                 assert_eq!(is_named, what != "a directory", "{name}: {outcome:?}");
             }
         }

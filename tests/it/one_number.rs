@@ -1,4 +1,4 @@
-//! A wait has one value in all reports of a run.
+//! A wait has the same value in all reports of a run.
 
 use std::path::Path;
 
@@ -59,7 +59,7 @@ fn a_cut_of_a_run_has_the_driving_threads_time_in_it() {
     let scratch = Scratch::new();
     let job = Job::new("/usr/bin/python3").arg("-B").arg(&script).arg("data");
     let run = traced(&job, &["--mem", "off"], &scratch).run;
-    // 40 waits of 30 ms, of which the longest are listed.
+    // The job has 40 waits of 30 ms; the findings list the longest ones.
     let findings = document("findings", &run);
     let rows = |table: &str| findings["tables"][table].as_array().unwrap().iter();
     let number = &rows("findings").find(|row| row["rule"] == "DataWait").unwrap()["finding"];
@@ -74,7 +74,7 @@ fn a_cut_of_a_run_has_the_driving_threads_time_in_it() {
         export.run_in(scratch.path()).expect_code(0);
         let table = std::fs::read_to_string(output.join("host_times.csv")).unwrap();
         let rows = table.lines().map(|row| row.split(',').collect::<Vec<&str>>());
-        // Run, rank, instance, host, section, step, part, wall time.
+        // The columns are: run, rank, instance, host, section, step, part, wall time.
         let rows = rows.filter(|row| row[4] == "judged");
         let parts = rows.map(|row| (row[6].to_owned(), row[7].parse::<f64>().unwrap() / 1e6));
         let parts: Vec<(String, f64)> = parts.collect();
@@ -86,8 +86,8 @@ fn a_cut_of_a_run_has_the_driving_threads_time_in_it() {
     let (first, of_first) = judged(from_ms, from_ms + 150);
     let (second, of_second) = judged(from_ms + 150, from_ms + 400);
     assert!((first - 150.0).abs() < 1e-6 && (second - 250.0).abs() < 1e-6, "{first}, {second}");
-    // Waits are cut at the edge, not lost or counted twice. Short ones were added up, and have what
-    // others leave of a part.
+    // Waits are cut at the edge, and neither lost nor counted twice. Short waits were summed up,
+    // and get the rest of a part that no other wait takes.
     let file = rank_file(&run, 0);
     let short = file.blocks::<Sample>().flatten();
     let short = short.filter(|row| row.spread_ns.is_some_and(|ns| row.time_ns + ns > first_ns));

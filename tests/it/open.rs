@@ -1,17 +1,17 @@
-//! `tprof open` gives its trace to one page and to no other reader.
+//! `tprof open` serves its trace to one page and to no other reader.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use tprof_tests::{EXACT, Job, Opened, Scratch, assert_refused, program, tprof, traced};
 
-/// A server on a free port.
+/// Starts a server on a free port.
 fn serve(scratch: &Scratch, options: &[&str]) -> Opened {
     let run = traced(&Job::new(program("thread_names")), EXACT, scratch).run;
     let options = [&["--no-browser", "--port", "0"], options].concat();
     Opened::start(&run, &options, &[])
 }
 
-/// Status line, headers, and the body's first bytes.
+/// Returns the status line, the headers, and the first bytes of the body.
 fn ask(address: &str, method: &str, path: &str, host: &str) -> (String, Vec<u8>) {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();

@@ -1,5 +1,5 @@
-//! Operators and ranges of PyTorch, on a stand-in that exports what PyTorch exports and lays its
-//! objects out as versions of it do.
+//! Operators and ranges of PyTorch, on a stand-in that exports the same symbols as PyTorch and has
+//! the object layouts of several versions.
 
 use crate::calls::rows;
 use std::collections::BTreeMap;
@@ -12,11 +12,11 @@ use tprof_trace::model::{Span, SpanKind};
 
 const PYTHON: &str = "/usr/bin/python3";
 const SHAPES: &[&str] = &["--operators", "shapes"];
-/// Layouts of PyTorch 2.15 and 2.4, of which the latter has the older ABI of strings.
+/// Layouts of PyTorch 2.15 and 2.4; 2.4 has the older ABI of strings.
 const NEW: [&str; 2] = ["-DPYTHON_WORDS=1", "-DNAME_BYTES=40"];
 const OLD: [&str; 2] = ["-DPYTHON_WORDS=2", "-DNAME_BYTES=16"];
 
-/// Builds the stand-in, and the programs that use it; false where there is no compiler.
+/// Builds the stand-in, and the programs that use it. Returns false without a compiler.
 pub fn build(defines: &[&str], scratch: &Scratch) -> bool {
     let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/torch_stand_in");
     if Job::new("sh").args(["-c", "command -v g++"]).run_in(scratch.path()).code != Some(0) {
@@ -42,7 +42,7 @@ fn run(program: &str, what: &str, options: &[&str], scratch: &Scratch) -> Traced
     traced(&Job::new(scratch.join(program)).arg(what), options, scratch)
 }
 
-/// How often each name was recorded.
+/// Returns how often each name was recorded.
 fn counts(file: &TraceFile, spans: &[Span], kind: SpanKind) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for span in spans.iter().filter(|span| span.kind == kind) {
@@ -59,7 +59,7 @@ fn of(pairs: &[(&str, usize)]) -> BTreeMap<String, usize> {
     pairs.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
 }
 
-/// What is recorded, by the property of the file.
+/// Returns the file's property about the recording of operators.
 fn recorded(file: &TraceFile) -> serde_json::Value {
     serde_json::from_str(file.property("pytorch").unwrap_or("null")).unwrap()
 }
@@ -126,7 +126,7 @@ fn a_build_without_the_function_runs_as_before_and_the_run_says_why() {
 }
 
 #[test]
-fn what_python_loads_is_recorded_again_after_it_was_unloaded() {
+fn operators_are_recorded_again_when_python_reloads_the_library() {
     let scratch = Scratch::new();
     if !build(&NEW, &scratch) {
         return;
@@ -191,7 +191,8 @@ fn a_child_that_is_forked_within_the_registration_does_without_and_the_run_says_
     assert!(lost.contains("forked while its parent registered callbacks"), "{lost}");
 }
 
-/// A module of Python's that is linked with the stand-in, beside it; false where there is none.
+/// Builds a Python module that is linked with the stand-in, beside the stand-in. Returns false if
+/// it can't be built.
 fn build_module(scratch: &Scratch) -> bool {
     if !Path::new(PYTHON).exists() {
         skip("there is no /usr/bin/python3");
@@ -207,7 +208,8 @@ fn build_module(scratch: &Scratch) -> bool {
     }
 }
 
-/// Runs a script that may import the module, by an interpreter without its site and environment.
+/// Runs a script that may import the module, in an interpreter without its site module and
+/// environment.
 fn run_python(script: &str, scratch: &Scratch) -> (TraceFile, Vec<Span>) {
     let script = format!("import sys; sys.path.insert(0, {:?})\n{script}", scratch.path());
     let job = Job::new(PYTHON).args(["-I", "-S", "-c"]).arg(script);
@@ -299,7 +301,7 @@ fn operators_that_take_more_than_their_share_are_recorded_no_more_where_nothing_
     let recorded = recorded(&file);
     assert_eq!(recorded["operators"], "steps");
     assert!(recorded["why"].as_str().unwrap().contains("more than 1 %"), "{recorded}");
-    // Reports that read operators have those of a part of the time.
+    // Reports that use operators have them for a part of the time.
     let ended = "1 rank recorded operators for a part of the time only";
     for kind in ["operators", "sequences", "critical-path", "findings"] {
         let notes = document(kind, &traced.run)["notes"].to_string();
@@ -332,7 +334,8 @@ fn of_operators_that_take_more_than_their_share_those_of_some_steps_are_recorded
     for span in spans.iter().filter(|span| span.kind == SpanKind::Operator) {
         operators[ends.partition_point(|end| *end <= span.start_ns)] += 1;
     }
-    // The first step has 15 more, from before; the one in which the share was found is cut.
+    // The first step has 15 more operators, from before it. The step in which the cost exceeded the
+    // share is incomplete.
     let after = operators.iter().position(|count| *count == 0).expect("a step without operators");
     assert_eq!(operators[..after - 1].iter().filter(|n| !matches!(n, 900 | 915)).count(), 0);
     let turns = &operators[after..600];
@@ -341,7 +344,7 @@ fn of_operators_that_take_more_than_their_share_those_of_some_steps_are_recorded
 }
 
 #[test]
-fn what_operators_cost_is_a_part_of_the_overhead() {
+fn the_cost_of_operators_is_part_of_the_overhead() {
     let scratch = Scratch::new();
     if !build(&NEW, &scratch) {
         return;
@@ -357,7 +360,7 @@ fn what_operators_cost_is_a_part_of_the_overhead() {
     assert!(ns("ns_low") >= 10 && ns("ns_high") > ns("ns_low"), "{part}");
 }
 
-/// Operators for which PyTorch made an object, since they had a callback.
+/// Returns the number of operators for which PyTorch made an object because they had a callback.
 fn observed(stdout: &str) -> Option<&str> {
     stdout.lines().find_map(|line| line.strip_prefix("observed "))
 }
@@ -391,7 +394,7 @@ fn only_the_steps_of_a_schedule_have_callbacks_and_they_are_whole() {
     assert_eq!(observed(&traced.outcome.stdout), Some("6"), "{:?}", traced.outcome);
 }
 
-/// A paused job that waits for a line, once recording is on.
+/// Starts a paused job that waits for a line, and switches recording on.
 fn started(what: &str, scratch: &Scratch) -> (Live, PathBuf) {
     let run = scratch.run();
     let job = Job::new(scratch.join("linked")).arg(what);
@@ -418,8 +421,8 @@ fn operators_have_callbacks_again_once_recording_is_on() {
     assert_eq!(operators, of(&[("MmBackward0", 5), ("aten::linear", 5), ("aten::mm", 5)]));
 }
 
-/// Memory is taken once PyTorch's list of callbacks is destroyed: the stand-in aborts where it is
-/// used then.
+/// The job allocates memory after PyTorch's list of callbacks is destroyed. The stand-in aborts if
+/// the list is used then.
 #[test]
 fn a_process_that_ends_calls_pytorch_no_more() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! Processes that outlive the command: reported by name, or followed to their ends.
+//! Processes that outlive the command are reported by name, or followed to their ends.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,8 @@ use tprof_tests::{
     run_info, tprof, traced_job, wait_until,
 };
 
-/// A daemon's command, and the files by which it is let go and by which it marks that it is done.
+/// A job that leaves a daemon, the file that lets the daemon go on, and the file that it writes
+/// when it is done.
 struct Daemon {
     job: Job,
     go: PathBuf,
@@ -30,7 +31,7 @@ impl Daemon {
     }
 }
 
-/// Reasons given for a process's later events.
+/// Returns the reasons that the run gives for a process's later events.
 fn survivors(run: &Path) -> Vec<Value> {
     let info = run_info(run, |info| info["finished"] == true);
     let blind = info["completeness"]["blind"].as_array().unwrap().iter();

@@ -1,4 +1,4 @@
-//! Spans, steps and values that a program names itself by the table `tprof_abi`.
+//! Spans, steps and values that a program records itself through the table `tprof_abi`.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -95,9 +95,9 @@ fn spans_steps_and_values_are_those_of_the_program() {
     assert_eq!(numbers, [10, 11, 12, 13], "the last one has no end");
 }
 
-/// The bytes that each span's thread allocated within it: as the file counts them, and by the times
-/// of its own rows, which may be the same for records that follow each other (AMD's time-stamp
-/// counter is read in steps of 10 ns).
+/// Checks the bytes that each span's thread allocated within it: the file's count against the times
+/// of its rows. The times of successive records may be equal, because AMD's time-stamp counter
+/// advances in steps of 10 ns.
 #[test]
 fn bytes_allocated_within_a_span_are_exact() {
     let scratch = Scratch::new();
@@ -133,7 +133,7 @@ fn bytes_allocated_within_a_span_are_exact() {
     assert!(!all, "recording was off then");
 }
 
-/// Whether allocations are all recorded or only counted, a span has exactly its thread's.
+/// A span has exactly its thread's bytes, whether allocations are recorded or only counted.
 #[test]
 fn the_report_has_the_bytes_and_operations_of_each_span() {
     for (options, why) in
@@ -193,7 +193,8 @@ fn open_spans_last_until_their_process_ends_and_the_run_states_it() {
     assert_eq!(lost(&run.run, "ends of spans"), [(why, 1)]);
 }
 
-/// A thread pops while the handler pushes, in the time that it waits for room as well.
+/// A thread pops spans while the handler pushes some, also in the time in which the thread waits
+/// for room.
 #[test]
 fn a_signal_handler_within_a_pop_costs_no_span() {
     let scratch = Scratch::new();
@@ -208,7 +209,7 @@ fn a_signal_handler_within_a_pop_costs_no_span() {
 }
 
 #[test]
-fn what_a_thread_leaves_open_ends_with_it() {
+fn spans_that_a_thread_leaves_open_end_with_it() {
     let scratch = Scratch::new();
     let run = traced(&job("threads"), &[], &scratch);
     let file = rank_file(&run.run, 0);
@@ -223,7 +224,8 @@ fn what_a_thread_leaves_open_ends_with_it() {
     assert_eq!(lost(&run.run, "ends of spans"), [(why, 2)]);
 }
 
-/// Whatever a program does with the table, it ends as it would, and its later spans are right.
+/// Whatever a program does with the table, it ends as without tprof, and its later spans are
+/// correct.
 #[test]
 fn wrong_use_costs_no_other_span() {
     let scratch = Scratch::new();
@@ -247,7 +249,8 @@ fn wrong_use_costs_no_other_span() {
     ] {
         assert_eq!(counts.get(name), Some(&count), "{name}");
     }
-    // Depths beyond 65,535 count as one: what has no end of its own is counted.
+    // Depths beyond 65,535 share one counter, so spans there that have no end of their own are
+    // counted.
     let endless: u64 = lost(&run.run, "ends of spans").iter().map(|(_, count)| count).sum();
     assert_eq!(counts["inner"] as u64 + endless, 70_000);
     let rows = document("spans", &run.run);
@@ -268,7 +271,7 @@ fn spans_without_room_are_counted() {
     let kept = spans(&rank_file(&run, 0)).len() as u64;
     let endless: u64 = lost(&run, "ends of spans").iter().map(|(_, count)| count).sum();
     let records = report(&run).lost_of("records") as u64;
-    // A pop without its push ends nothing: there are as many as pushes were lost at most.
+    // A pop without its push ends no span, and such pops are no more than the lost pushes.
     assert!(kept + endless <= times, "{kept} {endless}");
     assert!(kept * 2 + endless + records * 2 >= times * 2, "{kept} {endless} {records}");
 }

@@ -1,5 +1,5 @@
-//! Stacks are the job's own: no function of tprof's libraries stands between those of a job, and
-//! the time of tprof itself stays tprof's.
+//! Stacks are the job's own: no function of tprof's libraries is between functions of the job, and
+//! the time of tprof itself is attributed to tprof.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use tprof_tests::{
     traced,
 };
 
-/// Parts of names of functions of tprof's libraries.
+/// Parts of the names of functions in tprof's libraries.
 const OWN: [&str; 2] = ["tprof_preload", "tprof_inject"];
 
 fn is_own(frame: &str) -> bool {
     OWN.iter().any(|part| frame.contains(part))
 }
 
-/// Stacks of CPU samples with a function, outermost function first.
+/// Returns the stacks of CPU samples that contain a function, outermost function first.
 fn sampled(run: &Path, with: &str) -> Vec<Vec<String>> {
     let job = tprof(["export", "--to", "folded", "-o", "-", "--weight", "cpu"]).arg(run);
     let outcome = job.run_in(run.parent().unwrap());
@@ -50,11 +50,11 @@ fn a_threads_function_follows_what_started_the_thread_and_the_real_function_the_
         let inner = &stack[at + 1..];
         let real = inner.iter().position(|frame| frame.trim_start_matches('_') == "realloc");
         of_libc += usize::from(real == Some(0));
-        // Under the real function there is none, and it follows none.
+        // No function of tprof is below the real function or called by it.
         assert!(real.is_none_or(|at| !inner[..at].iter().any(|frame| is_own(frame))), "{stack:#?}");
         of_tprof += usize::from(inner.first().is_some_and(|frame| is_own(frame)));
     }
-    // An event for every call takes tprof time, and the call itself takes some.
+    // tprof takes time for an event of every call, and so does the call itself.
     assert!(of_libc > 0 && of_tprof > 0, "{of_libc} and {of_tprof} of {stacks:#?}");
 }
 

@@ -1,5 +1,5 @@
-//! Where a run is written: full disks, places that cannot be written, runs that
-//! are there already.
+//! Where a run is written: on full disks, in places that can't be written, and where a run exists
+//! already.
 
 use std::path::PathBuf;
 use tprof_tests::{
@@ -7,8 +7,8 @@ use tprof_tests::{
     can_mount, expected, need, program, report, tprof_at, traced_job,
 };
 
-/// Runs `leave` with its run on a tmpfs of this size; reports within the same
-/// mount namespace. Gives the job's outcome, and the report's.
+/// Runs `leave` with its run on a tmpfs of this size, and reports the run in the same mount
+/// namespace. Returns the job's outcome, and the report's status and text.
 fn on_a_small_disk(size: &str, options: &str) -> (Outcome, i32, String) {
     let scratch = Scratch::new();
     let disk = scratch.join("disk");
@@ -50,8 +50,8 @@ fn a_full_disk_is_reported_and_does_not_harm_the_job() {
     }
 }
 
-/// The counts of recorded and lost events in a summary on stderr, `run.json`, and reports of the
-/// run and of its file, after the disk was full.
+/// Returns the counts of recorded and lost events after the disk was full: in the summary on
+/// stderr, in `run.json`, and in reports of the run and of its file.
 fn counted_on_a_small_disk(size: &str, options: &str) -> (Outcome, [String; 4]) {
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.join("disk")).unwrap();
@@ -71,7 +71,7 @@ fn counted_on_a_small_disk(size: &str, options: &str) -> (Outcome, [String; 4]) 
 }
 
 #[test]
-fn what_a_full_disk_lost_is_one_number_wherever_it_is_reported() {
+fn losses_on_a_full_disk_are_the_same_number_in_every_report() {
     need!(can_mount(), Refused::Mounts);
     for (size, options) in [
         ("256k", "--mem exact"),
@@ -93,7 +93,7 @@ fn what_a_full_disk_lost_is_one_number_wherever_it_is_reported() {
         let digits = summary.replace(',', "");
         let lost = info["completeness"]["lost"].as_i64().unwrap();
         assert!(lost > 0 && digits.contains(&format!(" {lost} lost")), "{all}");
-        // All that the job did is either in the file or lost.
+        // Every event of the job is either in the file or counted as lost.
         if options.contains("exact") {
             let wanted = expected(&outcome.stdout);
             let report = Report(run);
@@ -118,7 +118,7 @@ fn a_disk_that_is_full_from_the_start_is_an_error() {
     );
     let job = Job::new(program("leave")).args(["exit", "1000", "500"]);
     let outcome = job.under(["unshare", "-m", "sh", "-c", &script, "sh"]).run_in(scratch.path());
-    // Refused before the job starts, or run as if nothing was.
+    // tprof refuses before the job starts, or runs the job normally.
     assert!(!outcome.stderr.is_empty(), "{outcome:?}");
     match outcome.code {
         Some(11) => assert!(outcome.stdout.starts_with("expect "), "{outcome:?}"),
@@ -126,7 +126,7 @@ fn a_disk_that_is_full_from_the_start_is_an_error() {
     }
 }
 
-/// A job that leaves a mark if it is started.
+/// Returns a job that leaves a file if it is started.
 fn marking() -> Job {
     Job::sh("touch started; echo ran")
 }
@@ -169,7 +169,7 @@ fn an_existing_run_is_kept_refused_or_replaced_as_asked() {
     assert_refused(&refused, &["--force"]);
     assert!(!cwd.join("started").exists());
 
-    // By default no job is stopped for a directory: the run lies beside.
+    // By default an existing directory stops no job: the new run gets a directory beside it.
     let beside = traced_job(&Job::new(program("short")).arg("5"), EXACT, &run);
     let beside = beside.run_in(scratch.cwd());
     let name = format!("{}-2", run.file_name().unwrap().to_str().unwrap());

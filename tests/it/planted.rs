@@ -1,5 +1,5 @@
-//! Jobs that spend their time in one known way, and measure it themselves; and what tprof reports
-//! of them.
+//! Jobs that spend their time in one known way and measure it themselves, compared with tprof's
+//! reports of them.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -39,19 +39,19 @@ impl Language {
     }
 }
 
-/// A job with one cause, before it runs.
+/// A job with one cause, to be run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plant {
     pub language: Language,
     pub way: &'static str,
     pub options: &'static [&'static str],
-    /// Without the cause.
+    /// Whether the job runs without its cause.
     pub calm: bool,
-    /// Where perf events are refused.
+    /// Whether perf events are refused.
     pub no_perf: bool,
 }
 
-/// A planted job's reports, and what it measured itself: seconds, or bytes.
+/// The reports of a planted job, and the seconds or bytes that it measured itself.
 pub struct Planted {
     pub host: Value,
     pub findings: Value,
@@ -60,17 +60,17 @@ pub struct Planted {
     way: &'static str,
 }
 
-/// Parts in which a thread is on a core.
+/// Parts of the time in which a thread is on a core.
 const RUNNING: [&str; 5] = ["python", "native", "allocator", "page_fault", "gc"];
-/// Kinds that jobs measure by the clock on the wall.
+/// Keys of the measures that jobs take by wall time.
 const OF_WALL: [&str; 10] =
     ["data", "lock", "file_io", "socket", "saved", "late", "other", "long", "short", "awaited"];
-/// Rules of what the machine's load and any start make.
+/// Rules that the machine's load or any program's start can trigger.
 const OF_MACHINE: [&str; 2] = ["NoFreeCore", "StartUp"];
-/// Where other programs take the cores, waiting for a child or a page takes longer: up to this
-/// share. What is planted takes more than half.
+/// If other programs take the cores, waiting for a child or a page takes longer, up to this share.
+/// The planted causes take more than half.
 const OF_LOAD: f64 = 0.2;
-/// Rules of causes that are planted in other jobs only.
+/// Rules for causes that are planted only in other jobs.
 const OF_OTHERS: [&str; 9] = [
     "DataWait",
     "GilContention",
@@ -84,12 +84,12 @@ const OF_OTHERS: [&str; 9] = [
 ];
 
 impl Plant {
-    /// A job of a way, which records no memory.
+    /// Makes a job with a cause. It does not record memory.
     pub const fn new(language: Language, way: &'static str) -> Plant {
         Plant { language, way, options: &["--mem", "off"], calm: false, no_perf: false }
     }
 
-    /// The command of the job; `None` where this machine lacks what it needs.
+    /// Returns the command of the job; `None` if this machine lacks something that it needs.
     pub fn job(self) -> Option<Job> {
         if self.language == Language::Python && !Path::new("/usr/bin/python3").exists() {
             skip("there is no /usr/bin/python3");
@@ -105,14 +105,14 @@ impl Plant {
         Some(job)
     }
 
-    /// Runs it; `None` where this machine lacks what it needs.
+    /// Runs the job; `None` if this machine lacks something that it needs.
     pub fn run(self) -> Option<Planted> {
         let scratch = Scratch::new();
         let run = traced(&self.job()?, self.options, &scratch);
         self.planted(&run.run, &run.outcome)
     }
 
-    /// As `run`, while another tprof is attached to the job's process.
+    /// Does the same as `run`, while another tprof is attached to the job's process.
     pub fn run_beside_another(self) -> Option<Planted> {
         let scratch = Scratch::new();
         let run = scratch.run();
@@ -123,12 +123,12 @@ impl Plant {
         let attach = tprof(["attach", "--duration", "600ms", "-q", "-o"]).arg(&other).arg(pid);
         let attached = attach.run_in(scratch.path());
         let outcome = job.finish();
-        // Either is right: that it samples beside, or refuses.
+        // The second tprof may sample at the same time, or refuse.
         assert!(matches!(attached.code, Some(0 | 125)), "{attached:?}");
         self.planted(&run, &outcome)
     }
 
-    /// The findings of a run of it.
+    /// Reads the findings of a run of this job.
     pub fn planted(self, run: &Path, outcome: &Outcome) -> Option<Planted> {
         assert_eq!(outcome.code, Some(0), "{outcome:?}");
         let planted = Planted::of(run, &outcome.stdout, self.language.source(), self.way);
@@ -142,12 +142,12 @@ impl Plant {
 }
 
 impl Planted {
-    /// A run of a program of Python with memory not recorded.
+    /// Runs a Python job with this cause, without recording memory.
     pub fn run(way: &'static str) -> Option<Planted> {
         Plant::new(Language::Python, way).run()
     }
 
-    /// Reads a run and what its job printed.
+    /// Reads a run and the output of its job.
     pub fn of(run: &Path, stdout: &str, source: PathBuf, way: &'static str) -> Planted {
         let expected = stdout.lines().filter_map(|line| line.strip_prefix("expect "));
         let pairs = expected.map(|pair| pair.split_once('=').unwrap());
@@ -170,12 +170,12 @@ impl Planted {
         self.host["tables"][name].as_array().map_or(&[], Vec::as_slice)
     }
 
-    /// Rows of a table of findings.
+    /// Returns the rows of a table of findings.
     pub fn found(&self, table: &str) -> &[Value] {
         self.findings["tables"][table].as_array().unwrap()
     }
 
-    /// Whether other programs than the job's own had the cores, which is no finding.
+    /// Whether other programs than the job's own had the cores; that is not a finding.
     pub fn others_had_the_cores(&self) -> bool {
         !self.found("lost_to_others").is_empty()
     }
@@ -183,13 +183,13 @@ impl Planted {
     fn parts_add_up(&self) {
         let sum: u64 = self.table("parts").iter().map(|row| row["wall_ns"].as_u64().unwrap()).sum();
         assert_eq!(Some(sum), self.table("drivers")[0]["wall_ns"].as_u64(), "{:#?}", self.host);
-        // Time that nothing was recorded of is unknown and at no place.
+        // Unrecorded time is unknown and belongs to no place.
         let of_places = self.table("places").iter().map(|row| row["wall_ns"].as_u64().unwrap());
         let nowhere = (sum - of_places.sum::<u64>()) as f64 / 1e9;
         assert!(nowhere <= self.part("unknown") + 1e-9, "{nowhere} s: {:#?}", self.host);
     }
 
-    /// Seconds of a part.
+    /// Returns the seconds of a part.
     pub fn part(&self, part: &str) -> f64 {
         let of = self.table("parts").iter().filter(|row| row["part"] == part);
         of.map(seconds("wall_ns")).sum()
@@ -199,7 +199,7 @@ impl Planted {
         RUNNING.iter().map(|part| self.part(part)).sum()
     }
 
-    /// Seconds of lines of a function, or only of the planted line.
+    /// Returns the seconds of all lines of a function, or only of the planted line.
     pub fn lines(&self, function: &str, key: &'static str, only_here: bool) -> f64 {
         let line = self.here().unwrap_or(0);
         assert!(line > 0 || !only_here, "no line is marked for {}", self.way);
@@ -211,7 +211,7 @@ impl Planted {
         of.map(seconds(key)).sum()
     }
 
-    /// The 95 % error that is stated of a function's waits, in seconds.
+    /// Returns the 95 % error that the report states for a function's waits, in seconds.
     pub fn error(&self, function: &str) -> f64 {
         let of = self.table("places").iter().filter(|row| row["function"] == function);
         of.map(|row| row["error_wall_ns"].as_f64().unwrap_or(0.0) / 1e9).sum()
@@ -225,25 +225,26 @@ impl Planted {
     #[track_caller]
     pub fn near(&self, found: f64, key: &str, share: f64) {
         let truth = self.truth[key];
-        // A sample stands for 10 ms, and the edges of start-up are as fine as that.
+        // A sample represents 10 ms, and start-up has edges as precise as that.
         let most = (share * truth).max(0.02);
-        // A job's measure of a wait holds the time in which it was preempted, and that of which
-        // a collector without a core read no stack, to the last one that it read. They are apart, and
-        // next to nothing on a quiet machine.
+        // A job's measure of a wait includes the time in which the job was preempted, and the time in
+        // which a collector without a core read no stacks. The reports list both separately. On a
+        // quiet machine both are close to zero.
         let ready = if OF_WALL.contains(&key) {
             let unread = self.part("unknown") + seconds("outside_ns")(&self.table("drivers")[0]);
             self.part("no_core") + unread.min(OF_LOAD * truth)
         } else {
             0.0
         };
-        // A rank that is preempted before or after what it measures is later by that.
+        // A rank that is preempted before or after its measurement is later by that time.
         let later = if key == "late" { ready } else { 0.0 };
         let range = truth - most - ready..=truth + most + later;
         assert!(range.contains(&found), "{key}: {found} of {truth}: {:#?}", self.host);
     }
 
-    /// The first finding but of what the machine's load and any start make is this rule's, of
-    /// that size, and on the planted line, if it names one; what was not planted is not found.
+    /// Checks that the first finding, except those that the machine's load or any start triggers, is
+    /// of this rule, has this size, and is on the planted line, if it names a line. Causes that were
+    /// not planted must not be found.
     #[track_caller]
     pub fn is_found(&self, rule: &str, key: &str, share: f64) {
         let findings = self.found("findings");
@@ -255,7 +256,7 @@ impl Planted {
         self.lacks_all_but(&[rule]);
     }
 
-    /// A finding of the rule is there, of that size and on the planted line.
+    /// Checks that there is a finding of the rule with this size and on the planted line.
     #[track_caller]
     pub fn is_among(&self, rule: &str, key: &str, share: f64) {
         let found = self.found("findings").iter().find(|row| row["rule"] == rule);
@@ -278,7 +279,7 @@ impl Planted {
         }
     }
 
-    /// No rule of another planted cause has found anything worth speaking of.
+    /// Checks that no rule of another planted cause has found anything significant.
     #[track_caller]
     pub fn lacks_all_but(&self, rules: &[&str]) {
         let is_other = |row: &&Value| {
@@ -291,7 +292,7 @@ impl Planted {
         assert!(others.is_empty(), "{}: {others:#?}", self.way);
     }
 
-    /// A rule has found nothing worth speaking of.
+    /// Checks that a rule has found nothing significant.
     #[track_caller]
     pub fn lacks(&self, rule: &str) {
         let found = self.found("findings").iter().filter(|row| row["rule"] == rule);
@@ -300,7 +301,7 @@ impl Planted {
         assert!(found.is_empty(), "{}: {found:#?}", self.way);
     }
 
-    /// The evidence, remedy and line of a finding's first row.
+    /// Returns the evidence, remedy and line of a finding's first row.
     #[track_caller]
     pub fn text(&self, rule: &str) -> String {
         let row = self.found("findings").iter().find(|row| row["rule"] == rule);
@@ -308,25 +309,25 @@ impl Planted {
         format!("{} {}", row["seen"].as_str().unwrap(), row["try"].as_str().unwrap())
     }
 
-    /// Number of the planted line.
+    /// Returns the number of the planted line.
     fn here(&self) -> Option<u64> {
         self.line_with(&format!("HERE {}", self.way))
     }
 
-    /// Number of the line that ends so, but for what closes a comment.
+    /// Returns the number of the line that ends with this mark, before the end of a comment.
     pub fn line_with(&self, mark: &str) -> Option<u64> {
         let source = std::fs::read_to_string(&self.source).unwrap();
         let is_marked = |line: &str| line.trim_end_matches([' ', '*', '/']).ends_with(mark);
         source.lines().position(is_marked).map(|line| line as u64 + 1)
     }
 
-    /// Waits of other parts are a small share of the wall time.
+    /// Checks that waits of other parts are a small share of the wall time.
     #[track_caller]
     pub fn hardly(&self, parts: &[&str]) {
         let wall = seconds("wall_ns")(&self.table("drivers")[0]);
         let was_busy = self.part("no_core") > 0.01 * wall;
         for part in parts {
-            // Without a core the collector reads a stack too late, and says so.
+            // Without a core the collector reads a stack too late, and the report says so.
             let most = if was_busy && *part == "unknown" { OF_LOAD } else { 0.05 };
             assert!(self.part(part) < most * wall, "{part}: {:#?}", self.table("parts"));
         }

@@ -1,5 +1,5 @@
-//! The module `tprof` of Python, in real processes: what it records, and that programs do the same
-//! with and without tprof.
+//! The Python module `tprof`, in real processes: it records what programs ask for, and programs
+//! behave the same with and without tprof.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub fn job(python: &Path, program: &str) -> Job {
     Job::new(python).arg("-B").arg(script).env("PYTHONPATH", folder("../python"))
 }
 
-/// How many spans of each name a program has recorded itself.
+/// Returns how many spans of each name a program has recorded itself.
 fn spans(file: &TraceFile) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for span in rows::<Span>(file).iter().filter(|span| file.name(span.category) == "tprof") {
@@ -45,7 +45,7 @@ fn programs_do_the_same_without_tprof_and_under_it_are_recorded() {
         assert_eq!(run.outcome, native, "{what}");
 
         let file = rank_file(&run.run, 0);
-        // The program runs twice: by exec, and then to its end.
+        // The program runs twice: it restarts itself with exec, and then runs to its end.
         let spans = spans(&file);
         for (name, count) in [
             ("around", 2),
@@ -105,7 +105,8 @@ fn steps_values_and_arguments_are_those_of_the_program() {
     let mut numbers: Vec<&str> = of("with bytes").iter().map(|span| file.name(span.args)).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, ["", r#"{"number":1}"#, r#"{"number":2}"#, r#"{"number":3}"#]);
-    // A coroutine's ends after others of its thread have begun: by its own number.
+    // The coroutine ends after other spans of its thread have begun, so it is found by its own
+    // number.
     let outer = of("coroutine");
     for within in of("within").into_iter().chain(of("async with")) {
         let end = |span: &Span| span.start_ns + span.duration_ns;
@@ -115,7 +116,7 @@ fn steps_values_and_arguments_are_those_of_the_program() {
     }
 }
 
-/// Names of a trace's events that are a program's own, each once.
+/// Returns the names of a trace's events that are the program's own, each once.
 fn names_in(path: &Path) -> Vec<String> {
     let trace: serde_json::Value = match path.extension().is_some_and(|end| end == "gz") {
         true => crate::export::chrome(path),
@@ -133,7 +134,7 @@ fn names_in(path: &Path) -> Vec<String> {
     names
 }
 
-/// The files below a directory, by their paths from there.
+/// Returns the files below a directory, by their relative paths.
 fn files_below(directory: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
@@ -164,7 +165,7 @@ fn profiles_record_the_steps_of_their_schedule_and_have_traces_of_those() {
     assert_eq!(files_below(&out("native")), Vec::<String>::new());
 
     let run = traced(&job("traced"), EXACT, &scratch);
-    // Without tprof no file is named that never comes.
+    // Without tprof the program must not name a file that is never written.
     let printed = ("dir nothing-was-recorded", "dir flagged-rank0.trace.json.gz");
     assert_eq!(run.outcome.stdout, native.stdout.replace(printed.0, printed.1));
     assert!(
@@ -172,7 +173,7 @@ fn profiles_record_the_steps_of_their_schedule_and_have_traces_of_those() {
         "{:?}",
         run.outcome
     );
-    // Recording was off before: what is live is not known, and is not written as nothing.
+    // Recording was off before, so live bytes are unknown and must not be written as zero.
     let stderr = &run.outcome.stderr;
     assert!(stderr.contains("flagged-rank0.memory.pickle`: the heap is not measured"), "{stderr}");
     let mut files = files_below(&out("traced"));
@@ -192,7 +193,7 @@ fn profiles_record_the_steps_of_their_schedule_and_have_traces_of_those() {
     assert_eq!(names("plain.json"), names(second));
     assert_eq!(names("dir/flagged-rank0.trace.json.gz"), ["flagged", "work"]);
     assert_eq!(names("dir/function.2-rank0.trace.json.gz"), ["call", "work"]);
-    // Spans outside of all of them were not recorded, where the program had stopped it.
+    // Spans outside of all parts were not recorded, because the program had stopped recording.
     let spans = spans(&rank_file(&run.run, 0));
     let expected = [("call", 4), ("flagged", 1), ("work", 4 + 1 + 2)];
     for (name, count) in expected {
@@ -220,7 +221,7 @@ fn the_last_lines_of_a_run_name_the_traces_that_are_there() {
     }
     let named = lines.iter().filter(|line| line.starts_with('/')).count();
     assert_eq!(named, paths.len(), "{lines:?}");
-    // The export itself, by such a name.
+    // `tprof export` itself prints such a path.
     let own = scratch.join("own.json");
     let export = tprof(["export", "--to", "chrome", "-o"]).arg(&own).arg(scratch.join("run"));
     let export = export.run_in(scratch.path()).expect_code(0);
@@ -275,7 +276,7 @@ fn a_script_that_is_asked_for_a_profile_records_it_or_names_no_file() {
     let path = names_file(&outcome.stdout);
     assert!(path.is_file(), "{outcome:?}");
     assert!(path.ends_with("generate-rank0.trace.json.gz"), "{path:?}");
-    // One that is not to be recorded, and a worker of several ranks.
+    // A script that must not be recorded, and a worker of several ranks.
     for (name, value) in [("TPROF_ENABLED", "0"), ("WORLD_SIZE", "2")] {
         let outcome = job.clone().env(name, value).run_in(scratch.cwd()).expect_code(0);
         assert!(names_file(&outcome.stdout).ends_with("nothing-was-recorded"), "{outcome:?}");
@@ -310,7 +311,7 @@ fn calls_are_measured_and_reports_are_dictionaries() {
     assert_eq!((spans.get("sum"), spans.get("half")), (Some(&20), Some(&7)), "{spans:?}");
     std::fs::rename(&traced.run, &run).unwrap();
     job.arg("load").arg(&run).run_in(scratch.cwd()).expect_code(0);
-    // A snapshot of a live run, from within it.
+    // A process takes a snapshot of the live run that records it.
     let job =
         self::job(&python, "measure.py").arg("snapshot").arg(scratch.path().join("held.json"));
     let native = job.run_in(scratch.cwd()).expect_code(0);
@@ -326,7 +327,7 @@ fn calls_are_measured_and_reports_are_dictionaries() {
     let held = report["tables"]["snapshot"][0]["held_bytes"].as_u64();
     assert!(held >= Some(50_000_000), "{report:#}");
     assert!(notes.contains("device 0 is no device") && !notes.contains("estimates"), "{notes}");
-    // The program that it ran for that is no part of the job.
+    // The `tprof` that the module ran for the snapshot is not part of the job.
     let info = tprof_tests::run_info(&traced.run, |_| true);
     assert_eq!(info["completeness"]["blind"], serde_json::json!([]), "{info}");
 }

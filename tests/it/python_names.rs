@@ -1,4 +1,4 @@
-//! Threads have the names that Python gives them, on every Python that is at hand.
+//! Threads have the names that Python gives them, on every installed Python.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! `--stacks python`: allocations have the Python functions that made them, on
-//! every Python that is at hand.
+//! `--stacks python`: allocations have the Python functions that made them, on every installed
+//! Python.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use tprof_tests::{
     tprof, traced,
 };
 
-/// Every block, with Python's frames.
+/// Records every block, with Python's frames.
 const EXACT: &[&str] = &["--stacks", "python", "--mem", "exact", "--activities", "mem"];
-/// Every block that counts here, since they are larger than the interval.
+/// Records every block that the test checks, because these are larger than the sampling interval.
 const LARGE: &[&str] = &["--stacks", "python", "--mem", "sampled=40000", "--activities", "mem"];
 
-/// The Pythons from 3.8 on that are installed, each once.
+/// Returns the installed Pythons from 3.8 on, each once.
 pub fn pythons() -> Vec<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let versions = std::fs::read_dir(home.join(".pyenv/versions")).into_iter().flatten();
@@ -32,25 +32,26 @@ fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name)
 }
 
-/// Number of the line of a program that holds a marker.
+/// Returns the number of the line of a program that contains a marker.
 fn line_of(program: &str, marker: &str) -> usize {
     let source = std::fs::read_to_string(script(program)).unwrap();
     let marker = format!("# line: {marker}");
     1 + source.lines().position(|line| line.ends_with(&marker)).unwrap()
 }
 
-/// Whether a frame of a report is Python's: its place is a Python file or made-up code.
+/// Whether a frame of a report is Python's: its file is a Python file or made-up code.
 fn is_python(frame: &str) -> bool {
     frame.contains(".py:") || frame.contains("(<")
 }
 
-/// The Python frames of a site, innermost first.
+/// Returns the Python frames of a site, innermost first.
 fn python_frames(site: &Value) -> Vec<&str> {
     stack(site).into_iter().filter(|frame| is_python(frame)).collect()
 }
 
-/// Blocks of one size with this innermost Python frame: how many, bytes of those live
-/// at the end. The function's name is taken without its class: older Pythons do not give it.
+/// Returns the number of blocks of one size with this innermost Python frame, and the bytes of them
+/// that are live at the end. The function is compared without its class, because older Pythons
+/// don't report the class.
 fn blocks(sites: &[Value], place: &str, size: i64) -> (i64, i64) {
     let is_it = |frame: &str| {
         let (name, at) = frame.split_once(" (").unwrap_or((frame, ""));
@@ -67,7 +68,7 @@ fn blocks(sites: &[Value], place: &str, size: i64) -> (i64, i64) {
     })
 }
 
-/// `function (…/program:line)`, as far as a frame must hold it.
+/// Returns `function (…/program:line)`, which a frame must contain.
 fn place(program: &str, function: &str, marker: &str) -> String {
     format!("{function} ({}:{})", script(program).display(), line_of(program, marker))
 }
@@ -86,14 +87,14 @@ fn allocations_have_their_python_function_and_line() {
         let name = python.display().to_string();
         let scratch = Scratch::new();
         let job = Job::new(&python).arg(script(HEAP));
-        // Both ways of recording, on one Python of each kind.
+        // Each kind of Python is tested once with both ways of recording.
         let options = if name.ends_with("3.10") || name.ends_with("3.12") { EXACT } else { LARGE };
         let run = traced(&job, options, &scratch);
         assert_eq!(run.outcome.code, Some(0), "{name}: {:?}", run.outcome);
         let report = memory_report(&run.run);
         whole(&report, &name);
         let sites = report.sites(is_python);
-        // A bytearray takes a byte more than was asked for.
+        // A bytearray allocates one byte more than requested.
         for (function, marker, size, count, live) in [
             ("victim_plain", "plain", 300_018, 7, 7),
             ("victim_dropped", "dropped", 310_018, 5, 0),
@@ -122,7 +123,8 @@ fn allocations_have_their_python_function_and_line() {
         let callers = frames.iter().filter(|frame| frame.starts_with("victim_recurses")).count();
         let outer: Vec<&str> = frames[31..].iter().map(|f| f.split(' ').next().unwrap()).collect();
         assert_eq!((callers, outer), (31, vec!["main", "<module>"]), "{name}: {frames:#?}");
-        // Native frames stand where they belong: the sort between the key and its caller.
+        // Native frames are in the right place: the sort is between the key function and its
+        // caller.
         let sorts = report.sites(|frame| frame.contains(&place(HEAP, "victim_key", "key")));
         for site in sorts.iter().filter(|site| site["bytes"] == 3 * 400_018) {
             let frames = stack(site);
@@ -221,7 +223,7 @@ fn an_interpreter_may_come_and_go() {
         let job = Job::new(program("python_embedded")).arg(&library).env("PYTHONHOME", home);
         let native = job.run_in(scratch.cwd());
         if native.code != Some(0) {
-            // An interpreter that cannot be begun twice is no fault of ours.
+            // The Python itself fails to start an interpreter twice, without tprof too.
             skip_for(Refused::Untraced, &format!("{library:?}: {native:?}"));
             continue;
         }
@@ -234,7 +236,7 @@ fn an_interpreter_may_come_and_go() {
             let found = blocks(&sites, &format!("{function} (<string>:2)"), size);
             assert_eq!(found, (count, 0), "{library:?}: {function}");
         }
-        // Code that Python does not know has no frames of it.
+        // Code of threads that Python does not know has no Python frames.
         let native = report.sites(|frame| frame.starts_with("victim_native"));
         assert!(!native.is_empty());
         for site in native {
@@ -255,7 +257,7 @@ fn no_system_call_is_made_where_none_is_allowed() {
             let job = Job::new(&python).arg(script(CLOSED)).arg(way);
             let native = job.run_in(scratch.cwd());
             if native.code != Some(code) {
-                // A Python that asks the kernel for memory here cannot live under it.
+                // This Python asks the kernel for memory here, so it can't run under the filter.
                 skip_for(Refused::Untraced, &format!("{python:?}, {way}: {native:?}"));
                 continue;
             }

@@ -1,5 +1,5 @@
-//! Every process belongs to the rank that its environment names: the launchers
-//! of torchrun, mpirun and srun, and what they start.
+//! Every process belongs to the rank that its environment names: under torchrun, mpirun and srun,
+//! and in the processes that ranks start.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use tprof_tests::{
     EXACT, Job, Live, Scratch, host_name, memory_report, program, report, traced, traced_job,
 };
 
-/// Names of the trace files of a run.
+/// Returns the names of the trace files of a run.
 fn traces(run: &Path) -> Vec<String> {
     let names =
         fs::read_dir(run).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -21,7 +21,7 @@ fn launcher() -> String {
     format!("launcher-{}.tprof", host_name())
 }
 
-/// Allocations in victims' functions of each rank, by the file's name.
+/// Returns the allocations in victims' functions for each rank.
 fn allocations(run: &Path) -> Vec<(Option<i64>, i64)> {
     let report = memory_report(run);
     let mut found: Vec<(Option<i64>, i64)> = report.0["ranks"]
@@ -34,7 +34,7 @@ fn allocations(run: &Path) -> Vec<(Option<i64>, i64)> {
     found
 }
 
-/// `sh` as a launcher: runs the script, in which `$1` is the victim `leave`.
+/// Runs the script in `sh` as a launcher; `$1` is the victim `leave`.
 fn launch(script: &str, scratch: &Scratch) -> std::path::PathBuf {
     let run = traced(&Job::sh(script).arg(program("leave")), EXACT, scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
@@ -108,7 +108,7 @@ fn mpirun_and_srun_ranks_are_known() {
 #[test]
 fn torchrun_under_srun_is_a_launcher() {
     let scratch = Scratch::new();
-    // Everything below srun's task carries its SLURM_PROCID; the ranks are torchrun's.
+    // Everything below srun's task inherits its SLURM_PROCID; torchrun sets the ranks.
     let run = launch(
         "export SLURM_PROCID=1 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2
         sh -c 'for r in 2 3; do
@@ -116,7 +116,7 @@ fn torchrun_under_srun_is_a_launcher() {
         done; wait' sh \"$1\"; true",
         &scratch,
     );
-    // The shell around it is outside of srun's task: a launcher of its own.
+    // The shell around srun is outside of srun's task, so it is a launcher of its own.
     let (launchers, ranks): (Vec<String>, Vec<String>) =
         traces(&run).into_iter().partition(|name| name.starts_with("launcher-"));
     assert_eq!(ranks, ["rank-2.tprof", "rank-3.tprof"]);
@@ -131,7 +131,7 @@ fn torchrun_under_srun_is_a_launcher() {
 #[test]
 fn children_of_a_rank_belong_to_it() {
     let scratch = Scratch::new();
-    // Workers: forked, started with the environment, and without it.
+    // Workers are forked, started with the rank's environment, or started without it.
     let run = launch(
         "for r in 0 1; do
             RANK=$r WORLD_SIZE=2 LOCAL_RANK=$r sh -c '\"$1\" exit 100 0; env -u RANK -u LOCAL_RANK \"$1\" exit 10 0; true' sh \"$1\" &
@@ -229,7 +229,7 @@ fn a_rank_that_replaces_a_run_waits_while_another_does() {
     let job = Job::new(program("leave")).args(["exit", "10", "0"]);
     assert_eq!(traced_job(&job, EXACT, &run).run_in(scratch.cwd()).code, Some(11));
     let old = fs::read(run.join("run.json")).unwrap();
-    // The test holds the lock as a rank of the same job does in the midst of removing files.
+    // The test holds the lock, like a rank of the same job that is removing the old run's files.
     let turn = fs::File::create(run.join(".tprof-lock")).unwrap();
     turn.lock().unwrap();
     let options: Vec<&str> = EXACT.iter().copied().chain(["--force"]).collect();
@@ -255,7 +255,7 @@ fn one_rank_of_a_run_can_be_reported() {
     assert_eq!(file.total("allocations"), 101);
 }
 
-/// Labels of the ranks of a run.
+/// Returns the labels of a run's ranks.
 fn labels(run: &Path) -> Vec<String> {
     let report = memory_report(run);
     let ranks = report.0["ranks"].as_array().unwrap().iter();
@@ -265,7 +265,7 @@ fn labels(run: &Path) -> Vec<String> {
 #[test]
 fn a_batch_script_of_slurm_holds_no_rank() {
     let scratch = Scratch::new();
-    // The script has a task's number, and its ranks inherit that.
+    // The script itself has a task number in its environment, and its ranks inherit the number.
     let run = launch(
         "export SLURM_JOB_ID=7 SLURM_PROCID=0
         sh -c 'for r in 0 1; do
@@ -286,7 +286,7 @@ fn a_batch_script_of_slurm_holds_no_rank() {
 #[test]
 fn a_helper_that_srun_started_holds_no_rank() {
     let scratch = Scratch::new();
-    // The variables are those of mpirun on each node of a batch job: its task has a rank's number.
+    // mpirun sets these variables on each node of a batch job: its helper task has a rank's number.
     let run = launch(
         "SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1 sh -c 'for r in 0 1; do
             OMPI_COMM_WORLD_RANK=$r OMPI_COMM_WORLD_SIZE=2 \"$1\" exit 100 0 &
@@ -305,7 +305,7 @@ fn a_helper_that_srun_started_holds_no_rank() {
 #[test]
 fn a_rank_that_names_itself_for_its_workers_stays_a_rank() {
     let scratch = Scratch::new();
-    // Scripts set these for PyTorch below srun, before they start their data loaders.
+    // Scripts set these variables for PyTorch below srun, before they start their data loaders.
     let run = launch(
         "for r in 0 1; do
             SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=$r sh -c '

@@ -1,4 +1,4 @@
-//! How often quantities are read from outside the job is as asked.
+//! Quantities outside of the job are read as often as the options say.
 
 use tprof_tests::{Job, Scratch, assert_refused, program, report, tprof, traced};
 use tprof_trace::TraceFile;
@@ -6,7 +6,7 @@ use tprof_trace::model::counter;
 
 const MS: u64 = 1_000_000;
 
-/// Times of readings of RSS of a program that grows, ns.
+/// Returns the times at which the RSS of a growing program was read, in ns.
 fn rss_read_at(options: &[&str]) -> Vec<u64> {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("grows")).arg("30"), options, &scratch);
@@ -18,8 +18,8 @@ fn rss_read_at(options: &[&str]) -> Vec<u64> {
     times
 }
 
-/// Time between neighbouring readings, the shortest, without the first reading,
-/// which is taken as a process attaches.
+/// Returns the shortest time between neighbouring readings. Ignores the first reading, which is
+/// taken when a process attaches.
 fn shortest(times: &[u64]) -> u64 {
     times[1..].windows(2).map(|pair| pair[1] - pair[0]).min().unwrap_or(u64::MAX)
 }
@@ -30,7 +30,7 @@ fn rss_is_read_as_often_as_asked() {
     assert!((10 * MS..100 * MS).contains(&often), "{often} ns");
     let usual = shortest(&rss_read_at(&[]));
     assert!(usual >= 100 * MS, "{usual} ns");
-    // Memory is read as the process attaches, in the first pass, and no more.
+    // With a long interval, memory is only read when the process attaches, in the first pass.
     let once = rss_read_at(&["--rss-interval", "1m"]);
     assert!((1..=2).contains(&once.len()), "{once:?}");
 }

@@ -1,4 +1,4 @@
-//! Recorded events are counted once: every place that prints a count prints the same.
+//! Recorded events are counted once: every report prints the same count.
 
 use serde_json::Value;
 use std::collections::HashSet;
@@ -7,14 +7,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tprof_tests::{Job, Live, Refused, Scratch, program, report, skip, tprof, traced, traced_job};
 
-/// Events and CPU samples, as a `completeness` object counts them.
+/// Returns the numbers of events and CPU samples in a `completeness` object.
 #[track_caller]
 fn counted(of: &Value) -> (u64, u64) {
     let number = |key: &str| of[key].as_u64().unwrap_or_else(|| panic!("no {key} in {of}"));
     (number("recorded"), number("samples"))
 }
 
-/// The counts in a sentence such as `3,397 events and 12 CPU samples recorded`.
+/// Returns the counts in a sentence such as `3,397 events and 12 CPU samples recorded`.
 #[track_caller]
 fn stated(text: &str) -> (u64, u64) {
     let line = text.lines().find(|line| line.contains(" recorded")).unwrap_or_default();
@@ -37,7 +37,7 @@ fn text(run: &Path) -> String {
 fn events_and_samples_are_the_same_number_wherever_they_are_reported() {
     let scratch = Scratch::new();
     let run = scratch.run();
-    // Half a second on a core: some hundred samples, and stacks of their own.
+    // The script runs for half a second on a core: some hundred samples, with stacks of their own.
     let script = "\"$0\" exit 900 100; i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
     let outcome = tprof(["run", "--mem", "exact", "-o"])
         .arg(&run)
@@ -69,7 +69,7 @@ fn a_live_run_counts_as_it_does_once_it_has_ended() {
         let job = tprof(["ctl", "status", "--json"]).arg(&run);
         serde_json::from_str(&job.run_in(scratch.path()).expect_code(0).stdout).unwrap()
     };
-    // The collector reads rings in its own time.
+    // The collector reads rings at intervals, so wait for it.
     let until = Instant::now() + Duration::from_secs(20);
     let mut asked = counted(&status());
     while Instant::now() < until {
@@ -120,7 +120,7 @@ impl Drop for Busy {
 }
 
 #[test]
-fn what_attach_records_is_counted_as_samples() {
+fn samples_of_attach_are_counted_as_samples() {
     let scratch = Scratch::new();
     let busy = Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn();
     let busy = Busy(busy.unwrap());

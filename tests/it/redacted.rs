@@ -1,4 +1,4 @@
-//! Arguments of spans under `--redact`, whatever library named them.
+//! `--redact` removes the texts in arguments of spans, whatever library recorded them.
 
 use serde_json::{Value, json};
 use std::path::Path;
@@ -7,7 +7,7 @@ use tprof_trace::model::Span;
 
 use crate::python_stacks::pythons;
 
-/// Arguments of a job's own spans by name, and all texts of its file.
+/// Returns the arguments of a job's own spans by name, and all texts of its file.
 fn recorded(job: &Job, options: &[&str]) -> (Vec<(String, Value)>, String) {
     let scratch = Scratch::new();
     let run = traced(job, options, &scratch);

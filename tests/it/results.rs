@@ -1,11 +1,11 @@
-//! Results that a Python program asks for while it runs, of parts of itself.
+//! Results of a part of a run that a Python program asks for while it runs.
 
 use tprof_tests::{EXACT, Job, Scratch, need_some, traced};
 
 use crate::python_module::job;
 use crate::python_stacks::pythons;
 
-/// A line of the output, by what it begins with.
+/// Returns the line of the output that begins with this name.
 fn line<'a>(output: &'a str, name: &str) -> &'a str {
     let found = output.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
     found.unwrap_or_else(|| panic!("no {name} in {output}"))
@@ -23,7 +23,7 @@ fn a_part_has_its_results_on_the_next_line() {
     let run = traced(&program, EXACT, &scratch);
     let out = &run.outcome.stdout;
     let has = |name: &str| line(out, name);
-    // All that began until then has been written, and nothing that began later or before.
+    // All events up to that moment have been written, and no later or earlier ones.
     assert_eq!(has("not begun"), "{} None None []", "{:?}", run.outcome);
     assert_eq!(has("within"), "{'inside': 3}");
     assert_eq!(has("behind it"), "{'inside': 3, 'last': 1}");
@@ -35,7 +35,7 @@ fn a_part_has_its_results_on_the_next_line() {
     assert!(has("refused").starts_with("unknown order 'nothing'; there are count, "), "{out}");
     let cycles = "[{'step 2': 1, 'step 3': 1}, {'step 6': 1, 'step 7': 1}]";
     assert_eq!(has("cycles"), cycles);
-    // Commands that tprof ran to read the results are no part of the job.
+    // The commands that tprof ran to read the results are not part of the job.
     let info = tprof_tests::run_info(&run.run, |_| true);
     assert_eq!(info["completeness"]["blind"], serde_json::json!([]), "{info}");
 }
@@ -53,7 +53,7 @@ fn without_tprof_results_are_unknown_and_state_how_to_have_them() {
     assert_eq!(line(out, "cycles"), "[{}, {}]");
 }
 
-/// The same is checked of a model by scripts/flops-check.sh, with PyTorch.
+/// scripts/flops-check.sh checks the same with a model in PyTorch.
 #[test]
 fn operations_that_were_noted_ahead_are_counted_as_those_of_a_run() {
     let python = need_some!(pythons().pop().ok_or("there is no Python"));

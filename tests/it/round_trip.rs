@@ -1,4 +1,4 @@
-//! A trace that was imported and exported again is the trace that it was.
+//! A trace that is imported and exported again stays the same.
 
 use std::path::{Path, PathBuf};
 use tprof_tests::foreign::{accelerator, first_kineto};
@@ -6,7 +6,7 @@ use tprof_tests::{Refused, Scratch, skip, tprof};
 use tprof_trace::model::*;
 use tprof_trace::{TraceFile, TraceRow};
 
-/// Everything that a Kineto trace may hold, and a name that means harm.
+/// Everything that a Kineto trace may contain, and a malicious name.
 const TRACE: &str = r#"{
  "schemaVersion": 1, "record_shapes": 1, "traceName": "x\u00e9.json",
  "deviceProperties": [{"id": 0, "name": "GPU", "totalGlobalMem": 1024, "numSms": 80, "warpSize": 32}],
@@ -66,14 +66,14 @@ fn export(run: &Path, to: &Path, scratch: &Scratch) -> PathBuf {
     to.join("rank-3.trace.json.gz")
 }
 
-/// All rows of a table with their names resolved, in an order of their own.
+/// Returns all rows of a table with their names resolved, sorted.
 fn rows<R: TraceRow + Clone + std::fmt::Debug>(
     file: &TraceFile,
     names: impl Fn(&R) -> Vec<NameId>,
 ) -> Vec<String> {
     let text = |row: &R| {
         let names: Vec<&str> = names(row).into_iter().map(|name| file.name(name)).collect();
-        // Numbers of names, and of threads, are a file's own.
+        // The numbers of names and threads differ between files, so they are replaced.
         let row = with_tids(&format!("{row:?}"), file);
         let plain = row.split("NameId(").enumerate().map(|(at, part)| match at {
             0 => part,
@@ -86,7 +86,7 @@ fn rows<R: TraceRow + Clone + std::fmt::Debug>(
     rows
 }
 
-/// A row's text with the id and name of its thread for the thread's number.
+/// Returns a row's text with the id and the name of its thread in place of the thread's number.
 fn with_tids(row: &str, file: &TraceFile) -> String {
     let fields = [" thread: Some(", " thread: "];
     let Some(field) = fields.into_iter().find(|field| row.contains(field)) else {
@@ -100,10 +100,10 @@ fn with_tids(row: &str, file: &TraceFile) -> String {
     format!("{before}{field}{} {:?}{after}", thread.tid, file.thread_name(number))
 }
 
-/// Everything in a file that came from its trace.
+/// Returns everything in a file that came from its trace.
 fn all(file: &TraceFile) -> Vec<Vec<String>> {
     let named = |text: &str| {
-        // The order of keys has no meaning.
+        // The order of keys has no meaning, so objects are parsed.
         serde_json::from_str::<serde_json::Value>(text).map_or(text.to_owned(), |v| v.to_string())
     };
     let properties = file.properties().filter(|(key, _)| *key != "tprof.import");
@@ -144,7 +144,7 @@ fn import_export_import_changes_nothing() {
     for (before, after) in all(&first).iter().zip(&all(&second)) {
         assert_eq!(before, after);
     }
-    // And once more: what is written does not depend on how often it was.
+    // A third round gives the same file: the output does not depend on the number of rounds.
     let third = export(&scratch.join("second"), &scratch.join("out2"), &scratch);
     assert_eq!(std::fs::read(&again).unwrap(), std::fs::read(&third).unwrap());
 }

@@ -1,5 +1,5 @@
-//! Programs that confine themselves: they run as without tprof, and as much of
-//! them is recorded as their own rules permit.
+//! Programs that confine themselves run as without tprof, and tprof records as much of them as
+//! their own rules permit.
 
 use crate::sums::{Recorded, exact_in_threads, recorded};
 use std::fs;
@@ -34,7 +34,7 @@ fn threads_that_begin_in_a_sandbox_end_as_they_do_alone() {
 }
 
 #[test]
-fn what_installs_nothing_or_permits_all_costs_no_events() {
+fn filters_that_fail_or_permit_everything_cost_no_events() {
     for how in ["nothing", "probe", "refused", "open", "strict"] {
         let job = sandboxed(how, "threads");
         let (report, _) = exact_in_threads(&job);
@@ -45,11 +45,11 @@ fn what_installs_nothing_or_permits_all_costs_no_events() {
     }
 }
 
-/// Blocks of the one forked child.
+/// Number of blocks of the only forked child.
 const FORKED: i64 = 2001;
 
-/// `enough` kills for any system call that is not the program's own and not among
-/// those that the library is known to make.
+/// The filter `enough` kills the process for any system call that neither the program nor the
+/// library is known to make.
 #[test]
 fn threads_are_recorded_where_new_processes_may_not_be() {
     for how in ["no_sockets", "enough"] {
@@ -63,7 +63,7 @@ fn threads_are_recorded_where_new_processes_may_not_be() {
 }
 
 #[test]
-fn what_a_filter_forbids_to_record_is_counted_as_lost() {
+fn events_that_a_filter_forbids_to_record_are_counted_as_lost() {
     for how in ["narrow", "tsync"] {
         for options in [EXACT, DEFAULT] {
             let Recorded { run, wanted, _scratch } = recorded(&sandboxed(how, "threads"), options);
@@ -76,7 +76,7 @@ fn what_a_filter_forbids_to_record_is_counted_as_lost() {
     }
 }
 
-/// NVTX ranges are another library's to record, which has no hooks that could see a filter.
+/// Another library records NVTX ranges, and it has no hooks that could notice a filter.
 #[test]
 fn ranges_of_nvtx_in_a_sandbox_end_no_process_and_are_recorded() {
     let scratch = Scratch::new();
@@ -92,7 +92,7 @@ fn ranges_of_nvtx_in_a_sandbox_end_no_process_and_are_recorded() {
     }
 }
 
-/// An ordinary user, whom a browser's sandbox wants, and a home that is that user's.
+/// An ordinary user, which a browser's sandbox requires, and a home directory of that user.
 struct Ordinary {
     scratch: Scratch,
     words: Vec<String>,
@@ -105,7 +105,7 @@ impl Ordinary {
         let scratch = Scratch::new();
         let (home, tprof) = (scratch.join("home"), scratch.join("tprof"));
         fs::create_dir(&home).unwrap();
-        // Where the tests were built may be closed to others.
+        // Other users may not have access to the place where the tests were built.
         fs::copy(tprof_at(), &tprof).unwrap();
         fs::set_permissions(&tprof, fs::Permissions::from_mode(0o755)).unwrap();
         let mut words: Vec<String> =
@@ -119,7 +119,7 @@ impl Ordinary {
         Ordinary { scratch, words, tprof }
     }
 
-    /// Runs a script there, natively or recorded; what it prints about itself goes to `errors`.
+    /// Runs a script as that user, natively or recorded; the program's messages go to `errors`.
     fn run(&self, script: &str, arguments: &[&str], traced: Option<&[&str]>) -> Outcome {
         let home = self.scratch.join("home");
         let mut words = self.words.clone();
@@ -147,7 +147,7 @@ fn browser() -> Result<String, String> {
     found.map(|name| (*name).to_owned()).ok_or_else(|| "no Chromium is installed".to_owned())
 }
 
-/// Loads a page that a script of its own fills, and prints what came of it.
+/// Loads a page that fills itself by a script, and prints the resulting page.
 const LOAD: &str = r#"profile=$(mktemp -d)
 "$1" --headless --disable-gpu --disable-quic --no-first-run --disable-background-networking \
     --disable-component-update --disable-sync --user-data-dir="$profile" --dump-dom \
@@ -160,7 +160,7 @@ fn a_sandboxed_browser_loads_a_page() {
     let user = Ordinary::new();
     let native = user.run(LOAD, &[&browser], None);
     if native.code != Some(0) || !native.stdout.contains("<p id=\"sum\">42</p>") {
-        // The first steps of a namespace sandbox, as the same user.
+        // These are the first steps of a namespace sandbox, as the same user.
         let probe = user.run("unshare --user --pid --net --fork true", &[], None);
         let why = user.errors();
         if probe.code != Some(0) {
@@ -177,7 +177,8 @@ fn a_sandboxed_browser_loads_a_page() {
     let renderers = report.processes("--type=renderer").len();
     let zygotes = report.processes("--type=zygote").len();
     assert!(zygotes > 0, "renderers {renderers}: {}", report.0["processes"]);
-    // Chromium's allocator is its own, and its confined children may not attach: both are reported.
+    // Chromium has an allocator of its own, and its confined children may not attach; the report
+    // names both.
     let blind = report.0["completeness"]["blind"].to_string();
     assert!(blind.contains("has its own malloc"), "{blind}");
 }

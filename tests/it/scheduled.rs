@@ -1,4 +1,4 @@
-//! Only the steps or the range that were asked for are recorded, and the run states the rest.
+//! Only the requested steps or range are recorded, and the run names the parts that are not.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{Kernel, MarkKind};
 
 const SCHEDULE: &[&str] = &["--schedule", "wait=3,warmup=1,active=3,repeat=1"];
-/// Blocks that each step of the program keeps.
+/// Number of blocks that each step of the program keeps.
 const KEEPS: i64 = 10;
 
 fn words<'a>(options: &[&'a str], run: &'a Path) -> Vec<&'a str> {
@@ -19,7 +19,8 @@ fn words<'a>(options: &[&'a str], run: &'a Path) -> Vec<&'a str> {
     [&["run", "--mem", "exact"], options, &["-o", run, "--"]].concat()
 }
 
-/// Runs the program with these words, and not quietly: what tprof prints matters.
+/// Runs the program with these words. It does not pass `--quiet`, because the tests check what
+/// tprof prints.
 fn run(job: &[&str], options: &[&str]) -> (Scratch, PathBuf, Outcome) {
     let scratch = Scratch::new();
     let run = scratch.run();
@@ -28,13 +29,14 @@ fn run(job: &[&str], options: &[&str]) -> (Scratch, PathBuf, Outcome) {
     (scratch, run, outcome)
 }
 
-/// As [`run`], for a job that succeeds.
+/// Does the same as [`run`] for a job that succeeds.
 fn ran(job: &[&str], options: &[&str]) -> (Scratch, PathBuf, Outcome) {
     let (scratch, run, outcome) = run(job, options);
     (scratch, run, outcome.expect_code(0))
 }
 
-/// Steps of the program of which allocations were recorded, and how many, over all ranks.
+/// Returns the program's steps whose allocations were recorded, and the number of these
+/// allocations, over all ranks.
 fn kept(run: &Path) -> BTreeMap<u64, i64> {
     let mut kept = BTreeMap::new();
     for site in memory_report(run).sites(|frame| frame.starts_with("step_")) {
@@ -49,17 +51,17 @@ fn each(steps: &[u64], blocks: i64) -> BTreeMap<u64, i64> {
     steps.iter().map(|step| (*step, blocks)).collect()
 }
 
-/// Numbers of the steps that the report has, by rank.
+/// Returns the numbers of the steps in the report, by rank.
 fn reported(run: &Path) -> BTreeMap<String, Vec<u64>> {
     steps_of(&document("steps", run))
 }
 
-/// As [`reported`], for a cycle.
+/// Does the same as [`reported`] for one cycle.
 fn reported_of(run: &Path, cycle: &str) -> BTreeMap<String, Vec<u64>> {
     steps_of(&of_cycle("steps", run, cycle))
 }
 
-/// A report of a cycle.
+/// Returns a report of one cycle.
 fn of_cycle(kind: &str, run: &Path, cycle: &str) -> Value {
     let outcome = tprof(["report", kind, "--json", "--cycle", cycle]).arg(run);
     serde_json::from_str(&outcome.run_in(run.parent().unwrap()).expect_code(0).stdout).unwrap()
@@ -78,7 +80,7 @@ fn of_rank_0(steps: &[u64]) -> BTreeMap<String, Vec<u64>> {
     BTreeMap::from([("rank 0".to_owned(), steps.to_vec())])
 }
 
-/// The parts of the job that the run states as not recorded, and why.
+/// Returns the parts of the job that the run lists as not recorded, and the reasons.
 fn not_recorded(run: &Path) -> Vec<(String, String)> {
     let summary = document("summary", run);
     let all = summary["completeness"]["blind"].as_array().unwrap();
@@ -118,7 +120,7 @@ fn live_bytes_of_a_part_of_a_job_are_unknown_where_only_records_tell_them() {
 
 /// Each of the twelve steps keeps ten blocks of some 1,000 bytes.
 #[test]
-fn what_is_allocated_and_given_back_outside_is_in_the_live_bytes_of_a_sampled_job() {
+fn live_bytes_of_a_sampled_job_include_events_outside_the_schedule() {
     let scratch = Scratch::new();
     let run = scratch.run();
     let words = ["run", "-q", "--schedule", "wait=1,warmup=1,active=2,repeat=2", "-o"];
@@ -130,7 +132,7 @@ fn what_is_allocated_and_given_back_outside_is_in_the_live_bytes_of_a_sampled_jo
     let live = memory["live_at_exit_bytes"].as_i64().unwrap_or_else(|| panic!("{memory}"));
     assert!((of_steps(12)..of_steps(12) + 100_000).contains(&live), "{memory}");
     assert!(memory["peak_bytes"].as_i64().unwrap() >= live, "{memory}");
-    // Owners of blocks were recorded for a part only.
+    // Owners of blocks were recorded for a part of the job only.
     assert!(memory["sites"][0]["live_bytes"].is_null(), "{memory}");
     let mut ends = Vec::new();
     for cycle in ["1", "2"] {
@@ -279,7 +281,7 @@ fn the_profiler_calls_of_cuda_enclose_what_is_recorded() {
     assert_eq!(by_kernel(of_cycle("kernels", &run, "1")), by_kernel(document("kernels", &run)));
 }
 
-/// Asks for three steps, and waits until all ranks have recorded them.
+/// Requests three steps, and waits until all ranks have recorded them.
 fn record_three(run: &Path) -> (Vec<u64>, String) {
     let ctl = tprof(["ctl", "start", "--steps", "3"]).arg(run);
     let answer = ctl.run_in(run.parent().unwrap()).expect_code(0).stderr;
@@ -288,7 +290,7 @@ fn record_three(run: &Path) -> (Vec<u64>, String) {
     ((first..=last).collect(), answer)
 }
 
-/// Two ranks with steps of so many milliseconds, of which none is recorded unless asked for.
+/// Starts two ranks with steps of `ms` milliseconds, which are recorded only on request.
 fn paused(ms: &str, scratch: &Scratch) -> Live {
     let job = Job::new(program("scheduled")).args(["abi", "0", ms, "2"]);
     let words: Vec<_> = std::iter::once(tprof_at().into())
@@ -301,7 +303,7 @@ fn paused(ms: &str, scratch: &Scratch) -> Live {
     live
 }
 
-/// Steps of a rank that carry one of these numbers.
+/// Returns the steps of a rank that have one of these numbers.
 fn marked(run: &Path, rank: u64, wanted: &[u64]) -> Vec<u64> {
     let file = TraceFile::open(&run.join(format!("rank-{rank}.tprof"))).unwrap();
     let steps = file.marks().iter().filter(|mark| mark.kind == MarkKind::Step);
@@ -340,7 +342,7 @@ fn a_paused_server_records_steps_of_all_ranks_when_asked() {
     }
     assert_eq!(live.finish().code, Some(0));
     let (asked_last, both) = (second.clone(), [first, second].concat());
-    // The last step of a window has no mark at its end but the pause.
+    // At the end of a window's last step there is no mark, only the pause.
     assert_eq!((marked(&run, 0, &both), marked(&run, 1, &both)), (both.clone(), both));
     let ranks =
         |steps: &[u64]| BTreeMap::from([0, 1].map(|rank| (format!("rank {rank}"), steps.to_vec())));
@@ -366,7 +368,7 @@ fn steps_are_recorded_on_request_only_where_they_are_counted() {
     assert_eq!(live.finish().code, Some(0));
 }
 
-/// A PyTorch that is installed, of `TPROF_TEST_TORCH`.
+/// Uses the PyTorch that `TPROF_TEST_TORCH` names.
 #[test]
 fn updates_of_an_unedited_pytorch_job_are_steps() {
     let Some(python) = std::env::var_os("TPROF_TEST_TORCH") else { return skip(Refused::PyTorch) };
@@ -381,7 +383,7 @@ fn updates_of_an_unedited_pytorch_job_are_steps() {
     let (spans, _) = file.rows::<tprof_trace::model::Span>();
     let updates = spans.iter().filter(|span| file.name(span.name) == "Optimizer.step#SGD.step");
     assert_eq!(updates.count(), 6);
-    // A group of optimizers is one step, which its last one ends.
+    // Several optimizers in a group make one step, which ends with the last of them.
     let scratch = Scratch::new();
     let run = scratch.run();
     let job = tprof(words(&options, &run)).arg(python).arg("-B").arg(source).arg("two").limit(300);

@@ -1,5 +1,6 @@
-//! What is printed as JSON keeps to the schema that `tprof report --schema` prints. The list of tables of
-//! which that is made holds what the code makes: `UPDATE_GOLDEN=1` writes it anew.
+//! All printed JSON conforms to the schema that `tprof report --schema` prints. The schema is made
+//! from a list of tables, which must match the tables in the code; `UPDATE_GOLDEN=1` rewrites the
+//! list.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ fn imported(trace: &Path, scratch: &Scratch, name: &str) -> PathBuf {
     run
 }
 
-/// Runs that have, together, every table.
+/// Returns runs that together have every table.
 fn corpus(scratch: &Scratch) -> Vec<PathBuf> {
     let from = root().join("crates/import/tests/corpus");
     let names = ["kineto.json", "chrome.json", "snapshot-newer.pickle", "snapshot-older.pickle"];
@@ -55,7 +56,7 @@ fn corpus(scratch: &Scratch) -> Vec<PathBuf> {
     traces.extend(traces::write_all(&mixtures, 6));
     let mut runs = Vec::new();
     for (at, trace) in traces.iter().enumerate() {
-        // Some are runs already.
+        // Some of the inputs are runs already.
         let mut files = fs::read_dir(trace).into_iter().flatten().map(|file| file.unwrap().path());
         runs.push(match files.any(|file| file.extension().is_some_and(|of| of == "tprof")) {
             true => trace.clone(),
@@ -72,9 +73,9 @@ fn corpus(scratch: &Scratch) -> Vec<PathBuf> {
     runs
 }
 
-/// A rank with what imported traces lack: CPU samples of Python, in steps, ranges, imports and a data
-/// loader; a multiplication before the steps; counted events; launches of a graph; what a collective
-/// chose, and its channels.
+/// Writes a rank with events that imported traces lack: CPU samples of Python, in steps, ranges,
+/// imports and a data loader; a multiplication before the steps; counted events; launches of a graph;
+/// the choices of a collective, and its channels.
 fn sampled_rank(path: &Path) {
     const START: u64 = 1_000_000_000;
     const MS: u64 = 1_000_000;
@@ -110,7 +111,7 @@ fn sampled_rank(path: &Path) {
         let (address, line) = (at as u64 + 1, 7);
         writer.symbol(&Symbol { process: 0, address, depth: 0, function, file, line, module });
     }
-    // Innermost first: an import, the program, its loader, a read of that.
+    // Frames are innermost first: an import, the program, its loader, and a read of the loader.
     for (stack, frames) in [(1, vec![3, 2, 1]), (2, vec![1]), (3, vec![4, 1]), (4, vec![5, 4, 1])] {
         writer.stack(&Stack { process: 0, stack, end: 0, frames });
     }
@@ -226,7 +227,7 @@ fn sampled_rank(path: &Path) {
     writer.finish().unwrap();
 }
 
-/// All tables that runs have.
+/// Returns all tables that the runs have.
 fn made(runs: &[PathBuf]) -> TableList {
     let mut list = TableList::default();
     for run in runs {
@@ -252,7 +253,7 @@ fn made(runs: &[PathBuf]) -> TableList {
     list
 }
 
-/// The options that change which tables or columns there are.
+/// Returns the options that change which tables or columns there are.
 fn variants(rank: Option<u32>) -> Vec<Options> {
     let data = || Options { data: true, ..Options::default() };
     vec![
@@ -264,11 +265,11 @@ fn variants(rank: Option<u32>) -> Vec<Options> {
     ]
 }
 
-/// Calls that make a table, whose first argument is its key.
+/// Functions that make a table, with its key as first argument.
 const MAKERS: [&str; 7] =
     ["Table::new(", " gauges(", " costs(", " sequences(", " table(", "(functions(", " over_ranks("];
 
-/// A table that the sources name and no run has would not be listed.
+/// Checks that every table in the sources is in some run, because the list would lack it otherwise.
 fn assert_no_table_is_unseen(list: &TableList) {
     let seen: BTreeSet<&str> = list.tables().collect();
     let mut unseen = Vec::new();
@@ -295,12 +296,12 @@ fn assert_no_table_is_unseen(list: &TableList) {
     assert!(unseen.is_empty(), "no run of this test has: {}", unseen.join(", "));
 }
 
-/// The schema that the program prints.
+/// Returns the schema that the program prints.
 fn schema() -> Value {
     printed(&["report", "--schema"], &[], &[])
 }
 
-/// Checks what is printed against the schema, which must be a right one itself.
+/// Checks documents against the schema, and the schema against the rules of JSON Schema.
 struct Checked(Value);
 
 impl Checked {
@@ -311,7 +312,7 @@ impl Checked {
         Checked(schema)
     }
 
-    /// Of one of the definitions.
+    /// Returns the validator of one of the definitions.
     fn validator(&self, name: &str) -> Validator {
         let (draft, definitions) = (&self.0["$schema"], &self.0["$defs"]);
         assert!(definitions[name].is_object(), "{name}");
@@ -334,7 +335,7 @@ impl Checked {
         assert!(wrong.is_empty(), "{name}: {}", wrong.join("\n"));
     }
 
-    /// All reports of a run as the program prints them.
+    /// Checks all reports of a run as the program prints them.
     fn assert_reports(&self, run: &Path, more: &[&str]) {
         let printed = printed(&["report", "all", "--json"], &[run], more);
         for (kind, report) in printed["reports"].as_object().unwrap() {
@@ -362,7 +363,7 @@ fn the_list_of_tables_is_that_of_the_code() {
 }
 
 #[test]
-fn what_is_printed_of_traces_keeps_to_the_schemas() {
+fn documents_of_traces_keep_to_the_schemas() {
     let scratch = Scratch::new();
     let runs = corpus(&scratch);
     let checked = Checked::new();
@@ -377,7 +378,7 @@ fn what_is_printed_of_traces_keeps_to_the_schemas() {
     checked.assert("ls", &printed(&["ls", "--json"], &[scratch.path()], &[]));
 }
 
-/// Samples, memory, steps, spans and counters of a program, and a process that is killed.
+/// A program with samples, memory, steps, spans and counters, and a process that is killed.
 const PROGRAM: &str = "
 import os, tprof, time
 kept = []
@@ -396,7 +397,7 @@ os.wait()
 ";
 
 #[test]
-fn what_is_printed_of_real_runs_keeps_to_the_schemas() {
+fn documents_of_real_runs_keep_to_the_schemas() {
     need!(Path::new("/usr/bin/python3").exists(), "there is no /usr/bin/python3");
     let module = root().join("python");
     let job = Job::new("/usr/bin/python3").args(["-B", "-c", PROGRAM]).env("PYTHONPATH", module);

@@ -1,4 +1,4 @@
-//! Rust programs that name what they do by the crate `tprof`.
+//! Rust programs that record spans and values with the crate `tprof`.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ fn spans(file: &TraceFile) -> Vec<Span> {
     all.filter(|span| file.name(span.category) == "tprof").collect()
 }
 
-/// Start, end and arguments of the only span of a name.
+/// Returns the start, the end and the arguments of the only span of a name.
 fn one(file: &TraceFile, name: &str) -> (u64, u64, Value) {
     let found: Vec<Span> =
         spans(file).into_iter().filter(|span| file.name(span.name) == name).collect();
@@ -88,7 +88,7 @@ fn a_table_of_another_version_is_not_used() {
     assert_eq!(outcome.stdout, "recording false\nheap false\n");
 }
 
-/// A range within which another is open ends with that one: NVTX has one stack.
+/// NVTX has one stack, so a range ends together with the range around it.
 #[test]
 fn without_tprof_another_tool_gets_nvtx_ranges() {
     let scratch = Scratch::new();
@@ -127,7 +127,8 @@ fn a_tool_that_refuses_or_is_not_there_changes_nothing() {
     }
 }
 
-/// The crate and a program of it, linked statically: it has no dependency, so rustc is enough.
+/// Builds the crate and a program that uses it, linked statically. The crate has no dependencies,
+/// so rustc is enough.
 fn static_program(scratch: &Scratch) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (library, program) = (scratch.join("libtprof.rlib"), scratch.join("operations"));
@@ -152,7 +153,7 @@ fn a_static_program_records_nothing_and_the_run_reports_it() {
     let job = Job::new(static_program(&scratch));
     let alone = job.clone().run_in(scratch.cwd()).expect_code(0);
     assert!(alone.stdout.ends_with("recorded: false\n"), "{alone:?}");
-    // Neither tprof's library nor another's is loaded beside its own libc.
+    // Neither tprof's library nor another tool's can be loaded into a static program.
     let other = job.clone().env("NVTX_INJECTION64_PATH", program("other_nvtx"));
     let other = other.run_in(scratch.cwd()).expect_code(0);
     assert_eq!((other.stdout, other.stderr.as_str()), (alone.stdout.clone(), ""));
@@ -202,7 +203,8 @@ fn spans_and_their_arguments_are_those_of_the_program() {
         assert_eq!(counts, BTreeMap::from(expected));
         let (_, _, args) = one(&file, "upload");
         assert_eq!(args, serde_json::json!({"bytes": 4096, "style": "start/end"}));
-        // The program slept 20 ms within, and 20 ms before it reported the span: before `timed`.
+        // The program slept for 20 ms within the span, and for 20 ms before it reported the span,
+        // which is before `timed`.
         let (start_ns, end_ns, _) = one(&file, "decode");
         assert!(end_ns - start_ns >= 20_000_000, "{}", end_ns - start_ns);
         let (upload_ns, _, _) = one(&file, "upload");
@@ -231,7 +233,8 @@ fn values_are_counted_in_buckets_while_they_are_recorded() {
         .map(|text| text.split_once('\u{1f}').unwrap())
         .map(|(name, values)| (name, serde_json::from_str(values).unwrap()))
         .collect();
-    // 61 values from 0 to 60: two in each bucket, and the highest in the last.
+    // 61 values from 0 to 60: two in each bucket, and three in the last one, which includes the
+    // highest.
     let counts: Vec<u64> = (0..30).map(|bucket| if bucket < 29 { 2 } else { 3 }).collect();
     let squares: u64 = (0..=60).map(|value| value * value).sum();
     let weights = |step: Option<u64>| {
@@ -257,7 +260,8 @@ fn bytes_work_steps_and_values_are_right_to_the_last_one() {
         let spans_document = document("spans", &run.run);
         let rows = spans_document["tables"]["spans"].as_array().unwrap();
         let row = |name: &str| rows.iter().find(|row| row["name"] == name).unwrap();
-        // Each of 4 threads allocates 100 times; with System a block is not recorded twice.
+        // Each of 4 threads allocates 100 times; with `System` as allocator, a block must not be
+        // recorded twice.
         let of = |name: &str| {
             let row = row(name);
             [&row["runs"], &row["allocated_bytes"], &row["allocations"], &row["flops"]]
@@ -289,12 +293,13 @@ fn bytes_work_steps_and_values_are_right_to_the_last_one() {
 }
 
 #[test]
-fn what_is_odd_is_recorded_as_it_was_or_counted() {
+fn odd_spans_are_recorded_as_they_were_or_counted() {
     let scratch = Scratch::new();
     let run = traced(&job("odd"), EXACT, &scratch);
     let file = rank_file(&run.run, 0);
     let (first, second, third) = (one(&file, "first"), one(&file, "second"), one(&file, "third"));
-    // Dropped first, third, second: 5 ms lie between the first drop and the others.
+    // The spans were dropped in the order first, third, second, with 5 ms between the first drop
+    // and the others.
     assert!(first.0 <= second.0 && second.0 <= third.0);
     assert!(first.1 + 5_000_000 <= third.1 && third.1 <= second.1);
     assert_eq!(first.2["style"], "start/end", "it nests in no other");
@@ -396,7 +401,7 @@ fn threads_add_to_one_sum() {
     assert!(losses(&run.run).is_empty(), "{:?}", losses(&run.run));
 }
 
-/// The numbers that the program printed of itself.
+/// Returns the numbers that the program printed about itself.
 fn printed(run: &Traced) -> (u64, u64) {
     let words: Vec<&str> = run.outcome.stdout.split_whitespace().collect();
     let number = |after: &str| {
@@ -455,7 +460,7 @@ fn crates_job() -> Job {
     Job::new(env!("CARGO_BIN_EXE_sdk-crates"))
 }
 
-/// Names and arguments of all spans, in order of their beginnings.
+/// Returns the names and arguments of all spans, in order of their beginnings.
 fn named(file: &TraceFile) -> Vec<(String, Value)> {
     let mut all = spans(file);
     all.sort_by_key(|span| span.start_ns);
@@ -478,7 +483,7 @@ fn instrumented_functions_and_spans_of_tracing_are_spans() {
         ("Model::forward".to_owned(), serde_json::json!({"batch": 2})),
         ("Model::forward".to_owned(), serde_json::json!({"batch": 0})),
         ("plain".to_owned(), serde_json::json!({"category": "compute"})),
-        // Three polls of the first call, and two of the other, which fails after its first.
+        // Three polls of the first call, and two polls of the other, which fails after its first.
         polled(1),
         polled(1),
         polled(1),

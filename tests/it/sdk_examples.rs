@@ -1,10 +1,10 @@
-//! The crate's examples, which have what the READMEs of torsh-profiler and axonml-profile show:
-//! what the reports state of them is what they do.
+//! The crate's examples, which do the same as the READMEs of torsh-profiler and axonml-profile
+//! show: the reports have exactly what the examples do.
 
 use serde_json::Value;
 use tprof_tests::{EXACT, Job, Scratch, Traced, document, memory_report, traced};
 
-/// Runs, FLOPs, allocations and allocated bytes of a span.
+/// Returns the runs, FLOPs, allocations and allocated bytes of a span.
 fn figures(report: &Value, name: &str) -> [Option<u64>; 4] {
     let rows = report["tables"]["spans"].as_array().unwrap();
     let mut found = rows.iter().filter(|row| row["name"] == name);
@@ -105,7 +105,7 @@ fn operations_have_their_categories_times_and_memory() {
     assert_eq!(spans_of("load")["category"], "data_load");
     let transfer = spans_of("transfer")["total_ns"].as_f64().unwrap();
     assert!((transfer - 2e6).abs() < 10e3, "measured elsewhere as 2 ms: {transfer}");
-    // A span within one of its own name is no time of its own twice.
+    // If a span lies within another span of its name, its time counts once.
     let visit = spans_of("visit");
     let (total, own) = (visit["total_ns"].as_f64().unwrap(), visit["self_ns"].as_f64().unwrap());
     assert!(own <= total && own > 0.0, "{visit}");

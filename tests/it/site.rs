@@ -1,4 +1,4 @@
-//! `tprof export --to site`: the pages over a directory of runs as files.
+//! `tprof export --to site` writes the pages over a directory of runs as files.
 
 use crate::export::{files_in, unpacked};
 use serde_json::{Value, json};
@@ -11,10 +11,10 @@ use tprof_tests::{
     DEFAULT, Job, Outcome, Scratch, assert_refused, program, tprof, tprof_at, traced_job,
 };
 
-/// Text that would be markup in a page.
+/// Text that is markup in a page if it isn't escaped.
 const HOSTILE: &str = "</script><img src=x onerror=alert(1)>";
 
-/// A directory of three runs: one command twice, and one with a hostile argument.
+/// Returns a directory of three runs: one command twice, and one with a hostile argument.
 fn runs() -> &'static Path {
     static RUNS: OnceLock<(Scratch, PathBuf)> = OnceLock::new();
     let (_, runs) = RUNS.get_or_init(|| {
@@ -37,7 +37,7 @@ fn export(scratch: &Scratch, runs: &Path, to: &Path, words: &[&str]) -> Outcome 
     job.limit(300).run_in(scratch.cwd())
 }
 
-/// The arguments of the one call in a file of a site.
+/// Returns the arguments of the only call in a file of a site.
 fn call(site: &Path, name: &str) -> Vec<Value> {
     let path = site.join("data").join(format!("{name}.js"));
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
@@ -55,7 +55,7 @@ fn document(site: &Path, name: &str) -> Value {
     document.clone()
 }
 
-/// Numbers of the runs by the names of their directories.
+/// Returns the numbers of the runs by the names of their directories.
 fn ids(site: &Path) -> BTreeMap<String, u64> {
     let list = document(site, "runs");
     let runs = list["runs"].as_array().unwrap().iter();
@@ -149,7 +149,7 @@ fn a_damaged_run_is_in_the_site_with_its_reason() {
     let why = damaged["why"].as_str().unwrap_or_else(|| panic!("{damaged}"));
     assert!(!why.is_empty(), "{damaged}");
     document(&site, &format!("runs/{}/report/kernels", ids["sound"]));
-    // A run without any file that can be read has no report: its file has the reason.
+    // A run without readable files has no report; its file in the site has the reason.
     fs::remove_file(directory.join("damaged/rank-0.tprof")).unwrap();
     let made = export(&scratch, &directory, &site, &["--force"]).expect_code(0);
     assert!(made.stderr.contains("damaged is damaged"), "{}", made.stderr);
@@ -171,7 +171,7 @@ fn a_site_replaces_nothing_that_it_was_not_told_to() {
     let refused = export(&scratch, runs(), &directory, &[]);
     assert_refused(&refused, &["exists", "--force"]);
     assert_eq!(fs::read_to_string(directory.join("own")).unwrap(), "own");
-    // The runs themselves stay whatever is asked for.
+    // The runs themselves are kept, whatever the options are.
     for runs_within in [runs(), runs().parent().unwrap(), &runs().join("first")] {
         let refused = export(&scratch, runs(), runs_within, &["--force"]);
         assert_refused(&refused, &["the runs themselves"]);
@@ -212,7 +212,7 @@ fn a_site_that_is_ended_by_a_signal_is_whole_or_absent() {
     tprof_tests::wait_until("the site is begun", || !made().is_empty());
     tprof_tests::kill(child.id(), libc::SIGTERM);
     child.wait().unwrap();
-    // On a busy machine it may have been complete before the signal.
+    // On a busy machine the site may have been complete before the signal.
     match site.exists() {
         true => assert!(site.join("index.html").is_file() && made() == ["site"]),
         false => assert_eq!(made(), [""; 0]),

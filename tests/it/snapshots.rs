@@ -1,4 +1,4 @@
-//! Memory snapshots of PyTorch: reports of them, and what PyTorch's own viewer reads of an export.
+//! Memory snapshots of PyTorch: reports of them, and exports as PyTorch's own viewer reads them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -81,7 +81,7 @@ fn damaged_and_foreign_pickles_are_refused_with_what_and_where() {
     }
 }
 
-/// Exports a snapshot, and runs a program of a Python on what came of it and on its source.
+/// Exports a snapshot, and runs a Python program on the export and on its source.
 fn read_back(name: &str, python: &Path, program: &str) -> String {
     let scratch = Scratch::new();
     let output = scratch.join("out.pickle");
@@ -138,7 +138,7 @@ for page in (viz.trace_plot(data), viz.segment_plot(data)):
 }
 
 #[test]
-fn what_pytorch_writes_without_a_gpu_is_empty() {
+fn a_snapshot_of_pytorch_without_a_gpu_is_empty() {
     let Some(python) = std::env::var_os("TPROF_TEST_TORCH") else {
         return skip(Refused::PyTorch);
     };

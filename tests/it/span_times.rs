@@ -1,4 +1,4 @@
-//! The time within spans in `report spans`: on a core, waiting, on devices.
+//! `report spans` divides the time within spans: on a core, waiting, on devices.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -15,14 +15,14 @@ fn spans(document: &Value) -> BTreeMap<String, Value> {
     rows.map(|row| (row["name"].as_str().unwrap().to_owned(), row.clone())).collect()
 }
 
-/// A value, and how far the truth may be from it.
+/// Returns a value, and its stated error.
 fn bounded(row: &Value, key: &str) -> (i64, i64) {
     let value = row[key].as_i64().unwrap_or_else(|| panic!("no {key}: {row:#}"));
     (value, row[format!("error_{key}")].as_i64().unwrap_or(0))
 }
 
-/// CPU time of a span by the program's own clocks, and its time on a core, which is as much or
-/// more, ns.
+/// CPU time of a span by the program's own clocks, and its time on a core, which is at least as long,
+/// both in ns.
 #[derive(Clone, Copy, Debug)]
 struct Own {
     cpu_ns: i64,
@@ -34,8 +34,8 @@ impl Own {
         Own { cpu_ns: self.cpu_ns + other.cpu_ns, on_core_ns: self.on_core_ns + other.on_core_ns }
     }
 
-    /// Whether a row has this time on a core to within its error, and what the program does
-    /// between its clocks' readings and the span's ends.
+    /// Checks that a row has this time on a core, within its error and the time that the program
+    /// spends between its clocks' readings and the span's ends.
     fn agrees(self, row: &Value) {
         let (value, error) = bounded(row, "cpu_ns");
         let slack = 2 * error + 2_000_000 + self.cpu_ns / 50;
@@ -69,8 +69,8 @@ fn time_within_spans_is_that_of_the_programs_own_clocks() {
     assert!(bounded(sleep, "cpu_ns").0 < own["sleep"].cpu_ns + 50_000_000, "{sleep:#}");
     for (name, least) in [("sleep", 400_000_000), ("read", 90_000_000), ("naps", 40_000_000)] {
         let (waited, error) = bounded(&found[name], "waited_ns");
-        // A sleep counts from its timer on, which the thread sets while it is on its core: it was off
-        // it for 9 us less than 400 ms once.
+        // A sleep counts from the moment at which the thread sets its timer, which it does while it
+        // is on its core. The thread was once off its core for 9 us less than 400 ms.
         let off_core = least - own[name].cpu_ns;
         assert!(waited + error >= off_core, "{name}: {waited} \u{b1} {error} of {off_core}");
         let (cpu, _) = bounded(&found[name], "cpu_ns");
@@ -111,7 +111,8 @@ fn work_launched_within_spans_is_counted_there() {
         let run = traced(&job, &["--mem", "off"], &scratch);
         let found = spans(&document("spans", &run.run));
         let kernels = |name: &str| found[name]["kernels"].as_u64();
-        // A copy in, five kernels of `forward`, one of the optimizer, a copy out.
+        // The work is a copy in, five kernels of `forward`, one kernel of the optimizer, and a copy
+        // out.
         assert_eq!(
             [kernels("step"), kernels("forward"), kernels("nothing")],
             [Some(6 * 8), Some(6 * 5), Some(0)],
@@ -157,7 +158,7 @@ fn the_slowest_spans_have_their_place_in_the_timeline() {
     let export = |words: &[&str]| {
         tprof(["export"]).arg(&run).args(words).run_in(scratch.cwd()).expect_code(0);
     };
-    // What is printed can be typed: the span lies in the part whole.
+    // A printed time can be used as an option: the part from that time on contains the whole span.
     let part = scratch.join("part");
     let times = ["--from-time", text("from_time"), "--to-time", text("to_time")];
     export(&[&["--to", "chrome", "-o", part.to_str().unwrap()], &times[..]].concat());
@@ -170,7 +171,7 @@ fn the_slowest_spans_have_their_place_in_the_timeline() {
     let printed = tprof(["report", "spans"]).arg(&run).run_in(scratch.cwd()).expect_code(0).stdout;
     assert!(printed.contains("--from-time") && printed.contains(text("from_time")), "{printed}");
 
-    // The page has the slowest of all.
+    // The page lists the slowest span of all.
     let number = |key: &str| slowest[0][key].as_u64().unwrap();
     let (start, lasts) = (number("start_ns"), number("duration_ns"));
     let link = format!(

@@ -1,19 +1,19 @@
-//! `tprof sql`, a program apart: what it is where it is there, and where it is not. Its own tests are
-//! in `sql/tests`.
+//! `tprof sql` runs a separate program. It works if the program is installed, and says what is
+//! missing otherwise. The program's own tests are in `sql/tests`.
 
 use std::path::Path;
 use std::process::Command;
 
 use tprof_tests::{Job, Scratch, tprof_at};
 
-/// Another process writes the file: a child of a test beside this one would have it open for writing,
-/// and such a file cannot be executed.
+/// `install` writes the file in another process. If this process wrote it, a child of a concurrent
+/// test could inherit the descriptor, and a file that is open for writing can't be executed.
 fn install(from: &Path, to: &Path) {
     let status = Command::new("install").args(["-m", "755"]).args([from, to]).status();
     assert!(status.unwrap().success());
 }
 
-/// A copy of `tprof` beside which nothing lies, and no directory of programs but one.
+/// Returns a copy of `tprof` with no file beside it, and with a PATH of one directory.
 fn alone(scratch: &Scratch) -> Job {
     let program = scratch.join("bin/tprof");
     std::fs::create_dir(scratch.join("bin")).unwrap();
@@ -32,14 +32,14 @@ fn without_its_program_it_has_its_help_and_names_what_is_missing() {
     let missing = missing.expect_code(125);
     assert_eq!(missing.stderr.lines().count(), 3, "{missing:?}");
     assert!(missing.stderr.contains("tprof-sql, which is not installed"), "{missing:?}");
-    assert!(missing.stderr.contains("by pip: tprof[sql]"), "{missing:?}");
+    assert!(missing.stderr.contains("pip: tprof[sql]"), "{missing:?}");
     let scratch = Scratch::new();
     let help = alone(&scratch).args(["archive", "--help"]).run_in(scratch.cwd()).expect_code(0);
     assert!(help.stdout.contains("s3://BUCKET/PREFIX"), "{help:?}");
     let scratch = Scratch::new();
     let missing = alone(&scratch).args(["archive", "r1", "--to", "a"]).run_in(scratch.cwd());
     let missing = missing.expect_code(125);
-    assert!(missing.stderr.contains("`tprof archive` is in a program apart"), "{missing:?}");
+    assert!(missing.stderr.contains("`tprof archive` needs the program tprof-sql"), "{missing:?}");
 }
 
 #[test]

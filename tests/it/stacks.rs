@@ -1,13 +1,11 @@
-//! Stacks are whole and named: with and without frame pointers, in C, C++ and
-//! Rust.
+//! Stacks are complete and have names: with and without frame pointers, in C, C++ and Rust.
 
 use serde_json::Value;
 use tprof_tests::{
     EXACT, Job, Kind, Scratch, build, expected, memory_report, need_some, program, stack, traced,
 };
 
-/// Frames of the chain in `stacks.c`, innermost first, with the marker of the
-/// line that calls on.
+/// Frames of the chain in `stacks.c`, innermost first, each with the marker of its line.
 const CHAIN: [(&str, &str); 6] = [
     ("victim_a", "line: a "),
     ("victim_inlined", "line: inlined "),
@@ -28,7 +26,7 @@ fn sites(
     memory_report(&run.run).sites(with)
 }
 
-/// Number of the line of `stacks.c` that holds a marker.
+/// Returns the number of the line of `stacks.c` that contains a marker.
 fn line_of(marker: &str) -> usize {
     let source = include_str!("../programs/stacks.c");
     1 + source.lines().position(|line| line.contains(marker)).unwrap()
@@ -138,7 +136,7 @@ fn rust_names_are_demangled_without_hashes() {
     assert!(!frames.iter().any(|frame| hashed(frame) || frame.contains("_ZN")), "{frames:#?}");
 }
 
-/// Loads and unloads two libraries, each in the place of the other, 200 times.
+/// Returns a job that loads and unloads two libraries, each at the address of the other, 200 times.
 fn in_turn() -> Job {
     let libraries = [program("plugin"), program("other_plugin")];
     Job::new(program("dlopen_loop")).arg("200").args(libraries)
@@ -159,7 +157,8 @@ fn code_that_was_unmapped_keeps_its_names() {
     }
 }
 
-/// Nothing waits for the collector then, which reads what is mapped some milliseconds later.
+/// In this mode no thread waits for the collector, which reads the mappings some milliseconds
+/// later.
 #[test]
 fn code_that_was_unmapped_has_no_other_name_where_nothing_waits() {
     let scratch = Scratch::new();
@@ -215,7 +214,7 @@ fn a_deep_stack_is_taken_or_cut_and_counted() {
     let sites = report.sites(|frame| frame.starts_with("victim_deep"));
     let deepest = sites.iter().map(|site| stack(site).len()).max();
     assert!(deepest >= Some(100), "{deepest:?}");
-    // The shallow ones reach main.
+    // The shallower stacks reach main.
     let whole =
         sites.iter().filter(|site| stack(site).iter().any(|frame| frame.starts_with("main")));
     assert!(whole.map(|site| site["allocations"].as_i64().unwrap()).sum::<i64>() >= 100);
@@ -239,7 +238,7 @@ fn a_stack_that_cannot_be_followed_is_not_made_up() {
         assert!(known, "{frames:#?}");
         match rest.first() {
             Some(&"main") => {}
-            // The report has a line in the place of what is missing.
+            // The report has a line in place of the missing frames.
             Some(&"") => assert!(frames.last().unwrap().starts_with("(cut off: "), "{frames:#?}"),
             _ => panic!("{frames:#?}"),
         }

@@ -1,4 +1,4 @@
-//! A stack that is put together from the last walk of its thread and a part that is walked is the
+//! A stack that is assembled from the last walk of its thread and a newly walked part equals the
 //! stack that a whole walk finds.
 
 use std::path::Path;
@@ -7,7 +7,7 @@ use tprof_tests::{Job, Kind, Scratch, build, program, skip, traced};
 
 use crate::python_stacks::pythons;
 
-/// Runs a job with every remembered stack walked again; what the check wrote.
+/// Runs a job in which every remembered stack is walked again. Returns the output of that check.
 fn checked(job: &Job, options: &[&str]) -> String {
     let scratch = Scratch::new();
     let found = scratch.path().join("found");
@@ -17,7 +17,7 @@ fn checked(job: &Job, options: &[&str]) -> String {
     std::fs::read_to_string(&found).unwrap_or_default()
 }
 
-/// Compares runs of a program whose stacks are the same in each: guesses hit some and miss some.
+/// Compares runs of a program whose stacks are the same each time: some guesses hit and some miss.
 #[track_caller]
 fn is_the_same(job: &Job, options: &[&str]) {
     let found = checked(job, options);
@@ -44,13 +44,13 @@ fn through_signals_jumps_coroutines_and_exceptions() {
     ] {
         is_the_same(&job, &[]);
     }
-    // A timer's interrupts decide whether a stack of this program is walked at all: where it
-    // interrupts no hook, all are guessed but the first, of which none is walked again.
+    // A timer's interrupts decide whether a stack of this program is walked at all. If they
+    // interrupt no hook, all stacks but the first are guessed, and none of these is walked again.
     let found = checked(&Job::new(program("handler_jump")), &[]);
     assert!(found.contains("checked\n") || found.contains("guessed\n"), "{found:?}");
     assert!(!found.contains("differs"), "{found}");
-    // Where the machine is slow, this one's handler leaves no time for what it interrupts, and no
-    // walk through a handler is remembered.
+    // On a slow machine, this program's handler leaves no time for the interrupted code, and walks
+    // through a handler are not remembered.
     let found = checked(&Job::new(program("handler_malloc")).arg("2000"), &[]);
     assert!(!found.contains("differs"), "{found}");
 }

@@ -1,5 +1,5 @@
-//! A collector that stands still and comes back: a signal, a suspended machine, a frozen
-//! cgroup. Recording goes on then, and what was not recorded is counted, by process.
+//! A collector that is stopped and resumes: by a signal, a suspended machine, or a frozen cgroup.
+//! Recording then goes on, and unrecorded events are counted by process.
 
 use serde_json::Value;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tprof_tests::{
     report, run_info, tprof, traced_job, wait_until,
 };
 
-/// Longer than anybody waits for a collector.
+/// A time longer than any thread waits for a collector.
 const LONG: Duration = Duration::from_millis(2500);
 const PAIRS: i64 = 150_000;
 const THREADS: i64 = 2;
@@ -44,7 +44,7 @@ impl Stopped {
         Stopped { live, collector, run, scratch }
     }
 
-    /// Stops the collector: each of its threads, which takes its time on a busy machine.
+    /// Stops each thread of the collector, which takes a while on a busy machine.
     fn stop(&self) {
         assert!(kill(self.collector, libc::SIGSTOP));
         let tasks = format!("/proc/{}/task", self.collector);
@@ -57,7 +57,8 @@ impl Stopped {
         });
     }
 
-    /// Stops the collector for longer than anybody waits for it, and does something meanwhile.
+    /// Stops the collector for longer than any thread waits for it, and runs `meanwhile` in that
+    /// time.
     fn stand_still(&mut self, meanwhile: impl FnOnce(&mut Live)) {
         self.stop();
         std::thread::sleep(LONG);
@@ -66,7 +67,7 @@ impl Stopped {
         self.is_back();
     }
 
-    /// Waits until the collector does its work again.
+    /// Waits until the collector works again.
     fn is_back(&self) -> Value {
         let status = tprof(["ctl", "status", "--json"]).arg(&self.run);
         let status = status.run_in(self.scratch.path()).expect_code(0);
@@ -80,7 +81,7 @@ impl Stopped {
     }
 }
 
-/// Events that were recorded, and records that were lost.
+/// Returns the numbers of recorded events and of lost records.
 fn seen(report: &Report) -> (i64, i64) {
     (report.total("allocations") + report.total("frees"), report.lost_of("records"))
 }
@@ -90,7 +91,7 @@ fn in_burst(memory: &Report, name: &str) -> i64 {
     sites.iter().map(|site| site["allocations"].as_i64().unwrap()).sum()
 }
 
-/// The events that a run of the same commands without any interruption records.
+/// Returns the number of events that a run of the same commands without an interruption records.
 fn undisturbed(commands: &str, options: &[&str]) -> i64 {
     let mut started = Stopped::start(&bursts(), options);
     for command in commands.chars() {
@@ -123,7 +124,8 @@ fn recording_goes_on_when_the_collector_does_and_the_rest_is_counted() {
         let of_job: i64 =
             report.processes("bursts").iter().map(|p| p["lost"].as_i64().unwrap()).sum();
         assert_eq!(of_job, lost, "by process: {}", report.0["processes"]);
-        // A live collector is waited for: its stacks are all there, though met first after it.
+        // Threads wait for a live collector, so its stacks are complete, although they occur first
+        // after the stop.
         let third = in_burst(&memory, "victim_third");
         match options == EXACT {
             true => assert_eq!(third, PAIRS * (THREADS + 1), "{}", report.0["completeness"]),
@@ -208,8 +210,8 @@ fn a_program_begun_meanwhile_is_recorded_from_its_return_on() {
     started.live.obey("1");
     assert!(kill(started.collector, libc::SIGCONT));
     started.is_back();
-    // A process that was not answered tries again every few milliseconds, at an event: it is
-    // time that has to pass, since nothing shows a try that found nothing.
+    // A process that got no answer tries again every few milliseconds, at an event. The test has to
+    // let time pass, because a try without an answer leaves no trace.
     std::thread::sleep(Duration::from_millis(200));
     for command in ["2", "3"] {
         started.live.obey(command);
@@ -220,7 +222,7 @@ fn a_program_begun_meanwhile_is_recorded_from_its_return_on() {
     let process = report.processes("bursts 1000");
     let process = process.last().unwrap();
     assert!(report.blind("bursts").is_none(), "{}", report.0["completeness"]);
-    // The process's events until then are counted, and what it holds is not known.
+    // The process's events until then are counted as lost, and its live bytes are unknown.
     assert!(process["lost"].as_i64() >= Some(6000), "{process}");
     assert!(why_lost(&report).contains("stood still"), "{}", why_lost(&report));
     assert!(report.only()["live_at_exit_bytes"].is_null(), "{}", report.only());
@@ -257,7 +259,8 @@ fn ctl_reports_that_nobody_answers() {
     started.finish();
 }
 
-/// Other threads of a process, and other waits of the same one, know what one wait has shown.
+/// If one wait has shown that the collector is stopped, other threads and later waits of the
+/// process don't wait again.
 #[test]
 fn nobody_waits_for_a_collector_that_has_stood_still_for_long() {
     let mut started = Stopped::start(&bursts(), EXACT);
@@ -269,12 +272,12 @@ fn nobody_waits_for_a_collector_that_has_stood_still_for_long() {
         }
     });
     let (report, _) = started.finish();
-    // The ticks are the same, except for how long a tick was taken to be.
+    // The numbers of ticks are the same; only the assumed length of a tick may differ.
     let more = report.0["overhead"]["wait_ns"].as_f64().unwrap() - before.as_f64().unwrap();
     assert!(more.abs() < 1e6, "{more} ns more: {}", report.0["overhead"]);
 }
 
-/// Each jump out of a hook leaves a reservation in a ring that is full.
+/// Each jump out of a hook leaves a reservation in a full ring.
 #[test]
 fn a_job_that_jumps_out_of_hooks_of_a_full_ring_goes_on() {
     let job = Job::new(program("handler_jump")).arg("commands");

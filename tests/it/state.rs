@@ -1,4 +1,4 @@
-//! The state that a process is born with is unchanged: descriptors, signals, limits,
+//! tprof does not change the state that a process inherits: descriptors, signals, limits,
 //! environment, standard input.
 
 use tprof_tests::{DEFAULT, EXACT, Job, Scratch, assert_unchanged, program, traced, traced_job};
@@ -44,8 +44,8 @@ fn a_forked_child_inherits_the_same() {
 fn the_job_stays_in_the_process_group() {
     let scratch = Scratch::new();
     let job = Job::new(program("inherited")).arg("group");
-    // Every job is started as the leader of a group, so the traced one must
-    // find the group of tprof, and not one of its own.
+    // Every job is started as the leader of a process group, so the traced job must be in tprof's
+    // group, and not in one of its own.
     let mut live =
         tprof_tests::Live::start(&traced_job(&job, DEFAULT, &scratch.run()), &scratch.cwd());
     let group = live.pid().to_string();
@@ -53,7 +53,7 @@ fn the_job_stays_in_the_process_group() {
     assert_eq!(live.finish().code, Some(0));
 }
 
-/// Words to put before a job: `sh` with these redirections.
+/// Returns the words to put before a job: `sh` with these redirections.
 fn redirected(redirections: &str) -> [String; 4] {
     ["sh".into(), "-c".into(), format!("exec \"$@\" {redirections}"), "sh".into()]
 }
@@ -62,7 +62,7 @@ fn redirected(redirections: &str) -> [String; 4] {
 fn closed_standard_streams_stay_closed() {
     let scratch = Scratch::new();
     for redirections in ["<&-", ">&-", "2>&-", "<&- 2>&-", "<&- >&- 2>&-"] {
-        // The program's output goes to a file where standard output is closed.
+        // If standard output is closed, the program's output goes to a file.
         let script = "\"$1\" >found 2>&1; code=$?; cat found; exit $code";
         let inner = Job::new(program("first_fd")).under(redirected(redirections));
         assert_unchanged(&inner, BOTH, &scratch);

@@ -1,5 +1,5 @@
-//! What recording costs a step: every report of a run with steps says it, and with `--overhead paired`
-//! some steps go unrecorded to be compared with the others.
+//! The cost of recording per step: every report of a run with steps has it. With `--overhead
+//! paired`, some steps are not recorded, to be compared with the others.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -19,14 +19,14 @@ fn step_of(run: &Path) -> Value {
     document("summary", run)["overhead"]["step"].clone()
 }
 
-/// Numbers of the steps that the report has.
+/// Returns the numbers of the steps in the report.
 fn reported(run: &Path) -> Vec<u64> {
     let report = document("steps", run);
     let rows = report["tables"]["steps"].as_array().unwrap();
     rows.iter().map(|row| row["step"].as_u64().unwrap()).collect()
 }
 
-/// Steps by their beginnings, recorded or not.
+/// Returns the numbers of steps by their beginnings, recorded or not.
 fn begun(run: &Path) -> Vec<u64> {
     let file = TraceFile::open(&run.join("rank-0.tprof")).unwrap();
     let rows = file.counters().iter().filter(|row| file.name(row.name) == counter::STEPS_BEGUN);
@@ -43,7 +43,7 @@ fn every_report_says_what_recording_took_of_a_step() {
     assert_eq!(step["has_totals"], true);
     assert_eq!(step["rank"], "rank 0");
     let parts = step["parts"].as_array().unwrap();
-    // Each keeps ten blocks; the start of the program, with more, is in no step.
+    // Each step keeps ten blocks; the start of the program, which has more, belongs to no step.
     let heap = parts.iter().find(|part| part["part"] == "heap").unwrap();
     let count = heap["count"].as_f64().unwrap();
     assert!((5.0..15.0).contains(&count), "{heap}");
@@ -68,18 +68,18 @@ fn a_job_without_steps_has_no_cost_of_one_and_says_why() {
     let overhead = document("summary", &run)["overhead"].clone();
     assert_eq!(overhead["step"], Value::Null);
     assert!(overhead["step_missing"].as_str().unwrap().contains("step"), "{overhead}");
-    // Nothing was left out.
+    // All steps were recorded.
     assert!(!outcome.stderr.contains("not recorded"), "{outcome:?}");
 }
 
 #[test]
 fn the_last_steps_of_twenty_go_unrecorded_and_all_beginnings_are_there() {
     for how in ["nvtx", "abi"] {
-        // So long that a stretch of five takes more than the quarter of a second that it must.
+        // Steps are so long that five of them take more than the required quarter of a second.
         let (_scratch, run, outcome) = ran(&[how, "42", "60"], &["--overhead", "paired"]);
         let plan = "tprof: records all steps but the last 5 of each 20\n";
         assert!(outcome.stderr.starts_with(plan), "{outcome:?}");
-        // A mark begins a step, and the last one has no end.
+        // A mark begins a step, and the last step has no end.
         let recorded: Vec<u64> = (0..15).chain(20..35).chain(40..42).collect();
         let ends = if how == "abi" { recorded.len() - 1 } else { recorded.len() };
         assert_eq!(reported(&run), recorded[..ends], "{how}");
@@ -103,7 +103,7 @@ fn short_steps_are_left_out_in_longer_stretches() {
 }
 
 #[test]
-fn what_is_compared_excludes_other_ways_to_record_a_part() {
+fn paired_overhead_excludes_other_ways_to_record_a_part() {
     let scratch = Scratch::new();
     for (option, named) in [
         ("--schedule=active=3", "schedule"),

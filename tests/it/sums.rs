@@ -1,12 +1,12 @@
-//! A victim's own sums beside what a report counts.
+//! Compares a victim's own sums with the counts of a report.
 
 use std::path::PathBuf;
 use tprof_tests::{
     DEFAULT, EXACT, Expected, Job, Report, Scratch, Traced, expected, memory_report, report, traced,
 };
 
-/// Runs a victim, and compares all that the report counts of its one process
-/// with what it printed. It must call the allocator in `victim_` functions only.
+/// Runs a victim, and compares everything that the report counts of its only process with the sums
+/// that it printed. The victim must call the allocator only in `victim_` functions.
 #[track_caller]
 pub fn exact(job: &Job) -> Report {
     let Recorded { run, wanted, _scratch } = recorded(job, EXACT);
@@ -22,14 +22,14 @@ pub fn exact(job: &Job) -> Report {
     report
 }
 
-/// As [`exact`], but only for the totals that sampling keeps exact.
+/// Does the same as [`exact`], but only for the totals that are exact with sampling.
 #[track_caller]
 pub fn exact_when_sampled(job: &Job) {
     let Recorded { run, wanted, _scratch } = recorded(job, DEFAULT);
     let report = report(&run);
     same(&report, wanted, job);
     if wanted.live >= 0 {
-        // In usable bytes, which are what the C library rounds to.
+        // Live bytes are usable bytes, to which the C library rounds up.
         let live = report.total("live_at_exit_bytes");
         let blocks = wanted.allocations - wanted.frees;
         let most = wanted.live + 32 * blocks.max(0) + wanted.live / 8;
@@ -37,13 +37,13 @@ pub fn exact_when_sampled(job: &Job) {
     }
 }
 
-/// A run, what its victim printed, and the folder that holds it.
+/// A run, the sums that its victim printed, and the folder that contains it.
 pub struct Recorded {
     /// Folder of the run.
     pub run: PathBuf,
     /// The sums that the victim printed.
     pub wanted: Expected,
-    /// Goes with this.
+    /// The folder, which is removed together with this value.
     pub _scratch: Scratch,
 }
 
@@ -64,8 +64,8 @@ pub fn same(report: &Report, wanted: Expected, job: &Job) {
     }
 }
 
-/// Runs a victim with threads, which the C library allocates for:
-/// compares the sites of its own functions, and bounds the rest.
+/// Runs a victim with threads, for which the C library allocates. Compares the sites of the
+/// victim's own functions, and bounds the rest.
 #[track_caller]
 pub fn exact_in_threads(job: &Job) -> (Report, Expected) {
     let Recorded { run, wanted, _scratch } = recorded(job, EXACT);

@@ -1,4 +1,4 @@
-//! Tables and symbols that are kept between runs change neither stacks nor the job.
+//! Unwind tables and symbols that are cached between runs change neither stacks nor the job.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -7,8 +7,8 @@ use tprof_tests::{
     EXACT, Job, Kind, Scratch, build, need_some, program, tprof, traced, traced_job,
 };
 
-/// Waits for tables, since musl's loader finds no frame information, and has enough of it that a run
-/// keeps them.
+/// Builds a victim that waits for tables: musl's loader finds no frame information, and the program
+/// has so much of it that a run stores its table in the cache.
 fn waiting() -> Result<PathBuf, String> {
     build("many_sites", Kind::Musl)
 }
@@ -17,7 +17,7 @@ fn victim(program: &Path, cache: &Path) -> Job {
     Job::new(program).env("XDG_CACHE_HOME", cache)
 }
 
-/// Stacks of all allocations with their numbers, without the pid.
+/// Returns the stacks of all allocations with their numbers, without the pid.
 fn stacks(run: &Path) -> Vec<String> {
     let job = tprof(["export", "--to", "folded", "-o", "-", "--weight", "count"]).arg(run);
     let outcome = job.run_in(run.parent().unwrap()).expect_code(0);
@@ -76,7 +76,7 @@ fn walks_by_tables_and_by_rows_without_find_what_whole_walks_find() {
     }
 }
 
-/// Names that debug information has for addresses are the job's names and paths.
+/// Debug information contains names and paths of the job.
 #[test]
 fn names_are_kept_for_later_runs_but_not_of_a_redacted_one() {
     let scratch = Scratch::new();
@@ -143,8 +143,8 @@ fn the_switch_is_a_variable_and_a_key_as_well() {
     assert_eq!(kept(&cache).len(), 0);
 }
 
-/// With the loader's help and by tables stacks are the same; what was found without a table is not
-/// kept.
+/// Stacks are the same with the loader's help and with tables. Rows found without a table are not
+/// stored in the cache.
 #[test]
 fn stacks_are_the_same_by_tables_and_without() {
     let scratch = Scratch::new();

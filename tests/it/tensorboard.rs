@@ -1,4 +1,4 @@
-//! TensorBoard reads from an export what reports state of the run.
+//! TensorBoard reads the same figures from an export as the reports have.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use tprof_tests::{
 
 const RANK: &str = "rank-0";
 
-/// Writes a log directory of a run or trace, and has TensorBoard read it.
+/// Writes a log directory of a run or trace, and returns TensorBoard's view of it.
 fn exported(run: &Path, scratch: &Scratch) -> Result<Value, String> {
     let logs = scratch.join("logs");
     let job = tprof(["export", "--to", "tensorboard", "-o"]).arg(&logs).arg(run);
@@ -19,14 +19,14 @@ fn exported(run: &Path, scratch: &Scratch) -> Result<Value, String> {
     tensorboard(&logs)
 }
 
-/// Points of a curve: step and value.
+/// Returns the points of a curve: step and value.
 fn points(read: &Value, tag: &str) -> Vec<(u64, f64)> {
     let of = &read[RANK]["scalars"][tag];
     let of = of.as_array().unwrap_or_else(|| panic!("no {tag} in {}", read[RANK]["scalars"]));
     of.iter().map(|point| (point[0].as_u64().unwrap(), point[2].as_f64().unwrap())).collect()
 }
 
-/// A column of a table of a report by `step`, as 32-bit numbers of a unit.
+/// Returns a column of a report's table by `step`, as 32-bit numbers in a unit.
 fn column(rows: &Value, key: &str, unit: f64) -> Vec<(u64, f64)> {
     let rows = rows.as_array().unwrap().iter();
     let known = rows.filter(|row| row[key].is_number());
@@ -89,12 +89,12 @@ fn tensorboard_has_the_values_that_a_program_names() {
     let losses: Vec<f64> = (0..12).map(|step| f64::from(1.0 / (step + 1) as f32)).collect();
     let values = |tag| points(&read, tag).iter().map(|point| point.1).collect::<Vec<f64>>();
     assert_eq!(values("time/loss"), losses);
-    // The last step did not end.
+    // The last step has no end.
     let by_step: Vec<(u64, f64)> = (100..111).zip(losses).collect();
     assert_eq!(points(&read, "step_mean/loss"), by_step);
     let times = points(&read, "step/step_time_ms");
     assert_eq!(times.len(), 11);
-    // The first step has no rate: it is not known what was there before it.
+    // The first step has no rate, because the value before it is unknown.
     let rates = points(&read, "step/tokens_per_s");
     assert_eq!(rates.len(), 10);
     for ((step, rate), (of, ms)) in rates.iter().zip(&times[1..]) {
@@ -155,7 +155,7 @@ fn tensorboard_has_the_histograms_that_a_program_records() {
     assert!(last.contains("network") && last.contains("torch-tb-profiler"), "{last}");
     let read = need_some!(exported(&traced.run, &scratch));
     let of = |tag: &str| read[RANK]["histograms"][tag].as_array().cloned().unwrap_or_default();
-    // Each bucket as TensorBoard has it: its limits, and how many values are in it.
+    // Returns the buckets as TensorBoard has them: their limits, and the number of values in each.
     let buckets = |point: &Value| -> Vec<[f64; 3]> {
         let rows = point[2].as_array().unwrap().iter();
         rows.map(|row| [0, 1, 2].map(|at| row[at].as_f64().unwrap())).collect()
@@ -179,11 +179,11 @@ fn tensorboard_has_the_histograms_that_a_program_records() {
     assert!(of("none").is_empty());
     let numpy = of("numpy");
     assert_eq!((steps(&numpy), count(&numpy[0])), (vec![1], 3_000_001.0));
-    // Even values: as many in each bucket.
+    // The values are evenly distributed, so all buckets have the same number.
     assert!(buckets(&numpy[0]).iter().all(|bucket| (bucket[2] - 100_000.0).abs() < 2.0));
 }
 
-/// Steps until its input ends.
+/// Makes steps until its input ends.
 const UNTIL_TOLD: &str = "
 import select, sys, tprof
 while not select.select([sys.stdin], [], [], 0.02)[0]:

@@ -1,4 +1,4 @@
-//! Signals and the terminal: what is sent to tprof, or typed, reaches the job
+//! Signals and the terminal: signals that are sent to tprof or typed at the terminal reach the job
 //! exactly once.
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ const SIGQUIT: i32 = 3;
 const SIGUSR2: i32 = 12;
 const SIGTERM: i32 = 15;
 const SIGWINCH: i32 = 28;
-/// SIGRTMIN + 2, which nix has no name for.
+/// SIGRTMIN + 2, for which nix has no name.
 const REAL_TIME: i32 = 36;
 
 fn live(job: &Job, scratch: &Scratch) -> Live {
@@ -25,7 +25,7 @@ fn a_signal_sent_to_tprof_reaches_the_job_once() {
         live.wait_for("ready");
         assert!(kill(live.pid(), signal));
         live.wait_for(&format!("got {signal:02}"));
-        // A second delivery would come within this time.
+        // If there were a second delivery, it would come within this time.
         std::thread::sleep(Duration::from_millis(200));
         let outcome = live.finish();
         assert_eq!(outcome.code, Some(49), "{outcome:?}");
@@ -59,7 +59,7 @@ fn a_job_that_outlives_a_signal_is_waited_for() {
     assert!(outcome.stdout.ends_with("end\n"), "{outcome:?}");
 }
 
-/// Types the same at a native job and at a traced one, and compares the effects.
+/// Types the same keys at a native job and at a traced one, and compares the effects.
 #[track_caller]
 fn typed(what: &str, wanted: &[&str]) {
     let driver = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/at_terminal.py");

@@ -1,4 +1,4 @@
-//! Causes in jobs of PyTorch. No test installs it: `TPROF_TEST_TORCH=/venv/bin/python` names a
+//! Causes in PyTorch jobs. No test installs PyTorch: `TPROF_TEST_TORCH=/venv/bin/python` names a
 //! Python that has it.
 
 use std::path::Path;
@@ -8,7 +8,7 @@ use tprof_tests::{Job, Refused, Scratch, document, skip, traced};
 
 use crate::planted::Planted;
 
-/// The findings of a planted job of PyTorch, and its threads' names.
+/// Runs a planted PyTorch job. Returns its findings, and its threads' names.
 fn planted(way: &'static str, calm: bool) -> Option<(Planted, Vec<String>)> {
     let Some(python) = std::env::var_os("TPROF_TEST_TORCH") else {
         skip(Refused::PyTorch);

@@ -1,11 +1,11 @@
-//! Bytes that a process reads and writes are counted as they move.
+//! The bytes that a process reads and writes are counted as they move.
 
 use tprof_tests::{Job, Scratch, traced_job};
 use tprof_trace::TraceFile;
 use tprof_trace::model::counter;
 
 const MIB: f64 = 1_048_576.0;
-/// Bytes that an interpreter reads and writes of its own besides.
+/// Number of bytes that a Python interpreter reads and writes in addition.
 const SLACK: f64 = 16.0 * MIB;
 const READ: f64 = 64.0 * MIB;
 const WRITTEN: f64 = 24.0 * MIB;
@@ -24,7 +24,7 @@ time.sleep(0.5)
 ";
 
 #[test]
-fn what_a_process_reads_and_writes_is_counted() {
+fn bytes_that_a_process_reads_and_writes_are_counted() {
     let scratch = Scratch::new();
     let run = scratch.run();
     let job = Job::new("/usr/bin/python3").arg("-c").arg(PROGRAM);
@@ -41,7 +41,8 @@ fn what_a_process_reads_and_writes_is_counted() {
     let (read, written) = (moved(counter::READ_BYTES), moved(counter::WRITTEN_BYTES));
     assert!((READ..READ + SLACK).contains(&read), "{read}");
     assert!((WRITTEN..WRITTEN + SLACK).contains(&written), "{written}");
-    // The kernel counts what goes to a disk; a file system in memory has none.
+    // The kernel only counts bytes that go to a disk, so the count is zero on a file system in
+    // memory.
     let stored = moved(counter::STORAGE_WRITTEN_BYTES);
     assert!(stored == 0.0 || (WRITTEN..WRITTEN + SLACK).contains(&stored), "{stored}");
     assert!(moved(counter::STORAGE_READ_BYTES) < SLACK);

@@ -1,14 +1,14 @@
-//! The job is unchanged: what it prints and how it ends are the same with and
-//! without tprof, whatever it does.
+//! The job is unchanged: its output and its end are the same with and without tprof, whatever it
+//! does.
 
 use tprof_tests::{
     DEFAULT, EXACT, Job, Kind, Refused, Scratch, assert_unchanged, build, can_mount, need,
     need_some, program, wait_until,
 };
 
-/// The options that most victims are tried with.
+/// The options with which most victims are run.
 const BOTH: &[&[&str]] = &[EXACT, DEFAULT];
-/// Every way to take stacks, and none.
+/// Options for every way to take stacks, and for none.
 const EVERY: &[&[&str]] = &[
     EXACT,
     DEFAULT,
@@ -99,7 +99,7 @@ print(sorted(os.listdir('/proc/self/fd'))[:3], file=sys.stderr)
 sys.exit(17)
 ";
 
-/// Facts about programs that need a compiler or a library that may be missing.
+/// Defines tests of programs that need a compiler or a library that may be missing.
 macro_rules! unchanged_if_built {
     ($($fact:ident: $name:expr, $kind:expr, $args:expr;)*) => { $(
         #[test]
@@ -131,7 +131,7 @@ unchanged_if_built! {
 fn a_sanitizer_still_finds_its_error() {
     let program = need_some!(build("asan_error", Kind::Asan));
     let scratch = Scratch::new();
-    // The report's text holds pids and addresses; only its kind is compared.
+    // The report contains pids and addresses, so only its kind is compared.
     let script = "\"$@\" 2>errors; code=$?; grep -o 'AddressSanitizer: heap-use-after-free' errors; exit $code";
     let direct = Job::sh(script).arg(&program).arg("now");
     let run = assert_unchanged(&direct, BOTH, &scratch);
@@ -144,7 +144,7 @@ fn a_sanitizer_build_started_by_another_program() {
     assert_unchanged(&Job::sh("\"$1\"; echo \"ended $?\"").arg(program), BOTH, &Scratch::new());
 }
 
-/// A library of Debian's, where it lies.
+/// Returns the path of a library of Debian, if it is installed.
 fn library(name: &str) -> Result<String, String> {
     let path = format!("/usr/lib/{}-linux-gnu/{name}", std::env::consts::ARCH);
     if std::fs::exists(&path).unwrap_or(false) {
@@ -189,7 +189,7 @@ fn two_thousand_short_processes() {
     let report = tprof_tests::memory_report(&run.run);
     assert_eq!(report.lost(), 0, "{}", report.0["completeness"]);
     assert_eq!(report.in_victims("allocations"), wanted);
-    // The lines of the shell and of make name the program as well.
+    // The command lines of the shell and of make contain the program's name as well.
     let short = report.processes("/short").into_iter();
     let short = short.filter(|p| !p["command"].as_str().unwrap().contains([' ', '=']));
     assert_eq!(short.count() as i64, wanted);

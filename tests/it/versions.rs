@@ -1,5 +1,5 @@
-//! Two copies of tprof of different versions, as a wheel in an environment and the system's: where they
-//! meet, both versions are named.
+//! Two copies of tprof with different versions, such as a wheel's and the system's: if they meet, the
+//! error names both versions.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -8,7 +8,8 @@ use tprof_wire::handshake::{Hello, Role};
 
 use crate::python_stacks::pythons;
 
-/// A Python program that sends a `Hello` to a session's socket, or serves as one that reads no request.
+/// A Python program that sends a `Hello` to a session's socket, or serves a socket without reading a
+/// request.
 const TALK: &str = "
 import os, socket, sys
 hello = bytes.fromhex(sys.argv[2])
@@ -27,7 +28,7 @@ else:
         pass
 ";
 
-/// The message that a library of another version sends.
+/// Returns the message that a library of another version sends.
 fn hello() -> String {
     let hello = Hello { version: 99, ..Hello::new(Role::Target, 1) };
     hello.to_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
@@ -77,7 +78,7 @@ fn a_module_newer_than_the_run_names_both() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python/tprof");
     for file in ["__init__.py", "_abi.py", "_library.py"] {
         let text = std::fs::read_to_string(source.join(file)).unwrap();
-        // A word of a table that is longer than this library's.
+        // The module expects a word of the table that this library's table doesn't have.
         let newer = text.replace("\n_PYTHON_WORD = 11", "\n_PYTHON_WORD = 99");
         assert_eq!(file == "_library.py", newer != text);
         std::fs::write(module.join(file), newer).unwrap();
@@ -114,7 +115,7 @@ fn a_module_runs_the_program_that_was_installed_with_it() {
     for file in ["__init__.py", "__main__.py", "_abi.py", "_binary.py"] {
         std::fs::copy(source.join(file), module.join(file)).unwrap();
     }
-    // Another one lies beside this Python.
+    // Another tprof is installed beside this Python.
     for (home, word) in [(&venv, "venv"), (&user, "user")] {
         let program = home.join("bin/tprof");
         std::fs::create_dir_all(home.join("bin")).unwrap();

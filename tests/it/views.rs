@@ -1,4 +1,4 @@
-//! The views of SQL say what the reports say: on DuckDB, over an export of the same run.
+//! The SQL views have the same rows as the reports: on DuckDB, over an export of the same run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn parted(row: &[Value], keys: usize) -> (Vec<String>, Vec<f64>) {
 }
 
 fn reported(run: &Path, pair: &Pair) -> Rows {
-    // None of these runs has marked steps: their whole time is analyzed then.
+    // None of these runs has marked steps, so this option makes the report cover the whole run.
     let options: &[&str] = if pair.of_whole_run { &["--steps-from", "explicit"] } else { &[] };
     let document = document_with(pair.report.0, run, options);
     let table = document["tables"][pair.report.1].as_array().cloned().unwrap_or_default();
@@ -38,7 +38,7 @@ fn reported(run: &Path, pair: &Pair) -> Rows {
     }))
 }
 
-/// Rows of the views of each pair, by DuckDB.
+/// Returns the rows of each pair's view in DuckDB.
 fn viewed(python: &Path, dataset: &Path, scratch: &Scratch) -> Vec<Rows> {
     let views = scratch.join("views.sql");
     fs::write(&views, VIEWS.iter().map(|view| view.text).collect::<String>()).unwrap();
@@ -53,7 +53,7 @@ fn viewed(python: &Path, dataset: &Path, scratch: &Scratch) -> Vec<Rows> {
     all.into_iter().zip(PAIRS).map(of_pair).collect()
 }
 
-/// Compares all pairs on a run; how many rows each had.
+/// Compares all pairs on a run. Returns the number of rows of each pair.
 fn compared(run: &Path, what: &str, scratch: &Scratch) -> Option<Vec<usize>> {
     let python = match client_python() {
         Ok(python) => python,
@@ -74,7 +74,7 @@ fn compared(run: &Path, what: &str, scratch: &Scratch) -> Option<Vec<usize>> {
     Some(counts)
 }
 
-/// Public traces beside the checkout.
+/// Returns the public traces beside the checkout.
 fn public_traces() -> Vec<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
     let data = std::env::var_os("TPROF_SHARED_DATA").map_or(beside, PathBuf::from).join("kineto");
@@ -110,7 +110,7 @@ fn views_say_what_reports_say_of_several_ranks() {
     let run = scratch.join("run");
     tprof(["import"]).arg(&traces).arg("-o").arg(&run).run_in(scratch.cwd()).expect_code(0);
     let Some(counts) = compared(&run, "synthetic", &scratch) else { return };
-    // All but functions, which nothing sampled.
+    // Every pair has rows except hot functions, because these traces have no samples.
     let empty: Vec<usize> = (0..PAIRS.len()).filter(|at| counts[*at] == 0).collect();
     let cpu = PAIRS.iter().position(|pair| pair.report == ("cpu", "functions")).unwrap();
     assert_eq!(empty, [cpu], "{counts:?}");

@@ -1,5 +1,5 @@
-//! Waits of threads are told apart: with perf events and without them, with stacks
-//! and names of functions and without.
+//! Reports distinguish what threads wait for: with and without perf events, stacks and function
+//! names.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use tprof_tests::{
 
 const OPTIONS: &[&str] = &["--sample-rate", "499", "--mem", "off"];
 
-/// Runs the job where perf events are refused, as in most containers.
+/// Runs the job with perf events refused, as in most containers.
 fn refused(job: Job) -> Job {
     job.under([program("no_perf")])
 }
@@ -24,8 +24,8 @@ fn threads(job: &Job, options: &[&str]) -> Value {
     threads["tables"]["threads"].take()
 }
 
-/// Each thread of the program is named after what it waits for, most of its life; `idle`:
-/// what those wait for that sleep by polling nothing.
+/// Checks the waits of the program's threads, each of which is named after what it waits for most
+/// of its life. `idle` lists the accepted waits of threads that sleep by polling no descriptors.
 #[track_caller]
 fn waits_are_distinguished(job: &Job, more: &[&str], idle: &[&str]) {
     let threads = threads(job, &[OPTIONS, more].concat());
@@ -49,7 +49,7 @@ fn waits_are_distinguished(job: &Job, more: &[&str], idle: &[&str]) {
 
 #[test]
 fn waits_are_distinguished_by_samples() {
-    // The kernel's functions are the same for both; where a sample was lost, the call decides.
+    // For both kinds the kernel's functions are the same; if a sample was lost, the call decides.
     waits_are_distinguished(&Job::new(program("waits")), &[], &["poll", "sleep"]);
 }
 
@@ -70,7 +70,7 @@ fn waits_are_distinguished_without_stacks() {
     waits_are_distinguished(&job, &["--stacks", "off"], &["sleep"]);
 }
 
-/// Debian's Python is stripped: no name shows which of its functions takes the lock.
+/// Debian's Python is stripped, so no name shows which of its functions takes the lock.
 #[track_caller]
 fn pythons_lock_is_distinguished(under: impl Fn(Job) -> Job) {
     need!(Path::new("/usr/bin/python3").exists(), "there is no /usr/bin/python3");
@@ -117,7 +117,7 @@ fn threads_that_a_lock_keeps_are_not_idle_and_the_wait_for_their_end_is_no_lock(
     let [(idle, joined_ns)] = waits("thread", "main")[..] else { panic!("{cpu:#}") };
     assert!(!idle && joined_ns > 0.5e9, "{joined_ns}");
     assert!(waits("lock", "main").iter().all(|(_, ns)| *ns < 0.1 * joined_ns), "{cpu:#}");
-    // Three of four wait at any time.
+    // At any time, three of the four threads wait.
     let locked: f64 = waits("lock", "victim_works").iter().map(|(_, ns)| ns).sum();
     assert!(locked > 2.0 * joined_ns, "{locked} ns of {joined_ns}");
     assert!(waits("lock", "victim_works").iter().all(|(idle, _)| !idle), "{cpu:#}");
@@ -133,11 +133,11 @@ fn threads_that_a_lock_keeps_are_not_idle_and_the_wait_for_their_end_is_no_lock(
         (&"threads".into(), &"victim_works".into()),
         "{contention:#}"
     );
-    // The threads' time is the time of the thread that waits for their end.
+    // The threads' time is shown as the time of the thread that waits for their end.
     let host = document("host", &run.run);
     let followed = host["tables"]["followed"].as_array().unwrap().iter();
     let followed: f64 = followed.map(|row| row["wall_ns"].as_f64().unwrap()).sum();
-    // What is not is the wait for that end.
+    // The rest of the main thread's time is the wait for their end.
     let parts = host["tables"]["parts"].as_array().unwrap().iter();
     let waited = parts.filter(|row| row["part"] == "other").map(|row| row["wall_ns"].as_f64());
     let waited: f64 = waited.flatten().sum();

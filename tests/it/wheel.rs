@@ -1,5 +1,5 @@
-//! The package that `pip install` takes: the wheel has the program and the module, and the source
-//! distribution all that they are built from.
+//! The package for `pip install`: the wheel has the program and the module, and the source
+//! distribution has everything that they are built from.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Runs a command to its end; what it printed.
+/// Runs a command to its end and returns its output.
 #[track_caller]
 fn printed(command: &mut Command) -> String {
     let output = command.output().unwrap();
@@ -19,9 +19,9 @@ fn printed(command: &mut Command) -> String {
     text(&output.stdout)
 }
 
-/// Makes a wheel (`build --release`) or a source distribution (`sdist`) by maturin.
+/// Makes a wheel (`build --release`) or a source distribution (`sdist`) with maturin.
 fn packed(python: &Path, command: &[&str], into: &Path) -> PathBuf {
-    // The build of the program, which every other test uses, is there and is packed.
+    // The program that every other test uses is built already, and is packed.
     tprof_at();
     printed(
         Command::new(python.with_file_name("maturin"))
@@ -79,7 +79,7 @@ fn the_source_distribution_has_what_the_build_reads() {
             assert!(path.exists(), "{}", path.display());
         }
     }
-    // The files that the program includes: pages, the start-up hook of Python, texts.
+    // Files that the program includes: pages, the start-up hook of Python, texts.
     for part in
         ["profiler-cli/src", "profiler-cli/python", "crates", "preload-shim/src", "cupti-agent/src"]
     {
@@ -108,7 +108,7 @@ fn one_version_number_is_that_of_program_and_changelog() {
     }
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(found, [format!("Cargo.toml: version = \"{version}\"")]);
-    // Sections of the changelog: what is not released yet, and then each version from the newest on.
+    // Sections of the changelog: the unreleased one, and then each version from the newest on.
     let changelog = std::fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
     let mut sections = changelog.lines().filter_map(|line| line.strip_prefix("## "));
     match sections.next() {
@@ -136,7 +136,7 @@ fn the_page_for_an_index_has_no_link_into_the_checkout() {
     }
 }
 
-/// All files below a folder.
+/// Returns all files below a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let (folders, mut found): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());

@@ -1,5 +1,5 @@
-"""A test case with a browser, which skips where there is none and prints so; with
-TPROF_TEST_SKIP=forbid, as in continuous integration, it fails instead."""
+"""A test case with a browser. Without a browser it prints so and skips. With TPROF_TEST_SKIP=forbid, as in continuous
+integration, it fails instead."""
 
 import os
 import subprocess
@@ -42,7 +42,7 @@ class PageCase(unittest.TestCase):
         return page
 
     def serve(self, what, *options, env):
-        """A server of runs or of an archive, and its address."""
+        """Starts a server of runs or of an archive, and returns its address."""
         command = [TPROF, "serve", "--no-browser", "--port", "0", *options, what]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env)
         self.addCleanup(process.stdout.close)
@@ -52,21 +52,21 @@ class PageCase(unittest.TestCase):
         self.assertRegex(address, r"^http://127\.0\.0\.1:\d+/\w+/$")
         return process, address
 
-    # Checked for every page that any test opens, after what the test did.
+    # Checks every page that a test opens, after the test.
     def check_quiet(self, page):
         self.assertEqual(page.messages, [], "console messages")
         self.assertEqual([url for url in page.requests if url.split("#")[0] != page.url.split("#")[0] and not url.startswith("data:")], [], "requests")
         self.assertNotEqual(page.run("document.title"), "owned")
         self.assertEqual(page.run("document.querySelectorAll('img, iframe, object, embed, link[rel=stylesheet], script[src]').length"), 0)
 
-    # A digest of what an element looks like.
+    # Returns a digest of an element's pixels.
     def pixels(self, page, selector="#canvas"):
         page.settle()
         box = page.run(f"(() => {{ const r = document.querySelector('{selector}').getBoundingClientRect(); return [r.x, r.y, r.width, r.height]; }})()")
         clip = dict(zip(("x", "y", "width", "height"), box), scale=1)
         return page.call("Page.captureScreenshot", format="png", clip=clip)["data"]
 
-    # Mean brightness of the page's paper, 0 to 255.
+    # Returns the mean brightness of the page's paper, 0 to 255.
     def paper(self, page):
         return page.run("(() => { const c = getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number); return (c[0] + c[1] + c[2]) / 3; })()")
 

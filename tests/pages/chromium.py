@@ -1,7 +1,7 @@
-"""Drives a headless Chromium over its debugging pipe, with nothing but Python.
+"""Drives a headless Chromium over its debugging pipe, with only Python's standard library.
 
-A page's requests, console messages and exceptions are kept; a test that opens a
-page may then check that there were none.
+It collects a page's requests, console messages and exceptions, so that a test that opens a page can check that there
+were none.
 """
 
 import base64
@@ -18,13 +18,13 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 
 def find():
-    """Path of a Chromium, or None."""
+    """Returns the path of a Chromium, or None."""
     named = os.environ.get("TPROF_TEST_CHROMIUM")
     return named or next(filter(None, map(shutil.which, NAMES)), None)
 
 
 def high_pipe():
-    """A pipe whose descriptors are neither 3 nor 4."""
+    """Returns a pipe whose descriptors are neither 3 nor 4."""
     ends = os.pipe()
     high = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends]
     for end in ends:
@@ -114,7 +114,7 @@ class Chromium:
         return page
 
     def blank(self):
-        """A page that shows nothing yet."""
+        """Opens an empty page."""
         target = self.call("Target.createTarget", {"url": "about:blank"})["targetId"]
         session = self.call("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
         self.pages[session] = page = Page(self, session, target)
@@ -122,7 +122,7 @@ class Chromium:
 
 
 class Replaced(RuntimeError):
-    """Another page came in the place of the one that was asked, before it answered."""
+    """Another page replaced the one that was asked, before it answered."""
 
 
 class Page:
@@ -163,7 +163,7 @@ class Page:
         self.call("Emulation.setEmulatedMedia", features=[feature])
 
     def run(self, expression):
-        """Value of an expression, or of the promise that it is."""
+        """Returns the value of an expression, or of the promise that it evaluates to."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(answer["exceptionDetails"].get("exception", {}).get("description", "exception"))

@@ -1,4 +1,4 @@
-"""Pages to test: made once by the built binaries, in a directory of their own."""
+"""Makes pages to test with the built binaries, each once, in a directory of their own."""
 
 import functools
 import os
@@ -10,21 +10,21 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 TPROF = Path(os.environ.get("TPROF_TEST_BIN", TARGET / "release" / "tprof"))
-# The name of one of the made-up run's kernels.
+# The name of a kernel in the made-up run.
 HOSTILE = "<img src=x onerror=document.title='owned'></script><b>kernel"
 
 _kept = []
 
 
 def directory():
-    """A directory that lasts as long as the tests."""
+    """Returns a directory that lasts as long as the tests."""
     _kept.append(tempfile.TemporaryDirectory(prefix="tprof-pages-"))
     return Path(_kept[-1].name)
 
 
 @functools.cache
 def maker():
-    """The example that writes made-up runs."""
+    """Returns the example program that writes made-up runs."""
     named = os.environ.get("TPROF_PAGE_RUN")
     if named:
         return named
@@ -35,7 +35,7 @@ def maker():
 
 @functools.cache
 def made(*options):
-    """A made-up run."""
+    """Returns a made-up run."""
     run = directory() / "run"
     subprocess.run([maker(), run, *options], check=True)
     return run
@@ -43,7 +43,7 @@ def made(*options):
 
 @functools.cache
 def page(to, *options, run=None):
-    """A page of a run."""
+    """Returns a page of a run."""
     path = directory() / f"{to}.html"
     command = [TPROF, "export", run or made(), "--to", to, "-o", path, *options]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -52,7 +52,7 @@ def page(to, *options, run=None):
 
 @functools.cache
 def compiled():
-    """An import of a stored log of torch.compile."""
+    """Returns an import of a stored log of torch.compile."""
     run = directory() / "run"
     log = directory() / "dedicated_log_torch_trace_a.log.zst"
     shutil.copy(ROOT / "crates/trace/tests/compile/torch-2.15.log.zst", log)
@@ -62,11 +62,11 @@ def compiled():
 
 @functools.cache
 def sampled():
-    """A real run of a program that works and sleeps, with CPU samples; its allocations are not recorded."""
+    """Returns a real run of a program that works and sleeps, with CPU samples; its allocations are not recorded."""
     run = directory() / "run"
     work = "import time, json\nuntil = time.time() + 0.4\nwhile time.time() < until: json.loads(json.dumps(list(range(500))))\ntime.sleep(0.1)"
     command = [TPROF, "run", "--quiet", "--mem", "off", "-o", run, "--", "python3", "-c", work]
-    # Settings of the tests are none of tprof's, which refuses those that it does not know.
+    # Variables of the tests are not settings of tprof, and tprof refuses settings that it does not know.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TPROF_")}
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
     return run

@@ -1,4 +1,5 @@
-"""The pages of `tprof serve` over an archive in a real browser: what sums of ranks have, and nothing else."""
+"""Tests the pages of `tprof serve` over an archive in a real browser: they have what sums over ranks can show, and
+nothing else."""
 
 import functools
 import json
@@ -11,12 +12,12 @@ from pathlib import Path
 from case import PageCase
 from runs import TARGET, TPROF, directory, made
 
-# Text that would be markup, as an argument and as the name of a directory.
+# Text that is markup if it isn't escaped, as an argument and as the name of a directory.
 MARKUP = "</script><img src=x onerror=document.title='owned'><b>"
 
 
 def tprof_sql():
-    """The program that reads archives, or None: it is built by `scripts/check.sh sql`."""
+    """Returns the program that reads archives, or None. `scripts/check.sh sql` builds it."""
     named = os.environ.get("TPROF_TEST_SQL")
     found = [Path(named)] if named else [TPROF.with_name("tprof-sql"), *(TARGET / "sql" / profile / "tprof-sql" for profile in ("release", "debug"))]
     there = [path for path in found if path.is_file()]
@@ -34,7 +35,7 @@ def tprof(*words):
 
 @functools.cache
 def archived():
-    """An archive: a run with a GPU, one whose command is markup, and a damaged one."""
+    """Returns an archive of a run with a GPU, a run whose command is markup, and a damaged run."""
     place = directory()
     archive, runs = place / "archive", place / "runs"
     runs.mkdir()
@@ -65,7 +66,7 @@ class Archive(PageCase):
         return page
 
     def check_quiet(self, page):
-        # A browser notes answers that are errors, and a test asks for some.
+        # A browser notes responses that are errors, and a test requests some.
         messages = [text for text in page.messages if "Failed to load resource" not in text]
         self.assertEqual(messages, [], "console messages")
         origin = "/".join(page.url.split("/")[:3])
@@ -90,13 +91,13 @@ class Archive(PageCase):
         page = self.pages()
         self.assertEqual(len(self.column(page, "Command")), 3)
         text = page.text("tbody")
-        # A command of markup is a text.
+        # A command that is markup is shown as text.
         self.assertIn(MARKUP, text)
         states = [state for state, _ in self.column(page, "State")]
         self.assertEqual(states.count("damaged"), 1)
         busy = self.column(page, "GPU busy")
         self.assertEqual(len([one for one, _ in busy if one.endswith("%")]), 2)
-        # The damaged run has no figure, and why.
+        # The damaged run has a reason instead of a figure.
         self.assertEqual([bool(why) for one, why in busy if one == "?"], [True])
         lost = self.column(page, "Step")[states.index("damaged")]
         self.assertEqual(lost[0], "?")
@@ -154,6 +155,6 @@ class Archive(PageCase):
         for width, dark in ((1280, True), (480, False)):
             page = self.pages(width=width, dark=dark)
             self.assert_fits(page)
-            # The name of the run stays in sight.
+            # The name of the run stays visible.
             self.assertGreater(page.run("document.querySelector('td.command').getBoundingClientRect().width"), 60)
             self.assertEqual(self.paper(page) < 128, dark)

@@ -1,4 +1,4 @@
-"""The flame graph in a real browser."""
+"""Tests the flame graph in a real browser."""
 
 from case import PageCase
 from runs import HOSTILE, made, page
@@ -52,7 +52,7 @@ class Flame(PageCase):
         self.assertNotEqual(self.pixels(flame), plain)
         flame.key("Enter")
         self.assertIn("ddmm", self.focused(flame))
-        # The same operator may have the same time in both ranks: the marks differ.
+        # The same operator may have the same time in both ranks, but the marks differ.
         first = self.pixels(flame)
         flame.key("n")
         self.assertIn("ddmm", self.focused(flame))
@@ -86,7 +86,7 @@ class Flame(PageCase):
         self.assertTrue(set(hidden) < set(shown))
         flame.press("#interpreter")
         self.assertEqual(flame.run(frames), hidden)
-        # Where there is no Python, there is nothing to hide.
+        # In a profile without Python, there are no frames to hide.
         flame.choose("#profile", "0")
         self.assertTrue(flame.run("document.querySelector('#interpreter').hidden"))
 
@@ -133,7 +133,7 @@ class Flame(PageCase):
         flame.choose("#side", "1")
         self.assertNotEqual(flame.text("#path"), now)
 
-    def test_what_is_chosen_stays_in_the_address(self):
+    def test_choices_stay_in_the_address(self):
         flame = self.open(page("flame"), fragment="#profile=heap&measure=1&invert=1&search=alloc")
         self.assertEqual(flame.run("document.querySelector('#invert').getAttribute('aria-pressed')"), "true")
         self.assertEqual(flame.run("document.querySelector('#search').value"), "alloc")

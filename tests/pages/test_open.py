@@ -1,7 +1,7 @@
-"""`tprof open` with a real browser.
+"""Tests `tprof open` with a real browser.
 
-Perfetto's own page cannot be had offline. A page of another origin stands in for
-it, which does what that one does with `#!/?url=`: it fetches the trace.
+Perfetto's own page is not available offline. A stand-in on another origin replaces it. Like Perfetto's page, it fetches
+the trace from the address after `#!/?url=`.
 """
 
 import http.server
@@ -38,7 +38,7 @@ class StandIn(http.server.BaseHTTPRequestHandler):
 
 class Open(PageCase):
     def serve(self, *options, **environment):
-        """`tprof open`, and the address that it printed."""
+        """Starts `tprof open`, and returns the process and the address that it printed."""
         command = [TPROF, "open", made(), "--port", "0", *options]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, **environment})
         self.addCleanup(process.stdout.close)
@@ -53,7 +53,7 @@ class Open(PageCase):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         return f"http://127.0.0.1:{server.server_port}"
 
-    def test_a_page_elsewhere_that_is_named_fetches_the_trace(self):
+    def test_a_page_of_the_origin_in_ui_fetches_the_trace(self):
         process, url = self.serve("--ui", self.stand_in(), "--no-browser", "--once")
         page = self.browser.open(url)
         self.addCleanup(page.close)
@@ -62,7 +62,7 @@ class Open(PageCase):
         self.assertEqual(page.messages, [])
         self.assertEqual(process.wait(30), 0)
 
-    def test_another_page_gets_nothing(self):
+    def test_a_page_of_any_other_origin_cannot_fetch_the_trace(self):
         _, url = self.serve("--no-browser")
         trace = url.split("?url=")[1]
         page = self.browser.open(f"{self.stand_in()}/#!/?url={trace}")
@@ -78,7 +78,8 @@ class Open(PageCase):
         page = self.open(url)
         self.assertIn("all", page.text("#path") + page.text("body"))
         self.assertEqual(process.wait(30), 0)
-        # Only the user can read the file with the address: arguments are public.
+        # Other users can read a process's arguments, so the browser is not given the address. It is given a file that
+        # contains the address and that only the user can read.
         self.assertIn(url, (folder / "opened").read_text())
 
     def test_every_page_opens_with_one_command(self):
@@ -88,13 +89,13 @@ class Open(PageCase):
             page = self.open(url)
             self.assertTrue(page.run(f"!!document.querySelector('{mark}')"), view)
 
-    def test_a_foreign_trace_is_called_by_its_name(self):
+    def test_the_title_of_a_foreign_trace_is_its_file_name(self):
         trace = directory() / "train.json"
         trace.write_text('{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 5}]}')
         page = self.open(runs_page("timeline", run=trace))
         self.assertEqual(page.text("#title"), "train.json")
 
-    def test_the_report_leads_to_the_two_others(self):
+    def test_the_report_links_to_the_timeline_and_the_flame_graph(self):
         _, url = self.serve("--as", "report", "--no-browser")
         report = self.open(url)
         links = report.run("[...document.querySelectorAll('a.button')].map(a => a.href)")

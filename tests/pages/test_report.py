@@ -1,4 +1,4 @@
-"""The report page in a real browser."""
+"""Tests the report page in a real browser."""
 
 import shutil
 import subprocess
@@ -49,7 +49,7 @@ class ReportPage(PageCase):
         subprocess.run([TPROF, "import", "-q", ROOT / "tests" / "flops" / "mlp.json.gz", "-o", run], check=True, capture_output=True)
         for to in ("timeline", "report"):
             subprocess.run([TPROF, "export", run, "--to", to], check=True, capture_output=True)
-        # `open` would allow no other page.
+        # `self.open` would fail, because this page leads to another page.
         report = self.browser.open(run / "report.html")
         self.addCleanup(report.close)
         point = "document.querySelector('a circle.point')"

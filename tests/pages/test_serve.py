@@ -1,4 +1,4 @@
-"""The pages of `tprof serve` in a real browser, over real runs and a job that runs meanwhile."""
+"""Tests the pages of `tprof serve` in a real browser, over real runs and a job that runs at the same time."""
 
 import functools
 import json
@@ -11,10 +11,10 @@ from pathlib import Path
 from case import PageCase
 from runs import HOSTILE, ROOT, TPROF, directory, made, sampled
 
-# Text that would be markup, as an argument, a tag and a note.
+# Text that is markup if it isn't escaped, as an argument, a tag and a note.
 MARKUP = "</script><img src=x onerror=document.title='owned'><b>"
 STEPS = "import tprof, time\nfor step in range(12):\n    tprof.step(step)\n    tprof.counter('loss', 1 / (step + 1))\n    time.sleep(0.01)\n"
-# Makes steps until a file appears, stands still until the next, ends with the third.
+# Makes steps until a file appears, stops making steps until the next file, and ends with the third.
 LIVE = """
 import os, sys, time, tprof
 step = 0
@@ -40,7 +40,8 @@ def record(run, *command, **how):
 
 @functools.cache
 def recorded():
-    """A directory of runs: with a GPU, with samples, with steps twice, failed, with hostile names, damaged."""
+    """Returns a directory with these runs: with a GPU, with samples, twice with steps, failed, with hostile names,
+    damaged."""
     runs = directory() / "runs"
     runs.mkdir()
     shutil.copytree(made(), runs / "gpu")
@@ -61,7 +62,7 @@ class Serve(PageCase):
         page.wait("document.querySelector('tbody tr:not(.spacer)') !== null || document.querySelector('.empty') !== null")
         return page
 
-    # These pages fetch from their server and hold frames of it; nothing else.
+    # These pages fetch from their server and show frames of it; they request nothing else.
     def check_quiet(self, page):
         self.assertEqual(page.messages, [], "console messages")
         origin = "/".join(page.url.split("/")[:3])
@@ -70,26 +71,26 @@ class Serve(PageCase):
         self.assertEqual(page.run("document.querySelectorAll('img, object, embed, link[rel=stylesheet], script[src], [style*=url]').length"), 0)
 
     def answer(self, page, path):
-        """What the API answers to the page."""
+        """Returns the API's answer to the page."""
         address = f"api/v1/{path}".rstrip("/")
         return page.run(f"fetch('{address}').then(answer => answer.json())")
 
     def ids(self, page):
-        """Ids of the runs by the names of their directories."""
+        """Returns the ids of the runs by the names of their directories."""
         return {Path(run["path"]).name: run["id"] for run in self.answer(page, "runs")["runs"]}
 
     def to(self, page, hash, ready):
         page.run(f"location.hash = {hash!r}")
         page.wait(f"Boolean({ready})")
 
-    # Rows of the first table, with those out of sight.
+    # Returns the number of rows of the first table, including those out of sight.
     def rows(self, page):
         return page.run("Number(document.querySelector('#main table').getAttribute('aria-rowcount')) - 1")
 
     def press_button(self, page, text):
         page.run(f"[...document.querySelectorAll('#main button')].find(button => button.textContent === {text!r}).click()")
 
-    # The column of a table as it is shown.
+    # Returns the column of a table as it is shown.
     def column(self, page, at):
         return page.run(f"[...document.querySelectorAll('tbody tr:not(.spacer)')].map(row => row.cells[{at}].textContent)")
 
@@ -100,7 +101,7 @@ class Serve(PageCase):
         text = page.text("tbody")
         for part in ("failed: exit 3", "damaged", "finished"):
             self.assertIn(part, text)
-        # A run without a GPU has no share of 0: it has a reason.
+        # A run without a GPU does not show a share of 0: it shows a reason.
         why = page.run("(cell => [cell.textContent, cell.querySelector('.unknown')?.title])([...document.querySelectorAll('tbody tr')].find(row => row.textContent.includes('SystemExit')).cells[9])")
         self.assertEqual(why[0], "?")
         self.assertRegex(why[1], "^unknown: .+")
@@ -186,7 +187,7 @@ class Serve(PageCase):
     def test_the_history_has_the_runs_of_one_command(self):
         page = self.pages()
         self.to(page, f"#/history/{self.ids(page)['steps-1']}", "document.querySelector('.content tbody tr')")
-        # The damaged copy has no command that is known.
+        # The command of the damaged copy is unknown.
         self.assertEqual(self.rows(page), 2)
 
     def test_ranks_have_a_heat_map_over_steps_that_leads_to_the_timeline(self):
@@ -276,7 +277,7 @@ class Serve(PageCase):
 
     def test_only_rows_in_sight_are_in_the_page(self):
         page = self.pages()
-        # A thousand runs, as copies of those that there are.
+        # Adds a thousand runs, as copies of the existing ones.
         page.run("""(() => {
             const fetched = window.fetch;
             window.fetch = async (path, how) => {

@@ -1,4 +1,4 @@
-"""The site of `tprof export --to site` in a real browser, from the disk and from a plain web server."""
+"""Tests the site of `tprof export --to site` in a real browser, from the disk and from a plain web server."""
 
 import functools
 import http.server
@@ -14,14 +14,14 @@ from test_serve import recorded
 
 @functools.cache
 def site():
-    """The site over the runs that the server's tests have."""
+    """Returns the site over the runs of the server's tests."""
     path = directory() / "site"
     subprocess.run([TPROF, "export", recorded(), "--to", "site", "-o", path], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return path
 
 
 def document(name):
-    """A document of the site."""
+    """Returns a document of the site."""
     text = (site() / "data" / f"{name}.js").read_text()
     return json.loads(f"[{text[text.index('(') + 1:text.rindex(')')]}]")[1]
 
@@ -32,7 +32,7 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
 
 
 class Site(PageCase):
-    # Data are scripts here, and pages are frames: all of the site itself.
+    # Data are scripts here, and pages are frames, but all requests stay within the site.
     def check_quiet(self, page):
         self.assertEqual(page.messages, [], "console messages")
         base = page.url.split("#")[0].rsplit("/", 1)[0] + "/"
@@ -60,7 +60,7 @@ class Site(PageCase):
         page.wait("document.querySelector('.card, .verdict.whole') !== null")
         self.assertIn("recorded", page.text("#main"))
         self.assertEqual(page.run("document.querySelectorAll('.downloads, #main button, a[href^=\"#/live\"], a[download]').length"), 0)
-        # A live page has no such view, so its address leads to the run.
+        # A site has no live view, so the view's address leads to the run.
         page.run(f"location.hash = '#/live/{self.ids()['hostile']}'")
         page.wait("document.title.startsWith('python') || document.querySelector('h1')?.textContent.includes('img src=x')")
 
@@ -92,7 +92,7 @@ class Site(PageCase):
         page.wait("document.querySelector('.metrics tbody tr') !== null")
         page.run("[...document.querySelectorAll('#main a.button')].find(link => link.textContent === 'Flame difference').click()")
         page.wait(f"document.querySelector('iframe')?.src.endsWith('pages/flame-{a}-{b}.html') && document.querySelector('.embedded .waiting').hidden")
-        # Views that the site lacks are named, not broken.
+        # Views that the site lacks are named, and are not broken.
         page.run(f"location.hash = '#/compare/{b}/{self.ids()['gpu']}/flame'")
         page.wait("document.querySelector('#main .error')?.textContent.includes('this site does not have that')")
         # The browser states that the file is absent.

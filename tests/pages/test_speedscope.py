@@ -1,7 +1,7 @@
-"""speedscope's own page reads what tprof writes for it, and pprof's files too.
+"""Tests that speedscope's own page reads tprof's exports for it, and pprof's files too.
 
-The page is that of its npm package, driven as its command line does: a script
-gives it the file. What it read is what it saves again.
+The page is the one in its npm package. The test opens it as the command line of speedscope does: a script passes it the
+file. The test compares what the page then saves.
 """
 
 import base64
@@ -17,7 +17,7 @@ from runs import TPROF, directory, made
 READERS = Path(os.environ.get("TPROF_TEST_READERS") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tprof-test-readers")
 PAGE = READERS / "speedscope" / "index.html"
 
-# The page saves by a link to a blob; its text is kept.
+# The page saves with a link to a blob; this keeps the blob's text.
 KEEP = """window.saved = null;
 const make = URL.createObjectURL;
 URL.createObjectURL = (blob) => { blob.text().then((text) => { window.saved = text; }); return make(blob); };"""
@@ -25,7 +25,7 @@ SAVE = """[...document.querySelectorAll("*")].filter((one) => one.textContent.en
 
 
 def totals(profile):
-    """What each frame name holds in itself, and in all, of an evented or a sampled profile."""
+    """Returns the self and the total weight of each frame name in an evented or a sampled profile."""
     alone, stack, last = {}, [], profile.get("startValue", 0)
     if profile["type"] == "sampled":
         for sample, weight in zip(profile["samples"], profile["weights"]):
@@ -63,7 +63,7 @@ class Speedscope(PageCase):
         super().setUpClass()
 
     def read(self, file):
-        """What the page saves of a file that it was given."""
+        """Returns the profile that the page saves after it has read a file."""
         script = directory() / "load.js"
         content = base64.b64encode(file.read_bytes()).decode()
         script.write_text(f"speedscope.loadFileFromBase64({json.dumps(file.name)}, {json.dumps(content)})")

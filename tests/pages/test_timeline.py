@@ -1,4 +1,4 @@
-"""The timeline in a real browser."""
+"""Tests the timeline in a real browser."""
 
 from case import PageCase
 from runs import HOSTILE, compiled, made, page, sampled
@@ -26,7 +26,7 @@ class Timeline(PageCase):
     def labels(self, timeline):
         return timeline.run("[...document.querySelectorAll('#labels > *')].map(label => label.innerText)")
 
-    # Columns of pixels between the first lane and the next one that are not of the paper's colour.
+    # Returns the number of columns in which the pixel between the first lane and the next one is darker than the paper.
     def lines(self, timeline):
         timeline.settle()
         return timeline.run("""(() => {
@@ -81,7 +81,7 @@ class Timeline(PageCase):
         # From mark to mark: 12.2 ms and 13.2 ms.
         self.assertEqual(self.fact(timeline, "Length"), "25.4 ms")
         self.assertEqual(self.fact(timeline, "From"), "28.5 ms")
-        # The time that a sample stands for does not stick out.
+        # The period of a sample must not extend beyond the end of the timeline.
         timeline.key("0")
         self.assertEqual(self.fact(timeline, "From"), "28.5 ms")
 

@@ -1,4 +1,4 @@
-/* A library whose threads allocate and never come back; called by python_ends.py.
+/* A library whose threads allocate and never return; python_ends.py calls it.
  *
  * build: -shared -fPIC */
 #include <stdatomic.h>
@@ -15,7 +15,7 @@ __attribute__((noreturn)) void victim_allocate_for_ever(void) {
     }
 }
 
-/* Returns once so many threads are in there. */
+/* Returns once this many threads are allocating. */
 void victim_wait_for(int threads) {
     while (atomic_load(&entered) < threads) {
         sched_yield();

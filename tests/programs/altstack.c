@@ -1,7 +1,7 @@
 /* Allocates in handlers that run on an alternate signal stack.
  *
- * Proves: hooks work on a sigaltstack, where no thread's stack is. The signal
- * is raised outside the allocator, so that the program itself is correct. */
+ * Proves: hooks work on a sigaltstack, which is no thread's own stack. The signal is raised
+ * outside the allocator, so that the program itself is correct. */
 #include "victim.h"
 #include <signal.h>
 #include <sys/mman.h>

@@ -2,10 +2,9 @@
 
 usage: at_terminal.py interrupt|quit|suspend COMMAND...
 
-As a shell does, the command gets a process group of its own and the terminal's
-foreground. What it prints is passed on; then one line names how it ended. The
-command is `signal_counter tty`, under tprof or not: it prints `ready PID` and
-ends when SIGUSR1 reaches that PID.
+As in a shell, the command gets a process group of its own and the terminal's foreground. Its
+output is passed on; then one line says how it ended. The command is `signal_counter tty`, under
+tprof or not: it prints `ready PID` and ends when SIGUSR1 reaches that PID.
 """
 
 import os
@@ -16,7 +15,8 @@ import sys
 import time
 
 LIMIT_S = 60
-# One stop is typed as soon as the job has answered the last: tprof may still be on its way.
+# A stop is typed as soon as the job has handled the previous one, while tprof may still be
+# handling it.
 SUSPENDED = 30
 
 
@@ -24,8 +24,8 @@ class Terminal:
     def __init__(self, master):
         self.master, self.seen = master, b""
 
-    # To the end of its line: what is typed in the middle of one is echoed into it, and a signal
-    # ends the job's write there.
+    # Waits to the end of the line: input typed in the middle of a line is echoed into it, and a
+    # signal interrupts the job's write there.
     def wait_for(self, text, count=1):
         end = time.monotonic() + LIMIT_S
         while self.seen.count(text) < count:
@@ -42,7 +42,7 @@ class Terminal:
 
 
 def shell(command):
-    """The other side: a shell's job control, cut to one job."""
+    """The other side of the terminal: a shell's job control, reduced to one job."""
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     job = os.fork()
     if job == 0:
@@ -72,8 +72,8 @@ def shell(command):
 
 
 def stops(victim):
-    """Whether the process is stopped, or takes its signal that is on its way: the terminal sends
-    one to each member of the group, and tprof may take its own first."""
+    """Whether the process stops: the terminal sends the signal to each member of the group, and
+    tprof may handle its own before the process does."""
     end = time.monotonic() + LIMIT_S
     while time.monotonic() < end:
         with open(f"/proc/{victim}/stat") as stat:
@@ -105,7 +105,7 @@ def main():
             print("victim", "stopped" if stops(victim) else "runs on")
             terminal.type(b"\n")
             terminal.wait_for(b"got 18\r\n", turn)
-    # A second delivery would come within this time.
+    # If there were a second delivery, it would come within this time.
     time.sleep(0.3)
     os.kill(victim, signal.SIGUSR1)
     terminal.wait_for(b"counts ")

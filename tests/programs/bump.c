@@ -1,6 +1,6 @@
-/* An allocator in a library that may be interrupted anywhere: memory is
- * handed out by one atomic addition and never given back. With it a victim may
- * allocate in a signal handler, or jump out of one, whatever was interrupted.
+/* An allocator in a library that may be interrupted anywhere: one atomic addition hands out memory,
+ * and memory is never reused. With it a victim may allocate in a signal handler, or jump out of
+ * one, whatever was interrupted.
  *
  * build: -shared -fPIC */
 #include <errno.h>

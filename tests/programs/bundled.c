@@ -1,6 +1,6 @@
-/* A real allocator linked into the executable; how is chosen when it is built.
+/* An allocator such as jemalloc, linked into the executable; the build chooses which.
  *
- * Proves: as own_malloc, with jemalloc and tcmalloc.
+ * Proves: the same as own_malloc, for jemalloc and tcmalloc.
  *
  * build: -pthread */
 #include "victim.h"

@@ -1,7 +1,7 @@
-/* Two switches within a few microseconds, then 200 naps of 5 ms.
+/* Makes two context switches within a few microseconds, then naps 200 times for 5 ms.
  *
- * Proves: a burst of switches, after which the kernel samples one in hundreds, does not take the
- * places of the waits that follow it. */
+ * Proves: after a burst of switches the kernel samples one switch in hundreds, and the waits
+ * that follow still keep their places. */
 #include "victim.h"
 #include <pthread.h>
 #include <sched.h>
@@ -26,7 +26,7 @@ int main(void) {
 
     asked = eventfd(0, 0);
     answered = eventfd(0, 0);
-    /* On one processor each question is a switch of both threads. */
+    /* On one processor, each round trip switches between both threads. */
     CPU_ZERO(&one);
     CPU_SET((size_t)sched_getcpu(), &one);
     sched_setaffinity(0, sizeof one, &one);

@@ -1,6 +1,6 @@
 /* Waits for any child, and ignores SIGCHLD.
  *
- * Proves: the job has no child but its own.
+ * Proves: the job has only its own children.
  *
  * usage: children any|ignored */
 #include "victim.h"

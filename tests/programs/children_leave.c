@@ -1,4 +1,4 @@
-/* Forks children that leave at once, some after a while on a core, none after an allocation.
+/* Forks children that leave at once, some of them after a while on a core. None allocates.
  *
  * Proves: a process that only its parent and samples record is one process.
  *
@@ -24,7 +24,7 @@ int main(void) {
         waitpid(pid, &status, 0);
         check(WIFEXITED(status) && WEXITSTATUS(status) == 7, "child");
     }
-    /* The first sight of a child's samples is held back for a while. */
+    /* The collector holds a child's first samples back for a while. */
     spin(400);
     return 0;
 }

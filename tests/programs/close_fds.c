@@ -1,7 +1,6 @@
 /* Closes every descriptor above 2, then goes on allocating, then opens files.
  *
- * Proves: recording needs no descriptor in the target and takes no number from
- * it.
+ * Proves: recording needs no descriptor in the target, and changes no descriptor number.
  *
  * usage: close_fds loop|range */
 #include "victim.h"

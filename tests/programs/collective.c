@@ -1,4 +1,4 @@
-/* Ranks of MPI, of which one comes late to every collective, and measures it itself.
+/* MPI ranks, one of which comes late to every collective and measures its own lateness.
  *
  * Proves: `tprof report findings` names the late rank and its line. Printed is `expect late=SECONDS`: how long rank 1 worked before collectives.
  * The line that ends in "HERE late" is the one to be named. With `calm` all ranks work alike. */

@@ -1,7 +1,8 @@
-/* Spends the CPU time, the sleep and the heap that its arguments give:
+/* Spends the CPU time and the sleep, and allocates the heap, that its arguments say:
  * compared SAME_MS ADDED_MS SLEEP_MS BLOCKS THREADS
  *
- * Proves: two runs differ in what they did, by function, wait and site.
+ * Proves: the comparison of two runs shows what they did differently, by function, wait and
+ * site.
  *
  * build: -O1 -fno-omit-frame-pointer -pthread
  */

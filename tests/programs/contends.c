@@ -1,7 +1,7 @@
 /* Four threads that hold one lock in turn, and a first thread that waits for their end.
  *
- * Proves: the wait for a thread is no wait for a lock, and a thread that a lock keeps from its
- * work is not idle.
+ * Proves: waiting for a thread is not waiting for a lock, and a thread that a lock keeps from
+ * its work is not idle.
  *
  * build: -pthread */
 #include "victim.h"

@@ -1,7 +1,7 @@
 /* A hundred ucontext coroutines that allocate on small stacks of their own.
  *
- * Proves: a walk of the stack does not leave a stack that the thread was not
- * born with, and nothing is kept by stack address.
+ * Proves: a walk stays on the stack that it began on, even if that isn't the thread's own, and
+ * tprof keeps no state by stack address.
  *
  * build: -pthread */
 #include "victim.h"

@@ -1,6 +1,7 @@
 /* Touches and waits a known number of times, in threads and a child.
 
-   Proves: switches are counted where they happen, and faults where they can be. */
+   Proves: switches are counted for the thread that makes them, and faults for those threads for
+   which they can be counted. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sys/mman.h>
@@ -17,7 +18,7 @@ static void touch(long pages) {
     for (long i = 0; i < pages; i++) at[i * size] = 1;
 }
 
-/* Long enough for its name to be met. */
+/* Long enough for the sampler to see the thread's name. */
 static void spin(void) {
     struct timespec now;
     do clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

@@ -1,8 +1,8 @@
 /* Spends known CPU time in known functions: two threads, two processes, a deep
  * recursion, and a thread that sleeps.
  *
- * Proves: CPU samples give each function's share, whoever runs it; what waits
- * is reported as waiting, and for what.
+ * Proves: CPU samples show each function's share, whichever thread or process runs it. A thread
+ * that waits is reported as waiting, with the reason.
  *
  * Times are the threads' own CPU time, so that a busy machine changes nothing.
  *

@@ -1,8 +1,8 @@
 /* Leaves a daemon behind: two forks and a new session; the daemon writes a file
  * a little later.
  *
- * Proves: the launcher returns when the job does, and what the job left behind
- * lives on.
+ * Proves: the launcher returns when the job does, and the processes that the job left behind go
+ * on.
  *
  * usage: daemon FILE */
 #include "victim.h"

@@ -1,7 +1,7 @@
 /* A plugin loaded with RTLD_DEEPBIND, whose malloc binds past any preloaded
  * library; blocks are freed on the other side, both ways.
  *
- * Proves: nothing is put into a block, so that one made on one side may be
+ * Proves: tprof puts nothing into a block, so a block that was allocated on one side may be
  * freed on the other.
  *
  * usage: deepbind PLUGIN */

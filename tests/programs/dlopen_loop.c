@@ -1,7 +1,6 @@
-/* Loads and unloads two plugins in turn, so that each lands where the other
- * was.
+/* Loads and unloads two plugins in turn, so that each is loaded at the other's address.
  *
- * Proves: a code address means what was mapped there when it was recorded.
+ * Proves: an address of code is resolved in the mapping that was there when it was recorded.
  *
  * usage: dlopen_loop ROUNDS PLUGIN OTHER */
 #include "victim.h"

@@ -1,8 +1,8 @@
-/* Prints its environment, from `environ` and from /proc/self/environ, short of
- * LD_PRELOAD, CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH, INTEL_LIBITTNOTIFY64, NCCL_PROFILER_PLUGIN
- * and TPROF_*.
+/* Prints its environment, from `environ` and from /proc/self/environ, without LD_PRELOAD,
+ * CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH, INTEL_LIBITTNOTIFY64, NCCL_PROFILER_PLUGIN and
+ * TPROF_*.
  *
- * Proves: nothing else in the environment, nor its order, is changed. */
+ * Proves: no other variable is changed, and the order stays the same. */
 #include "victim.h"
 #include <fcntl.h>
 

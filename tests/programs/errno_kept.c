@@ -1,4 +1,4 @@
-/* Sets errno to a value of its own and calls everything that is hooked.
+/* Sets errno to an unusual value and calls every function that has a hook.
  *
  * Proves: a call that succeeds leaves errno alone, and one that fails sets it
  * as the C library does. */

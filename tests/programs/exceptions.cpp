@@ -1,7 +1,7 @@
-/* Throws through ten frames that allocate, unwinding them, a thousand times,
- * from two threads at once and out of a plugin's depth of inlined frames.
+/* Throws exceptions through ten frames that allocate, a thousand times, from two threads at once
+ * and through inlined frames of a plugin.
  *
- * Proves: hooks stand in no unwinder's way.
+ * Proves: hooks don't disturb an unwinder.
  *
  * build: -pthread */
 #include "victim.h"
@@ -49,7 +49,7 @@ int main() {
     print("caught %ld and %ld\n", here, reinterpret_cast<long>(there));
     print("expect allocations=%ld frees=%ld bytes=-1 live=0 peak=-1\n", sums.allocations, sums.frees);
     try {
-        /* bad_alloc through operator new. */
+        /* operator new throws bad_alloc. */
         volatile size_t huge = PTRDIFF_MAX;
         delete[] new char[huge];
     } catch (const std::bad_alloc &) {

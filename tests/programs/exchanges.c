@@ -1,5 +1,5 @@
-// Calls of MPI's with known sizes, on any number of ranks; the last rank comes 30 ms late to each
-// of the first ten reductions. Prints how long it was in these, and what it received.
+// MPI calls with known sizes, on any number of ranks. The last rank comes 30 ms late to each of the
+// first ten reductions. Prints the time that it spent in these, and the values that it received.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ int main(int argc, char **argv) {
         MPI_Allreduce(mine, sum, COUNT, MPI_DOUBLE, MPI_SUM, row);
         within += MPI_Wtime() - from;
     }
-    // In place, what the other arguments of the buffer hold means nothing.
+    // In place, the send buffer's other arguments have no meaning.
     MPI_Allreduce(MPI_IN_PLACE, sum, 3, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     MPI_Bcast(sum, COUNT, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, COUNT, MPI_DOUBLE, MPI_COMM_WORLD);
@@ -49,7 +49,7 @@ int main(int argc, char **argv) {
         MPI_Recv(&other, 1, MPI_INT, MPI_ANY_SOURCE, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
     MPI_Bcast(NULL, 0, MPI_DOUBLE, 0, MPI_COMM_WORLD);
-    // An error that the program handles itself.
+    // The program handles this error itself.
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     int error = MPI_Bcast(sum, 1, MPI_DOUBLE, ranks + 5, MPI_COMM_WORLD);
     printf("rank=%d within_ns=%.0f sum=%.0f other=%d refused=%d\n", rank, within * 1e9, sum[COUNT - 1],

@@ -1,8 +1,8 @@
-/* exec where it fails and where its environment is odd.
+/* Calls exec in cases that fail, and with odd environments.
  *
- * Proves: a program whose exec fails goes on, as itself and recorded, with the
- * errno it would have; a program that is executed finds the environment that it
- * was given, however large, doubled or malformed.
+ * Proves: a program whose exec fails goes on and is still recorded, with the same errno as
+ * without tprof. A program that is executed finds the environment that it was given, however
+ * large, duplicated or malformed.
  *
  * usage: exec_edges [LEAF]      LEAF: what to execute, else itself */
 #include "victim.h"
@@ -96,7 +96,7 @@ static void failures(void) {
     close(folder);
 }
 
-/* Executes the leaf in a child, with these variables before or behind one's own. */
+/* Executes the leaf in a child, with these variables before or behind the program's own. */
 static void child(const char *name, char **more, int how) {
     int own = 0, others = 0;
     while (environ[own]) own++;

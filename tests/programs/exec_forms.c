@@ -1,6 +1,6 @@
 /* Runs itself through every form of exec.
  *
- * Proves: each form is followed, with its arguments and environment whole.
+ * Proves: each form is followed, and keeps its arguments and environment.
  *
  * usage: exec_forms [leaf FORM] */
 #include "victim.h"

@@ -1,7 +1,7 @@
-/* Replaces itself by itself ten times, allocating before each time; the last
- * image is reached by a thread that is not the main one.
+/* Replaces itself by itself ten times, and allocates before each time. A thread other than the main
+ * one executes the last image.
  *
- * Proves: an exec is followed, and what the old image recorded last is kept.
+ * Proves: an exec is followed, and the last records of the old image are kept.
  *
  * usage: exec_self [round]
  *

@@ -1,5 +1,5 @@
-/* A disk that fails: after FAIL_AFTER writes to a run's files, each further one of tprof ends
- * with EIO. For LD_PRELOAD.
+/* Simulates a disk that fails: after FAIL_AFTER writes to a run's files, each further write of
+ * tprof fails with EIO. For LD_PRELOAD.
  *
  * build: -shared -fPIC -ldl */
 #define _GNU_SOURCE

@@ -1,7 +1,7 @@
 /* Calls every function of the allocator a known number of times.
  *
- * Proves: each is counted once, with the size asked for; what fails, and
- * free(NULL), is not counted; usable sizes are the C library's own.
+ * Proves: each call is counted once, with the requested size; calls that fail and free(NULL) are
+ * not counted; usable sizes are the C library's own.
  *
  * usage: families N */
 #include "victim.h"
@@ -56,7 +56,7 @@ NOINLINE static void *victim_valloc(size_t size) {
 NOINLINE static void *victim_pvalloc(size_t size) {
     void *block = pvalloc(size);
     check(block != NULL && (uintptr_t)block % 4096 == 0, "pvalloc");
-    /* Asked for 100 bytes, it is a request for whole pages. */
+    /* pvalloc turns a request for 100 bytes into one for whole pages. */
     count_in(size);
     return block;
 }
@@ -74,7 +74,7 @@ NOINLINE static void victim_failures(void) {
     check(realloc(block, huge) == NULL && block[50] == 42, "realloc of too much");
     check(reallocarray(block, huge, 16) == NULL && block[50] == 42, "reallocarray of too much");
     victim_give(block, 100);
-    /* realloc to nothing is a free. */
+    /* realloc to size 0 is a free. */
     block = victim_take(60);
     volatile size_t nothing = 0;
     check(realloc(block, nothing) == NULL, "realloc to nothing");
@@ -101,7 +101,7 @@ int main(int argc, char **argv) {
         victim_give(victim_aligned_alloc(128, 256), 256);
         victim_give(victim_memalign(32, 77), 77);
         victim_give(victim_valloc(100), 100);
-        /* Large enough to be mapped, then moved, then shrunk. */
+        /* This block is large enough to be mapped; it is then moved, then shrunk. */
         p = victim_take(200000);
         p = victim_realloc(p, 200000, 3000000);
         p = victim_realloc(p, 3000000, 500);
@@ -117,7 +117,8 @@ int main(int argc, char **argv) {
     }
     print("usable %zu, of nothing %zu\n", usable, malloc_usable_size(NULL));
     expect();
-    /* Apart, for its size may be counted as asked for or in whole pages. */
+    /* Allocated after `expect` is printed, because tprof may count the requested size or whole
+     * pages. */
     if (argc > 2) free(victim_pvalloc(100));
     return 0;
 }

@@ -1,8 +1,8 @@
 /* Forks children that allocate and leave by exit, `_exit` and a signal; also
  * through `_Fork` and a bare clone, which run no atfork handlers.
  *
- * Proves: forked children are followed, each counted apart from its parent.
- * Prints the sums of all processes together. */
+ * Proves: forked children are followed, and each is counted separately from its parent. Prints
+ * the sums of all processes together. */
 #include "victim.h"
 #include <signal.h>
 #include <sys/mman.h>
@@ -12,7 +12,7 @@
 #define BLOCKS 100
 
 NOINLINE static void victim_child(int which) {
-    /* Frees what the parent took, then takes blocks of its own. */
+    /* Frees the parent's blocks, then allocates blocks of its own. */
     for (long i = 0; i < BLOCKS; i++) victim_give(victim_take(some_size(i)), some_size(i));
     victim_take(1000 + which);
 }

@@ -1,9 +1,9 @@
-/* Forks where forking is hardest: with atfork handlers that allocate, out of a
- * signal handler, from a thread, three deep, into a daemon, through every form
- * of clone that copies memory, and with children that make threads.
+/* Forks in difficult situations: with atfork handlers that allocate, in a signal handler, from a
+ * thread, three levels deep, into a daemon, through every form of clone that copies memory, and
+ * with children that make threads.
  *
- * Proves: each child begins as its own process and is counted as such; nothing
- * hangs. Prints the sums of all processes together.
+ * Proves: each child begins as a process of its own and is counted as one, and no process hangs.
+ * Prints the sums of all processes together.
  *
  * build: -pthread */
 #include "victim.h"
@@ -14,14 +14,14 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-/* Sums of those that have ended. */
+/* Sums of the processes that have ended. */
 static long *total;
 
 NOINLINE static void victim_work(int n) {
     for (long i = 0; i < n; i++) victim_give(victim_take(some_size(i)), some_size(i));
 }
 
-/* This process's sums begin anew: it is a child. */
+/* Called in a child: resets the sums of this process. */
 static void begin(void) { memset(&sums, 0, sizeof sums); }
 
 static void add_sums(void) {
@@ -116,7 +116,7 @@ static void deep(int depth) {
     reap("deep", pid);
 }
 
-/* The first child leaves at once; the second is nobody's child but init's. */
+/* The first child exits at once, so init becomes the parent of the second. */
 static void daemonize(void) {
     int ends[2];
     check(pipe(ends) == 0, "pipe");

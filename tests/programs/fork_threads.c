@@ -1,7 +1,7 @@
-/* Forks again and again while other threads allocate; each child allocates and
- * calls exit, with an atexit handler that allocates as well.
+/* Forks again and again while other threads allocate. Each child allocates and
+ * ends by exit, whose atexit handler allocates as well, or by _exit.
  *
- * Proves: no lock of the profiler is held across fork, and exit in such a
+ * Proves: no lock of the profiler is held across fork, and exit in a forked
  * child does not hang.
  *
  * build: -pthread */

@@ -1,6 +1,7 @@
 """Two threads that want Python's lock all the time, and one that waits for another lock.
 
-Proves: waiting for Python's lock differs from waiting for a lock of the program.
+Proves: waiting for Python's lock is distinguished from waiting for a lock of the
+program.
 """
 
 import threading

@@ -1,12 +1,12 @@
 /* A timer's signal handler jumps back to main, out of whatever it interrupted.
  *
- * Proves: a hook that is never returned to leaves nothing locked or switched
- * off: what is allocated after 300 such jumps is counted exactly.
+ * Proves: a hook that a jump leaves keeps nothing locked or switched off: allocations after 300
+ * such jumps are counted exactly.
  *
  * usage: handler_jump [commands]
- *   commands  3,000 jumps for each byte of standard input, which is printed then
+ *   commands  makes 3,000 jumps for each byte of standard input, and then prints the byte
  *
- * Linked to an allocator that may be left half-way, so that the program itself
+ * Linked with an allocator that can be left at any point, so that the program itself
  * is correct. build: bump.so */
 #include "victim.h"
 #include <setjmp.h>
@@ -30,7 +30,7 @@ NOINLINE static void victim_interrupted(void) {
     }
 }
 
-/* Jumps out of so many handlers. */
+/* Jumps out of `times` handlers. */
 static void jump(int times) {
     struct itimerval timer = {{0, 0}, {0, 300}}, off = {{0, 0}, {0, 0}};
     static int until;

@@ -1,7 +1,7 @@
-/* A timer's signal handler allocates and maps, whatever it interrupted.
+/* A timer's signal handler allocates and maps memory, whatever it interrupted.
  *
- * Proves: a hook may be interrupted at any instruction by a handler that calls
- * the same hook; neither record is damaged.
+ * Proves: a handler that calls a hook may interrupt the same hook at any instruction, and
+ * neither record is damaged.
  *
  * usage: handler_malloc HANDLED [expect]
  *

@@ -1,11 +1,11 @@
-/* One thread takes blocks, another frees them, through a ring.
+/* One thread allocates blocks, another frees them. They are passed through a ring.
  *
  * Proves: events of two threads are put into their true order, so that a block
  * freed by one thread and handed out again to another is not confused, and live
  * and peak bytes are the program's own sums.
  *
- * First the two run freely; then in turns, which makes the peak exact: it lies
- * in the turns, whose blocks are larger by far.
+ * First both threads run freely, then in turns. The peak lies in the turns, whose blocks are
+ * much larger, so it is exact.
  *
  * usage: handover N
  *

@@ -1,7 +1,6 @@
-/* Prints as which user it runs, and whether the loader distrusts its environment.
+/* Prints its user and group, and whether the loader distrusts its environment.
  *
- * Proves: a set-user-id program runs as it should; the run reports that it was not
- * seen. */
+ * Proves: a set-user-id program runs as it should, and the run reports that it was not recorded. */
 #include "victim.h"
 #include <sys/auxv.h>
 

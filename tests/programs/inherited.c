@@ -1,4 +1,4 @@
-/* Prints everything that a process inherits, short of its environment.
+/* Prints everything that a process inherits except its environment.
  *
  * Proves: launcher and library leave signal dispositions, masks, limits and
  * the rest as they were. */

@@ -1,5 +1,5 @@
-// Iterations of a solver on two ranks: each pauses, then reduces and sends messages of known sizes. With
-// an argument, the sizes of each iteration differ.
+// Iterations of a solver on two ranks. Each pauses, then reduces and sends messages of known sizes. With
+// an argument, the sizes differ between iterations.
 #include <mpi.h>
 #include <stdio.h>
 #include <unistd.h>

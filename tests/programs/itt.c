@@ -28,7 +28,7 @@ static void tasks(void) {
     begin(domain, "library", "outer");
     begin(domain, "library", "inner");
     CALL_IN(itt_task_end, domain);
-    /* Made before the tool was loaded, switched off. */
+    /* Created before the tool was loaded, and switched off. */
     range("early text", "early");
     CALL_IN(itt_task_begin, early, none, none, early_text);
     CALL_IN(itt_task_end, early);
@@ -36,7 +36,7 @@ static void tasks(void) {
     range("0x0000000012345678", "library");
     CALL_IN(itt_task_begin_fn, domain, none, none, (void *)0x12345678);
     CALL_IN(itt_task_end, domain);
-    CALL_IN(itt_task_end, domain); /* one too many ends nothing */
+    CALL_IN(itt_task_end, domain); /* one end too many, which has no effect */
     begin(domain, "library", "after");
     CALL_IN(itt_task_end, domain);
 }
@@ -101,7 +101,7 @@ int main(int count, char **words) {
     early_text = itt_text_create("early text");
     own_load();
     domain = itt_domain_create("library");
-    /* A handle has its text, a tool's too. */
+    /* A handle has its text, even if a tool created it. */
     text_t *handle = itt_text_create("text");
     printf("%s %s %d\n", domain->name, handle->text, domain == itt_domain_create("library"));
     CALL(itt_pause);

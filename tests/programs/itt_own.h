@@ -1,6 +1,6 @@
-/* A static part of ITT as a library carries one, written from its documented loading protocol: at the
- * first call load what INTEL_LIBITTNOTIFY64 names, and let it put its functions into the places of a
- * list. A domain is made here where no tool makes it. */
+/* A static part of ITT as a library contains it, written from its documented loading protocol: the
+ * first call loads the library that INTEL_LIBITTNOTIFY64 names, which puts its functions into the
+ * places of a list. If no tool creates domains, this code does. */
 #pragma once
 #include <dlfcn.h>
 #include <pthread.h>
@@ -67,7 +67,7 @@ static text_t *own_text_create(const char *name) {
     return made;
 }
 
-/* What stands in each place, before a tool and without one. */
+/* The functions that are in each place before a tool is loaded, and without a tool. */
 static domain_t *(*itt_domain_create)(const char *) = own_domain_create;
 static text_t *(*itt_text_create)(const char *) = own_text_create;
 static void (*itt_task_begin)(domain_t *, id_t3, id_t3, text_t *);

@@ -1,8 +1,9 @@
 /* Loads a library, allocates in it, and is killed at once.
  *
- * Proves: code has its name although nothing can be asked any more.
+ * Proves: code has its name although the process can't be asked any more.
  *
- * usage: killed_in_library PLUGIN ["removed"]     removed: after it was loaded */
+ * usage: killed_in_library PLUGIN ["removed"]     removed: removes the plugin's file after
+ * loading it */
 #include "victim.h"
 #include <dlfcn.h>
 #include <signal.h>

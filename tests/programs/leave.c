@@ -1,6 +1,6 @@
 /* Leaves in every way that a process can, right after its last allocation.
  *
- * Proves: what was recorded needs no exit hook.
+ * Proves: recording needs no exit hook to keep the last events.
  *
  * usage: leave HOW N M     N allocations, M frees, the last allocation last
  *

@@ -1,4 +1,4 @@
-/* With an argument, has a library that was loaded with it hold 50 MiB.
+/* With an argument, makes a preloaded library allocate and hold 50 MiB.
  *
  * Proves: a library's own allocator is reported once it is used.
  *

@@ -1,9 +1,9 @@
-/* The edges of an allocator that the C library's own tests check: sizes of
- * nothing, sizes past all memory, alignments that are none, failures that keep
- * blocks and errno, and the allocator's figures about itself.
+/* The edge cases of an allocator that the C library's own tests check: sizes of zero, sizes beyond
+ * all memory, invalid alignments, failures that must keep blocks and errno, and the allocator's
+ * statistics.
  *
- * Proves: each is answered as without a profiler, counted once if it is an
- * allocation, and nothing of the profiler's lies in the heap.
+ * Proves: each case has the same result as without a profiler, allocations are counted once, and
+ * the profiler puts nothing into the heap.
  *
  * usage: malloc_edges [expect] */
 #include "victim.h"
@@ -12,7 +12,7 @@
 
 static const volatile size_t nothing = 0, huge = (size_t)PTRDIFF_MAX, all = SIZE_MAX;
 
-/* Calls that must fail, with the errno that they leave. */
+/* Calls that must fail, with the errno that they set. */
 #define FAILS(call)                                                          \
     do {                                                                     \
         errno = 0;                                                           \
@@ -61,7 +61,7 @@ NOINLINE static void *victim_realloc(void *old, size_t before, size_t size) {
 }
 
 NOINLINE static void victim_nothing(void) {
-    /* Blocks of no bytes are blocks, each with an address of its own. */
+    /* Blocks of zero bytes are blocks, each with an address of its own. */
     void *blocks[] = {malloc(nothing), calloc(nothing, 8), calloc(8, nothing), realloc(NULL, nothing),
                       memalign(32, nothing), aligned_alloc(64, nothing), reallocarray(NULL, nothing, 8)};
     enum { N = sizeof blocks / sizeof *blocks };
@@ -71,7 +71,7 @@ NOINLINE static void victim_nothing(void) {
         for (int k = 0; k < i; k++) check(blocks[k] != blocks[i], "an address of its own");
     }
     for (int i = 0; i < N; i++) victim_give(blocks[i], 0);
-    /* Given back by being made nothing. */
+    /* A realloc to size 0 frees the block. */
     void *block = victim_take(40);
     check(realloc(block, nothing) == NULL, "realloc to nothing");
     count_out(40);
@@ -114,7 +114,7 @@ NOINLINE static void victim_aligned(void) {
 }
 
 NOINLINE static void victim_zeroed(void) {
-    /* Memory that is used again must be cleared again. */
+    /* calloc must clear memory that is used again. */
     for (size_t size = 10; size < 1 << 19; size *= 3) {
         unsigned char *block = victim_take(size);
         memset(block, 0xff, malloc_usable_size(block));
@@ -150,7 +150,7 @@ static void errno_of_free(void) {
     check(errno == 4711, "errno after free(NULL)");
 }
 
-/* Blocks lie where they would lie: as far apart, in a heap as large. */
+/* Blocks must have the same distances as without tprof, and the heap the same size. */
 static void places(void) {
     char *blocks[64];
     struct mallinfo2 before = mallinfo2();
@@ -163,7 +163,7 @@ static void places(void) {
     print("trim %d\n", malloc_trim(0) >= 0);
 }
 
-/* Memory runs out, is given back, and there is some again. */
+/* Memory runs out, is freed, and can be allocated again. */
 NOINLINE static void victim_limited(void) {
     struct rlimit none, little = {4096, 0};
     getrlimit(RLIMIT_DATA, &none);
@@ -196,7 +196,8 @@ int main(int argc, char **argv) {
     victim_zeroed();
     victim_of_libc();
     victim_limited();
-    /* How many blocks fit under a limit is the machine's affair: counted, not printed. */
+    /* The machine decides how many blocks fit under a limit, so that number is counted and not
+     * printed. */
     print("done\n");
     if (argc > 1) expect();
     return 0;

@@ -1,8 +1,8 @@
-/* Allocates at 4,096 places: more return addresses in a piece of code than are looked up without
- * an unwind table of it, and frame information of more than 64 KiB.
+/* Allocates at 4,096 places. A piece of code has more return addresses than are looked up without
+ * an unwind table, and more than 64 KiB of frame information.
  *
- * Proves: rows of tables, kept or not, and rows that are found in the code itself make the same
- * stacks.
+ * Proves: rows of cached tables, rows of new tables, and rows that are found in the code itself
+ * give the same stacks.
  *
  * usage: many_sites */
 #include "victim.h"
@@ -33,7 +33,7 @@ static void (*const sites[])(void) = {ALL(NAMES)};
 
 int main(void) {
     long count = sizeof sites / sizeof *sites;
-    /* A table comes while places are met; the second round has it. */
+    /* The table becomes available during the first round, so the second round uses it. */
     for (int round = 0; round < 2; round++) {
         for (long at = 0; at < count; at++) sites[at]();
     }

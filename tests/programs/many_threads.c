@@ -1,8 +1,7 @@
 /* Starts and ends 10,000 threads, a hundred at a time, then holds 2,000 at one
  * time.
  *
- * Proves: what a thread costs is given back when it ends, and nothing is lost
- * with many.
+ * Proves: the resources of a thread are released when it ends, and many threads cause no losses.
  *
  * usage: many_threads TOTAL AT_ONCE
  *

@@ -1,7 +1,7 @@
-"""Fills a memory cgroup: with its own memory, or only with page cache of a file.
+"""Fills a memory cgroup, with its own memory or only with a file's page cache.
 
 Usage: memory_limit.py heap|file CGROUP SCRATCH
-Prints the highest use of the cgroup, and that without page cache, as the cgroup itself has it.
+Prints the cgroup's own figures: its highest use, and its highest use without page cache.
 """
 
 import sys
@@ -17,7 +17,7 @@ def read(name):
 
 
 def use():
-    """Bytes charged, and those of them that are not page cache."""
+    """Returns the charged bytes, and the charged bytes that are not page cache."""
     used = int(read(names[0]))
     stat = dict(line.split() for line in read("memory.stat").splitlines())
     return used, used - int(stat[names[2]]) + int(stat[names[3]])
@@ -49,7 +49,7 @@ else:
     with open(path, "rb", buffering=0) as file:
         while file.read(MIB):
             pass
-# The memory is held so long that readings of every 100 ms show it.
+# The memory is held long enough to show in readings every 100 ms.
 for _ in range(20):
     note()
     time.sleep(0.03)

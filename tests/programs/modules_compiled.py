@@ -1,4 +1,4 @@
-"""Compiles modules with torch.compile, with warnings as errors, exports and traces them; prints what came of it."""
+"""Compiles modules with torch.compile, with warnings as errors, and exports and traces them. Prints the results."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Trains a small model of PyTorch's for twelve steps, with a loader; prints what it computed."""
+"""Trains a small PyTorch model for twelve steps, with a loader. Prints the results."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-// A tool that wraps a function of MPI's under its own name, as MPI intends.
+// A tool that wraps an MPI function under the function's own name, as MPI intends.
 #include <mpi.h>
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
-/* Sleeps again and again, some 100 times a second, until there is something on its
- * standard input; hardly ever runs.
+/* Sleeps again and again, some 100 times a second, until its standard input has data. It hardly
+ * ever runs.
  *
- * Proves: a thread that leaves its processor is not taken for one that runs. */
+ * Proves: a thread that leaves its processor is not counted as running. */
 #include "victim.h"
 #include <poll.h>
 

@@ -1,4 +1,4 @@
-/* A profiler plugin for NCCL that a job brings along: counts collectives, and writes how many at each end of a
+/* A job's own profiler plugin for NCCL. It counts collectives, and writes the count at each end of a
  * communicator. -DVERSION=N exports ncclProfiler_vN. */
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Runs a command that may not see where the kernel's functions lie, as most users may not.
+/* Runs a command that can't read the addresses of the kernel's functions, like most users.
 
    Proves: a report without their names is readable, and names the reason. */
 #include <linux/capability.h>
@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 int main(int argc, char **argv) {
-    /* An exec as root gives back the capabilities that are left in the bounding set. */
+    /* An exec as root restores the capabilities that are still in the bounding set. */
     if (argc < 2 || prctl(PR_CAPBSET_DROP, CAP_SYSLOG, 0, 0, 0)) {
         perror("no_kernel_names");
         return 2;

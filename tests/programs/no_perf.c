@@ -1,6 +1,6 @@
 /* Runs a command in which perf_event_open is refused, as containers refuse it.
 
-   Proves: what is seen of threads does not hang on perf events alone. */
+   Proves: tprof sees threads without perf events, too. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

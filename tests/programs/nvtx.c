@@ -39,7 +39,7 @@ static nvtxEventAttributes_t event(const char *text) {
     return e;
 }
 
-/* A range that is under way: began between two readings of the clock. */
+/* An open range, which began between two readings of the clock. */
 struct range {
     const char *name, *domain, *args;
     long from, began;
@@ -93,7 +93,7 @@ static void push_pop(void) {
     BEGIN(wide, nvtxRangePushW(L"Schritt \u00e4"));
     END(wide, nvtxRangePop());
     END(outer, nvtxRangePop());
-    /* One pop too many ends nothing. */
+    /* One pop too many has no effect. */
     printf("%d\n", nvtxRangePop());
 }
 
@@ -109,7 +109,7 @@ static void domains(void) {
     BEGIN(ours, nvtxRangePushA("ours"));
     struct range its = begin("registered", "library", "{\"category\":\"of the library\"}");
     BEGIN(its, nvtxDomainRangePushEx(domain, &e));
-    /* Domains have stacks of their own: these cross. */
+    /* Each domain has a stack of its own, so these ranges may cross. */
     END(ours, nvtxRangePop());
     END(its, nvtxDomainRangePop(domain));
     struct range free = begin(
@@ -181,7 +181,7 @@ static void child(void) {
     waitpid(pid, NULL, 0);
 }
 
-/* A child whose first event is a range: tprof's library for NVTX is there before its hooks. */
+/* The child's first event is a range, so tprof's library for NVTX is loaded before the hooks are set up. */
 static void early(void) {
     nvtxRangePushA("of the parent");
     nvtxRangePop();
@@ -199,7 +199,7 @@ static void early(void) {
     waitpid(pid, NULL, 0);
 }
 
-/* From here on, only what ranges and this program itself need. */
+/* From here on, the filter only permits what ranges and this program itself need. */
 static void narrow(void) {
 #define ALLOW(number) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
     struct sock_filter rules[] = {

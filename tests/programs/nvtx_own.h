@@ -1,6 +1,7 @@
-/* A copy of NVTX as a program carries one, written from its documented loading
- * protocol: at the first call load what NVTX_INJECTION64_PATH names, and let it put
- * its functions into a table. */
+/* Stands in for NVIDIA's header-only NVTX 3, which each program compiles in. It follows NVTX's
+ * documented loading protocol: the first call loads the library that NVTX_INJECTION64_PATH names,
+ * and that library stores pointers to its functions in this program's tables. Names of this header
+ * that NVTX lacks begin with `own_`. */
 #pragma once
 #include <dlfcn.h>
 #include <pthread.h>
@@ -49,6 +50,8 @@ typedef void (*own_function)(void);
 static own_function own_core[16], own_core2[16];
 static own_function *own_places[16], *own_places2[16];
 
+/* Gives the library the table of a module: CORE (1) or CORE2 (5). The tables have the indices that
+ * NVTX assigns to its functions, from 1. */
 static int own_table(int module, own_function ***table, unsigned *size) {
     for (int i = 1; i < 16; i++) {
         own_places[i] = &own_core[i];
@@ -65,6 +68,7 @@ static struct {
     int (*table)(int, own_function ***, unsigned *);
 } own_callbacks = {sizeof own_callbacks, own_table};
 
+/* Returns an exported table by its id. Only NVTX_ETID_CALLBACKS (1) exists. */
 static const void *own_export(uint32_t id) { return id == 1 ? &own_callbacks : NULL; }
 
 static void own_load(void) {
@@ -83,6 +87,8 @@ static own_function own_find(own_function *table, int number) {
     return table[number];
 }
 
+/* Defines a function that calls the library's function at `number`, or returns `none` if the library
+ * has not set one. NVTX_NO_PUSH_POP_TRACKING is -2. */
 #define OWN(result, none, name, table, number, parameters, arguments) \
     static inline result name parameters {                            \
         own_function found = own_find(table, number);                 \

@@ -2,7 +2,7 @@
  * ranges `step 10` to `step 14` within `train_epoch 2`, and prints how long they took together, ns.
  * Then it sleeps for 20 ms in `save checkpoint`.
  *
- * Proves: a run knows its steps and phases by NVTX ranges.
+ * Proves: a run finds its steps and phases from NVTX ranges.
  *
  * build: -ldl */
 #define _GNU_SOURCE

@@ -1,7 +1,7 @@
 /* Every form of operator new and delete, with known counts.
  *
- * Proves: C++ allocations are seen as the calls they make, whether libstdc++ is
- * shared or linked in, and once each.
+ * Proves: C++ allocations are recorded once each, through the functions that they call, whether
+ * libstdc++ is shared or linked in.
  *
  * build: -std=c++17 */
 #include "victim.h"
@@ -48,7 +48,8 @@ NOINLINE static void victim_aligned_array() {
     delete[] p;
 }
 NOINLINE static void victim_array() {
-    /* 8 bytes of count before the elements, for they have a destructor. */
+    /* The array has 8 bytes before its elements for their number, because they have a
+     * destructor. */
     Small *p = new Small[5];
     sink = p;
     count_in(208), count_out(208);

@@ -1,6 +1,6 @@
 /* Another tool's NVTX library: prints the calls that reach it to stderr.
  *
- * Proves: the crate `tprof` speaks NVTX's protocol where tprof is not there.
+ * Proves: the crate `tprof` uses NVTX's protocol if tprof is not there.
  *
  * build: -shared -fPIC */
 #include <stddef.h>

@@ -1,5 +1,4 @@
-/* A second library, laid out differently, that may be loaded where the first
- * one was.
+/* A second library with another layout, which may be loaded at the address of the first.
  *
  * build: -shared -fPIC */
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-/* The table `tprof_abi` of another version: 8 bytes less than the functions that it had first, and
- * none of them there. To be preloaded.
+/* The table `tprof_abi` of another version: it ends 8 bytes before its first functions would end,
+ * and contains none of them. For LD_PRELOAD.
  *
- * Proves: a program that was built for another version does not call what is not there.
+ * Proves: a program that was built for another version doesn't call missing functions.
  *
  * build: -shared -fPIC */
 #include <stddef.h>

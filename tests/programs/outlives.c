@@ -1,8 +1,8 @@
-/* Starts a daemon as daemons are started, and ends: two forks, a new session, no
- * descriptor left open. The daemon allocates 1000 blocks, runs until the file GO is
- * there, allocates 3000 more, and writes the file DONE.
+/* Starts a daemon in the usual way and ends: two forks, a new session, no descriptor left open. The
+ * daemon allocates 1000 blocks, runs until the file GO exists, allocates 3000 more, and writes the
+ * file DONE.
  *
- * Proves: what outlives the command is reported, and can be followed to its end.
+ * Proves: a process that outlives the command is reported, and can be followed to its end.
  *
  * usage: outlives GO DONE */
 #include "victim.h"

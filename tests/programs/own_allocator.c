@@ -1,7 +1,7 @@
-/* Takes its memory from an allocator that is linked in under names of its own, as a
- * Rust program's global allocator is: 50 blocks of 1 MiB, held.
+/* Allocates with an allocator that is linked in under other names than malloc's, like a Rust
+ * program's global allocator: 50 blocks of 1 MiB, which it keeps.
  *
- * Proves: what goes round malloc is reported, not counted as nothing. */
+ * Proves: allocations that bypass malloc are reported, and not counted as zero. */
 #include "victim.h"
 
 void *_rjem_malloc(size_t size);

@@ -1,4 +1,4 @@
-/* A library with an allocator of its own under other names than malloc's.
+/* A library that contains an allocator under other names than malloc's.
  *
  * build: -shared -fPIC */
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-// A Rust program with a global allocator that takes its memory from the kernel: 50 blocks of
-// 1 MiB, held.
+// A Rust program with a global allocator that takes its memory from the kernel: 50 blocks of 1 MiB,
+// which it keeps.
 //
-// Proves: an allocator of an unknown name is reported as well.
+// Proves: an allocator with an unknown name is reported as well.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -15,13 +15,15 @@ unsafe extern "C" {
     fn mmap(at: usize, bytes: usize, prot: i32, flags: i32, fd: i32, offset: i64) -> usize;
 }
 
-// SAFETY: blocks do not overlap, are aligned, and stay: nothing is ever handed out twice.
+// SAFETY: blocks do not overlap and are aligned. They stay valid, because nothing is handed out
+// twice.
 unsafe impl GlobalAlloc for Bump {
     #[inline(never)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if NEXT.load(Relaxed) == 0 {
-            // Readable and writable, private and anonymous.
-            // SAFETY: a new mapping, with no other reference.
+            // Flags: readable and writable, private and anonymous.
+            // SAFETY: the kernel chooses the address of the new mapping, so it replaces no other
+            // mapping.
             let arena = unsafe { mmap(0, ARENA, 3, 0x22, -1, 0) };
             let _ = NEXT.compare_exchange(0, arena, Relaxed, Relaxed);
         }

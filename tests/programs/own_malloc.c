@@ -1,5 +1,4 @@
-/* Brings its own malloc, exported from the executable, as programs with a
- * bundled allocator do.
+/* Exports its own malloc from the executable, as programs with a bundled allocator do.
  *
  * Proves: the program runs on its own allocator, and the run reports that its
  * allocations could not be recorded. */

@@ -1,17 +1,17 @@
-/* Names spans, steps, instants and values by the table `tprof_abi`: `own_spans MODE`.
+/* Records spans, steps, marks and counters through the table `tprof_abi`: `own_spans MODE`.
  *
- * all: four threads, each 500 times a span with one of 4 allocations of 100 bytes within, outer
- *   and inner; five steps with numbers and two without; a value at each; a span that another
- *   thread ends; names that are long, no UTF-8 or empty; pops without a push; a forked child;
- *   recording off for a while.
- * kill: SIGKILL within three open spans. exec: within one. flood N: N spans without pause.
- * signals N: N times a span within a span, while a handler that names one runs every 100
- *   microseconds; prints how often. threads: one that leaves two spans open, then one after it.
- * hostile: pops and ends of what is not open, or in another thread; 70,000 spans within each other;
- *   20,000 names; names in memory that is unmapped, then mapped anew; spans of thread-specific
- *   destructors and after main.
- * secret: a span with arguments by its name, one with arguments by `describe`, both with texts.
- * none: prints whether there is a table, which must not be without tprof.
+ * all: four threads each open 500 times a span `outer` and in it a span `inner`, which takes four
+ *   blocks of 100 bytes. Then five steps, each with a value of a counter; a span that another
+ *   thread ends; names that are long, not UTF-8 or empty; pops without a push; a forked child;
+ *   recording that is off for a while.
+ * kill: gets SIGKILL within three open spans. exec: calls exec within a span. flood N: N spans
+ *   without a pause. signals N: N times a span within a span, while a signal handler opens a span
+ *   every 100 microseconds; prints how often. threads: a thread leaves two spans open.
+ * hostile: pops and ends spans that are not open, or that another thread opened; nests 70,000
+ *   spans; uses 20,000 names, and names in memory that is unmapped and then mapped again; opens
+ *   spans in destructors of thread-specific data and after main.
+ * secret: a span with arguments in its name and one with arguments by `describe`, both with texts.
+ * none: prints whether there is a table; without tprof there must be none.
  *
  * build: -ldl -lpthread */
 #define _GNU_SOURCE
@@ -96,7 +96,7 @@ static void all(void) {
     fflush(stdout);
     pid_t pid = fork();
     if (pid == 0) {
-        tprof->pop(); /* the parent's span, which is not this process's */
+        tprof->pop(); /* `around` was opened by the parent, so this ends nothing here */
         tprof->push(&child);
         tprof->push(&inner);
         tprof->pop();
@@ -173,11 +173,11 @@ static void threads(void) {
 static void *pops(void *unused) {
     for (int i = 0; i < 5; i++) tprof->pop();
     tprof->end(handed_on);
-    tprof->end(handed_on); /* again */
+    tprof->end(handed_on); /* ended before, so this has no effect */
     return unused;
 }
 
-/* A name as a library has it that is unloaded afterwards. */
+/* Uses a name in memory that is unmapped afterwards, like a name in a library that is unloaded. */
 static void in_mapping(char *at, const char *text) {
     char *page = mmap(at, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (at ? MAP_FIXED : 0), -1, 0);
     struct tprof_name *name = (struct tprof_name *)page;
@@ -224,7 +224,7 @@ static void hostile(void) {
     is_hostile = 1;
     atexit(at_exit);
     tprof->pop();
-    tprof->flops(7); /* of no span */
+    tprof->flops(7); /* no span is open */
     tprof->end(0);
     tprof->end(UINT64_MAX);
     handed_on = tprof->start(&outer);

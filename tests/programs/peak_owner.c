@@ -1,11 +1,11 @@
-/* Ten blocks of 4 MiB, and then one of 100 MiB that makes the peak: `peak_owner HOW`.
+/* Allocates ten blocks of 4 MiB, and then one of 100 MiB that makes the peak: `peak_owner HOW`.
  *
- * Proves: the block that makes the peak is live at the peak, and so is what was before it.
+ * Proves: the block that makes the peak is live at the peak, and so are the blocks before it.
  *
- * malloc, calloc, aligned: by that function, given back at once. thread: by a thread of its own,
- * while three others take and give a MiB. resized: a block of 50 MiB becomes it, while another thread
- * takes 1 MiB each now and then. again: five times. end: kept until the end. small: 2,000
- * blocks of 50,000 bytes instead. late: by malloc, and then waits for 3 s.
+ * malloc, calloc, aligned: takes the block by that function, and frees it at once. thread: takes it
+ * in another thread, while three more threads take and free 1 MiB each. resized: grows a block of
+ * 50 MiB to it, while another thread takes and frees 1 MiB. again: takes it five times. end: never
+ * frees it. small: takes 2,000 blocks of 50,000 bytes instead. late: waits for 3 s after it.
  *
  * build: -pthread */
 #include "victim.h"

@@ -128,7 +128,7 @@ __attribute__((noinline)) static void *victim_allocates(void *old, size_t size)
 static void churn(void)
 {
     static void *kept[256];
-    /* Beyond what a thread keeps at hand of freed blocks, and no two alike. */
+    /* More than a thread caches of freed blocks, and with different sizes. */
     unsigned state = 1;
     double began = now(CLOCK_THREAD_CPUTIME_ID);
     while (now(CLOCK_THREAD_CPUTIME_ID) - began < (calm ? 0.02 : 1.0)) {

@@ -20,7 +20,7 @@ PAUSE_S = 0.03
 
 
 class Watch:
-    """Wall and CPU time of this thread in what it surrounds."""
+    """Measures the wall and CPU time of this thread in the block that it surrounds."""
 
     def __init__(self):
         self.wall = self.cpu = 0.0
@@ -50,7 +50,8 @@ def expect(**parts):
 
 def victim_spins(cpu_s):
     end = time.thread_time() + cpu_s
-    # Long beside a tick: a busy machine preempts the thread where it enters the kernel, and it is read there.
+    # Longer than a tick: a busy machine preempts the thread when it enters the kernel, and its stack is read
+    # there.
     numbers = range(20_000 if CALM else 200_000)
     while time.thread_time() < end:
         for number in numbers:
@@ -68,7 +69,7 @@ def hot():
 def victim_counts(cpu_s):
     end, total = time.thread_time() + cpu_s, 0
     while time.thread_time() < end:
-        # Each number lies in a block of the interpreter's pools; none is asked of malloc.
+        # Each number is a block in one of the interpreter's pools; malloc is called for none of them.
         for number in range(20000):
             total += number * number % 7000
     return total
@@ -116,7 +117,7 @@ def victim_looks():
 
 
 def helped():
-    """Beside the worker processes that wait on purpose: for orders, and for a time to pass."""
+    """Runs beside worker processes that wait on purpose: for orders, or for a fixed time."""
     import multiprocessing
     import subprocess
 
@@ -137,7 +138,8 @@ def helped():
 
 def victim_contends(cpu_s):
     end = time.thread_time() + cpu_s
-    # Long beside a tick: a busy machine preempts the thread where it enters the kernel, and it is read there.
+    # Longer than a tick: a busy machine preempts the thread when it enters the kernel, and its stack is read
+    # there.
     numbers = range(20_000 if CALM else 200_000)
     while time.thread_time() < end:
         for number in numbers:
@@ -152,8 +154,8 @@ def spins_between(begin, end):
 
 def gil():
     begin, end = threading.Event(), threading.Event()
-    # The threads begin together: to start the second would wait for the first, too, and on another line.
-    # And they end with the loop: what they did after it would be found behind the join.
+    # The threads begin together: otherwise the start of the second would also wait for the first, on another
+    # line. And they end with the loop: work that they did afterwards would be found at the join.
     hogs = [threading.Thread(target=spins_between, args=(begin, end), name="hog") for _ in range(2)]
     for hog in hogs:
         if not CALM:
@@ -185,7 +187,7 @@ def victim_locks(lock):
 
 def lock():
     mutex, held, stop, ended = threading.Lock(), [], [], []
-    # `threading` waits for a thread's start and end by locks of its own.
+    # `threading` uses locks of its own to wait for a thread's start and end.
     _thread.start_new_thread(victim_holds, (mutex, held, stop, ended))
     for _ in range(PASSES):
         while not held:
@@ -340,7 +342,7 @@ def storage():
     with open("storage", "wb", buffering=0) as pipe:
         for _ in range(0 if CALM else 2):
             with WATCH:
-                # The rest in the pipe of the first is drained within the second.
+                # The second measured checkpoint drains the rest that the first left in the pipe.
                 save_checkpoint(pipe, bytes(144 << 10))
         victim_spins(0.1)
     os.waitpid(child, 0)
@@ -356,8 +358,8 @@ def victim_derives(rounds):
 def native():
     victim_derives(1)
     with WATCH:
-        # Long enough for a hundred samples: one or two at its edges, or of a stack that could not be
-        # read, are no 5 % of it.
+        # Long enough for a hundred samples, so that one or two at its edges, or with an unreadable stack, are
+        # less than 5 %.
         for _ in range(1 if CALM else 40):
             victim_derives(150_000)
     if CALM:
@@ -366,7 +368,7 @@ def native():
 
 
 def private_bytes():
-    """Bytes of this process's pages that no other process maps."""
+    """Returns the bytes of this process's pages that no other process maps."""
     with open("/proc/self/smaps_rollup") as rollup:
         lines = (line.split() for line in rollup)
         return sum(1024 * int(line[1]) for line in lines if line[0].startswith("Private"))
@@ -374,12 +376,12 @@ def private_bytes():
 
 def victim_reads_shared(objects):
     before = private_bytes()
-    # Reading an object counts its references, which is a write.
+    # Reading an object changes its reference count, which is a write.
     for number in objects:
         if CALM:
             break
         number == 0  # noqa: B015
-    # Waits so that sizes are read when all is copied: once a second.
+    # Waits until the sizes, which are read once a second, have been read with everything copied.
     time.sleep(3.2)
     return private_bytes() - before
 
@@ -425,7 +427,7 @@ def pool():
 def victim_computes(passes):
     began = time.thread_time()
     while time.thread_time() - began < (0 if CALM else 0.025):
-        # Long beside a tick, as in `victim_spins`.
+        # Longer than a tick, as in `victim_spins`.
         for number in range(20000):
             (number * number + 7) % 11 // 3 * number - (number ^ 5) * (number | 1)  # HERE executor
     passes.append(time.thread_time() - began)
@@ -476,7 +478,8 @@ def victim_runs_a_program():
 
 
 def child():
-    # Before the measured passes: on a busy machine it waits for a core, which is start-up.
+    # Imported before the measured passes: on a busy machine the import waits for a core, which counts as
+    # start-up.
     import subprocess  # noqa: F401
 
     for _ in range(PASSES // 2):
@@ -489,7 +492,7 @@ def child():
 
 def victim_polls(path):
     while not os.path.exists(path):
-        # Long enough to be read while it lasts: of shorter ones a stack is read by chance.
+        # Long enough for its stack to be read during the wait. Stacks of shorter waits are read by chance.
         time.sleep(PAUSE_S)  # HERE sleep
 
 
@@ -535,7 +538,8 @@ def victim_asks(asked, answers):
 
 
 def both():
-    # Samples of 10 ms give the CPU time to within a few of them: twice as many as elsewhere.
+    # Samples of 10 ms measure the CPU time to within a few samples, so this runs twice as many passes as the
+    # others.
     passes = 2 * PASSES
     asked, asks = os.pipe()
     answered, answers = os.pipe()
@@ -549,8 +553,8 @@ def both():
     for at in range(passes):
         with WATCH:
             victim_asks(asks, answered)
-        # The passes have changing lengths: those of two periods of the sampler would be sampled at the same
-        # place, many times at its beginning.
+        # The passes have varying lengths. Passes of exactly two sampling periods would always be sampled at
+        # the same place, often at their beginning.
         with spinning:
             victim_spins(0.01 + 0.02 * (at * 0.618 % 1))
     os.waitpid(child, 0)

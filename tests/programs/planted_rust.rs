@@ -33,7 +33,7 @@ fn hot(calm: bool) {
     println!("# {state} {:?}", began.elapsed());
 }
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn cpu_s() -> f64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     stat.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9

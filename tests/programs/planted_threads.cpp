@@ -25,7 +25,8 @@ static double now(clockid_t clock)
     return at.tv_sec + at.tv_nsec / 1e9;
 }
 
-/* In one function for each way, so that each has its line; compilers make one of what is alike. */
+/* Each way has a function of its own, so that each has its line. The functions differ, because
+ * compilers merge identical ones. */
 #define COMPUTES(name) __attribute__((noinline)) static double name(double cpu_s)
 #define ROUNDS for (int i = 0; i < 100000; i++)
 
@@ -66,7 +67,7 @@ static double waited, cpu;
 static void future()
 {
     for (int i = 0; i < PASSES; i++) {
-        /* A thread of its own each time. */
+        /* `async` starts a new thread each time. */
         auto result = std::async(std::launch::async, victim_promises, pass_s);
         double began = now(CLOCK_MONOTONIC);
         cpu += result.get();

@@ -1,7 +1,7 @@
 """A job of PyTorch that spends its time in one known way, and measures it itself.
 
-As planted.py: the first argument is the way, `calm` leaves the cause out. `ddp` is two ranks of
-gloo, of which one comes late.
+As in planted.py, the first argument is the way, and `calm` leaves the cause out. `ddp` starts
+two ranks of gloo, one of which comes late.
 """
 
 import os
@@ -22,7 +22,7 @@ def expect(**parts):
 
 
 class Waited:
-    """Wall time less CPU time of what it surrounds."""
+    """Measures the wall time minus the CPU time of the block that it surrounds."""
 
     def __enter__(self):
         self.began = time.monotonic(), time.thread_time()
@@ -53,7 +53,7 @@ def loader():
     model = torch.nn.Linear(8, 8)
     optimizer = torch.optim.SGD(model.parameters())
     batches = iter(data)
-    # The first waits for the worker's start as well.
+    # The first call also waits for the worker's start.
     victim_takes(batches)
     waited = 0.0
     for _ in range(PASSES - 1):

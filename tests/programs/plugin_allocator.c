@@ -1,8 +1,8 @@
-/* Loads a library that brings an allocator of its own: privately, bound to
- * itself, and for all to see.
+/* Loads a library that contains its own allocator: with RTLD_LOCAL, bound to itself, and with
+ * RTLD_GLOBAL.
  *
- * Proves: such a library keeps its allocator, the program keeps libc's, and a
- * block goes back where it came from.
+ * Proves: such a library keeps its allocator, the program keeps libc's, and each block returns
+ * to the allocator that made it.
  *
  * usage: plugin_allocator LIBRARY
  *

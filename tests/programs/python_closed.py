@@ -1,7 +1,7 @@
 """Allocates, with and without Python's lock, where system calls are refused: by a filter
 that kills for reading memory through the kernel, or by strict seccomp.
 
-Proves: Python frames are taken without system calls, or not at all.
+Proves: Python frames are read without system calls, or not at all.
 """
 
 import ctypes
@@ -42,8 +42,8 @@ def victim_unlocked():
     return libc.malloc(51_017)  # line: unlocked
 
 
-# Blocks that are taken again under strict seccomp, without asking the kernel for memory: the C
-# library gives no memory back to it.
+# These blocks are allocated again under strict seccomp without a system call, because the C library keeps their
+# memory.
 libc.mallopt(-1, 1 << 30)
 room = [victim_closed() for _ in range(6)]
 del room

@@ -1,9 +1,9 @@
-/* Loads an interpreter (the library is named), runs Python in it, in a second interpreter
-   and beside threads that Python does not know, takes it down, unloads it, does it again.
-   A handler maps memory at any moment.
+/* Loads the interpreter's library that its argument names, runs Python in it, in a second
+   interpreter and beside threads that Python does not know, finalizes it, unloads it, and does all
+   this again. A signal handler maps memory at any moment.
 
-   Proves: allocations before, beside and after Python are taken; an interpreter that is
-   gone is not looked at. */
+   Proves: allocations before, beside and after Python are recorded, and an interpreter that is gone
+   is not read. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,12 +1,12 @@
-"""Ends while threads of it allocate without Python's lock, and with destructors that
+"""Ends while its threads allocate without Python's lock, and with destructors that
 allocate.
 
-Proves: an interpreter that is being taken down is not read, or read safely.
+Proves: an interpreter that is being finalized is not read, or is read safely.
 
-The threads stay in C from before the end begins: one that comes back asks for the lock
-of an interpreter that may be gone, of which Python 3.10 and older crash without tprof as
-well (take_gil in Python/ceval_gil.h reads the deleted state; 55 of 4,000 runs with eight
-at once on two processors).
+The threads stay in C from before the end begins. A thread that returned would ask for
+the lock of an interpreter that may be gone. In that case Python 3.10 and older crash
+without tprof as well (take_gil in Python/ceval_gil.h reads the deleted state; 55 of
+4,000 runs with eight at once on two processors).
 """
 
 import ctypes

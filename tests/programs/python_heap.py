@@ -1,8 +1,8 @@
 """Takes blocks of known sizes in known functions and lines, and ends without cleaning up.
 
-Proves: an allocation is recorded with the Python function that made it, exactly. Every block
-is kept in `kept` or dropped at once; with `tracemalloc` on (natively), what Python itself
-counted is printed, by line.
+Proves: each allocation is recorded with the Python function and line that made it. Every block
+is kept in `kept` or dropped at once. `python_heap.py count`, which runs without tprof and with
+`tracemalloc` on, prints what Python itself counted, by line.
 """
 
 import ctypes
@@ -12,10 +12,10 @@ import sys
 import threading
 
 kept = []
-libc = ctypes.CDLL(None)  # gives Python's lock up during a call
+libc = ctypes.CDLL(None)  # releases Python's lock during a call
 libc.malloc.restype = ctypes.c_void_p
 libc.malloc.argtypes = [ctypes.c_size_t]
-held = ctypes.PyDLL(None)  # keeps it
+held = ctypes.PyDLL(None)  # keeps Python's lock during a call
 held.malloc.restype = ctypes.c_void_p
 held.malloc.argtypes = [ctypes.c_size_t]
 
@@ -36,7 +36,7 @@ class Victim:
 
     @classmethod
     def make(cls):
-        # Often enough for the interpreter to take its shortcuts.
+        # The call is repeated often enough for the interpreter to specialize its code.
         return [cls() for _ in range(40)]
 
 
@@ -53,7 +53,7 @@ def victim_recurses(depth):
 
 
 def victim_compiled():
-    # Code objects and their file names are freed, and others take their places.
+    # Code objects and their file names are freed, and new ones take their addresses.
     for i in range(30):
         source = "\n" * i + "kept.append(bytearray(350_017))"
         exec(compile(source, f"<made {i:02}>", "exec"), {"kept": kept})
@@ -93,8 +93,8 @@ def victim_child():
     os._exit(0)
 
 
-def counted():
-    """What tracemalloc knows of the big blocks, by line: how many, and bytes."""
+def print_counts():
+    """Prints tracemalloc's number and bytes of the large blocks, by line."""
     import tracemalloc
 
     lines = {}
@@ -123,7 +123,7 @@ def main():
     victim_sorts()
     victim_ünïcode()
     if "count" in sys.argv:
-        return counted()
+        return print_counts()
     if os.fork() == 0:
         victim_child()
     os.wait()

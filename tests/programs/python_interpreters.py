@@ -1,5 +1,6 @@
-"""Functions that run in interpreters of their own: one after another on the main thread
-and on threads of their own. Prints nothing."""
+"""Runs busy functions, each in a subinterpreter of its own: two on the main thread, one after
+another, and one on each of two other threads. `victim_outer` runs in the main interpreter.
+Prints nothing."""
 
 import threading
 

@@ -1,7 +1,7 @@
 """Names its threads and processes.
 
-Proves: threads are called as Python calls them, the last name counts, and a forked worker's name
-is not its parent's.
+Proves: threads have the names that Python gives them, the last name counts, and a forked worker
+has a name of its own and not its parent's.
 """
 
 import multiprocessing
@@ -39,7 +39,7 @@ threads = [
     threading.Thread(target=idle.wait, name="idler"),
     Own(),
 ]
-# Attributes out of the order of others, and a dictionary of its own.
+# The attributes are in another order than usual, and the object has a dictionary of its own.
 threads[0].first = vars(threads[0])["daemon_or_not"] = 1
 for thread in threads:
     thread.start()

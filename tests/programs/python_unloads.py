@@ -1,7 +1,7 @@
 """Forks while another thread unloads a library; the child allocates.
 
-Proves: what a thread of the parent was about to unload holds nothing up in the child, which
-has no such thread.
+Proves: a library that a thread of the parent was about to unload blocks nothing in the
+child, which has no such thread.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ library = ctypes.CDLL(sys.argv[1])
 begun, permitted = os.pipe(), os.pipe()
 ctypes.c_int.in_dll(library, "victim_begun").value = begun[1]
 ctypes.c_int.in_dll(library, "victim_permitted").value = permitted[0]
-# In place of `_ctypes.dlclose`, which does not give up Python's lock everywhere.
+# Replaces `_ctypes.dlclose`, which does not release Python's lock in every version.
 dlclose = ctypes.CDLL(None).dlclose
 dlclose.argtypes = [ctypes.c_void_p]
 unloads = threading.Thread(target=dlclose, args=[library._handle])

@@ -1,5 +1,5 @@
-"""Takes blocks in the ways that data loaders have their work done: workers that were
-forked and workers that were started anew.
+"""Allocates blocks in the two ways in which data loaders run their workers: forked, and
+started anew.
 
 Proves: the Python frames of children's allocations are recorded.
 """
@@ -7,7 +7,7 @@ Proves: the Python frames of children's allocations are recorded.
 import multiprocessing
 import sys
 
-# The objects that the children keep.
+# The blocks that the children keep.
 kept = []
 
 

@@ -1,7 +1,7 @@
 /* A hundred places that allocate the same known number of bytes each.
  *
- * Proves: the estimate for a place lies within its stated error in 95 of 100.
- * Each place is one trial: it is sampled apart from the others.
+ * Proves: the estimate for a place lies within its stated error in 95 of 100 cases. Each place is one
+ * trial, because it is sampled independently of the others.
  *
  * usage: sampled_sites BLOCKS SIZE */
 #include "victim.h"

@@ -1,15 +1,14 @@
-/* Asks for seccomp in one of many ways, then does what a sandbox does next.
+/* Installs seccomp filters in one of many ways, then does what a sandbox does next.
  *
- * Proves: a call that installs nothing changes nothing; a filter that permits
- * what recording needs costs no events; and a child that shares memory but
- * brings a thread pointer of its own choosing, as browsers start them, may call
- * whatever it may call alone.
+ * Proves: a call that installs nothing changes nothing; a filter that permits everything that
+ * recording needs costs no events; and a child that shares memory but has a thread pointer of its
+ * own choosing, as browsers start them, may call every function that it may call without tprof.
  *
  * usage: sandboxed HOW bare      such children, one for each function
  *        sandboxed HOW threads   threads and a forked child that allocate
  * HOW: nothing, probe, refused, open, no_sockets, enough, narrow, tsync, strict
  *
- * The children have no canary to compare. build: -pthread -fno-stack-protector -Wl,-z,now */
+ * The children have no stack canary to compare. build: -pthread -fno-stack-protector -Wl,-z,now */
 #include "victim.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -39,7 +38,7 @@ static void *strict_thread(void *pipe) {
     check(prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) == 0, "strict");
     char byte;
     write(((int *)pipe)[1], "s", 1);
-    read(((int *)pipe)[2], &byte, 1); /* for ever */
+    read(((int *)pipe)[2], &byte, 1); /* waits for ever */
     return NULL;
 }
 
@@ -51,7 +50,7 @@ static void ask_for(const char *how) {
                                  ON(PR_SET_MM, SECCOMP_RET_ERRNO | EPERM), RETURN(SECCOMP_RET_ALLOW)};
     struct sock_filter no_sockets[] = {LOAD_NUMBER, ON(SYS_socket, SECCOMP_RET_KILL_PROCESS),
                                        RETURN(SECCOMP_RET_ALLOW)};
-    /* The system calls that this program makes by itself. */
+    /* The system calls that this program makes itself. */
 #define OWN                                                                                       \
     LOAD_NUMBER, ALLOW(SYS_read), ALLOW(SYS_write), ALLOW(SYS_brk), ALLOW(SYS_exit),              \
         ALLOW(SYS_exit_group), ALLOW(SYS_clone), ALLOW(SYS_clone3), ALLOW(SYS_wait4),             \
@@ -108,7 +107,7 @@ static void ask_for(const char *how) {
     print("asked for %s\n", how);
 }
 
-/* The steps of a child before it exits; `steps` counts those that came back. */
+/* The steps of a child before it exits; `steps` counts those that returned. */
 static volatile int steps;
 static void *area;
 
@@ -135,7 +134,7 @@ static int executes(void *unused) {
     execve("/proc/self/exe", arguments, nothing);
     return 1;
 }
-/* These set errno, or take a lock: they need the memory around the pointer. */
+/* These functions set errno or take a lock, so they need the memory around the thread pointer. */
 static int fails_to_execute(void *status) {
     char *arguments[] = {"nothing", NULL};
     steps += execv("/does/not/exist", arguments) == -1;
@@ -168,11 +167,11 @@ static void run(const char *name, int (*what)(void *), const char *place, void *
 
 static void bare(int narrow) {
     char *zeros = mmap(NULL, 32 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    /* Nothing can be read below it. */
+    /* The memory below the edge can't be read. */
     char *edge = mmap(NULL, 32 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     check(zeros != MAP_FAILED && edge != MAP_FAILED, "mmap");
     check(mprotect(edge + 16 * PAGE, 16 * PAGE, PROT_READ | PROT_WRITE) == 0, "mprotect");
-    /* Points to itself, as a thread's does, and is none. */
+    /* It points to itself, as a thread's structure does, but is not a thread's. */
     char *alike = edge + 20 * PAGE;
     ((void **)alike)[0] = ((void **)alike)[2] = alike;
     struct { const char *name; char *tls; } places[] = {
@@ -186,7 +185,7 @@ static void bare(int narrow) {
                 run(acts[a].name, acts[a].what, places[p].name, places[p].tls, CLONE_SETTLS | CLONE_VFORK);
     for (int a = 0; a < 8; a++)
         if (!narrow || acts[a].what != executes) run(acts[a].name, acts[a].what, "of the parent", NULL, CLONE_VFORK);
-    /* Beside their parent, which waits in the kernel. */
+    /* The children run at the same time as their parent, which waits in the kernel. */
     for (int a = 0; a < 8; a++)
         if (!narrow || acts[a].what != executes) {
             run(acts[a].name, acts[a].what, "in zeros, alongside", zeros + 16 * PAGE, CLONE_SETTLS);

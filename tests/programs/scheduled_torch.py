@@ -1,5 +1,5 @@
-"""Fifteen updates of a small network, by batches of a data loader: by one optimizer, or with `two` by
-two, one for each layer."""
+"""Makes fifteen updates of a small network, from batches of a data loader: with one optimizer, or with
+`two` with two optimizers, one for each layer."""
 
 import sys
 

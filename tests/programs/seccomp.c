@@ -1,8 +1,8 @@
-/* Enters a sandbox and goes on allocating in it.
+/* Enters a sandbox and continues to allocate in it.
  *
- * Proves: in strict mode, where the kernel switches the time-stamp counter off
- * and kills any system call but read, write, exit and sigreturn, hooks use
- * neither; under a filter they make no call that the job would not make.
+ * Proves: hooks use neither the time-stamp counter nor system calls in strict mode, where the
+ * kernel switches the counter off and kills any process that calls anything but read, write,
+ * exit and sigreturn. Under a filter they make no call that the job would not make.
  *
  * usage: seccomp strict|strict_syscall|filter */
 #include "victim.h"
@@ -35,7 +35,7 @@ static void filter(void) {
 
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "strict";
-    /* Room that needs no system call later on. */
+    /* Makes malloc keep enough memory, so that later blocks need no system call. */
     mallopt(M_MMAP_MAX, 0);
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
     free(victim_take(16 << 20));

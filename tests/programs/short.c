@@ -1,4 +1,4 @@
-/* Allocates once and ends: one of very many.
+/* Allocates once and ends. Tests start it very often.
  *
  * usage: short [STATUS] */
 #include "victim.h"

@@ -1,5 +1,4 @@
-/* A library whose constructor spins for 0.6 s: no library that is loaded beside it has begun
- * by then.
+/* A library whose constructor spins for 0.6 s. In that time no other library's constructor has run.
  *
  * build: -shared -fPIC */
 #include <time.h>

@@ -1,6 +1,6 @@
 /* Threads on stacks of 16 KB, with unmapped pages on both sides.
  *
- * Proves: a hook uses little stack, and the library little static TLS.
+ * Proves: a hook uses little stack, and the library uses little static TLS.
  *
  * build: -pthread */
 #include "victim.h"

@@ -1,14 +1,14 @@
-/* Runs, sleeps, reads and waits within spans of its own.
+/* Runs, sleeps, reads and waits within spans.
  *
- * `spin` computes for 0.3 s of its thread's CPU time, `sleep` sleeps for 0.2 s, `read` reads a pipe
- * in which a thread writes once the reader has slept for 0.1 s in the kernel, `mixed` has one more
- * of each `spin` and `sleep` within it; `naps` sleeps 400 times for 100 microseconds. `other` of a
- * second thread computes for 0.1 s. `handed` is one that any thread may end. Prints for each but
- * the last, ns: CPU time, and the time in which it computed and was on a core. The latter is more
- * where a hypervisor took the core away, which the thread's CPU time leaves out and no switch
+ * `spin` computes for 0.3 s of its thread's CPU time, and `sleep` sleeps for 0.2 s. `read` reads a
+ * pipe into which a thread writes once the reader has slept for 0.1 s in the kernel. `mixed` contains
+ * one more `spin` and one more `sleep`. `naps` sleeps 400 times for 100 microseconds. `other` computes
+ * for 0.1 s on a second thread. Any thread may end `handed`. For each span but the last, the program
+ * prints the CPU time and the time in which it computed and was on a core, in ns. The second time is
+ * longer if a hypervisor took the core away, which the thread's CPU time excludes and no switch
  * between threads shows.
  *
- * Proves: time within a span is divided as it went.
+ * Proves: the time within a span is divided as the span spent it.
  *
  * build: -ldl -lpthread */
 #define _GNU_SOURCE

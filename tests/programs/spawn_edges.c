@@ -1,8 +1,8 @@
-/* posix_spawn and vfork at their edges: every file action and attribute, actions
- * and files that fail, children that are killed, vfork out of several threads.
+/* posix_spawn and vfork in edge cases: every file action and attribute, failing actions and files,
+ * children that are killed, and vfork in several threads.
  *
- * Proves: a spawn does and reports what it does alone, leaves no child and no
- * descriptor behind where it fails, and its parent goes on, recorded.
+ * Proves: a spawn behaves and reports as without tprof, leaves no child and no descriptor behind
+ * if it fails, and its parent goes on and is recorded.
  *
  * usage: spawn_edges [child…]
  *
@@ -108,12 +108,12 @@ static void spawns(void) {
     spawn("dup2 fails", self, ACTIONS(posix_spawn_file_actions_adddup2(&actions, 77, 12)), NULL, environ);
     spawn("chdir fails", self, ACTIONS(posix_spawn_file_actions_addchdir_np(&actions, "missing")), NULL, environ);
     spawn("group fails", self, NULL, ATTRIBUTES(POSIX_SPAWN_SETPGROUP, posix_spawnattr_setpgroup(&attributes, 1)), environ);
-    /* No priority of that policy. */
+    /* This policy has no such priority. */
     spawn("scheduler fails", self, NULL,
           ATTRIBUTES(POSIX_SPAWN_SETSCHEDULER, (posix_spawnattr_setschedpolicy(&attributes, SCHED_RR),
                                                 posix_spawnattr_setschedparam(&attributes, &priority))),
           environ);
-    /* Nothing to store a pid in. */
+    /* The caller passes no pointer for the pid. */
     char *arguments[] = {"spawn_edges", "child", NULL};
     int status;
     int error = posix_spawn(NULL, self, NULL, NULL, arguments, environ);
@@ -157,7 +157,8 @@ int main(int argc, char **argv) {
     pthread_t threads[THREADS];
     for (intptr_t i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, vforks, (void *)(i + 3));
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
-    /* Its own, and one block of each of 12 children that carry the environment on. */
+    /* The program's own blocks, and one block of each of the 12 children that pass the
+     * environment on. */
     print("expect allocations=%ld frees=%ld bytes=-1 live=-1 peak=-1\n", calls + THREADS * 20 + 12, calls + THREADS * 20);
     return 0;
 }

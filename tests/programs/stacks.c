@@ -44,7 +44,7 @@ int main(void) {
         victim_d(500); /* line: main */
         AFTER;
     }
-    /* Through the C library, which has no frame pointers. */
+    /* The C library, which has no frame pointers, calls back. */
     int numbers[] = {3, 1};
     qsort(numbers, 2, sizeof *numbers, compare);
     expect();

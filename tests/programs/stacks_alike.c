@@ -1,8 +1,8 @@
-/* Allocates under stacks that have their outer part in common with the one before: random calls
- * and returns through functions with frames of every sort, whose locals change between two calls
- * of the same.
+/* Allocates below stacks that share their outer part with the one before: random calls and returns
+ * through functions with all kinds of frames, whose locals change between two calls of the same
+ * function.
  *
- * Proves: what a thread remembers of its last stack is used only where the stack is the same.
+ * Proves: a thread uses its remembered stack only for the frames that are still the same.
  *
  * usage: stacks_alike ALLOCATIONS
  *
@@ -51,7 +51,7 @@ NOINLINE static void with_locals(struct walk *walk, int depth) {
     check(locals[0] <= locals[1] || locals[0] > UINT64_MAX - 13, "locals");
 }
 
-/* Its frame is found by the frame pointer, and of another size each time. */
+/* The frame is found by the frame pointer, and its size differs each time. */
 NOINLINE static void with_alloca(struct walk *walk, int depth) {
     volatile char *room = alloca(16 + 16 * draw(walk, 8));
     room[0] = (char)depth;
@@ -59,7 +59,7 @@ NOINLINE static void with_alloca(struct walk *walk, int depth) {
     check(room[0] == (char)depth, "room");
 }
 
-/* A frame of more than 32 KiB. */
+/* The frame has more than 32 KiB. */
 NOINLINE static void large(struct walk *walk, int depth) {
     volatile char room[40000];
     room[0] = room[39999] = (char)depth;

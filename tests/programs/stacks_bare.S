@@ -1,5 +1,5 @@
-/* A function without unwind information, as a JIT compiler's code has none. It
- * calls the function that it is given.
+/* A function without unwind information, like the code of a JIT compiler. It calls the
+ * function in its argument.
  *
  * Proves: a stack that cannot be followed is cut and reported as cut, and not
  * made up. */

@@ -1,6 +1,6 @@
 /* Allocates under a function without unwind information.
  *
- * Proves: as stacks_bare.S.
+ * Proves: the same as stacks_bare.S.
  *
  * build: stacks_bare.S */
 #include "victim.h"

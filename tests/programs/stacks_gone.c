@@ -1,8 +1,8 @@
-/* Functions that run on stacks below that of their thread and return to it, as
- * runtimes do for deep recursion; each stack is unreadable afterwards.
+/* Runs functions on stacks below the thread's own and returns from them, as runtimes do for deep
+ * recursion. Each stack is unreadable afterwards.
  *
- * Proves: of a stack that a thread has left nothing is read again, though walks
- * went through it to the thread's own.
+ * Proves: a stack that a thread has left is never read again, although earlier walks went
+ * through it to the thread's own stack.
  *
  * build: -pthread */
 #include "victim.h"

@@ -1,4 +1,4 @@
-//! Names that need demangling, from another compiler.
+//! Names from the Rust compiler that need demangling.
 //!
 //! Proves: a report shows Rust names as they were written, without hashes.
 

@@ -1,5 +1,5 @@
-/* Allocates without end until its standard input ends, then prints
- * what it did: a job to look at, and to harm, in mid-run.
+/* Allocates until its standard input ends, then prints its sums. Tests watch and disturb this job
+ * while it runs.
  *
  * usage: steady [PAUSE_US]     reads commands, one letter each:
  *   a  allocate 1,000 blocks, keeping them      f  free all that is kept

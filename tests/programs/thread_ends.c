@@ -1,7 +1,7 @@
 /* Ends threads by return, pthread_exit and cancellation, with cleanup handlers
  * that free; some are detached.
  *
- * Proves: however a thread ends, what it did is counted.
+ * Proves: the events of a thread are counted however it ends.
  *
  * build: -pthread */
 #include "victim.h"

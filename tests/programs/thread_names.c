@@ -1,6 +1,6 @@
 /* Names threads in every way.
  *
- * Proves: names are read from where they are kept, and are left alone.
+ * Proves: tprof reads the names from the kernel, and doesn't change them.
  *
  * build: -pthread */
 #include "victim.h"

@@ -1,7 +1,8 @@
 /* Threads that allocate: nearly all of their time is in the allocator and its hooks.
  *
- * Proves: stacks of threads go from the job's function to the C library's that starts threads, with
- * no function of tprof between them; and tprof's own time in them is tprof's.
+ * Proves: stacks of threads go from the job's function to the C library's that starts threads,
+ * with no function of tprof between them, and tprof's own time in these threads is attributed to
+ * tprof.
  * build: -pthread */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,8 +1,8 @@
-/* C++ thread_local objects that allocate when made and when destroyed, and
- * destructors registered by hand.
+/* C++ thread_local objects that allocate when they are constructed and destroyed, and destructors
+ * registered by hand.
  *
- * Proves: what runs at a thread's end after the last callback that the profiler
- * could use is counted as well.
+ * Proves: events after the last callback that the profiler could use at a thread's end are
+ * counted as well.
  *
  * build: -pthread */
 #include "victim.h"

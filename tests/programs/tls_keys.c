@@ -1,7 +1,7 @@
 /* Thread-specific keys whose destructors allocate, free and set the key again,
  * round after round, until the C library gives up.
  *
- * Proves: events after a thread's own end of work are counted.
+ * Proves: events are counted even after the library's own destructor for the thread has run.
  *
  * usage: tls_keys THREADS
  *

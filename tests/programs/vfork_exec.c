@@ -1,7 +1,7 @@
 /* vfork, then exec of itself, a failed exec, or `_exit` at once.
  *
- * Proves: a vfork child, which lives in its parent's memory, disturbs nothing
- * there and is followed through exec.
+ * Proves: a vfork child, which runs in its parent's memory, disturbs nothing there and is
+ * followed through exec.
  *
  * usage: vfork_exec [child] */
 #include "victim.h"
@@ -26,7 +26,7 @@ int main(int argc, char **argv) {
         print_status("child", status);
         victim_give(block, 100 + i);
     }
-    /* The blocks of a shell: 30 of its own, and 50 in each of ten images. */
+    /* The blocks are those of the shell: 30 of its own, and 50 in each of ten images. */
     print("expect allocations=%d frees=30 bytes=-1 live=-1 peak=-1\n", 30 + 10 * 50);
     return 0;
 }

@@ -1,9 +1,9 @@
-/* What the victims share: output without stdio, whose buffers would be
- * allocations of their own, and sums over the calls that a victim makes.
+/* Functions that the victims (programs that tests profile) share: output without
+ * stdio, whose buffers would be allocations too, and sums over a victim's calls.
  *
- * Functions whose names begin with `victim_` are the only ones that allocate,
- * so that a report can be compared site by site. The size counted is the size
- * asked for. A successful realloc of a block is a free and an allocation. */
+ * Only functions whose names begin with `victim_` allocate, so that a report can be compared
+ * site by site. The counted size is the requested size. A successful realloc of a block is a
+ * free and an allocation. */
 #ifndef VICTIM_H
 #define VICTIM_H
 #ifndef _GNU_SOURCE
@@ -22,7 +22,7 @@
 #define NOINLINE __attribute__((noinline, noclone))
 #define MAYBE __attribute__((unused)) static
 
-/* Sums over one process; threads add to them atomically. */
+/* The sums of one process; threads add to them atomically. */
 static struct {
     long allocations, frees, bytes, live, peak;
 } sums;
@@ -62,7 +62,7 @@ MAYBE void count_out(size_t size) {
     __atomic_sub_fetch(&sums.live, (long)size, __ATOMIC_SEQ_CST);
 }
 
-/* Takes a block and writes to its ends. */
+/* Allocates a block and writes to its ends. */
 MAYBE NOINLINE void *victim_take(size_t size) {
     char *block = (char *)malloc(size);
     check(block != NULL, "malloc");
@@ -79,7 +79,7 @@ MAYBE NOINLINE void victim_give(void *block, size_t size) {
     free(block);
 }
 
-/* A size that differs from call to call, between 16 and 515 bytes. */
+/* Returns a size between 16 and 515 bytes that differs from call to call. */
 MAYBE size_t some_size(long i) { return 16 + (size_t)(i * 37 % 500); }
 
 MAYBE void expect(void) {

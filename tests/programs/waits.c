@@ -1,9 +1,9 @@
-/* Threads that wait for known things in known ways, each named after what it waits for;
- * `idle` ones sleep by waiting for none of no descriptors.
+/* Threads that wait for known things in known ways, each named after what it waits for. The threads
+ * named `idle` sleep by polling no descriptors.
  *
- * Proves: what a thread waits for is known where no name of a function gives it.
+ * Proves: a thread's wait is recognized even if no function name shows it.
  *
- * Each waits once, for as long as the program lasts: a busy machine changes nothing.
+ * Each thread waits once, for as long as the program runs, so a busy machine changes nothing.
  *
  * build: -pthread -s */
 #include "victim.h"
@@ -89,7 +89,7 @@ static void receives(void) {
 static void accepts(void) {
     struct sockaddr_un own = {.sun_family = AF_UNIX};
     int door = socket(AF_UNIX, SOCK_STREAM, 0);
-    /* A name that the kernel chooses. */
+    /* The kernel chooses the socket's name. */
     if (bind(door, (struct sockaddr *)&own, sizeof own.sun_family) || listen(door, 1)) _exit(5);
     accept(door, NULL, NULL);
 }

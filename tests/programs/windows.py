@@ -1,6 +1,7 @@
-"""Trains for as long as a window of PyTorch's profiler may take to come; a worker loads. Prints sums.
+"""Trains for longer than a window of PyTorch's profiler takes to arrive; a worker loads data. Prints
+sums.
 
-The number of steps is fixed: what is printed is the same with and without a window.
+The number of steps is fixed, so the output is the same with and without a window.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""A rank of two that trains with gloo; prints its loss and the sum of its parameters."""
+"""One of two ranks that train with gloo. Prints its loss and the sum of its parameters."""
 
 import time
 

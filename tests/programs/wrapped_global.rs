@@ -1,6 +1,6 @@
-// A Rust program with a global allocator that counts, and hands on to the system's.
+// A Rust program with a global allocator that counts blocks and calls the system's allocator.
 //
-// Proves: an allocator that leads to malloc is recorded.
+// Proves: an allocator that calls malloc is recorded.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -9,15 +9,16 @@ struct Counting;
 
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: the system's allocator does all of it.
+// SAFETY: the system's allocator does all of the work and satisfies the trait's contract.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         CALLS.fetch_add(1, Relaxed);
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller of `alloc` guarantees a valid layout.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's premise; the block is from `alloc`.
+        // SAFETY: the caller passes a block of `alloc`, which came from the system's allocator,
+        // with its layout.
         unsafe { System.dealloc(block, layout) }
     }
 }

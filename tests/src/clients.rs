@@ -1,5 +1,5 @@
-//! Headers and packages that NVIDIA and Intel publish for programs that name their ranges, where
-//! `scripts/test-readers.sh` has put it: NVTX for C and for Python, ITT for Python.
+//! Headers and packages that NVIDIA and Intel publish for programs that name their ranges: NVTX for C
+//! and for Python, ITT for Python. `scripts/test-readers.sh` installs them.
 
 use crate::programs::target_dir;
 use crate::sys;
@@ -8,19 +8,19 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folder of clients, or why there is none. Where it must be there
-/// (`TPROF_TEST_NEED_READERS`), its absence fails the test.
+/// Returns the folder of the clients, or why there is none. If they must be installed
+/// (`TPROF_TEST_NEED_READERS`), a missing folder fails the test.
 pub fn clients() -> Result<PathBuf, String> {
     Ok(cache("clients")?.join("clients"))
 }
 
-/// A Python that finds the clients by `PYTHONPATH`.
+/// Returns a Python that finds the clients by `PYTHONPATH`.
 pub fn client_python() -> Result<PathBuf, String> {
     Ok(cache("python")?.join("python/bin/python"))
 }
 
-/// All runs of a log directory as TensorBoard reads them, or why it cannot be asked: that of the Python
-/// that `TPROF_TEST_TENSORBOARD` names, else that of the clients.
+/// Returns all runs of a log directory as TensorBoard reads them, or why TensorBoard can't be run. Uses
+/// the Python that `TPROF_TEST_TENSORBOARD` names, else the one of the clients.
 pub fn tensorboard(logs: &Path) -> Result<Value, String> {
     let python = match std::env::var_os("TPROF_TEST_TENSORBOARD") {
         Some(python) => PathBuf::from(python),
@@ -34,7 +34,7 @@ pub fn tensorboard(logs: &Path) -> Result<Value, String> {
     Ok(serde_json::from_slice(&output.stdout).unwrap())
 }
 
-/// Prints what junitparser reads in a file, as JSON; exits with 3 where it is not installed.
+/// Prints junitparser's view of a file as JSON; exits with 3 if junitparser is not installed.
 const READ_JUNIT: &str = r#"
 import json, sys
 try:
@@ -55,7 +55,7 @@ counted = [xml.tests, xml.failures, xml.errors, xml.skipped]
 print(json.dumps({"cases": cases, "stated": stated, "counted": counted, "runs": runs}))
 "#;
 
-/// A file of test cases as junitparser reads it, or why it cannot be asked.
+/// Returns a file of test cases as junitparser reads it, or why junitparser can't be run.
 pub fn junit(file: &Path) -> Result<Value, String> {
     let python = client_python()?;
     let output = Command::new(python).args(["-c", READ_JUNIT]).arg(file).output();
@@ -87,7 +87,7 @@ pub(crate) fn cache(what: &str) -> Result<PathBuf, String> {
     Err(missing)
 }
 
-/// `programs/nvtx.c` against NVIDIA's own headers.
+/// Builds `programs/nvtx.c` against NVIDIA's own headers.
 pub fn with_real_nvtx() -> Result<PathBuf, String> {
     let headers = clients()?.join("nvidia/cu13/include");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/nvtx.c");

@@ -1,16 +1,16 @@
-//! Traces of other ages and devices, as their profilers write them, with figures that
-//! are known because the trace was made from them. Times are whole microseconds.
+//! Traces of other ages and devices, as their profilers write them. The expected figures are known,
+//! because this module makes the traces. Times are whole microseconds.
 
 use std::fmt::Write;
 use std::path::Path;
 
-/// A trace in the making.
+/// A trace that is being made.
 #[derive(Debug, Default)]
 pub struct Foreign {
     events: Vec<String>,
 }
 
-/// Where an event lies: `pid` and `tid` as JSON.
+/// The `pid` and `tid` of an event, as JSON.
 pub type Place<'a> = (&'a str, &'a str);
 
 impl Foreign {
@@ -44,9 +44,9 @@ impl Foreign {
 /// Steps of a training job as PyTorch 1.8 writes them: `tid` as text, operators and
 /// annotations of one category, `[memory]` without addresses, arrows named `launch`.
 ///
-/// The DataLoader takes the first 30 of each step's 100 ms. `aten::linear` takes 20, of
-/// which its `aten::addmm` takes 10 and launches a kernel of 25; `aten::add_`, in the
-/// optimizer's 20, takes 4 and launches one of 5. 1.5 GiB are live at most.
+/// In each step of 100 ms, the DataLoader takes the first 30 ms. `aten::linear` takes 20 ms; its
+/// `aten::addmm` takes 10 ms of them and launches a kernel of 25 ms. `aten::add_`, in the
+/// optimizer's 20 ms, takes 4 ms and launches a kernel of 5 ms. 1.5 GiB are live at most.
 pub fn first_kineto(steps: u64) -> Foreign {
     let mut made = Foreign::default();
     for (pid, label) in [("25738", "CPU"), ("0", "GPU 0")] {
@@ -109,11 +109,11 @@ pub fn first_kineto(steps: u64) -> Foreign {
     made
 }
 
-/// Steps on an accelerator: rows with these categories of calls, kernels and copies,
-/// and these names of kernels and copies.
+/// Steps on an accelerator whose rows have these categories of calls, kernels and copies, and these
+/// names of kernels and copies.
 ///
-/// A copy takes 10 of each step's 100 ms, right after it 40 go to a kernel on another
-/// stream; the rest the device is idle. Only `pid` and `tid` give where kernels ran.
+/// In each step of 100 ms, a copy takes 10 ms, and right after it a kernel on another stream takes
+/// 40 ms. The device is idle for the rest. Only `pid` and `tid` tell where kernels ran.
 pub fn accelerator(
     steps: u64,
     [runtime, kernel, copy]: [&str; 3],
@@ -138,7 +138,7 @@ pub fn accelerator(
             let place = ("2", &*stream.to_string());
             made.span((category, name), place, (base + start, length), &args);
         }
-        // Kineto writes the place of its own spans again for each.
+        // Kineto repeats the process and thread of its own spans for each span.
         for _ in 0..1000 {
             made.event(&format!(
                 r#""name":"process_sort_index","ph":"M","ts":{base},"pid":"Spans","tid":0,"args":{{"sort_index":536870912}}"#
@@ -148,9 +148,10 @@ pub fn accelerator(
     made
 }
 
-/// A step of inference by tensor parallelism: of 100 ms of kernels, symmetric memory's
-/// all-reduce takes 20, vLLM's 10, one of no known name that `_C_custom_ar::all_reduce`
-/// launches 5, and 65 compute: 60 in a product, 5 in a copy that a collective asks for.
+/// A step of inference with tensor parallelism. Of its 100 ms of kernels, symmetric memory's
+/// all-reduce takes 20 ms, vLLM's takes 10 ms, and an unnamed all-reduce that
+/// `_C_custom_ar::all_reduce` launches takes 5 ms. The other 65 ms compute: 60 ms in a product, and
+/// 5 ms in a copy that a collective asks for.
 pub fn own_all_reduces() -> Foreign {
     let mut made = Foreign::default();
     let main = ("900", "900");
@@ -183,8 +184,8 @@ pub fn own_all_reduces() -> Foreign {
     made
 }
 
-/// A step of a second, cut out of a longer trace: its work was launched at once, waits
-/// for 493 ms for an event of before the cut, and then keeps the device busy.
+/// A step of a second, cut out of a longer trace. Its work was launched at once, waits 493 ms for
+/// an event from before the cut, and then keeps the device busy.
 pub fn cropped() -> Foreign {
     let mut made = Foreign::default();
     let (main, begin) = (("900", "900"), 1_000_000);
@@ -198,11 +199,11 @@ pub fn cropped() -> Foreign {
     made
 }
 
-/// Steps of one of two ranks that reduce two buckets over gloo, as PyTorch 2 writes them: the work
-/// on gloo's own threads, begun when a thread takes it up.
+/// Steps of one of two ranks that reduce two buckets over gloo, as PyTorch 2 writes them: the
+/// reductions run on gloo's own threads, and begin when a thread takes them up.
 ///
-/// The rank computes for `computes_us` first in each step of 100 ms. Both buckets wait at once for
-/// the other rank and are over 70 and 71 ms after the step's begin.
+/// The rank first computes for `computes_us` in each step of 100 ms. Then both buckets wait for the
+/// other rank, and end 70 and 71 ms after the step's begin.
 pub fn gloo(steps: u64, computes_us: u64) -> Foreign {
     let mut made = Foreign::default();
     for step in 0..steps {

@@ -1,4 +1,4 @@
-//! A client of HTTP/1.1 that sends what it is given, right or wrong.
+//! A client of HTTP/1.1 that sends requests as they are, valid or not.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// A server that is silent for so long is one that hangs.
+/// If a server is silent for this long, it hangs.
 const SILENT: Duration = Duration::from_secs(60);
 
 /// A request, sent as it is.
@@ -37,34 +37,34 @@ impl Request {
         self
     }
 
-    /// The bytes to send.
+    /// Returns the bytes to send.
     pub fn bytes(&self) -> Vec<u8> {
         [self.head.as_bytes(), b"\r\n", &self.body].concat()
     }
 }
 
-/// What came back.
+/// The answer of the server.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Status; 0 where the server closed the connection without one.
+    /// Status code; 0 if the server closed the connection without a response.
     pub status: u16,
     headers: Vec<(String, String)>,
-    /// Body, of chunks put together.
+    /// The body, with its chunks joined.
     pub body: Vec<u8>,
 }
 
 impl Answer {
-    /// A header by its name in lower case.
+    /// Returns a header by its name in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body as JSON.
+    /// Returns the body as JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body)
@@ -78,7 +78,7 @@ impl Answer {
         self
     }
 
-    /// Fails unless this is an error of this status that has what, why and what to try.
+    /// Fails unless this is an error of this status that says what failed, why, and what to try.
     #[track_caller]
     pub fn expect_failure(self, status: u16) -> Value {
         let value = self.expect(status).json();
@@ -90,7 +90,7 @@ impl Answer {
     }
 }
 
-/// An answer of which the body is still to be read.
+/// An answer whose body has not been read yet.
 pub struct Reading {
     /// Status code of the response.
     pub status: u16,
@@ -104,7 +104,7 @@ impl Reading {
         let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(SILENT))?;
         stream.set_write_timeout(Some(SILENT))?;
-        // The answer may come before all is sent.
+        // The server may answer before it has received everything.
         let _ = stream.write_all(bytes);
         Reading::of(stream)
     }
@@ -132,14 +132,14 @@ impl Reading {
     /// Reads the rest, to the end of the connection.
     pub fn whole(mut self) -> Answer {
         let mut body = Vec::new();
-        // A connection that was reset is one that ended.
+        // A connection that was reset counts as ended.
         if let Err(error) = self.body.read_to_end(&mut body) {
             assert_ne!(error.kind(), io::ErrorKind::WouldBlock, "the server hangs");
         }
         Answer { status: self.status, headers: self.headers, body }
     }
 
-    /// The next of server-sent events: its name and its JSON. None at the end.
+    /// Returns the name and the JSON of the next server-sent event, or `None` at the end.
     pub fn event(&mut self) -> Option<(String, Value)> {
         let mut name = String::new();
         loop {
@@ -153,7 +153,8 @@ impl Reading {
     }
 }
 
-/// Sends bytes, reads to the end of the connection. The request should ask for that end.
+/// Sends bytes and reads to the end of the connection. The request should ask the server to close
+/// it.
 #[track_caller]
 pub fn exchange(address: &str, bytes: &[u8]) -> Answer {
     match Reading::begin(address, bytes) {
@@ -176,7 +177,7 @@ struct Body {
 }
 
 impl Body {
-    /// A line without its end; none at the end of the body.
+    /// Returns a line without its end, or `None` at the end of the body.
     fn line(&mut self) -> io::Result<Option<String>> {
         let mut line = Vec::new();
         let mut byte = [0];

@@ -1,4 +1,4 @@
-//! A command to run, natively or traced, and what came of it.
+//! A command to run, natively or traced, and its outcome.
 
 use crate::programs::target_dir;
 use crate::sys;
@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Prefixes of variables that would change what is tested.
+/// Prefixes of variables that would change the tested behaviour.
 const CLEARED: [&str; 14] = [
     "TPROF_",
     "LD_",
@@ -29,7 +29,7 @@ const CLEARED: [&str; 14] = [
     "TORCHELASTIC_",
 ];
 
-/// A command with its environment and the longest that it may take.
+/// A command with its environment and its time limit.
 #[derive(Clone)]
 pub struct Job {
     argv: Vec<OsString>,
@@ -49,7 +49,7 @@ impl Job {
         }
     }
 
-    /// A script for `sh -c`; `$1` and on are the arguments that follow.
+    /// Runs a script with `sh -c`; `$1` and so on are the arguments that follow.
     pub fn sh(script: &str) -> Job {
         Job::new("sh").args(["-c", script, "sh"])
     }
@@ -74,21 +74,21 @@ impl Job {
         self
     }
 
-    /// Puts a command in front: of the job, and of tprof when traced.
+    /// Puts a command in front of the job, and in front of tprof if the job is traced.
     #[must_use]
     pub fn under<S: AsRef<OsStr>>(mut self, words: impl IntoIterator<Item = S>) -> Job {
         self.in_front.extend(words.into_iter().map(|word| word.as_ref().to_owned()));
         self
     }
 
-    /// Changes how long the job may take before it counts as hung.
+    /// Changes the time after which the job counts as hung.
     #[must_use]
     pub fn limit(mut self, seconds: u64) -> Job {
         self.limit = Duration::from_secs(seconds);
         self
     }
 
-    /// The same job with other words before its own: `tprof run … --`.
+    /// Returns the same job behind other words, such as `tprof run … --`.
     pub fn behind(&self, words: &[OsString]) -> Job {
         let mut job = self.clone();
         job.argv = words.iter().chain(&self.argv).cloned().collect();
@@ -104,11 +104,12 @@ impl Job {
                 command.env_remove(name);
             }
         }
-        // Tables that tprof keeps between runs are the tests' own, not the user's.
+        // Tests use a cache of their own for the tables that tprof keeps between runs, not the
+        // user's.
         command.env("XDG_CACHE_HOME", target_dir().join("test-cache"));
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
-        // A shell without job control starts what it leaves in the background
-        // with some signals ignored, and the tests with it.
+        // A shell without job control ignores some signals in its background jobs, and the tests
+        // inherit that.
         crate::sys::heed_signals(&mut command);
         command
     }
@@ -117,7 +118,7 @@ impl Job {
         self.limit
     }
 
-    /// The job's name in a failure.
+    /// Returns the job's name for failure messages.
     pub fn name(&self) -> String {
         let words: Vec<_> =
             self.in_front.iter().chain(&self.argv).map(|word| word.to_string_lossy()).collect();
@@ -162,8 +163,8 @@ impl fmt::Debug for Outcome {
     }
 }
 
-/// Waits for the child and for the end of what it prints. Either taking too
-/// long is a failure: a job that hangs, or something that keeps its pipes.
+/// Waits for the child and for the end of its output. Fails if either takes too long: then the job
+/// hangs, or another process keeps its pipes open.
 pub(crate) fn finish(mut child: Child, limit: Duration, name: &str) -> Outcome {
     let end = Instant::now() + limit;
     let stdout = reader(child.stdout.take().unwrap());
@@ -200,7 +201,7 @@ fn reader(mut pipe: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     receiver
 }
 
-/// The child's status, or none if it still runs by then.
+/// Returns the child's status, or `None` if it still runs at that time.
 pub(crate) fn wait_until(child: &mut Child, end: Instant) -> Option<ExitStatus> {
     let mut pause = Duration::from_millis(1);
     loop {

@@ -1,10 +1,8 @@
-//! Victim programs, and what it takes to run them with and without tprof and
-//! compare.
+//! Builds victim programs, runs them with and without tprof, and compares.
 //!
-//! A test builds a victim from `programs/` (`programs`), runs it as a
-//! [`Job`] in a [`Scratch`] folder, natively and under `tprof run`, and reads
-//! the run through `tprof report --json` (`report`), as a user's script
-//! would. Nothing here uses tprof's inside.
+//! A test builds a victim from `programs/` (`programs`), runs it as a [`Job`] in a [`Scratch`]
+//! folder, natively and under `tprof run`, and reads the run through `tprof report --json`
+//! (`report`), as a user's script would. No function here uses tprof's internals.
 
 mod clients;
 pub mod foreign;

@@ -1,4 +1,4 @@
-//! A job in mid-run, which a test talks to through its pipes.
+//! A job that runs while a test talks to it through its pipes.
 
 use crate::job::{self, Job, Outcome};
 use crate::sys;
@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-/// A running job. Dropped unfinished, it is killed with all that it started.
+/// A running job. If it is dropped unfinished, it is killed with all processes that it started.
 pub struct Live {
     child: Option<Child>,
     stdin: Option<ChildStdin>,
@@ -51,12 +51,12 @@ impl Live {
         }
     }
 
-    /// Pid of what was started: tprof, when traced.
+    /// Returns the pid of the started process, which is tprof if the job is traced.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().unwrap().id()
     }
 
-    /// Waits for a line that begins so, and returns it.
+    /// Waits for a line that begins with this text, and returns the line.
     #[track_caller]
     pub fn wait_for(&mut self, beginning: &str) -> String {
         let end = Instant::now() + self.limit;
@@ -80,32 +80,32 @@ impl Live {
         }
     }
 
-    /// Writes to its standard input.
+    /// Writes to the job's standard input.
     pub fn send(&mut self, text: &str) {
         self.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
-    /// Gives `steady` a command and waits until it is done.
+    /// Sends a command to the program `steady` and waits until it is done.
     #[track_caller]
     pub fn obey(&mut self, command: &str) {
         self.send(command);
         self.wait_for(command);
     }
 
-    /// Closes its standard input.
+    /// Closes the job's standard input.
     pub fn close_stdin(&mut self) {
         self.stdin = None;
     }
 
-    /// Closes its standard input and waits for its end, and the end of what it prints.
+    /// Closes the job's standard input and waits for the end of the job and of its output.
     #[track_caller]
     pub fn finish(mut self) -> Outcome {
         self.close_stdin();
         self.ended()
     }
 
-    /// Waits for an end that is not of its input's making: the input stays
-    /// open, so that a job that reads it cannot end by itself meanwhile.
+    /// Waits for an end that the standard input does not cause: the input stays open, so a job that
+    /// reads it can't end by itself.
     #[track_caller]
     pub fn ended(mut self) -> Outcome {
         let mut child = self.child.take().unwrap();

@@ -1,8 +1,8 @@
-//! Runs of many ranks out of runs of few: every rank is a copy of one of the
-//! source's, with times shifted a little and its own rank, processes and numbers.
+//! Makes runs of many ranks from runs of few: every rank is a copy of one of the source's ranks,
+//! with slightly shifted times and its own rank number, processes and numbers.
 //!
-//! Collectives keep their numbers, so that the copies seem to have talked to each
-//! other; a shift makes some ranks late, and which ones is the same every time.
+//! Collectives keep their numbers, so that the copies seem to have talked to each other. The shifts
+//! make some ranks late, and the same ones every time.
 
 use crate::synthetic::scatter;
 use std::path::Path;
@@ -12,10 +12,10 @@ use tprof_trace::{RunDir, TraceError, TraceFile, TraceHeader, TraceRow, TraceWri
 
 /// Longest shift of a rank's times.
 const MAX_SHIFT_NS: u64 = 200_000;
-/// Between the process ids of two ranks.
+/// Difference between the process ids of two ranks.
 const PIDS_APART: u32 = 16;
 
-/// Makes a run of `ranks` ranks in a directory that must not exist.
+/// Makes a run of `ranks` ranks in a directory that must not exist yet.
 pub fn many_ranks(source: &Path, output: &Path, ranks: u32) -> Result<(), TraceError> {
     let run = RunDir::open(source)?;
     let io = |what| move |source| TraceError::Io { path: output.to_owned(), what, source };
@@ -65,7 +65,7 @@ shifted! {
     Sample time_ns,
 }
 
-/// One rank to be.
+/// A copy of a rank that is being made.
 struct Copy<'a> {
     source: &'a TraceFile,
     rank: u32,
@@ -85,7 +85,7 @@ impl Copy<'_> {
                 ..header.clone()
             },
         )?;
-        // Names get the numbers that they had: they are interned in the same order.
+        // Names are interned in the same order as in the source, so they get the same numbers.
         for id in 1..=self.source.last_name().0 {
             let given = writer.name(self.source.name(NameId(id)));
             assert_eq!(given.0, id, "a source with gaps in its names");

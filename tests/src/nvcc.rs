@@ -1,4 +1,4 @@
-//! CUDA programs, compiled by NVIDIA's own compiler where `scripts/test-cuda.sh` has put it.
+//! Compiles CUDA programs with NVIDIA's own compiler, if `scripts/test-cuda.sh` has installed it.
 
 use crate::clients::cache;
 use crate::programs::target_dir;
@@ -7,22 +7,23 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// NVIDIA's toolkit, or why there is none.
+/// Returns the folder of NVIDIA's toolkit, or why there is none.
 fn toolkit() -> Result<PathBuf, String> {
     Ok(cache("cuda")?.join("cuda/nvidia/cu13"))
 }
 
-/// The folder of NVIDIA's own CUDA runtime.
+/// Returns the folder of NVIDIA's own CUDA runtime.
 pub fn cuda_libraries() -> Result<PathBuf, String> {
     Ok(toolkit()?.join("lib"))
 }
 
-/// Path of NVIDIA's compiler.
+/// Returns the path of NVIDIA's compiler.
 pub fn nvcc() -> Result<PathBuf, String> {
     Ok(toolkit()?.join("bin/nvcc"))
 }
 
-/// `programs/NAME.cu`, compiled with these options of nvcc: with code for no GPU, only PTX.
+/// Compiles `programs/NAME.cu` with these options of nvcc, to PTX only, without code for a GPU.
+/// Returns the path of the program.
 pub fn compiled(name: &str, options: &[&str]) -> Result<PathBuf, String> {
     let nvcc = nvcc()?;
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("programs/{name}.cu"));

@@ -1,14 +1,14 @@
-//! `tprof open` as it runs, and the address that it prints.
+//! A running `tprof open`, and the address that it prints.
 
 use crate::tprof::tprof_at;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-/// A server, killed at the end of its test.
+/// The server, which is killed at the end of its test.
 pub struct Opened {
     child: Child,
-    /// The address that it printed.
+    /// The printed address.
     pub url: String,
 }
 

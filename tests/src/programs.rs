@@ -1,8 +1,8 @@
 //! Builds victims on first use.
 //!
-//! A program is compiled into a folder named after the hash of everything that
-//! goes into it, so that nothing stale is ever run and nothing is built twice.
-//! Further compiler arguments stand in the program's own head, after `build:`.
+//! A program is compiled into a folder named after a hash of all inputs of the build, so that no
+//! stale program runs and no program is built twice. A program's first comment may list more
+//! compiler arguments after `build:`.
 
 use crate::sys;
 use std::collections::hash_map::DefaultHasher;
@@ -16,7 +16,7 @@ use std::process::Command;
 pub enum Kind {
     /// `-O2`, without frame pointers, as distributions build.
     Plain,
-    /// With frame pointers, but for tail calls the same.
+    /// With frame pointers, otherwise like `Plain`.
     FramePointers,
     /// Linked statically, with glibc.
     Static,
@@ -40,9 +40,9 @@ pub enum Kind {
     OwnJemallocStripped,
 }
 
-/// Debian's jemalloc with names of its own, in the folder of the program that needs it.
+/// Debian's jemalloc with renamed functions, in the folder of the program that needs it.
 const OWN_JEMALLOC: &str = "own-jemalloc.a";
-/// Every function that jemalloc exports under the name of one of libc's.
+/// Libc's names of all functions that jemalloc exports.
 const LIBC_NAMES: [&str; 13] = [
     "malloc",
     "calloc",
@@ -68,7 +68,7 @@ impl Kind {
             Kind::MuslStatic => &["-static"],
             Kind::StaticCxx => &["-static-libstdc++", "-static-libgcc"],
             Kind::M32 => &["-m32"],
-            // The compiler's wrapper leaves it out.
+            // The compiler's wrapper for musl leaves the build ID out.
             Kind::Musl => &["-Wl,--build-id"],
             Kind::Asan => &["-fsanitize=address"],
             Kind::Jemalloc => &["-l:libjemalloc.a", "-lm", "-ldl", "-lstdc++"],
@@ -88,14 +88,14 @@ impl Kind {
     }
 }
 
-/// The victim of this name, built plainly.
+/// Returns the victim of this name, built as `Kind::Plain`.
 pub fn program(name: &str) -> PathBuf {
     build(name, Kind::Plain).unwrap_or_else(|why| panic!("{why}"))
 }
 
-/// The victim of this name, or why it cannot be built here. A missing
-/// compiler or library is a reason; so is any error of another kind than the
-/// plain one: errors of that are the test's own.
+/// Returns the victim of this name, or why it can't be built here: a compiler or library may be
+/// missing. For kinds other than the plain one, any build error counts as such a reason. For the
+/// plain kind, a build error fails the test.
 pub fn build(name: &str, kind: Kind) -> Result<PathBuf, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
     let source = ["c", "cpp", "rs"]
@@ -166,7 +166,7 @@ fn make_own_jemalloc(home: &Path) -> Result<(), String> {
     done.status.success().then_some(()).ok_or_else(|| format!("objcopy {library}: {stderr}"))
 }
 
-/// Compiles to a name of its own and renames, so that a build cut off leaves nothing.
+/// Compiles into a temporary file and renames it, so that an interrupted build leaves no program.
 fn compile(
     compiler: &str,
     arguments: &[String],
@@ -193,7 +193,7 @@ fn compile(
     Ok(())
 }
 
-/// The target directory that this test was built into.
+/// Returns the target directory that this test was built into.
 pub fn target_dir() -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     exe.ancestors()

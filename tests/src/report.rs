@@ -1,21 +1,21 @@
-//! A run as `tprof report --json` reports it, and a victim's own sums.
+//! Reads a run as `tprof report --json` reports it, and the sums that a victim prints.
 
 use crate::tprof::tprof;
 use serde_json::Value;
 use std::path::Path;
 
-/// The sums that a victim printed; −1 where it printed none.
+/// The sums that a victim printed; −1 for a sum that it did not print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// Blocks handed out.
+    /// Number of allocated blocks.
     pub allocations: i64,
-    /// Blocks given back.
+    /// Number of freed blocks.
     pub frees: i64,
-    /// Bytes asked for.
+    /// Number of allocated bytes.
     pub bytes: i64,
-    /// Bytes not given back.
+    /// Number of bytes that were not freed.
     pub live: i64,
-    /// Most bytes at one time.
+    /// Largest number of live bytes.
     pub peak: i64,
 }
 
@@ -46,25 +46,25 @@ pub fn expected(stdout: &str) -> Expected {
 #[derive(Clone, Debug)]
 pub struct Report(pub Value);
 
-/// `tprof report summary RUN --json`.
+/// Returns the output of `tprof report summary RUN --json`.
 #[track_caller]
 pub fn report(run: &Path) -> Report {
     of_kind("summary", run)
 }
 
-/// `tprof report memory RUN --json`.
+/// Returns the output of `tprof report memory RUN --json`.
 #[track_caller]
 pub fn memory_report(run: &Path) -> Report {
     of_kind("memory", run)
 }
 
-/// A report that is a document, as JSON.
+/// Returns the report of this kind as JSON.
 #[track_caller]
 pub fn document(kind: &str, run: &Path) -> Value {
     of_kind(kind, run).0
 }
 
-/// As [`document`], with further options.
+/// Does the same as [`document`], with further options.
 #[track_caller]
 pub fn document_with(kind: &str, run: &Path, options: &[&str]) -> Value {
     of_kind_with(kind, run, options).0
@@ -87,20 +87,20 @@ fn of_kind_with(kind: &str, run: &Path, options: &[&str]) -> Report {
 }
 
 impl Report {
-    /// `host_memory` of each rank.
+    /// Returns `host_memory` of each rank.
     #[track_caller]
     pub fn memories(&self) -> Vec<&Value> {
         let ranks = self.0["ranks"].as_array().unwrap_or_else(|| panic!("no ranks in {}", self.0));
         ranks.iter().map(|rank| &rank["host_memory"]).collect()
     }
 
-    /// The sum of a number of `host_memory` over all ranks.
+    /// Returns the sum of a number in `host_memory` over all ranks.
     #[track_caller]
     pub fn total(&self, name: &str) -> i64 {
         self.memories().iter().map(|memory| number(memory, name)).sum()
     }
 
-    /// `host_memory` of the only rank.
+    /// Returns `host_memory` of the only rank.
     #[track_caller]
     pub fn only(&self) -> &Value {
         let all = self.memories();
@@ -108,7 +108,7 @@ impl Report {
         all[0]
     }
 
-    /// Sites of which some frame's name passes.
+    /// Returns the sites that have a frame whose name passes.
     pub fn sites(&self, passes: impl Fn(&str) -> bool) -> Vec<Value> {
         self.memories()
             .iter()
@@ -118,14 +118,14 @@ impl Report {
             .collect()
     }
 
-    /// Sum over the sites that have a frame beginning with `victim_`.
+    /// Returns the sum over the sites that have a frame beginning with `victim_`.
     pub fn in_victims(&self, name: &str) -> i64 {
         self.sites(|frame| frame.starts_with("victim_")).iter().map(|site| number(site, name)).sum()
     }
 
-    /// The loss among what the job did. Not what a sampler loses that gets no
-    /// processor in time, on whichever machine the tests run: the kernel's ring
-    /// for it fills up, and Python's frames are gone when it reads them.
+    /// Returns the number of lost events of the job. It excludes losses of a sampler that gets no
+    /// processor in time, which depend on the machine: the kernel's ring of samples fills up, and
+    /// Python's frames are gone when the sampler reads them.
     #[track_caller]
     pub fn lost(&self) -> i64 {
         const SAMPLERS: [&str; 3] =
@@ -134,13 +134,13 @@ impl Report {
         number(&self.0["completeness"], "lost") - of_the_sampler
     }
 
-    /// How many of one thing were lost, for whatever reason.
+    /// Returns how many events of one kind were lost, for whatever reason.
     pub fn lost_of(&self, what: &str) -> i64 {
         let losses = self.0["completeness"]["losses"].as_array().expect("losses is a list");
         losses.iter().filter(|loss| loss["what"] == what).map(|loss| number(loss, "count")).sum()
     }
 
-    /// Why a process with this in its name was not recorded, if the report names it.
+    /// Returns why a process with this text in its name was not recorded, if the report names it.
     pub fn blind(&self, process: &str) -> Option<String> {
         let all = self.0["completeness"]["blind"].as_array().expect("completeness.blind is a list");
         all.iter()
@@ -148,7 +148,7 @@ impl Report {
             .map(|entry| entry["why"].as_str().expect("blind.why is text").to_owned())
     }
 
-    /// Processes with this in their command.
+    /// Returns the processes with this text in their command.
     pub fn processes(&self, command: &str) -> Vec<&Value> {
         let all = self.0["processes"].as_array().expect("processes is a list");
         all.iter()
@@ -157,19 +157,19 @@ impl Report {
     }
 }
 
-/// Frames of a site, innermost first.
+/// Returns the frames of a site, innermost first.
 pub fn stack(site: &Value) -> Vec<&str> {
     site["stack"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// A number that must be there.
+/// Returns a number, which must be present.
 #[track_caller]
 fn number(value: &Value, name: &str) -> i64 {
     value[name].as_i64().unwrap_or_else(|| panic!("no number {name} in {value}"))
 }
 
-/// `run.json` of a run that has just been started or has just ended: waits
-/// until it is there and passes.
+/// Returns the `run.json` of a run that has just started or just ended. Waits until the file is
+/// there and passes.
 #[track_caller]
 pub fn run_info(run: &Path, passes: impl Fn(&Value) -> bool) -> Value {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
@@ -184,7 +184,7 @@ pub fn run_info(run: &Path, passes: impl Fn(&Value) -> bool) -> Value {
     }
 }
 
-/// Fails unless the report of a run that was cut off contains that.
+/// Fails unless the report says that the run was cut off.
 #[track_caller]
 pub fn assert_cut_off(report: &Report) {
     let problems = report.0["problems"].as_array().is_some_and(|list| !list.is_empty());

@@ -1,15 +1,15 @@
-//! The contents of a rank's file, read as it is.
+//! Reads the contents of a rank's file with the reader of the format.
 
 use std::path::Path;
 use tprof_trace::{TraceFile, TraceRow};
 
-/// The file of a run's rank.
+/// Opens the file of a rank of a run.
 #[track_caller]
 pub fn rank_file(run: &Path, rank: u32) -> TraceFile {
     TraceFile::open(&run.join(format!("rank-{rank}.tprof"))).unwrap()
 }
 
-/// All rows of a sort, none of them damaged.
+/// Returns all rows of a type, none of which may be damaged.
 #[track_caller]
 pub fn rows<R: TraceRow>(file: &TraceFile) -> Vec<R> {
     let (rows, problems) = file.rows();

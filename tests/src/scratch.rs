@@ -1,16 +1,16 @@
-//! A folder of a test's own.
+//! A folder for one test.
 
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A folder that goes when the test ends, with a working directory inside it
-/// that every run finds empty and under the same name.
+/// A folder that is removed when the test ends. Each run finds the working directory inside it
+/// empty and under the same name.
 pub struct Scratch {
     root: TempDir,
 }
 
 impl Scratch {
-    /// A fresh folder, which other users may pass through.
+    /// Makes a new folder, which other users may enter.
     #[allow(clippy::new_without_default, reason = "it makes a folder")]
     pub fn new() -> Scratch {
         let root = tempfile::Builder::new().prefix("tprof-test-").tempdir().unwrap();
@@ -23,7 +23,7 @@ impl Scratch {
         self.root.path()
     }
 
-    /// A path inside it.
+    /// Returns a path inside the folder.
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.root.path().join(name)
     }
@@ -35,7 +35,7 @@ impl Scratch {
         path
     }
 
-    /// The working directory, emptied.
+    /// Empties the working directory and returns its path.
     pub fn cwd(&self) -> PathBuf {
         let cwd = self.join("cwd");
         let _ = std::fs::remove_dir_all(&cwd);
@@ -43,7 +43,7 @@ impl Scratch {
         cwd
     }
 
-    /// A name for a run directory that nothing has yet.
+    /// Returns a name for a run directory that does not exist yet.
     pub fn run(&self) -> PathBuf {
         (0..).map(|n| self.join(format!("run-{n}"))).find(|path| !path.exists()).unwrap()
     }

@@ -1,4 +1,4 @@
-//! `tprof serve` as it runs, and requests to it.
+//! A running `tprof serve`, and requests to it.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -13,10 +13,10 @@ use crate::sys::children_of;
 use crate::tprof::tprof;
 use crate::wait::wait_until;
 
-/// A server with a folder of its own for temporary files, killed at the end of its test.
+/// A server with a folder of its own for temporary files. It is killed at the end of its test.
 pub struct Served {
     live: Live,
-    /// The line that it printed.
+    /// The printed URL.
     pub url: String,
     /// Address as `127.0.0.1:PORT`.
     pub address: String,
@@ -32,7 +32,7 @@ impl Served {
         Served::of(Served::job(options).arg(directory))
     }
 
-    /// The command, without what it serves.
+    /// Returns the command without the directory to serve.
     pub fn job<S: AsRef<OsStr>>(options: &[S]) -> Job {
         tprof(["serve", "--no-browser"]).args(options)
     }
@@ -59,12 +59,12 @@ impl Served {
         self.temporary.path()
     }
 
-    /// A request as a script would send it, with the token.
+    /// Makes a request as a script would send it, with the token.
     pub fn request(&self, method: &str, path: &str) -> Request {
         self.bare(method, path).header("Authorization", &format!("Bearer {}", self.token))
     }
 
-    /// A request without the token.
+    /// Makes a request without the token.
     pub fn bare(&self, method: &str, path: &str) -> Request {
         Request::new(method, path).header("Host", &self.address).header("Connection", "close")
     }
@@ -81,7 +81,7 @@ impl Served {
         self.send(&self.request("GET", path))
     }
 
-    /// Gets a path that must be there, as JSON.
+    /// Gets a path that must exist, and returns the answer as JSON.
     #[track_caller]
     pub fn json(&self, path: &str) -> Value {
         self.get(path).expect(200).json()
@@ -93,12 +93,12 @@ impl Served {
         self.send(&self.request(method, path).header("X-Tprof", "1").body(body))
     }
 
-    /// Begins to read an answer.
+    /// Sends a request and returns the answer before its body is read.
     pub fn begin(&self, path: &str) -> Reading {
         Reading::begin(&self.address, &self.request("GET", path).bytes()).unwrap()
     }
 
-    /// A run of the list, which may be some moments old.
+    /// Returns the row of a run in the list, which may be some moments old.
     #[track_caller]
     pub fn row(&self, name: &str) -> Value {
         let mut row = None;
@@ -111,7 +111,7 @@ impl Served {
         row.unwrap()
     }
 
-    /// The number of a run.
+    /// Returns the number of a run.
     #[track_caller]
     pub fn id_of(&self, run: &Path) -> u64 {
         self.row(&run.file_name().unwrap().to_string_lossy())["id"].as_u64().unwrap()
@@ -123,7 +123,7 @@ impl Served {
         assert_eq!(self.json("/api/v1")["version"], 1);
     }
 
-    /// All that it started, and what those started.
+    /// Returns all processes that the server started, directly or indirectly.
     pub fn descendants(&self) -> Vec<u32> {
         let mut all = children_of(self.pid());
         let mut at = 0;
@@ -134,20 +134,21 @@ impl Served {
         all
     }
 
-    /// Most memory that was in use at once, bytes.
+    /// Returns the largest memory use of the server so far, in bytes.
     pub fn peak_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
     }
 
-    /// Sends a signal, waits for the end.
+    /// Sends a signal and waits for the end.
     pub fn end(self, signal: i32) -> Outcome {
         assert!(crate::sys::kill(self.pid(), signal));
         self.live.ended()
     }
 
-    /// Kills it, and waits until all that it started is gone; what lies in its temporary folder.
+    /// Kills the server and waits until all processes that it started are gone. Returns the names
+    /// of the files left in its temporary folder.
     #[track_caller]
     pub fn killed(self) -> Vec<String> {
         let started = self.descendants();

@@ -1,8 +1,8 @@
-//! Leaves a test that cannot run on this machine, and prints why.
+//! Skips a test that can't run on this machine, and prints why.
 //!
-//! Where everything that a package installs is there, as in continuous integration, such a
-//! test is a failure: with `TPROF_TEST_SKIP=forbid` a test is left only for what [`Refused`]
-//! lists, which cannot be installed.
+//! In continuous integration, everything that a package can install is there, so a skipped test is
+//! a failure: with `TPROF_TEST_SKIP=forbid`, a test may be skipped only for the reasons in
+//! [`Refused`], which no package can provide.
 
 use serde_json::Value;
 use std::io::Write;
@@ -13,27 +13,28 @@ use std::io::Write;
 pub enum Refused {
     /// `perf_event_open`: `kernel.perf_event_paranoid`, or a seccomp filter.
     PerfEvents,
-    /// Samples in the kernel's own code, for which perf events need a privilege of their own.
+    /// Samples of the kernel's own code, which need an additional privilege for perf events.
     KernelFrames,
-    /// Hiding the names in `/proc/kallsyms`.
+    /// Hiding the names in `/proc/kallsyms` from the job.
     KernelNames,
     /// Seeing the kernel's threads: a container has process ids of its own.
     KernelThreads,
-    /// A memory cgroup with a limit: its hierarchy is mounted without it, or read-only.
+    /// A memory cgroup with a limit: the cgroup hierarchy is mounted without the memory controller,
+    /// or read-only.
     MemoryCgroup,
     /// A mount namespace with a file system in it.
     Mounts,
-    /// Namespaces of an ordinary user, with which a browser shuts itself in.
+    /// User namespaces for an ordinary user, which a browser needs for its sandbox.
     UserNamespaces,
-    /// To be root.
+    /// The privileges of root.
     Root,
     /// Set-user-id files: the file system is mounted without them.
     SetUserId,
-    /// Real traces, which are no part of the sources (`TPROF_SHARED_DATA`).
+    /// Real traces, which are not part of the sources (`TPROF_SHARED_DATA`).
     RealTraces,
     /// PyTorch, which no test installs: `TPROF_TEST_TORCH` names a Python that has it.
     PyTorch,
-    /// The program itself, also without tprof.
+    /// The tested program itself does not run here, even without tprof.
     Untraced,
 }
 
@@ -56,7 +57,7 @@ impl Refused {
     }
 }
 
-/// Why a test is left.
+/// Why a test is skipped.
 #[derive(Clone, Debug)]
 pub enum Why {
     /// The machine does not permit it.
@@ -83,7 +84,7 @@ impl From<String> for Why {
     }
 }
 
-/// What is printed, or with what the test fails.
+/// Returns the text to print, or the error with which the test fails.
 fn judged(why: Why, is_forbidden: bool) -> Result<String, String> {
     match why {
         Why::Refused(refused) => Ok(refused.why().to_owned()),
@@ -94,14 +95,14 @@ fn judged(why: Why, is_forbidden: bool) -> Result<String, String> {
     }
 }
 
-/// Prints why a test does not run here, past the test harness's capture, so that it is on
-/// the terminal when the test passes. Fails the test where what is missing must be there.
+/// Prints why a test does not run here. It bypasses the test harness's capture, so that the line is
+/// on the terminal even though the test passes. Fails the test if the missing thing must be there.
 #[track_caller]
 pub fn skip(why: impl Into<Why>) {
     skip_for(why, "");
 }
 
-/// As [`skip`], with details that show the reason.
+/// Does the same as [`skip`], and prints details that show the reason.
 #[track_caller]
 pub fn skip_for(why: impl Into<Why>, details: &str) {
     let is_forbidden = std::env::var_os("TPROF_TEST_SKIP").is_some_and(|how| how == "forbid");
@@ -117,7 +118,7 @@ pub fn has_native(report: &Value) -> bool {
     blind.iter().all(|entry| entry["what"] != "CPU samples of native code")
 }
 
-/// As [`has_native`]; prints that the test is left out otherwise.
+/// Does the same as [`has_native`], and prints that the test is skipped if the result is false.
 #[track_caller]
 pub fn has_native_or_skip(report: &Value) -> bool {
     let has = has_native(report);
@@ -127,7 +128,7 @@ pub fn has_native_or_skip(report: &Value) -> bool {
     has
 }
 
-/// Leaves a test and prints why, unless the condition holds.
+/// Skips a test and prints why, unless the condition holds.
 #[macro_export]
 macro_rules! need {
     ($holds:expr, $why:expr) => {
@@ -137,7 +138,7 @@ macro_rules! need {
     };
 }
 
-/// The value, or leaves the test and prints why there is none.
+/// Returns the value, or skips the test and prints why there is none.
 #[macro_export]
 macro_rules! need_some {
     ($value:expr) => {

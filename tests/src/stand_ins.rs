@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Folder of the stand-ins, built once: `12/`, `13/`, `train-12`,
-/// `train-13`, and so on.
+/// Returns the folder of the stand-ins, which is built once: `12/`, `13/`, `train-12`, `train-13`,
+/// and so on.
 pub fn stand_ins() -> Result<&'static Path, String> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     BUILT.get_or_init(make).as_deref().map_err(Clone::clone)
@@ -36,33 +36,34 @@ fn make() -> Result<PathBuf, String> {
     }
 }
 
-/// A training program on the stand-ins of one CUDA major, with these words, and
-/// the folder where it logs what truly ran.
+/// Returns a training program on the stand-ins of one CUDA major version, with these words as
+/// arguments, and the folder where the stand-ins log what truly ran.
 pub fn train(major: u32, words: &[&str], scratch: &Scratch) -> Result<(Job, PathBuf), String> {
     on_stand_ins("train", major, words, scratch)
 }
 
-/// As [`train`], for a program that multiplies matrices.
+/// Does the same as [`train`] for a program that multiplies matrices.
 pub fn gemms(major: u32, words: &[&str], scratch: &Scratch) -> Result<(Job, PathBuf), String> {
     on_stand_ins("gemms", major, words, scratch)
 }
 
-/// As [`train`], for a program that takes device memory in these ways.
+/// Does the same as [`train`] for a program that takes device memory in these ways.
 pub fn memory(major: u32, words: &[&str], scratch: &Scratch) -> Result<(Job, PathBuf), String> {
     on_stand_ins("memory", major, words, scratch)
 }
 
-/// As [`train`], for a program that makes communicators in many ways.
+/// Does the same as [`train`] for a program that makes communicators in many ways.
 pub fn comms(major: u32, words: &[&str], scratch: &Scratch) -> Result<(Job, PathBuf), String> {
     on_stand_ins("comms", major, words, scratch)
 }
 
-/// As [`train`], for a program with a profiler of its own.
+/// Does the same as [`train`] for a program with a profiler of its own.
 pub fn profiled(major: u32, words: &[&str], scratch: &Scratch) -> Result<(Job, PathBuf), String> {
     on_stand_ins("profiled", major, words, scratch)
 }
 
-/// The same of one whose profiler uses CUPTI's interface of several clients.
+/// Does the same as [`train`] for a program whose profiler uses CUPTI's interface of several
+/// clients.
 pub fn subscribed(major: u32, words: &[&str], scratch: &Scratch) -> Result<(Job, PathBuf), String> {
     on_stand_ins("subscribed", major, words, scratch)
 }
@@ -83,7 +84,7 @@ fn on_stand_ins(
     Ok((job, log))
 }
 
-/// Reads what truly ran, by all processes that logged there, in the order of each.
+/// Returns what truly ran in all processes that logged there, in the order of each process.
 pub fn what_ran(log: &Path) -> Vec<Value> {
     let mut files: Vec<PathBuf> =
         fs::read_dir(log).unwrap().map(|entry| entry.unwrap().path()).collect();

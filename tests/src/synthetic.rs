@@ -1,4 +1,4 @@
-//! Traces that were not recorded: training steps as Kineto writes them, of any length.
+//! Makes traces that were not recorded: training steps as Kineto writes them, of any length.
 //!
 //! Each step has layers; a layer is an operator with its launch and kernel, some with
 //! memory events, a copy or a collective with its arguments. Times follow a fixed
@@ -35,7 +35,7 @@ pub struct Counts {
     pub allocations: u64,
 }
 
-/// The next number of a pseudorandom sequence (SplitMix64).
+/// Returns the next number of a pseudorandom sequence (SplitMix64).
 pub fn scatter(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -44,7 +44,7 @@ pub fn scatter(state: &mut u64) -> u64 {
 }
 
 impl Synthetic {
-    /// Writes the trace; returns counts of what is in it.
+    /// Writes the trace and returns the counts of its contents.
     pub fn write(self, out: &mut impl Write) -> io::Result<Counts> {
         let mut page = Page { out, counts: Counts::default(), first: true };
         let pid = 4000 + self.rank;
@@ -151,7 +151,7 @@ impl Synthetic {
     }
 }
 
-/// Nanoseconds, shown as microseconds.
+/// A time in nanoseconds, which is displayed in microseconds.
 #[derive(Clone, Copy)]
 struct Moment(u64);
 

@@ -1,4 +1,4 @@
-//! The few system calls that the standard library has no safe form for.
+//! The few system calls for which the standard library has no safe function.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Takes a lock that is given back when the file is closed.
+/// Takes a lock that is released when the file is closed.
 pub(crate) fn lock(file: &File) {
     // SAFETY: flock takes no pointers; the descriptor is open while `file` lives.
     while unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
@@ -26,8 +26,8 @@ pub fn kill(pid: u32, signal: i32) -> bool {
 
 /// Makes a command begin with every signal's default disposition.
 pub(crate) fn heed_signals(command: &mut Command) {
-    // SAFETY: between fork and exec only `signal` is called, which may be; it
-    // runs no code of its own. It refuses the signals that cannot be changed.
+    // SAFETY: between fork and exec, the closure only calls `signal`, which is async-signal-safe.
+    // The call installs no handler, and fails without effect for signals that can't be changed.
     unsafe {
         command.pre_exec(|| {
             for signal in 1..=31 {
@@ -44,13 +44,13 @@ pub(crate) fn kill_group(group: u32, signal: i32) {
     unsafe { libc::kill(-(group as i32), signal) };
 }
 
-/// Whether the tests run as root, who may mount and change user.
+/// Whether the tests run as root, who may mount file systems and change user.
 pub fn am_root() -> bool {
     // SAFETY: geteuid has no preconditions.
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Whether a mount namespace of one's own with a tmpfs in it can be had.
+/// Whether this process may make a mount namespace with a tmpfs in it.
 pub fn can_mount() -> bool {
     static CAN: OnceLock<bool> = OnceLock::new();
     *CAN.get_or_init(|| {
@@ -61,42 +61,42 @@ pub fn can_mount() -> bool {
     })
 }
 
-/// Permission bits of a file, not following a link.
+/// Returns the permission bits of a file, without following a link.
 pub fn mode_of(path: &Path) -> u32 {
     path.symlink_metadata()
         .map(|m| m.mode() & 0o7777)
         .unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// This machine's name, as `uname -n` prints it.
+/// Returns this machine's name, as `uname -n` prints it.
 pub fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned()
 }
 
-/// Fields of `/proc/PID/stat` behind the process's name: state, parent, and so on.
+/// Returns the fields of `/proc/PID/stat` after the process's name: state, parent, and so on.
 fn stat_of(pid: u32) -> Option<Vec<String>> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     Some(stat.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
 }
 
-/// The state of a process, as `ps` shows it: `R`, `S`, `T`, `Z`.
+/// Returns the state of a process, as `ps` shows it: `R`, `S`, `T`, `Z`.
 pub fn state_of(pid: u32) -> Option<char> {
     stat_of(pid)?.first()?.chars().next()
 }
 
-/// Each process and its parent.
+/// Returns the pid and the parent of each process.
 fn parents() -> Vec<(u32, u32)> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     pids.filter_map(|pid| Some((pid, stat_of(pid)?.get(1)?.parse().ok()?))).collect()
 }
 
-/// The children of a process.
+/// Returns the children of a process.
 pub fn children_of(parent: u32) -> Vec<u32> {
     parents().into_iter().filter(|(_, p)| *p == parent).map(|(pid, _)| pid).collect()
 }
 
-/// Kills a process and everything below it, children that left the group included.
+/// Kills a process and all its descendants, including children that left its group.
 pub(crate) fn kill_tree(root: u32) {
     let mut doomed = vec![root];
     let parents = parents();

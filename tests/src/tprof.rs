@@ -1,4 +1,4 @@
-//! The binary under test, and the comparison of a run with and without it.
+//! The binary under test, and the comparison of jobs with and without it.
 
 use crate::job::{Job, Outcome};
 use crate::programs::target_dir;
@@ -12,11 +12,11 @@ use std::time::Duration;
 
 /// Options that record every event.
 pub const EXACT: &[&str] = &["--mem", "exact"];
-/// What is recorded by default.
+/// Options that record what tprof records by default.
 pub const DEFAULT: &[&str] = &[];
 
-/// Path of the binary: `TPROF_TEST_BIN`, or the release build beside this
-/// test's own target directory, brought up to date once.
+/// Returns the path of the binary: `TPROF_TEST_BIN`, or the release build beside this test's own target
+/// directory, which is rebuilt once if it is out of date.
 pub fn tprof_at() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
@@ -46,8 +46,9 @@ fn bring_up_to_date() {
     assert!(built.status.success(), "cannot build tprof: {error}");
 }
 
-/// A folder of the tests' own with the programs of a build: maturin, which packs them for a test of the
-/// wheel, moves them away for a moment.
+/// Returns the path of tprof in a folder of the tests' own, with hard links to the programs of a build.
+/// Links are needed because maturin, which packs the programs for a test of the wheel, moves them away
+/// for a moment.
 fn linked(build: &Path) -> PathBuf {
     let folder = target_dir().join("test-bin");
     std::fs::create_dir_all(&folder).unwrap();
@@ -55,7 +56,7 @@ fn linked(build: &Path) -> PathBuf {
         let new = folder.join(format!("{program}-{}", std::process::id()));
         let _ = std::fs::remove_file(&new);
         let link = || std::fs::hard_link(build.with_file_name(program), &new);
-        // Another run of the tests may have it packed just now.
+        // Another run of the tests may be packing the program right now.
         let linked = (0..100).any(|_| {
             link().is_ok() || {
                 sleep(Duration::from_millis(20));
@@ -64,13 +65,13 @@ fn linked(build: &Path) -> PathBuf {
         });
         assert!(linked, "no {program} beside {}", build.display());
         std::fs::rename(&new, folder.join(program)).unwrap();
-        // One name of a file is not renamed to another: then it is still there.
+        // rename does nothing if both names belong to the same file: then the new name is still there.
         let _ = std::fs::remove_file(&new);
     }
     folder.join("tprof")
 }
 
-/// `tprof` with these arguments.
+/// Makes a job that runs `tprof` with these arguments.
 pub fn tprof<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Job {
     Job::new(tprof_at()).args(arguments)
 }
@@ -83,7 +84,7 @@ pub struct Traced {
     pub run: PathBuf,
 }
 
-/// The job behind `tprof run --quiet OPTIONS -o RUN --`.
+/// Returns the job behind `tprof run --quiet OPTIONS -o RUN --`.
 pub fn traced_job(job: &Job, options: &[&str], run: &Path) -> Job {
     let mut words: Vec<OsString> = vec![tprof_at().into(), "run".into(), "--quiet".into()];
     words.extend(options.iter().map(OsString::from));
@@ -98,8 +99,8 @@ pub fn traced(job: &Job, options: &[&str], scratch: &Scratch) -> Traced {
     Traced { outcome, run }
 }
 
-/// Runs a job natively, then traced with each set of options: what it printed
-/// and how it ended must be the same. Returns the last run.
+/// Runs a job natively, then traced with each set of options. Its output and its end must be the same
+/// each time. Returns the last run.
 #[track_caller]
 pub fn assert_unchanged(job: &Job, modes: &[&[&str]], scratch: &Scratch) -> Traced {
     let native = job.run_in(scratch.cwd());
@@ -117,8 +118,8 @@ pub fn assert_unchanged(job: &Job, modes: &[&[&str]], scratch: &Scratch) -> Trac
     last.expect("at least one mode")
 }
 
-/// A script for `sh` that attaches by hand, with these options, and goes on
-/// with `body`, in which `"$@"` are the job's words.
+/// Makes a script for `sh` that attaches with the output of `tprof env`, with these options, and goes
+/// on with `body`, in which `"$@"` are the job's words.
 pub fn attach_script(options: &str, run: &Path, body: &str) -> Job {
     let script = format!(
         "eval \"$('{}' env {options} -o '{}')\" || exit 125\n{body}",
@@ -128,8 +129,8 @@ pub fn attach_script(options: &str, run: &Path, body: &str) -> Job {
     Job::sh(&script)
 }
 
-/// Fails unless tprof refused with status 125 and three lines: what, why and
-/// what to try; every word must be somewhere in them.
+/// Fails unless tprof refused with status 125 and three lines that say what failed, why, and what to
+/// try. Each of the words must be in these lines.
 #[track_caller]
 pub fn assert_refused(outcome: &Outcome, words: &[&str]) {
     assert_eq!(outcome.code, Some(125), "{outcome:?}");

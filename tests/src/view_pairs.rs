@@ -1,27 +1,27 @@
-//! The views of SQL and the reports with the same figures: each engine is asked the same.
+//! Pairs of SQL views and reports that must have the same figures, whichever engine runs the query.
 
 use std::collections::BTreeMap;
 
-/// Rows by their keys, their figures.
+/// Rows: from their keys to their figures.
 pub type Rows = BTreeMap<Vec<String>, Vec<f64>>;
 
 /// A query on views, and the table of a report that has the same rows.
 pub struct Pair {
-    /// On the views.
+    /// The query on the views.
     pub query: &'static str,
-    /// How many of its columns are keys; the others are figures.
+    /// The number of key columns, which come first; the others are figures.
     pub keys: usize,
-    /// Kind and key of the report's table.
+    /// Kind of the report, and key of its table.
     pub report: (&'static str, &'static str),
-    /// The view's columns, in the order of the query's.
+    /// The columns of the query's result, in order.
     pub columns: &'static [&'static str],
-    /// The view is of the whole run, and the report of the steps where there are any.
+    /// Whether the view covers the whole run, while the report covers the steps if there are any.
     pub of_whole_run: bool,
-    /// A column and a value of it: such rows are in the report only.
+    /// A column and its value in rows that only the report has.
     pub leaves_out: Option<(&'static str, &'static str)>,
 }
 
-/// All pairs of a view and a report. The steps of `step_times` are those of the host.
+/// All pairs of a view and a report. The steps of `step_times` are the host's.
 pub const PAIRS: &[Pair] = &[
     Pair {
         query: "SELECT rank, name, class, runs, total_ns, min_ns, max_ns, mean_ns FROM kernel_stats",
@@ -135,12 +135,12 @@ pub const PAIRS: &[Pair] = &[
     },
 ];
 
-/// Rows by key: texts of all keys, then figures. Those of rows with one key are added up, as far as they
-/// are known; unknown is NaN.
+/// Returns rows by key, from rows with the texts of all keys and the figures. Figures of rows with the
+/// same key are summed if they are known; an unknown figure is NaN.
 pub fn rows(all: impl Iterator<Item = (Vec<String>, Vec<f64>)>) -> Rows {
     let mut rows = Rows::new();
     for (key, figures) in all {
-        // Reports print labels.
+        // Reports print labels such as `rank 0` in place of numbers.
         let plain = |text: String| text.strip_prefix("rank ").map_or(text.clone(), str::to_owned);
         let key: Vec<String> = key.into_iter().map(plain).collect();
         let sums = rows.entry(key).or_insert_with(|| vec![f64::NAN; figures.len()]);
@@ -155,12 +155,12 @@ pub fn rows(all: impl Iterator<Item = (Vec<String>, Vec<f64>)>) -> Rows {
     rows
 }
 
-/// Fails where a view has other rows than the report.
+/// Fails if a view and a report have different rows.
 pub fn assert_same(what: &str, pair: &Pair, viewed: &Rows, reported: &Rows) {
     let (names, of_view): (Vec<_>, Vec<_>) = (reported.keys().collect(), viewed.keys().collect());
     assert_eq!(of_view, names, "{what}: {}", pair.query);
     for (key, figures) in reported {
-        // Reports round means.
+        // Reports round means, so the figures may differ slightly.
         let near = |(a, b): (&f64, &f64)| {
             (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-9 * a.abs().max(1.0) + 0.5
         };

@@ -1,1 +1,1 @@
-"""What is judged, one subject a file: each has `judge(bundle, findings)`."""
+"""The checks. Each file has one subject, and a function `judge(bundle, findings)`."""

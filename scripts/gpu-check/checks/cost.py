@@ -1,5 +1,5 @@
-"""What recording costs: rounds without tprof and with it, one after the other. No limit is set:
-the figures are what this is for."""
+"""Judges the cost of recording: rounds without tprof and with it, one after the other. No limit is set: the check is
+only there to report the figures."""
 
 import statistics
 

@@ -1,4 +1,4 @@
-"""Jobs that end in every way, with a kernel in flight."""
+"""Judges jobs that end in every way, with a kernel in flight."""
 
 import checks.truth
 
@@ -29,7 +29,8 @@ def judge_end(folder, how, steps, findings):
     part = next(part for part in truth["parts"] if part["part"] == "end")
     found = sum(row.name.startswith(part["kernel"]) for row in folder.table("kernels"))
     lost = sum(loss["count"] for loss in run["completeness"]["losses"])
-    # Kernels that ended well before the end must all be there; the one in flight must have a row or a loss.
+    # Kernels that ended well before the job did must all be there; the one in flight must have a row or be counted as
+    # lost.
     findings.add(f"end by {how}: kernels are kept", part["count"] <= found <= part["count"] + part["in_flight"],
                  found=found, ended=part["count"])
     check = f"end by {how}: the kernel in flight is recorded or counted"

@@ -1,4 +1,4 @@
-"""The protocol between CUPTI and the agent, as the journal has it."""
+"""Judges the protocol between CUPTI and the agent, as the journal has it."""
 
 import layouts
 from raw import MAX_LIMIT_REACHED
@@ -8,7 +8,7 @@ STEP_NS = 1_000_000
 
 
 def judge_buffers(what, raw, findings):
-    """Lent before they come back, once, and not fuller than they are."""
+    """A buffer is lent before it comes back, comes back once, and has no more bytes than it can hold."""
     lent, wrong, full = {}, [], 0
     for entry in raw.entries("requested", "completed"):
         if entry.what == "requested":
@@ -26,7 +26,7 @@ def judge_buffers(what, raw, findings):
 
 
 def judge_records(what, raw, findings):
-    """CUPTI's reader and ours walk each buffer alike: lengths of records are as the headers have them."""
+    """CUPTI's reader and ours walk each buffer alike, and the lengths of records are those of the headers."""
     reads, wrong = raw.entries("read"), []
     for entry, buffer in zip(reads, raw.buffers):
         if entry.two != len(buffer.records) or buffer.unread and entry.three == MAX_LIMIT_REACHED:
@@ -37,7 +37,7 @@ def judge_records(what, raw, findings):
 
 
 def judge_results(what, raw, findings):
-    """Enabled kinds, and calls that fail."""
+    """Judges which kinds were enabled, and which calls failed."""
     enabled = raw.entries("enabled")
     refused = [f"kind {entry.one}: {entry.two}" for entry in enabled if entry.two]
     refused += [f"registration: {entry.one}" for entry in raw.entries("registered") if entry.one]
@@ -54,7 +54,7 @@ def judge_results(what, raw, findings):
 
 
 def judge_clock(what, raw, findings):
-    """CUPTI's clock counts nanoseconds, and makes no step."""
+    """CUPTI's clock counts nanoseconds, and never jumps."""
     joins = [(e.at_ns + e.two / 2, e.one, e.two) for e in raw.entries("clocks") if e.three == 0]
     if len(joins) < 2 or joins[-1][0] - joins[0][0] < 20_000_000:
         return findings.not_checked(f"{what}: CUPTI's clock counts nanoseconds", "the run is shorter than 20 ms")
@@ -70,7 +70,7 @@ def judge_clock(what, raw, findings):
 
 
 def judge_beginning(what, raw, truth, findings):
-    """After set-up, within cuInit, no call into CUPTI until cuInit has returned (a driver that
+    """After the set-up, which runs within cuInit, no call into CUPTI is made until cuInit has returned (a driver that
     takes seconds may hold its locks)."""
     check = f"{what}: no call into CUPTI while cuInit runs, but to set up"
     ends = (truth or {}).get("cu_init")
@@ -85,8 +85,8 @@ def judge_beginning(what, raw, truth, findings):
 
 
 def beliefs(what, raw, findings):
-    """What the stand-ins believe, as facts: which threads ask for buffers and give them back,
-    how many devices there are, which record comes first. No verdict but that they are there."""
+    """Notes facts that the stand-ins assume: which threads ask for buffers and return them, how many devices there are,
+    which record comes first. It only fails if there are no records."""
     asking = {entry.thread for entry in raw.entries("requested")}
     returning = {entry.thread for entry in raw.entries("completed")}
     kinds = [layouts.STRUCTS[kind].__name__ for buffer in raw.buffers for kind, _ in buffer.records]
@@ -97,7 +97,7 @@ def beliefs(what, raw, findings):
 
 
 def judge(what, folder, truth, findings):
-    """One run with raw buffers."""
+    """Judges one run with raw buffers."""
     raw = folder.raw()
     if raw is None:
         return findings.not_checked(f"{what}: journal", "there are no raw buffers")

@@ -1,4 +1,4 @@
-"""Facts of the machine, without which no other finding can be placed."""
+"""Reports facts of the machine, without which no other finding can be interpreted."""
 
 WANTED = ("gpu", "driver", "tprof", "kernel")
 

@@ -1,4 +1,4 @@
-"""What PyTorch did under tprof, against what PyTorch states itself."""
+"""Compares tprof's records of PyTorch with PyTorch's own figures."""
 
 import checks.journal
 import checks.older
@@ -48,7 +48,7 @@ def judge_takeover(what, folder, findings):
 
 
 def live_bytes(allocations):
-    """What the library's own allocations leave at the end, by address."""
+    """Returns the bytes of the library's own allocations that are left at the end."""
     live = {}
     for row in sorted(allocations, key=lambda row: row.time_ns):
         if row.allocator not in OF_LIBRARY or row.memory not in OF_DEVICE:
@@ -62,7 +62,7 @@ def live_bytes(allocations):
 
 
 def judge_pool(check, counters, reserved, edition, findings):
-    """What the pool held, by CUPTI's records of what was taken from it."""
+    """Compares the bytes that the pool held, by CUPTI's records, with those that PyTorch reserved."""
     check = f"{check}: what the pool held"
     if edition < 2:
         return findings.not_checked(check, "the archive has no counters, and CUPTI's last records were lost by `_exit`: run the check again")
@@ -85,11 +85,11 @@ def judge_memory(what, folder, edition, findings):
             continue
         facts = {"tprof_bytes": live, "reserved_bytes": reserved, "driver_bytes": found["driver_bytes"]}
         if found.get("allocator") == POOLS:
-            # Rows are the blocks that were allocated; what the pool reserves of the device is a counter.
+            # The rows are the blocks that the pool gave out; a counter holds what the pool took from the device.
             findings.add(check, live == found["held_bytes"], held_bytes=found["held_bytes"], **facts)
             judge_pool(check, inside.table("counters"), reserved, edition, findings)
         else:
-            # All memory that PyTorch reserved, and what its libraries took in addition.
+            # The rows hold all memory that PyTorch reserved, and the memory that its libraries took in addition.
             most = max(reserved, found["driver_bytes"]) * 1.05 + (64 << 20)
             findings.add(check, reserved - MEMORY_STEP <= live <= most, **facts)
         nvml = found["nvml_bytes"]
@@ -120,7 +120,7 @@ def judge_training(what, folder, findings):
 
 
 def judge_loader(what, folder, simulated, findings):
-    """A simulated device computes nothing: there only the kernels are counted."""
+    """Judges forked workers. A simulated device computes nothing, so only its kernels are counted."""
     found = folder.json("loader.json")
     if found is None:
         return findings.add(f"{what}: forked workers", False, why="the program did not end well")

@@ -1,5 +1,5 @@
-"""What recording costs a step, by part: medians of each round against the same round's run without tprof. No limit is set: the
-figures are what this is for."""
+"""Judges the cost of recording per step, by part: medians of each round against the same round's run without tprof. No
+limit is set: the check is only there to report the figures."""
 
 import math
 import re
@@ -7,7 +7,7 @@ import statistics
 
 NATIVE, FLOOR = "native", "floor"
 NOTHING, BASE, ALL = f"{FLOOR}: loaded, nothing on", f"{FLOOR}: kernels and copies", f"{FLOOR}: all that tprof asks for"
-# Of tprof: options by name. The first is the whole.
+# The options of the runs under tprof, by the run's name. The first records everything.
 TPROF = "tprof"
 PARTS = {
     TPROF: [],
@@ -23,12 +23,12 @@ FEWEST = 2
 
 
 def file_of(number, name):
-    """The file of a run of the job, by the round and what it ran under."""
+    """Returns the name of the file of one run of the job, made of the round and of what it ran under."""
     return f"{number}-{re.sub('[ ,]+', '-', name)}.json"
 
 
 def interval(values):
-    """The 95 % interval of a median, by the order of the values; None of fewer than six, which have none."""
+    """Returns the 95 % interval of a median by order statistics, or None for fewer than six values, which have none."""
     count, outside, rank = len(values), 0.0, 0
     while rank < count // 2 and (outside := outside + math.comb(count, rank) / 2**count) <= 0.025:
         rank += 1
@@ -36,7 +36,7 @@ def interval(values):
 
 
 def rounds_of(folder):
-    """{round: {name: stretch}} of those that ended."""
+    """Returns {round: {name: stretch}} of the runs that ended."""
     found = {}
     for number in range(200):
         for name in (NATIVE, FLOOR, *PARTS):
@@ -47,7 +47,7 @@ def rounds_of(folder):
 
 
 def place(name):
-    """Where a name stands in the table: what has less recorded comes first."""
+    """Returns the place of a name in the table: names that record less come first."""
     parts, floors = list(PARTS), [NOTHING, BASE]
     if name in parts:
         return 3, parts.index(name), name
@@ -61,7 +61,7 @@ def median_ms(stretch):
 
 
 def against(rounds, name, other):
-    """(median difference in ms, its interval) of a name to another in the same rounds, or None."""
+    """Returns (median difference in ms, its interval) between two names in the same rounds, or None."""
     both = [(of[name], of[other]) for of in rounds.values() if name in of and other in of]
     if len(both) < FEWEST:
         return None
@@ -77,7 +77,7 @@ def in_words(difference):
 
 
 def recorded(name, rounds, facts):
-    """(records, bytes) a step that CUPTI gave, or None where it was not counted."""
+    """Returns the (records, bytes) per step that CUPTI delivered, or None if they were not counted."""
     if name in facts["parts"]:
         kinds = facts["parts"][name].values()
         return sum(of[0] for of in kinds) / facts["steps"], sum(of[1] for of in kinds) / facts["steps"]
@@ -112,7 +112,7 @@ def judge(bundle, findings):
 
 
 def judge_floor(rounds, findings):
-    """A floor that does not record what it states is none."""
+    """Fails if a floor did not record what its name says."""
     floors = [(name, one) for of in rounds.values() for name, one in of.items() if name.startswith(FLOOR)]
     if not floors:
         return findings.not_checked("recording: the floor records", "it did not run: the step `recording, floor` states why")

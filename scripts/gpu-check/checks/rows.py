@@ -1,4 +1,4 @@
-"""tprof's rows against CUPTI's own records of the same process, field by field."""
+"""Compares tprof's rows with CUPTI's own records of the same process, field by field."""
 
 import collections
 
@@ -12,7 +12,7 @@ NONE = 0xFFFFFFFF
 
 
 def timed(records):
-    """Records with times; CUPTI writes zeros where it had no memory for them."""
+    """Returns the records with times; CUPTI writes zeros if it had no memory for them."""
     return [record for record in records if record.start and record.end >= record.start]
 
 
@@ -57,14 +57,15 @@ def copy_row(row):
 
 
 def difference(records, rows):
-    """What only one side has, in words."""
+    """Describes the rows that only one side has."""
     only = lambda one, other: [f"{n} × {facts}" for facts, n in (one - other).items()]
     left, right = collections.Counter(records), collections.Counter(rows)
     return [f"CUPTI only: {text}" for text in only(left, right)] + [f"tprof only: {text}" for text in only(right, left)]
 
 
 def judge_names(raw, kernels):
-    """{address: name} as tprof wrote names, which are demangled: by correlation, one each."""
+    """Checks {address: name} against the names that tprof wrote, which are demangled: they are matched by correlation,
+    and each address must have one name."""
     names = collections.defaultdict(set)
     by_key = collections.defaultdict(set)
     for row in kernels:
@@ -95,8 +96,8 @@ def judge_copies(what, raw, copies, findings):
 
 
 def judge_calls(what, raw, spans, findings):
-    """Each call once: neither lost nor recorded twice. Calls have no name in a record: numbers and
-    names must belong together one to one. The agent's own calls are none of the program's."""
+    """Each call has one span: it is neither lost nor recorded twice. Records of calls have numbers and no names, so
+    numbers and names must belong together one to one. The agent's own calls are not the program's."""
     by_kind = {4: "driver", 5: "runtime"}
     agent = {entry.thread for entry in raw.entries("flushed")}
     records = [(by_kind[kind], record) for buffer in raw.buffers for kind, record in buffer.records
@@ -129,7 +130,7 @@ def judge_waits(what, raw, waits, findings):
 
 
 def judge_times(what, raw, run, kernels, findings):
-    """When kernels began, by the journal's own join of the two clocks."""
+    """Compares when kernels began with the journal's own join of the two clocks."""
     clock, wrong, most = Clock(raw), [], 0
     slack_ns = SLACK_NS + clock.uncertainty_ns()
     rows = {(row.correlation, row.graph_node or None, row.stream, row.duration_ns): row.start_ns for row in kernels}
@@ -147,7 +148,7 @@ def judge_times(what, raw, run, kernels, findings):
 
 
 def judge(what, folder, findings):
-    """One run with raw buffers: `folder` has raw.cupti, run.json and tables.json.gz."""
+    """Judges one run with raw buffers: `folder` has raw.cupti, run.json and tables.json.gz."""
     raw, run = folder.raw(), folder.json("run.json")
     if raw is None or run is None or not folder.has("tables.json.gz"):
         return findings.not_checked(f"{what}: rows are CUPTI's records", "there is no recorded run with raw buffers")

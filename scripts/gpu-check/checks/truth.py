@@ -1,4 +1,4 @@
-"""What tprof recorded of `truth`, against what that program counted itself."""
+"""Compares tprof's records of `truth` with the program's own counts."""
 
 import collections
 
@@ -8,7 +8,7 @@ from raw import SLACK_NS, Clock
 TIME_TOLERANCE = 0.02
 # A kernel's record also covers its launch on the device and its end: microseconds.
 AROUND_NS = 20_000
-# Losses in tprof's words that have nothing to do with a device: stacks, samples and heap events.
+# Kinds of losses that have nothing to do with a device: stacks, samples and heap events.
 OF_HOST = {
     "stacks", "whole stacks", "names of functions", "names of Python functions", "symbols",
     "Python frames", "Python frames of CPU samples", "Python frames in stacks of allocations",
@@ -23,7 +23,7 @@ def parts_of(truth):
 
 
 def failure(truth):
-    """Why the program has no truth to give, or None."""
+    """Returns the reason why the program reports no truth, or None."""
     if truth is None:
         return "the program did not end well without tprof"
     for part in truth["parts"]:
@@ -33,7 +33,7 @@ def failure(truth):
 
 
 def same_parts(native, traced):
-    """Both ran the same: parts, what was skipped, results. Times differ."""
+    """Whether both runs did the same: parts, skipped parts, results. Times may differ."""
     of = lambda truth: [(part["part"], part.get("count"), part.get("skipped"), part.get("failed"), part.get("error"))
                         for part in truth["parts"]]
     return of(native) == of(traced)
@@ -80,14 +80,14 @@ def judge_times(what, parts, kernels, simulated, findings):
 
 
 def on_first_stream(kernels, name):
-    """Time of kernels on the stream of the first launch: the one with the events."""
+    """Returns the time of kernels on the stream of the first launch, which is the one with the events."""
     launched = sorted((row for row in kernels if row.name.startswith(name)), key=lambda row: row.correlation)
     return sum(row.duration_ns for row in launched if row.stream == launched[0].stream)
 
 
 def judge_events(what, parts, kernels, simulated, findings):
-    """Kernels of one stream between two events. A simulated stream is a thread of a busy machine,
-    and may stand still between them."""
+    """Compares the kernels of one stream between two events with the events' times. A simulated stream is a thread of a
+    busy machine, and may stand still between them."""
     wrong, compared = [], 0
     for part in parts:
         if "events_ns" not in part:
@@ -110,8 +110,9 @@ def judge_copies(what, parts, copies, findings):
 
 
 def judge_allocations(what, parts, allocations, older, findings):
-    """Each once: neither lost nor counted by the hooks and by CUPTI. Whether CUPTI records what
-    cuMemCreate takes is not documented: where no hook can, that is a fact to learn."""
+    """Each allocation has one row: it is neither lost nor counted twice, by the hooks and by CUPTI. NVIDIA doesn't
+    document whether CUPTI records the memory of cuMemCreate, so if no hook can see it, the result is noted without a
+    verdict."""
     for part in parts:
         if "allocations" not in part:
             continue
@@ -129,7 +130,7 @@ def judge_allocations(what, parts, allocations, older, findings):
 
 
 def judge_order(what, uncertainty_ns, kernels, spans, findings):
-    """No work begins before its call, but for what the clocks' join is off by."""
+    """No work begins before its call, except by the uncertainty of the clocks' join."""
     begin = {}
     for row in spans:
         if row.kind in ("runtime", "driver") and row.correlation is not None:
@@ -142,7 +143,7 @@ def judge_order(what, uncertainty_ns, kernels, spans, findings):
 
 
 def judge_losses(check, run, findings, **facts):
-    """Nothing of the device may be lost. What is known to be of the host only does not count; any other name does."""
+    """No events of the device may be lost. Losses known to be the host's don't count; any other name does."""
     completeness = run["completeness"]
     losses = [loss for loss in completeness["losses"] if loss["what"] not in OF_HOST]
     blind = [one for one in completeness["blind"] if one["what"] not in OF_HOST]
@@ -150,7 +151,8 @@ def judge_losses(check, run, findings, **facts):
 
 
 def judge(what, folder, simulated, edition, findings):
-    """One program that ran without tprof, and with it, in a check of this edition. False where it cannot run here at all."""
+    """Judges one program that ran without tprof and with it, in a check of this edition. Returns False if the program
+    can't run here at all."""
     native, traced = folder.json("native.json"), folder.json("traced.json")
     run = folder.json("run.json")
     why = failure(native)

@@ -1,4 +1,4 @@
-"""Collectives of known bytes on two devices: `collectives.py OUT`, ranks started by itself.
+"""Runs collectives with known bytes on two devices: `collectives.py OUT`. It starts its ranks itself.
 
 With TORCH_NCCL_USE_COMM_NONBLOCKING=1 communicators are made without waiting.
 """

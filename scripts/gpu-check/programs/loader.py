@@ -1,4 +1,4 @@
-"""A DataLoader with forked workers behind a device in use: `loader.py OUT`."""
+"""Runs a DataLoader with forked workers after a device was used: `loader.py OUT`."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ BATCHES = 20
 
 
 class Numbers(torch.utils.data.Dataset):
-    """Item n is a row of n."""
+    """A data set whose item n is a row filled with n."""
 
     def __len__(self):
         return BATCHES * 4

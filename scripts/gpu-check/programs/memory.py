@@ -1,6 +1,6 @@
-"""Takes device memory through PyTorch's allocator, and states what PyTorch and the driver count.
+"""Takes device memory through PyTorch's allocator, and writes the bytes that PyTorch and the driver count.
 
-`memory.py OUT`: the allocator is what PYTORCH_CUDA_ALLOC_CONF names. The memory is held to the end.
+`memory.py OUT`: PYTORCH_CUDA_ALLOC_CONF chooses the allocator. The memory is held to the end.
 """
 
 import json
@@ -13,14 +13,15 @@ BLOCKS = [3 << 20, 40 << 20, 100 << 20, 250 << 20]
 
 
 def nvml_bytes():
-    """Used memory of the device, without the driver's reserve (version 2 of the call); None without NVML."""
+    """Returns the used memory of the device, without the driver's reserve (version 2 of the call); None without
+    NVML."""
     try:
         import pynvml
 
         pynvml.nvmlInit()
         handle = pynvml.nvmlDeviceGetHandleByIndex(torch.cuda.current_device())
         return pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2).used
-    except Exception as error:  # whatever it lacks: the figure is then not there
+    except Exception as error:  # whatever NVML lacks, the figure is missing
         print(f"NVML: {error}", file=sys.stderr)
         return None
 

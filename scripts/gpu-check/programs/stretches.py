@@ -1,9 +1,10 @@
-"""stretches.py PLAN OUT: takes steps in stretches, and writes how long each step was.
+"""stretches.py PLAN OUT: runs steps in groups called stretches, and writes the duration of each step.
 
-PLAN is a file of JSON: `work` (eager: the transformer of eager_gpt.py; copies: as many calls of the runtime, without PyTorch),
-`device`, `warm` steps before each stretch, its `steps`, and the names of `stretches`. With `floor`, the path of the library
-that the driver loads, CUPTI records in each stretch what `chosen` has of it: `kinds`, `calls` that are left out of a kind or
-are all that is recorded of it, and whether buffers come `zeroed`. Without, one stretch is as another.
+PLAN is a JSON file: `work` (eager: the transformer of eager_gpt.py; copies: as many calls of the runtime, without
+PyTorch), `device`, the `warm` steps before each stretch, its `steps`, and the names of the `stretches`. With `floor`,
+the path of the library that the driver loads, CUPTI records in each stretch what `chosen` has for it: `kinds`, `calls`
+that are left out of a kind or are all that is recorded of it, and whether buffers come `zeroed`. Without `floor`, all
+stretches are the same.
 """
 
 import ctypes
@@ -11,13 +12,13 @@ import json
 import sys
 import time
 
-# As many as the transformer launches.
+# As many copies as the transformer has launches.
 COPIES, COPY_BYTES, WITHIN_DEVICE = 540, 4096, 3
 CALLS = {"runtime": 0, "driver": 1}
 
 
 def eager(plan):
-    """The step of the transformer, and the wait for its end."""
+    """Returns the function that does a step of the transformer, and the one that waits for its end."""
     import torch
 
     import eager_gpt
@@ -29,7 +30,8 @@ def eager(plan):
 
 
 def copies(plan):
-    """A step of short copies, by the runtime that is named; its functions are found as a program finds them, hooks included."""
+    """Returns the functions for a step of short copies by the named runtime. It looks the runtime's functions up as a
+    program does, so it finds the hooks."""
     ctypes.CDLL(plan["cudart"], ctypes.RTLD_GLOBAL)
     cuda = ctypes.CDLL(None)
     memory, stream = ctypes.c_void_p(), ctypes.c_void_p()
@@ -50,7 +52,7 @@ def copies(plan):
 
 
 class Floor:
-    """What CUPTI records, by the library that the driver loaded."""
+    """Switches the kinds that CUPTI records, through the library that the driver loaded."""
 
     def __init__(self, path):
         self.library, self.on, self.alone = ctypes.CDLL(path), [], []
@@ -58,7 +60,7 @@ class Floor:
             sys.exit("the driver did not load the floor, or it found no CUPTI")
 
     def choose(self, chosen):
-        """Records this from now on; what CUPTI refused."""
+        """Makes CUPTI record this from now on. Returns what CUPTI refused."""
         for of, call in self.alone:
             self.library.floor_call(of, call, 0)
         for kind in self.on:
@@ -75,7 +77,7 @@ class Floor:
         return refused
 
     def counts(self):
-        """{what: how much of it CUPTI gave since the last call}."""
+        """Returns {what: how much of it CUPTI delivered since the last call}."""
         out = (ctypes.c_uint64 * 3)()
         self.library.floor_settle(out)
         return dict(zip(("records", "bytes", "dropped"), out))

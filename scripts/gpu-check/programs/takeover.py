@@ -1,7 +1,8 @@
-"""torch.profiler with `schedule(repeat=3)`, and work of known count before, within and after it.
+"""Runs torch.profiler with `schedule(repeat=3)`, and a known amount of work before, within and after
+it.
 
-`takeover.py OUT [SECONDS]`: kernels of `sin` run before the profiler, of `cos` within it, of
-`tan` after it, so that each is known by its name. Then SECONDS pass, at a kernel every 10 ms.
+`takeover.py OUT [SECONDS]`: kernels of `sin` run before the profiler, of `cos` within it, and of `tan`
+after it, so that their names tell them apart. Then it runs for SECONDS, with a kernel every 10 ms.
 """
 
 import json
@@ -28,7 +29,8 @@ def run(function, numbers, count):
 
 
 def kernels_of(profiler, word):
-    """Of kernels with this word in their names: how many, and how many with times that cannot be."""
+    """Returns how many kernels have this word in their names, and how many of those have impossible
+    times."""
     count = implausible = 0
     for event in profiler.events():
         if event.device_type != torch.autograd.DeviceType.CUDA or word not in event.name:

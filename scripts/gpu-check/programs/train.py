@@ -1,6 +1,6 @@
-"""Trains a small transformer and writes the time of a step as JSON: `train.py --out FILE …`.
+"""Trains a small transformer and writes the duration of a step as JSON: `train.py --out FILE …`.
 
-The work of a step is the same each time, so that a run without tprof and one with it compare.
+All steps do the same work, so that runs with and without tprof can be compared.
 """
 
 import argparse
@@ -29,7 +29,7 @@ class Trainer:
         self.model = torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False).to(device)
         self.input = torch.randn(16, 128, 256).to(device)
         self.target = torch.randn(16, 128, 256).to(device)
-        # Momentum only: an optimizer that can be captured in a graph everywhere.
+        # SGD with momentum can be captured in a graph with every PyTorch.
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
 
     def step(self):
@@ -41,7 +41,7 @@ class Trainer:
 
 
 def graphed(trainer):
-    """A step captured once and replayed."""
+    """Returns a step that was captured once and is replayed."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -55,7 +55,7 @@ def graphed(trainer):
 
 
 def streamed(trainer):
-    """A step on one stream beside copies on another."""
+    """Returns a step on one stream beside copies on another."""
     compute, copies = torch.cuda.Stream(), torch.cuda.Stream()
     host = torch.randn(16, 128, 256).pin_memory()
 

@@ -1,9 +1,9 @@
-//! The private interface between the stand-ins: C layouts, since each library
-//! is linked by itself.
+//! The private interface between the stand-ins. It uses C layouts, because each library is linked
+//! by itself.
 
 use std::ffi::{c_char, c_void};
 
-/// Kernel, as far as a launch defines it.
+/// The properties of a kernel that its launch defines.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Launch {
@@ -19,36 +19,39 @@ pub struct Launch {
     pub static_shared: u32,
     /// Registers of each thread.
     pub registers: u32,
-    /// How long it runs, at least.
+    /// Shortest duration of the kernel, in nanoseconds.
     pub ns: u64,
-    /// Waits for other ranks first: called on the stream's thread.
+    /// A function that waits for other ranks first. The stream's thread calls it.
     pub gate: Option<extern "C" fn(*mut c_void)>,
     /// The argument of `gate`.
     pub gate_data: *mut c_void,
 }
 
-/// What is put on a stream.
+/// A piece of work that is put on a stream.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub enum Work {
     /// A kernel that runs.
     Kernel(Launch),
-    /// A copy of bytes: to, from, how many, `cudaMemcpyKind` made definite.
+    /// A copy of bytes: to, from, how many, and the `cudaMemcpyKind`, which is not
+    /// `cudaMemcpyDefault`.
     Copy(*mut c_void, *const c_void, usize, u32),
     /// A fill of bytes: where, value, how many.
     Fill(*mut c_void, u8, usize),
-    /// A copy between devices: to, which device's, from, which device's, bytes.
+    /// A copy between devices: destination, its device, source, its device, bytes.
     PeerCopy(*mut c_void, u32, *const c_void, u32, usize),
     /// Marks an event.
     Record(*mut c_void),
-    /// Waits for an event's last mark that was asked for by then: the driver fills in which.
+    /// Waits for the event's mark that was last requested at this point; the driver fills in its
+    /// number.
     Wait(*mut c_void, u64),
-    /// All nodes of a graph are behind.
+    /// The end of a graph, behind its last node.
     GraphEnds,
 }
-// SAFETY: the pointers are the caller's business, as on a real stream.
+// SAFETY: the stand-ins only pass these pointers between threads. The program keeps them valid
+// until the work has run, as with a real stream.
 unsafe impl Send for Work {}
-// SAFETY: as above.
+// SAFETY: shared references to `Work` only allow reads of the pointers' values.
 unsafe impl Sync for Work {}
 
 /// Where something ran.
@@ -61,15 +64,15 @@ pub struct Place {
     pub context: u32,
     /// Number of the stream.
     pub stream: u32,
-    /// Call that asked for it.
+    /// Correlation of the call that requested it.
     pub correlation: u32,
-    /// Executable graph that it was part of, or 0.
+    /// The executable graph that it was part of, or 0.
     pub graph: u32,
-    /// Its node there.
+    /// Its node in that graph.
     pub node: u64,
 }
 
-/// What happened, as CUPTI receives it. Times are the host's CLOCK_MONOTONIC.
+/// An event, as CUPTI receives it. Times are the host's CLOCK_MONOTONIC.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub enum Happened {
@@ -87,100 +90,103 @@ pub enum Happened {
     DriverCall(u32, u32, u32),
     /// The host waited: kind of wait, event.
     Wait(u32, u32),
-    /// Device memory changed hands: operation, kind of memory, address, bytes.
+    /// Device memory was allocated or freed: operation, kind of memory, address, bytes.
     Memory(u32, u32, u64, u64),
-    /// Memory of a stream-ordered pool changed hands: operation, address, bytes; the pool's
-    /// address, what it holds, and what of that is given out.
+    /// Memory of a stream-ordered pool was allocated or freed: operation, address, bytes; the
+    /// pool's address, the bytes that it holds, and how many of them it has handed out.
     PoolMemory(u32, u64, u64, [u64; 3]),
-    /// A context was made: null stream.
+    /// A context was made. Its argument is the number of its null stream.
     Context(u32),
-    /// A stream was made: priority.
+    /// A stream was made. Its argument is the priority.
     Stream(u32),
     /// A graph ran, from its first node to its last.
     Graph,
-    /// A device is there.
+    /// A device is visible.
     Device,
 }
 
-/// The engine, as the other libraries see it.
+/// The functions of the driver's stand-in that the other libraries call.
 #[repr(C)]
 pub struct Engine {
-    /// Brings the driver up, once: `cuInit`.
+    /// Starts the driver, once: `cuInit`.
     pub init: extern "C" fn(),
-    /// Begins a call: its correlation id.
+    /// Begins a call, and returns its correlation id.
     pub begin: extern "C" fn() -> u32,
-    /// Ends a call: number, name, correlation, when it began, result.
+    /// Ends a call: number, name, correlation, begin, result.
     pub end: extern "C" fn(u32, *const c_char, u32, u64, u32),
-    /// Ends a call of the driver's within it: the same.
+    /// Ends a call of the driver within that call, with the same arguments.
     pub driver_end: extern "C" fn(u32, *const c_char, u32, u64, u32),
-    /// Nanoseconds by CLOCK_MONOTONIC.
+    /// Returns the nanoseconds of CLOCK_MONOTONIC.
     pub now: extern "C" fn() -> u64,
-    /// CUPTI's clock at that time.
+    /// Returns the time of CUPTI's clock at that time.
     pub stamp: extern "C" fn(u64) -> u64,
-    /// A new stream on the thread's device: priority.
+    /// Makes a new stream with this priority on the thread's device.
     pub stream: extern "C" fn(u32) -> *mut c_void,
-    /// Puts work on a stream (null: the default one), for a call.
+    /// Puts work on a stream (null: the default one), on behalf of a call.
     pub put: extern "C" fn(*mut c_void, Work, u32),
-    /// Waits until a stream is empty, for a call.
+    /// Waits until a stream is empty, on behalf of a call.
     pub drain: extern "C" fn(*mut c_void, u32),
-    /// Waits until all streams of the thread's device are empty, for a call.
+    /// Waits until all streams of the thread's device are empty, on behalf of a call.
     pub drain_all: extern "C" fn(u32),
-    /// A new event.
+    /// Makes a new event.
     pub event: extern "C" fn() -> *mut c_void,
-    /// Waits for an event, for a call; true if it had to.
+    /// Waits for an event, on behalf of a call.
     pub event_wait: extern "C" fn(*mut c_void, u32),
-    /// When an event was marked; 0 if it was not, or is due.
+    /// Returns when an event was marked; 0 if it was not marked, or if a requested mark has not
+    /// been made yet.
     pub event_time: extern "C" fn(*mut c_void) -> u64,
-    /// Chooses the thread's device; false if there is none such.
+    /// Chooses the thread's device; returns false if there is no such device.
     pub choose: extern "C" fn(u32) -> bool,
-    /// The thread's device.
+    /// Returns the thread's device.
     pub chosen: extern "C" fn() -> u32,
-    /// Number of devices.
+    /// Returns the number of devices.
     pub devices: extern "C" fn() -> u32,
-    /// Memory for a program: kind of memory, bytes, correlation.
+    /// Allocates memory for a program: kind of memory, bytes, correlation.
     pub allocate: extern "C" fn(u32, usize, u32) -> *mut c_void,
-    /// Takes memory over that lies somewhere already: where, kind of memory, bytes, correlation.
+    /// Registers memory that exists already: address, kind of memory, bytes, correlation.
     pub adopt: extern "C" fn(*mut c_void, u32, usize, u32),
-    /// Memory of the default pool of a stream's device: bytes, stream, correlation.
+    /// Allocates from the default pool of a stream's device: bytes, stream, correlation.
     pub allocate_async: extern "C" fn(usize, *mut c_void, u32) -> *mut c_void,
-    /// Gives memory back; false if it was not handed out.
+    /// Frees memory; returns false if it was not handed out.
     pub release: extern "C" fn(*mut c_void, u32) -> bool,
-    /// Gives memory back in a stream; false if it was not handed out.
+    /// Frees memory on a stream; returns false if it was not handed out.
     pub release_async: extern "C" fn(*mut c_void, *mut c_void, u32) -> bool,
-    /// Frees all blocks of the thread's device, for a call.
+    /// Frees all blocks of the thread's device, on behalf of a call.
     pub release_all: extern "C" fn(u32),
     /// Begins to put a stream's work into a graph.
     pub capture: extern "C" fn(*mut c_void),
-    /// Ends that: the graph.
+    /// Ends the capture, and returns the graph.
     pub captured: extern "C" fn(*mut c_void) -> *mut c_void,
     /// Whether a stream's work goes into a graph.
     pub is_capturing: extern "C" fn(*mut c_void) -> bool,
-    /// An executable graph.
+    /// Makes an executable graph.
     pub instantiate: extern "C" fn(*mut c_void) -> *mut c_void,
-    /// Puts an executable graph on a stream, for a call.
+    /// Puts an executable graph on a stream, on behalf of a call.
     pub replay: extern "C" fn(*mut c_void, *mut c_void, u32),
-    /// Sets who receives what happens; none ends that.
+    /// Sets the function that receives events; `None` removes it.
     pub attach_sink: extern "C" fn(Option<Sink>),
-    /// Sets who is called as calls begin and return; none ends that.
+    /// Sets the function that is called when calls begin and return; `None` removes it.
     pub attach_callbacks: extern "C" fn(Option<Callback>),
-    /// A call begins, or a launch of the driver's in one of the runtime's begins or returns.
+    /// Must be called when a call begins, and when a launch of the driver within one of the runtime
+    /// begins or returns.
     pub called: Callback,
     /// Whether another thread is in `cuInit`.
     pub is_starting: extern "C" fn() -> bool,
-    /// The number of a stream (null: the default one of the thread's device).
+    /// Returns the number of a stream (null: the default one of the thread's device).
     pub stream_id: extern "C" fn(*mut c_void) -> u32,
     /// Writes a line of JSON to the log.
     pub log: extern "C" fn(*const u8, usize),
 }
 
-/// Receives everything that happens: where, when it began and ended, what.
+/// A function that receives every event: place, begin, end, and the event.
 pub type Sink = extern "C" fn(*const Place, u64, u64, *const Happened);
 
-/// Is called as a call of the runtime's, or else of the driver's, begins or returns: whether the
-/// driver's, number, name, correlation, and the result, or none at the beginning.
+/// A function that is called when a call of the runtime, or else of the driver, begins or returns.
+/// Its arguments: whether it is the driver's call, number, name, correlation, and the result, which
+/// is null at the beginning.
 pub type Callback = extern "C" fn(bool, u32, *const c_char, u32, *const u32);
 
-/// Kinds of memory, as CUPTI numbers them; from 100 on others.
+/// Kinds of memory, with CUPTI's numbers; kinds from 100 on are the stand-ins' own.
 pub mod memory {
     /// Ordinary memory of the host.
     pub const PAGEABLE: u32 = 1;
@@ -196,18 +202,19 @@ pub mod memory {
     pub const POOL: u32 = 100;
     /// Device memory of another process.
     pub const IMPORTED: u32 = 101;
-    /// Memory of the program's own, pinned.
+    /// Pinned memory that the program allocated itself.
     pub const REGISTERED: u32 = 102;
-    /// Physical memory, known by its handle.
+    /// Physical memory that is identified by its handle.
     pub const VIRTUAL: u32 = 103;
 }
 
-/// The engine of this process: loads `libcuda.so.1`, which must be the stand-in.
+/// Returns the engine of this process. Loads `libcuda.so.1`, which must be the stand-in.
 pub fn engine() -> &'static Engine {
     use std::sync::OnceLock;
     static ENGINE: OnceLock<usize> = OnceLock::new();
     let at = *ENGINE.get_or_init(|| {
-        // SAFETY: loads a library by name and calls the function that it must have.
+        // SAFETY: the names end with a zero. The library must be the stand-in, whose function has
+        // this type.
         unsafe {
             let handle = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL);
             let get = if handle.is_null() {
@@ -227,7 +234,7 @@ pub fn engine() -> &'static Engine {
     unsafe { &*(at as *const Engine) }
 }
 
-/// A number from the environment.
+/// Returns a number from the environment, or `otherwise`.
 pub fn number(name: &str, otherwise: i64) -> i64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }

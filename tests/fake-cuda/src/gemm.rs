@@ -1,15 +1,15 @@
-//! What the stand-ins for cuBLAS and cuBLASLt share: a multiplication is a kernel,
-//! launched as by a runtime that is linked into the library, which the real ones do:
-//! only CUPTI records the launch.
+//! The code that the stand-ins for cuBLAS and cuBLASLt share. A multiplication is a kernel. As in
+//! the real libraries, a runtime that is linked into the library launches it, so only CUPTI records
+//! the launch.
 
 use crate::feed::{Launch, Work, engine, number};
 use std::ffi::{CStr, c_void};
 use tprof_cupti_sys::bindings::CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000 as LAUNCH;
 
-/// What is multiplied.
+/// The shapes and types of a multiplication.
 #[derive(Clone, Copy, Debug)]
 pub struct Product<'a> {
-    /// Function that was called.
+    /// The function that was called.
     pub function: &'a str,
     /// Rows of the result.
     pub m: u64,
@@ -27,7 +27,7 @@ pub struct Product<'a> {
     pub compute: Option<u32>,
 }
 
-/// Launches what a call multiplies in groups, a kernel for all of them, and logs it.
+/// Launches one kernel for all groups of a call, and logs the call.
 pub fn multiply_groups(function: &str, groups: &[Product<'_>], stream: *mut c_void) {
     let engine = engine();
     (engine.init)();
@@ -46,10 +46,10 @@ pub fn multiply_groups(function: &str, groups: &[Product<'_>], stream: *mut c_vo
     (engine.log)(line.as_ptr(), line.len());
 }
 
-/// Shape above which a sum is split over two kernels.
+/// Length of the sums above which a multiplication is split over two kernels.
 const SPLIT_AT: u64 = 4096;
 
-/// Launches what a call multiplies, and logs it.
+/// Launches the kernels of a multiplication, and logs the call.
 pub fn multiply(product: Product<'_>, stream: *mut c_void) {
     let engine = engine();
     (engine.init)();
@@ -75,7 +75,7 @@ pub fn multiply(product: Product<'_>, stream: *mut c_void) {
     (engine.log)(line.as_ptr(), line.len());
 }
 
-/// The correlation of the launch.
+/// Launches a kernel and returns the correlation of the launch.
 fn launch(name: &'static CStr, rows: u64, stream: *mut c_void) -> u32 {
     let engine = engine();
     let correlation = (engine.begin)();

@@ -1,10 +1,8 @@
 //! The interface between the stand-ins for CUDA's libraries.
 //!
-//! This is a simulation for tests. It computes nothing: a kernel is a span of
-//! time on a thread that stands for its stream. But what is observed of it is
-//! real: calls take the time they take, copies copy, streams run beside each
-//! other, and a log beside lists what truly ran, so that a recording can be
-//! compared with it record by record.
+//! This is a simulation for tests. It computes nothing: a kernel is a span of time on a thread that represents its
+//! stream. But everything that a profiler observes is real: calls take time, copies copy, streams run at the same time.
+//! A separate log lists what truly ran, so that a recording can be compared with it record by record.
 //!
 //! | library | stands for | role here |
 //! |---|---|---|
@@ -16,9 +14,9 @@
 //! | `libnvidia-ml.so.1` | NVML | reports utilisation, memory, clocks, power, heat; of its own making |
 //! | `libnccl.so.2` | NCCL | collectives as kernels that wait for the other ranks |
 //!
-//! This is no implementation of the driver: `libcuda.so.1` has only the functions that
-//! `tprof doctor --run-kernel` calls. The kernel of that program is the only one that
-//! computes something, in Rust, chosen by its name; the PTX is not read.
+//! `libcuda.so.1` is not a whole driver: it has only the functions that `tprof doctor --run-kernel` calls. The kernel
+//! of that program is the only one that computes something. It is implemented in Rust and chosen by its name; the PTX
+//! is not read.
 //!
 //! Variables: `FAKE_CUDA_LOG` names a folder for the logs, `FAKE_CUDA_DEVICES`
 //! sets how many devices there are (1), `FAKE_CUDA_BLOCK_NS` how long one block

@@ -1,10 +1,10 @@
-//! Compares what reports deny, in sentences, with what they count.
+//! Compares the sentences in which reports deny something with the counts of all reports.
 
 use super::facts::{Facts, Subject, rows};
 use Subject::*;
 use serde_json::Value;
 
-/// Things of which `findings` reports that none was recorded, or that none is judged.
+/// Things that `findings` says were not recorded, or not judged.
 const THINGS: [(&str, Subject); 11] = [
     ("kernel, copy or memset", Work),
     ("compute kernel", Computes),
@@ -19,7 +19,7 @@ const THINGS: [(&str, Subject); 11] = [
     ("sample of the heap's allocator", Samples),
 ];
 
-/// Beginnings of other sentences which state that none of something was recorded.
+/// Beginnings of other sentences that say that something was not recorded.
 const DENIED: [(&str, Subject); 30] = [
     ("no kernel, copy or memset was recorded", Work),
     ("no CUDA or HIP call was recorded", Calls),
@@ -53,7 +53,7 @@ const DENIED: [(&str, Subject); 30] = [
     ("no collective was recorded, and no rank was sampled in one", Communicates),
 ];
 
-/// Beginnings of sentences that deny what no report counts, or only a part of it that they name.
+/// Beginnings of sentences that deny something that no report counts, or only a named part of it.
 const UNCOUNTED: &[&str] = &[
     "none lies in the steps, only outside of them",
     "no operator with known operations began in it",
@@ -123,12 +123,12 @@ struct Sentence {
 enum Ranks {
     All,
     One(String),
-    /// This number of ranks.
+    /// As many ranks as this, without their names.
     Some(usize),
 }
 
-/// Sentences of all reports which contradict what a report counts, or which this
-/// test has no rule for.
+/// Returns the sentences of all reports that contradict a report's count, and those for which this
+/// test has no rule.
 pub fn contradictions(reports: &Value, facts: &Facts) -> Vec<String> {
     sentences(reports)
         .iter()
@@ -164,7 +164,7 @@ fn judge(sentence: &Sentence, facts: &Facts) -> Option<String> {
     (!known).then(|| "claims.rs lacks what it denies".to_owned())
 }
 
-/// Checks a sentence that none was recorded.
+/// Checks a sentence that says that something was not recorded.
 fn denied(sentence: &Sentence, subject: Subject, facts: &Facts) -> Option<String> {
     let has = |rank: &String| facts.on_rank(subject, rank) > 0.0;
     match &sentence.ranks {
@@ -180,8 +180,8 @@ fn denied(sentence: &Sentence, subject: Subject, facts: &Facts) -> Option<String
     }
 }
 
-/// Checks a sentence that what was recorded lies elsewhere: it was recorded, and what is analyzed is
-/// named right.
+/// Checks a sentence that says that something was recorded outside of the analyzed part: it must
+/// have been recorded, and the sentence must name the analyzed part.
 fn elsewhere(rest: &str, sentence: &Sentence, subject: Subject, facts: &Facts) -> Option<String> {
     let has = |rank: &String| facts.on_rank(subject, rank) > 0.0;
     let with = facts.ranks.iter().filter(|rank| has(rank)).count();
@@ -200,7 +200,7 @@ fn elsewhere(rest: &str, sentence: &Sentence, subject: Subject, facts: &Facts) -
     }
 }
 
-/// Sentences in which reports name why something is not there.
+/// Returns the sentences in which reports say why something is missing.
 fn sentences(reports: &Value) -> Vec<Sentence> {
     let mut all = Vec::new();
     for (kind, report) in reports.as_object().unwrap() {
@@ -220,7 +220,7 @@ fn sentences(reports: &Value) -> Vec<Sentence> {
                 },
                 (None, None) => panic!("a row without ranks: {row}"),
             };
-            // Several things may be denied at once.
+            // One sentence may deny several things.
             let of = &of;
             let parts = row[key].as_str().unwrap().split("; no ").enumerate();
             all.extend(parts.map(|(at, part)| Sentence {
@@ -271,7 +271,7 @@ fn visit(value: &Value, path: &str, ranks: &Ranks, all: &mut Vec<Sentence>) {
     }
 }
 
-/// What the text reports none of, and the JSON does not.
+/// Returns the sentences in the text that deny something and that the JSON lacks.
 pub fn unlike_text(reports: &Value, text: &str) -> Vec<String> {
     let mut reasons = Vec::new();
     for (kind, report) in reports.as_object().unwrap() {

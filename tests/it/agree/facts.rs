@@ -41,14 +41,15 @@ pub enum Subject {
 
 use Subject::*;
 
-/// Where a kind counts something: rows of a table, and how much each row is.
+/// The place where a kind of report counts something: rows of a table, and the amount of each row.
 struct Source {
     subject: Subject,
     kind: &'static str,
     table: &'static str,
-    /// Whether it counts all that was recorded: then none here is none anywhere.
+    /// Whether the table counts everything that was recorded. If it has none, no other table may
+    /// have any.
     whole: bool,
-    /// Whether its amounts are numbers of the same things as those of others so marked.
+    /// Whether the amounts are comparable with those of other sources that have this flag.
     counts: bool,
     amount: fn(&Value) -> f64,
 }
@@ -155,19 +156,19 @@ const SOURCES: &[Source] = &[
     whole(Met, "stragglers", "late_arrivals", |row| number(row, "collectives")),
 ];
 
-/// Names that DataLoadBound has, as far as the traces here use them.
+/// Names that the rule DataLoadBound looks for, as far as these traces use them.
 const LOADING: [&str; 2] = ["dataloader", "data_load"];
 
 fn one(_: &Value) -> f64 {
     1.0
 }
 
-/// Counts a row's calls, including those outside of the steps, which `kernels` lists apart.
+/// Counts a row's events, including those outside of the steps, which `kernels` lists separately.
 fn count(row: &Value) -> f64 {
     sum(row, &["count", "outside_count"])
 }
 
-/// The same of calls.
+/// Counts a row's calls, including those outside of the steps.
 fn calls(row: &Value) -> f64 {
     sum(row, &["calls", "outside_count"])
 }
@@ -193,7 +194,7 @@ fn of_class(row: &Value, classes: &[&str]) -> f64 {
 }
 
 fn between_host(row: &Value, key: &str) -> f64 {
-    // Outside of the steps it is in the name.
+    // Rows outside of the steps have the direction in the name.
     let name = if row[key].is_null() { text(row, "name") } else { text(row, key) };
     let is_wanted = ["Memcpy HtoD", "Memcpy DtoH"].iter().any(|start| name.starts_with(start));
     if is_wanted { count(row) } else { 0.0 }
@@ -205,10 +206,10 @@ fn named(row: &Value, key: &str, parts: &[&str]) -> f64 {
     f64::from(parts.iter().any(|part| name.contains(part) || lower.contains(part)))
 }
 
-/// Where something is counted, and how much on each rank; "" where a table is of all.
+/// A source, and the amount on each rank. The rank is "" in tables without ranks.
 type Counted = (&'static Source, BTreeMap<String, f64>);
 
-/// What all kinds count of one run.
+/// The counts that all kinds of report have of one run.
 pub struct Facts {
     /// Labels of the ranks.
     pub ranks: Vec<String>,
@@ -224,7 +225,7 @@ impl Facts {
         for source in SOURCES {
             let found = rows(&reports[source.kind], source.table);
             let mut of_source: BTreeMap<String, f64> = BTreeMap::new();
-            // What lies outside of the steps some reports have apart.
+            // Some reports state the events outside of the steps separately.
             let outside = rows(&reports[source.kind], "outside_of_steps");
             let outside = outside.iter().filter(|row| !row["outside_count"].is_null());
             for row in found.iter().chain(outside) {
@@ -242,13 +243,13 @@ impl Facts {
         Facts { ranks, counts }
     }
 
-    /// How much of something any kind counts on a rank.
+    /// Returns the largest amount that any kind counts on a rank.
     pub fn on_rank(&self, subject: Subject, rank: &str) -> f64 {
         let sources = self.counts[&subject].iter();
         sources.filter_map(|(_, ranks)| ranks.get(rank)).copied().fold(0.0, f64::max)
     }
 
-    /// How much of something any kind counts at all, and which kind.
+    /// Returns the largest amount that any kind counts anywhere, and that kind.
     pub fn anywhere(&self, subject: Subject) -> Option<(&'static str, f64)> {
         let sources = self.counts[&subject].iter();
         let most = |ranks: &BTreeMap<String, f64>| ranks.values().copied().fold(0.0, f64::max);
@@ -256,7 +257,8 @@ impl Facts {
         found.filter(|(_, amount)| *amount > 0.0).max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// Kinds that count none, or another number, of what another counts on the same rank.
+    /// Returns the kinds that count none, or another number, of something that another kind counts
+    /// on the same rank.
     pub fn disagreements(&self) -> Vec<String> {
         let mut found = Vec::new();
         for (subject, sources) in &self.counts {
@@ -273,7 +275,7 @@ impl Facts {
     }
 }
 
-/// Kinds that have none of what another has.
+/// Returns the kinds that have none of something that another kind has.
 fn denied(of_rank: &[(&Source, f64)]) -> Vec<String> {
     let Some((has, amount)) = of_rank.iter().find(|(_, amount)| *amount > 0.0) else {
         return Vec::new();
@@ -286,7 +288,7 @@ fn denied(of_rank: &[(&Source, f64)]) -> Vec<String> {
     claims.collect()
 }
 
-/// Kinds that count the same things and not as many.
+/// Returns the kinds that count the same things and get another number.
 fn miscounted(of_rank: &[(&Source, f64)]) -> Vec<String> {
     let mut numbers = of_rank.iter().filter(|(source, _)| source.counts);
     let Some((first, number)) = numbers.next() else { return Vec::new() };
@@ -298,7 +300,7 @@ fn miscounted(of_rank: &[(&Source, f64)]) -> Vec<String> {
         .collect()
 }
 
-/// Rows of a table of a document, or of the summary.
+/// Returns the rows of a table of a document, or of the summary.
 pub fn rows<'v>(report: &'v Value, table: &str) -> &'v [Value] {
     let rows = report["tables"][table].as_array().or_else(|| report[table].as_array());
     rows.map_or(&[], Vec::as_slice)

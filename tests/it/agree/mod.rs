@@ -1,5 +1,5 @@
-//! Reports of one run agree: no kind reports none of what another counts, in text and in
-//! JSON, neither of real traces nor of mixtures made for this.
+//! Reports of one run agree, in text and in JSON: no kind of report denies something that another
+//! counts. This is checked for real traces and for generated mixtures.
 
 mod claims;
 mod facts;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use tprof_tests::{Outcome, Scratch, foreign, need_some};
 
-/// Mixtures of what a trace may hold.
+/// Number of generated mixtures.
 const MIXTURES: u64 = 40;
 
 fn report(run: &Path, more: &[&str]) -> Outcome {
@@ -18,7 +18,7 @@ fn report(run: &Path, more: &[&str]) -> Outcome {
     job.run_in(std::env::temp_dir()).expect_code(0)
 }
 
-/// What is wrong with the reports of a trace.
+/// Returns the contradictions between the reports of a trace.
 fn disagreements(run: &Path) -> Vec<String> {
     let json: Value = serde_json::from_str(&report(run, &["--json"]).stdout).unwrap();
     let reports = &json["reports"];

@@ -1,4 +1,5 @@
-//! Traces with every mixture of what reports count: absent, in the steps, outside of them.
+//! Generates traces in which each thing that reports count is absent, in the steps, or outside of
+//! them.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -6,7 +7,7 @@ use tprof_tests::scatter;
 use tprof_trace::model::{Process, Span, SpanKind, Thread};
 use tprof_trace::{TraceHeader, TraceWriter};
 
-/// Where something lies.
+/// The place of an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Absent,
@@ -14,7 +15,7 @@ enum Place {
     Outside,
 }
 
-/// Things that a trace may have: what writes one of them, at a time in microseconds.
+/// Things that a trace may have: functions that write one of them, at a time in microseconds.
 const THINGS: [fn(&mut Trace, u64); 15] = [
     |trace, at| trace.launched(at, "volta_sgemm_128x32_nt", 7, ""),
     |trace, at| trace.launched(at, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 20, ALL_REDUCE),
@@ -37,11 +38,12 @@ const LOADER: &str = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next_
 const ALL_REDUCE: &str =
     r#","Collective name":"allreduce","In msg nelems":1024,"dtype":"Float","Group size":2"#;
 
-/// A trace in the making.
+/// A trace that is being made.
 struct Trace {
     events: String,
     correlation: u64,
-    /// Device of the next kernel or copy: the other of two, or always the first.
+    /// Device of the next kernel or copy. With two devices it alternates; otherwise it is the
+    /// first.
     device: u64,
     two_devices: bool,
 }
@@ -60,13 +62,13 @@ impl Trace {
         ));
     }
 
-    /// A kernel and the call that launched it.
+    /// Writes a kernel and the call that launched it.
     fn launched(&mut self, at: u64, name: &str, stream: u64, args: &str) {
         self.host("cuda_runtime", "cudaLaunchKernel", at, 5, "");
         self.device_row("kernel", at + 20, name, stream, args);
     }
 
-    /// A kernel of which no launch was recorded.
+    /// Writes a kernel whose launch was not recorded.
     fn kernel(&mut self, at: u64, name: &str, stream: u64, args: &str) {
         self.correlation += 1;
         self.device_row("kernel", at, name, stream, args);
@@ -96,14 +98,14 @@ impl Trace {
     }
 }
 
-/// Text of a trace of a rank, with events placed by a seed.
+/// Returns the text of a rank's trace, with events placed by a seed.
 fn text(seed: u64, rank: u32, ranks: u32) -> String {
     let mut random = seed * 64 + u64::from(rank);
     let mut next = |of: u64| scatter(&mut random) % of;
     let mut trace =
         Trace { events: String::new(), correlation: 100, device: 0, two_devices: next(3) == 0 };
     let steps = next(4);
-    // Steps of 10 ms each; what lies outside comes after them.
+    // Steps last 10 ms each; events outside of the steps come after them.
     for step in 0..steps {
         trace.host("user_annotation", &format!("ProfilerStep#{step}"), step * 10_000, 10_000, "");
     }
@@ -122,7 +124,7 @@ fn text(seed: u64, rank: u32, ranks: u32) -> String {
             }
         }
     }
-    // Some traces hold facts of the job, as those of several ranks always do.
+    // Traces of several ranks always contain facts about the job; others do so at random.
     let backend = if next(2) == 0 { "gloo" } else { "nccl" };
     let info = match ranks > 1 || next(2) == 0 {
         true => format!(
@@ -133,7 +135,7 @@ fn text(seed: u64, rank: u32, ranks: u32) -> String {
     format!("{{\"schemaVersion\":1,{info}\"traceEvents\":[{}]}}", trace.events)
 }
 
-/// Writes the traces below a folder; one, or one for each of several ranks.
+/// Writes the traces into a folder: one, or one for each of several ranks.
 pub fn write_all(folder: &Path, number: u64) -> Vec<PathBuf> {
     let mut made = vec![nvtx(&folder.join("nvtx"))];
     for seed in 0..number {
@@ -148,7 +150,7 @@ pub fn write_all(folder: &Path, number: u64) -> Vec<PathBuf> {
     made
 }
 
-/// A run of NVTX ranges without a device, as tprof itself records one.
+/// Makes a run of NVTX ranges without a device, like a run that tprof records.
 fn nvtx(run: &Path) -> PathBuf {
     std::fs::create_dir(run).unwrap();
     let header = TraceHeader { rank: Some(0), ..TraceHeader::default() };

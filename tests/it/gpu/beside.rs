@@ -1,10 +1,10 @@
-//! A job with a profiler of its own, which uses CUPTI as torch.profiler does: it gets what it gets
-//! without tprof, and tprof gets all.
+//! A job with a profiler of its own, which uses CUPTI as torch.profiler does. The profiler gets the
+//! same records as without tprof, and tprof gets all records.
 
 use super::*;
 use tprof_tests::profiled;
 
-/// Runs it without tprof and with it, and compares what it prints.
+/// Runs the job without tprof and with it, and compares its output.
 fn beside(
     major: u32,
     words: &[&str],
@@ -110,7 +110,7 @@ fn a_profiler_has_cupti_to_itself_where_no_gpu_work_is_recorded() {
     assert_eq!(traced.outcome, outcome);
 }
 
-/// A library for the driver to inject, which has the program begin its first session.
+/// Builds a library for the driver to inject, which makes the program begin its first session.
 fn own_injection(scratch: &Scratch) -> Result<PathBuf, String> {
     let (source, library) = (scratch.join("own.c"), scratch.join("own.so"));
     let text = "void profiled_begin(void);\nint InitializeInjection(void) { profiled_begin(); return 1; }\n";
@@ -122,7 +122,7 @@ fn own_injection(scratch: &Scratch) -> Result<PathBuf, String> {
 
 #[test]
 fn records_behind_those_of_work_that_had_not_ended_reach_a_profiler() {
-    // Eight records fill a buffer, and behind each buffer's last one lies what cannot be read.
+    // Eight records fill a buffer, and an unreadable record lies behind the last one.
     let env = [("FAKE_CUPTI_FAULTS", "hold=8,unended")];
     let (_native, _scratch, ran) = need_some!(beside(13, &["1", "early"], &env));
     assert!(losses(&ran, "bytes of GPU records", "had not ended") > 0);
@@ -171,7 +171,7 @@ fn a_profiler_that_detaches_cupti_leaves_a_named_gap() {
     assert!(blind(&ran, "another client detached CUPTI from the process"));
     assert_eq!(marks(&ran, "another client detaches CUPTI").len(), 2);
     assert_eq!(marks(&ran, "CUPTI records again").len(), 2);
-    // Six stretches of 36 kernels, of which those right after a session are missing.
+    // Six stretches of 36 kernels each. The kernels right after a session are missing.
     let kernels = rows::<Kernel>(&ran.file).len();
     assert!((4 * 36..6 * 36).contains(&kernels), "{kernels}");
 }
@@ -191,7 +191,7 @@ fn a_profiler_past_all_hooks_is_named_and_flushed_into_no_more() {
 
 #[test]
 fn a_cupti_that_crashes_without_a_buffer_always_gets_one() {
-    // Each record takes a buffer, and none comes back before the end.
+    // Each record takes a buffer, and no buffer comes back before the end.
     for (version, what) in [("24", "crashes without one"), ("28", "counted beside")] {
         let held = [("FAKE_CUPTI_FAULTS", "hold"), ("FAKE_CUPTI_VERSION", version)];
         let (_scratch, ran) = need_some!(ran(12, &["30"], &held));
@@ -223,7 +223,7 @@ fn work_that_had_not_ended_is_no_unreadable_buffer() {
 #[test]
 fn cupti_is_left_in_peace_while_the_driver_starts() {
     let slow = [("FAKE_CUDA_INIT_NS", "1500000000")];
-    // `read` fails for a complaint of the stand-in.
+    // `ran` fails if the stand-in logs a complaint.
     let (_scratch, ran) = need_some!(ran(13, &["3"], &slow));
     assert_kernels(&ran);
 }

@@ -1,10 +1,10 @@
-//! Calls that start work, from the hooks: joined with the work by order, against the numbers that the
-//! stand-ins gave call and work.
+//! Hooks record the calls that start work, and tprof joins them with the work by order. The joins are
+//! compared with the numbers that the stand-ins gave to calls and work.
 
 use super::*;
 use tprof_tests::{gemms, profiled};
 
-/// Runs a job with calls from CUPTI and from the hooks.
+/// Runs a job twice: with calls from CUPTI, and with calls from the hooks.
 fn both(
     job: impl Fn(&Scratch) -> Result<(Job, PathBuf), String>,
 ) -> Result<[(Scratch, Ran); 2], String> {
@@ -30,7 +30,7 @@ fn both_train(
     })
 }
 
-/// Each call of the runtime's that has a number: its name and thread, and when it began.
+/// Returns each call of the runtime that has a number: its name and thread, and when it began.
 fn calls_of_file(ran: &Ran) -> BTreeMap<u64, ((&str, u64), u64)> {
     let thread = |span: &Span| {
         let found = ran.file.threads().iter().find(|thread| thread.thread == span.thread);
@@ -43,7 +43,7 @@ fn calls_of_file(ran: &Ran) -> BTreeMap<u64, ((&str, u64), u64)> {
     numbered.collect()
 }
 
-/// Work outside of graphs, of which the file has a row: its number.
+/// Returns the numbers of the work outside of graphs.
 fn work_of_file(ran: &Ran) -> Vec<u64> {
     let kernels = rows::<Kernel>(&ran.file).into_iter().filter(|row| row.graph.is_none());
     let copies = rows::<MemoryCopy>(&ran.file).into_iter().filter(|row| row.graph.is_none());
@@ -51,7 +51,8 @@ fn work_of_file(ran: &Ran) -> Vec<u64> {
     kernels.map(|row| row.correlation.unwrap()).chain(copies).collect()
 }
 
-/// Each call that the file numbers is the log's of that number; how much work has a call.
+/// Checks that each call with a number in the file is the log's call of that number. Returns how many
+/// pieces of work have a call, and how many there are.
 #[track_caller]
 fn assert_links(ran: &Ran) -> (usize, usize) {
     let calls = calls_of_file(ran);
@@ -73,7 +74,8 @@ fn assert_links(ran: &Ran) -> (usize, usize) {
     (work.iter().filter(|number| calls.contains_key(number)).count(), work.len())
 }
 
-/// Launches have the hooks' arguments where no record of CUPTI's took their place.
+/// Returns the number of launches that have the hooks' arguments, because no record of CUPTI replaced
+/// them.
 fn launches_of_hooks(ran: &Ran) -> usize {
     let spans = rows::<Span>(&ran.file);
     let of_hooks = |span: &&Span| {
@@ -112,7 +114,8 @@ fn order_joins_what_numbers_join() {
     }
 }
 
-/// As the stand-in for cuBLAS launches: only CUPTI could record it, and leaves the function to the hooks.
+/// Launches like those of the stand-in for cuBLAS: only CUPTI could record them, and it leaves launches
+/// to the hooks.
 #[test]
 fn launches_past_all_hooks_are_counted_and_get_no_others_call() {
     let [(_a, cupti), (_b, hooks)] = need_some!(both(|scratch| gemms(13, &[], scratch)));
@@ -129,13 +132,14 @@ fn where_records_are_dropped_no_call_gets_work_of_another() {
     let [(_a, cupti), (_b, hooks)] = need_some!(both_train(13, &["40", "threads"], &faulty));
     let dropped = faults(&hooks.log, "dropped");
     assert_eq!(dropped, faults(&cupti.log, "dropped"));
-    // Numbers tell all apart.
+    // With CUPTI's numbers, all links are clear.
     let (linked, work) = assert_links(&cupti);
     assert_eq!(linked, work);
     let (linked, work) = assert_links(&hooks);
     let unclear = losses(&hooks, "links of device work", "do not add up");
     assert_eq!(linked as u64 + unclear, work as u64);
-    // One of 14 launches in each of the two steps at a time is lost, with its neighbours of the name.
+    // Of the 14 launches in each two steps one is lost, and so are the links of its neighbours with the
+    // same name.
     assert!(linked * 4 > work * 3, "{linked} of {work}");
     assert_eq!(losses(&hooks, "GPU records", "no room"), dropped as u64);
 }

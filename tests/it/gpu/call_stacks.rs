@@ -1,12 +1,13 @@
-//! Stacks of calls in which a thread waits for a device: some, by the time that they take.
+//! Stacks of calls in which a thread waits for a device. They are sampled by the time that the
+//! calls take.
 
 use super::*;
 use std::process::Command;
 
-/// Kernels of 80 us a block: most of the job's time is waiting for them.
+/// A block of a kernel takes 80 us, so the job mostly waits for kernels.
 const SLOW: [(&str, &str); 1] = [("FAKE_CUDA_BLOCK_NS", "80000")];
 
-/// Rows of calls that wait for the device.
+/// Returns the calls that wait for the device.
 fn waits(file: &TraceFile) -> Vec<Span> {
     let names = ["cudaStreamSynchronize", "cudaEventSynchronize"];
     let is_wait =
@@ -14,7 +15,7 @@ fn waits(file: &TraceFile) -> Vec<Span> {
     rows::<Span>(file).into_iter().filter(is_wait).collect()
 }
 
-/// Functions of a stack, innermost first.
+/// Returns the functions of a stack, innermost first.
 fn functions(file: &TraceFile, span: &Span) -> Vec<String> {
     let stack = file.stack(span.process, span.stack).unwrap();
     let symbols = stack.frames.iter().flat_map(|frame| file.symbols(span.process, *frame));
@@ -25,11 +26,12 @@ fn functions(file: &TraceFile, span: &Span) -> Vec<String> {
 fn calls_that_take_the_time_have_stacks() {
     for major in [12, 13] {
         let (_scratch, ran) = need_some!(ran(major, &["60"], &SLOW));
-        // The rows are CUPTI's.
+        // CUPTI recorded the rows.
         assert_calls(&ran);
         let waits = waits(&ran.file);
         let with_stack: Vec<&Span> = waits.iter().filter(|span| span.stack != 0).collect();
-        // One in 30 million ticks, of a clock of 1 to 6 GHz; of a call that takes longer just one.
+        // A stack is taken once per 30 million ticks, of a clock of 1 to 6 GHz; a longer call has
+        // just one.
         let of = |most_ns: u64| waits.iter().map(|span| span.duration_ns.min(most_ns)).sum::<u64>();
         let (least, most) = (of(30_000_000) / 30_000_000, of(u64::MAX) / 5_000_000 + 1);
         let found = with_stack.len() as u64;
@@ -44,7 +46,7 @@ fn calls_that_take_the_time_have_stacks() {
     }
 }
 
-/// By default, without `--stacks python`: of these few calls it is no matter.
+/// Without `--stacks python`, because so few calls cost nothing.
 #[test]
 fn calls_that_python_waits_in_have_its_functions() {
     let home = need_some!(stand_ins());
@@ -79,7 +81,7 @@ fn calls_that_python_waits_in_have_its_functions() {
         .map(|span| functions(&ran.file, span))
         .collect();
     let has = |name: &str| stacks.iter().filter(|all| all.iter().any(|f| f == name)).count();
-    // The first may come before the collector has found the interpreter.
+    // The first call may come before the collector has found the interpreter.
     assert!(stacks.len() > 5 && has("train") == stacks.len(), "{stacks:?}");
     assert!(has("waits_for_the_device") + 3 >= stacks.len(), "{stacks:?}");
 }

@@ -8,7 +8,7 @@ use tprof_tests::{nvcc, skip, tprof_at};
 
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/gpu-check");
 
-/// The output of a command; panics with it if the command failed.
+/// Returns the output of a command; panics with the output if the command failed.
 #[track_caller]
 fn printed(command: &mut Command) -> String {
     let output = command.output().unwrap();
@@ -22,7 +22,7 @@ fn printed(command: &mut Command) -> String {
     text
 }
 
-/// The only entry of a folder with this beginning.
+/// Returns the only entry of a folder with this beginning.
 fn entry(folder: &Path, beginning: &str) -> PathBuf {
     let mut found = std::fs::read_dir(folder)
         .unwrap()
@@ -69,7 +69,7 @@ fn the_package_checks_a_machine_and_its_judge_fails_on_each_planted_fault() {
     printed(Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(&empty));
     let unpacked = entry(&empty, "tprof-gpu-check-");
 
-    // Nothing of this machine's environment, and nothing of the sources.
+    // The check runs without this machine's environment, and without the sources.
     let mut check = Command::new("sh");
     check.arg(unpacked.join("scripts/gpu-check.sh")).arg("--quick");
     check.arg("--cuda").arg(home.join("12")).arg("--cuda").arg(home.join("13"));
@@ -82,7 +82,8 @@ fn the_package_checks_a_machine_and_its_judge_fails_on_each_planted_fault() {
         let whole = format!("ok           truth-13{form}: nothing of the device is lost");
         assert!(text.contains(&whole), "{text}");
     }
-    // What recording costs: by part, and against a floor that has what tprof asks CUPTI for.
+    // The cost of recording is listed by part, and beside a floor that records what tprof asks CUPTI
+    // for.
     let costs = "ms a step, 540 copies within the device, without PyTorch";
     let rows = ["native", "floor: all that tprof asks for", "tprof, paused", "tprof, only the GPU"];
     let table = text.split_once(costs).unwrap_or_else(|| panic!("{text}")).1;
@@ -100,20 +101,20 @@ fn the_package_checks_a_machine_and_its_judge_fails_on_each_planted_fault() {
         printed(Command::new("python3").arg(format!("{SCRIPTS}/test_judge.py")).arg(&bundle));
     assert!(faults.contains("each check failed on its fault"), "{faults}");
 
-    // The replay does what CUPTI did there.
+    // The replay repeats what CUPTI did in the recording.
     let again = replayed(home, &bundle);
     assert!(again.contains("ok           the same records come in the same buffers"), "{again}");
 }
 
-/// The output of the replay of an archive's recordings.
+/// Returns the output of the replay of an archive's recordings.
 fn replayed(home: &Path, archive: &Path) -> String {
     let mut replay = Command::new("python3");
     printed(replay.arg(format!("{SCRIPTS}/replay.py")).arg(tprof_at()).arg(home).arg(archive))
 }
 
-/// CUPTI 12.6 and 13.0 of an H200, and whatever is kept of other devices.
+/// Recordings of CUPTI 12.6 and 13.0 on an H200, and those kept of other devices.
 #[test]
-fn what_real_cuptis_did_is_recorded_again_without_a_loss() {
+fn recordings_of_real_cuptis_replay_without_a_loss() {
     let home = need_some!(stand_ins());
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/gpu");
     let kept = std::fs::read_dir(kept).unwrap().map(|entry| entry.unwrap().path());

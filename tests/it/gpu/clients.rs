@@ -1,9 +1,9 @@
-//! CUPTI that refuses, is too old or not there, and others that use it.
+//! CUPTI that refuses calls, is too old or missing, and other clients that use it.
 
 use super::*;
 
 #[test]
-fn what_cupti_refuses_is_reported_and_the_rest_is_recorded() {
+fn kinds_that_cupti_refuses_are_reported_and_the_rest_is_recorded() {
     // CONCURRENT_KERNEL, with CUPTI_ERROR_INSUFFICIENT_PRIVILEGES.
     let faulty = [("FAKE_CUPTI_FAULTS", "refuse=cuptiActivityEnable/10:35")];
     let (_scratch, ran) = need_some!(ran(12, &["5"], &faulty));
@@ -38,7 +38,7 @@ fn a_newer_cupti_is_read_as_far_as_it_is_known_and_an_older_one_refused() {
 #[test]
 fn a_cupti_that_cannot_be_used_is_reported_and_harms_nothing() {
     let home = need_some!(stand_ins());
-    // Without CUPTI in the loader's path: only TPROF_CUPTI counts.
+    // No CUPTI is in the loader's path, so only TPROF_CUPTI counts.
     let scratch = Scratch::new();
     let bare = scratch.join("bare");
     std::fs::create_dir_all(&bare).unwrap();
@@ -70,7 +70,7 @@ fn a_cupti_that_cannot_be_used_is_reported_and_harms_nothing() {
 
 #[test]
 fn another_client_that_takes_the_records_over_is_named_with_its_times() {
-    // The kernels take long enough that what is missing is no mere moment.
+    // The kernels take long enough to make the gap more than a moment.
     let slow = [("FAKE_CUDA_BLOCK_NS", "40000")];
     let (_scratch, ran) = need_some!(ran(12, &["120", "tool"], &slow));
     assert_eq!(ran.traced.outcome.code, Some(0), "{:?}", ran.traced.outcome);
@@ -83,20 +83,20 @@ fn another_client_that_takes_the_records_over_is_named_with_its_times() {
         .collect();
     let [gap] = gaps.as_slice() else { panic!("{list:?}") };
     assert!(gap["what"].as_str().unwrap().starts_with("what the GPU did from "), "{gap}");
-    // What came before is there, and nothing of what came after is invented.
+    // Kernels before the takeover are recorded, and none after it is invented.
     let kernels = rows::<Kernel>(&ran.file).len();
     assert!((1..120 * 6).contains(&kernels), "{kernels} kernels");
     let marks = ran.file.marks().iter().map(|mark| (ran.file.name(mark.name), mark.time_ns));
     let taken = marks.filter(|(name, _)| name.starts_with("another client of CUPTI"));
     let taken: Vec<u64> = taken.map(|(_, time_ns)| time_ns).collect();
-    // The gap begins with the first launch that was not recorded, to milliseconds.
+    // The gap begins, to within milliseconds, with the first launch that was not recorded.
     let [taken] = taken.as_slice() else { panic!("{taken:?}") };
     let spans = rows::<Span>(&ran.file);
     let recorded = |span: &&Span| is_launch(ran.file.name(span.name));
     let recorded: Vec<u64> = spans.iter().filter(recorded).map(|span| span.start_ns).collect();
     assert!(recorded.iter().all(|start_ns| *start_ns < taken + 5_000_000), "{taken}: {recorded:?}");
-    // A launch before that is recorded, or lies next to a call that is: two milliseconds, of
-    // which a part may be cut off at either end.
+    // An earlier launch is recorded, or is next to a recorded call: two milliseconds, of which a
+    // part may be cut off at either end.
     const NEXT_NS: u64 = 4_000_000;
     let calls = spans.iter().filter(|span| span.kind == SpanKind::Runtime);
     let calls: Vec<u64> = calls.map(|span| span.start_ns).collect();

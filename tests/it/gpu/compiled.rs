@@ -1,5 +1,5 @@
-//! A CUDA program as NVIDIA's own compiler makes it: on NVIDIA's own runtime, which fails for
-//! want of a device, and on the stand-ins, where it runs to its end.
+//! A CUDA program that NVIDIA's own compiler made. On NVIDIA's own runtime it fails because there
+//! is no device; on the stand-ins it runs to its end.
 
 use super::*;
 use tprof_tests::{compiled, cuda_libraries};
@@ -17,7 +17,7 @@ fn shared(streams: &str) -> Result<PathBuf, String> {
     compiled("launches", &["-cudart=shared", &format!("--default-stream={streams}")])
 }
 
-/// Launches that a run recorded, by name and thread.
+/// Returns the launches that a run recorded, by name and thread.
 fn launches(file: &TraceFile) -> BTreeMap<(String, ThreadIndex), u64> {
     let mut counts = BTreeMap::new();
     for span in rows::<Span>(file) {
@@ -58,7 +58,7 @@ fn launches_on_nvidias_runtime_are_recorded_though_they_fail() {
 }
 
 #[test]
-fn what_a_compiled_program_launches_is_recorded_kernel_by_kernel() {
+fn launches_of_a_compiled_program_are_recorded_kernel_by_kernel() {
     let home = need_some!(stand_ins());
     for (streams, name) in STREAMS {
         let (scratch, program) = (Scratch::new(), need_some!(shared(streams)));
@@ -79,7 +79,7 @@ fn what_a_compiled_program_launches_is_recorded_kernel_by_kernel() {
             *kernels.entry(ran.file.name(kernel.name).to_owned()).or_insert(0) += 1;
         }
         assert_eq!(kernels, KERNELS.map(|name| (name.to_owned(), LAUNCHES / 2)).into());
-        // The rounds may be taken for steps, and the rest lies outside of them.
+        // Reports may infer steps from the rounds, and list the other launches separately.
         let tables = &document("launches", &ran.traced.run)["tables"];
         let sum = |table: &str, key| {
             let rows = tables[table].as_array().into_iter().flatten();
@@ -106,13 +106,13 @@ fn without_cupti_the_hooks_count_a_compiled_programs_launches() {
         assert_launches(&file, name);
         let spans = rows::<Span>(&file);
         assert!(spans.iter().all(|span| span.status == Some(0)));
-        // Each launch names its kernel, which the program knows by a handle.
+        // Each launch has its kernel's name, although the program passes a handle.
         let mut kernels = BTreeMap::new();
         for span in spans.iter().filter(|span| is_launch(file.name(span.name))) {
             let args: Value = serde_json::from_str(file.name(span.args)).unwrap();
             *kernels.entry(args["kernel"].as_str().unwrap().to_owned()).or_insert(0) += 1;
         }
-        // The hooks have the names of stubs, which return nothing.
+        // The hooks have the names of stubs, which have no return type.
         let plain = |name: &str| name.trim_start_matches("void ").to_owned();
         assert_eq!(kernels, KERNELS.map(|name| (plain(name), LAUNCHES / 2)).into());
     }
@@ -128,7 +128,7 @@ fn a_program_with_the_runtime_in_it_is_unchanged() {
         assert!(native.stdout.starts_with(&format!("{LAUNCHES} launches, ")), "{native:?}");
         let traced = traced(&job, GPU, &scratch);
         assert_eq!(traced.outcome, native);
-        // The hooks have no part in calls that the program makes within itself.
+        // The hooks don't see calls within the program itself.
         let file = TraceFile::open(&traced.run.join("rank-0.tprof")).unwrap();
         assert!(launches(&file).is_empty());
     }

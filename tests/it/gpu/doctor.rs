@@ -2,12 +2,12 @@
 
 use super::*;
 
-/// A check of `tprof doctor --json`, by name.
+/// Returns a check of `tprof doctor --json` by its name.
 fn check<'d>(doctor: &'d Value, part: &str, name: &str) -> Option<&'d Value> {
     doctor[part].as_array()?.iter().find(|check| check["name"] == name)
 }
 
-/// A wheel of CUPTI as pip leaves it, of this version.
+/// Makes a wheel of CUPTI with this version, installed as pip does.
 fn wheel(scratch: &Scratch, version: &str) -> PathBuf {
     let packages = scratch.join(version);
     let library = packages.join("nvidia/cu13/lib/libcupti.so.13");
@@ -144,7 +144,7 @@ fn the_doctor_names_a_profiler_plugin_of_nccls_that_is_the_jobs_own() {
     let absent = scratch.join("absent.so");
     let (_, text) = found("NCCL_PROFILER_PLUGIN", &absent).unwrap();
     assert!(text.ends_with("absent.so, which is not a library"), "{text}");
-    // In the place of one that nothing names.
+    // The loader finds this one by its default name, because no variable names a plugin.
     std::fs::write(scratch.join("libnccl-profiler.so"), "\x7fELF").unwrap();
     let (_, text) = found("LD_LIBRARY_PATH", scratch.path()).unwrap();
     assert!(text.contains("libnccl-profiler.so, which gets NCCL's events"), "{text}");

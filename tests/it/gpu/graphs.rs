@@ -1,9 +1,11 @@
-//! Graphs as a whole, and what devices start by themselves.
+//! Tests that CUDA graphs are recorded as a whole, and that work which devices start by themselves
+//! is named as missing.
 
 use super::*;
 use tprof_tests::profiled;
 
-/// Trains under tprof with these words, graphs as they are recorded by default.
+/// Runs the training program with these arguments under tprof, which records graphs as it does by
+/// default.
 fn by_default(major: u32, words: &[&str], env: &[(&str, &str)]) -> Result<(Scratch, Ran), String> {
     let scratch = Scratch::new();
     let (mut job, log) = train(major, words, &scratch)?;
@@ -38,7 +40,8 @@ fn a_graph_is_recorded_as_a_whole_from_its_first_node_to_its_last() {
         let wanted: Vec<_> = of_kind(&ran.log, "graph").iter().map(of_line).collect();
         assert_eq!(wanted.len(), 7);
         assert_same(wanted, graphs.iter().map(facts).collect(), uncertainty(&ran.file));
-        // The graph's call is known, and launches beside graphs are recorded as ever.
+        // The call that launched a graph is known, and kernels outside of graphs are still
+        // recorded.
         let spans = rows::<Span>(&ran.file);
         for row in &graphs {
             let call = spans.iter().find(|span| span.correlation == row.correlation).unwrap();
@@ -76,7 +79,7 @@ fn a_jobs_own_profiler_gets_the_nodes_of_graphs_and_whole_ones_are_recorded_arou
         let (job, log) = need_some!(profiled(major, &["2", "graph"], &scratch));
         let traced = traced(&job, &["--activities", "gpu"], &scratch);
         assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
-        // In each session 36 kernels, and two runs of a graph of four.
+        // Each session has 36 kernels, and two runs of a graph of four kernels.
         let sessions = traced.outcome.stdout.matches("44 kernels, 12 copies, 12 fills").count();
         assert_eq!(sessions, 2, "{:?}", traced.outcome);
         let ran = read(traced, &log, 0);
@@ -98,10 +101,12 @@ fn whole_graphs_are_recorded_again_after_a_client_detached_cupti() {
     let graphs = of_graphs(&ran);
     let nodes = graphs.iter().filter(|row| row.graph_node.is_some()).count();
     assert_eq!(nodes, 2 * 2 * 4, "of the sessions");
-    // Two runs in each stretch without a session: the first, and the last, long after the second
-    // session; those right after a session lie in a gap, which is named.
+    // The graph runs twice in each stretch without a session. The runs of the first stretch are
+    // recorded, and those of the last one, which is long after the second session. Runs right after
+    // a session lie in a gap, which tprof names.
     let whole: Vec<_> = graphs.iter().filter(|row| row.graph_node.is_none()).collect();
-    // The time of what ran last does not count: that may be a kernel on another stream.
+    // The highest correlation tells which graph was launched last. Times do not, since a kernel on
+    // another stream may run after it.
     let of_launches = of_kind(&ran.log, "graph");
     let last = of_launches.iter().map(|line| number(line, "correlation")).max().unwrap();
     assert!(whole.iter().any(|row| row.correlation == Some(last)), "{last}: {whole:?}");
@@ -110,7 +115,7 @@ fn whole_graphs_are_recorded_again_after_a_client_detached_cupti() {
 }
 
 #[test]
-fn what_devices_start_by_themselves_is_named_with_how_often_it_was_prepared() {
+fn work_that_devices_start_is_named_with_the_number_of_preparations() {
     let words = ["3", "graph", "device", "conditions", "nested"];
     for faults in ["", "refuse=cuptiActivityRegisterCallbacks:39"] {
         let (_scratch, ran) = need_some!(by_default(13, &words, &[("FAKE_CUPTI_FAULTS", faults)]));
@@ -133,7 +138,7 @@ fn what_devices_start_by_themselves_is_named_with_how_often_it_was_prepared() {
 }
 
 #[test]
-fn what_devices_start_is_named_where_the_driver_prepared_it() {
+fn work_that_devices_start_is_named_if_the_driver_prepared_it() {
     let scratch = Scratch::new();
     let (job, log) = need_some!(memory(12, &["graphs"], &scratch));
     let traced = traced(&job, &["--activities", "gpu"], &scratch);

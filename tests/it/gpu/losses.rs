@@ -1,4 +1,4 @@
-//! What is lost or cut off is counted, and nothing is invented.
+//! Lost or truncated records are counted, and none are invented.
 
 use super::*;
 
@@ -66,7 +66,8 @@ fn a_device_that_is_lost_in_the_middle_leaves_what_came_before() {
     assert_eq!(run.outcome.code, Some(1), "{:?}", run.outcome);
     assert!(run.outcome.stderr.contains("failed with 719"), "{:?}", run.outcome);
     let ran = read(run, &log, 0);
-    // Everything that was done when the job last waited for it is there; nothing is invented.
+    // Everything that was done before the job last waited for the device is recorded; nothing is
+    // invented.
     let calls = of_kind(&ran.log, "call").into_iter();
     let waited = calls.filter(|l| l["name"] == "cudaStreamSynchronize" && l["result"] == 0);
     let done = waited.map(|line| number(line, "start")).max().unwrap();
@@ -94,11 +95,11 @@ fn a_job_that_ends_without_a_flush_has_lost_the_last_moment_at_most() {
     for (facts, _) in &got {
         assert!(wanted.iter().any(|(of_log, _)| of_log == facts), "{facts:?} never ran");
     }
-    // Everything that one flush gives back is recorded before the next one begins.
+    // All records that one flush returns are written before the next flush begins.
     let flushes: Vec<u64> =
         of_kind(&ran.log, "flush").iter().map(|line| number(line, "start")).collect();
     let [.., flushed, _] = flushes[..] else { panic!("{flushes:?}") };
-    // CUPTI has the records of what the job waited for.
+    // CUPTI has the records of work that the job waited for.
     let calls = of_kind(&ran.log, "call").into_iter();
     let waited = calls
         .filter(|line| line["name"] == "cudaStreamSynchronize" && number(line, "end") < flushed);
@@ -111,7 +112,7 @@ fn a_job_that_ends_without_a_flush_has_lost_the_last_moment_at_most() {
     }
 }
 
-/// The job is over long before the first flush that is due.
+/// The job ends long before the first periodic flush.
 #[test]
 fn a_job_that_ends_at_once_keeps_its_last_moment() {
     for major in [12, 13] {
@@ -126,8 +127,8 @@ fn a_job_that_ends_at_once_keeps_its_last_moment() {
     }
 }
 
-/// A forked child has no agent, and a vforked one is not the job: neither waits for one, nor stops its
-/// parent's.
+/// A forked child has no agent, and a vforked one runs in its parent's memory. Neither waits for an
+/// agent or stops its parent's.
 #[test]
 fn a_child_that_ends_at_once_leaves_its_parents_records() {
     let (_scratch, ran) = need_some!(ran(13, &["5", "children"], &[]));
@@ -141,7 +142,7 @@ fn kernels_that_were_launched_and_never_recorded_are_counted() {
     for major in [12, 13] {
         let (_scratch, ran) = need_some!(ran(major, &["4", "queue"], &[]));
         assert_eq!(ran.traced.outcome.code, Some(3), "{:?}", ran.traced.outcome);
-        // Kernels that ended are there; of the rest only the launches were recorded.
+        // Kernels that ended are recorded. Of the others, only the launches were recorded.
         assert_kernels(&ran);
         assert_calls(&ran);
         assert_eq!(losses(&ran, "kernels", "CUPTI gave no record of them"), 50);
@@ -149,7 +150,7 @@ fn kernels_that_were_launched_and_never_recorded_are_counted() {
     }
 }
 
-/// Each way in which the stand-in can go wrong, but for those that lose whole buffers.
+/// Each fault of the stand-in, except those that lose whole buffers.
 #[test]
 fn whatever_goes_wrong_the_rest_is_exact() {
     for (fault, lost) in [
@@ -178,7 +179,7 @@ fn whatever_goes_wrong_the_rest_is_exact() {
             assert_copies(&ran);
             assert_waits(&ran);
             assert_calls(&ran);
-            // Each that is missing is counted, and counted once.
+            // Each missing kernel is counted once.
             let (dropped, timeless) = (faults(&ran.log, "dropped"), faults(&ran.log, "no times"));
             assert_eq!(dropped + timeless, missing.len(), "{fault}");
             assert!(lost.is_empty() || !missing.is_empty(), "{fault}");

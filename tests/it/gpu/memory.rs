@@ -1,4 +1,4 @@
-//! Device memory of all sources and ways, against what the program on the stand-ins did.
+//! Device memory from all sources, compared with what the program did on the stand-ins.
 
 use super::*;
 use tprof_trace::model::DeviceAllocation;
@@ -18,7 +18,7 @@ fn took(major: u32, words: &[&str], env: &[(&str, &str)]) -> Result<(Scratch, Ra
     Ok((scratch, ran))
 }
 
-/// The report's row of an allocator.
+/// Returns the report's row of an allocator.
 fn pool(report: &Value, allocator: &str) -> Value {
     let rows = report["tables"]["pools"].as_array().unwrap();
     let row = rows.iter().find(|row| row["allocator"] == allocator);
@@ -36,14 +36,15 @@ fn memory_of_a_library_with_its_own_runtime_counts_beside_the_programs() {
         let (_scratch, ran) = need_some!(took(major, &["workspace"], &[]));
         let mut rows = rows::<DeviceAllocation>(&ran.file);
         rows.sort_by_key(|row| row.time_ns);
-        // Each change once, whichever recorded it, in the order in which they were made.
+        // Each change is recorded once, by CUPTI or by a hook, in the order in which the changes
+        // were made.
         let of_log: Vec<(bool, u64)> = of_kind(&ran.log, "memory")
             .into_iter()
             .map(|line| (line["operation"] == 2, number(line, "address")))
             .collect();
         let of_run: Vec<(bool, u64)> = rows.iter().map(|row| (row.free, row.address)).collect();
         assert_eq!(of_run, of_log);
-        // The program's own have stacks, the library's none.
+        // The program's own allocations have stacks; the library's have none.
         let with_stack = rows.iter().filter(|row| row.stack != 0).count();
         assert_eq!((rows.len(), with_stack), (6, 3), "{rows:#?}");
         let report = document("device-memory", &ran.traced.run);
@@ -70,7 +71,8 @@ fn pools_show_what_they_hold_beside_what_they_gave() {
 
 #[test]
 fn arrays_other_processes_memory_and_pinned_memory_are_recorded() {
-    // No documentation states whether CUPTI records them: both must come to the same.
+    // No documentation says whether CUPTI records these, so the result must be the same with and
+    // without its records.
     for faults in ["", "everything"] {
         let env = [("FAKE_CUPTI_FAULTS", faults)];
         let (_scratch, ran) = need_some!(took(12, &["arrays", "register", "ipc"], &env));
@@ -80,10 +82,10 @@ fn arrays_other_processes_memory_and_pinned_memory_are_recorded() {
             keys.map(|key| row[key].as_u64())
         };
         const COUNTS: [&str; 3] = ["last_bytes", "allocations", "frees"];
-        // One block of a mebibyte, and two arrays of which one is given back.
+        // One block of a mebibyte, and two arrays, one of which is freed.
         assert_eq!(of("device", COUNTS), [Some(MIB + (128 << 10)), Some(3), Some(1)], "{faults}");
         assert_eq!(of("registered", COUNTS), [Some(MIB), Some(2), Some(1)], "{faults}");
-        // How much another process has there is not known, and not zero.
+        // The size of another process's memory is unknown, and not zero.
         assert_eq!(of("imported", COUNTS), [None, Some(2), Some(1)], "{faults}");
         let counts = if faults.is_empty() { [1, 0, 9] } else { [10, 0, 0] };
         assert_eq!(sources(&report), counts, "{faults}");
@@ -99,7 +101,7 @@ fn arrays_other_processes_memory_and_pinned_memory_are_recorded() {
 
 #[test]
 fn physical_memory_lives_until_its_last_handle_and_mapping() {
-    // Each way by which a program finds the driver's functions.
+    // Each way in which a program finds the driver's functions.
     for (word, find, faults) in [
         ("virtual", "", ""),
         ("virtual", "entry", ""),
@@ -112,14 +114,14 @@ fn physical_memory_lives_until_its_last_handle_and_mapping() {
         let (_scratch, ran) = need_some!(took(13, &[word, find, "both"], &env));
         let rows = rows::<DeviceAllocation>(&ran.file);
         assert!(rows.iter().all(|row| row.allocator == Allocator::Virtual), "{rows:#?}");
-        // As the driver did it, change by change.
+        // The changes are those that the driver made, one by one.
         let change = |line: &&Value| (line["operation"] == 2, number(line, "start"));
         let mut of_log: Vec<_> = of_kind(&ran.log, "memory").iter().map(change).collect();
         let mut of_run: Vec<_> = rows.iter().map(|row| (row.free, row.time_ns)).collect();
         of_log.sort_unstable();
         of_run.sort_unstable();
         assert_eq!((of_run.len(), of_log.len()), (2 * 7, 2 * 7), "{word} {find} {faults}");
-        // What is taken is stamped after the call, what is given back before it.
+        // An allocation is stamped after the call, and a free before it.
         for ((free, wanted), (also, got)) in of_log.iter().zip(&of_run) {
             let (early, late) = if *free { (got, wanted) } else { (wanted, got) };
             assert!(free == also && *early <= late + JOIN_SLACK_NS, "{wanted}, not {got}");
@@ -135,7 +137,7 @@ fn physical_memory_lives_until_its_last_handle_and_mapping() {
 
 #[test]
 fn arrays_of_levels_and_memory_by_the_drivers_functions_are_recorded() {
-    // With CUPTI's records of them and without: no documentation states whether it has any.
+    // No documentation says whether CUPTI records these, so both cases are tested.
     for faults in ["", "everything"] {
         let env = [("FAKE_CUPTI_FAULTS", faults)];
         let (_scratch, ran) = need_some!(took(13, &["levels", "drivers"], &env));
@@ -158,7 +160,7 @@ fn arrays_of_levels_and_memory_by_the_drivers_functions_are_recorded() {
 #[test]
 fn memory_that_nccl_takes_for_the_program_is_one_row() {
     let scratch = Scratch::new();
-    // NCCL of these stand-ins calls the runtime by its public names.
+    // The stand-in for NCCL calls the runtime by its public names.
     let (job, log) = need_some!(comms(12, &[], &scratch));
     let traced = traced(&job, GPU, &scratch);
     let ran = read(traced, &log, 0);
@@ -171,11 +173,11 @@ fn memory_that_nccl_takes_for_the_program_is_one_row() {
 }
 
 #[test]
-fn what_cupti_has_of_a_context_is_flushed_before_the_context_ends() {
+fn records_of_a_context_are_flushed_before_the_context_ends() {
     for word in ["reset", "destroy"] {
         let env = [("FAKE_CUPTI_FAULTS", "reset")];
         let (_scratch, ran) = need_some!(took(12, &["workspace", word], &env));
-        // Only CUPTI has recorded the memory that the library took.
+        // Only CUPTI recorded the memory of the library.
         let of_log = of_kind(&ran.log, "memory");
         let addresses = |lines: &mut dyn Iterator<Item = u64>| {
             let mut all: Vec<u64> = lines.collect();
@@ -224,7 +226,7 @@ fn memory_of_a_context_ends_with_it_and_lies_on_its_device() {
             taken.len() >= 4 && taken.iter().all(|row| row.device == Some(device)),
             "{taken:#?}"
         );
-        // Each block of it is given back once, though CUPTI records that too.
+        // Each of the context's blocks is freed once, although CUPTI records the frees, too.
         for row in taken {
             let after = |free: &&DeviceAllocation| {
                 free.free && free.address == row.address && free.time_ns >= row.time_ns
@@ -255,7 +257,7 @@ fn memory_in_use_by_the_driver_stands_beside_what_was_recorded() {
     let ran = read(run, &log, 0);
     let report = document("device-memory", &ran.traced.run);
     let row = &report["tables"]["in_use"][0];
-    // Blocks of 2 and 3 MiB, one segment of 2, and what the pool holds.
+    // Blocks of 2 and 3 MiB, one segment of 2 MiB, and the memory that the pool holds.
     assert_eq!(number(row, "recorded_bytes"), (2 + 3 + 2 + 64) * MIB, "{row}");
     let readings = of_kind(&ran.log, "nvml").into_iter();
     let used = readings.filter(|line| line["key"] == "gpu_memory_used_bytes");
@@ -265,16 +267,16 @@ fn memory_in_use_by_the_driver_stands_beside_what_was_recorded() {
     assert_eq!(number(row, "unexplained_bytes"), rest);
 }
 
-/// With CUPTI's records of the calls, which have no arguments, and without.
+/// With CUPTI's records of the calls, which have no arguments, and without these records.
 #[test]
-fn what_calls_ask_for_that_the_device_does_not_have_is_recorded() {
+fn requests_for_more_memory_than_the_device_has_are_recorded() {
     const MOST: u64 = 1 << 50;
     for faults in ["", "subscriber"] {
         let env = [("FAKE_CUPTI_FAULTS", faults)];
         let (_scratch, ran) = need_some!(took(13, &["greedy"], &env));
         let lacked = |span: &Span| {
             let args: Value = serde_json::from_str(ran.file.name(span.args)).unwrap_or_default();
-            // CUPTI's names lack the version.
+            // CUPTI's names of these calls lack the version.
             let name = ran.file.name(span.name).trim_end_matches("_v2").to_owned();
             (span.start_ns, (name, args["bytes"].as_u64()))
         };

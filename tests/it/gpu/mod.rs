@@ -27,10 +27,10 @@ use tprof_trace::TraceFile;
 use tprof_trace::calls::is_launch;
 use tprof_trace::model::*;
 
-/// Each node of graphs: what ran is compared kernel by kernel.
+/// Options that record each node of graphs, so that every kernel can be compared.
 const GPU: &[&str] = &["--activities", "gpu", "--cuda-graphs", "node"];
 
-/// Time that CUPTI's clock and ours may be apart beyond a join's own uncertainty.
+/// Largest difference between CUPTI's clock and ours beyond the uncertainty of a join.
 const JOIN_SLACK_NS: u64 = 100_000;
 
 fn number(line: &Value, key: &str) -> u64 {
@@ -53,7 +53,7 @@ struct Ran {
     log: Vec<Value>,
 }
 
-/// Trains under tprof with these words and variables.
+/// Runs the training program under tprof with these words and variables.
 fn ran(major: u32, words: &[&str], env: &[(&str, &str)]) -> Result<(Scratch, Ran), String> {
     let scratch = Scratch::new();
     let (mut job, log) = train(major, words, &scratch)?;
@@ -74,7 +74,7 @@ fn read(traced: Traced, log: &Path, rank: u32) -> Ran {
     Ran { traced, file, log }
 }
 
-/// Names as people read them.
+/// Returns the demangled name.
 fn demangled(name: &str) -> &str {
     match name {
         "_Z4gemmPKfS0_Pfiii" => "gemm(float const*, float const*, float*, int, int, int)",
@@ -92,7 +92,7 @@ fn demangled(name: &str) -> &str {
 
 type KernelFacts = (String, [u64; 4], [u32; 3], [u32; 3], [u64; 5], u64);
 
-/// Everything that the log holds of a kernel but when it began.
+/// Returns everything that the log has of a kernel, and when it began.
 fn kernel_facts(line: &Value) -> (KernelFacts, u64) {
     let n = |key: &str| number(line, key);
     let facts = (
@@ -125,7 +125,7 @@ fn kernel_row(file: &TraceFile, k: &Kernel) -> (KernelFacts, u64) {
     (facts, k.start_ns)
 }
 
-/// How far the times of this file may be off.
+/// Returns how far the times of this file may be off.
 fn uncertainty(file: &TraceFile) -> u64 {
     assert!(!file.clock_joins().is_empty());
     file.clock_joins().iter().map(|join| join.uncertainty_ns).max().unwrap() + JOIN_SLACK_NS
@@ -225,11 +225,11 @@ fn assert_waits(ran: &Ran) {
     assert_same(lines.map(of_line).collect(), rows.iter().map(of_row).collect(), off);
 }
 
-/// Calls without a row: no report has a figure of them.
+/// Calls that are not recorded, because no report uses them.
 const MUTED: [&str; 4] =
     ["cudaGetLastError", "cudaPeekAtLastError", "cudaGetDevice", "cudaStreamIsCapturing"];
 
-/// Each call once, recorded by CUPTI or by the hooks, never by both.
+/// Checks that each call is recorded once, by CUPTI or by the hooks, never by both.
 #[track_caller]
 fn assert_calls(ran: &Ran) {
     let mut wanted = BTreeMap::new();
@@ -244,7 +244,7 @@ fn assert_calls(ran: &Ran) {
         let key = (ran.file.name(span.name), u64::from(thread.tid));
         *got.entry(key).or_insert(0) += 1;
     }
-    // Each thread's first call is among them, in which CUDA starts, and CUPTI with it.
+    // This includes each thread's first call, in which CUDA and CUPTI start.
     assert_eq!(got, wanted);
 }
 

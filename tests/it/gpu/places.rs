@@ -1,4 +1,4 @@
-//! Where work ran: devices, contexts and streams, in whatever order their records come.
+//! The devices, contexts and streams of work are found in whatever order their records come.
 
 use super::*;
 
@@ -22,10 +22,10 @@ fn a_device_that_cupti_did_not_describe_is_described_by_the_driver() {
         assert_eq!(ran.file.name(device.name), "Simulated GPU");
         assert_eq!((device.processors, device.compute_major), (Some(132), Some(9)));
         assert_eq!(device.memory_bytes, Some(80 << 30));
-        // Properties that were not answered are unknown.
+        // Properties that the driver did not report are unknown.
         let properties = ran.file.name(device.properties);
         assert!(!properties.contains("warpSize"), "{properties}");
-        // The questions are none of the job's calls.
+        // The queries of tprof are not listed as calls of the job.
         let asked = of_kind(&ran.log, "driver call");
         assert!(asked.iter().any(|line| line["name"] == "cuDeviceGetUuid_v2"), "{asked:?}");
         let spans = rows::<Span>(&ran.file);

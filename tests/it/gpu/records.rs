@@ -88,7 +88,7 @@ fn a_reset_of_a_device_ends_what_was_live_on_it() {
         assert_eq!(row(0.into()), [2, 2 << 20, 3 << 20]);
         let notes = report["notes"].to_string();
         match devices {
-            // The host's blocks are those of the only device.
+            // The host's blocks belong to the only device.
             "1" => {
                 assert_eq!(row(Value::Null), [1, 1 << 16, 0]);
                 assert!(notes.contains("1 reset of a device gave back 3 blocks"), "{notes}");
@@ -199,7 +199,8 @@ fn raw_buffers_are_kept_as_cupti_gave_them() {
         }
         at += 24 + len;
     }
-    // Each kernel of the log is in a buffer, laid out as CUPTI 12 does, and its name is there.
+    // Each kernel in the log has a record in a buffer, in the layout of CUPTI 12, and its name is
+    // kept.
     for line in of_kind(&ran.log, "kernel") {
         let (start, end) = (number(line, "start"), number(line, "end"));
         let matches = |record: &[u8]| {
@@ -218,8 +219,8 @@ fn raw_buffers_are_kept_as_cupti_gave_them() {
     assert_journal(&journal, &buffers);
 }
 
-/// The protocol as the journal has it: set up within one call, then buffers that are lent,
-/// given back and read, in this order, each with as many bytes as were kept of it.
+/// Checks the protocol that the journal has: set-up within one call, and then buffers that are
+/// lent, returned and read, in this order, with as many bytes as were kept of each.
 fn assert_journal(journal: &[(u32, [u64; 3])], buffers: &[&[u8]]) {
     const SET_UP: [u32; 4] = [1, 3, 4, 2];
     const REQUESTED: u32 = 7;
@@ -282,7 +283,7 @@ fn each_rank_has_its_own_device_and_its_collectives_kernels() {
         };
         assert_same(strip(kernels_of_log(&log)), strip(got), uncertainty(&file));
     }
-    // Calls know their kernels by way of the launches: a group of two is one operation.
+    // Calls find their kernels through the launches: a group of two is one operation.
     let comm = document("comm", &run.run);
     let rows = comm["tables"]["comm"].as_array().unwrap();
     let of = |operation: &str| {
@@ -317,7 +318,7 @@ fn calls_of_the_driver_and_cuptis_own_time_arrive_once() {
         assert_eq!(wanted.len(), 2 * 6 * 6);
         let wanted = wanted.iter().map(of_line).collect();
         assert_same(wanted, recorded.collect(), uncertainty(&ran.file));
-        // Each lies in the runtime's call that made it.
+        // Each call of the driver lies in the runtime's call that made it.
         let tables = &document("api", &ran.traced.run)["tables"];
         let row_of = |table: &str| {
             let rows = tables[table].as_array().into_iter().flatten();
@@ -325,7 +326,7 @@ fn calls_of_the_driver_and_cuptis_own_time_arrive_once() {
         };
         let driver = row_of("cuda_api_sum").unwrap();
         assert_eq!(driver["interface"], "driver");
-        // Launches outside of the inferred steps are apart.
+        // Launches outside of the inferred steps are listed separately.
         let outside = row_of("outside_of_steps").map_or(0, |row| number(row, "outside_count"));
         assert_eq!(number(driver, "count") + outside, 72, "{tables}");
 
@@ -386,7 +387,7 @@ fn external_ids_arrive_once_and_reach_what_their_calls_started() {
         assert!(wanted.len() > 6, "{wanted:?}");
         assert_eq!(got, wanted);
 
-        // The innermost operator's id, on the call and on what it started.
+        // The innermost operator's id is on the call and on the work that the call started.
         let ids: BTreeMap<u64, u64> = wanted
             .iter()
             .filter(|(_, kind, _)| *kind == ExternalKind::Custom0)

@@ -1,8 +1,8 @@
-//! `tprof doctor --run-kernel`: a kernel on each device, held against its recording.
+//! `tprof doctor --run-kernel` runs a kernel on each device and compares it with its recording.
 
 use super::*;
 
-/// The exit status, and the checks of kernels.
+/// Runs the doctor. Returns the exit status, and the checks of kernels.
 fn run_kernel(env: &[(&str, &Path)]) -> (Option<i32>, Vec<Value>) {
     let scratch = Scratch::new();
     let mut job = tprof(["doctor", "--json", "--run-kernel"]);
@@ -69,7 +69,7 @@ fn without_a_driver_it_is_skipped_with_the_reason_and_fails() {
     let (code, checks) = run_kernel(&[]);
     if checks.iter().all(|check| check["verdict"] == "ok") {
         assert_eq!(code, Some(0), "{checks:?}");
-        return; // here is a GPU
+        return; // this machine has a GPU
     }
     assert_eq!((code, checks.len()), (Some(1), 1), "{checks:?}");
     assert!(found(&checks[0]).starts_with("skipped: no NVIDIA driver"), "{checks:?}");

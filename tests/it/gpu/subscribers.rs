@@ -5,7 +5,7 @@ use tprof_tests::{Outcome, subscribed};
 
 const ASKED: (&str, &str) = ("TPROF_CUPTI_SUBSCRIBE", "1");
 
-/// Runs it without tprof and with it.
+/// Runs the job without tprof and with it.
 fn beside(words: &[&str], env: &[(&str, &str)]) -> Result<(Scratch, Outcome, Ran), String> {
     let (native, scratch) = (Scratch::new(), Scratch::new());
     let alone = subscribed(13, words, &native)?.0.run_in(native.cwd());
@@ -66,7 +66,7 @@ fn a_profiler_that_detaches_cupti_finds_itself_alone_and_tprof_subscribes_again(
     let (_scratch, alone, ran) = need_some!(beside(&["2", "finalize"], &[ASKED]));
     assert_eq!(ran.traced.outcome, alone);
     assert!(blind(&ran, "another client detached CUPTI from the process"));
-    // Six stretches of work, of which those right after a session are missing.
+    // Six stretches of work. The kernels right after a session are missing.
     let kernels = rows::<Kernel>(&ran.file).len();
     assert!((4 * 36..6 * 36).contains(&kernels), "{kernels}");
 }

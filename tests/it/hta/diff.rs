@@ -1,4 +1,4 @@
-//! `tprof diff` of one step of one rank reports what HTA's `TraceDiff` reports.
+//! `tprof diff` of one step of one rank has the same figures as HTA's `TraceDiff`.
 
 use super::reference::{near, number, sets};
 use std::collections::BTreeMap;

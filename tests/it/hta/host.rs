@@ -28,7 +28,8 @@ fn steps_are_htas() {
     }
 }
 
-/// Without the last one, which has no recorded end, or with the one before the first boundary.
+/// Leaves out the last step, which has no recorded end, or includes the one before the first
+/// boundary.
 #[test]
 fn inferred_steps_are_as_long_as_those_that_the_profiler_named() {
     for (name, within) in
@@ -53,14 +54,14 @@ fn inferred_steps_are_as_long_as_those_that_the_profiler_named() {
     }
 }
 
-/// HTA's table of a rank also holds the ranks before it.
+/// HTA's table of a rank also contains the rows of the ranks before it.
 #[test]
 fn operators_launch_what_hta_reports_as_late() {
     for set in need_some!(sets()) {
         let mut ranks = set.by_rank("aten_op_kernels_and_delay");
         ranks.sort();
         let tables = set.report("operators", None);
-        // Runs, and sums of microseconds to the call and to the kernel.
+        // The number of runs, and the sums of microseconds to the call and to the kernel.
         let mut found: HashMap<(&str, &str), [f64; 3]> = HashMap::new();
         for (rank, expected) in &ranks {
             let of_rank = rows(&tables, "kernel_sequences_by_rank").filter(|row| row.0 == rank);
@@ -77,7 +78,7 @@ fn operators_launch_what_hta_reports_as_late() {
                 let what = format!("{}, rank {rank}, {}", set.name, key.0);
                 let [runs, to_call, to_kernel] = found[&key];
                 assert_eq!(runs, number(row, "occurrence_count"), "{what}");
-                // Three decimals there, whole nanoseconds here.
+                // HTA prints three decimals; tprof has whole nanoseconds.
                 near(to_call / runs, number(row, "avg_aten_op_launch_delay"), 0.0015, &what);
                 near(to_kernel / runs, number(row, "avg_runtime_delay"), 0.0015, &what);
             }
@@ -103,7 +104,7 @@ fn annotations_on_devices_are_htas() {
                 ("stddev", "deviation_ns"),
             ] {
                 let what = format!("{}, {}, {theirs}", set.name, row["name"]);
-                // HTA's mean is cut to whole microseconds.
+                // HTA truncates this mean to whole microseconds.
                 let rounded = if theirs == "mean (us)" { 1.0 } else { 0.0 };
                 near(us(ours, key), number(row, theirs), rounded, &what);
             }
@@ -127,7 +128,7 @@ fn annotations_on_devices_are_htas() {
 fn sequences_are_htas() {
     for set in need_some!(sets()) {
         let Some(expected) = set.result("frequent_cuda_kernel_sequences.csv") else { continue };
-        // HTA was asked for linear layers, and for addmm where there are none.
+        // HTA was asked for linear layers, and for addmm in the set without linear layers.
         let operator = if set.name == "dlrm_8rank_v100" { "aten::addmm" } else { "aten::linear" };
         let tables = set.report_with("sequences", &["--operator", operator]);
         let first = rows(&tables, "sequences_by_rank").map(|row| row.0).min();
@@ -186,7 +187,7 @@ fn stragglers_are_htas() {
     }
 }
 
-/// Sets, the range that HTA was asked for, and the microseconds of its path.
+/// Sets, the range that HTA was asked for, and the length of its path in microseconds.
 const PATHS: [(&str, Option<&str>, f64); 15] = [
     ("alexnet_cp", Some("measure:1"), 35_834.0),
     ("alexnet_cp", None, 43_355_655.0),
@@ -222,7 +223,7 @@ fn critical_paths_are_htas() {
         let tables = set.report_with("critical-path", &arguments);
         let (_, path) = rows(&tables, "critical_path").next().unwrap();
         near(us(path, "length_ns"), length, 0.0, name);
-        // Parts and graph were kept for some of the paths only.
+        // Parts and graph were kept only for some of the paths.
         let whole = set.json("critical_path_whole_trace.json");
         let is_kept = within.is_some() || !name.ends_with("_cp") || name == "event_sync_cp";
         let kept =

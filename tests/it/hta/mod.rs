@@ -1,5 +1,5 @@
-//! `tprof report --hta` reports what Holistic Trace Analysis 0.5.0 reports, on public
-//! traces: counts exactly, times within a thousandth.
+//! `tprof report --hta` has the figures of Holistic Trace Analysis 0.5.0 on public traces: equal
+//! counts, and times within a thousandth.
 
 mod diff;
 mod host;
@@ -72,7 +72,7 @@ fn idle_time_is_htas() {
                 ("75%", "upper_quartile_ns"),
                 ("max", "max_ns"),
             ] {
-                // Two decimals.
+                // HTA prints two decimals.
                 near(us(ours, key), number(&row, theirs), 0.0051, &format!("{what}, {theirs}"));
             }
         }
@@ -90,7 +90,7 @@ fn overlap_is_htas() {
             let ours = ours.and_then(Value::as_f64);
             let expected = &row["comp_comm_overlap_pctg"];
             assert_eq!(ours.is_none(), expected.is_empty(), "{}", set.name);
-            // Two decimals.
+            // HTA prints two decimals.
             near(
                 ours.unwrap_or(0.0) * 100.0,
                 number(&row, "comp_comm_overlap_pctg"),
@@ -164,8 +164,9 @@ fn launches_are_htas_one_by_one() {
     }
 }
 
-/// Values after each moment by name: the last of those at one moment. HTA leaves
-/// the order of the others to an unstable sort. Times count from the first.
+/// Values after each moment, by name. If several changes have the same moment, this is the last
+/// value, because HTA leaves the order of the others to an unstable sort. Times count from the
+/// first.
 type Series = BTreeMap<String, BTreeMap<i64, f64>>;
 
 fn theirs(rows: &Rows, name: &str, value: &str) -> Series {
@@ -228,7 +229,8 @@ fn queues_are_htas_at_every_moment() {
             for (theirs, key) in keys {
                 near(ours[key].as_f64().unwrap(), number(row, theirs), 0.0, &what);
             }
-            // Either order of several changes at one moment is as good: 1 of 30 points at most.
+            // Any order of several changes at one moment is right; it affects 1 of 30 points at
+            // most.
             let mean = ours["points_mean"].as_f64().unwrap();
             near(mean, number(row, "mean"), 1.0 / 30.0, &what);
         }

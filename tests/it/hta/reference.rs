@@ -1,5 +1,4 @@
-//! The results that Holistic Trace Analysis 0.5.0 reported of public traces, where they are at
-//! hand.
+//! The results of Holistic Trace Analysis 0.5.0 on public traces, if they are on this machine.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -8,25 +7,25 @@ use std::process::Command;
 use std::sync::OnceLock;
 use tprof_tests::{Refused, Scratch, tprof};
 
-/// A table's rows by heading; the first headings of two-line ones are joined by a dot.
+/// A table's rows by heading; the two lines of a two-line heading are joined by a dot.
 pub type Rows = Vec<BTreeMap<String, String>>;
 
-/// Traces (`kineto/SET`) and results (`hta-reference/SET`), in the folder that
-/// `TPROF_SHARED_DATA` names, or in one beside the repository.
+/// Returns the folder with traces (`kineto/SET`) and results (`hta-reference/SET`): the one that
+/// `TPROF_SHARED_DATA` names, or one beside the repository.
 fn folder() -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
     let folder = std::env::var_os("TPROF_SHARED_DATA").map_or(beside, PathBuf::from);
     folder.join("hta-reference").is_dir().then_some(folder)
 }
 
-/// One set of traces, imported.
+/// One imported set of traces.
 pub struct Set {
     pub name: String,
     pub run: PathBuf,
     results: PathBuf,
 }
 
-/// Every set, imported once; none where the data is not at hand.
+/// Returns every set, imported once, or a refusal if the data is not on this machine.
 pub fn sets() -> Result<&'static [Set], Refused> {
     static SETS: OnceLock<Option<(Scratch, Vec<Set>)>> = OnceLock::new();
     let sets = SETS.get_or_init(|| {
@@ -54,7 +53,7 @@ pub fn sets() -> Result<&'static [Set], Refused> {
 }
 
 impl Set {
-    /// Tables of a report, read as HTA reads the trace.
+    /// Returns the tables of a report, with the trace read as HTA reads it.
     pub fn report(&self, kind: &str, rank: Option<&str>) -> Value {
         match rank {
             Some(rank) => self.report_with(kind, &["--rank", rank]),
@@ -62,7 +61,7 @@ impl Set {
         }
     }
 
-    /// As [`report`](Self::report), with more arguments.
+    /// Does the same as [`report`](Self::report), with more arguments.
     pub fn report_with(&self, kind: &str, arguments: &[&str]) -> Value {
         let mut job = tprof(["report", kind, "--hta", "--json"]);
         for argument in arguments {
@@ -72,13 +71,13 @@ impl Set {
         serde_json::from_str::<Value>(&outcome.stdout).unwrap()["tables"].take()
     }
 
-    /// A result of HTA's that is JSON; none if it failed on this set.
+    /// Returns a JSON result of HTA, or `None` if HTA failed on this set.
     pub fn json(&self, name: &str) -> Option<Value> {
         let text = std::fs::read_to_string(self.results.join(name)).ok()?;
         serde_json::from_str(&text).ok().filter(|value: &Value| !value.is_null())
     }
 
-    /// A result of HTA's; none if it failed on this set.
+    /// Returns a result of HTA, or `None` if HTA failed on this set.
     pub fn result(&self, name: &str) -> Option<Rows> {
         let plain = self.results.join(name);
         let packed = self.results.join(format!("{name}.gz"));
@@ -93,7 +92,7 @@ impl Set {
         let mut records = records(&text).into_iter();
         let mut headings = records.next()?;
         let mut rest: Vec<Vec<String>> = records.collect();
-        // Two levels of headings, then the names of the index.
+        // The file has two lines of headings, and then a line with the names of the index.
         if name.ends_with("_summary.csv") && rest.len() >= 2 {
             headings = rest.remove(0);
             for (heading, index) in headings.iter_mut().zip(rest.remove(0)) {
@@ -104,7 +103,7 @@ impl Set {
         Some(rest.into_iter().map(row).collect())
     }
 
-    /// Results of HTA's for each rank: `NAME.rankN.csv`.
+    /// Returns the results of HTA for each rank, from `NAME.rankN.csv`.
     pub fn by_rank(&self, name: &str) -> Vec<(String, Rows)> {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(&self.results).unwrap() {
@@ -119,7 +118,7 @@ impl Set {
     }
 }
 
-/// Records of a CSV file (RFC 4180).
+/// Returns the records of a CSV file (RFC 4180).
 fn records(text: &str) -> Vec<Vec<String>> {
     let (mut records, mut record, mut cell) = (Vec::new(), Vec::new(), String::new());
     let mut letters = text.chars().peekable();
@@ -143,7 +142,7 @@ fn records(text: &str) -> Vec<Vec<String>> {
     records
 }
 
-/// A cell as a number; 0 where HTA wrote none.
+/// Returns a cell as a number; 0 if HTA wrote none.
 pub fn number(row: &BTreeMap<String, String>, key: &str) -> f64 {
     let text = row.get(key).unwrap_or_else(|| panic!("no {key} in {row:?}"));
     if text.is_empty() { 0.0 } else { text.parse().unwrap_or_else(|_| panic!("{key}: {text}")) }
@@ -155,12 +154,12 @@ pub fn near(found: f64, expected: f64, rounded: f64, what: &str) {
     assert!((found - expected).abs() <= allowed, "{what}: {found}, HTA has {expected}");
 }
 
-/// A cell of a report, nanoseconds as microseconds; 0 where there is none.
+/// Returns a cell of a report in nanoseconds as microseconds; 0 if there is none.
 pub fn us(row: &Value, key: &str) -> f64 {
     row[key].as_f64().unwrap_or(0.0) / 1000.0
 }
 
-/// Rows of a report's table by rank.
+/// Returns the rows of a report's table, each with its rank.
 pub fn rows<'a>(tables: &'a Value, table: &str) -> impl Iterator<Item = (&'a str, &'a Value)> {
     let rows = tables[table].as_array().into_iter().flatten();
     rows.map(|row| (row["rank"].as_str().unwrap_or("").trim_start_matches("rank "), row))

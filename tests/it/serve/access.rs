@@ -1,4 +1,4 @@
-//! Only clients with the token get an answer, and no answer may be kept or used elsewhere.
+//! Only clients with the token get an answer, and no answer may be cached or used by another site.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +18,7 @@ const PATHS: [&str; 8] = [
     "/nothing",
 ];
 
-/// The headers that every answer must have, an error too.
+/// Checks the headers that every answer must have, including errors.
 #[track_caller]
 fn assert_guarded(answer: &Answer) {
     let header = |name: &str| answer.header(name).unwrap_or_default();
@@ -69,7 +69,7 @@ fn without_the_token_nothing_is_answered() {
             with("Cookie", &format!("tprof-{other}={token}")),
             with("Cookie", &format!("tprof={token}")),
             with("Cookie", &format!("tprof-{port}={half}; tprof-{port}=")),
-            // A header that is wrong is not made up for by a cookie.
+            // A valid cookie does not make up for a wrong header.
             with("Cookie", &format!("tprof-{port}={token}"))
                 .header("Authorization", &format!("Bearer {none}")),
             with("Referer", &served.url),
@@ -108,7 +108,7 @@ fn the_address_exchanges_the_token_for_a_cookie() {
         let many = format!("a=b; {pair}; c");
         served.send(&served.bare("GET", "/api/v1").header("Cookie", &many)).expect(200);
     }
-    // Only that address is open, and only to read.
+    // Only that address works without the token in a header, and only to read.
     let longer = format!("/{}/x", served.token);
     served.send(&served.bare("GET", &longer)).expect_failure(401);
     served.send(&served.bare("POST", &format!("/{}/", served.token))).expect_failure(401);
@@ -145,7 +145,7 @@ fn the_token_is_in_no_argument_list_and_no_environment() {
         assert!(!holds(pid, "cmdline") && !holds(pid, "environ"), "process {pid}");
     };
     check(served.pid());
-    // Each answer is made by a child, once. On a busy machine it may be gone before this looks.
+    // A child makes each answer. On a busy machine the child may have ended before this test looks.
     let answers =
         ["page/report", "page/timeline", "report/summary", "report/memory", "report/host"];
     let mut seen = 0;

@@ -1,5 +1,5 @@
-//! `tprof serve` of an archive and the program that reads it: not there, of another version, slow, or
-//! printing what it should not. The archive itself is tested where `tprof-sql` is built (`sql/tests`).
+//! `tprof serve` of an archive, if the program that reads it is missing, has another version, is slow,
+//! or prints invalid answers. The archive itself is tested where `tprof-sql` is built (`sql/tests`).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,13 +9,14 @@ use tprof_tests::{Job, Outcome, Scratch, Served, assert_refused, tprof_at, wait_
 
 use super::runs;
 
-/// `tprof` in a directory of its own, beside a `tprof-sql` that is this script; none where it is empty.
+/// A copy of `tprof` in a directory of its own, beside a script in place of `tprof-sql`; an empty
+/// script means that there is none.
 struct Apart {
     scratch: Scratch,
     archive: PathBuf,
 }
 
-/// The answers of a script to the two questions for the runs of an archive.
+/// A script that answers the two queries for the runs of an archive.
 const LISTED: &str = r#"
 case "$*" in
 *--ids*) echo r1-00; exit ;;
@@ -114,10 +115,10 @@ fn a_question_that_takes_too_long_is_given_up_and_its_program_ended() {
 }
 
 #[test]
-fn what_asks_ends_with_the_server() {
+fn programs_that_read_archives_end_with_the_server() {
     let apart = Apart::new(&format!("{LISTED}\nexec sleep 1000"));
     let served = Served::of(apart.job(&[], &[&apart.archive]));
-    // Figures are asked for before anyone looks.
+    // The server queries figures before a client asks.
     let mut children = Vec::new();
     wait_until("a child asks", || {
         children = served.descendants();

@@ -1,4 +1,4 @@
-//! Nothing that clients do, or leave undone, harms other clients.
+//! No behaviour of a client harms other clients.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,8 @@ use tprof_tests::{Job, Live, Reading, Scratch, Served, exchange};
 
 use super::runs;
 
-/// Sends bytes one after another, a few a second, until the server ends the connection; its answer.
+/// Sends bytes one after another, a few a second, until the server ends the connection. Returns the
+/// server's answer.
 fn trickle(address: &str, beginning: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(beginning).unwrap();
@@ -19,7 +20,7 @@ fn trickle(address: &str, beginning: &[u8]) -> String {
         match stream.read(&mut piece) {
             Ok(0) => return String::from_utf8_lossy(&answer).into_owned(),
             Ok(count) => answer.extend_from_slice(&piece[..count]),
-            // Nothing yet: another byte.
+            // The server has not answered yet, so send another byte.
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 let _ = stream.write_all(b"a");
             }
@@ -56,7 +57,7 @@ fn a_client_that_sends_slowly_is_dropped() {
 fn a_thousand_idle_connections_keep_no_one_out() {
     let scratch = Scratch::new();
     let served = Served::start(&runs(&scratch), &[]);
-    // In a process of its own, which may have that many files.
+    // The connections are held by another process, which may have that many files.
     let idle = "import resource, socket, sys\n\
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n\
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))\n\
@@ -79,7 +80,7 @@ fn a_request_that_is_too_large_or_none_is_refused() {
     let served = Served::start(&runs(&scratch), &["--control"]);
     let refused = |bytes: &[u8]| {
         let status = exchange(&served.address, bytes).status;
-        // 0: the connection was closed on what is no HTTP.
+        // Status 0 means that the server closed the connection because the request is not HTTP.
         assert!(matches!(status, 0 | 400..=431 | 501 | 505), "{status}");
         served.assert_answers();
     };
@@ -140,7 +141,7 @@ fn many_who_ask_at_once_get_the_same_answer() {
 }
 
 #[test]
-fn what_clients_that_left_asked_for_holds_up_nobody() {
+fn requests_of_clients_that_left_hold_up_no_other_client() {
     let scratch = Scratch::new();
     let served = Served::start(&runs(&scratch), &[]);
     let id = served.id_of(std::path::Path::new("imported"));
@@ -149,7 +150,8 @@ fn what_clients_that_left_asked_for_holds_up_nobody() {
         let mut stream = TcpStream::connect(&served.address).unwrap();
         stream.write_all(&served.request("GET", &path).bytes()).unwrap();
     }
-    // Refused for a moment at most, until the server has seen that they left.
+    // The request may be refused for a moment, until the server has noticed that the other clients
+    // left.
     tprof_tests::wait_until("an answer", || {
         let answer = served.get(&format!("/api/v1/runs/{id}/report/steps"));
         match answer.status {

@@ -1,4 +1,4 @@
-//! With `--control`, a run is controlled, noted and deleted; nothing else is.
+//! With `--control`, clients can control, annotate and delete a run, and change nothing else.
 
 use serde_json::json;
 use tprof_tests::{Scratch, Served, memory_report};
@@ -56,7 +56,7 @@ fn a_run_in_progress_is_controlled() {
     let sites = memory_report(&run).sites(|frame| frame.starts_with("victim_keep"));
     let kept: i64 = sites.iter().map(|site| site["allocations"].as_i64().unwrap()).sum();
     assert_eq!(kept, 2000, "what came between stop and start is not recorded");
-    // An ended one is controlled no more, and the answer has the reason.
+    // A run that has ended can't be controlled, and the answer has the reason.
     let failure = served.change("POST", &path, r#"{"action":"stop"}"#).expect_failure(422);
     assert_ne!(failure["why"], "", "{failure}");
 }
@@ -104,7 +104,7 @@ fn a_deleted_run_is_gone_and_its_neighbours_are_not() {
     assert!(!doomed.exists() && kept.exists());
     delete(id).expect_failure(404);
     served.get(&format!("/api/v1/runs/{id}")).expect_failure(404);
-    // What is not tprof's is not deleted, and the answer has the reason.
+    // Files that aren't tprof's are not deleted, and the answer has the reason.
     delete(served.id_of(&foreign));
     assert!(foreign.join("thesis.txt").exists());
     let (running, run) = begun(&directory, "going");

@@ -113,7 +113,7 @@ fn all_routes_of_the_description_answer() {
                         "{disposition}"
                     );
                 }
-                // A run without what the format is for.
+                // The run has no data for this format.
                 _ => assert_ne!(answer.expect_failure(422)["why"], "", "{name}"),
             }
         }
@@ -152,7 +152,7 @@ fn routes_of_the_first_dashboard_have_a_value_or_a_reason() {
 }
 
 #[test]
-fn what_a_log_of_compilation_has_none_of_is_an_empty_list() {
+fn tables_without_rows_of_a_compilation_log_are_empty_lists() {
     let scratch = Scratch::new();
     let directory = scratch.join("runs");
     std::fs::create_dir(&directory).unwrap();
@@ -179,7 +179,7 @@ fn what_a_log_of_compilation_has_none_of_is_an_empty_list() {
     assert_eq!(whole["compile_time_ms"], 2.0, "{whole}");
     for key in ["graph_breaks", "recompiles"] {
         assert_eq!((&whole[key], &whole[format!("{key}_why")]), (&json!([]), &Value::Null));
-        // What is not kept may have some.
+        // A truncated log may have lost some of them.
         let cut = of("cut");
         let why = cut[format!("{key}_why")].as_str().unwrap_or_default();
         assert!(cut[key].is_null() && why.contains("left out"), "{cut}");

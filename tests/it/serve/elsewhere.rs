@@ -1,11 +1,11 @@
-//! A page elsewhere that a browser shows at the same time gets nothing and changes nothing, by any
-//! name that leads here.
+//! A page of another site in the same browser reads nothing and changes nothing, whatever name it
+//! uses for this server.
 
 use tprof_tests::{Request, Scratch, Served};
 
 use super::runs;
 
-/// A request with the token, and with these hosts.
+/// Makes a request with the token and these `Host` headers.
 fn to_hosts(served: &Served, hosts: &[&str]) -> Request {
     let request = Request::new("GET", "/api/v1/runs").header("Connection", "close");
     let bearer = format!("Bearer {}", served.token);
@@ -43,7 +43,7 @@ fn a_foreign_name_of_this_machine_is_refused() {
         format!("127.0.0.1:{port}, evil.example"),
     ] {
         served.send(&to_hosts(&served, &[&host])).expect_failure(404);
-        // The token is not taken there either.
+        // Under a foreign name, the token is not accepted in the address either.
         let path = format!("/{}/", served.token);
         let welcome =
             Request::new("GET", &path).header("Host", &host).header("Connection", "close");
@@ -60,7 +60,7 @@ fn a_foreign_name_of_this_machine_is_refused() {
     }
 }
 
-/// Origins that browsers send from another page, and from its own.
+/// Returns the origins that browsers send from other pages, and from the server's own.
 fn origins(served: &Served) -> (Vec<String>, Vec<String>) {
     let port = served.address.rsplit_once(':').unwrap().1;
     let other = port.parse::<u16>().unwrap() ^ 1;
@@ -68,7 +68,7 @@ fn origins(served: &Served) -> (Vec<String>, Vec<String>) {
         "http://evil.example".to_owned(),
         format!("http://evil.example:{port}"),
         format!("http://127.0.0.1:{other}"),
-        // A page on port 80 of this machine.
+        // The origin of a page on port 80 of this machine.
         "http://127.0.0.1".to_owned(),
         "http://localhost".to_owned(),
         format!("https://127.0.0.1:{port}"),
@@ -115,7 +115,7 @@ fn a_page_elsewhere_is_refused_even_with_the_cookie() {
 }
 
 #[test]
-fn what_a_form_can_send_changes_nothing() {
+fn requests_that_a_form_can_send_change_nothing() {
     let scratch = Scratch::new();
     let directory = runs(&scratch);
     let served = Served::start(&directory, &["--control"]);
@@ -130,16 +130,17 @@ fn what_a_form_can_send_changes_nothing() {
         ("PUT", "/api/v1/runs/1/notes"),
         ("POST", "/api/v1/runs/1/control"),
     ] {
-        // No header of this server's, as a form cannot set one.
+        // Without the server's own header, which a form can't set.
         for form in forms {
             served.send(&bare(method, path).header("Content-Type", form)).expect_failure(403);
         }
-        // The header, but no browser that vouches for the page.
+        // With the header, but without the browser's confirmation that the page is the server's
+        // own.
         served.send(&bare(method, path).header("X-Tprof", "1")).expect_failure(403);
         served
             .send(&bare(method, path).header("X-Tprof", "1").header("Sec-Fetch-Site", "none"))
             .expect_failure(403);
-        // A script with the token needs the header, too.
+        // A script with the token must send the header, too.
         served.send(&served.request(method, path)).expect_failure(403);
     }
     assert!(

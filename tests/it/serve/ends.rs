@@ -1,4 +1,4 @@
-//! However a server ends, nothing of it stays.
+//! A server that ends leaves no process behind, however it ends.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use tprof_tests::{Live, Scratch, Served, children_of, tprof, wait_until};
 
 use super::runs;
 
-/// A stand-in for `tprof` as the server starts it, of which each report and export takes for ever.
+/// Starts a server that calls a stand-in for `tprof`, whose reports and exports never end.
 fn endless(scratch: &Scratch, options: &[&str], directory: &Path) -> Served {
     use std::os::unix::fs::PermissionsExt;
     let real = tprof_tests::tprof_at();
@@ -53,7 +53,7 @@ fn a_report_that_takes_too_long_is_ended_and_explained() {
 }
 
 #[test]
-fn a_client_that_leaves_ends_what_it_asked_for() {
+fn a_client_that_disconnects_ends_the_report_that_it_asked_for() {
     let scratch = Scratch::new();
     let directory = runs(&scratch);
     let served = endless(&scratch, &[], &directory);
@@ -67,7 +67,7 @@ fn a_client_that_leaves_ends_what_it_asked_for() {
 }
 
 #[test]
-fn a_signal_ends_the_server_also_with_open_streams() {
+fn a_signal_ends_the_server_even_with_open_streams() {
     for signal in [libc_signal::INT, libc_signal::TERM, libc_signal::HUP] {
         let scratch = Scratch::new();
         let directory = runs(&scratch);

@@ -1,4 +1,4 @@
-//! Runs that were made to do harm: the server stays, and answers the next request.
+//! Malicious runs do not stop the server, which still answers the next request.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,10 +14,10 @@ use super::{copy, imported, recorded, runs};
 
 const EVIL: &str = "</script><img src=x onerror=alert(1)>\u{1b}[2J\u{7}\u{202e}'\"&\r\n";
 
-/// Most memory of a server, whatever it serves.
+/// Largest permitted memory of a server, whatever it serves.
 const MOST: u64 = 200 << 20;
 
-/// All that reads a run: each answers with what it has or with an error.
+/// Requests everything that reads a run: each answer has content or an error.
 #[track_caller]
 fn ask_all(served: &Served, id: u64) -> Vec<Answer> {
     let paths = [
@@ -86,7 +86,7 @@ fn texts_of_a_run_stay_texts() {
     for other in ["/", "/metrics"] {
         assert!(!served.get(other).expect(200).text().contains("onerror=alert"), "{other}");
     }
-    // A name that is no UTF-8 is served like any other.
+    // A name that isn't valid UTF-8 is served like any other.
     let list = served.json("/api/v1/runs");
     let odd = list["runs"].as_array().unwrap().iter().find(|one| one["id"] != id).unwrap();
     assert_eq!(odd["state"], "finished", "{odd}");
@@ -122,7 +122,7 @@ fn a_link_out_of_a_run_is_not_followed() {
             .expect_failure(403);
     }
     assert_eq!(served.json("/api/v1/runs")["runs"].as_array().unwrap().len(), 3);
-    // Notes are not written through a link, nor is what it leads to deleted.
+    // Notes are not written through a link, and the target of a link is not deleted.
     let noted = copy(recorded(), &directory, "noted");
     let target = scratch.write("target", "kept");
     symlink(&target, noted.join("tprof-notes.json")).unwrap();
@@ -135,7 +135,7 @@ fn a_link_out_of_a_run_is_not_followed() {
 }
 
 #[test]
-fn what_is_no_file_is_not_opened() {
+fn names_that_are_not_regular_files_are_not_opened() {
     let scratch = Scratch::new();
     let directory = scratch.join("runs");
     for (name, file) in [
@@ -219,7 +219,7 @@ fn a_thousand_runs_are_listed() {
     let served = Served::start(&directory, &[]);
     let list = served.json("/api/v1/runs");
     assert_eq!(list["runs"].as_array().unwrap().len(), 1000);
-    // What is asked for does not wait for their summaries.
+    // A requested report does not wait for the summaries of the runs.
     served.get("/api/v1/runs/1/report/summary").expect(200);
     assert!(served.peak_bytes() < MOST, "{} MiB", served.peak_bytes() >> 20);
 }
@@ -269,7 +269,7 @@ fn a_run_that_changes_is_read_anew_and_one_that_is_gone_is_absent() {
     fs::remove_dir_all(&run).unwrap();
     served.get(&path).expect_failure(404);
     served.get(&format!("/api/v1/runs/{id}/live")).expect_failure(404);
-    // Another run by the same name.
+    // Another run gets the same name.
     copy(imported(), &directory, "recorded");
     let id = served.id_of(&run);
     let path = format!("/api/v1/runs/{id}/report/summary");
@@ -285,7 +285,7 @@ fn a_run_that_is_replaced_again_and_again_harms_nobody() {
     let id = served.id_of(Path::new("recorded"));
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Also ends the thread where a question panics, or the scope would wait for ever.
+        // Also ends the thread if a request panics; otherwise the scope would wait for ever.
         let _done = Done(&is_done);
         scope.spawn(|| {
             let run = directory.join("recorded");
@@ -305,7 +305,7 @@ fn a_run_that_is_replaced_again_and_again_harms_nobody() {
     served.assert_answers();
 }
 
-/// Ends a thread that asks for it, when this goes.
+/// Tells the thread to end when it is dropped.
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {

@@ -1,4 +1,4 @@
-//! Limits of what one report may take, and of what the server itself takes.
+//! Limits of the memory of one report, and of the server itself.
 
 use std::fs;
 use std::io::BufWriter;
@@ -26,7 +26,7 @@ fn a_report_that_takes_too_much_memory_is_ended_and_explained() {
         served.get(&format!("/api/v1/runs/{large}/report/critical-path")).expect_failure(507);
     assert!(failure["why"].as_str().unwrap().contains("64 MiB"), "{failure}");
     assert!(failure["try"].as_str().unwrap().contains("--memory-limit"), "{failure}");
-    // The next one that needs less gets its answer.
+    // The next report needs less and gets its answer.
     let small = served.id_of(Path::new("recorded"));
     served.get(&format!("/api/v1/runs/{small}/report/summary")).expect(200);
     assert_eq!(fs::read_dir(served.temporary()).unwrap().count(), 0);

@@ -1,11 +1,11 @@
-//! A run in progress, as pages and scrapers see it.
+//! A run in progress, as pages and metric scrapers see it.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tprof_tests::{EXACT, Job, Live, Reading, Scratch, Served, program, run_info, traced_job};
 
-/// Starts a run by this name, and waits until it can be controlled.
+/// Starts a run with this name, and waits until it can be controlled.
 pub fn begun(directory: &Path, name: &str) -> (Live, PathBuf) {
     std::fs::create_dir_all(directory).unwrap();
     let run = directory.join(name);
@@ -16,7 +16,7 @@ pub fn begun(directory: &Path, name: &str) -> (Live, PathBuf) {
     (live, run)
 }
 
-/// Asks for something of a run.
+/// Sends a control request for a run, and returns the answer.
 #[track_caller]
 pub fn control(served: &Served, id: u64, request: &Value) -> Value {
     let path = format!("/api/v1/runs/{id}/control");
@@ -64,7 +64,7 @@ fn a_run_in_progress_is_followed_to_its_end() {
     job.obey("a");
     let tick = until(&mut events, "the mark", |_, tick| has_event(tick, "mark", "half-time"));
     assert!(tick["history"].is_null(), "only the start has it: {tick}");
-    // Steps, then none for longer than is usual.
+    // The job makes steps, and then none for longer than usual.
     for _ in 0..8 {
         control(&served, id, &json!({ "action": "step" }));
     }
@@ -79,13 +79,13 @@ fn a_run_in_progress_is_followed_to_its_end() {
     assert_eq!(events.event().map(|(name, _)| name), None, "nothing comes after the end");
     tprof_tests::wait_until("the list has the end", || served.row("going")["state"] == "finished");
     assert_eq!(served.json(&format!("/api/v1/runs/{id}/live"))["state"], "finished");
-    // The events of a run that has ended end at once.
+    // The event stream of a run that has ended closes at once.
     let mut events = served.begin(&format!("/api/v1/runs/{id}/events"));
     assert_eq!(events.event().unwrap().0, "start");
     until(&mut events, "the end", |name, _| name == "end");
 }
 
-/// A line of metrics: name, labels as they are written, value.
+/// Parses a line of metrics into name, labels as they are written, and value.
 fn parsed(line: &str) -> (String, Vec<(String, String)>, f64) {
     let (name, rest) = line.split_once('{').unwrap_or_else(|| panic!("{line}"));
     let mut labels = Vec::new();

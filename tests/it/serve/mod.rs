@@ -1,5 +1,5 @@
-//! `tprof serve` under attack: who may ask, what a path or parameter can reach, what a hostile run or
-//! client does to it, and what is left of it at its end.
+//! `tprof serve` under attack: who gets answers, which files a path or parameter can reach, what
+//! hostile runs and clients can do, and what remains after its end.
 
 mod access;
 mod archives;
@@ -21,7 +21,7 @@ use std::sync::OnceLock;
 
 use tprof_tests::{EXACT, Job, Scratch, Synthetic, program, tprof, traced};
 
-/// A recorded run.
+/// Returns a recorded run.
 fn recorded() -> &'static Path {
     static RUN: OnceLock<(Scratch, PathBuf)> = OnceLock::new();
     let (_, run) = RUN.get_or_init(|| {
@@ -32,7 +32,7 @@ fn recorded() -> &'static Path {
     run
 }
 
-/// An imported run with device work.
+/// Returns an imported run with device work.
 fn imported() -> &'static Path {
     static RUN: OnceLock<(Scratch, PathBuf)> = OnceLock::new();
     let (_, run) = RUN.get_or_init(|| {
@@ -48,7 +48,7 @@ fn imported() -> &'static Path {
     run
 }
 
-/// A copy of a run under a name in a directory.
+/// Copies a run under a name into a directory.
 fn copy(run: &Path, directory: &Path, name: &str) -> PathBuf {
     let to = directory.join(name);
     fs::create_dir_all(&to).unwrap();
@@ -60,7 +60,7 @@ fn copy(run: &Path, directory: &Path, name: &str) -> PathBuf {
     to
 }
 
-/// A directory with both runs: `recorded` and `imported`.
+/// Makes a directory with both runs: `recorded` and `imported`.
 fn runs(scratch: &Scratch) -> PathBuf {
     let directory = scratch.join("runs");
     copy(recorded(), &directory, "recorded");

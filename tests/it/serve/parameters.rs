@@ -1,4 +1,4 @@
-//! A parameter is a value: it becomes no option and no file.
+//! A parameter is only a value: it never becomes an option or a file.
 
 use tprof_tests::{Scratch, Served};
 

@@ -1,4 +1,4 @@
-//! A path reaches what the list of routes has, and no file.
+//! A path reaches only the routes of the list, and no file.
 
 use tprof_tests::{Scratch, Served};
 
@@ -145,7 +145,7 @@ fn methods_that_a_path_does_not_have_are_refused() {
         let answer = served.send(&served.request("HEAD", path)).expect(200);
         assert!(answer.body.is_empty(), "{path}");
     }
-    // Without the token nothing, whatever the method.
+    // Without the token, no method gets an answer.
     for method in ["HEAD", "OPTIONS", "ODD"] {
         served.send(&served.bare(method, "/api/v1/runs")).expect(401);
     }

@@ -1,4 +1,4 @@
-//! How a server starts, or why it does not.
+//! How a server starts, or why it refuses to.
 
 use std::fs;
 use std::io::Read;
@@ -17,7 +17,7 @@ fn refused(options: &[&str], path: &Path, words: &[&str]) {
 }
 
 #[test]
-fn what_cannot_be_served_is_refused() {
+fn directories_that_cannot_be_served_are_refused() {
     let scratch = Scratch::new();
     let directory = runs(&scratch);
     let file = scratch.write("trace.json", "{}");
@@ -107,10 +107,10 @@ fn with_a_certificate_connections_are_encrypted() {
     let job = Job::new("python3").args(["-c", client, &served.address, &served.token]);
     let outcome = job.arg(&certificate).run_in(scratch.path());
     assert_eq!(outcome.stdout, "401\n200\n200 True\n", "{outcome:?}");
-    // What is not encrypted gets nothing.
+    // A request that is not encrypted gets no answer.
     assert_eq!(served.get("/api/v1").status, 0);
     refused(&["--tls-cert", options[3], "--tls-key", options[1]], &directory, &["--tls-cert"]);
-    // With it, other machines may reach the server, by the names that it was given.
+    // With a certificate, other machines may reach the server, by the host names in its options.
     let job = Served::job(&options).args(["--bind", "0.0.0.0", "--host", "gpu07.example"]);
     let open = Served::of(job.arg(&directory));
     assert!(open.url.starts_with("https://gpu07.example:"), "{}", open.url);

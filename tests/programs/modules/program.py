@@ -1,4 +1,5 @@
-"""Calls modules of the stand-in for PyTorch, and prints all of Python that a start-up hook could have changed."""
+"""Calls modules of the stand-in for PyTorch, and prints everything in Python that a start-up hook could have
+changed."""
 
 import os
 import sys
@@ -37,7 +38,7 @@ class Net(nn.Module):
 
     def forward(self, x):
         x = self._modules["last"](self._modules["body"](x))
-        # Made in each call, and one that is added after the first.
+        # One module is created in each call, and one is added after the first call.
         x = Add()(x)
         if "late" not in self._modules:
             self._modules["late"] = Add()

@@ -1,10 +1,13 @@
-"""What a program does with the module `tprof`. All that it prints is the same without tprof."""
+"""Uses marks, counters, steps, ranges, `start` and `stop` of the module `tprof`, with valid and invalid arguments.
+The program prints the same with and without a recording.
+"""
 
 import sys
 
 before = set(sys.modules)
 import tprof
 
+# In a process that isn't recorded, importing `tprof` loads only modules of its own.
 if not tprof.is_recording():
     loaded = set(sys.modules) - before - {"__future__"}
     assert all(name.startswith("tprof") for name in loaded), loaded
@@ -24,7 +27,7 @@ def refused(call):
     except TypeError:
         print("refused")
     else:
-        print("taken")
+        print("taken")  # The call was accepted.
 
 
 def arguments():
@@ -79,7 +82,7 @@ class Recursive:
 
 @tprof.range("fails")
 def fails(what):
-    """Fails."""
+    """Raises a ValueError."""
     raise ValueError(what)
 
 
@@ -162,7 +165,7 @@ def functions():
 SHARED = tprof.range("shared")
 
 
-def works(number):
+def enter_ranges(number):
     for _ in range(100):
         with SHARED:
             with SHARED:
@@ -175,7 +178,7 @@ kept = []
 
 
 def threads():
-    all_threads = [threading.Thread(target=works, args=(number,)) for number in range(4)]
+    all_threads = [threading.Thread(target=enter_ranges, args=(number,)) for number in range(4)]
     for thread in all_threads:
         thread.start()
     for thread in all_threads:
@@ -209,6 +212,8 @@ def subinterpreter():
 
 
 class AtTheEnd:
+    """An object that uses `tprof` when the interpreter collects it at its end."""
+
     mark, span = tprof.mark, tprof.range("at the end")
 
     def __del__(self):
@@ -223,7 +228,7 @@ def at_exit():
 
 
 arguments()
-forks()  # before there are threads, of which Python warns by chance
+forks()  # This comes before `threads()`, because Python may warn about a fork of a process with threads.
 functions()
 threads()
 subinterpreter()
@@ -237,4 +242,5 @@ if "again" not in sys.argv:
     os.execv(sys.executable, [sys.executable, "-B", __file__, "again"])
 last = AtTheEnd()
 atexit.register(at_exit)
+# C code of the interpreter calls this `__enter__`, so no Python frame is on the stack.
 atexit.register(tprof.range("called by no frame").__enter__)

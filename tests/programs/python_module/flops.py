@@ -1,5 +1,5 @@
-"""Has `tprof report flops` count operators that were noted without running them, as `tprof.flops` does; with PyTorch
-also a model's."""
+"""Lets `tprof report flops` count operators that were noted without running them, as `tprof.flops` does; with
+PyTorch it also counts a model's."""
 
 import json
 import sys
@@ -27,7 +27,7 @@ def counted():
     product, elements = 2 * 4 * 8 * 16, 4 * 16
     assert sums.total == sums.needed == int(sums) == 3 * product + 3 * elements, sums
     assert sums.by_operator == {"aten::addmm": 3 * product, "aten::relu": 3 * elements}, sums.by_operator
-    # A module has what those within it have, named or not.
+    # A module includes the operations of the modules within it, named or not.
     assert sums.by_module == {
         "Net": 3 * product + 3 * elements, "Net.first": 2 * product, "Net.second": product,
     }, sums.by_module
@@ -48,7 +48,7 @@ def of_model():
     assert sums.by_module["Sequential.0"] == dense and sums.by_module["Sequential.2"] == spread, sums.by_module
     assert sums.total == dense + spread + 16 * 16, str(sums)
     backward = tprof.flops(model, batch, backward=True)
-    # Both gradients of the convolution; of the first layer that of its weight and the sum of its bias.
+    # The convolution has both gradients. The first layer has the gradient of its weight, and the sum for its bias.
     assert backward.total > sums.total + 2 * spread + dense, str(backward)
     assert all(torch.equal(one, old) for one, old in zip(model.parameters(), before))
     assert all(one.grad is None for one in model.parameters())

@@ -1,4 +1,4 @@
-"""Measures functions, reads a run, asks the run that records it. Prints the same without tprof."""
+"""Measures functions, reads a run, and queries the run that records it. Its output is the same without tprof."""
 
 import json
 import pickle
@@ -40,7 +40,7 @@ def load(path):
     rows = {row["name"]: row["runs"] for row in run.table("spans")}
     assert rows["sum"] == 20 and rows["half"] == 7, rows
     assert run.report("memory")["kind"] == "memory" and run.report("memory") is run.report("memory")
-    # UnifiedProfiler's results, as docs/python.md has them.
+    # The results of UnifiedProfiler, in the form that docs/python.md has.
     spans, name = run.table("spans"), "sum"
     (total_ms,) = [row["total_ns"] / 1e6 for row in spans if row["name"] == name]
     summary, bottlenecks = run.report()["ranks"], [(row["what"], row["try"]) for row in run.findings()]

@@ -1,4 +1,4 @@
-"""torch.profiler's way to record a part, and flags. Prints the same without tprof."""
+"""Records a part as with torch.profiler, and uses the profiling flags. Its output is the same without tprof."""
 
 import argparse
 import os
@@ -17,7 +17,7 @@ def refused(call):
 
 
 def windows(steps, inside=None, **parts):
-    """Which callbacks torch.profiler 2.15.0 makes."""
+    """Returns the callbacks that torch.profiler 2.15.0 makes."""
     ready = []
     schedule = tprof.schedule(**parts)
     with tprof.profile(schedule=schedule, on_trace_ready=lambda of: ready.append((of.step_num, of.partial))) as of:

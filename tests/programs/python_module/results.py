@@ -1,4 +1,4 @@
-"""Asks for the results of parts of itself. Prints facts that each run has."""
+"""Requests the results of parts of its own run. Prints facts that hold for each run."""
 
 import sys
 

@@ -1,4 +1,4 @@
-// The objects that libc10 and libtorch_cpu have in common, laid out as PyTorch's are.
+// The objects that libc10 and libtorch_cpu share, with PyTorch's layout.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,11 +1,12 @@
-// A stand-in for libtorch_cpu: `RecordFunction` with the symbols and the layout of a version of
-// PyTorch (NAME_BYTES: a std::string and its variant, which the builds' ABIs differ in).
+// A stand-in for libtorch_cpu: `RecordFunction` with the symbols and the layout of one version of
+// PyTorch (NAME_BYTES is the size of a std::string and its variant, which differs between the builds'
+// ABIs).
 //
-// -DTHROWS: the function by which the place of inputs is found raises an exception.
+// -DTHROWS: the function that finds the inputs throws an exception.
 // -DMISSING: callbacks cannot be registered.
-// -DFORKS=1, -DFORKS=2: while another thread registers callbacks, before PyTorch is called for that
-// and within that call, a child is forked that asks for the entry of a module, as Python does; the
-// first runs steps.
+// -DFORKS=1, -DFORKS=2: forks a child while another thread registers callbacks: before PyTorch is
+// called for that, or within that call. The child looks up the entry of a module, as Python does; the
+// first child also runs steps.
 #include "core.h"
 #include <dlfcn.h>
 #include <mutex>
@@ -29,7 +30,7 @@ Type::~Type() {}
 struct BoolType : Type {
     static Type *get();
 };
-// A pointer, and one that would own the type.
+// A pointer, or an owning pointer in other versions, to the type.
 struct TypePtr {
     Type *type, *owned;
     ~TypePtr();
@@ -88,11 +89,11 @@ struct Entry {
     RecordFunctionCallback callback;
     bool enabled;
 };
-// Operators with a callback, which PyTorch makes an object for.
+// Number of operators for which PyTorch makes an object, because they have a callback.
 int observed = 0;
 std::mutex mutex;
 bool is_gone = false;
-// Destroyed last: memory is taken when PyTorch's list is gone.
+// Destroyed last: it allocates after PyTorch's list of callbacks is gone.
 struct Last {
     ~Last() {
         void *memory = nullptr;
@@ -230,7 +231,7 @@ void steps(int count) {
     }
 }
 
-// Runs steps; what else, by name.
+// Runs steps, and what else the argument names.
 int stand_in(const char *what) {
     if (!strcmp(what, "update")) {
         at::Running range(7, "Optimizer.step#SGD.step", -1, {});
@@ -249,22 +250,22 @@ int stand_in(const char *what) {
         return status;
     }
     if (!strcmp(what, "many")) steps(10000);
-    // Updates of an optimizer, each of 900 operators that do nothing: recording them takes most of
-    // the time.
+    // Updates of an optimizer, each with 900 operators that do nothing, so that recording them takes
+    // most of the time.
     if (!strcmp(what, "trains")) {
         for (int i = 0; i < 600; i++) {
             steps(300);
             at::Running range(7, "Optimizer.step#SGD.step", -1, {});
         }
     }
-    // Four updates of an optimizer, each of a step.
+    // Four updates of an optimizer, each with one step.
     if (!strcmp(what, "updates")) {
         for (int i = 0; i < 4; i++) {
             steps(1);
             at::Running range(7, "Optimizer.step#SGD.step", -1, {});
         }
     }
-    // Once there is a line on stdin, more steps (tensors take memory within an operator), or the end.
+    // Waits for a line on stdin, then runs more steps (tensors allocate within an operator), or ends.
     if (!strcmp(what, "waits") || !strcmp(what, "ends")) {
         puts("ready"), fflush(stdout);
         getchar();

@@ -1,10 +1,11 @@
-// A program with PyTorch's stand-in that asks a daemon what to record, as Kineto does: by datagrams
-// to `dynolog` in KINETO_IPC_SOCKET_DIR. What it does, by its argument:
+// A program with the stand-in for PyTorch that asks a daemon what to record, as Kineto does, with
+// datagrams to `dynolog` in KINETO_IPC_SOCKET_DIR. Its argument chooses:
 //
-// window: updates until it is to record, writes a trace of an update, prints the configuration
-// dies: ends as soon as it is to record
+// window: makes updates until it must record, writes a trace of an update, and prints the
+// configuration
+// dies: ends as soon as it must record
 // deaf: asks more often than its socket has room for answers, reads none, then ends
-// worker: as window, beside a child that asks too and makes no update
+// worker: the same as window, beside a child that asks too and makes no updates
 // idle: asks a few times, and makes no update
 #include <cstdint>
 #include <cstdio>
@@ -55,7 +56,7 @@ struct Client {
         return sendto(fd, &message, sizeof message, MSG_DONTWAIT, (sockaddr *)&daemon, sizeof daemon) > 0;
     }
 
-    // Asks what to record; empty: nothing.
+    // Asks what to record. Returns the configuration, which is empty for nothing.
     std::string answer() {
         char bytes[4096];
         sockaddr_un from = {};
@@ -64,7 +65,7 @@ struct Client {
         uint64_t payload = 0;
         if (count < 40) perror("recvfrom"), exit(1);
         memcpy(&payload, bytes, 8);
-        // Kineto ends its process at another address.
+        // Kineto ends its process if the answer comes from another address.
         if (strcmp(from.sun_path, daemon.sun_path) || strcmp(bytes + 8, "req") || payload + 40 != (uint64_t)count)
             puts("not an answer"), exit(1);
         return std::string(bytes + 40, payload);

@@ -1,4 +1,4 @@
-/* A program that loads the stand-in and finds an entry in it as Python does, twice.
+/* Loads the stand-in and looks up an entry in it as Python does, twice.
  *
  * usage: loads LIBRARY */
 #include <dlfcn.h>

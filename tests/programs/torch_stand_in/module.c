@@ -1,5 +1,5 @@
-/* A module of Python's that is linked with the stand-in and runs steps of it whenever it is imported, in any
- * interpreter. It needs no header of Python's: what it declares is in the stable ABI. */
+/* A Python module that is linked with the stand-in and runs steps of it when it is imported, in any
+ * interpreter. It needs none of Python's headers, because it only uses declarations of the stable ABI. */
 int stand_in(const char *what);
 void *PyModuleDef_Init(void *definition);
 void *PyInit_stand_in_module(void);

@@ -1,2 +1,2 @@
-/* Stands for one major of CUDA's runtime: returns which. */
+/* Stands in for one major version of CUDA's runtime, and returns that version. */
 int cudaDeviceSynchronize(void) { return MAJOR; }

@@ -1,5 +1,5 @@
-/* Loads plugins that were linked against different majors, in nobody's scope
- * but their own, and has each ask its library twice. */
+/* Loads plugins that were linked against different major versions, with RTLD_LOCAL, and calls
+ * each plugin's library twice. */
 #include <dlfcn.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-//! Makes input for tests and measurements by hand:
+//! Makes input for tests and measurements that a person runs:
 //!
 //! ```text
 //! make-traces kineto STEPS FILE.json [RANK RANKS]   a trace as torch.profiler writes it
@@ -20,7 +20,8 @@ fn main() -> ExitCode {
         ["ranks", run, count, out] => number(count).and_then(|count| {
             many_ranks(Path::new(run), Path::new(out), count).map_err(|error| error.to_string())
         }),
-        _ => Err("make-traces kineto STEPS FILE [RANK RANKS] | ranks RUN COUNT OUT".to_owned()),
+        _ => Err("usage: make-traces kineto STEPS FILE [RANK RANKS]\n       make-traces ranks RUN COUNT OUT"
+            .to_owned()),
     };
     match made {
         Ok(()) => ExitCode::SUCCESS,
@@ -40,5 +41,5 @@ fn kineto(steps: &str, path: &str, rank: &str, ranks: &str) -> Result<(), String
 }
 
 fn number(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| format!("`{text}` is no number"))
+    text.parse().map_err(|_| format!("`{text}` is not a number"))
 }

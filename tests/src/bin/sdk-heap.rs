@@ -1,5 +1,5 @@
-//! A Rust program whose global allocator takes its memory from the kernel: nothing of it passes
-//! libc's `malloc`. Prints what it asked for in `planted`.
+//! A Rust program whose global allocator takes its memory from the kernel, so that none of its
+//! allocations pass libc's `malloc`. It prints the allocations that it requested in `planted`.
 //!
 //! Proves: `tprof::Alloc` has every allocation of such a program recorded, with its stack.
 #![allow(unsafe_code)]
@@ -13,13 +13,15 @@ struct Bump;
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 const ARENA: usize = 64 << 20;
 
-// SAFETY: blocks do not overlap, are aligned, and stay: nothing is ever handed out twice.
+// SAFETY: blocks do not overlap and are aligned. They stay valid, because `alloc` only moves
+// forward and `dealloc` reuses nothing.
 unsafe impl GlobalAlloc for Bump {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if NEXT.load(Relaxed) == 0 {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            // SAFETY: a new mapping.
+            // SAFETY: the kernel chooses the address of the new mapping, so it replaces no other
+            // mapping.
             let at = unsafe { libc::mmap(std::ptr::null_mut(), ARENA, protection, flags, -1, 0) };
             let _ = NEXT.compare_exchange(0, at as usize, Relaxed, Relaxed);
         }
@@ -39,7 +41,8 @@ const TIMES: usize = 1000;
 #[inline(never)]
 fn planted(kept: &mut Vec<Vec<u8>>) {
     for at in 0..TIMES {
-        // 1,000 bytes, grown to 3,000: one freed and one allocated. Each tenth is kept.
+        // Allocates 1,000 bytes and grows them to 3,000: one freed and one allocated. Keeps each
+        // tenth block.
         let mut block = black_box(Vec::<u8>::with_capacity(1000));
         block.reserve_exact(3000);
         let block = black_box(block);

@@ -1,11 +1,11 @@
 //! A Rust program that names what it does by the crate `tprof`: `sdk MODE`.
 //!
 //! - `all`: planted spans, steps, values, work, pools and allocations, from several threads.
-//! - `odd`: spans dropped in another order and 100 deep, threads that end within one, values that
-//!   are no numbers, long names, steps that go backwards.
+//! - `odd`: spans dropped in another order and 100 deep, threads that end within a span, values
+//!   that are no numbers, long names, steps that go backwards.
 //! - `fork`: a child within its parent's span. `off`: recording switched off for a while.
 //! - `calls`: prints how many system calls a process makes while it records 20 of everything that
-//!   it recorded before, and how often it allocates. Its parent counts them.
+//!   it has recorded before, and how often it allocates. The parent counts the calls.
 //! - `nvtx`: spans, marks and steps, some dropped in another order.
 //! - `threads N`: N threads, each with a span and a counter.
 #![allow(unsafe_code)]
@@ -41,7 +41,7 @@ fn worker() {
     }
 }
 
-/// Spans with texts that are a user's own, and numbers.
+/// Records spans with texts that are a user's own, and with numbers.
 fn secret() {
     let path = String::from("/sesame-text");
     drop(tprof::span!(category: Category::Io, "described", path = path.as_str(), batch = 3));
@@ -125,20 +125,21 @@ fn odd() {
 
 fn fork() {
     let around = tprof::span!("around");
-    // SAFETY: the child runs only this thread, and ends by `_exit`.
+    // SAFETY: the child has only this thread, and ends with `_exit`, so locks of other threads
+    // don't matter.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let child = tprof::span!("child");
-        // The parent's, which is not this process's.
+        // The span began in the parent, so this process must not end it.
         drop(around);
         drop(child);
         drop(tprof::span!("child after"));
         tprof::counter!("forked").add(1);
-        // SAFETY: ends the child.
+        // SAFETY: `_exit` takes a number and ends the child, without running its exit handlers.
         unsafe { libc::_exit(0) };
     }
     let mut status = 0;
-    // SAFETY: a place for the status.
+    // SAFETY: `status` is a valid local variable to write to.
     unsafe { libc::waitpid(pid, &mut status, 0) };
     drop(around);
     drop(tprof::span!("parent after"));
@@ -177,22 +178,24 @@ fn events() {
     }
 }
 
-/// System calls of a child between two of a number that it makes otherwise never.
+/// Prints the system calls that a child makes between two marker calls, whose number it uses
+/// nowhere else.
 fn calls() {
     const MARKER: libc::c_long = libc::SYS_sched_get_priority_max;
-    // SAFETY: takes a number.
+    // SAFETY: the call takes only a number.
     let marker = || unsafe { libc::syscall(MARKER, 0) };
-    // SAFETY: the child has only this thread.
+    // SAFETY: `calls` runs in a process with one thread, so fork leaves no lock behind.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        // SAFETY: its parent traces it.
+        // SAFETY: PTRACE_TRACEME takes no pointers; the parent below traces this child.
         unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) };
-        // A chunk of records holds some twenty of these, and takes a while to be read.
+        // A chunk of records holds some twenty of these, and the collector takes a while to read
+        // it.
         for _ in 0..50 {
             events();
             std::thread::sleep(Duration::from_millis(2));
         }
-        // SAFETY: stops this process.
+        // SAFETY: `raise` takes a number; the signal stops this process.
         unsafe { libc::raise(libc::SIGSTOP) };
         let scope = tprof::heap_scope();
         marker();
@@ -204,7 +207,7 @@ fn calls() {
     }
     let (mut status, mut within, mut count, mut names) = (0, false, 0, Vec::new());
     loop {
-        // SAFETY: waits for the child.
+        // SAFETY: `status` is a valid local variable to write to.
         unsafe { libc::waitpid(pid, &mut status, 0) };
         if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
             break;
@@ -212,14 +215,15 @@ fn calls() {
         let mut signal = libc::WSTOPSIG(status);
         if signal == libc::SIGTRAP {
             signal = 0;
-            // SAFETY: registers of a child that is stopped.
+            // SAFETY: the traced child is stopped, and `registers` is a valid local structure to
+            // write to.
             let number = unsafe {
                 let mut registers: libc::user_regs_struct = std::mem::zeroed();
                 libc::ptrace(libc::PTRACE_GETREGS, pid, 0, &mut registers);
                 registers.orig_rax as libc::c_long
             };
             if number == MARKER {
-                // Each call stops at its beginning and at its end.
+                // A traced call stops the child at its beginning and at its end.
                 count += 1;
                 within = count == 2;
             } else if within {
@@ -228,7 +232,7 @@ fn calls() {
         } else if signal == libc::SIGSTOP {
             signal = 0;
         }
-        // SAFETY: goes on with the child, to its next system call.
+        // SAFETY: PTRACE_SYSCALL takes no pointers; the traced child is stopped.
         unsafe { libc::ptrace(libc::PTRACE_SYSCALL, pid, 0, signal) };
     }
     println!("markers {count} calls {names:?}");
@@ -266,7 +270,7 @@ fn threads(count: u64) {
     all.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// Asks for the report of a part of itself.
+/// Prints the report of a part of this program's own run.
 fn results() {
     let work = |name: &str| tprof::time(name, || std::hint::black_box(vec![1_u8; 4 << 20]).len());
     work("before");

@@ -1,5 +1,5 @@
-//! Stands in for cuBLAS: the multiplications that the tests' program makes. Like
-//! the real one, it hands some of them to cuBLASLt.
+//! Stands in for cuBLAS: the multiplications that the tests' program makes. Like the real one, it passes
+//! some of them on to cuBLASLt.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
 
 use std::ffi::{c_int, c_longlong, c_void};
@@ -11,13 +11,13 @@ const INVALID_VALUE: c_int = 7;
 
 type Data = *const c_void;
 
-/// A handle: its stream.
+/// A handle, which holds its stream.
 struct Handle(AtomicUsize);
 
 /// Stands in for cuBLAS's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cublasCreate_v2(handle: *mut *mut c_void) -> c_int {
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *handle = Box::into_raw(Box::new(Handle(AtomicUsize::new(0)))).cast() };
     SUCCESS
 }
@@ -25,7 +25,7 @@ pub unsafe extern "C" fn cublasCreate_v2(handle: *mut *mut c_void) -> c_int {
 /// Stands in for cuBLAS's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cublasSetStream_v2(handle: *mut c_void, stream: *mut c_void) -> c_int {
-    // SAFETY: made by `cublasCreate_v2`.
+    // SAFETY: `cublasCreate_v2` made the handle, and the caller has not destroyed it.
     unsafe { (*handle.cast::<Handle>()).0.store(stream as usize, Relaxed) };
     SUCCESS
 }
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn cublasSetStream_v2(handle: *mut c_void, stream: *mut c_
 /// Stands in for cuBLAS's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cublasDestroy_v2(handle: *mut c_void) -> c_int {
-    // SAFETY: made by `cublasCreate_v2`, given back once.
+    // SAFETY: `cublasCreate_v2` made the handle, and the caller destroys it once.
     drop(unsafe { Box::from_raw(handle.cast::<Handle>()) });
     SUCCESS
 }
@@ -42,7 +42,7 @@ unsafe fn run(handle: *mut c_void, product: Product<'_>) -> c_int {
     if handle.is_null() || (product.m as i64) < 0 {
         return INVALID_VALUE;
     }
-    // SAFETY: made by `cublasCreate_v2`.
+    // SAFETY: `cublasCreate_v2` made the handle, and the caller has not destroyed it.
     let stream = unsafe { (*handle.cast::<Handle>()).0.load(Relaxed) };
     multiply(product, stream as *mut c_void);
     SUCCESS
@@ -62,7 +62,7 @@ macro_rules! plain {
                 m: m as u64, n: n as u64, k: k as u64, batch: 1,
                 operations: [a_is, b_is], types: [$type; 3], compute: None,
             };
-            // SAFETY: the caller's handle.
+            // SAFETY: the caller passes a handle that `cublasCreate_v2` made.
             unsafe { run(handle, product) }
         }
     )*};
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn cublasSgemmBatched(
         types: [0; 3],
         compute: None,
     };
-    // SAFETY: the caller's handle.
+    // SAFETY: the caller passes a handle that `cublasCreate_v2` made.
     unsafe { run(handle, product) }
 }
 
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn cublasDgemmStridedBatched(
         types: [1; 3],
         compute: None,
     };
-    // SAFETY: the caller's handle.
+    // SAFETY: the caller passes a handle that `cublasCreate_v2` made.
     unsafe { run(handle, product) }
 }
 
@@ -181,7 +181,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Like cuBLAS's function, by way of cuBLASLt.
+/// Like cuBLAS's function, implemented with cuBLASLt.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cublasGemmEx(
     handle: *mut c_void,
@@ -212,11 +212,12 @@ pub unsafe extern "C" fn cublasGemmEx(
     let turned = |is: u32, rows, columns| if is == 0 { (rows, columns) } else { (columns, rows) };
     let layout = |number: u32, (rows, columns): (u64, u64), ld: c_int| {
         let mut made = null;
-        // SAFETY: a place for the answer.
+        // SAFETY: the answer goes to a local variable.
         unsafe { cublasLtMatrixLayoutCreate(&raw mut made, number, rows, columns, ld.into()) };
         made
     };
-    // SAFETY: objects made here, used by the functions of their library, given back once.
+    // SAFETY: the calls below made these objects, only cuBLASLt's functions use them, and each is destroyed
+    // once.
     unsafe {
         let mut how = null;
         cublasLtMatmulDescCreate(&raw mut how, compute, 0);
@@ -274,11 +275,11 @@ pub unsafe extern "C" fn cublasGemmStridedBatchedEx(
         types: [a_type, b_type, c_type],
         compute: Some(compute),
     };
-    // SAFETY: the caller's handle.
+    // SAFETY: the caller passes a handle that `cublasCreate_v2` made.
     unsafe { run(handle, product) }
 }
 
-/// Multiplies groups: arrays of the host's, with an element for each.
+/// Multiplies groups. The arrays are in host memory, with an element for each group.
 unsafe fn run_groups<N: Copy + Into<i64>>(
     function: &'static str,
     handle: *mut c_void,
@@ -292,15 +293,15 @@ unsafe fn run_groups<N: Copy + Into<i64>>(
         return INVALID_VALUE;
     }
     let group = |at: usize| {
-        // SAFETY: the caller's arrays have an element for each group.
+        // SAFETY: the caller passes arrays with an element for each group.
         let number = |array: *const N| -> i64 { unsafe { *array.add(at) }.into() };
         let [m, n, k, batch] = [m, n, k, sizes].map(|array| number(array) as u64);
-        // SAFETY: as above.
+        // SAFETY: the caller passes arrays with an element for each group.
         let operations = operations.map(|array| unsafe { *array.add(at) });
         Product { function, m, n, k, batch, operations, types, compute }
     };
     let groups: Vec<Product<'_>> = (0..count as usize).map(group).collect();
-    // SAFETY: made by `cublasCreate_v2`.
+    // SAFETY: `cublasCreate_v2` made the handle, and the caller has not destroyed it.
     let stream = unsafe { (*handle.cast::<Handle>()).0.load(Relaxed) };
     multiply_groups(function, &groups, stream as *mut c_void);
     SUCCESS
@@ -327,7 +328,8 @@ pub unsafe extern "C" fn cublasSgemmGroupedBatched(
     sizes: *const c_int,
 ) -> c_int {
     let (name, arrays) = ("cublasSgemmGroupedBatched", [m, n, k, sizes]);
-    // SAFETY: the caller's handle and arrays.
+    // SAFETY: the caller passes a handle that `cublasCreate_v2` made, and arrays with an element for each
+    // group.
     unsafe { run_groups(name, handle, [a_is, b_is], arrays, count, ([0; 3], None)) }
 }
 
@@ -344,7 +346,8 @@ macro_rules! grouped {
             count: $number, sizes: *const $number, compute: u32,
         ) -> c_int {
             let types = ([a_type, b_type, c_type], Some(compute));
-            // SAFETY: the caller's handle and arrays.
+            // SAFETY: the caller passes a handle that `cublasCreate_v2` made, and arrays with an element
+            // for each group.
             unsafe {
                 run_groups(stringify!($name), handle, [a_is, b_is], [m, n, k, sizes], count, types)
             }

@@ -1,5 +1,4 @@
-//! Stands in for cuBLASLt: descriptors, layouts and their attributes, and the one
-//! multiplication.
+//! Stands in for cuBLASLt: descriptors, layouts and their attributes, and `cublasLtMatmul`.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
 
 use std::ffi::{c_int, c_void};
@@ -7,12 +6,12 @@ use tprof_fake_cuda::gemm::{Product, multiply};
 
 const SUCCESS: c_int = 0;
 const INVALID_VALUE: c_int = 7;
-/// Attributes that there are.
+/// Number of attributes.
 const MOST: usize = 40;
 
 type Data = *const c_void;
 
-/// A descriptor or a layout: its attributes by number, with their widths.
+/// A descriptor or a layout: the value and width of each attribute, by its number.
 struct Object([(u64, usize); MOST]);
 
 fn made(values: &[(usize, u64, usize)]) -> *mut c_void {
@@ -30,11 +29,12 @@ unsafe fn get(
     bytes: usize,
     n: *mut usize,
 ) -> c_int {
-    // SAFETY: made above.
+    // SAFETY: the caller passes a descriptor or layout that this library made and that is not
+    // destroyed.
     let object = unsafe { &*of.cast::<Object>() };
     match object.0.get(number as usize) {
         Some(&(value, wide)) if wide != 0 && wide <= bytes => {
-            // SAFETY: the caller's places: `bytes` of them, and one for `n`.
+            // SAFETY: the caller passes room for `bytes` bytes at `to`, and `n` is null or valid.
             unsafe {
                 to.cast::<u8>().copy_from((&raw const value).cast(), wide);
                 if !n.is_null() {
@@ -48,12 +48,14 @@ unsafe fn get(
 }
 
 unsafe fn set(of: *mut c_void, number: u32, from: Data, bytes: usize) -> c_int {
-    // SAFETY: made above; the call has the only reference.
+    // SAFETY: the caller passes a descriptor or layout that this library made, and no other thread
+    // uses it during the call.
     let object = unsafe { &mut *of.cast::<Object>() };
     match object.0.get_mut(number as usize) {
         Some(place) if place.1 == bytes => {
             place.0 = 0;
-            // SAFETY: the caller's `bytes` bytes.
+            // SAFETY: the caller passes `bytes` bytes at `from`; `place.1` says that the attribute
+            // has as many.
             unsafe { (&raw mut place.0).cast::<u8>().copy_from(from.cast(), bytes) };
             SUCCESS
         }
@@ -68,7 +70,7 @@ macro_rules! attributes {
         pub unsafe extern "C" fn $get(
             of: *const c_void, number: u32, to: *mut c_void, bytes: usize, written: *mut usize,
         ) -> c_int {
-            // SAFETY: the caller's object and places.
+            // SAFETY: the caller passes an object of this library and valid pointers to write to.
             unsafe { get(of, number, to, bytes, written) }
         }
         /// Stands in for cuBLASLt's function of this name.
@@ -76,13 +78,14 @@ macro_rules! attributes {
         pub unsafe extern "C" fn $set(
             of: *mut c_void, number: u32, from: Data, bytes: usize,
         ) -> c_int {
-            // SAFETY: the caller's object and value.
+            // SAFETY: the caller passes an object of this library and a value of `bytes` bytes.
             unsafe { set(of, number, from, bytes) }
         }
         /// Stands in for cuBLASLt's function of this name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $destroy(of: *mut c_void) -> c_int {
-            // SAFETY: made above, given back once.
+            // SAFETY: this library made the object with `Box::into_raw`, and the caller destroys it
+            // once.
             drop(unsafe { Box::from_raw(of.cast::<Object>()) });
             SUCCESS
         }
@@ -100,7 +103,7 @@ pub unsafe extern "C" fn cublasLtMatmulDescCreate(
     compute: u32,
     scale: u32,
 ) -> c_int {
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe {
         *descriptor =
             made(&[(0, compute.into(), 4), (1, scale.into(), 4), (3, 0, 4), (4, 0, 4), (5, 0, 4)]);
@@ -117,7 +120,7 @@ pub unsafe extern "C" fn cublasLtMatrixLayoutCreate(
     columns: u64,
     ld: i64,
 ) -> c_int {
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe {
         *layout = made(&[
             (0, data_type.into(), 4),
@@ -155,7 +158,8 @@ pub unsafe extern "C" fn cublasLtMatmul(
     if [descriptor, a_is, b_is, d_is].contains(&std::ptr::null_mut()) {
         return INVALID_VALUE;
     }
-    // SAFETY: made above, all of them.
+    // SAFETY: the caller passes descriptors and layouts that this library made and that are not
+    // destroyed.
     let [how, a, b, d] =
         [descriptor, a_is, b_is, d_is].map(|object| unsafe { &*object.cast::<Object>() }.0);
     let a_turned = how[3].0 as u32;

@@ -1,5 +1,5 @@
-//! Who is called as calls begin and return: CUPTI, for its subscriber. Of the driver's calls, only
-//! the launch.
+//! Calls CUPTI's callback as calls begin and return. Of the driver's calls, it does so only for the
+//! launch.
 
 use std::ffi::c_char;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

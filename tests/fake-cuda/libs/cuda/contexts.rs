@@ -1,5 +1,5 @@
-//! Contexts that a program makes beside the devices' primary ones. CUPTI's records have the device's
-//! primary one all the same.
+//! Contexts that a program makes beside the devices' primary contexts. CUPTI's records name the
+//! device's primary context even for these.
 
 use crate::memory;
 use crate::virtual_memory::call;
@@ -12,19 +12,19 @@ use std::sync::Mutex;
 const SUCCESS: u32 = 0;
 const INVALID_VALUE: u32 = 1;
 const INVALID_CONTEXT: u32 = 201;
-/// The first handle, beyond those of primary contexts.
+/// The first handle, above the handles of primary contexts.
 const FIRST: usize = 0x1000;
 
-/// Devices by handle; the handle of one that ended is used again.
+/// Devices by context handle. The handle of a destroyed context is used again.
 static MADE: Mutex<BTreeMap<usize, u32>> = Mutex::new(BTreeMap::new());
 thread_local!(static CURRENT: Cell<usize> = const { Cell::new(0) });
 
-/// The thread's context, if it is one of these; else 0.
+/// Returns the thread's context if this module made it; else 0.
 pub fn current() -> usize {
     CURRENT.get()
 }
 
-/// Like the driver's function, to CUDA 12: it is the thread's from then on.
+/// Like the driver's function up to CUDA 12: the new context becomes the thread's current one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxCreate_v2(
     context: *mut *mut c_void,
@@ -39,20 +39,20 @@ pub unsafe extern "C" fn cuCtxCreate_v2(
         let handle = (FIRST..).step_by(0x100).find(|at| !made.contains_key(at)).unwrap_or(FIRST);
         made.insert(handle, device as u32);
         CURRENT.set(handle);
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *context = handle as *mut c_void };
         SUCCESS
     })
 }
 
-/// Like the driver's function, but that a context is always current.
+/// Like the driver's function, except that a context is always current.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxGetCurrent(context: *mut *mut c_void) -> u32 {
     let current = match CURRENT.get() {
         0 => streams::context_of(chosen()) as usize,
         made => made,
     };
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *context = current as *mut c_void };
     SUCCESS
 }
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn cuCtxGetCurrent(context: *mut *mut c_void) -> u32 {
 /// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxGetDevice(device: *mut c_int) -> u32 {
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *device = chosen() as c_int };
     SUCCESS
 }
@@ -80,7 +80,7 @@ pub extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> u32 {
     }
 }
 
-/// Like the driver's function: its memory is given back.
+/// Like the driver's function: it frees the context's memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuCtxDestroy_v2(context: *mut c_void) -> u32 {
     call(322, c"cuCtxDestroy_v2", |id| {

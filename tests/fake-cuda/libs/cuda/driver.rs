@@ -1,7 +1,7 @@
-//! The driver's own interface, as far as `tprof doctor --run-kernel` calls it by cudarc.
+//! The part of the driver's own interface that `tprof doctor --run-kernel` calls through cudarc.
 //!
-//! Calls return before their work is done, but copies out: a device's memory is the
-//! host's, and the program may read at once what it asked for.
+//! Calls return before their work is done, except copies to the host: a device's memory is host
+//! memory, and the program may read the copied bytes at once.
 
 use crate::{begin, callbacks, devices, driver_end, memory, streams, time, virtual_memory};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
@@ -23,7 +23,7 @@ const OUT_OF: u32 = 2;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> u32 {
     virtual_memory::call(4, c"cuDeviceGetCount", |_| {
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *count = devices() as c_int };
         SUCCESS
     })
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> u32 
     if !(0..devices() as c_int).contains(&ordinal) {
         return INVALID_DEVICE;
     }
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *device = ordinal };
     SUCCESS
 }
@@ -48,13 +48,13 @@ pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, room: c_int, _device
         if (room as usize) < NAME.count_bytes() + 1 {
             return INVALID_VALUE;
         }
-        // SAFETY: there is room for the name and its end.
+        // SAFETY: the check above leaves room for the name and its terminating zero.
         unsafe { name.copy_from_nonoverlapping(NAME.as_ptr(), NAME.count_bytes() + 1) };
         SUCCESS
     })
 }
 
-/// A question to the driver: a call like others, for those who record calls.
+/// Makes a query to the driver a call like others, so that it is recorded as a call.
 fn asked(number: u32, name: &'static CStr, body: impl FnOnce() -> u32) -> u32 {
     let (correlation, start) = (begin(), time::now());
     let result = body();
@@ -66,7 +66,7 @@ fn asked(number: u32, name: &'static CStr, body: impl FnOnce() -> u32) -> u32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int) -> u32 {
     asked(647, c"cuDeviceGetUuid_v2", || {
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *uuid = tprof_fake_cuda::uuid(device as u32) };
         SUCCESS
     })
@@ -75,12 +75,12 @@ pub unsafe extern "C" fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int) 
 /// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, _device: c_int) -> u32 {
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *bytes = 80 << 30 };
     SUCCESS
 }
 
-/// Like the driver's function: of the attributes of CUPTI's stand-in those that are most used.
+/// Like the driver's function, for the most used of the attributes that CUPTI's stand-in has.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, which: u32, _of: c_int) -> u32 {
     let known = match which {
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, which: u32, _of
         75 => 9,
         _ => 0,
     };
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *value = known };
     SUCCESS
 }
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, which: u32, _of
 /// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, device: c_int) -> u32 {
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *context = streams::context_of(device as u32) as usize as *mut c_void };
     SUCCESS
 }
@@ -123,10 +123,11 @@ pub extern "C" fn cuStreamSynchronize(stream: *mut c_void) -> u32 {
     SUCCESS
 }
 
-/// Like the driver's function: the text stands for the module.
+/// Like the driver's function: the handle of a module is a copy of its text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleLoadData(module: *mut *mut c_void, image: *const c_char) -> u32 {
-    // SAFETY: the caller's text, which ends with a zero; and its place for the answer.
+    // SAFETY: the caller passes a text that ends with a zero, and a valid pointer to write the
+    // answer to.
     unsafe {
         *module = CStr::from_ptr(image).to_owned().into_raw().cast();
     }
@@ -136,25 +137,26 @@ pub unsafe extern "C" fn cuModuleLoadData(module: *mut *mut c_void, image: *cons
 /// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleUnload(module: *mut c_void) -> u32 {
-    // SAFETY: made by `cuModuleLoadData`.
+    // SAFETY: `cuModuleLoadData` made the handle, and the caller unloads it once.
     drop(unsafe { CString::from_raw(module.cast()) });
     SUCCESS
 }
 
-/// Like the driver's function: its name, which is never given back, stands for the function.
+/// Like the driver's function: the handle of a function is its name, which is never freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleGetFunction(
     function: *mut *mut c_void,
     module: *mut c_void,
     name: *const c_char,
 ) -> u32 {
-    // SAFETY: made by `cuModuleLoadData`, and not unloaded; the caller's name.
+    // SAFETY: `cuModuleLoadData` made the module, which is still loaded; the caller passes a name
+    // that ends with a zero.
     let (text, name) = unsafe { (CStr::from_ptr(module.cast()), CStr::from_ptr(name)) };
     let entry = format!(".entry {}(", name.to_string_lossy());
     if !text.to_string_lossy().contains(&entry) {
         return NOT_FOUND;
     }
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *function = name.to_owned().into_raw().cast() };
     SUCCESS
 }
@@ -164,7 +166,7 @@ pub unsafe extern "C" fn cuModuleGetFunction(
 pub unsafe extern "C" fn cuMemAlloc_v2(at: *mut u64, bytes: usize) -> u32 {
     virtual_memory::call(243, c"cuMemAlloc_v2", |correlation| {
         let block = memory::allocate(DEVICE, bytes, correlation);
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *at = block as u64 };
         if block.is_null() { OUT_OF_MEMORY } else { SUCCESS }
     })
@@ -235,10 +237,11 @@ pub unsafe extern "C" fn cuLaunchKernel(
         gate: None,
         gate_data: std::ptr::null_mut(),
     };
-    // SAFETY: made by `cuModuleGetFunction`.
+    // SAFETY: `cuModuleGetFunction` made the handle from a name that is never freed.
     let kernel = unsafe { CStr::from_ptr(launch.name) };
     if kernel == c"tprof_check" && number("FAKE_CUDA_WRONG", 0) == 0 {
-        // SAFETY: this kernel has two arguments, of these types.
+        // SAFETY: the kernel `tprof_check` has two arguments of these types, and the caller passes
+        // pointers to them.
         let numbers = unsafe {
             Numbers {
                 at: *(*arguments).cast::<u64>() as *mut u32,
@@ -260,9 +263,10 @@ struct Numbers {
     count: u32,
 }
 
-/// The work of `tprof_check`, on the stream's thread.
+/// Does the work of `tprof_check`, on the stream's thread.
 extern "C" fn change(numbers: *mut c_void) {
-    // SAFETY: made by `cuLaunchKernel` for this call; device memory is the host's.
+    // SAFETY: `cuLaunchKernel` made `numbers` for this call with `Box::into_raw`; the addresses in
+    // it are host memory.
     let numbers = unsafe {
         let Numbers { at, count } = *Box::from_raw(numbers.cast::<Numbers>());
         std::slice::from_raw_parts_mut(at, count as usize)
@@ -275,7 +279,7 @@ extern "C" fn change(numbers: *mut c_void) {
 /// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetErrorName(_error: u32, text: *mut *const c_char) -> u32 {
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *text = c"CUDA_ERROR_SIMULATED".as_ptr() };
     SUCCESS
 }
@@ -283,7 +287,7 @@ pub unsafe extern "C" fn cuGetErrorName(_error: u32, text: *mut *const c_char) -
 /// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetErrorString(_error: u32, text: *mut *const c_char) -> u32 {
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *text = c"an error of the simulation".as_ptr() };
     SUCCESS
 }

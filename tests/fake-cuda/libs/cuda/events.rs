@@ -8,7 +8,7 @@ use tprof_fake_cuda::{Happened, Place};
 
 struct Event {
     id: u32,
-    /// Marks asked for, marks made, time of the last.
+    /// Number of requested marks, number of completed marks, time of the last one.
     state: Mutex<(u64, u64, u64)>,
     made: Condvar,
 }
@@ -16,7 +16,7 @@ struct Event {
 const EVENT_WAIT: u32 = 1;
 
 fn of(handle: *mut c_void) -> &'static Event {
-    // SAFETY: made by `create`, and never given back.
+    // SAFETY: `create` made the handle, and events are never freed.
     unsafe { &*handle.cast::<Event>() }
 }
 
@@ -27,7 +27,7 @@ pub extern "C" fn create() -> *mut c_void {
     crate::handle(Arc::new(Event { id, state: Mutex::default(), made: Condvar::new() }))
 }
 
-/// Marks it, on a stream's thread.
+/// Marks the event, on a stream's thread.
 pub fn mark(handle: *mut c_void) {
     let event = of(handle);
     let mut state = event.state.lock().unwrap();
@@ -36,12 +36,12 @@ pub fn mark(handle: *mut c_void) {
     event.made.notify_all();
 }
 
-/// A mark was put on a stream.
+/// Notes that a mark was put on a stream.
 pub fn asked(handle: *mut c_void) {
     of(handle).state.lock().unwrap().0 += 1;
 }
 
-/// Number of the last mark that was asked for; 0 for none.
+/// Returns the number of the last requested mark, or 0 if there is none.
 pub fn due(handle: *mut c_void) -> u64 {
     of(handle).state.lock().unwrap().0
 }

@@ -1,4 +1,4 @@
-//! Graphs: work that was captured once and is put on streams again and again.
+//! Implements graphs: work that is captured once and then launched on streams again and again.
 
 use crate::virtual_memory::call;
 use crate::{handle, streams};
@@ -6,7 +6,7 @@ use std::ffi::{c_uint, c_void};
 use std::sync::Arc;
 use tprof_fake_cuda::Work;
 
-/// A graph that can be launched.
+/// An instantiated graph, which can be launched.
 pub struct Executable {
     /// The graph's number, as CUPTI gives it.
     pub id: u32,
@@ -32,14 +32,14 @@ pub extern "C" fn is_capturing(stream: *mut c_void) -> bool {
 
 /// The implementation of [`tprof_fake_cuda::Engine::instantiate`].
 pub extern "C" fn instantiate(graph: *mut c_void) -> *mut c_void {
-    // SAFETY: made by `captured`, and never given back.
+    // SAFETY: `captured` made the graph, and it is never freed.
     let nodes = unsafe { &*graph.cast::<Vec<Work>>() }.clone();
     handle(Arc::new(Executable { id: streams::next_graph(), nodes }))
 }
 
 /// The implementation of [`tprof_fake_cuda::Engine::replay`].
 pub extern "C" fn replay(executable: *mut c_void, stream: *mut c_void, correlation: u32) {
-    // SAFETY: made by `instantiate`, and never given back.
+    // SAFETY: `instantiate` made the executable, and it is never freed.
     let executable = unsafe { &*executable.cast::<Executable>() };
     streams::push_graph(stream, executable, correlation);
 }
@@ -54,13 +54,13 @@ pub unsafe extern "C" fn cuGraphInstantiateWithFlags(
     _flags: u64,
 ) -> u32 {
     call(643, c"cuGraphInstantiateWithFlags", |_| {
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *executable = instantiate(graph) };
         SUCCESS
     })
 }
 
-/// Like the driver's function; nothing is stored into the parameters.
+/// Stands in for the driver's function of this name, but stores nothing into the parameters.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphInstantiateWithParams(
     executable: *mut *mut c_void,
@@ -68,13 +68,14 @@ pub unsafe extern "C" fn cuGraphInstantiateWithParams(
     _parameters: *mut c_void,
 ) -> u32 {
     call(656, c"cuGraphInstantiateWithParams", |_| {
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *executable = instantiate(graph) };
         SUCCESS
     })
 }
 
-/// Like the driver's function, from 12.3 on; graphs here have no conditions.
+/// Stands in for the driver's function of this name, which CUDA has from 12.3 on. The stand-in's
+/// graphs have no conditions, so the handle means nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphConditionalHandleCreate(
     handle: *mut u64,
@@ -84,7 +85,7 @@ pub unsafe extern "C" fn cuGraphConditionalHandleCreate(
     _flags: c_uint,
 ) -> u32 {
     call(722, c"cuGraphConditionalHandleCreate", |_| {
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *handle = 1 };
         SUCCESS
     })

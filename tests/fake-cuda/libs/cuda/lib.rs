@@ -1,5 +1,5 @@
-//! Stands in for the driver: streams as threads, one clock, one log; and so much of its
-//! interface that `tprof doctor --run-kernel` runs.
+//! Stands in for the driver: streams as threads, one clock, one log, and the part of the driver's
+//! interface that `tprof doctor --run-kernel` needs.
 #![allow(unsafe_code, clippy::missing_safety_doc)]
 
 mod callbacks;
@@ -60,7 +60,7 @@ static ENGINE: Engine = Engine {
     log: log::line,
 };
 
-/// The table that the other stand-ins use.
+/// Returns the table that the other stand-ins use.
 #[unsafe(no_mangle)]
 pub extern "C" fn tprof_fake_engine() -> *const Engine {
     &raw const ENGINE
@@ -76,14 +76,14 @@ pub extern "C" fn cuInit(_flags: u32) -> c_int {
 /// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> c_int {
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *version = number("FAKE_CUDA_DRIVER_VERSION", 13050) as c_int };
     0
 }
 
 extern "C" fn inject() {
     static ONCE: Once = Once::new();
-    // A recursive call, from the injected library, finds the driver up already.
+    // A recursive call, from the injected library, returns because the driver counts as started.
     if ONCE.is_completed() || INJECTING.get() {
         return;
     }
@@ -92,7 +92,7 @@ extern "C" fn inject() {
         INJECTING.set(true);
         let Ok(path) = std::env::var("CUDA_INJECTION64_PATH") else { return };
         let path = format!("{path}\0");
-        // SAFETY: loads the library that the environment names and calls its entry.
+        // SAFETY: the environment names the injected library, and its entry point has this type.
         unsafe {
             let handle = libc::dlopen(path.as_ptr().cast(), libc::RTLD_NOW);
             if handle.is_null() {
@@ -105,7 +105,7 @@ extern "C" fn inject() {
             }
         }
         INJECTING.set(false);
-        // With many devices it takes long.
+        // Starting takes longer with many devices.
         let more = number("FAKE_CUDA_INIT_NS", 0) as u64;
         std::thread::sleep(std::time::Duration::from_nanos(more));
     });
@@ -179,14 +179,14 @@ fn returned(
 ) {
     let end = time::now();
     let place = Place { correlation, ..Place::default() };
-    // SAFETY: a literal of the runtime's stand-in.
+    // SAFETY: the runtime's stand-in passes a literal, which ends with a zero.
     let name = unsafe { CStr::from_ptr(name) };
     log::call(of, name, &place, thread, start, end, result);
     report(&place, start, end, what);
 }
 
 fn thread_id() -> u32 {
-    // SAFETY: asks for an id.
+    // SAFETY: gettid takes no arguments.
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
@@ -206,7 +206,7 @@ extern "C" fn devices() -> u32 {
     number("FAKE_CUDA_DEVICES", 1) as u32
 }
 
-/// A handle and what it points to.
+/// Turns a value into a handle that is never freed.
 fn handle<T>(value: std::sync::Arc<T>) -> *mut c_void {
     std::sync::Arc::into_raw(value).cast_mut().cast()
 }

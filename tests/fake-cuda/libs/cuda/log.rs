@@ -1,5 +1,5 @@
-//! The log of what truly ran: one line of JSON each, in `FAKE_CUDA_LOG/PID.jsonl`. Each is
-//! written at once, so that a killed process has logged all that it did.
+//! The log of what truly ran, with one line of JSON for each event, in `FAKE_CUDA_LOG/PID.jsonl`.
+//! Each line is written at once, so that a killed process has logged everything that it did.
 
 use std::ffi::CStr;
 use std::fs::{File, OpenOptions};
@@ -27,23 +27,23 @@ fn folder() -> Option<&'static str> {
     FOLDER.get_or_init(|| std::env::var("FAKE_CUDA_LOG").ok()).as_deref()
 }
 
-/// A line from another stand-in.
+/// Writes a line from another stand-in.
 pub extern "C" fn line(text: *const u8, len: usize) {
     if folder().is_some() {
-        // SAFETY: text of that length, for this call.
+        // SAFETY: the caller passes `len` bytes that stay valid during this call.
         let text = unsafe { std::slice::from_raw_parts(text, len) };
         write(&format!("{}\n", String::from_utf8_lossy(text)));
     }
 }
 
-/// Something ran, or the host waited.
+/// Logs that something ran, or that the host waited.
 pub fn happened(at: &Place, start: u64, end: u64, what: &Happened) {
     if folder().is_none() {
         return;
     }
     let what = match what {
         Happened::Kernel(k) => {
-            // SAFETY: names outlive the process.
+            // SAFETY: the name ends with a zero and lives as long as the process.
             let name = unsafe { CStr::from_ptr(k.name) }.to_string_lossy();
             format!(
                 "\"what\":\"kernel\",\"name\":\"{name}\",\"grid\":{:?},\"block\":{:?},\
@@ -87,7 +87,7 @@ pub fn happened(at: &Place, start: u64, end: u64, what: &Happened) {
     ));
 }
 
-/// A call returned.
+/// Logs that a call returned.
 pub fn call(of: &str, name: &CStr, at: &Place, thread: u32, start: u64, end: u64, result: u32) {
     if folder().is_some() {
         write(&format!(

@@ -1,4 +1,4 @@
-//! Memory of every kind; all of it is the host's.
+//! Memory of every kind, all of which is host memory.
 
 use crate::{contexts, happened, streams, time};
 use std::collections::BTreeMap;
@@ -6,18 +6,20 @@ use std::ffi::c_void;
 use std::sync::Mutex;
 use tprof_fake_cuda::{Happened, Place, memory};
 
-/// Address → kind, bytes, the device that it belongs to, and the context or 0 for a primary one.
+/// From the address of a block to its kind, its bytes, its device, and its context (0 for a primary
+/// one).
 static LIVE: Mutex<BTreeMap<usize, (u32, usize, u32, usize)>> = Mutex::new(BTreeMap::new());
-/// The default pool of each device: bytes given out, and held. It gives none back by itself.
+/// For each device, the bytes that its default pool has handed out, and those that it holds. The
+/// pool never releases memory by itself.
 static POOLS: Mutex<BTreeMap<u32, (u64, u64)>> = Mutex::new(BTreeMap::new());
 
 const ALLOCATION: u32 = 1;
 const RELEASE: u32 = 2;
-/// Device memory is handed out at such multiples.
+/// Alignment of device memory.
 const ALIGN: usize = 512;
-/// A pool takes memory in such multiples.
+/// A pool grows in multiples of this size.
 const POOL_STEP: u64 = 32 << 20;
-/// No stream, by CUPTI's number.
+/// CUPTI's number for "no stream".
 const NO_STREAM: u32 = u32::MAX;
 
 fn place(device: u32, stream: u32, correlation: u32) -> Place {
@@ -36,7 +38,7 @@ pub fn report_on(device: u32, taken: bool, kind: u32, at: u64, bytes: usize, cor
 
 fn block(bytes: usize) -> *mut c_void {
     let mut at = std::ptr::null_mut();
-    // SAFETY: a block of the host's.
+    // SAFETY: `at` is a local variable, and the alignment is a power of two.
     match unsafe { libc::posix_memalign(&raw mut at, ALIGN, bytes.max(1)) } {
         0 => at,
         _ => std::ptr::null_mut(),
@@ -89,7 +91,8 @@ fn of_pool(device: u32, stream: u32, (operation, at, bytes): (u32, u64, u64), co
     happened(&place(device, stream, correlation), now, now, &what);
 }
 
-/// See [`tprof_fake_cuda::Engine::release`]: of a pool on the null stream.
+/// The implementation of [`tprof_fake_cuda::Engine::release`]. A pool's block is freed on the null
+/// stream.
 pub extern "C" fn release(at: *mut c_void, correlation: u32) -> bool {
     release_on(at, 0, correlation)
 }
@@ -110,7 +113,8 @@ fn release_on(at: *mut c_void, stream: u32, correlation: u32) -> bool {
         _ => report_on(device, false, kind, at as u64, bytes, correlation),
     }
     if kind != memory::REGISTERED {
-        // SAFETY: handed out by this module, and taken out of the table above.
+        // SAFETY: this module allocated the block, and it was just removed from the table, so it is
+        // freed once.
         unsafe { libc::free(at) };
     }
     true
@@ -122,7 +126,7 @@ pub extern "C" fn release_all(correlation: u32) {
     release_those(correlation, |of, context| of == device && context == 0);
 }
 
-/// Frees all blocks of a context, for a call.
+/// Frees all blocks of a context, on behalf of a call.
 pub fn release_context(context: usize, correlation: u32) {
     release_those(correlation, |_, of| of == context);
 }
@@ -137,7 +141,7 @@ fn release_those(correlation: u32, is_one: impl Fn(u32, usize) -> bool) {
     }
 }
 
-/// The kind of memory that an address is in, as CUPTI names kinds in records of copies.
+/// Returns the kind of memory at an address, with CUPTI's number for records of copies.
 pub fn kind_of(at: *const c_void) -> u32 {
     let live = LIVE.lock().unwrap();
     let block = live.range(..=at as usize).next_back();

@@ -1,4 +1,4 @@
-//! Memory by the driver's interface: arrays, stream-ordered pools; and the end of a context.
+//! The driver's functions for arrays, for stream-ordered pools, and for the end of a context.
 
 use crate::memory;
 use crate::virtual_memory::call;
@@ -29,7 +29,7 @@ pub struct Deep {
     flags: c_uint,
 }
 
-/// Bytes of an element's channel: of bytes, halves and floats.
+/// Returns the bytes of a channel of an array's element, which is a byte, a half or a float.
 fn channel(format: c_int) -> usize {
     match format {
         0x10 => 2,
@@ -39,7 +39,7 @@ fn channel(format: c_int) -> usize {
 }
 
 fn give(to: *mut u64, block: *mut c_void) -> u32 {
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *to = block as u64 };
     if block.is_null() { OUT_OF_MEMORY } else { SUCCESS }
 }
@@ -48,7 +48,7 @@ fn give(to: *mut u64, block: *mut c_void) -> u32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuArrayCreate_v2(to: *mut u64, of: *const Flat) -> u32 {
     call(272, c"cuArrayCreate_v2", |id| {
-        // SAFETY: the caller's structure.
+        // SAFETY: the caller passes a valid pointer to the structure.
         let of = unsafe { &*of };
         let bytes = of.width * of.height.max(1) * channel(of.format) * of.channels as usize;
         give(to, memory::allocate(ARRAY, bytes, id))
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn cuArrayCreate_v2(to: *mut u64, of: *const Flat) -> u32 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuArray3DCreate_v2(to: *mut u64, of: *const Deep) -> u32 {
     call(274, c"cuArray3DCreate_v2", |id| {
-        // SAFETY: the caller's structure.
+        // SAFETY: the caller passes a valid pointer to the structure.
         let of = unsafe { &*of };
         let elements = of.width * of.height.max(1) * of.depth.max(1);
         let bytes = elements * channel(of.format) * of.channels as usize;
@@ -74,13 +74,13 @@ pub extern "C" fn cuArrayDestroy(at: u64) -> u32 {
     call(89, c"cuArrayDestroy", |id| if is_known(id) { SUCCESS } else { INVALID_VALUE })
 }
 
-/// Like the driver's function, but not ordered behind the stream's work.
+/// Like the driver's function, except that the allocation doesn't wait for the stream's work.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemAllocAsync(to: *mut u64, bytes: usize, stream: *mut c_void) -> u32 {
     call(598, c"cuMemAllocAsync", |id| give(to, memory::allocate_async(bytes, stream, id)))
 }
 
-/// Like the driver's function, but not ordered behind the stream's work.
+/// Like the driver's function, except that the free doesn't wait for the stream's work.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemFreeAsync(at: u64, stream: *mut c_void) -> u32 {
     let is_known = |id| memory::release_async(at as *mut c_void, stream, id);

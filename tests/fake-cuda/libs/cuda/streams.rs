@@ -1,4 +1,4 @@
-//! Streams: each is a thread that does one thing after another.
+//! Streams. Each is a thread that runs its work in order.
 
 use crate::{events, graphs, happened, memory, time};
 use std::cell::Cell;
@@ -17,7 +17,7 @@ pub struct Stream {
     queue: Mutex<Queue>,
     more: Condvar,
     empty: Condvar,
-    /// Work goes into this graph while it is captured.
+    /// While a graph is captured, work goes into this list.
     pub graph: Mutex<Option<Vec<Work>>>,
 }
 
@@ -28,23 +28,23 @@ struct Queue {
 }
 
 static ALL: Mutex<Vec<Arc<Stream>>> = Mutex::new(Vec::new());
-/// CUPTI's numbers of default streams begin at 7.
+/// CUPTI numbers default streams from 7 on.
 const NULL_STREAM: u32 = 7;
 static NEXT: AtomicU32 = AtomicU32::new(13);
 
-/// The context of a device.
+/// Returns the number of a device's context.
 pub fn context_of(device: u32) -> u32 {
     device + 1
 }
 
-/// Reports a device: of all that are visible, when the driver starts.
+/// Reports a device to CUPTI. When the driver starts, it reports all visible devices.
 pub fn describe(device: u32) {
     let place = Place { device, ..Place::default() };
     let now = time::now();
     crate::report(&place, now, now, &Happened::Device);
 }
 
-/// Makes the context of a device, and its default stream, where there is none yet: when a program
+/// Makes the context of a device, and its default stream, if they don't exist yet: when a program
 /// selects the device, or first uses it.
 pub fn enter(device: u32) {
     static MADE: AtomicU32 = AtomicU32::new(0);
@@ -71,7 +71,7 @@ fn start(id: u32, device: u32) -> Arc<Stream> {
     stream
 }
 
-/// A handle's stream; null is the default one of the thread's device.
+/// Returns a handle's stream. A null handle means the default stream of the thread's device.
 pub fn of(handle: *mut c_void) -> Arc<Stream> {
     static DEFAULT: Mutex<Vec<(u32, Arc<Stream>)>> = Mutex::new(Vec::new());
     // Handles 1 and 2 are the legacy and the per-thread default stream.
@@ -85,7 +85,7 @@ pub fn of(handle: *mut c_void) -> Arc<Stream> {
         all.push((device, Arc::clone(&stream)));
         return stream;
     }
-    // SAFETY: made by `create`, and never given back.
+    // SAFETY: `create` made the handle, and streams are never freed.
     unsafe {
         Arc::increment_strong_count(handle.cast::<Stream>());
         Arc::from_raw(handle.cast::<Stream>())
@@ -100,7 +100,7 @@ pub extern "C" fn create(priority: u32) -> *mut c_void {
     crate::handle(stream)
 }
 
-/// Number of a stream, as [`tprof_fake_cuda::Engine::stream_id`] has it.
+/// The implementation of [`tprof_fake_cuda::Engine::stream_id`].
 pub extern "C" fn id(handle: *mut c_void) -> u32 {
     of(handle).id
 }
@@ -130,7 +130,7 @@ pub extern "C" fn drain(handle: *mut c_void, correlation: u32) {
     waited(stream.place(correlation), start, STREAM_WAIT);
 }
 
-/// Waits until a stream is empty, within a call that is no wait.
+/// Waits until a stream is empty, in a call that CUPTI doesn't record as a wait.
 pub fn finish(handle: *mut c_void) {
     of(handle).wait();
 }
@@ -143,7 +143,7 @@ pub extern "C" fn drain_all(correlation: u32) {
     for stream in all {
         stream.wait();
     }
-    // This number is CUPTI's "no stream".
+    // CUPTI's number for "no stream".
     let stream = u32::MAX;
     let context = context_of(device);
     waited(Place { device, context, stream, correlation, ..Place::default() }, start, CONTEXT_WAIT);
@@ -157,13 +157,13 @@ fn waited(place: Place, start: u64, kind: u32) {
 }
 
 impl Stream {
-    /// The stream's place, for a call.
+    /// Returns the stream's place, for a call.
     pub fn place(&self, correlation: u32) -> Place {
         let context = context_of(self.device);
         Place { device: self.device, context, stream: self.id, correlation, ..Place::default() }
     }
 
-    /// Puts something into the queue.
+    /// Puts work into the queue.
     pub fn push(&self, work: Work, place: Place) {
         let mut queue = self.queue.lock().unwrap();
         queue.waiting.push_back((work, place));
@@ -199,7 +199,7 @@ impl Stream {
 }
 
 thread_local! {
-    /// Times when the first node of the graph that runs began, and when the last one ended.
+    /// The times when the first node of the running graph began, and when its last one ended.
     static GRAPH: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
 }
 
@@ -228,17 +228,20 @@ fn perform_at(start: u64, work: Work, place: Place) {
             Happened::Kernel(launch)
         }
         Work::Copy(to, from, bytes, kind) => {
-            // SAFETY: as the program asked, and as a device would do.
+            // SAFETY: the program passed these addresses and sizes to a copy, and must keep them
+            // valid until the copy has run, as with a real device.
             unsafe { std::ptr::copy(from.cast::<u8>(), to.cast::<u8>(), bytes) };
             Happened::Copy(bytes as u64, kind, memory::kind_of(from), memory::kind_of(to))
         }
         Work::PeerCopy(to, to_device, from, from_device, bytes) => {
-            // SAFETY: as above.
+            // SAFETY: the program passed these addresses and sizes to a copy, and must keep them
+            // valid until the copy has run, as with a real device.
             unsafe { std::ptr::copy(from.cast::<u8>(), to.cast::<u8>(), bytes) };
             Happened::PeerCopy(bytes as u64, from_device, to_device)
         }
         Work::Fill(at, value, bytes) => {
-            // SAFETY: as the program asked, and as a device would do.
+            // SAFETY: the program passed this address and size to a fill, and must keep them valid
+            // until the fill has run, as with a real device.
             unsafe { std::ptr::write_bytes(at.cast::<u8>(), value, bytes) };
             Happened::Fill(bytes as u64, u32::from(value), memory::kind_of(at))
         }
@@ -249,7 +252,7 @@ fn perform_at(start: u64, work: Work, place: Place) {
     happened(&place, start, time::now(), &what);
 }
 
-/// The number of the next executable graph.
+/// Returns the number of the next executable graph.
 pub fn next_graph() -> u32 {
     static GRAPHS: OnceLock<AtomicU32> = OnceLock::new();
     GRAPHS.get_or_init(|| AtomicU32::new(0)).fetch_add(1, Relaxed) + 1

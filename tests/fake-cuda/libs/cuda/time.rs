@@ -3,14 +3,14 @@
 use std::sync::OnceLock;
 use tprof_fake_cuda::number;
 
-/// Nanoseconds by CLOCK_MONOTONIC.
+/// Returns the nanoseconds of CLOCK_MONOTONIC.
 pub extern "C" fn now() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
 fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes to a local.
+    // SAFETY: `time` is a valid local variable to write to.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
@@ -23,7 +23,7 @@ struct Difference {
     step_after: u64,
 }
 
-/// CUPTI's clock at a time of the host's: CLOCK_REALTIME, unless `FAKE_CUPTI_*` changes it.
+/// Returns CUPTI's time at a time of the host: CLOCK_REALTIME, unless `FAKE_CUPTI_*` changes it.
 pub extern "C" fn stamp(ns: u64) -> u64 {
     static DIFFERENCE: OnceLock<Difference> = OnceLock::new();
     let d = DIFFERENCE.get_or_init(|| {
@@ -43,7 +43,7 @@ pub extern "C" fn stamp(ns: u64) -> u64 {
     (ns as i64 + d.offset + drift as i64 + step) as u64
 }
 
-/// Lets time pass until then: asleep as long as that is exact enough.
+/// Waits until a time. It sleeps while that is exact enough, and then spins.
 pub fn until(end: u64) {
     const SHARP_NS: u64 = 150_000;
     loop {

@@ -16,7 +16,7 @@ const GRANULARITY: usize = 2 << 20;
 /// Value of `CU_MEM_LOCATION_TYPE_DEVICE`.
 const ON_DEVICE: c_int = 1;
 
-/// The head of `CUmemAllocationProp`.
+/// The first fields of `CUmemAllocationProp`.
 #[repr(C)]
 pub struct Properties {
     kind: c_int,
@@ -35,14 +35,14 @@ struct Physical {
 struct State {
     next: u64,
     physical: BTreeMap<u64, Physical>,
-    /// Address → bytes and handle.
+    /// From the address of a mapping to its bytes and its handle.
     mapped: BTreeMap<usize, (usize, u64)>,
 }
 
 static STATE: Mutex<State> =
     Mutex::new(State { next: 0, physical: BTreeMap::new(), mapped: BTreeMap::new() });
 
-/// Does a call of the driver's: numbered, timed and reported.
+/// Runs a call of the driver: it is numbered, timed and reported.
 pub fn call(number: u32, name: &'static CStr, body: impl FnOnce(u32) -> u32) -> u32 {
     crate::inject();
     let (correlation, start) = (begin(), time::now());
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn cuMemGetAllocationGranularity(
     _properties: *const Properties,
     _which: c_int,
 ) -> u32 {
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *bytes = GRANULARITY };
     SUCCESS
 }
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn cuMemAddressReserve(
     call(547, c"cuMemAddressReserve", |_| {
         let reserved = map(std::ptr::null_mut(), bytes, libc::PROT_NONE, -1);
         let Some(reserved) = reserved else { return OUT_OF_MEMORY };
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *at = reserved as u64 };
         SUCCESS
     })
@@ -85,13 +85,14 @@ pub unsafe extern "C" fn cuMemAddressReserve(
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemAddressFree(at: u64, bytes: usize) -> u32 {
     call(548, c"cuMemAddressFree", |_| {
-        // SAFETY: reserved by the caller, who has unmapped what it had mapped there.
+        // SAFETY: the caller reserved this range, and has unmapped everything that it had mapped
+        // there.
         unsafe { libc::munmap(at as *mut c_void, bytes) };
         SUCCESS
     })
 }
 
-/// Like the driver's function, of devices only.
+/// Like the driver's function, but only for memory of devices.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemCreate(
     handle: *mut u64,
@@ -100,14 +101,14 @@ pub unsafe extern "C" fn cuMemCreate(
     _flags: u64,
 ) -> u32 {
     call(549, c"cuMemCreate", |correlation| {
-        // SAFETY: the caller's structure.
+        // SAFETY: the caller passes a valid pointer to the structure.
         let properties = unsafe { &*properties };
         if !bytes.is_multiple_of(GRANULARITY) || properties.place != ON_DEVICE {
             return INVALID_VALUE;
         }
-        // SAFETY: a name, and no pointers beyond.
+        // SAFETY: memfd_create reads a name that ends with a zero, and takes no other pointers.
         let file = unsafe { libc::memfd_create(c"physical".as_ptr(), libc::MFD_CLOEXEC) };
-        // SAFETY: a file of this call's.
+        // SAFETY: ftruncate takes no pointers, and this call opened the file.
         if file < 0 || unsafe { libc::ftruncate(file, bytes as i64) } != 0 {
             return OUT_OF_MEMORY;
         }
@@ -117,14 +118,14 @@ pub unsafe extern "C" fn cuMemCreate(
         let number = state.next;
         state.physical.insert(number, Physical { file, bytes, device, references: 1 });
         drop(state);
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *handle = number };
         memory::report_on(device, true, VIRTUAL, number, bytes, correlation);
         SUCCESS
     })
 }
 
-/// Like the driver's function. Memory that is still mapped lives on.
+/// Like the driver's function. Mapped memory stays until it is unmapped.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemRelease(handle: u64) -> u32 {
     call(550, c"cuMemRelease", |correlation| {
@@ -152,7 +153,7 @@ pub unsafe extern "C" fn cuMemRetainAllocationHandle(handle: *mut u64, at: *mut 
         if let Some(one) = state.physical.get_mut(&of) {
             one.references += 1;
         }
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *handle = of };
         SUCCESS
     })
@@ -175,12 +176,12 @@ pub extern "C" fn cuMemMap(at: u64, bytes: usize, offset: usize, handle: u64, _f
     })
 }
 
-/// Like the driver's function, for any device.
+/// Like the driver's function, but access is for all devices.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemSetAccess(at: u64, bytes: usize, _access: *const c_void, _n: usize) -> u32 {
     call(553, c"cuMemSetAccess", |_| {
         let how = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: mapped by the caller.
+        // SAFETY: the caller passes a range that it has mapped with `cuMemMap`.
         match unsafe { libc::mprotect(at as *mut c_void, bytes, how) } {
             0 => SUCCESS,
             _ => INVALID_VALUE,
@@ -188,7 +189,7 @@ pub extern "C" fn cuMemSetAccess(at: u64, bytes: usize, _access: *const c_void, 
     })
 }
 
-/// Like the driver's function: whole mappings only.
+/// Like the driver's function, but it only unmaps whole mappings.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemUnmap(at: u64, bytes: usize) -> u32 {
     call(552, c"cuMemUnmap", |correlation| {
@@ -207,29 +208,30 @@ pub extern "C" fn cuMemUnmap(at: u64, bytes: usize) -> u32 {
     })
 }
 
-/// Ends memory without references and mappings.
+/// Frees physical memory that has no references and no mappings.
 fn end(state: &mut State, handle: u64, correlation: u32) {
     let mapped = state.mapped.values().any(|(_, of)| *of == handle);
     if mapped || state.physical.get(&handle).is_none_or(|one| one.references > 0) {
         return;
     }
     if let Some(Physical { file, bytes, device, .. }) = state.physical.remove(&handle) {
-        // SAFETY: made by `cuMemCreate`, and used no more.
+        // SAFETY: `cuMemCreate` opened the file, and its entry was removed, so it is closed once.
         unsafe { libc::close(file) };
         memory::report_on(device, false, VIRTUAL, handle, bytes, correlation);
     }
 }
 
-/// Maps a file, or nothing, at an address, or anywhere.
+/// Maps a file, or without one reserves addresses, at an address or anywhere.
 fn map(at: *mut c_void, bytes: usize, how: c_int, file: c_int) -> Option<*mut c_void> {
     let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
     let kind = if file < 0 { libc::MAP_PRIVATE | libc::MAP_ANONYMOUS } else { libc::MAP_SHARED };
-    // SAFETY: anywhere, or within what the program reserved for it.
+    // SAFETY: the new mapping is at an address that the kernel chooses, or within a range that the
+    // program reserved for it.
     let got = unsafe { libc::mmap(at, bytes, how, kind | fixed, file, 0) };
     (got != libc::MAP_FAILED).then_some(got)
 }
 
-/// Like the driver's function: the newest function of each name.
+/// Like the driver's function. It returns the newest function of each name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetProcAddress_v2(
     name: *const c_char,
@@ -239,11 +241,11 @@ pub unsafe extern "C" fn cuGetProcAddress_v2(
     status: *mut c_int,
 ) -> u32 {
     call(677, c"cuGetProcAddress_v2", |_| {
-        // SAFETY: the caller's name.
+        // SAFETY: the caller passes a name that ends with a zero.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
         let found = ["_v2", ""].into_iter().find_map(|version| {
             let name = format!("{name}{version}\0");
-            // SAFETY: this library, which is loaded, and a name.
+            // SAFETY: this library is loaded, and the names end with a zero.
             let at = unsafe {
                 let own =
                     libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD);
@@ -251,7 +253,7 @@ pub unsafe extern "C" fn cuGetProcAddress_v2(
             };
             (!at.is_null()).then_some(at)
         });
-        // SAFETY: the caller's places for the answers.
+        // SAFETY: the caller passes valid pointers to write the answers to.
         unsafe {
             *function = found.unwrap_or(std::ptr::null_mut());
             if !status.is_null() {
@@ -262,7 +264,7 @@ pub unsafe extern "C" fn cuGetProcAddress_v2(
     })
 }
 
-/// Like the driver's function was until CUDA 12.
+/// Like the driver's function of this name before CUDA 12.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetProcAddress(
     name: *const c_char,
@@ -270,13 +272,13 @@ pub unsafe extern "C" fn cuGetProcAddress(
     version: c_int,
     flags: u64,
 ) -> u32 {
-    // SAFETY: as the caller calls this.
+    // SAFETY: the caller guarantees what the called function requires.
     call(626, c"cuGetProcAddress", |_| unsafe {
         cuGetProcAddress_v2(name, function, version, flags, std::ptr::null_mut())
     })
 }
 
-/// Like the driver's function: all of a device's memory but that of the virtual memory management.
+/// Like the driver's function: it frees all memory of a device, except virtual memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuDevicePrimaryCtxReset_v2(device: c_int) -> u32 {
     call(545, c"cuDevicePrimaryCtxReset_v2", |correlation| {

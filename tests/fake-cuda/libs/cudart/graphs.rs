@@ -20,7 +20,7 @@ pub unsafe extern "C" fn cudaStreamEndCapture(stream: *mut c_void, graph: *mut *
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaStreamEndCapture_v10000;
     call(number, c"cudaStreamEndCapture", |engine, _| {
         let captured = (engine.captured)(stream);
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *graph = captured };
         if captured.is_null() { INVALID_VALUE } else { SUCCESS }
     })
@@ -31,13 +31,13 @@ pub unsafe extern "C" fn cudaStreamEndCapture(stream: *mut c_void, graph: *mut *
 pub unsafe extern "C" fn cudaStreamIsCapturing(stream: *mut c_void, state: *mut c_int) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaStreamIsCapturing_v10000;
     call(number, c"cudaStreamIsCapturing", |engine, _| {
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *state = c_int::from((engine.is_capturing)(stream)) };
         SUCCESS
     })
 }
 
-/// Like the runtime's function, from CUDA 12 on.
+/// Like the runtime's function from CUDA 12 on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaGraphInstantiate(
     executable: *mut *mut c_void,
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn cudaGraphInstantiate(
 ) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaGraphInstantiate_v12000;
     call(number, c"cudaGraphInstantiate", |engine, _| {
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *executable = (engine.instantiate)(graph) };
         SUCCESS
     })
@@ -60,13 +60,13 @@ pub unsafe extern "C" fn cudaGraphInstantiateWithFlags(
     _flags: u64,
 ) -> u32 {
     call(418, c"cudaGraphInstantiateWithFlags", |engine, _| {
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *executable = (engine.instantiate)(graph) };
         SUCCESS
     })
 }
 
-/// Like the runtime's function, from 12.3 on; graphs here have no conditions.
+/// Like the runtime's function from 12.3 on. The stand-in's graphs have no conditions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaGraphConditionalHandleCreate(
     handle: *mut u64,
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn cudaGraphConditionalHandleCreate(
     _default: c_uint,
     _flags: c_uint,
 ) -> u32 {
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *handle = 1 };
     call(454, c"cudaGraphConditionalHandleCreate", |_, _| SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! Kernels: what nvcc's code registers, and launches of it.
+//! Kernels: their registration by nvcc's code, and their launches.
 
 use crate::streams::per_thread;
 use crate::{INVALID_VALUE, SUCCESS, call};
@@ -18,7 +18,7 @@ pub struct Dim3 {
     z: u32,
 }
 
-/// The head of CUDA's `cudaLaunchConfig_t`.
+/// The first fields of CUDA's `cudaLaunchConfig_t`.
 #[repr(C)]
 pub struct LaunchConfig {
     grid: Dim3,
@@ -27,7 +27,7 @@ pub struct LaunchConfig {
     stream: *mut c_void,
 }
 
-/// A kernel that waits before it runs: what the stand-in for NCCL launches.
+/// A kernel that waits before it runs. The stand-in for NCCL launches it.
 #[repr(C)]
 pub struct Gated {
     gate: extern "C" fn(*mut c_void),
@@ -35,9 +35,9 @@ pub struct Gated {
     ns: u64,
 }
 
-/// Address of a kernel's stub → its name.
+/// From the address of a kernel's stub to its name.
 static NAMES: Mutex<Option<HashMap<usize, usize>>> = Mutex::new(None);
-/// Address of a kernel's stub → its handle, which points at that address.
+/// From the address of a kernel's stub to its handle, which points at that address.
 static HANDLES: Mutex<Option<HashMap<usize, &'static usize>>> = Mutex::new(None);
 thread_local!(static PUSHED: RefCell<Vec<(Dim3, Dim3, usize, usize)>> = const { RefCell::new(Vec::new()) });
 
@@ -74,7 +74,7 @@ pub extern "C" fn __cudaRegisterFunction(
     names.get_or_insert_default().insert(stub as usize, name as usize);
 }
 
-/// Like the runtime's function: `<<<…>>>` before a stub is called.
+/// Like the runtime's function: `<<<…>>>` calls it before it calls a stub.
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaPushCallConfiguration(
     grid: Dim3,
@@ -86,7 +86,7 @@ pub extern "C" fn __cudaPushCallConfiguration(
     0
 }
 
-/// Like the runtime's function: a stub asks for it.
+/// Like the runtime's function: a stub calls it for the configuration that was pushed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __cudaPopCallConfiguration(
     grid: *mut Dim3,
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn __cudaPopCallConfiguration(
     stream: *mut *mut c_void,
 ) -> u32 {
     let Some(top) = PUSHED.with_borrow_mut(Vec::pop) else { return INVALID_VALUE };
-    // SAFETY: the stub's own variables.
+    // SAFETY: the stub passes pointers to its own variables.
     unsafe {
         *grid = top.0;
         *block = top.1;
@@ -124,7 +124,7 @@ fn launch_of(stub: *const c_void, grid: Dim3, block: Dim3, shared: usize) -> Opt
     })
 }
 
-/// Puts a launch on a stream, as a call of the runtime of this number and name.
+/// Puts a launch on a stream, in a call of the runtime with this number and name.
 fn launched(
     (number_of_call, name): (u32, &'static CStr),
     launch: Option<Launch>,
@@ -157,7 +157,8 @@ pub extern "C" fn cudaLaunchKernel(
     launched((number, c"cudaLaunchKernel"), launch_of(stub, grid, block, shared), stream)
 }
 
-/// Like the runtime's function: the handle by which [`__cudaLaunchKernel`] finds a stub's kernel.
+/// Like the runtime's function: it returns the handle by which [`__cudaLaunchKernel`] finds a
+/// stub's kernel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __cudaGetKernel(kernel: *mut *const c_void, stub: *const c_void) -> u32 {
     call(cbid::CUPTI_RUNTIME_TRACE_CBID___cudaGetKernel_v13000, c"__cudaGetKernel", |_, _| {
@@ -167,13 +168,13 @@ pub unsafe extern "C" fn __cudaGetKernel(kernel: *mut *const c_void, stub: *cons
             .get_or_insert_default()
             .entry(stub)
             .or_insert_with(|| Box::leak(Box::new(stub)));
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *kernel = (&raw const **handle).cast() };
         SUCCESS
     })
 }
 
-/// The stub of a handle's kernel.
+/// Returns the stub of a handle's kernel.
 fn stub_of(kernel: *const c_void) -> *const c_void {
     let handles = HANDLES.lock().unwrap();
     let known =
@@ -181,8 +182,9 @@ fn stub_of(kernel: *const c_void) -> *const c_void {
     known.map_or(std::ptr::null(), |(stub, _)| *stub as *const c_void)
 }
 
-/// Like the runtime's function: what nvcc has made of `<<<…>>>` since 12.9. CUPTI has a number for
-/// it since 13.0; by which it is reported before is not known, and this stand-in reports it so.
+/// Like the runtime's function: nvcc compiles `<<<…>>>` to it since 12.9. CUPTI has a number for it
+/// since 13.0. Which number older versions report is not documented, so this stand-in reports this
+/// one.
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaLaunchKernel(
     kernel: *const c_void,
@@ -197,7 +199,7 @@ pub extern "C" fn __cudaLaunchKernel(
     launched((number, c"__cudaLaunchKernel"), launch, stream)
 }
 
-/// Like the runtime's function, of a program with default streams per thread.
+/// Like the runtime's function in a program with per-thread default streams.
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaLaunchKernel_ptsz(
     kernel: *const c_void,
@@ -212,8 +214,8 @@ pub extern "C" fn __cudaLaunchKernel_ptsz(
     launched((number, c"__cudaLaunchKernel_ptsz"), launch, per_thread(stream))
 }
 
-/// Like the runtime's function. A first argument at the stub's own address marks
-/// a kernel that waits for others ([`Gated`]).
+/// Like the runtime's function. If the first argument is the stub's own address, the kernel waits
+/// for others ([`Gated`]).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaLaunchKernelExC(
     config: *const LaunchConfig,
@@ -224,14 +226,15 @@ pub unsafe extern "C" fn cudaLaunchKernelExC(
         cbid::CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_v11060,
         c"cudaLaunchKernelExC",
         |engine, id| {
-            // SAFETY: the caller's configuration.
+            // SAFETY: the caller passes a valid pointer to a configuration.
             let config = unsafe { &*config };
             let Some(mut launch) =
                 launch_of(stub, config.grid, config.block, config.dynamic_shared)
             else {
                 return INVALID_VALUE;
             };
-            // SAFETY: two arguments at least, where the first is the stub.
+            // SAFETY: if the first argument is the stub, the stand-in for NCCL made the call, and
+            // it passes two arguments.
             unsafe {
                 if !arguments.is_null() && (*arguments).cast_const() == stub {
                     let gated = &*(*arguments.add(1)).cast::<Gated>();

@@ -1,5 +1,5 @@
-//! Stands in for the CUDA runtime, 12 and 13: the calls that the tests'
-//! programs make. What lacks here is missing at link time, never wrong.
+//! Stands in for the CUDA runtime, 12 and 13: the calls that the tests' programs make. A function
+//! that it lacks is an error at link time, and never gives a wrong result.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -33,7 +33,7 @@ pub const NOT_READY: u32 = 600;
 /// `cudaErrorLaunchFailure`: the context is lost, and every later call returns it.
 pub const LAUNCH_FAILURE: u32 = 719;
 
-/// Calls until the device is lost (`FAKE_CUDA_LOST_AFTER`; 0: never).
+/// Whether the device is lost, which happens after `FAKE_CUDA_LOST_AFTER` calls (0: never).
 fn is_lost() -> bool {
     static CALLS: AtomicI64 = AtomicI64::new(0);
     let after = setting("FAKE_CUDA_LOST_AFTER", 0);
@@ -47,7 +47,7 @@ unsafe extern "C" {
     static fake_major: c_int;
 }
 
-/// Does a call: numbered, timed and reported, as the runtime's own.
+/// Runs a call as one of the runtime's own: it is numbered, timed and reported.
 pub fn call(number: u32, name: &'static CStr, body: impl FnOnce(&Engine, u32) -> u32) -> u32 {
     let engine = engine();
     (engine.init)();
@@ -65,7 +65,8 @@ pub fn call(number: u32, name: &'static CStr, body: impl FnOnce(&Engine, u32) ->
 /// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaRuntimeGetVersion(version: *mut c_int) -> u32 {
-    // SAFETY: the caller's place for the answer; the number is set at link time.
+    // SAFETY: the caller passes a valid pointer to write the answer to, and `fake_major` is a
+    // constant that the link defines.
     unsafe { *version = if fake_major == 12 { 12090 } else { 13050 } };
     SUCCESS
 }
@@ -77,7 +78,7 @@ pub unsafe extern "C" fn cudaGetDeviceCount(count: *mut c_int) -> u32 {
         cbid::CUPTI_RUNTIME_TRACE_CBID_cudaGetDeviceCount_v3020,
         c"cudaGetDeviceCount",
         |engine, _| {
-            // SAFETY: the caller's place for the answer.
+            // SAFETY: the caller passes a valid pointer to write the answer to.
             unsafe { *count = (engine.devices)() as c_int };
             SUCCESS
         },
@@ -92,7 +93,7 @@ pub extern "C" fn cudaSetDevice(device: c_int) -> u32 {
     })
 }
 
-/// Like the runtime's function, which here has no limits.
+/// Like the runtime's function, but without an effect: there are no limits here.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaDeviceSetLimit(_limit: c_int, _value: usize) -> u32 {
     call(167, c"cudaDeviceSetLimit", |_, _| SUCCESS)
@@ -102,7 +103,7 @@ pub extern "C" fn cudaDeviceSetLimit(_limit: c_int, _value: usize) -> u32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaGetDevice(device: *mut c_int) -> u32 {
     call(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaGetDevice_v3020, c"cudaGetDevice", |engine, _| {
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *device = (engine.chosen)() as c_int };
         SUCCESS
     })

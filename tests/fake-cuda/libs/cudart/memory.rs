@@ -15,7 +15,7 @@ fn allocate(
 ) -> u32 {
     call(number, name, |engine, id| {
         let block = (engine.allocate)(kind, bytes, id);
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *at = block };
         if block.is_null() { OUT_OF_MEMORY } else { SUCCESS }
     })
@@ -40,7 +40,7 @@ pub extern "C" fn cudaFree(at: *mut c_void) -> u32 {
     release(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaFree_v3020, c"cudaFree", at)
 }
 
-/// Like the runtime's function, but that streams and events stay.
+/// Like the runtime's function, except that streams and events stay.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaDeviceReset() -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaDeviceReset_v3020;
@@ -51,19 +51,19 @@ pub extern "C" fn cudaDeviceReset() -> u32 {
     })
 }
 
-/// Like the runtime's function, but not ordered behind the stream's work.
+/// Like the runtime's function, except that the allocation doesn't wait for the stream's work.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaMallocAsync(at: *mut *mut c_void, bytes: usize, stream: *mut c_void) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020;
     call(number, c"cudaMallocAsync", |engine, id| {
         let block = (engine.allocate_async)(bytes, stream, id);
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *at = block };
         if block.is_null() { OUT_OF_MEMORY } else { SUCCESS }
     })
 }
 
-/// Like the runtime's function, of the default pool whichever is named.
+/// Like the runtime's function, but it always uses the default pool.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaMallocFromPoolAsync(
     at: *mut *mut c_void,
@@ -73,13 +73,13 @@ pub extern "C" fn cudaMallocFromPoolAsync(
 ) -> u32 {
     call(391, c"cudaMallocFromPoolAsync", |engine, id| {
         let block = (engine.allocate_async)(bytes, stream, id);
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *at = block };
         if block.is_null() { OUT_OF_MEMORY } else { SUCCESS }
     })
 }
 
-/// Like the runtime's function, but not ordered behind the stream's work.
+/// Like the runtime's function, except that the free doesn't wait for the stream's work.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaFreeAsync(at: *mut c_void, stream: *mut c_void) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaFreeAsync_v11020;
@@ -115,7 +115,7 @@ pub extern "C" fn cudaMallocManaged(at: *mut *mut c_void, bytes: usize, _flags: 
     allocate(number, c"cudaMallocManaged", memory::MANAGED, at, bytes)
 }
 
-/// CUPTI's number for a copy between these directions (`cudaMemcpyKind`).
+/// Returns CUPTI's number for a copy in this direction (`cudaMemcpyKind`).
 pub fn copy_kind(direction: c_int) -> u32 {
     match direction {
         0 => cbid::CUPTI_ACTIVITY_MEMCPY_KIND_HTOH,
@@ -171,7 +171,7 @@ pub extern "C" fn cudaMemsetAsync(
     })
 }
 
-/// Like the runtime's function, of a program with default streams per thread.
+/// Like the runtime's function in a program with per-thread default streams.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaMemsetAsync_ptsz(
     at: *mut c_void,

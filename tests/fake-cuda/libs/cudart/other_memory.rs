@@ -1,4 +1,4 @@
-//! Arrays, memory of other processes, memory of the program's own, and functions of the driver's.
+//! Arrays, memory of other processes, registered memory, and the lookup of the driver's functions.
 
 use crate::{INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, call};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -20,7 +20,7 @@ pub struct Extent {
     depth: usize,
 }
 
-/// `cudaIpcMemHandle_t`: here the bytes and the address that the other process has.
+/// CUDA's `cudaIpcMemHandle_t`. Here it holds the size, and the address in the other process.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct IpcHandle {
@@ -35,11 +35,11 @@ unsafe fn array(
     extent: Extent,
 ) -> u32 {
     call(number, name, |engine, id| {
-        // SAFETY: the caller's structure.
+        // SAFETY: the caller passes a valid pointer to the structure.
         let bits: c_int = unsafe { (*channels).bits }.iter().sum();
         let elements = extent.width * extent.height.max(1) * extent.depth.max(1);
         let block = (engine.allocate)(memory::ARRAY, elements * bits as usize / 8, id);
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *to = block };
         if block.is_null() { OUT_OF_MEMORY } else { SUCCESS }
     })
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn cudaMallocArray(
     height: usize,
     _flags: c_uint,
 ) -> u32 {
-    // SAFETY: as the caller calls this.
+    // SAFETY: the caller guarantees what the called function requires.
     unsafe { array((23, c"cudaMallocArray"), to, channels, Extent { width, height, depth: 0 }) }
 }
 
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn cudaMalloc3DArray(
     extent: Extent,
     _flags: c_uint,
 ) -> u32 {
-    // SAFETY: as the caller calls this.
+    // SAFETY: the caller guarantees what the called function requires.
     unsafe { array((141, c"cudaMalloc3DArray"), to, channels, extent) }
 }
 
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn cudaMallocMipmappedArray(
     _flags: c_uint,
 ) -> u32 {
     call(192, c"cudaMallocMipmappedArray", |engine, id| {
-        // SAFETY: the caller's structure.
+        // SAFETY: the caller passes a valid pointer to the structure.
         let bits: c_int = unsafe { (*channels).bits }.iter().sum();
         let Extent { width, height, depth } = extent;
         let of_level = |level: c_uint| -> usize {
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn cudaMallocMipmappedArray(
         };
         let elements: usize = (0..levels).map(of_level).sum();
         let block = (engine.allocate)(memory::ARRAY, elements * bits as usize / 8, id);
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *to = block };
         if block.is_null() { OUT_OF_MEMORY } else { SUCCESS }
     })
@@ -128,17 +128,17 @@ pub extern "C" fn cudaHostUnregister(at: *mut c_void) -> u32 {
     release(153, c"cudaHostUnregister", at)
 }
 
-/// Like the runtime's function, for one mebibyte.
+/// Like the runtime's function, for a block of one mebibyte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaIpcGetMemHandle(to: *mut IpcHandle, at: *mut c_void) -> u32 {
     call(178, c"cudaIpcGetMemHandle", |_, _| {
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *to = IpcHandle { bytes: 1 << 20, rest: [at as u64; 7] } };
         SUCCESS
     })
 }
 
-/// Like the runtime's function, but that the two processes share nothing.
+/// Like the runtime's function, except that the two processes share no memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaIpcOpenMemHandle(
     to: *mut *mut c_void,
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn cudaIpcOpenMemHandle(
             return INVALID_VALUE;
         }
         let block = (engine.allocate)(memory::IMPORTED, handle.bytes, id);
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *to = block };
         if block.is_null() { OUT_OF_MEMORY } else { SUCCESS }
     })
@@ -162,7 +162,7 @@ pub extern "C" fn cudaIpcCloseMemHandle(at: *mut c_void) -> u32 {
     release(180, c"cudaIpcCloseMemHandle", at)
 }
 
-/// Like the runtime's function, from 12.5 on.
+/// Like the runtime's function from 12.5 on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaGetDriverEntryPointByVersion(
     name: *const c_char,
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn cudaGetDriverEntryPointByVersion(
     flags: u64,
     status: *mut c_int,
 ) -> u32 {
-    // SAFETY: as the caller calls this.
+    // SAFETY: the caller guarantees what the called function requires.
     unsafe {
         found((468, c"cudaGetDriverEntryPointByVersion"), name, function, version, flags, status)
     }
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn cudaGetDriverEntryPoint(
     flags: u64,
     status: *mut c_int,
 ) -> u32 {
-    // SAFETY: as the caller calls this.
+    // SAFETY: the caller guarantees what the called function requires.
     unsafe { found((406, c"cudaGetDriverEntryPoint"), name, function, 12000, flags, status) }
 }
 
@@ -200,8 +200,8 @@ unsafe fn found(
     type Find =
         unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut c_int) -> u32;
     call(number, of, |_, _| {
-        // SAFETY: the driver's library, which is loaded, and its function of this type; past all
-        // symbols, as the real runtime gets it.
+        // SAFETY: the driver's library is loaded, and its function has this type. It is looked up
+        // with `dlsym` in that library, so no hook can replace it, as in the real runtime.
         unsafe {
             let handle = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW);
             let find = libc::dlsym(handle, c"cuGetProcAddress_v2".as_ptr());

@@ -1,5 +1,5 @@
-//! The functions that a program with default streams per thread calls, with `_ptsz` and `_ptds`:
-//! null is the thread's own stream.
+//! The functions that a program calls if it was compiled with a default stream for each thread.
+//! Their names end in `_ptsz` or `_ptds`, and a null stream means the calling thread's own stream.
 
 use crate::memory::copy_kind;
 use crate::streams::per_thread;
@@ -7,7 +7,7 @@ use crate::{INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, call};
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use tprof_fake_cuda::Work;
 
-/// CUPTI's numbers of calls that `tprof-cupti-sys` does not list.
+/// CUPTI's callback ids of the functions that `tprof-cupti-sys` does not list.
 mod number {
     pub const MEMCPY: u32 = 215;
     pub const MEMCPY_ASYNC: u32 = 225;
@@ -19,7 +19,7 @@ mod number {
     pub const FREE_ASYNC: u32 = 376;
 }
 
-/// The thread's own stream.
+/// Returns the calling thread's own stream.
 fn own() -> *mut c_void {
     per_thread(std::ptr::null_mut())
 }
@@ -89,13 +89,13 @@ pub unsafe extern "C" fn cudaStreamEndCapture_ptsz(
 ) -> u32 {
     call(number::END_CAPTURE, c"cudaStreamEndCapture_ptsz", |engine, _| {
         let captured = (engine.captured)(per_thread(stream));
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *graph = captured };
         if captured.is_null() { INVALID_VALUE } else { SUCCESS }
     })
 }
 
-/// Like the runtime's function, but not ordered behind the stream's work.
+/// Behaves like the runtime's function, but does not wait for the stream's earlier work.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaMallocAsync_ptsz(
     at: *mut *mut c_void,
@@ -104,13 +104,13 @@ pub extern "C" fn cudaMallocAsync_ptsz(
 ) -> u32 {
     call(number::MALLOC_ASYNC, c"cudaMallocAsync_ptsz", |engine, id| {
         let block = (engine.allocate_async)(bytes, per_thread(stream), id);
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *at = block };
         if block.is_null() { OUT_OF_MEMORY } else { SUCCESS }
     })
 }
 
-/// Like the runtime's function, but not ordered behind the stream's work.
+/// Behaves like the runtime's function, but does not wait for the stream's earlier work.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaFreeAsync_ptsz(at: *mut c_void, stream: *mut c_void) -> u32 {
     call(number::FREE_ASYNC, c"cudaFreeAsync_ptsz", |engine, id| {
@@ -118,8 +118,8 @@ pub extern "C" fn cudaFreeAsync_ptsz(at: *mut c_void, stream: *mut c_void) -> u3
     })
 }
 
-/// Like the runtime's function: of the driver's functions, those for default streams per thread,
-/// which the stand-in's driver does not distinguish.
+/// The runtime's function returns the driver's functions for per-thread default streams. The
+/// stand-in's driver has no such variants, so this returns the ordinary functions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaGetDriverEntryPointByVersion_ptsz(
     name: *const c_char,
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn cudaGetDriverEntryPointByVersion_ptsz(
     flags: u64,
     status: *mut c_int,
 ) -> u32 {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees what the called function requires.
     unsafe {
         crate::other_memory::cudaGetDriverEntryPointByVersion(
             name, function, version, flags, status,

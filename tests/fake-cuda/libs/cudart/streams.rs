@@ -5,8 +5,8 @@ use std::ffi::{CStr, c_int, c_void};
 use tprof_cupti_sys::bindings as cbid;
 use tprof_fake_cuda::Work;
 
-/// The stream of a handle in a program with default streams per thread, which mean theirs by
-/// null. The engine has one default stream for all threads.
+/// Returns the stream that a handle means in a program with per-thread default streams, in which
+/// null means the thread's own stream. The engine has one default stream for all threads.
 pub fn per_thread(stream: *mut c_void) -> *mut c_void {
     const PER_THREAD: usize = 2;
     if stream.is_null() { std::ptr::without_provenance_mut(PER_THREAD) } else { stream }
@@ -14,7 +14,7 @@ pub fn per_thread(stream: *mut c_void) -> *mut c_void {
 
 fn create(number: u32, name: &'static CStr, stream: *mut *mut c_void, priority: c_int) -> u32 {
     call(number, name, |engine, _| {
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *stream = (engine.stream)(priority as u32) };
         SUCCESS
     })
@@ -33,7 +33,7 @@ pub extern "C" fn cudaStreamCreateWithFlags(stream: *mut *mut c_void, _flags: u3
     create(number, c"cudaStreamCreateWithFlags", stream, 0)
 }
 
-/// Like the runtime's function; the stream's thread stays.
+/// Like the runtime's function, but the stream's thread stays.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaStreamDestroy(_stream: *mut c_void) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaStreamDestroy_v5050;
@@ -50,7 +50,7 @@ pub extern "C" fn cudaStreamSynchronize(stream: *mut c_void) -> u32 {
     })
 }
 
-/// Like the runtime's function, of a program with default streams per thread.
+/// Like the runtime's function in a program with per-thread default streams.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaStreamSynchronize_ptsz(stream: *mut c_void) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaStreamSynchronize_ptsz_v7000;
@@ -85,7 +85,7 @@ pub extern "C" fn cudaStreamWaitEvent(stream: *mut c_void, event: *mut c_void, _
 pub extern "C" fn cudaEventCreateWithFlags(event: *mut *mut c_void, _flags: u32) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaEventCreateWithFlags_v3020;
     call(number, c"cudaEventCreateWithFlags", |engine, _| {
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *event = (engine.event)() };
         SUCCESS
     })
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn cudaEventElapsedTime(
         if begin == 0 || end == 0 {
             return INVALID_VALUE;
         }
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *ms = (end as f64 - begin as f64) as f32 / 1e6 };
         SUCCESS
     })

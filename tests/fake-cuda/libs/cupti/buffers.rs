@@ -1,8 +1,8 @@
-//! Buffers of a client: asked for when needed, handed over when full or flushed.
+//! Buffers of a client. They are requested when needed, and returned when full or flushed.
 //!
-//! Where clients are rude to each other, so is this: the last one to register has all records,
-//! a buffer that should be zeroed and is not comes back with what was in it, and before CUDA 12.9
-//! a client without a buffer is the end of the process.
+//! Real clients of the older interface can harm each other, and here they can, too: the last client to
+//! register gets all records, a buffer that should be zeroed and isn't comes back with its old
+//! content, and before CUDA 12.9 a client without a buffer ends the process.
 
 use crate::{PER_THREAD, ZEROED, clients, complain, faults, lock};
 use std::collections::BTreeMap;
@@ -25,19 +25,19 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Whether a record goes into it.
+    /// Whether the buffer has room for a record.
     pub fn has_room(&self, record: &[u8]) -> bool {
         self.used + record.len() <= self.bytes
     }
 
     /// Writes a record for which there is room.
     pub fn write(&mut self, record: &[u8]) {
-        // SAFETY: there is room, in memory that the client lent.
+        // SAFETY: the caller checked that there is room, and the client lent this memory.
         unsafe {
             let at = (self.at + self.used) as *mut u8;
             match ZEROED.load(Relaxed) {
                 false => std::ptr::copy_nonoverlapping(record.as_ptr(), at, record.len()),
-                // What is zero is not written.
+                // Zero bytes are not written, so that a buffer that was not zeroed shows.
                 true => (0..record.len()).filter(|byte| record[*byte] != 0).for_each(|byte| {
                     at.add(byte).write(record[byte]);
                 }),
@@ -49,17 +49,18 @@ impl Buffer {
 
 struct State {
     client: Option<(Request, Complete)>,
-    /// By the thread that fills it; 0 is the device's, or everybody's.
+    /// By the thread that fills the buffer. Key 0 is the buffer of the device's records, or of all
+    /// threads'.
     open: BTreeMap<u32, Buffer>,
     late: Vec<(Buffer, Complete)>,
-    /// Held back until a forced flush.
+    /// Buffers that are held back until a forced flush.
     held: Vec<Buffer>,
 }
 
 static STATE: Mutex<State> =
     Mutex::new(State { client: None, open: BTreeMap::new(), late: Vec::new(), held: Vec::new() });
 
-/// A client's functions; the one before gets back what it lent, and nothing any more.
+/// Registers a client's functions. The client before gets its buffers back, and then no more records.
 pub fn register(request: Request, complete: Complete) {
     let mut state = lock(&STATE);
     let before = state.client.replace((request, complete));
@@ -76,7 +77,7 @@ pub fn register(request: Request, complete: Complete) {
     }
 }
 
-/// No client, and what it lent is gone.
+/// Removes the client. The buffers that it lent are lost.
 pub fn detach() {
     let mut state = lock(&STATE);
     state.client = None;
@@ -85,7 +86,7 @@ pub fn detach() {
     state.held.clear();
 }
 
-/// A context ends, and what was recorded of it is lost.
+/// Drops the records of a context that ended.
 pub fn forget() {
     let mut state = lock(&STATE);
     let State { open, held, .. } = &mut *state;
@@ -110,7 +111,7 @@ pub fn put(thread: u32, record: &[u8]) {
         full = state.open.remove(&thread);
     }
     if let Entry::Vacant(place) = state.open.entry(thread) {
-        // SAFETY: the client's function, with places for its answers.
+        // SAFETY: the client registered this function of CUPTI's type, and the pointers are to locals.
         match ask(|at, bytes, most| unsafe { request(at, bytes, most) }) {
             Some(buffer) => {
                 place.insert(buffer);
@@ -134,7 +135,7 @@ pub fn put(thread: u32, record: &[u8]) {
     }
 }
 
-/// A new buffer, by what asks the client for it.
+/// Asks a client for a buffer through `request`, and returns the buffer.
 pub fn ask(request: impl FnOnce(*mut *mut u8, *mut usize, *mut usize)) -> Option<Buffer> {
     let (mut at, mut bytes, mut most) = (std::ptr::null_mut(), 0, 0);
     request(&raw mut at, &raw mut bytes, &raw mut most);
@@ -145,7 +146,7 @@ pub fn ask(request: impl FnOnce(*mut *mut u8, *mut usize, *mut usize)) -> Option
         }
         return None;
     }
-    // SAFETY: memory that the client lent.
+    // SAFETY: the client lent `bytes` bytes at `at`, and nothing else uses them now.
     let memory = unsafe { std::slice::from_raw_parts_mut(at, bytes) };
     if !(at as usize).is_multiple_of(8) {
         complain("a buffer is not aligned to 8 bytes");
@@ -167,15 +168,15 @@ fn give(buffer: Buffer, complete: Complete) {
 }
 
 fn hand_over(buffer: Buffer, complete: Complete) {
-    // SAFETY: the client's function, with a buffer that it lent.
+    // SAFETY: the client registered this function of CUPTI's type, and it lent the buffer.
     unsafe {
         complete(std::ptr::null_mut(), 0, buffer.at as *mut u8, buffer.bytes, buffer.used);
     }
 }
 
-/// Hands over what there is.
+/// Returns all buffers with records to the client.
 pub fn flush(forced: bool) {
-    // One after another, so that none overtakes what another has taken out.
+    // Flushes run one after another, so that no flush overtakes buffers that another has taken out.
     static FLUSHING: Mutex<()> = Mutex::new(());
     let _flushing = lock(&FLUSHING);
     let mut state = lock(&STATE);
@@ -189,7 +190,7 @@ pub fn flush(forced: bool) {
     }
     for mut buffer in held.into_iter().chain(open.into_values()) {
         if forced && faults::is_set("unended") && buffer.used + 8 <= buffer.bytes {
-            // SAFETY: there is room, in memory that the client lent.
+            // SAFETY: the check above found room for the header, and the client lent this memory.
             unsafe { std::ptr::write_bytes((buffer.at + buffer.used) as *mut u8, 0, 8) };
             buffer.used += 8;
         }

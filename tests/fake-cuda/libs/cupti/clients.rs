@@ -1,8 +1,8 @@
-//! The interface of CUDA 13.3: several clients, each with kinds, calls, buffers and records of its own.
+//! The interface of CUDA 13.3 for several clients, each with its own kinds, calls, buffers and records.
 //!
-//! By NVIDIA's documentation it and the older interface exclude each other in a process: whichever
-//! comes second is refused. Simpler than CUPTI: buffers are lent by one client for all threads, no
-//! client is called back, no fields are chosen, and threads are named alike for all clients.
+//! According to NVIDIA's documentation, a process may use this interface or the older one, and calls of the one that
+//! comes second are refused. This is simpler than CUPTI: a client lends one buffer for all threads, no client gets
+//! callbacks, fields can't be chosen, and threads have the same ids for all clients.
 
 use crate::{CALLS_FROM, KINDS, SYSTEM_THREADS, buffers, enter, faults, feed, lock, log_kinds};
 use std::collections::BTreeSet;
@@ -35,7 +35,7 @@ const NONE: u32 = 0;
 const OLDER: u32 = 1;
 const NEWER: u32 = 2;
 
-/// Functions that have another one in the newer interface, by NVIDIA's table.
+/// Functions of the older interface that are replaced in the newer one, by NVIDIA's table.
 const OF_OLDER: [&str; 15] = [
     "cuptiActivityRegisterCallbacks",
     "cuptiActivityEnable",
@@ -54,7 +54,7 @@ const OF_OLDER: [&str; 15] = [
     "cuptiGetThreadIdType",
 ];
 
-/// Takes a function's interface into use, unless the other one is.
+/// Takes the interface of a function into use. Refuses if the other interface is in use.
 pub fn use_interface(function: &str) -> CUptiResult {
     let this = match function {
         "cuptiSubscribe_v2" => NEWER,
@@ -67,23 +67,23 @@ pub fn use_interface(function: &str) -> CUptiResult {
     }
 }
 
-/// Whether clients are kept apart.
+/// Whether the interface for several clients is in use.
 pub fn are_apart() -> bool {
     INTERFACE.load(SeqCst) == NEWER
 }
 
-/// Whether CUPTI can be finalized: beside other clients it stays.
+/// Whether CUPTI may be finalized: it may not while other clients use it.
 pub fn may_finalize() -> bool {
     lock(&CLIENTS).len() <= 1
 }
 
-/// CUPTI is finalized.
+/// Forgets the interface in use, because CUPTI is finalized.
 pub fn forget() {
     lock(&CLIENTS).clear();
     INTERFACE.store(NONE, SeqCst);
 }
 
-/// Runs with a client; what it answers.
+/// Runs `f` on a client and returns its result.
 fn with(
     subscriber: CUpti_SubscriberHandle,
     work: impl FnOnce(&mut Client) -> CUptiResult,
@@ -121,7 +121,7 @@ pub fn put(record: &[u8]) {
         if client.open.is_none() {
             client.open = buffers::ask(|at, bytes, most| {
                 let mut info = CUpti_BufferCallbackRequestInfo { structSize: size_of::<usize>() };
-                // SAFETY: the client's function, with places for its answers.
+                // SAFETY: the client registered this function of CUPTI's type, and the pointers are to locals.
                 unsafe { request(at, bytes, most, &raw mut info) };
             });
         }
@@ -140,18 +140,18 @@ fn hand_over(buffer: buffers::Buffer, complete: Complete) {
         ppRecordLayouts: std::ptr::null_mut(),
         numRecordLayouts: 0,
     };
-    // SAFETY: the client's function, with a buffer that it lent.
+    // SAFETY: the client registered this function of CUPTI's type, and it lent the buffer.
     unsafe { complete(buffer.at as *mut u8, buffer.bytes, buffer.used, &raw mut info) };
 }
 
-/// Hands over what there is of all clients.
+/// Returns the buffers of all clients to them.
 pub fn flush() {
     let take = |client: &mut Client| Some((client.open.take()?, client.callbacks?.1));
     let open: Vec<_> = lock(&CLIENTS).iter_mut().filter_map(take).collect();
     open.into_iter().for_each(|(buffer, complete)| hand_over(buffer, complete));
 }
 
-/// Stands in for CUPTI's function of this name: the first client decides whether there may be others.
+/// Stands in for CUPTI's function of this name. The first client decides whether there may be other clients.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiSubscribe_v2(
     subscriber: *mut CUpti_SubscriberHandle,
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn cuptiSubscribe_v2(
     if result != CUPTI_SUCCESS {
         return result;
     }
-    // SAFETY: null or the caller's.
+    // SAFETY: the pointer is null, or the caller passes valid parameters.
     let allows =
         unsafe { parameters.as_ref() }.is_some_and(|given| given.allowMultipleSubscribers != 0);
     let mut clients = lock(&CLIENTS);
@@ -176,12 +176,13 @@ pub unsafe extern "C" fn cuptiSubscribe_v2(
     }
     let handle = HANDLES.fetch_add(1, SeqCst) as usize * 16 + 16;
     clients.push(Client { handle, kinds: 0, muted: BTreeSet::new(), callbacks: None, open: None });
-    // SAFETY: the caller's place for the answer; the handle is opaque.
+    // SAFETY: the caller passes a valid pointer to write the answer to. The handle is opaque, and nothing dereferences
+    // it.
     unsafe { *subscriber = handle as *mut CUpti_Subscriber_st };
     CUPTI_SUCCESS
 }
 
-/// Ends a client of this interface, if it is one.
+/// Ends a client of this interface. Returns false if it isn't one.
 pub fn unsubscribe(subscriber: CUpti_SubscriberHandle) -> bool {
     let is_this = |client: &Client| client.handle == subscriber as usize;
     let found = with(subscriber, |client| {
@@ -211,7 +212,8 @@ pub extern "C" fn cuptiActivityRegisterCallbacks_v2(
     }
 }
 
-/// Stands in for CUPTI's function of this name: whole graphs are refused, since nobody has asked for them before the first kind.
+/// Stands in for CUPTI's function of this name. It refuses records of whole graphs, because CUPTI requires that they
+/// are requested before the first kind.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityEnable_v2(
     subscriber: CUpti_SubscriberHandle,
@@ -260,7 +262,7 @@ pub extern "C" fn cuptiActivityDisable_v2(
     }
 }
 
-/// Stands in for CUPTI's function of this name: how threads are named.
+/// Stands in for CUPTI's function of this name. It only sets how threads are identified.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiActivitySetAttribute_v2(
     subscriber: CUpti_SubscriberHandle,
@@ -270,7 +272,7 @@ pub unsafe extern "C" fn cuptiActivitySetAttribute_v2(
 ) -> CUptiResult {
     let result = enter("cuptiActivitySetAttribute_v2");
     if result == CUPTI_SUCCESS && attribute == CUPTI_ACTIVITY_ATTR_THREAD_ID_TYPE {
-        // SAFETY: the caller's value, of this type by the header.
+        // SAFETY: the caller passes a value of this type, which the header documents for the attribute.
         let kind = unsafe { *value.cast::<CUpti_ActivityThreadIdType>() };
         SYSTEM_THREADS.store(kind == CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM, SeqCst);
     }
@@ -289,7 +291,7 @@ pub unsafe extern "C" fn cuptiActivityGetNextRecord_v2(
     record: *mut *mut CUpti_Activity,
 ) -> CUptiResult {
     match with(subscriber, |_| CUPTI_SUCCESS) {
-        // SAFETY: as the caller calls this.
+        // SAFETY: the caller guarantees what the called function requires.
         CUPTI_SUCCESS => unsafe { crate::cuptiActivityGetNextRecord(buffer, valid, record) },
         refused => refused,
     }
@@ -303,7 +305,7 @@ pub unsafe extern "C" fn cuptiActivityGetNumDroppedRecords_v2(
     _stream: u32,
     dropped: *mut usize,
 ) -> CUptiResult {
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *dropped = faults::DROPPED.swap(0, SeqCst) };
     with(subscriber, |_| CUPTI_SUCCESS)
 }
@@ -314,7 +316,7 @@ pub unsafe extern "C" fn cuptiGetTimestamp_v2(
     subscriber: CUpti_SubscriberHandle,
     time: *mut u64,
 ) -> CUptiResult {
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *time = (engine().stamp)((engine().now)()) };
     with(subscriber, |_| CUPTI_SUCCESS)
 }

@@ -1,4 +1,5 @@
-//! The clock that a client chose for its records, by two readings of it and of CUPTI's own.
+//! The clock that a client chose for its records. Times are converted with two readings of that
+//! clock and of CUPTI's own.
 
 use crate::{KINDS, complain, enter, lock};
 use std::sync::Mutex;
@@ -9,7 +10,8 @@ use tprof_fake_cuda::engine;
 
 type Clock = unsafe extern "C" fn() -> u64;
 
-/// A clock that a client chose: a time on CUPTI's own and on it, and its rate.
+/// A clock that a client chose: one instant on CUPTI's own clock and on this clock, and this
+/// clock's rate.
 #[derive(Clone, Copy)]
 struct Chosen {
     own: u64,
@@ -24,10 +26,10 @@ fn own() -> u64 {
     (engine.stamp)((engine.now)())
 }
 
-/// Both clocks at one moment: the closest of some readings.
+/// Returns both clocks' times at one instant, from the closest pair of several readings.
 fn both(clock: Clock) -> (u64, u64) {
     let read = || {
-        // SAFETY: the client's function.
+        // SAFETY: the client registered this function, which takes no arguments.
         let (before, theirs, after) = (own(), unsafe { clock() }, own());
         (after - before, before + (after - before) / 2, theirs)
     };
@@ -55,12 +57,12 @@ pub extern "C" fn cuptiActivityRegisterTimestampCallback(
     result
 }
 
-/// Back to CUPTI's own.
+/// Goes back to CUPTI's own clock.
 pub fn forget() {
     *lock(&CHOSEN) = None;
 }
 
-/// A time of CUPTI's own clock on the chosen one.
+/// Converts a time of CUPTI's own clock to the chosen clock.
 pub fn of(time: u64) -> u64 {
     let Some(chosen) = *lock(&CHOSEN) else { return time };
     let since = time as f64 - chosen.own as f64;

@@ -1,5 +1,5 @@
-//! External ids: each thread has a stack of each kind, and a call made meanwhile gets a
-//! record of each that is not empty.
+//! External ids: each thread has a stack for each kind. A call gets a record for each stack that is
+//! not empty.
 
 use crate::enter;
 use std::cell::RefCell;
@@ -39,13 +39,13 @@ pub unsafe extern "C" fn cuptiActivityPopExternalCorrelationId(
         return CUPTI_ERROR_QUEUE_EMPTY;
     };
     if !last.is_null() {
-        // SAFETY: the caller's place for the answer.
+        // SAFETY: the caller passes a valid pointer to write the answer to.
         unsafe { *last = id };
     }
     enter("cuptiActivityPopExternalCorrelationId")
 }
 
-/// Gives each id that is pushed on this thread, with its kind.
+/// Calls `take` with the top id of each of this thread's stacks, and its kind.
 pub fn each(mut take: impl FnMut(CUpti_ExternalCorrelationKind, u64)) {
     STACKS.with_borrow(|stacks| {
         for (kind, stack) in stacks.iter().enumerate() {

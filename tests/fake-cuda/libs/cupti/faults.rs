@@ -1,4 +1,4 @@
-//! Injected faults, chosen by `FAKE_CUPTI_FAULTS`, words with commas between:
+//! Injected faults, chosen by `FAKE_CUPTI_FAULTS`, which contains words separated by commas:
 //!
 //! | word | what happens |
 //! |---|---|
@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use tprof_cupti_sys::bindings::{CUPTI_SUCCESS, CUptiResult};
 use tprof_fake_cuda::engine;
 
-/// Records that found no place since the last query.
+/// Number of records that found no room since the last query.
 pub static DROPPED: AtomicUsize = AtomicUsize::new(0);
 
 fn words() -> &'static [(String, String)] {
@@ -43,19 +43,19 @@ fn words() -> &'static [(String, String)] {
     })
 }
 
-/// Whether a fault is asked for.
+/// Whether a fault is switched on.
 pub fn is_set(name: &str) -> bool {
     words().iter().any(|(of, _)| of == name)
 }
 
-/// Whether it is a fault's turn: each Nth call is.
+/// Whether it is the turn of a fault, which comes with each Nth call.
 pub fn turn(name: &str, count: &AtomicU64) -> bool {
     let Some((_, every)) = words().iter().find(|(of, _)| of == name) else { return false };
     let every = every.parse().unwrap_or(1).max(1);
     (count.fetch_add(1, Relaxed) + 1).is_multiple_of(every)
 }
 
-/// The result of a call.
+/// Returns the result with which a call must fail, or success.
 pub fn refusal(call: &str) -> CUptiResult {
     let refused = words().iter().filter(|(name, _)| name == "refuse").find_map(|(_, what)| {
         let (of, result) = what.rsplit_once(':')?;

@@ -1,7 +1,7 @@
-//! Stands in for CUPTI 12.9 and 13.5: its activity interface, fed by the
-//! driver's stand-in. What the real one demands of its clients and does not check
-//! (zeroed buffers, no call before the driver is there, none in a forked child)
-//! is checked here, and a breach is a `complaint` in the log.
+//! Stands in for CUPTI 12.9 and 13.5: its activity interface, which the driver's stand-in supplies
+//! with events. The real CUPTI demands some things of its clients without checking them: zeroed
+//! buffers, no call before the driver is loaded, and no call in a forked child. This one checks
+//! them, and logs each violation as a `complaint`.
 #![allow(unsafe_code, non_snake_case, non_upper_case_globals, clippy::missing_safety_doc)]
 
 mod buffers;
@@ -28,22 +28,22 @@ unsafe extern "C" {
     static fake_major: c_int;
 }
 
-/// 12 or 13.
+/// Returns 12 or 13.
 pub fn major() -> c_int {
-    // SAFETY: a constant that the link defines.
+    // SAFETY: `fake_major` is a constant that the link defines.
     unsafe { fake_major }
 }
 
-/// Kinds being collected, as bits.
+/// The kinds that are being collected, as bits.
 static KINDS: AtomicU64 = AtomicU64::new(0);
-/// A call that began before its kind was collected has no record.
+/// The time from which calls are collected. A call that began earlier has no record.
 static CALLS_FROM: AtomicU64 = AtomicU64::new(0);
 static ZEROED: AtomicBool = AtomicBool::new(false);
 static PER_THREAD: AtomicBool = AtomicBool::new(false);
-/// Threads are named as the kernel does.
+/// Whether records have the kernel's thread ids.
 static SYSTEM_THREADS: AtomicBool = AtomicBool::new(false);
 
-/// A lock that a panicking holder leaves usable.
+/// Locks a mutex, even after a holder has panicked.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
@@ -53,7 +53,8 @@ pub fn is_on(kind: CUpti_ActivityKind) -> bool {
     KINDS.load(Relaxed) >> kind & 1 != 0
 }
 
-/// The kinds that clients collect, as bits, for a program that waits until they are what they were.
+/// Returns the kinds that clients collect, as bits. A program uses it to wait until the kinds have
+/// been restored.
 #[unsafe(no_mangle)]
 pub extern "C" fn tprof_fake_kinds() -> u64 {
     KINDS.load(SeqCst)
@@ -65,20 +66,20 @@ fn log_kinds() {
     (engine().log)(line.as_ptr(), line.len());
 }
 
-/// Logs that a client did what it must not.
+/// Logs that a client violated a rule of CUPTI.
 pub fn complain(what: &str) {
     let line = format!("{{\"what\":\"complaint\",\"about\":\"{what}\"}}");
     (engine().log)(line.as_ptr(), line.len());
 }
 
-/// Comes first in every call: without a driver there is no CUPTI.
+/// Checks what every call needs. Without a driver there is no CUPTI.
 fn enter(name: &str) -> CUptiResult {
-    // SAFETY: asks whether a library is there.
+    // SAFETY: dlopen with RTLD_NOLOAD only looks the library up, and its name ends with a zero.
     let driver =
         unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
     if driver.is_null() {
         if major() == 13 {
-            // SAFETY: what 13.2 does, too.
+            // SAFETY: abort has no preconditions. CUPTI 13.2 does the same here.
             unsafe { libc::abort() };
         }
         return CUPTI_ERROR_NOT_INITIALIZED;
@@ -114,7 +115,7 @@ pub fn version() -> u32 {
 /// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiGetVersion(known: *mut u32) -> CUptiResult {
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *known = version() };
     enter("cuptiGetVersion")
 }
@@ -123,7 +124,7 @@ pub unsafe extern "C" fn cuptiGetVersion(known: *mut u32) -> CUptiResult {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiGetTimestamp(time: *mut u64) -> CUptiResult {
     let engine = engine();
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe {
         *time = match replay::replay() {
             Some(replay) => replay.timestamp(),
@@ -149,7 +150,7 @@ pub unsafe extern "C" fn cuptiGetResultString(
         CUPTI_ERROR_INSUFFICIENT_PRIVILEGES => c"CUPTI_ERROR_INSUFFICIENT_PRIVILEGES",
         _ => c"CUPTI_ERROR_UNKNOWN",
     };
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *text = name.as_ptr() };
     CUPTI_SUCCESS
 }
@@ -169,7 +170,7 @@ pub unsafe extern "C" fn cuptiGetCallbackName(
         _ => None,
     };
     let Some(found) = found else { return CUPTI_ERROR_INVALID_PARAMETER };
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *name = found.as_ptr() };
     CUPTI_SUCCESS
 }
@@ -229,7 +230,7 @@ pub extern "C" fn cuptiActivityDisable(kind: CUpti_ActivityKind) -> CUptiResult 
     result
 }
 
-/// Like CUPTI's function: nothing here is in a domain.
+/// Like CUPTI's function, without an effect: the stand-in has no domains.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiEnableDomain(
     on: u32,
@@ -254,7 +255,7 @@ pub unsafe extern "C" fn cuptiActivitySetAttribute(
     if result != CUPTI_SUCCESS {
         return result;
     }
-    // SAFETY: the caller's value of `size` bytes.
+    // SAFETY: the caller passes a valid size, and a value of `size` bytes.
     let on = unsafe { *size >= 1 && *value.cast::<u8>() != 0 };
     match attribute {
         CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER => ZEROED.store(on, SeqCst),
@@ -267,7 +268,7 @@ pub unsafe extern "C" fn cuptiActivitySetAttribute(
     CUPTI_SUCCESS
 }
 
-/// Like CUPTI's function: the two attributes that concern buffers.
+/// Like CUPTI's function, for the two attributes of buffers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiActivityGetAttribute(
     attribute: CUpti_ActivityAttribute,
@@ -279,7 +280,7 @@ pub unsafe extern "C" fn cuptiActivityGetAttribute(
         CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER => PER_THREAD.load(SeqCst),
         _ => return CUPTI_ERROR_INVALID_PARAMETER,
     };
-    // SAFETY: the caller's places for the answer.
+    // SAFETY: the caller passes valid pointers to write the answers to.
     unsafe {
         *size = 1;
         *value.cast::<u8>() = u8::from(on);
@@ -287,7 +288,7 @@ pub unsafe extern "C" fn cuptiActivityGetAttribute(
     enter("cuptiActivityGetAttribute")
 }
 
-/// Like CUPTI's function, which detaches itself: buffers that are out never come back.
+/// Like CUPTI's function, which detaches CUPTI: buffers that clients lent never come back.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiFinalize() -> CUptiResult {
     let result = enter("cuptiFinalize");
@@ -341,8 +342,8 @@ pub unsafe extern "C" fn cuptiActivityGetNextRecord(
     if buffer.is_null() || record.is_null() {
         return CUPTI_ERROR_INVALID_PARAMETER;
     }
-    // SAFETY: the caller's record is null, or came from here before; records
-    // lie one behind the other in its buffer.
+    // SAFETY: the caller's record is null, or this function returned it before; records lie one
+    // behind the other in the buffer.
     unsafe {
         let next = if (*record).is_null() {
             buffer
@@ -367,7 +368,7 @@ pub unsafe extern "C" fn cuptiActivityGetNumDroppedRecords(
     _stream: u32,
     dropped: *mut usize,
 ) -> CUptiResult {
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *dropped = faults::DROPPED.swap(0, SeqCst) };
     enter("cuptiActivityGetNumDroppedRecords")
 }

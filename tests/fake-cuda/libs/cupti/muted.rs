@@ -1,4 +1,4 @@
-//! Single calls that clients leave out.
+//! The functions whose calls a client does not want recorded, although their kind is enabled.
 
 use crate::{enter, lock};
 use std::collections::BTreeSet;
@@ -30,12 +30,12 @@ pub extern "C" fn cuptiActivityEnableDriverApi(call: u32, on: u8) -> CUptiResult
     enter("cuptiActivityEnableDriverApi")
 }
 
-/// A kind is enabled, which overrides what was chosen before.
+/// Forgets the choices for a kind. Enabling a kind does that, as in CUPTI.
 pub fn none(kind: CUpti_ActivityKind) {
     lock(&MUTED).retain(|(of, _)| *of != kind);
 }
 
-/// Whether a call is left out.
+/// Whether calls of a function are not recorded.
 pub fn is(kind: CUpti_ActivityKind, call: u32) -> bool {
     lock(&MUTED).contains(&(kind, call))
 }

@@ -1,9 +1,9 @@
-//! Names of calls by number, of the driver and of the runtime's calls that `tprof-cupti-sys` does
+//! Names of the driver's calls by number, and of those runtime calls that `tprof-cupti-sys` does
 //! not list.
 
 use std::ffi::CStr;
 
-/// Name of a call of the runtime's.
+/// Returns the name of a call of the runtime.
 pub fn of_runtime(number: u32) -> Option<&'static CStr> {
     Some(match number {
         23 => c"cudaMallocArray_v3020",
@@ -27,7 +27,7 @@ pub fn of_runtime(number: u32) -> Option<&'static CStr> {
     })
 }
 
-/// Name of a call of the driver's.
+/// Returns the name of a call of the driver.
 pub fn of_driver(number: u32) -> Option<&'static CStr> {
     Some(match number {
         4 => c"cuDeviceGetCount",

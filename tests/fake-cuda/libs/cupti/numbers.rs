@@ -1,10 +1,11 @@
-//! How records number contexts and streams.
+//! The numbers of contexts and streams in records.
 
 use crate::enter;
 use tprof_cupti_sys::bindings::*;
 use tprof_fake_cuda::engine;
 
-/// Handles of contexts that a program makes; below are those of devices, which are their numbers.
+/// Handles from here on are contexts that a program makes. Smaller handles are the numbers of
+/// devices' contexts.
 const MADE: usize = 0x1000;
 
 /// `cuptiGetContextId` of CUPTI.
@@ -15,7 +16,7 @@ pub unsafe extern "C" fn cuptiGetContextId(context: CUcontext, id: *mut u32) -> 
         handle if handle < MADE => handle as u32,
         _ => (engine().chosen)() + 1,
     };
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *id = number };
     enter("cuptiGetContextId")
 }
@@ -28,12 +29,12 @@ pub unsafe extern "C" fn cuptiGetStreamIdEx(
     _by_thread: u8,
     id: *mut u32,
 ) -> CUptiResult {
-    // As CUPTI 13.0 on an H200: without a context a default stream has no number.
+    // CUPTI 13.0 on an H200 does the same: without a context, a default stream has no number.
     if context.is_null() && (stream as usize) <= 2 {
         enter("cuptiGetStreamIdEx");
         return CUPTI_ERROR_INVALID_STREAM;
     }
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *id = (engine().stream_id)(stream.cast()) };
     enter("cuptiGetStreamIdEx")
 }

@@ -1,10 +1,10 @@
-//! A recording of CUPTI (`crates/inject/src/gpu/raw.rs`, `journal.rs`), read for a replay.
+//! Reads a recording of CUPTI (`crates/inject/src/gpu/raw.rs`, `journal.rs`) for a replay.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::CString;
 use tprof_cupti_sys::bindings::*;
 
-/// Bytes of records by CUPTI's version, by NVIDIA's headers.
+/// Lengths of records in each version of CUPTI, from NVIDIA's headers.
 const SIZES: &str = include_str!("../../../../scripts/gpu-check/sizes.txt");
 const HEAD: usize = 24;
 const ENTRY: usize = 40;
@@ -12,13 +12,13 @@ const ENTRY: usize = 40;
 const BUFFER: u32 = 1;
 const TEXT: u32 = 2;
 const JOURNAL: u32 = 3;
-/// An entry: result.
+/// An entry whose number is: result.
 pub const REGISTERED: u32 = 3;
-/// An entry: kind, result.
+/// An entry whose numbers are: kind, result.
 pub const ENABLED: u32 = 4;
-/// An entry: number of the loan, or 0.
+/// An entry whose number is: number of the loan, or 0.
 pub const REQUESTED: u32 = 7;
-/// An entry: number of the loan, bytes, stream.
+/// An entry whose numbers are: number of the loan, bytes, stream.
 pub const COMPLETED: u32 = 8;
 /// An entry: flags, result, how long it took.
 pub const FLUSHED: u32 = 9;
@@ -34,7 +34,7 @@ const READ: u32 = 12;
 pub struct Entry {
     /// One of the numbers above.
     pub what: u32,
-    /// Thread that did it.
+    /// The thread that made the entry.
     pub thread: u32,
     /// Time of the entry, by the host's clock.
     pub at_ns: u64,
@@ -42,7 +42,7 @@ pub struct Entry {
     pub numbers: [u64; 3],
 }
 
-/// The contents of a file, as far as its first process goes.
+/// The contents of a file, up to the end of its first process.
 pub struct Recording {
     /// Version of the recorded CUPTI.
     pub version: u32,
@@ -94,7 +94,7 @@ impl Recording {
                 }
                 TEXT => {
                     let text = CString::new(&body[8..]).ok()?;
-                    // Names outlive the process.
+                    // Records point to these names, which must live as long as the process.
                     texts.insert(wide(body, 0), text.into_raw() as u64);
                 }
                 JOURNAL => entries.extend(body.chunks_exact(ENTRY).map(|e| Entry {
@@ -106,15 +106,16 @@ impl Recording {
                 _ => {}
             }
         }
-        // Entries of several threads were kept in the order in which they took their places.
+        // Several threads wrote entries in the order in which they reserved their places, so sort
+        // them by time.
         entries.sort_by_key(|entry| entry.at_ns);
         let contents = number_loans(&mut entries, buffers);
         Some(Recording { version, sizes: sizes_of(version), entries, contents })
     }
 }
 
-/// Puts a loan's number in the place of its buffer's address, which is lent again and again; and
-/// finds what was in it when it was read.
+/// Replaces a buffer's address, which is lent again and again, by the loan's number, and returns
+/// the contents of each loan when it was read.
 fn number_loans(entries: &mut [Entry], mut buffers: VecDeque<Vec<u8>>) -> HashMap<u64, Vec<u8>> {
     let mut loans = 0;
     let (mut lent, mut full) = (HashMap::new(), HashMap::<u64, VecDeque<u64>>::new());
@@ -143,7 +144,7 @@ fn number_loans(entries: &mut [Entry], mut buffers: VecDeque<Vec<u8>>) -> HashMa
     contents
 }
 
-/// Records name texts by address, which were another process's.
+/// Replaces the addresses of texts in records, which are addresses in another process.
 fn name_texts(buffer: &mut [u8], sizes: &HashMap<u32, usize>, texts: &BTreeMap<u64, u64>) {
     let mut at = 0;
     while at + 4 <= buffer.len() {

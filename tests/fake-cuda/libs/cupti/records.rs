@@ -1,4 +1,4 @@
-//! Records, to the byte as CUPTI 12.9 and 13.5 write them.
+//! Makes records that are identical, byte for byte, to those of CUPTI 12.9 and 13.5.
 
 use crate::{
     CALLS_FROM, SYSTEM_THREADS, buffers, clock, external, faults, is_on, major, muted, replay,
@@ -16,13 +16,13 @@ use tprof_fake_cuda::{Happened, Launch, Place, engine, memory};
 const RESET: u32 = CUPTI_RUNTIME_TRACE_CBID_cudaDeviceReset_v3020;
 const DRIVER_RESET: u32 = 545;
 const DESTROY: u32 = 322;
-/// A kind of record that no CUPTI has.
+/// A kind that CUPTI does not define.
 const UNKNOWN: CUpti_ActivityKind = 63;
 const UNKNOWN_BYTES: usize = 48;
 /// Bytes of `CUpti_ActivityCdpKernel`, by the headers of CUDA 12 and 13.
 const NESTED_BYTES: usize = 144;
 
-/// Bytes of a record of this kind; 0 for kinds that are not made here.
+/// Returns the bytes of a record of this kind, or 0 for kinds that this module does not make.
 pub fn size(kind: CUpti_ActivityKind) -> usize {
     if let Some(replay) = replay::replay() {
         return replay.size(kind);
@@ -60,9 +60,10 @@ pub fn size(kind: CUpti_ActivityKind) -> usize {
     }
 }
 
-/// Writes a record into the buffer of a thread, and what goes wrong behind it.
+/// Writes a record into the buffer of a thread, and the faulty records that follow it.
 fn write<T>(thread: u32, record: &T) {
-    // SAFETY: a record is plain memory; its padding was zeroed.
+    // SAFETY: `record` is a plain struct without uninitialized bytes, because its padding was
+    // zeroed.
     let bytes = unsafe {
         std::slice::from_raw_parts(std::ptr::from_ref(record).cast::<u8>(), size_of::<T>())
     };
@@ -87,7 +88,7 @@ fn write<T>(thread: u32, record: &T) {
 
 macro_rules! record {
     ($type:ty, $kind:expr, $($field:ident: $value:expr),* $(,)?) => {{
-        // SAFETY: records are plain integers and pointers.
+        // SAFETY: all fields of records are integers and raw pointers, for which zero is valid.
         let mut record: $type = unsafe { zeroed() };
         record.kind = $kind;
         $(record.$field = $value as _;)*
@@ -95,7 +96,7 @@ macro_rules! record {
     }};
 }
 
-/// The struct of this version, with the same fields.
+/// Makes the struct of this CUPTI's version, with the same fields.
 macro_rules! versioned {
     ($thread:expr, $old:ty, $new:ty, $kind:expr, $($rest:tt)*) => {
         if major() == 12 {
@@ -106,9 +107,9 @@ macro_rules! versioned {
     };
 }
 
-/// Takes what happened, if its kind is collected.
+/// Makes the records of an event, if its kind is collected.
 pub extern "C" fn take(place: *const Place, start: u64, end: u64, what: *const Happened) {
-    // SAFETY: the driver's stand-in passes both for this call.
+    // SAFETY: the driver's stand-in passes pointers that are valid during this call.
     let (place, what) = unsafe { (&*place, &*what) };
     let call = matches!(what, Happened::Call(..) | Happened::DriverCall(..));
     if call && start < CALLS_FROM.load(Relaxed) {
@@ -122,7 +123,7 @@ pub extern "C" fn take(place: *const Place, start: u64, end: u64, what: *const H
     let stamp = |time| clock::of((engine().stamp)(time));
     let is_late = end == u64::MAX;
     let (start, end) = (stamp(start), stamp(end));
-    // Nodes have no records of their own where whole graphs have.
+    // Nodes have no records of their own if whole graphs have records.
     let whole = is_on(CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
     if whole && place.graph != 0 && !matches!(what, Happened::Graph) {
         return;
@@ -180,7 +181,7 @@ pub extern "C" fn take(place: *const Place, start: u64, end: u64, what: *const H
                 correlationId: place.correlation, graphId: place.graph, graphNodeId: place.node),
             );
         }
-        // CUPTI 13.0, as it came out, lacks this record.
+        // The first release of CUPTI 13.0 lacks this record.
         Happened::Wait(CONTEXT_WAIT, _) if version() == 130_000 => {}
         Happened::Wait(kind, event) if is_on(CUPTI_ACTIVITY_KIND_SYNCHRONIZATION) => {
             write(
@@ -237,7 +238,8 @@ pub extern "C" fn take(place: *const Place, start: u64, end: u64, what: *const H
     }
 }
 
-/// Memory changed hands: operation, kind, address, bytes; and the pool's address, size and use.
+/// Records a change of memory: operation, kind, address, bytes; and the pool's address, size and
+/// use.
 fn changed(
     place: &Place,
     time: u64,
@@ -261,7 +263,7 @@ fn changed(
 /// Value of `CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_SYNCHRONIZE`.
 const CONTEXT_WAIT: u32 = 4;
 
-/// Contexts with records that come last.
+/// Contexts whose records come last.
 static LATE: Mutex<Vec<(Place, u32)>> = Mutex::new(Vec::new());
 
 /// Writes the records of contexts that were held back.
@@ -271,7 +273,7 @@ pub fn late_contexts() {
     }
 }
 
-/// A call of the runtime's or the driver's.
+/// Records a call of the runtime or the driver.
 fn call_record(
     kind: CUpti_ActivityKind,
     number: u32,
@@ -283,7 +285,7 @@ fn call_record(
     if muted::is(kind, number) {
         return;
     }
-    // SAFETY: asks for the thread's other name.
+    // SAFETY: pthread_self has no preconditions.
     let own = unsafe { libc::pthread_self() } as u32;
     let named = if SYSTEM_THREADS.load(Relaxed) { thread } else { own };
     write(
@@ -294,7 +296,7 @@ fn call_record(
     );
 }
 
-/// Records what the calling thread had pushed, before the record of its call.
+/// Records the external ids that the calling thread has pushed, before the record of its call.
 fn externals(thread: u32, correlation: u32) {
     if !is_on(CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION) {
         return;
@@ -312,15 +314,15 @@ fn externals(thread: u32, correlation: u32) {
     });
 }
 
-/// Time that CUPTI itself took after a kernel, of this process's first thread.
+/// Records time that CUPTI itself spent after a kernel, on this process's first thread.
 fn overhead(end: u64) {
     static TURNS: AtomicU64 = AtomicU64::new(0);
     if !is_on(CUPTI_ACTIVITY_KIND_OVERHEAD) || !faults::turn("overhead", &TURNS) {
         return;
     }
-    // SAFETY: asks for the thread's other name.
+    // SAFETY: pthread_self has no preconditions.
     let cut = unsafe { libc::pthread_self() } as u32;
-    // Before CUDA 12.4 its name is a cut `pthread_t`, whatever was chosen.
+    // Before CUDA 12.4 the thread's id is a truncated `pthread_t`, whatever id type was chosen.
     let thread = if crate::version() < 22 { cut } else { std::process::id() };
     let (start, end) = (end, end + 5_000);
     let kind = CUPTI_ACTIVITY_OVERHEAD_CUPTI_BUFFER_FLUSH;
@@ -362,7 +364,7 @@ fn kernel(place: &Place, start: u64, end: u64, launch: &Launch) {
     overhead(end);
 }
 
-/// Name of a call of the runtime, with its version as CUPTI has it.
+/// Returns the name of a runtime call with its version, as CUPTI has it.
 pub fn name_of(number: u32) -> Option<&'static CStr> {
     macro_rules! names {
         ($($constant:ident $name:literal)*) => {

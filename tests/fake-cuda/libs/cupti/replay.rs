@@ -1,10 +1,11 @@
-//! Replays what a real CUPTI did, in place of the simulation: `FAKE_CUPTI_REPLAY=FILE`, a file that
-//! `TPROF_CUPTI_RECORD` made (`crates/inject/src/gpu/raw.rs`, `journal.rs`), of its first process.
+//! Replays what a real CUPTI did, in place of the simulation: `FAKE_CUPTI_REPLAY=FILE`, where FILE was
+//! made by `TPROF_CUPTI_RECORD` (`crates/inject/src/gpu/raw.rs`, `journal.rs`). Only its first process
+//! is replayed.
 //!
-//! Buffers are asked for and given back at the recorded times, on as many threads, in the
-//! recorded order; what was given back during a flush is given back during one here. Calls have
-//! the recorded results, the clock goes on from the recorded time. A program waits for the end
-//! by `cuptiReplayed`, which no CUPTI has.
+//! Buffers are requested and returned at the recorded times, on as many threads, in the recorded
+//! order. Buffers that were returned during a flush are returned during a flush here, too. Calls have
+//! the recorded results, and the clock goes on from the recorded time. A program waits for the end
+//! with `cuptiReplayed`, which real CUPTI doesn't have.
 
 use crate::recording::{
     CLOCKS, COMPLETED, DROPPED, ENABLED, Entry, FLUSHED, REGISTERED, REQUESTED, Recording,
@@ -19,7 +20,7 @@ use tprof_fake_cuda::engine;
 type Request = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 type Complete = unsafe extern "C" fn(CUcontext, u32, *mut u8, usize, usize);
 
-/// A recording that happens again.
+/// A recording that is being replayed.
 pub struct Replay {
     /// Version of the recorded CUPTI.
     pub version: u32,
@@ -39,7 +40,7 @@ struct State {
     done: bool,
     /// Memory that the client lent, by the number of the loan.
     lent: HashMap<u64, (usize, usize)>,
-    /// Given back during the client's next flush.
+    /// Buffers to return during the client's next flush.
     due: VecDeque<(u64, u32)>,
 }
 
@@ -47,7 +48,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// The recording, if there is one to replay.
+/// Returns the recording, if there is one to replay.
 pub fn replay() -> Option<&'static Replay> {
     static REPLAY: OnceLock<Option<Replay>> = OnceLock::new();
     REPLAY.get_or_init(|| Replay::of(&std::env::var("FAKE_CUPTI_REPLAY").ok()?)).as_ref()
@@ -71,7 +72,7 @@ impl Replay {
         self.entries.first().map_or(0, |entry| entry.at_ns)
     }
 
-    /// The recorded clock, which goes on.
+    /// Returns the time of the recorded clock, which goes on.
     pub fn timestamp(&self) -> u64 {
         let clocks = self.entries.iter().find(|e| e.what == CLOCKS && e.numbers[2] == 0);
         let (at_ns, time) = clocks.map_or((0, 0), |e| (e.at_ns, e.numbers[0]));
@@ -79,18 +80,18 @@ impl Replay {
         (time + self.began_ns() + since).wrapping_sub(at_ns)
     }
 
-    /// Bytes of a record.
+    /// Returns the bytes of a record.
     pub fn size(&self, kind: CUpti_ActivityKind) -> usize {
         self.sizes.get(&kind).copied().unwrap_or(0)
     }
 
-    /// Takes a client's functions: the recorded result.
+    /// Takes a client's functions, and returns the recorded result.
     pub fn register(&self, request: Request, complete: Complete) -> CUptiResult {
         lock(&self.state).client = Some((request, complete));
         self.result(|e| e.what == REGISTERED, 0)
     }
 
-    /// The recorded result for a kind; the replay begins with the first one.
+    /// Returns the recorded result for a kind. The replay begins with the first call.
     pub fn enable(&'static self, kind: CUpti_ActivityKind) -> CUptiResult {
         if !std::mem::replace(&mut lock(&self.state).started, true) {
             std::thread::spawn(|| self.run());
@@ -105,7 +106,7 @@ impl Replay {
             .map_or(CUPTI_SUCCESS, |e| e.numbers[number] as CUptiResult)
     }
 
-    /// The client flushes: what was given back in a flush comes now.
+    /// Handles a flush of the client: it returns the buffers that were returned in a flush.
     pub fn flush(&self) -> CUptiResult {
         static TURN: AtomicU64 = AtomicU64::new(0);
         loop {
@@ -117,7 +118,7 @@ impl Replay {
         flushes.map(|e| e.numbers[1] as CUptiResult).nth(turn).unwrap_or(CUPTI_SUCCESS)
     }
 
-    /// Whether it happened while a flush ran.
+    /// Whether the entry was made while a flush ran.
     fn in_flush(&self, entry: &Entry) -> bool {
         let mut flushes = self.entries.iter().filter(|e| e.what == FLUSHED);
         flushes.any(|f| {
@@ -127,7 +128,7 @@ impl Replay {
         })
     }
 
-    /// Does what happened, at its time and on its thread, one after the other.
+    /// Replays the entries, at their times and on their threads, one after the other.
     fn run(&'static self) {
         let mut threads: HashMap<u32, mpsc::Sender<Entry>> = HashMap::new();
         let (done, is_done) = mpsc::channel();
@@ -173,7 +174,7 @@ impl Replay {
     fn request(&self, loan: u64) {
         let Some((request, _)) = lock(&self.state).client else { return };
         let (mut at, mut bytes, mut most) = (std::ptr::null_mut(), 0, 0);
-        // SAFETY: the client's function, with places for its answers.
+        // SAFETY: the client registered this function of CUPTI's type, and the pointers are to locals.
         unsafe { request(&raw mut at, &raw mut bytes, &raw mut most) };
         if loan != 0 && !at.is_null() {
             lock(&self.state).lent.insert(loan, (at as usize, bytes));
@@ -192,7 +193,7 @@ impl Replay {
         if valid < data.len() {
             crate::complain("a buffer is smaller than the recorded one");
         }
-        // SAFETY: memory that the client lent, at least as long.
+        // SAFETY: the client lent memory that is at least as long as the content.
         unsafe {
             std::ptr::copy_nonoverlapping(data.as_ptr(), at as *mut u8, valid);
             complete(std::ptr::null_mut(), stream, at as *mut u8, bytes, valid);
@@ -200,7 +201,7 @@ impl Replay {
     }
 }
 
-/// Waits until all was replayed, and given back by a flush. False without a recording.
+/// Waits until everything was replayed and a flush has returned it. Returns false without a recording.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiReplayed() -> bool {
     let Some(replay) = replay() else { return false };

@@ -1,4 +1,4 @@
-//! The one client that may hold the subscription, and which calls it wants to be called for.
+//! The one client that may hold the subscription, and the calls for which it wants callbacks.
 
 use crate::{clients, enter, faults, lock};
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ struct Wanted {
 static WANTED: Mutex<Wanted> =
     Mutex::new(Wanted { callback: None, data: 0, calls: BTreeSet::new() });
 
-/// The data that a callback of a call gets, by CUPTI's header.
+/// The data that a callback gets, by CUPTI's header.
 #[repr(C)]
 struct CallbackData {
     site: u32,
@@ -64,12 +64,13 @@ extern "C" fn called(
         between: &raw mut between,
         correlation,
     };
-    // SAFETY: the client's function, with what the header promises it, but for the arguments and
-    // the kernel's name.
+    // SAFETY: the client registered this function of CUPTI's type. `data` has everything that the
+    // header promises, except the arguments and the kernel's name, which the tests' clients don't
+    // read.
     unsafe { callback(user, domain, number, (&raw const data).cast()) };
 }
 
-/// Like CUPTI's function. Nothing is called for resources and other domains.
+/// Like CUPTI's function, but resources and other domains have no callbacks.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiEnableCallback(
     on: u32,
@@ -88,7 +89,7 @@ pub extern "C" fn cuptiEnableCallback(
     result
 }
 
-/// Like CUPTI's function: refused while another client holds it.
+/// Like CUPTI's function: it refuses while another client holds the subscription.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiSubscribe(
     subscriber: *mut CUpti_SubscriberHandle,
@@ -104,7 +105,8 @@ pub unsafe extern "C" fn cuptiSubscribe(
     }
     *lock(&WANTED) = Wanted { callback, data: data as usize, calls: BTreeSet::new() };
     (engine().attach_callbacks)(Some(called));
-    // SAFETY: the caller's place for the answer; the handle is opaque.
+    // SAFETY: the caller passes a valid pointer to write the answer to. The handle is opaque, and
+    // nothing dereferences it.
     unsafe { *subscriber = (&raw const TAKEN).cast_mut().cast() };
     CUPTI_SUCCESS
 }

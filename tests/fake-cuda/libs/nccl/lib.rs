@@ -1,6 +1,5 @@
-//! Stands in for NCCL: a collective is a kernel that begins to work once every
-//! rank's has come. Ranks meet in a small file that all of them map. No data is
-//! exchanged.
+//! Stands in for NCCL. A collective is a kernel that begins to work once every rank's kernel has
+//! arrived. Ranks meet in a small file that all of them map. No data is exchanged.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 mod meeting;
@@ -17,7 +16,7 @@ use tprof_fake_cuda::engine;
 const SUCCESS: c_int = 0;
 const SYSTEM_ERROR: c_int = 2;
 const INVALID_ARGUMENT: c_int = 4;
-/// Bytes that a link carries in a microsecond.
+/// Number of bytes that a link carries in a microsecond.
 const BYTES_PER_US: u64 = 50_000;
 
 /// NCCL's `ncclUniqueId`: here, a path.
@@ -79,12 +78,12 @@ struct Round {
 }
 
 extern "C" fn gate(round: *mut c_void) {
-    // SAFETY: made by `launch`, for this one kernel.
+    // SAFETY: `launch` made this value with `Box::into_raw` for this kernel, which runs once.
     let round = unsafe { Box::from_raw(round.cast::<Round>()) };
     round.meeting.wait(round.number);
 }
 
-/// Bytes of NCCL's data types, by number.
+/// Returns the bytes of an element of NCCL's data types, by their number.
 fn type_bytes(data_type: c_int) -> u64 {
     match data_type {
         0 | 1 | 10 | 11 => 1,
@@ -102,7 +101,8 @@ macro_rules! kernels {
             ONCE.call_once(|| {
                 let null: *mut c_void = std::ptr::null_mut();
                 for (stub, name) in [$((&raw const $stub, $name)),*] {
-                    // SAFETY: as code made by nvcc would do; both outlive the process.
+                    // SAFETY: these are the arguments that nvcc's code passes. The stub and the
+                    // name are statics.
                     unsafe {
                         __cudaRegisterFunction(
                             null.cast(), stub.cast(), null.cast(), name.as_ptr(), -1, null, null,
@@ -128,7 +128,8 @@ kernels! {
 type Waiting = (usize, usize, u64, usize);
 
 thread_local! {
-    /// Depth of groups, and what waits for the end of the outermost: one kernel for all.
+    /// The depth of groups, and the kernel that waits for the end of the outermost group: one for
+    /// the whole group.
     static GROUP: RefCell<(u32, Option<Waiting>)> = const { RefCell::new((0, None)) };
 }
 
@@ -149,11 +150,12 @@ fn launch(stub: *const u8, communicator: &'static Communicator, bytes: u64, stre
         count: 0,
     };
     let mut arguments = [stub.cast_mut().cast(), (&raw mut gated).cast()];
-    // SAFETY: the runtime's stand-in copies what it needs before it returns.
+    // SAFETY: all arguments are local variables; the runtime's stand-in copies them before it
+    // returns.
     unsafe { cudaLaunchKernelExC(&raw const config, stub.cast(), arguments.as_mut_ptr()) };
 }
 
-/// A function's name without `nccl` before it.
+/// Returns a function's name without `nccl` before it.
 fn short(name: &'static CStr) -> &'static CStr {
     let bytes = name.to_bytes_with_nul();
     let prefix = if bytes.starts_with(b"nccl") { 4 } else { 0 };
@@ -173,7 +175,7 @@ fn collective(
     if communicator.is_null() {
         return INVALID_ARGUMENT;
     }
-    // SAFETY: made by `ncclCommInitRank`, and never given back.
+    // SAFETY: `ncclCommInitRank` made the communicator, and communicators are never freed.
     let communicator: &'static Communicator = unsafe { &*communicator.cast::<Communicator>() };
     let bytes = count as u64 * type_bytes(data_type);
     let engine = engine();
@@ -208,7 +210,7 @@ fn collective(
 /// Stands in for NCCL's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> c_int {
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *version = 22_809 };
     SUCCESS
 }
@@ -221,12 +223,12 @@ pub unsafe extern "C" fn ncclGetUniqueId(id: *mut UniqueId) -> c_int {
     for (to, from) in bytes.iter_mut().zip(path.bytes()) {
         *to = from;
     }
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *id = UniqueId(bytes) };
     SUCCESS
 }
 
-/// Like NCCL's function: waits until all ranks have come.
+/// Like NCCL's function: it waits until all ranks have called it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommInitRank(
     communicator: *mut *mut c_void,
@@ -235,12 +237,12 @@ pub unsafe extern "C" fn ncclCommInitRank(
     rank: c_int,
 ) -> c_int {
     let Some(made) = make(&id, ranks, rank) else { return SYSTEM_ERROR };
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *communicator = Box::into_raw(made).cast() };
     SUCCESS
 }
 
-/// Joins the ranks that have this id: waits until all have come.
+/// Joins the ranks that have this id. Waits until all of them have called it.
 fn make(id: &UniqueId, ranks: c_int, rank: c_int) -> Option<Box<Communicator>> {
     let end = id.0.iter().position(|b| *b == 0).unwrap_or(128);
     let path = String::from_utf8_lossy(&id.0[..end]).into_owned();
@@ -248,7 +250,7 @@ fn make(id: &UniqueId, ranks: c_int, rank: c_int) -> Option<Box<Communicator>> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let (rank, ranks) = (rank as u32, ranks as u32);
     meeting.wait(meeting.next_round());
-    // All have come: no rank needs it any more.
+    // All ranks have mapped the file, so no rank needs its name any more.
     let _ = std::fs::remove_file(&path);
     let mut hash = std::hash::DefaultHasher::new();
     path.hash(&mut hash);
@@ -256,7 +258,7 @@ fn make(id: &UniqueId, ranks: c_int, rank: c_int) -> Option<Box<Communicator>> {
     Some(Box::new(Communicator { id: NEXT.fetch_add(1, Relaxed), rank, ranks, meeting, profiled }))
 }
 
-/// Like NCCL's function; the communicator stays, for kernels that are on their way.
+/// Like NCCL's function, but the communicator stays, because kernels may still use it.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclCommDestroy(_communicator: *mut c_void) -> c_int {
     SUCCESS
@@ -265,7 +267,8 @@ pub extern "C" fn ncclCommDestroy(_communicator: *mut c_void) -> c_int {
 /// Stands in for NCCL's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommCount(communicator: *mut c_void, count: *mut c_int) -> c_int {
-    // SAFETY: made by `ncclCommInitRank`; the caller's place for the answer.
+    // SAFETY: `ncclCommInitRank` made the communicator, and the caller passes a valid pointer to
+    // write the answer to.
     unsafe { *count = (*communicator.cast::<Communicator>()).ranks as c_int };
     SUCCESS
 }
@@ -273,7 +276,8 @@ pub unsafe extern "C" fn ncclCommCount(communicator: *mut c_void, count: *mut c_
 /// Stands in for NCCL's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommUserRank(communicator: *mut c_void, rank: *mut c_int) -> c_int {
-    // SAFETY: made by `ncclCommInitRank`; the caller's place for the answer.
+    // SAFETY: `ncclCommInitRank` made the communicator, and the caller passes a valid pointer to
+    // write the answer to.
     unsafe { *rank = (*communicator.cast::<Communicator>()).rank as c_int };
     SUCCESS
 }
@@ -291,7 +295,7 @@ pub extern "C" fn ncclGroupStart() -> c_int {
     SUCCESS
 }
 
-/// Like NCCL's function: one kernel for all that was asked for in the group.
+/// Like NCCL's function: it launches one kernel for all operations of the group.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclGroupEnd() -> c_int {
     let due = GROUP.with_borrow_mut(|(depth, waiting)| {
@@ -299,7 +303,8 @@ pub extern "C" fn ncclGroupEnd() -> c_int {
         if *depth == 0 { waiting.take() } else { None }
     });
     if let Some((stub, communicator, bytes, stream)) = due {
-        // SAFETY: kept by `collective`; communicators are never given back.
+        // SAFETY: `collective` stored the address of a communicator, and communicators are never
+        // freed.
         let communicator = unsafe { &*(communicator as *const Communicator) };
         launch(stub as *const u8, communicator, bytes, stream as *mut c_void);
         profiler::group_ends();

@@ -1,5 +1,5 @@
-//! Where the ranks of a communicator meet: a page that they share, with a
-//! counter of all who have come.
+//! The place where the ranks of a communicator meet: a shared page with a counter of the ranks that
+//! have arrived.
 
 use std::ffi::CString;
 use std::fs::OpenOptions;
@@ -13,17 +13,17 @@ pub struct Meeting {
     rounds: AtomicU64,
 }
 
-/// A new, empty page's path.
+/// Makes a new, empty page, and returns its path.
 pub fn new_path() -> Option<String> {
     let template = std::env::temp_dir().join("fake-nccl-XXXXXX");
     let template = CString::new(template.into_os_string().into_encoded_bytes()).ok()?;
     let mut bytes = template.into_bytes_with_nul();
-    // SAFETY: a template that `mkstemp` changes in place.
+    // SAFETY: `bytes` is a template that ends with a zero, and `mkstemp` changes it in place.
     let fd = unsafe { libc::mkstemp(bytes.as_mut_ptr().cast()) };
     if fd < 0 {
         return None;
     }
-    // SAFETY: a descriptor that was just opened.
+    // SAFETY: `mkstemp` just opened the descriptor, and it is closed once.
     unsafe {
         libc::ftruncate(fd, 4096);
         libc::close(fd);
@@ -36,7 +36,7 @@ impl Meeting {
     /// Joins the meeting in the file at this path.
     pub fn open(path: &str, ranks: u32) -> Option<Meeting> {
         let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
-        // SAFETY: a page of a file that has one.
+        // SAFETY: the kernel chooses the address of the new mapping, and the file has a whole page.
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -50,20 +50,21 @@ impl Meeting {
         if at == libc::MAP_FAILED {
             return None;
         }
-        // SAFETY: mapped for good; shared counters are atomics.
+        // SAFETY: the page is never unmapped, and all processes access the counter as an atomic.
         let arrived = unsafe { &*at.cast::<AtomicU64>() };
         Some(Meeting { ranks: u64::from(ranks), arrived, rounds: AtomicU64::new(0) })
     }
 
-    /// Number of this rank's next round.
+    /// Returns the number of this rank's next round.
     pub fn next_round(&self) -> u64 {
         self.rounds.fetch_add(1, Relaxed) + 1
     }
 
-    /// Arrives, and waits for the others. Rounds of one communicator follow one another.
+    /// Arrives, and waits for the other ranks. Rounds of one communicator follow one another.
     pub fn wait(&self, round: u64) {
         self.arrived.fetch_add(1, SeqCst);
-        // A rank that was killed never comes: its peers wait, as with NCCL, but not for ever.
+        // A killed rank never arrives. With NCCL its peers wait for ever; here they give up after a
+        // while.
         for _ in 0..100_000 {
             if self.arrived.load(SeqCst) >= round * self.ranks {
                 return;

@@ -1,5 +1,5 @@
-//! Functions that few programs call: other ways to make communicators, memory, one-sided
-//! transfers, and `ncclBcast`, which NCCL implements by its own public function.
+//! Functions that few programs call: other ways to make communicators, memory, one-sided transfers,
+//! and `ncclBcast`, which NCCL implements with its own public function.
 
 use super::{
     Communicator, INVALID_ARGUMENT, SUCCESS, SYSTEM_ERROR, UniqueId, make, ncclAllReduce,
@@ -10,7 +10,7 @@ use std::ffi::{c_int, c_uint, c_void};
 const IN_PROGRESS: c_int = 7;
 
 unsafe extern "C" {
-    // Through the loader, as NCCL's own call is.
+    // The call is resolved by the loader, as NCCL's own call is, so that hooks see it.
     #[link_name = "ncclBroadcast"]
     fn public_broadcast(
         from: *const c_void,
@@ -35,11 +35,13 @@ pub unsafe extern "C" fn ncclBcast(
     communicator: *mut c_void,
     stream: *mut c_void,
 ) -> c_int {
-    // SAFETY: the same arguments.
+    // SAFETY: the caller's arguments are valid for `ncclBcast`, so they are valid for
+    // `ncclBroadcast`.
     unsafe { public_broadcast(buffer, buffer, count, data_type, root, communicator, stream) }
 }
 
-/// Like NCCL's function for a communicator that does not block: its address is there at once.
+/// Like NCCL's function for a non-blocking communicator: the communicator's address is available at
+/// once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommInitRankConfig(
     communicator: *mut *mut c_void,
@@ -49,7 +51,7 @@ pub unsafe extern "C" fn ncclCommInitRankConfig(
     _config: *mut c_void,
 ) -> c_int {
     let Some(made) = make(&id, ranks, rank) else { return SYSTEM_ERROR };
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *communicator = Box::into_raw(made).cast() };
     IN_PROGRESS
 }
@@ -67,28 +69,28 @@ pub unsafe extern "C" fn ncclCommInitRankScalable(
     if !(1..=ranks).contains(&ids) {
         return INVALID_ARGUMENT;
     }
-    // SAFETY: the first of the caller's ids.
+    // SAFETY: the caller passes a valid array of ids; this reads the first.
     let Some(made) = make(unsafe { &*id }, ranks, rank) else { return SYSTEM_ERROR };
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *communicator = Box::into_raw(made).cast() };
     SUCCESS
 }
 
 fn made_here() -> Option<Box<Communicator>> {
     let mut id = UniqueId([0; 128]);
-    // SAFETY: a place for the answer.
+    // SAFETY: the answer goes to a local variable.
     (unsafe { ncclGetUniqueId(&raw mut id) } == SUCCESS).then_some(())?;
     make(&id, 1, 0)
 }
 
 fn store(communicator: *mut *mut c_void) -> c_int {
     let Some(made) = made_here() else { return SYSTEM_ERROR };
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *communicator = Box::into_raw(made).cast() };
     SUCCESS
 }
 
-/// Like NCCL's function, of one device.
+/// Like NCCL's function, but for one device.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclCommInitAll(
     communicators: *mut *mut c_void,
@@ -98,7 +100,7 @@ pub extern "C" fn ncclCommInitAll(
     if count == 1 { store(communicators) } else { INVALID_ARGUMENT }
 }
 
-/// Like NCCL's function, of a communicator of one rank.
+/// Like NCCL's function, but for a communicator of one rank.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclCommSplit(
     _parent: *mut c_void,
@@ -110,7 +112,7 @@ pub extern "C" fn ncclCommSplit(
     store(communicator)
 }
 
-/// Like NCCL's function, of a communicator of one rank.
+/// Like NCCL's function, but for a communicator of one rank.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclCommShrink(
     _parent: *mut c_void,
@@ -124,7 +126,7 @@ pub extern "C" fn ncclCommShrink(
     if count == 0 { store(communicator) } else { INVALID_ARGUMENT }
 }
 
-/// Like NCCL's function, of a communicator of one rank, to which none is added.
+/// Like NCCL's function, but for a communicator of one rank, to which no rank is added.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommGrow(
     _parent: *mut c_void,
@@ -134,14 +136,14 @@ pub unsafe extern "C" fn ncclCommGrow(
     communicator: *mut *mut c_void,
     _config: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller's id; ranks that are there already give −1.
+    // SAFETY: the caller passes a valid id. Ranks that are already members pass −1.
     let Some(made) = make(unsafe { &*id }, ranks, rank.max(0)) else { return SYSTEM_ERROR };
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *communicator = Box::into_raw(made).cast() };
     SUCCESS
 }
 
-/// Like NCCL's function, from 2.32 on.
+/// Like NCCL's function from 2.32 on.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 pub extern "C" fn ncclAllReduceConfig(
@@ -173,18 +175,18 @@ pub extern "C" fn ncclSignal(
 /// Stands in for NCCL's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclMemAlloc(at: *mut *mut c_void, bytes: usize) -> c_int {
-    // SAFETY: the caller's place for the answer.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { cudaMalloc(at, bytes) }
 }
 
 /// Stands in for NCCL's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclMemFree(at: *mut c_void) -> c_int {
-    // SAFETY: what `ncclMemAlloc` gave.
+    // SAFETY: the caller passes an address that `ncclMemAlloc` returned, and frees it once.
     unsafe { cudaFree(at) }
 }
 
-/// Like NCCL's function; nothing is moved.
+/// Like NCCL's function, but no data is moved.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 pub extern "C" fn ncclPutSignal(

@@ -1,8 +1,9 @@
 //! Loads a profiler plugin, and reports to it, as NCCL does.
 //!
-//! `FAKE_NCCL_PROFILER` is the newest version of the interface that this stand-in has (1 is
-//! NCCL 2.23, 4 is 2.27, 5 is 2.28, 6 is 2.29); without it there is none. Descriptions are laid
-//! out by the offsets that gcc gives for NCCL's own headers, over bytes that are not zero.
+//! `FAKE_NCCL_PROFILER` is the newest version of the interface that this stand-in supports (1 is
+//! NCCL 2.23, 4 is 2.27, 5 is 2.28, 6 is 2.29). Without it, no plugin is loaded. Descriptions are
+//! laid out with the offsets that gcc computes for NCCL's own headers, over bytes that are not
+//! zero.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -19,7 +20,7 @@ const GROUP_API: u64 = 1 << 8;
 const COLL_API: u64 = 1 << 9;
 const P2P_API: u64 = 1 << 10;
 
-/// Channels of every operation.
+/// Number of channels of every operation.
 pub const CHANNELS: u8 = 2;
 
 type Init1 = unsafe extern "C" fn(*mut *mut c_void, *mut c_int) -> c_int;
@@ -57,7 +58,7 @@ struct Table {
     finalize: Stop,
 }
 
-// SAFETY: only constant addresses.
+// SAFETY: the table contains only addresses of constants and functions.
 unsafe impl Sync for Table {}
 
 /// The plugin that was loaded.
@@ -76,8 +77,8 @@ fn plugin() -> Option<&'static Plugin> {
     PLUGIN.get_or_init(load).as_ref()
 }
 
-/// As NCCL: what the variable names, or `libnccl-profiler.so`, or the network plugin's library;
-/// of that the newest table.
+/// Loads the plugin as NCCL does: the library that the variable names, or `libnccl-profiler.so`, or
+/// the network plugin's library. Uses the newest table in it.
 fn load() -> Option<Plugin> {
     let newest = newest()?;
     let named = std::env::var("NCCL_PROFILER_PLUGIN").ok().filter(|name| !name.is_empty());
@@ -96,20 +97,21 @@ fn load() -> Option<Plugin> {
     }
     (1..=newest).rev().find_map(|version| {
         let name = CString::new(format!("ncclProfiler_v{version}")).ok()?;
-        // SAFETY: an open library and a NUL-terminated name.
+        // SAFETY: the library is open, and the name ends with a zero.
         let table = unsafe { libc::dlsym(handle, name.as_ptr()) }.cast::<Table>();
-        // SAFETY: what a plugin exports under that name.
+        // SAFETY: a plugin exports a table of this layout under that name, and the library stays
+        // open.
         unsafe { table.as_ref() }.map(|table| Plugin { version, table })
     })
 }
 
 fn open(name: &str) -> *mut c_void {
     let Ok(name) = CString::new(name) else { return std::ptr::null_mut() };
-    // SAFETY: a NUL-terminated name.
+    // SAFETY: the name ends with a zero.
     unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) }
 }
 
-/// A communicator for the plugin.
+/// A communicator as the plugin sees it.
 pub struct Profiled {
     context: usize,
     mask: u64,
@@ -119,7 +121,7 @@ pub struct Profiled {
     sequences: Mutex<HashMap<String, u64>>,
 }
 
-/// A description on its way: 128 bytes, of which the union begins at 24.
+/// A description that is being made: 128 bytes, whose union begins at offset 24.
 struct Description([u8; 128]);
 
 impl Description {
@@ -154,11 +156,11 @@ impl Description {
 thread_local! {
     /// The group's event of this thread, from version 5 on.
     static GROUP_API_EVENT: Cell<usize> = const { Cell::new(0) };
-    /// Operations that wait for the end of the group.
+    /// Operations that wait for the end of the group, with their communicators.
     static WAITING: RefCell<Vec<(&'static Profiled, Asked)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An operation that was asked for.
+/// A requested operation.
 #[derive(Clone)]
 pub struct Asked {
     /// Name without `nccl`.
@@ -227,7 +229,8 @@ impl Profiled {
             let (ranks, rank, log) = (ranks as c_int, rank as c_int, std::ptr::null());
             let (context, mask) = (&raw mut context, &raw mut mask);
             let init = plugin.table.init;
-            // SAFETY: what version 1 to 3, 4, or 5 and 6 declare.
+            // SAFETY: these are the function types that versions 1 to 3, version 4, and versions 5
+            // and 6 declare, and all arguments are valid during the call.
             unsafe {
                 match plugin.version {
                     1..=3 => std::mem::transmute::<*const c_void, Init1>(init)(context, mask),
@@ -261,12 +264,13 @@ impl Profiled {
     fn start(&self, plugin: &Plugin, mut description: Description) -> usize {
         let mut event = std::ptr::null_mut();
         let at = description.0.as_mut_ptr().cast();
-        // SAFETY: as the plugin expects it.
+        // SAFETY: the context came from the plugin's `init`, and the event is a valid description
+        // of the plugin's version.
         unsafe { (plugin.table.start)(self.context as *mut c_void, &raw mut event, at) };
         event as usize
     }
 
-    /// A function was called, by itself or in a group.
+    /// Reports a call of a function, by itself or in a group.
     pub fn called(&'static self, mut asked: Asked, grouped: bool) {
         let Some(plugin) = plugin() else { return };
         if plugin.version >= 5 {
@@ -313,7 +317,7 @@ impl Profiled {
 
 fn stop(plugin: &Plugin, event: usize) {
     if event != 0 {
-        // SAFETY: a handle of the plugin's.
+        // SAFETY: the plugin's `start` returned this handle.
         unsafe { (plugin.table.stop)(event as *mut c_void) };
     }
 }
@@ -321,12 +325,13 @@ fn stop(plugin: &Plugin, event: usize) {
 fn change(plugin: &Plugin, event: usize, state: c_int, word: u64) {
     if event != 0 {
         let mut arguments = [word, 0];
-        // SAFETY: a handle of the plugin's, and arguments of at least every version's size.
+        // SAFETY: the plugin's `start` returned this handle, and the arguments have at least the
+        // size that any version reads.
         unsafe { (plugin.table.state)(event as *mut c_void, state, arguments.as_mut_ptr().cast()) };
     }
 }
 
-/// The outermost group ends: what it held is enqueued.
+/// Handles the end of the outermost group: enqueues its operations.
 pub fn group_ends() {
     let Some(plugin) = plugin() else { return };
     let waiting = WAITING.take();
@@ -335,7 +340,7 @@ pub fn group_ends() {
     }
 }
 
-/// Hands operations to the device: one group, one event for each.
+/// Enqueues operations on the device: one group, with one event for each operation.
 fn enqueue(plugin: &'static Plugin, operations: Vec<(&'static Profiled, Asked)>) {
     let version = plugin.version;
     let first = operations[0].0;
@@ -453,7 +458,7 @@ impl Profiled {
         self.start(plugin, d)
     }
 
-    /// What the proxy and the kernel do for an operation, on a thread of their own.
+    /// Does the work of the proxy and of the kernel for an operation, on a separate thread.
     fn work(&'static self, plugin: &'static Plugin, asked: &Asked, event: usize) {
         if self.mask & (PROXY_OP | PROXY_STEP | KERNEL_CH) == 0 {
             return;
@@ -475,7 +480,7 @@ impl Profiled {
     fn kernel(&self, plugin: &Plugin, channel: u8, event: usize) {
         let mut d = Description::new(plugin.version, KERNEL_CH, event, self.rank);
         d.put(24, &[channel]);
-        // The device's clock began long ago, and its kernels take 40 us.
+        // The device's clock has another origin than the host's, and kernels take 40 us.
         let device_ns = 1 << 60;
         if plugin.version >= 4 {
             d.word(32, device_ns);
@@ -506,7 +511,7 @@ impl Profiled {
                 };
                 for state in states {
                     change(plugin, event, *state, bytes / 4);
-                    // Each takes some time, by which its share shows.
+                    // Each operation takes some time, so that its share shows.
                     std::thread::sleep(std::time::Duration::from_micros(200));
                 }
                 stop(plugin, event);

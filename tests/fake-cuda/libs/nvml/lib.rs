@@ -1,6 +1,5 @@
-//! Stands in for NVML, NVIDIA's management library: devices with values that follow
-//! a series, logged as they are read. What goes wrong, by `FAKE_NVML_FAULTS`, words
-//! with commas between:
+//! Stands in for NVML, NVIDIA's management library: devices whose values follow a series. Each
+//! reading is logged. `FAKE_NVML_FAULTS` chooses faults, with words separated by commas:
 //!
 //! | word | what happens |
 //! |---|---|
@@ -24,9 +23,10 @@ const DRIVER_NOT_LOADED: c_int = 9;
 const FUNCTION_NOT_FOUND: c_int = 13;
 const GPU_IS_LOST: c_int = 15;
 const ARGUMENT_VERSION_MISMATCH: c_int = 25;
-/// What driver and firmware keep: the first version of the memory function adds it to what is used.
+/// Bytes that the driver and the firmware reserve. The first version of the memory function counts
+/// them as used.
 const RESERVED: u64 = 613 << 20;
-/// Devices are numbered from 1 here, so that none is a null pointer.
+/// Device handles are numbered from 1, so that no handle is a null pointer.
 const MOST: usize = 16;
 
 /// Readings of utilisation so far, by device.
@@ -45,7 +45,7 @@ fn count() -> usize {
     }
 }
 
-/// The device's number, if it is there and not lost.
+/// Returns the device's number, if the device exists and is not lost.
 fn device(handle: *mut c_void) -> Result<usize, c_int> {
     let at = (handle as usize).wrapping_sub(1);
     let Some(readings) = READINGS.get(at).filter(|_| at < count()) else {
@@ -71,7 +71,8 @@ fn write_line(line: &str) {
     }
 }
 
-/// Writes a value of a device: `of` makes it of the device and how often it was read.
+/// Writes a value of a device. `of` makes the value from the device's number and the number of
+/// readings.
 fn answer<T>(
     handle: *mut c_void,
     to: *mut T,
@@ -80,7 +81,7 @@ fn answer<T>(
     let value = device(handle).and_then(|at| of(at as u64, READINGS[at].load(Relaxed)));
     match value {
         Ok(value) => {
-            // SAFETY: the caller's place for the answer.
+            // SAFETY: the caller passes a valid pointer to write the answer to.
             unsafe { *to = value };
             SUCCESS
         }
@@ -92,7 +93,7 @@ unsafe fn text(handle: *mut c_void, to: *mut c_char, bytes: c_uint, text: &str) 
     if let Err(result) = device(handle) {
         return result;
     }
-    // SAFETY: the caller's place, `bytes` long.
+    // SAFETY: the caller passes room for `bytes` bytes.
     unsafe { write(to, bytes as usize, text) }
 }
 
@@ -101,7 +102,7 @@ unsafe fn write(to: *mut c_char, bytes: usize, text: &str) -> c_int {
         return INVALID_ARGUMENT;
     }
     for (at, byte) in text.bytes().chain([0]).enumerate() {
-        // SAFETY: within the place.
+        // SAFETY: `at` is below the number of bytes that the caller passed.
         unsafe { *to.add(at) = byte as c_char };
     }
     SUCCESS
@@ -137,14 +138,14 @@ pub extern "C" fn nvmlErrorString(result: c_int) -> *const c_char {
 /// Stands in for NVML's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlSystemGetDriverVersion(to: *mut c_char, bytes: c_uint) -> c_int {
-    // SAFETY: the caller's place.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { write(to, bytes as usize, "999.0 (simulated)") }
 }
 
 /// Stands in for NVML's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetCount_v2(to: *mut c_uint) -> c_int {
-    // SAFETY: the caller's place.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *to = count() as c_uint };
     SUCCESS
 }
@@ -158,7 +159,7 @@ pub unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(
     if index as usize >= count() {
         return INVALID_ARGUMENT;
     }
-    // SAFETY: the caller's place.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { *to = (index as usize + 1) as *mut c_void };
     SUCCESS
 }
@@ -166,17 +167,17 @@ pub unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(
 /// Stands in for NVML's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetName(of: *mut c_void, to: *mut c_char, n: c_uint) -> c_int {
-    // SAFETY: the caller's place.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { text(of, to, n, "Simulated GPU") }
 }
 
-/// Like NVML's function: the UUID that CUPTI's stand-in gives the device of this number.
+/// Like NVML's function: it returns the same UUID as CUPTI's stand-in for this device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetUUID(of: *mut c_void, to: *mut c_char, n: c_uint) -> c_int {
     let bytes = tprof_fake_cuda::uuid(of as u32 - 1);
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
-    // SAFETY: the caller's place.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe { text(of, to, n, &format!("GPU-{}", parts.join("-"))) }
 }
 
@@ -191,7 +192,7 @@ pub struct Pci {
 /// Stands in for NVML's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetPciInfo_v3(of: *mut c_void, to: *mut Pci) -> c_int {
-    // SAFETY: the caller's place.
+    // SAFETY: the caller passes a valid pointer to write the answer to.
     unsafe {
         text(of, (&raw mut (*to).id).cast(), 32, &format!("00000000:{:02X}:00.0", of as usize))
     }
@@ -204,7 +205,7 @@ pub struct Utilization {
     memory: c_uint,
 }
 
-/// Like NVML's function. It begins a round of readings.
+/// Like NVML's function. It also begins a round of readings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(
     of: *mut c_void,
@@ -237,12 +238,12 @@ pub struct MemoryV2 {
     used: u64,
 }
 
-/// The `version` that a structure must have: its size, its number in the highest byte.
+/// Returns the `version` that a structure must have: its size, with its number in the highest byte.
 const fn version_of<T>(number: c_uint) -> c_uint {
     size_of::<T>() as c_uint | number << 24
 }
 
-/// Bytes in use by programs, at a reading.
+/// Returns the bytes in use by programs, at a reading.
 fn used(at: u64, n: u64, with_reserve: bool) -> u64 {
     let used = ((1 + n) << 30) + if with_reserve { RESERVED } else { 0 };
     if n > 0 {
@@ -260,13 +261,13 @@ pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(of: *mut c_void, to: *mut Memor
     })
 }
 
-/// Like NVML's function, from R510 on.
+/// Like NVML's function from R510 on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(of: *mut c_void, to: *mut MemoryV2) -> c_int {
     if fault("old").is_some() {
         return FUNCTION_NOT_FOUND;
     }
-    // SAFETY: the caller's structure, which has its version.
+    // SAFETY: the caller passes a valid structure with its version set.
     let version = unsafe { (*to).version };
     if version != version_of::<MemoryV2>(2) {
         return ARGUMENT_VERSION_MISMATCH;
@@ -354,16 +355,16 @@ pub unsafe extern "C" fn nvmlDeviceGetTemperatureV(of: *mut c_void, to: *mut Tem
     if fault("old").is_some() {
         return FUNCTION_NOT_FOUND;
     }
-    // SAFETY: the caller's structure, which has its version and sensor.
+    // SAFETY: the caller passes a valid structure with its version and sensor set.
     let (version, sensor) = unsafe { ((*to).version, (*to).sensor) };
     if version != version_of::<Temperature>(1) {
         return ARGUMENT_VERSION_MISMATCH;
     }
     let mut celsius = 0;
-    // SAFETY: a place of this call's.
+    // SAFETY: `celsius` is a valid local variable to write to.
     let result = unsafe { nvmlDeviceGetTemperature(of, sensor, &raw mut celsius) };
     if result == SUCCESS {
-        // SAFETY: the caller's structure.
+        // SAFETY: the caller passes a valid pointer to the structure.
         unsafe { (*to).celsius = celsius as c_int };
     }
     result
@@ -390,7 +391,7 @@ pub unsafe extern "C" fn nvmlDeviceGetCurrentClocksThrottleReasons(
     reasons(of, to)
 }
 
-/// At first none, then the power's limit, then heat too.
+/// Writes the reasons for low clocks: at first none, then the power limit, then heat too.
 fn reasons(of: *mut c_void, to: *mut u64) -> c_int {
     answer(of, to, |at, n| {
         let reasons = [0, 0x4, 0x44][n as usize % 3];

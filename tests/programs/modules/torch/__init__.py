@@ -1,4 +1,4 @@
-"""Stands in for PyTorch: what the start-up hook of `--modules` uses of it, and no more. Ranges are printed."""
+"""Stands in for PyTorch, with only the parts that the start-up hook of `--modules` uses. Prints ranges."""
 
 import types
 
