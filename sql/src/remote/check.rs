@@ -298,8 +298,8 @@ mod tests {
             ("SELECT (SELECT reflect('java.lang.System', 'exit', 1))", "`reflect`"),
             ("SELECT * FROM read_files('/etc')", "`read_files`"),
             ("SELECT * FROM anything('/etc')", "`anything`"),
-            ("SELECT interval_union(1, 2)", "`interval_union` is a function of tprof"),
-            ("SELECT * FROM report('kernels')", "`report` is a function of tprof"),
+            ("SELECT interval_union(1, 2)", "no function `interval_union`, which is tprof's"),
+            ("SELECT * FROM report('kernels')", "no function `report`, which is tprof's"),
         ] {
             let refused = match parse(text, Dialect::Server) {
                 Ok(all) => format!("{:?}", check(&all[0]).expect_err(text)),
