@@ -223,11 +223,12 @@ fn escaped(text: &str) -> String {
 /// Prevents a line from being read as a list, a quote or a rule because of its beginning.
 fn at_start(text: String) -> String {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let after = text[digits..].strip_prefix(['.', ')']);
     match text.chars().next() {
         Some('-' | '+' | '=') => format!("\\{text}"),
+        // The number of a list's item also stands alone on a line.
         Some(_)
-            if digits > 0
-                && (text[digits..].starts_with(". ") || text[digits..].starts_with(") ")) =>
+            if digits > 0 && after.is_some_and(|rest| rest.is_empty() || rest.starts_with(' ')) =>
         {
             format!("{}\\{}", &text[..digits], &text[digits..])
         }
@@ -244,6 +245,13 @@ mod tests {
 
     fn row(cells: [&str; 3]) -> Vec<String> {
         cells.map(str::to_owned).to_vec()
+    }
+
+    #[test]
+    fn a_number_alone_on_a_line_begins_no_list() {
+        assert_eq!(at_start("2.".to_owned()), "2\\.");
+        assert_eq!(at_start("2) a".to_owned()), "2\\) a");
+        assert_eq!(at_start("2.5 ms".to_owned()), "2.5 ms");
     }
 
     #[test]
