@@ -113,7 +113,7 @@ fn opaque(block: *mut u8) -> *mut u8 {
     arch::scalar(block as u64) as *mut u8
 }
 
-/// What is left to do before a block is freed.
+/// The work that is left to do before a block is freed.
 pub enum Freeing {
     /// The block is counted.
     Done,

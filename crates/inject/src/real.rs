@@ -169,7 +169,7 @@ pub struct Wanted {
     pub address: &'static AtomicUsize,
 }
 
-/// What the search learns besides addresses.
+/// The facts that the search finds besides addresses.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct MallocFacts {
     /// Set if an object before this library defines `malloc`, so that calls never get here.

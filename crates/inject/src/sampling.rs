@@ -322,7 +322,7 @@ fn record_end(thread: &Thread, block: *mut u8, kind: Kind) -> bool {
     kept
 }
 
-/// What is known of a block before `realloc` is called.
+/// The facts about a block that are read before `realloc` is called.
 #[derive(Clone, Copy)]
 pub struct Old {
     usable: usize,

@@ -138,7 +138,7 @@ pub struct Stall {
     pub usual_ns: u64,
     /// Number of the step that has not ended.
     pub step: u64,
-    /// What the rank's main thread has been doing, if that is known.
+    /// The activity of the rank's main thread, if it is known.
     pub what: Option<String>,
 }
 

@@ -71,8 +71,8 @@ pub struct ConcurrentWork {
 #[derive(Clone, Debug)]
 pub struct Delay {
     pub ns: u64,
-    /// That time as a share of the time in which the threads work or wait for something that they
-    /// need for their work.
+    /// `ns` divided by the time in which the threads work, or wait for something that their work
+    /// needs.
     pub share: f64,
     /// Upper bound of the time by which the threads would finish earlier without it, ns.
     pub bound_ns: u64,
@@ -179,9 +179,8 @@ impl ConcurrentWork {
         (all(found) >= LEAST_HELD * self.blocked_ns as f64 && weight(found) > 0.0).then_some(found)
     }
 
-    /// Of the threads of the driving thread's process for which `may_be` holds, returns the one
-    /// that did most of the work. The result has the line with most of the thread's time, and the
-    /// time at that line.
+    /// Returns the thread that did most of the work, with the line at which it spent the most time
+    /// and that time. Only threads of the driving thread's process for which `may_be` holds count.
     pub fn maker(&self, may_be: impl Fn(ThreadIndex) -> bool) -> Option<ThreadAtPlace> {
         let works = |other: &ThreadAtPlace| other.place.is_work() && other.place.part != Part::Lock;
         let makes =

@@ -90,7 +90,7 @@ pub struct Asked {
     pub data_type: *const c_char,
 }
 
-/// What NCCL chose for a collective.
+/// The algorithm, protocol and channels that NCCL chose for a collective.
 #[repr(C)]
 pub struct Chosen {
     /// Number of channels.
@@ -108,7 +108,7 @@ pub struct TrafficCollective {
     /// The arguments of the collective.
     pub asked: Asked,
     traffic: usize,
-    /// What NCCL chose for it.
+    /// The algorithm, protocol and channels that NCCL chose.
     pub chosen: Chosen,
 }
 
@@ -117,7 +117,7 @@ pub struct TrafficCollective {
 pub struct PlainCollective {
     /// The arguments of the collective.
     pub asked: Asked,
-    /// What NCCL chose for it.
+    /// The algorithm, protocol and channels that NCCL chose.
     pub chosen: Chosen,
 }
 

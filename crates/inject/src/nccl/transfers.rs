@@ -16,7 +16,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::nccl::{Transfer, transfer_kind};
 use tprof_wire::record::ExtKind;
 
-/// What a step waits for.
+/// The resource that a step waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepWait {
     /// The device, to fill or empty the buffer.

@@ -32,7 +32,7 @@ pub(super) fn body(parts: Vec<(RankContext, SumsByName)>) -> Body {
     Body { tables: vec![spans, slowest, by_rank], notes: Vec::new() }
 }
 
-/// Which columns of the text report have a value in any span. The other columns aren't shown.
+/// The columns of the text report that are shown: those with a value in at least one span.
 #[derive(Clone, Copy)]
 struct ShownColumns {
     flops: bool,
