@@ -52,6 +52,7 @@ pub fn resolve() {
     state::MALLOC_IS_GLIBC.store(u32::from(found.malloc_is_glibc), Relaxed);
     state::USABLE_SIZE.store(MALLOC_USABLE_SIZE.load(Relaxed), Relaxed);
     state::CLOCK_GETTIME.store(CLOCK_GETTIME.load(Relaxed), Relaxed);
+    state::HOT.resolved();
     let mut flags = 0;
     if found.malloc_before {
         flags |= hello_flags::OWN_MALLOC;

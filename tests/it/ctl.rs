@@ -50,6 +50,33 @@ fn events_between_stop_and_start_are_not_recorded() {
     );
 }
 
+/// While recording is off, the hooks under `--mem sampled` don't count either, so that they cost next
+/// to nothing.
+#[test]
+fn a_sampled_run_knows_live_bytes_until_it_is_stopped() {
+    for stops in [false, true] {
+        let scratch = Scratch::new();
+        let run = scratch.run();
+        let mut live = start(&["--mem", "sampled=64"], &run, &scratch);
+        live.obey("a");
+        if stops {
+            ctl(&["stop"], &run);
+            live.obey("a");
+            ctl(&["start"], &run);
+        }
+        live.obey("a");
+        assert_eq!(live.finish().code, Some(48));
+        let seen = kept(&run);
+        assert!((1600..2400).contains(&seen), "{seen}");
+        let memory = &report(&run).0["ranks"][0]["host_memory"];
+        for figure in ["live_at_exit_bytes", "peak_bytes"] {
+            assert_eq!(memory[figure].is_null(), stops, "{memory}");
+            let why = memory[format!("{figure}_missing")].as_str().unwrap_or("");
+            assert_eq!(why.contains("tprof ctl"), stops, "{memory}");
+        }
+    }
+}
+
 #[test]
 fn a_paused_run_records_from_start_on() {
     for options in [EXACT, &["--mem", "sampled=64"]] {

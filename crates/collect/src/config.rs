@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
+use tprof_wire::region::off;
 
 /// Resolved options of a run.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
@@ -91,6 +92,12 @@ impl Config {
     /// Returns the schedule by which the session's recording is switched.
     pub(crate) fn seconds(&self) -> Option<Timetable> {
         self.schedule.filter(|of| of.unit == ScheduleUnit::Second)
+    }
+
+    /// The reasons in [`off`] that hold while the session's recording is off. Live bytes are counted
+    /// only between the cycles of a schedule in seconds: a cycle begins with what is live.
+    pub(crate) fn session_off(&self) -> u32 {
+        off::SESSION | if self.seconds().is_some() { 0 } else { off::UNCOUNTED }
     }
 
     /// Whether each process switches its own recording.

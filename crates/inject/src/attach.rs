@@ -345,6 +345,7 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     state::SESSION.store(session.cast(), Release);
     state::REGION.store(region, Release);
     state::WIPED.generation.store(state::next_generation(), Release);
+    state::attached(header);
     // The losses are read after other threads see that they may record: what those lose from here
     // on is counted in the region.
     header.missed.fetch_add(state::WIPED.missed.swap(0, AcqRel), Relaxed);

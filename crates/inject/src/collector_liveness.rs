@@ -7,7 +7,7 @@
 
 use crate::block::Thread;
 use crate::seccomp::{CallClass, is_forbidden};
-use crate::state::{self, off};
+use crate::state::{self, off_reason};
 use crate::sys;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
@@ -58,7 +58,7 @@ fn check_process(now: u64, since: u64) {
     }
     let pid = COLLECTOR.load(Relaxed);
     if pid != 0 && sys::is_gone(pid) {
-        state::turn_off(off::COLLECTOR_GONE);
+        state::turn_off(off_reason::COLLECTOR_GONE);
     }
 }
 

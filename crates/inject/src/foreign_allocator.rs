@@ -7,6 +7,7 @@
 
 use crate::block::Thread;
 use crate::loss::count_missed;
+use crate::state::HOT;
 use crate::{gate, ring, sampling, stacks, state};
 use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::record::Kind;
@@ -56,6 +57,9 @@ fn show(hidden: u64) -> Option<(&'static Thread, bool)> {
 /// Called before the allocator allocates a block. Returns the value to pass to [`allocated`].
 #[inline(always)]
 pub fn allocating() -> u64 {
+    if HOT.is_uncounted() {
+        return 0;
+    }
     match gate::recording() {
         Some(thread) => hide(thread),
         None => {
@@ -98,6 +102,9 @@ fn record_allocation(
 /// [`freed`].
 #[inline(always)]
 pub fn freeing(block: *mut u8, bytes: usize) -> u64 {
+    if HOT.is_uncounted() {
+        return 0;
+    }
     let Some(thread) = gate::recording() else {
         count_missed();
         return 0;
@@ -127,6 +134,9 @@ pub fn freed(hidden: u64) {
 /// [`reallocated`].
 #[inline(always)]
 pub fn reallocating(block: *mut u8, bytes: usize) -> u64 {
+    if HOT.is_uncounted() {
+        return 0;
+    }
     let Some(thread) = gate::recording() else {
         // Two events are lost: the end of the old block and the new block.
         count_missed();

@@ -8,12 +8,13 @@
 //!   block stays in place. A failed `realloc` counts nothing.
 //! - A forked child starts at zero. The blocks that it inherited are its parent's; freeing one is a
 //!   free of an unknown block.
-//! - While recording is off no event is counted. Under `sampled`, threads still update live bytes.
-//!   Under `exact`, blocks that were allocated or freed meanwhile are unknown, so live and peak
-//!   bytes are missing from the first gap on.
+//! - While recording is off no event is counted. Under `sampled`, threads still update live bytes,
+//!   unless recording is off in the session: then the hooks only call the real functions. Where
+//!   blocks were allocated or freed uncounted, live and peak bytes are missing from then on.
 
 use crate::block::Thread;
 use crate::loss::count_missed;
+use crate::state::HOT;
 use crate::{gate, ring, sampling, stacks};
 use tprof_wire::record::Kind;
 use tprof_wire::region::mem_mode;
@@ -25,7 +26,7 @@ use tprof_wire::region::mem_mode;
 /// `block` is null or the real allocator just returned it.
 #[inline(always)]
 pub unsafe fn allocated(block: *mut u8, bytes: usize, sp: usize, fp: usize) {
-    if block.is_null() {
+    if block.is_null() || HOT.is_uncounted() {
         return;
     }
     let Some(thread) = gate::recording() else { return count_missed() };
@@ -54,6 +55,9 @@ fn exact(thread: &Thread, kind: Kind, block: *mut u8, bytes: usize, sp: usize, f
 /// `block` is not null, and is a live block of the real allocator.
 #[inline(always)]
 pub unsafe fn freeing(block: *mut u8) {
+    if HOT.is_uncounted() {
+        return;
+    }
     let Some(thread) = gate::recording() else { return count_missed() };
     match (thread.mem_mode(), thread.is_on()) {
         // SAFETY: the caller guarantees a live block of the real allocator.
@@ -84,6 +88,9 @@ pub enum Reallocation {
 /// The same premises as [`freeing`].
 #[inline(always)]
 pub unsafe fn reallocating(block: *mut u8) -> Option<Reallocation> {
+    if HOT.is_uncounted() {
+        return None;
+    }
     let Some(thread) = gate::recording() else {
         // Two events are lost: the end of the old block and the new block.
         count_missed();

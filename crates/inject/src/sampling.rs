@@ -161,7 +161,8 @@ pub fn live_bytes(thread: &Thread) -> Option<u64> {
         return None;
     }
     let own = thread.slot().live_delta.load(Relaxed);
-    let live = state::header()?.live_bytes.load(Relaxed).saturating_add(own);
+    let header = state::header().filter(|header| header.is_balanced())?;
+    let live = header.live_bytes.load(Relaxed).saturating_add(own);
     // The sum may be negative: a thread may have freed what another allocated and has not added
     // yet.
     Some(u64::try_from(live).unwrap_or(0))

@@ -4,7 +4,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use tprof_wire::hash::spread;
-use tprof_wire::region::{RegionHeader, SessionPage};
+use tprof_wire::region::{RegionHeader, SessionPage, off};
 
 /// A page that the kernel zeroes in a forked child.
 #[repr(C, align(4096))]
@@ -99,16 +99,69 @@ pub struct Hot {
     pub calloc: AtomicUsize,
     /// The real `free`.
     pub free: AtomicUsize,
+    /// The word whose bit [`off::UNCOUNTED`] is set while the hooks only call the real functions;
+    /// never null. See [`Hot::is_uncounted`].
+    pub switch: AtomicPtr<AtomicU32>,
     /// Memory of [`crate::sampled_blocks`]; null until it is mapped, for good.
     pub sampled_blocks: AtomicPtr<u8>,
     /// Whether the clock is the TSC.
     pub clock_is_tsc: AtomicU32,
 }
+
+/// The switch of a process that has not found the real functions: the hooks take the path on which
+/// they look for them. The highest bit tells it from a switch that is off.
+static UNRESOLVED: AtomicU32 = AtomicU32::new(0x80 | off::UNCOUNTED);
+/// The switch of a process that is not attached, so that its hooks attach it.
+static UNATTACHED: AtomicU32 = AtomicU32::new(0);
+/// The switch of a process that never records again.
+static NEVER: AtomicU32 = AtomicU32::new(off::UNCOUNTED);
+
+impl Hot {
+    /// Whether the allocator's hooks are only to call the real functions, so that they cost next to
+    /// nothing: recording is off in the session.
+    #[inline(always)]
+    pub fn is_uncounted(&self) -> bool {
+        // SAFETY: `switch` is the address of a static, or of a field of the region's header, which
+        // is mapped for the process's life and inherited by a forked child.
+        unsafe { (*self.switch.load(Relaxed)).load(Relaxed) & off::UNCOUNTED != 0 }
+    }
+
+    /// Called when the real functions are known.
+    pub fn resolved(&self) {
+        let [from, to] = [&raw const UNRESOLVED, &raw const UNATTACHED].map(<*const _>::cast_mut);
+        let is_complete =
+            [&self.malloc, &self.calloc, &self.free].iter().all(|f| f.load(Relaxed) != 0);
+        if is_complete {
+            let _ = self.switch.compare_exchange(from, to, Release, Relaxed);
+        }
+    }
+
+    /// Follows this word from now on, once the real functions are known.
+    fn follow(&self, word: &'static AtomicU32) {
+        if self.switch.load(Relaxed) != (&raw const UNRESOLVED).cast_mut() {
+            self.switch.store(core::ptr::from_ref(word).cast_mut(), Release);
+        }
+    }
+}
+
+/// Called in a forked child, which isn't attached to a region of its own yet. A child of a raw
+/// `clone` doesn't come here, and follows its parent's switch until it attaches.
+pub fn forked() {
+    WIPED.wipe();
+    HOT.follow(&UNATTACHED);
+}
+
+/// Called when the process has attached.
+pub fn attached(header: &'static RegionHeader) {
+    HOT.follow(&header.off);
+}
+
 /// The hot values of this process.
 pub static HOT: Hot = Hot {
     malloc: AtomicUsize::new(0),
     calloc: AtomicUsize::new(0),
     free: AtomicUsize::new(0),
+    switch: AtomicPtr::new((&raw const UNRESOLVED).cast_mut()),
     sampled_blocks: AtomicPtr::new(core::ptr::null_mut()),
     clock_is_tsc: AtomicU32::new(0),
 };
@@ -158,10 +211,11 @@ pub fn turn_off(reason: u32) {
     }
     PHASE.store(phase::OFF, Release);
     WIPED.generation.store(0, Release);
+    HOT.follow(&NEVER);
 }
 
 /// Reasons in [`RegionHeader::off_reason`].
-pub mod off {
+pub mod off_reason {
     /// The collector is gone.
     pub const COLLECTOR_GONE: u32 = 1;
 }

@@ -16,7 +16,7 @@
 //! ```
 
 use crate::python::INTERPRETER_WORDS;
-use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
 
 /// First word of a region.
 pub const REGION_MAGIC: u64 = 0x3167_6572_666f_7270; // "profreg1"
@@ -80,6 +80,9 @@ pub mod off {
     pub const PROGRAM: u32 = 2;
     /// The schedule does not record the current step.
     pub const SCHEDULE: u32 = 4;
+    /// Set along with [`SESSION`] if the allocator's hooks don't even count live bytes, so that they
+    /// cost next to nothing. It is the largest reason, so that one comparison finds it.
+    pub const UNCOUNTED: u32 = 8;
 }
 
 /// How allocations are recorded: values of [`RegionHeader::mem_mode`].
@@ -216,6 +219,30 @@ pub struct RegionHeader {
     /// 1 if what stops along with recording must stop soon, because steps that are not recorded are
     /// compared with those that are.
     pub short_pauses: AtomicU32,
+    /// 1 once [`off::UNCOUNTED`] was set: from then on live bytes are unknown.
+    pub balance_lost: AtomicU32,
+}
+
+impl RegionHeader {
+    /// Switches recording off in the session for these reasons: [`off::SESSION`], with
+    /// [`off::UNCOUNTED`] or without.
+    pub fn stop_session(&self, reasons: u32) {
+        // The loss is stored first: a thread that finds live bytes counted reads a whole balance.
+        if reasons & off::UNCOUNTED != 0 {
+            self.balance_lost.store(1, SeqCst);
+        }
+        self.off.fetch_or(reasons, SeqCst);
+    }
+
+    /// Switches recording on in the session.
+    pub fn start_session(&self) {
+        self.off.fetch_and(!(off::SESSION | off::UNCOUNTED), SeqCst);
+    }
+
+    /// Whether the hooks have counted every allocation and free since the process attached.
+    pub fn is_balanced(&self) -> bool {
+        self.balance_lost.load(SeqCst) == 0
+    }
 }
 
 /// Values of [`ThreadSlot::state`].
@@ -346,8 +373,8 @@ pub struct SessionPage {
     pub sleep: AtomicU32,
     /// 1 while the collector sleeps, so that a target which fills a chunk wakes it.
     pub sleeping: AtomicU32,
-    /// 1 while recording is on; `--paused` and `ctl stop` make it 0.
-    pub recording: AtomicU32,
+    /// The reasons why recording is off in the session, as bits of [`off`]; 0 while it is on.
+    pub off: AtomicU32,
     /// 1 once the collector has exited in an orderly way.
     pub closed: AtomicU32,
     /// The collector's clock at its last pass. Its age shows whether the collector makes progress,

@@ -8,14 +8,16 @@ use core::sync::atomic::Ordering::Relaxed;
 use tprof_inject::fast_path::{self, Freeing};
 use tprof_inject::state::{self, Hot};
 use tprof_inject::{heap, pytorch_registration, stack_hook};
+use tprof_wire::region::off;
 
 /// libc's error number for a lack of memory.
 const ENOMEM: c_int = 12;
 
 /// Defines a hook that calls the real function and jumps to [`fast_path::allocated`] with the
 /// block, the bytes that were asked for, and the caller's stack and frame pointers. It saves only
-/// one register, since most of a hook's cost is its number of instructions. Until the real function
-/// is known, `$early` is called instead.
+/// one register, since most of a hook's cost is its number of instructions. While nothing is
+/// counted, it jumps to the real function, or to `$early` until that is known. See
+/// [`Hot::is_uncounted`].
 macro_rules! quick_hook {
     ($name:ident($($arg:ident),*), $bytes:literal, $real:ident, $early:ident, $sp:literal, $fp:literal) => {
         /// # Safety
@@ -26,14 +28,15 @@ macro_rules! quick_hook {
             core::arch::naked_asm!(
                 ".cfi_startproc",
                 "endbr64",
-                "mov rax, qword ptr [rip + {hot} + {real}]",
-                "test rax, rax",
-                "je 2f",
+                "mov rax, qword ptr [rip + {hot} + {switch}]",
+                // All other reasons are smaller. `UNRESOLVED` is larger, and negative as a signed byte.
+                "cmp byte ptr [rax], {uncounted}",
+                "jae 2f",
                 "push rbx",
                 ".cfi_adjust_cfa_offset 8",
                 ".cfi_rel_offset rbx, 0",
                 $bytes,
-                "call rax",
+                "call qword ptr [rip + {hot} + {real}]",
                 "mov rdi, rax",
                 "mov rsi, rbx",
                 "pop rbx",
@@ -43,12 +46,17 @@ macro_rules! quick_hook {
                 "mov rcx, rbp",
                 "jmp {counted}",
                 "2:",
+                "jl 3f",
+                "jmp qword ptr [rip + {hot} + {real}]",
+                "3:",
                 concat!("mov ", $sp, ", rsp"),
                 concat!("mov ", $fp, ", rbp"),
                 "jmp {early}",
                 ".cfi_endproc",
                 hot = sym state::HOT,
                 real = const offset_of!(Hot, $real),
+                switch = const offset_of!(Hot, switch),
+                uncounted = const off::UNCOUNTED,
                 counted = sym fast_path::allocated,
                 early = sym $early,
             )
@@ -75,10 +83,8 @@ unsafe extern "C" fn calloc_early(count: usize, each: usize, sp: usize, fp: usiz
 /// The same premises as libc's `free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(block: *mut u8) {
-    let address = table::FREE.load(Relaxed);
-    if address == 0 {
-        // SAFETY: the caller guarantees a block that `free` accepts.
-        return unsafe { free_slow(block) };
+    if state::HOT.is_uncounted() {
+        return real!(FREE(block) as fn(*mut u8) -> (), else ());
     }
     if !block.is_null() {
         // SAFETY: the caller guarantees a live block, and it isn't null.
@@ -90,8 +96,9 @@ pub unsafe extern "C" fn free(block: *mut u8) {
             Freeing::SlowPath => return unsafe { free_slow(block) },
         }
     }
-    // SAFETY: the address is that of the real `free`, and the caller guarantees a block that it
-    // accepts.
+    let address = table::FREE.load(Relaxed);
+    // SAFETY: the address is that of the real `free`, since the process counts only once it is
+    // known, and the caller guarantees a block that `free` accepts.
     unsafe {
         let call: unsafe extern "C" fn(*mut u8) = core::mem::transmute(address);
         call(block);
@@ -174,6 +181,9 @@ unsafe extern "C" fn posix_memalign_impl(
     sp: usize,
     fp: usize,
 ) -> c_int {
+    if state::HOT.is_uncounted() {
+        return real!(POSIX_MEMALIGN(out, align, bytes) as fn(*mut *mut u8, usize, usize) -> c_int, else ENOMEM);
+    }
     let error = real!(POSIX_MEMALIGN(out, align, bytes) as fn(*mut *mut u8, usize, usize) -> c_int, else ENOMEM);
     if error == 0 {
         // SAFETY: libc has succeeded, so it has stored the block there.

@@ -11,7 +11,7 @@ pub unsafe extern "C" fn fork() -> c_int {
     let clock = lifecycle::clock_before();
     let child = real!(FORK() as fn() -> c_int, else -1);
     if child == 0 {
-        state::WIPED.wipe();
+        state::forked();
         lifecycle::born_under_filter();
     } else if child > 0 {
         lifecycle::forked(child as u32, clock);

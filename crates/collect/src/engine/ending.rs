@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
 use tprof_trace::run::RunInfo;
+use tprof_wire::region::off;
 
 /// Time between two counts of the job's running processes after its command has ended. A count
 /// takes about 10 us for each process of the machine.
@@ -115,13 +116,13 @@ impl Engine {
     /// Ends the run and writes all files, whether or not processes still run.
     pub(super) fn end(mut self) -> RunInfo {
         let page = self.parts.session.page();
-        let recording = page.recording.swap(0, SeqCst);
-        self.targets.values().for_each(|target| target.switch(false));
+        let off = page.off.swap(off::SESSION, SeqCst);
+        self.targets.values_mut().for_each(|target| target.switch(off::SESSION));
         page.closed.store(1, SeqCst);
         let now = sys::monotonic_ns();
         self.pass(now);
         let survivors = self.survivors(now);
-        self.recording.ends_on = recording != 0;
+        self.recording.ends_on = off == 0;
         if let Some(sampler) = &self.parts.sampler {
             sampler.finish();
         }

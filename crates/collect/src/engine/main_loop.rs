@@ -221,7 +221,7 @@ impl Engine {
         let cgroup = Cgroup::find();
         let oom_at_start = cgroup.read().oom_kills;
         let page = parts.session.page();
-        page.recording.store(u32::from(begins_on), Release);
+        page.off.store(if begins_on { 0 } else { config.session_off() }, Release);
         page.coarse_clock.store(out.clock.now(), Release);
         let mut reserve = Reserve::new(&config.output);
         reserve.hold(LEAST_INFO_BYTES, 1);

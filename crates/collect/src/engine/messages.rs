@@ -39,7 +39,7 @@ impl Engine {
                 Event::RegionJoined { image, region, agent } => {
                     if let Some(target) = self.targets.get_mut(&image) {
                         target.joined(region, agent);
-                        target.switch(self.parts.session.page().recording.load(Relaxed) != 0);
+                        target.switch(self.parts.session.page().off.load(Relaxed));
                     }
                 }
                 Event::Unanswered(late) => {
@@ -52,7 +52,7 @@ impl Engine {
                 }
                 Event::Control(request, reply) => self.control(request, reply),
                 Event::Device(message) => {
-                    let recording = self.parts.session.page().recording.load(Relaxed) != 0;
+                    let recording = self.parts.session.page().off.load(Relaxed) == 0;
                     if !self.devices.take(message, recording) {
                         self.out.processes.losses.lose(READINGS, NO_FILE, 1);
                     }
@@ -60,8 +60,8 @@ impl Engine {
                 Event::Sizes(round) => self.take_sizes(round),
                 Event::RootStarted(pid) => self.out.processes.root = Some(pid),
                 Event::Sampler(event) => {
-                    let recording = self.recording.ends_on
-                        || self.parts.session.page().recording.load(Relaxed) != 0;
+                    let recording =
+                        self.recording.ends_on || self.parts.session.page().off.load(Relaxed) == 0;
                     let Engine { targets, out, attribution, .. } = self;
                     if recording || !matches!(event, SamplerEvent::Samples(_)) {
                         attribution.take(event, &mut Destination { targets, out });
@@ -160,7 +160,7 @@ impl Engine {
             targets: &self.targets,
             out: &mut self.out,
             config: &self.parts.config,
-            recording: self.parts.session.page().recording.load(Relaxed) != 0,
+            recording: self.parts.session.page().off.load(Relaxed) == 0,
             allocators: &mut self.allocators,
         };
         if let Some(mut target) = Target::place(attached, placed_in, now) {
@@ -168,7 +168,7 @@ impl Engine {
                 target.schedule(schedule, self.recording.by(), &mut self.out, now);
             }
             // Recording may have been switched since the process got its answer.
-            target.switch(self.parts.session.page().recording.load(Relaxed) != 0);
+            target.switch(self.parts.session.page().off.load(Relaxed));
             self.targets.insert(target.number, target);
         }
     }

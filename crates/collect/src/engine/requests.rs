@@ -11,13 +11,14 @@ impl Engine {
     /// Switches recording on or off, marks that in every file, and notes that totals have a gap.
     pub(super) fn switch(&mut self, on: bool, why: &str) {
         let page = self.parts.session.page();
-        if (page.recording.load(Relaxed) != 0) == on {
+        if (page.off.load(Relaxed) == 0) == on {
             return;
         }
-        page.recording.store(u32::from(on), SeqCst);
+        let off = if on { 0 } else { self.parts.config.session_off() };
+        page.off.store(off, SeqCst);
         let now = sys::monotonic_ns();
-        for target in self.targets.values() {
-            target.switch(on);
+        for target in self.targets.values_mut() {
+            target.switch(off);
             target.observe_heap(&mut self.out, now);
         }
         self.recording.always_on = false;
@@ -39,7 +40,7 @@ impl Engine {
 
     /// Carries out a request of a program or of `tprof ctl`, and replies now or later.
     pub(super) fn control(&mut self, request: Request, to: Sender<Reply>) {
-        let on = self.parts.session.page().recording.load(Relaxed) != 0;
+        let on = self.parts.session.page().off.load(Relaxed) == 0;
         let done = |message: &str| Reply::new(true, message.to_owned());
         let reply = match request {
             Request::Write { until_ns } => return self.write_until(until_ns, to),

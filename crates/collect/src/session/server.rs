@@ -27,7 +27,6 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 use tprof_wire::handshake::{ExecArguments, Hello, Role, Welcome, hello_flags};
-use tprof_wire::region::off;
 
 /// Longest time that a client may take to send `Hello`.
 const HELLO_TIME: Duration = Duration::from_secs(1);
@@ -282,8 +281,9 @@ impl Server {
         }
         let (region, region_fd) = spare.take().or_else(|| Region::new().ok())?;
         configure(&region, &self.config, self.targets_clock, agent);
-        if self.session.page().recording.load(Acquire) == 0 {
-            region.header().off.fetch_or(off::SESSION, AcqRel);
+        match self.session.page().off.load(Acquire) {
+            0 => {}
+            reasons => region.header().stop_session(reasons),
         }
         let environ = began.map_or_else(
             || Cow::Owned(proc::environment_of(pid)),

@@ -8,7 +8,7 @@ use crate::shared::clock::Clock;
 use std::ops::AddAssign;
 use std::sync::atomic::Ordering::Relaxed;
 use tprof_trace::model::RecordingTotals;
-use tprof_wire::region::mem_mode;
+use tprof_wire::region::{mem_mode, off};
 
 /// The work of recording in processes, and the CPU time of the processes themselves.
 #[derive(Clone, Copy, Debug, Default)]
@@ -130,6 +130,8 @@ impl Target {
         self.finish_operators(out, end_ns);
         self.count_last_losses(out, always_on);
         self.write_end(out);
+        // A process that outlives the run doesn't go on counting.
+        self.hooks.region.header().stop_session(off::SESSION | off::UNCOUNTED);
     }
 
     fn finish_operators(&mut self, out: &mut Output, end_ns: u64) {

@@ -108,7 +108,7 @@ impl Target {
             MemoryRecording::Exact => {
                 Some((self.hooks.heap.live_bytes, self.hooks.heap.peak_bytes))
             }
-            MemoryRecording::Sampled { .. } if self.is_late => None,
+            MemoryRecording::Sampled { .. } if !self.counts_live_bytes() => None,
             MemoryRecording::Sampled { .. } => {
                 let header = self.hooks.region.header();
                 let live = header
@@ -123,13 +123,19 @@ impl Target {
     }
 
     /// Whether live bytes are known because every allocation and free of the process was counted.
-    /// With `--mem sampled` its threads count even while recording is off.
+    /// With `--mem sampled` its threads also count while the program or a schedule has switched
+    /// recording off, but not while it is off in the session.
     fn is_balance_known(&self, always_on: bool) -> bool {
         match self.memory {
             MemoryRecording::Off => false,
             MemoryRecording::Exact => self.whole_life && always_on && !self.spans.was_switched,
-            MemoryRecording::Sampled { .. } => !self.is_late,
+            MemoryRecording::Sampled { .. } => self.counts_live_bytes(),
         }
+    }
+
+    /// Whether the hooks of a process with `--mem sampled` have counted every allocation and free.
+    fn counts_live_bytes(&self) -> bool {
+        !self.is_late && self.hooks.region.header().is_balanced()
     }
 
     pub(super) fn write_totals(&mut self, out: &mut Output, now: u64, always_on: bool) {

@@ -16,6 +16,7 @@ use crate::os::proc::Transferred;
 use crate::out::info;
 use crate::out::output::Output;
 use crate::shared::Region;
+use crate::targets::live::LiveMap;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -231,16 +232,20 @@ impl Target {
         });
     }
 
-    /// Switches recording in its rings on or off, as in the session. CUPTI delivers the agent's
+    /// Switches recording in its rings on, or off for these reasons. CUPTI delivers the agent's
     /// records later, so rows of times when the process's own recording was off are left out then.
-    pub fn switch(&self, on: bool) {
-        let session = |region: &Region| match on {
-            true => region.header().off.fetch_and(!off::SESSION, AcqRel),
-            false => region.header().off.fetch_or(off::SESSION, AcqRel),
-        };
-        session(&self.hooks.region);
-        if let Some(agent) = &self.agent {
-            session(&agent.region);
+    pub fn switch(&mut self, off: u32) {
+        let hooks = self.hooks.region.header();
+        if off == 0 && !hooks.is_balanced() && hooks.off.load(Acquire) & off::SESSION != 0 {
+            // Blocks may have been freed meanwhile, and their addresses used again.
+            self.hooks.heap.live = LiveMap::default();
+        }
+        let agent = self.agent.as_ref().map(|agent| &agent.region);
+        for region in [Some(&self.hooks.region), agent].into_iter().flatten() {
+            match off {
+                0 => region.header().start_session(),
+                reasons => region.header().stop_session(reasons),
+            }
         }
     }
 

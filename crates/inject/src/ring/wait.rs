@@ -2,7 +2,7 @@
 
 use super::chunks;
 use crate::block::Thread;
-use crate::state::{self, off};
+use crate::state::{self, off_reason};
 use crate::{arch, collector_liveness, sys};
 use core::sync::atomic::Ordering::*;
 
@@ -36,7 +36,7 @@ impl Wait {
             return false;
         };
         if session.closed.load(Relaxed) != 0 {
-            state::turn_off(off::COLLECTOR_GONE);
+            state::turn_off(off_reason::COLLECTOR_GONE);
             return false;
         }
         if header.wait_on_full.load(Relaxed) == 0 || collector_liveness::is_stalled(thread) {
