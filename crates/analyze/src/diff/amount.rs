@@ -1,14 +1,15 @@
-//! Time or bytes under a name, summed over ranks, with their variance.
+//! Defines an amount of time or bytes under a name: summed over ranks, with the variance of the
+//! sum.
 
-/// Half the width of the 95 % interval of a normal variable, in standard deviations.
+/// The 95 % interval of a normal variable reaches this many standard deviations to each side.
 pub(super) const Z: f64 = 1.96;
 
-/// The kinds of names under which the two sides' hosts are compared.
+/// The kinds of names by which the hosts of two sides are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum HostNameKind {
-    /// CPU time of functions, code that was inlined into them included.
+    /// CPU time of functions, including code that was inlined into them.
     Function,
-    /// CPU time of Python's functions, with the native code that they call.
+    /// CPU time of Python functions, including the native code that they call.
     Python,
     /// CPU time of the files with the code.
     Module,
@@ -40,7 +41,7 @@ impl HostNameKind {
 pub struct Amount {
     /// Nanoseconds, or bytes of a site.
     pub value: f64,
-    /// Variance of the value, since it is a sum of samples.
+    /// Variance of the value. A value that is a sum of samples has a sampling error.
     pub variance: f64,
     /// Number of samples, waits, threads or allocations.
     pub count: f64,
@@ -57,7 +58,8 @@ impl Amount {
         self.squares += other.squares;
     }
 
-    /// The mean over this many ranks or steps. `squares` stays the sum over whole ranks.
+    /// Returns the mean over this many ranks or steps. `squares` isn't divided, because the spread
+    /// is computed from the values of whole ranks.
     pub(super) fn divided_by(self, by: f64) -> Amount {
         let Amount { value, variance, count, squares } = self;
         Amount { value: value / by, variance: variance / (by * by), count: count / by, squares }

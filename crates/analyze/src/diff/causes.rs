@@ -1,4 +1,5 @@
-//! Causes of a rank's time: the time of its driving thread, divided as in `report host`.
+//! Collects the causes of a rank's time: the time of its driving thread, divided as in `report
+//! host`.
 
 use tprof_facts::labels::base_name;
 
@@ -6,7 +7,7 @@ use super::amount::{Amount, HostNameKind, Z};
 use crate::host::{Ledger, Place, RankHost, WallTime};
 use crate::rank::samples::Part;
 
-/// Key of start-up, which is used beside the keys of [`Part`].
+/// Key of start-up. It isn't a [`Part`], but is listed beside the parts.
 pub(super) const START_UP: &str = "start_up";
 /// The displayed name of start-up.
 pub(super) const START_UP_NAME: &str = "start-up";
@@ -18,7 +19,7 @@ pub(super) fn is_of_steps(part: &str) -> bool {
 /// The kind of a sum, its displayed name, and the key that distinguishes equal names.
 pub(super) type AmountName = (HostNameKind, String, String);
 
-/// Amounts of a rank by cause: by part, by function, by line.
+/// Returns the amounts of a rank by cause: by part, by function, and by line.
 pub(super) fn amounts(host: &RankHost) -> Vec<(AmountName, Amount)> {
     let ledger = &host.ledger;
     let mut all: Vec<(AmountName, Amount)> = Vec::new();
@@ -50,7 +51,8 @@ fn amount(ledger: &Ledger, time: &WallTime) -> Amount {
     Amount { value: time.ns as f64, variance: deviation.powi(2), count, ..Amount::default() }
 }
 
-/// Returns `function (file.py)`. The line is left out, since any edit of the file moves it.
+/// Returns `function (file.py)`. The line is left out, because any edit of the file above it
+/// changes its number.
 fn function(place: &Place) -> String {
     match place.file.is_empty() {
         true => place.function.clone(),

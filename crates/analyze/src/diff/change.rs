@@ -1,4 +1,4 @@
-//! The change of a metric, and the verdict on it.
+//! Computes the change of a metric, and the verdict on it.
 
 use super::figures::{BetterWhen, Metric};
 use crate::base::reading::Reading;
@@ -15,13 +15,13 @@ pub struct Change {
     pub error: Option<f64>,
     /// Repeats on either side; `None` for a metric of the whole run.
     pub repeats: Option<(Repeats, Repeats)>,
-    /// For a wall time: by how much longer in B than in A the threads that drive the ranks had no
-    /// core, if that is known.
+    /// For a wall time, the change of the time in which the driving threads had no core: B minus A,
+    /// in the metric's unit. `None` if that time is unknown.
     pub lost: Option<f64>,
 }
 
 impl Change {
-    /// The change between values of whole runs, whose only uncertainty is that of estimates.
+    /// Returns the change between values of whole runs. Its only uncertainty is that of estimates.
     pub fn of_runs(a: Reading<f64>, b: Reading<f64>) -> Change {
         let error = match (a.error(), b.error()) {
             (None, None) => None,
@@ -30,28 +30,29 @@ impl Change {
         Change { a, b, error, repeats: None, lost: None }
     }
 
-    /// The difference B minus A.
+    /// Returns the difference B minus A.
     pub fn difference(&self) -> Option<f64> {
         Some(self.b.get()? - self.a.get()?)
     }
 
-    /// Returns the change without the effect of the machine's load, if that effect is so large that
-    /// it changes the verdict: a slowdown that looked like no change, or an improvement.
+    /// Returns the change without the effect of the machine's load, if that effect alone changes
+    /// the verdict: from no change to a slowdown or an improvement, or the reverse. Otherwise
+    /// returns `None`.
     pub fn without_load(&self, metric: &Metric) -> Option<f64> {
         let (a, difference, lost) = (self.a.get()?.abs(), self.difference()?, self.lost?);
         let error = self.error.unwrap_or(metric.noise * a);
         let way = |change: f64| if change.abs() > error { change.signum() } else { 0.0 };
         let without = difference - lost;
-        // The load decides only if it is at least half of the change, or of the smallest change
-        // that counts.
+        // The load changes the verdict only if it is at least half of the change, or half of the
+        // smallest change that counts.
         let is_much = 2.0 * lost.abs() > difference.abs().max(error);
-        // An interval that the load made wide leaves room for any change.
+        // If the load made the interval wide, any change may hide in it.
         let is_open = way(difference) == 0.0 && error > WIDE * a.max(a + difference);
         let is_open = is_open && lost.abs() > difference.abs().max(metric.noise * a);
         (is_open || is_much && way(difference) != way(without)).then_some(without)
     }
 
-    /// The verdict on the change, in a few words.
+    /// Returns the verdict on the change, in a few words.
     pub fn verdict(&self, metric: &Metric, same_hardware: bool) -> &'static str {
         let (Some(a), Some(difference)) = (self.a.get(), self.difference()) else { return "?" };
         if difference == 0.0 {
@@ -75,7 +76,7 @@ impl Change {
             BetterWhen::More => difference,
             BetterWhen::Neither => return "changed",
         };
-        // Without repeats, the change may be due to chance.
+        // Without repeats, chance may have caused the change.
         match (toward > 0.0, repeated) {
             (true, true) => "better",
             (false, true) => "worse",
@@ -85,14 +86,14 @@ impl Change {
     }
 }
 
-/// Verdict on a wall time that other programs lengthened.
+/// The verdict on a wall time whose change the load of other programs may explain.
 pub(super) const LOAD_DIFFERED: &str = "not sure: load differed";
 
 /// An interval wider than this share of the values may hide a change that matters.
 const WIDE: f64 = 0.1;
 
-/// The verdict on a change within its interval: `same`, unless the interval is wide relative to the
-/// values.
+/// Returns the verdict on a change within its interval: `same`, unless the interval is wide
+/// relative to the values.
 pub(super) fn within_noise(error: f64, largest: f64) -> &'static str {
     if error <= WIDE * largest { "same" } else { "not sure" }
 }
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn load_decides_no_verdict_on_a_wall_time() {
+    fn load_that_explains_a_change_prevents_a_verdict() {
         let step_time = find("step_time").unwrap();
         let verdict = |difference: f64, error: f64, lost: f64| {
             let [a, b] = [[27.0, 29.0, 28.0], [27.0, 29.0, 28.0].map(|ms| ms + difference)];
@@ -138,20 +139,20 @@ mod tests {
             let (a, b) = (Reading::Is(28.0), Reading::Is(28.0 + difference));
             Change { a, b, error: Some(error), repeats, lost: Some(lost) }.verdict(step_time, true)
         };
-        // Code that became slower on a machine that became free.
+        // Code became slower while the machine became free.
         assert_eq!(verdict(-8.8, 6.4, -22.8), LOAD_DIFFERED);
         assert_eq!(verdict(0.1, 2.0, -9.0), LOAD_DIFFERED);
         assert_eq!(verdict(-5.0, 20.0, -9.0), LOAD_DIFFERED);
         assert_eq!(verdict(-5.0, 20.0, -4.0), "not sure");
-        // All of the change is due to lost cores, or the rest of it is within the interval.
+        // All of the change comes from lost cores, or the rest of it is within the interval.
         assert_eq!(verdict(8.0, 1.0, 8.0), LOAD_DIFFERED);
         assert_eq!(verdict(8.0, 3.0, 5.5), LOAD_DIFFERED);
-        // The change is real whatever the load was, or larger than it seems.
+        // The change remains without the load, or even grows.
         assert_eq!(verdict(8.0, 1.0, 3.0), "worse");
         assert_eq!(verdict(8.0, 1.0, -20.0), "worse");
         assert_eq!(verdict(-8.0, 1.0, 0.0), "better");
         assert_eq!(verdict(0.1, 2.0, 0.3), "same");
-        // A little more load beside a change that is barely outside of its interval.
+        // The load grew a little, and the change is barely outside of its interval.
         assert_eq!(verdict(1.0, 0.9, 0.15), "worse");
     }
 

@@ -1,4 +1,4 @@
-//! Changes of metrics between two sides.
+//! Computes the changes of metrics between two sides.
 
 use super::change::Change;
 use super::figures::{WITHOUT_LOST_CORES, find};
@@ -6,7 +6,7 @@ use super::side::Side;
 use crate::base::reading::Reading;
 use crate::base::stats::{Repeats, difference_error};
 
-/// The change of a metric; `None` if there is no such metric.
+/// Returns the change of a metric; `None` if no metric has this key.
 pub(super) fn change_of(a: &Side, b: &Side, key: &str) -> Option<Change> {
     find(key)?;
     let lost = match key {
@@ -45,8 +45,8 @@ fn repeats(side: &Side, key: &str) -> Option<Repeats> {
     Repeats::of(side.figures.get(key)?)
 }
 
-/// Time of a step in which the threads that drive the ranks had no core, ns; `None` if it is
-/// unknown for any rank or step.
+/// Returns the mean time of a step in which the driving threads of the ranks had no core, ns;
+/// `None` if it is unknown for any rank or step.
 pub(super) fn lost_of_step(side: &Side) -> Option<f64> {
     let mean = |key| Some(repeats(side, key)?.mean);
     Some(mean("step_time")? - mean(WITHOUT_LOST_CORES)?)

@@ -1,4 +1,4 @@
-//! Compares two sides: what changed from one to the other.
+//! Compares two sides, and collects the changes from one to the other.
 
 use serde::Serialize;
 use serde::ser::SerializeMap;
@@ -22,9 +22,9 @@ pub struct Comparison {
     pub a: Side,
     /// The side that is compared with the baseline.
     pub b: Side,
-    /// Notes for the reader, in sentences without a full stop.
+    /// Notes for the reader, as sentences without a full stop.
     pub notes: Vec<String>,
-    /// The tables, the one that answers the question first.
+    /// The tables. The first one answers whether the job became faster.
     pub tables: Vec<Table>,
 }
 
@@ -44,7 +44,7 @@ impl Serialize for Comparison {
     }
 }
 
-/// The head of one side in a comparison: facts about its run.
+/// The facts about one side's run that precede the comparison.
 pub(super) struct SideHead<'a>(pub &'a Side);
 
 impl Serialize for SideHead<'_> {
@@ -73,7 +73,8 @@ impl Comparison {
         comparison
     }
 
-    /// Marks tables that are empty on both sides as data for programs, and names them in a note.
+    /// Marks tables that are empty on both sides as data for programs only, and names them in a
+    /// note.
     fn leave_out_empty(&mut self) {
         let mut left_out = Vec::new();
         let empty = |table: &&mut Table| table.rows.is_empty() && table.key != "differences";
@@ -89,7 +90,7 @@ impl Comparison {
         }
     }
 
-    /// The change of a subject; `None` if it is a metric that neither side has.
+    /// Returns the change of a subject; `None` if neither side has the subject's metric.
     pub fn change(&self, subject: &Subject) -> Option<Change> {
         match subject {
             Subject::Metric(metric) => change_of(&self.a, &self.b, metric.key),
@@ -109,14 +110,14 @@ impl Comparison {
         self.a.host.functions().chain(self.b.host.functions()).collect()
     }
 
-    /// Keys of the hardware facts that both sides have, with different values.
+    /// Returns the keys of the hardware facts that both sides have, but with different values.
     pub fn other_hardware(&self) -> Vec<&'static str> {
         self.a.facts.other_hardware(&self.b.facts)
     }
 
-    /// Whether a condition trips. `None` if its subject is unknown or was not measured, or if the
-    /// result would say nothing about the code, because the hardware differs or because the
-    /// machine's load alone decides the result.
+    /// Whether a condition trips. Returns `None` if its subject is unknown or wasn't measured. Also
+    /// returns `None` if the result would not be due to the code, because the hardware differs or
+    /// because the machine's load alone decides the result.
     pub fn trips(&self, gate: &Gate) -> Option<bool> {
         let subject = Subject::of(&gate.metric)?;
         if subject.of_hardware() && !self.other_hardware().is_empty() {
@@ -126,8 +127,8 @@ impl Comparison {
         let (a, difference) = (change.a.get()?, change.difference()?);
         let trips = gate.trips(a, difference, change.error);
         let Some(without) = self.without_load(&subject) else { return Some(trips) };
-        // Lost cores make the interval of the change without load too wide. The times of steps
-        // without lost cores have a narrower interval.
+        // The time without a core varies, which makes the interval of the change without load too
+        // wide. The step times without lost cores have a narrower interval, so prefer them.
         let of_steps = change_of(&self.a, &self.b, WITHOUT_LOST_CORES);
         let of_steps = of_steps.filter(|_| change.repeats.is_some());
         let alone = match of_steps {
@@ -137,8 +138,8 @@ impl Comparison {
         (alone == trips).then_some(trips)
     }
 
-    /// The change of a wall time without the effect of the machine's load, if that changes the
-    /// verdict.
+    /// Returns the change of a wall time without the effect of the machine's load, if that effect
+    /// alone changes the verdict.
     pub fn without_load(&self, subject: &Subject) -> Option<f64> {
         match subject {
             Subject::Metric(metric) => self.change(subject)?.without_load(metric),

@@ -1,5 +1,5 @@
-//! Time of a side's devices in its steps, divided as in `report gpu-time`: work, and idle time by
-//! cause.
+//! Collects the time of a side's devices in its steps, divided as in `report gpu-time`: work, and
+//! idle time by cause.
 
 use tprof_facts::copies::direction;
 
@@ -9,7 +9,7 @@ use crate::base::intervals::Cover;
 use crate::gpu::gpu_time::{Waterfall, of_devices};
 use crate::rank::{RankTrace, Step};
 
-/// Times of a rank's devices by part and cause, one list for each device.
+/// Returns the times of a rank's devices by part and cause, one list for each device.
 pub(super) fn amounts(rank: &RankTrace<'_>, steps: &[Step]) -> Vec<Vec<(AmountName, Amount)>> {
     let times = Cover::of(steps.iter().map(Step::time));
     let compared = (!steps.is_empty()).then_some(&times);

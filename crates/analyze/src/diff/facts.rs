@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use tprof_trace::{RunDir, TraceFile};
 
-/// Facts by key. A fact has several values if ranks or hosts of the run differ in it.
+/// Facts by key. A fact has several values if the ranks or hosts of the run don't agree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts(BTreeMap<String, BTreeSet<String>>);
 
@@ -38,11 +38,11 @@ impl Facts {
             .collect()
     }
 
-    /// Returns the keys of hardware that both sides have, with different values.
+    /// Returns the keys of the hardware facts that both sides have, but with different values.
     pub fn other_hardware(&self, other: &Facts) -> Vec<&'static str> {
         let differ = |key: &&str| match (self.0.get(*key), other.0.get(*key)) {
             (Some(a), Some(b)) => a != b,
-            // A fact that one side lacks may be the same on both.
+            // If one side lacks a fact, the two sides may still agree in it.
             _ => false,
         };
         HARDWARE.into_iter().filter(differ).collect()
@@ -63,7 +63,7 @@ impl Facts {
     }
 }
 
-/// Keys of the facts about hardware: times depend on these besides the code.
+/// Keys of the facts about hardware. The time of the same code depends on these.
 const HARDWARE: [&str; 5] = [
     "device",
     "device.compute_capability",
@@ -78,7 +78,7 @@ const OF_A_RANK: [&str; 2] = ["rank", "pg_config"];
 const SHOWN_ELSEWHERE: [&str; 7] =
     ["id", "name", "totalGlobalMem", "computeMajor", "computeMinor", "numSms", "uuid"];
 
-/// Returns the facts that the collectors wrote: command, options, hosts, machine.
+/// Returns the facts that the collectors recorded: command, options, hosts, machine.
 pub(super) fn of_run(run: &RunDir) -> Facts {
     let mut facts = Facts::default();
     for info in run.infos() {
@@ -93,8 +93,8 @@ pub(super) fn of_run(run: &RunDir) -> Facts {
         }
         facts.json("machine", &info.machine);
         let mut options = info.options.clone();
-        // The names of the two sides already show the imported files and the run's directory, and
-        // the command is a separate fact.
+        // Leave out what the reader sees elsewhere: the names of the two sides show the imported
+        // files and the run's directory, and the command is a fact of its own.
         if let Some(options) = options.as_object_mut() {
             ["imported", "output", "command"].iter().for_each(|key| drop(options.remove(*key)));
         }
@@ -140,9 +140,9 @@ pub(super) fn of_file(file: &TraceFile) -> Facts {
                     }
                 }
             }
-            // Properties that tprof's importer writes for its own use.
+            // tprof's importer writes these properties for its own use.
             (key, _) if key.starts_with("tprof.") => (),
-            // These name or date a single trace, so they differ in any two.
+            // These properties name or date a single trace, so they always differ.
             ("traceName" | "baseTimeNanoseconds" | "displayTimeUnit" | "trace_id", _) => (),
             (_, Value::Array(_)) => (),
             (key, value) => facts.json(key, value),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_leave_out_facts_that_only_distinguish_ranks() {
+    fn differences_ignore_facts_that_only_distinguish_ranks() {
         let a = of_file(&file(&[
             ("distributedInfo", r#"{"backend":"nccl","rank":0,"world_size":8}"#),
             (
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn hardware_differs_where_both_sides_name_it() {
+    fn hardware_differs_only_if_both_sides_have_the_fact() {
         let of = |facts: &[(&str, &str)]| {
             let mut all = Facts::default();
             facts.iter().for_each(|(key, value)| all.set(key, *value));

@@ -1,4 +1,4 @@
-//! The metrics of steps and of runs that are compared.
+//! Lists the metrics of steps and of whole runs that a comparison shows.
 
 use crate::base::reading::Reading;
 use crate::document::Unit;
@@ -28,15 +28,15 @@ pub struct Metric {
     pub better: BetterWhen,
     /// Whether other hardware changes the metric's value for the same code.
     pub of_hardware: bool,
-    /// A change by a smaller share of A's value counts as none. This is used if there are no
-    /// repeats that would show how much the value varies.
+    /// A change by a smaller share of A's value counts as no change. This share is used only
+    /// without repeats, which would show how much the value varies.
     pub noise: f64,
 }
 
-/// Noise of times and resident memory, which vary from run to run of the same code.
+/// The noise of times and resident memory, which vary from run to run of the same code.
 const VARIES: f64 = 0.01;
-/// Noise of quantities that the program itself determines, which vary less; this is the precision
-/// that reports print.
+/// The noise of quantities that the program itself determines and that hardly vary. It equals the
+/// precision with which reports print them.
 const SHOWN: f64 = 0.001;
 
 const fn metric(key: &'static str, name: &'static str, unit: Unit, better: BetterWhen) -> Metric {
@@ -48,11 +48,11 @@ const fn noisy(metric: Metric) -> Metric {
     Metric { noise: VARIES, ..metric }
 }
 
-/// Key of the step time minus the time in which the step's thread had no core.
+/// Key of the step time without the time in which the step's driving thread had no core.
 pub(super) const WITHOUT_LOST_CORES: &str = "step_time_without_lost_cores";
 
-/// Metrics of a step, in the order in which they are listed. The four parts of a step's time on
-/// devices add up to the step's time.
+/// Metrics of a step, in the order of the tables. The four parts of a step's time on devices add up
+/// to the step's time.
 pub const STEP_METRICS: [Metric; 8] = [
     metric("step_time", "step time", Unit::Duration, BetterWhen::Less),
     metric(WITHOUT_LOST_CORES, "without load", Unit::Duration, BetterWhen::Less),
@@ -75,12 +75,12 @@ pub const RUN_METRICS: [Metric; 7] = [
     metric("peak_device_memory", "peak device memory", Unit::Bytes, BetterWhen::Less),
 ];
 
-/// A metric by its key.
+/// Returns a metric by its key.
 pub fn find(key: &str) -> Option<&'static Metric> {
     STEP_METRICS.iter().chain(&RUN_METRICS).find(|metric| metric.key == key)
 }
 
-/// Keys of all metrics.
+/// Returns the keys of all metrics.
 pub fn keys() -> impl Iterator<Item = &'static str> {
     STEP_METRICS.iter().chain(&RUN_METRICS).map(|metric| metric.key)
 }
@@ -94,7 +94,7 @@ pub struct Figure {
     pub value: Reading<u64>,
 }
 
-/// Sums of the metrics of one step over ranks.
+/// Sums of the metrics of one step, over ranks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FigureSum {
     ranks: u64,
@@ -115,7 +115,8 @@ impl FigureSum {
         self.ranks += 1;
         self.duration_ns += times.duration_ns as f64;
         self.driven += u64::from(lost_ns.is_some());
-        // While a device works, the step does not wait for the driving thread.
+        // While a device works, the step doesn't wait for the driving thread. So a lost core costs
+        // at most the idle time.
         let most_ns = times.idle_ns().unwrap_or(times.duration_ns);
         self.lost_ns += lost_ns.unwrap_or(0).min(most_ns) as f64;
         let (Some(device_ns), Some(launches)) = (times.device_ns, times.launches) else {
@@ -129,12 +130,13 @@ impl FigureSum {
         self.launches += launches as f64;
     }
 
-    /// Returns means by key: those of device metrics over the ranks that used a device, the others
-    /// over all ranks.
+    /// Returns the means by key. Device metrics are means over the ranks that used a device, all
+    /// other metrics over all ranks.
     pub fn means(&self) -> Vec<(&'static str, f64)> {
         let ranks = self.ranks.max(1) as f64;
         let mut means = vec![("step_time", self.duration_ns / ranks)];
-        // A mean over only some ranks could not be compared with the step time over all.
+        // Leave out a mean over only some ranks, because it can't be compared with the step time
+        // over all ranks.
         if self.driven == self.ranks {
             means.push((WITHOUT_LOST_CORES, (self.duration_ns - self.lost_ns) / ranks));
         }
@@ -161,13 +163,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_of_a_step_add_up_to_it() {
+    fn the_parts_of_a_step_add_up_to_the_step_time() {
         let mut sum = FigureSum::default();
         let times =
             |duration_ns, device_ns| StepDeviceTime { duration_ns, device_ns, launches: Some(3) };
         sum.add(&times(100, Some([50, 20, 10])), Some(30));
         sum.add(&times(200, Some([60, 0, 0])), Some(0));
-        // A rank without a device counts only in the step's time.
+        // A rank without a device counts only for the step time.
         sum.add(&StepDeviceTime { duration_ns: 300, ..StepDeviceTime::default() }, Some(60));
         let means = sum.means();
         let of = |key| means.iter().find(|(mean, _)| *mean == key).unwrap().1;

@@ -1,4 +1,4 @@
-//! Conditions under which a comparison fails: `step_time>+5%`.
+//! Parses and checks conditions under which a comparison fails, such as `step_time>+5%`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ pub struct Gate {
     pub metric: String,
     /// The direction of change that fails.
     pub direction: Direction,
-    /// The size of a change that is still accepted.
+    /// The largest change that still passes.
     pub limit: Limit,
 }
 
@@ -23,7 +23,7 @@ pub enum Direction {
     Below,
 }
 
-/// The size of a change that is still accepted.
+/// The largest change that still passes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
     /// Change as a share of A's value: 0.05 is five percent.
@@ -48,7 +48,7 @@ pub enum GateError {
     NoChange(String),
 }
 
-/// Factors by the unit of a limit that is not a share.
+/// For each unit of a limit, the number of the metric's own units in it.
 const UNITS: [(&str, f64); 10] = [
     ("ns", 1.0),
     ("us", 1e3),
@@ -66,7 +66,7 @@ impl FromStr for Gate {
     type Err = GateError;
 
     fn from_str(text: &str) -> Result<Gate, GateError> {
-        // A function's name may contain both signs, so the last one is the direction.
+        // A function's name may also contain `>` and `<`, so the last one is the direction.
         let at = text.rfind(['>', '<']).ok_or(GateError::NoDirection)?;
         let (metric, rest) = (text[..at].trim(), text[at + 1..].trim());
         if metric.is_empty() {
@@ -104,8 +104,8 @@ impl fmt::Display for Gate {
 
 impl Gate {
     /// Whether a change of `difference` from the value `a` trips this condition. `error` is half
-    /// the width of the change's 95 % interval; if it is given, a change that may be zero does not
-    /// trip it.
+    /// the width of the change's 95 % interval. With an `error`, a change that may be zero doesn't
+    /// trip.
     pub fn trips(&self, a: f64, difference: f64, error: Option<f64>) -> bool {
         let limit = match self.limit {
             Limit::Share(share) => share * a.abs(),
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conditions_are_read() {
+    fn conditions_are_parsed() {
         let gate: Gate = "step_time>+5%".parse().unwrap();
         assert_eq!(gate.metric, "step_time");
         assert_eq!((gate.direction, gate.limit), (Direction::Above, Limit::Share(0.05)));
@@ -141,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_hold_signs_of_direction() {
+    fn a_metric_name_may_contain_the_signs_of_a_direction() {
         let gate: Gate = "function:sum<int>::operator>(int)>+5%".parse().unwrap();
         assert_eq!(gate.metric, "function:sum<int>::operator>(int)");
         assert_eq!((gate.direction, gate.limit), (Direction::Above, Limit::Share(0.05)));
     }
 
     #[test]
-    fn a_change_must_be_beyond_the_limit_and_real() {
+    fn a_change_trips_if_it_exceeds_the_limit_and_its_interval() {
         let gate: Gate = "step_time>+5%".parse().unwrap();
         assert!(gate.trips(100.0, 6.0, None));
         assert!(!gate.trips(100.0, 5.0, None));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_prints_as_it_is_typed() {
+    fn a_condition_prints_as_the_user_typed_it() {
         for text in ["step_time>+5%", "gpu_busy<-1.5%"] {
             assert_eq!(text.parse::<Gate>().unwrap().to_string(), text);
         }

@@ -1,6 +1,6 @@
-//! Activity of a side's hosts: CPU time by function and library, waits by cause, threads, the heap
-//! by site, the wall time of driving threads. These are sums over ranks, each with the variance
-//! that is due to sampling.
+//! Measures the activity of a side's hosts: CPU time by function and library, waits by cause,
+//! threads, the heap by site, and the wall time of driving threads. These are sums over ranks, each
+//! with the variance that is due to sampling.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::frames::NO_STACK;
@@ -20,7 +20,8 @@ use crate::rank::samples::Layer;
 use crate::rank::samples::word;
 use crate::rank::{RankTrace, Step};
 
-/// Amounts by kind and name; the second text tells where the named code is.
+/// Amounts by kind and name. The third part of a key distinguishes equal names: for a function it is
+/// the file that contains the code, for a part of the time it is the part's own key.
 pub type Amounts = FxHashMap<(HostNameKind, String, String), Amount>;
 
 /// Activity of a side's hosts, summed over its ranks.
@@ -36,7 +37,7 @@ pub struct HostActivity {
     pub amounts: Amounts,
     /// Time on a core, of all threads.
     pub cpu: Amount,
-    /// Number of processes; each counts once even if it called `exec`.
+    /// Number of processes. A process counts once even if it called `exec`.
     pub processes: u64,
     /// Number of threads on all ranks.
     pub threads: u64,
@@ -46,11 +47,11 @@ pub struct HostActivity {
     pub lost_ns: u64,
     /// The number of ranks whose time without a core is known.
     pub with_lost: u64,
-    /// Number of steps of the ranks counted in `with_lost`; 0 if one of these ranks has none.
+    /// Number of steps of the ranks in `driven`; 0 if one of these ranks has no steps.
     pub steps: u64,
     /// Number of devices with work; a device counts once for each rank that used it.
     pub devices: u64,
-    /// Number of steps of these devices; 0 if one of them has none.
+    /// Number of steps of these devices; 0 if one of them has no steps.
     pub device_steps: u64,
     /// The parts of each rank whose driving thread was sampled, with the rank's number.
     pub by_rank: Vec<(u32, Amounts)>,
@@ -79,7 +80,7 @@ impl HostActivity {
         host
     }
 
-    /// Keeps the parts of the only rank that was measured, for a table by rank.
+    /// Stores the parts of the only rank in `self` for a table by rank.
     pub fn keep_parts(&mut self, rank: u32) {
         let parts = self.amounts.iter().filter(|((sort, ..), _)| *sort == HostNameKind::Part);
         let parts: Amounts = parts.map(|(key, amount)| (key.clone(), *amount)).collect();
@@ -132,12 +133,12 @@ impl HostActivity {
         }
     }
 
-    /// The mean of an amount over ranks.
+    /// Returns the mean of an amount over ranks.
     pub fn mean(&self, amount: Amount) -> Amount {
         amount.divided_by(self.ranks.max(1) as f64)
     }
 
-    /// The mean over ranks of an amount of this kind; with `by_step`, the mean over steps.
+    /// Returns the mean of an amount of this kind over ranks; with `by_step`, over steps.
     pub fn mean_of(&self, sort: HostNameKind, amount: Amount, by_step: bool) -> Amount {
         let (steps, all) = match sort {
             HostNameKind::Device => (self.device_steps, self.devices),
@@ -148,8 +149,8 @@ impl HostActivity {
         amount.divided_by(if by_step { steps } else { all.max(1) } as f64)
     }
 
-    /// Standard deviation over ranks of an amount of this kind; `None` for fewer than two ranks,
-    /// and for devices.
+    /// Returns the standard deviation over ranks of an amount of this kind; `None` for fewer than
+    /// two ranks, and for devices.
     pub fn spread(&self, sort: HostNameKind, amount: Amount, by_step: bool) -> Option<f64> {
         if sort == HostNameKind::Device {
             return None;
@@ -160,14 +161,14 @@ impl HostActivity {
         (ranks >= 2.0).then(|| (rest.max(0.0) / (ranks - 1.0)).sqrt() / per_rank)
     }
 
-    /// Time in which a rank's driving thread had no core, as a mean over ranks, ns; `None` if it is
-    /// unknown for any rank.
+    /// Returns the time in which a rank's driving thread had no core, as a mean over ranks, ns;
+    /// `None` if it is unknown for any rank.
     pub fn lost_of_rank(&self) -> Option<f64> {
         let is_known = self.ranks > 0 && self.with_lost == self.ranks;
         is_known.then(|| self.lost_ns as f64 / self.ranks as f64)
     }
 
-    /// CPU time of a rank, of all threads, as a mean over ranks.
+    /// Returns the CPU time of all threads of a rank, as a mean over ranks.
     pub fn cpu_time(&self) -> Reading<u64> {
         if self.sampled == 0 {
             return Reading::missing("there are no CPU samples");
@@ -177,8 +178,8 @@ impl HostActivity {
         Reading::Estimate { value: whole(mean.value), error: whole(mean.error()) }
     }
 
-    /// Time in which threads could have run and no core was free, divided by the time in which they
-    /// ran.
+    /// Returns the time in which threads were ready but had no core, divided by the time in which
+    /// they ran.
     pub fn ready(&self) -> Option<f64> {
         let key = (HostNameKind::Wait, word(ThreadState::Runnable).to_owned(), String::new());
         let ready = self.amounts.get(&key).map_or(0.0, |amount| amount.value);
@@ -191,7 +192,7 @@ impl HostActivity {
 
     fn add_samples(&mut self, rank: &RankTrace<'_>) {
         let cpu = &rank.cpu;
-        // Many stretches have the same name, so each name is written out only once.
+        // Many stretches have the same function, so sum by id first and format each name only once.
         let mut sums: FxHashMap<(HostNameKind, u32), Amount> = FxHashMap::default();
         let mut waits: FxHashMap<ThreadState, Amount> = FxHashMap::default();
         let mut threads: FxHashMap<u32, (u32, Amount)> = FxHashMap::default();
@@ -204,8 +205,8 @@ impl HostActivity {
                 waits.entry(stretch.state).or_default().add(amount);
                 continue;
             }
-            // Each sample stands for a period, so each adds the square of its period to the
-            // variance.
+            // Each sample stands for a period and adds the square of that period to the variance.
+            // This is the sum for `samples` equal periods.
             let variance = match stretch.stack.is_empty() {
                 true => 0.0,
                 false => value * value / stretch.samples.max(1) as f64,
@@ -267,7 +268,7 @@ impl HostActivity {
     }
 }
 
-/// Base name of the program of each process.
+/// Returns the base name of each process's program.
 fn programs(file: &TraceFile) -> FxHashMap<u32, String> {
     let program = |row: &Process| labels::program(file.name(row.command)).to_owned();
     file.processes().iter().map(|row| (row.process, program(row))).collect()
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_have_a_mean_and_a_spread_and_steps_divide_both() {
+    fn mean_and_spread_over_ranks_are_divided_by_steps() {
         let mut both = rank(0, 10.0, 5);
         both.add(rank(1, 30.0, 5));
         let amount = *both.amounts.values().next().unwrap();

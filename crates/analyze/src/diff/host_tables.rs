@@ -1,5 +1,5 @@
-//! Tables of the changes on the hosts: causes of the driving threads' time, CPU time, waits,
-//! threads, the heap's sites.
+//! Makes the tables of the changes on the hosts: causes of the driving threads' time, CPU time,
+//! waits, threads, and the heap's sites.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ struct TableWords {
     key: &'static str,
     title: &'static str,
     about: &'static str,
-    /// Headings of the numbers of samples, waits, threads or allocations; empty if only programs
-    /// see them.
+    /// Headings of the columns with the numbers of samples, waits, threads or allocations. An empty
+    /// heading makes a column for programs only.
     counted: [&'static str; 2],
 }
 
@@ -100,25 +100,25 @@ const DEVICES: TableWords = TableWords {
 pub(super) struct HostTables<'s> {
     pub a: &'s HostActivity,
     pub b: &'s HostActivity,
-    /// Whether times can be compared, since the hardware is the same.
+    /// Whether the hardware is the same, so that times can be compared.
     pub same_hardware: bool,
 }
 
 impl HostTables<'_> {
-    /// All tables, that of causes first.
+    /// Returns all tables, the table of causes first.
     pub fn all(&self) -> Vec<Table> {
         let mut tables: Vec<Table> = SHOWN.iter().map(|shown| self.table(shown)).collect();
         tables.insert(1, self.by_rank());
         tables
     }
 
-    /// The table of device time.
+    /// Returns the table of device time.
     pub fn of_devices(&self) -> Table {
         self.table(&DEVICES)
     }
 
-    /// Whether a kind is compared per step, which driving threads and devices are if both sides
-    /// have steps.
+    /// Whether amounts of a kind are compared per step. Times of driving threads and devices are,
+    /// if both sides have steps.
     fn by_step(&self, sort: HostNameKind) -> bool {
         let has_steps = |host: &HostActivity| match sort {
             HostNameKind::Device => host.device_steps > 0,
@@ -182,14 +182,14 @@ impl HostTables<'_> {
         let mut table = Table::new(shown.key, self.title(shown), columns)
             .about(about)
             .empty(why_empty(shown.sort, has_a, has_b));
-        // If one side did not record these amounts, there is nothing to compare.
+        // If one side didn't record these amounts, the table stays empty.
         if has_a && has_b {
             self.rows(shown.sort).into_iter().for_each(|cells| table.row(cells));
         }
         table
     }
 
-    /// The rows of a kind, largest changes first.
+    /// Returns the rows of a kind, largest changes first.
     fn rows(&self, sort: HostNameKind) -> Vec<Vec<Cell>> {
         let mut names: BTreeMap<(&str, &str), [Option<Amount>; 2]> = BTreeMap::new();
         for (at, host) in [self.a, self.b].into_iter().enumerate() {
@@ -239,7 +239,7 @@ impl HostTables<'_> {
         rows.into_iter().map(|(_, _, cells)| cells).collect()
     }
 
-    /// The verdict on a change, which depends on whether sampling explains it.
+    /// Returns the verdict on a change. It depends on whether sampling alone explains the change.
     fn verdict(&self, sort: HostNameKind, a: f64, change: f64, error: f64) -> &'static str {
         if change == 0.0 {
             "same"
@@ -253,15 +253,15 @@ impl HostTables<'_> {
             match (change > 0.0, bounded(sort, error)) {
                 (true, true) => "more",
                 (false, true) => "less",
-                // The value was measured, not sampled, and only once, so that the change may be due
-                // to chance.
+                // The value was measured, not sampled, but only once, so chance may have caused the
+                // change.
                 (true, false) => "more?",
                 (false, false) => "less?",
             }
         }
     }
 
-    /// The parts of each rank that both sides have.
+    /// Returns the table of the parts of each rank that both sides have.
     fn by_rank(&self) -> Table {
         let columns = vec![
             Column::new("rank", "rank", Unit::Id),
@@ -310,8 +310,8 @@ impl HostTables<'_> {
     }
 }
 
-/// Whether `error` covers the uncertainty of an amount. A measured time has no sampling error and
-/// still differs from run to run; bytes of sites usually do not differ.
+/// Whether `error` covers the uncertainty of an amount. A measured time has no sampling error, but
+/// still differs from run to run. The bytes of a site usually don't differ.
 fn bounded(sort: HostNameKind, error: f64) -> bool {
     sort == HostNameKind::Site || error > 0.0
 }

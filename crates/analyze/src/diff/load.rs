@@ -1,8 +1,7 @@
-//! The machine's load: time in which the threads that drive a side's ranks were ready to run and
-//! had no core.
+//! Measures the machine's load: the time in which the threads that drive a side's ranks were ready
+//! to run but had no core.
 //!
-//! Other programs cause this time, so that it is not due to the code, although it makes steps
-//! longer.
+//! Other programs cause this time. It makes steps longer, but isn't due to the code.
 
 use rustc_hash::FxHashMap;
 
@@ -10,8 +9,8 @@ use crate::host::{RankHost, StepTime};
 use crate::rank::Step;
 use crate::rank::samples::Part;
 
-/// Time without a core in each step, ns; `None` if the driving thread was not sampled or has
-/// different steps.
+/// Returns the time without a core in each step, ns. The time is `None` if the driving thread
+/// wasn't sampled or has different steps.
 pub(super) fn lost_in_steps(steps: &[Step], driver: Option<&RankHost>) -> Vec<Option<u64>> {
     let driver = driver.filter(|driver| lost_ns(driver).is_some());
     let times = driver.map_or(&[][..], |driver| driver.steps.as_slice());
@@ -25,8 +24,8 @@ pub(super) fn lost_in_steps(steps: &[Step], driver: Option<&RankHost>) -> Vec<Op
     steps.iter().map(of_step).collect()
 }
 
-/// Time without a core from a rank's start to the end of its judged time, ns; `None` if it was not
-/// recorded, as in traces of other tools.
+/// Returns the time without a core from a rank's start to the end of its judged time, ns; `None` if
+/// it wasn't recorded, as in traces of other tools.
 pub(super) fn lost_ns(driver: &RankHost) -> Option<u64> {
     let is_known = driver.ledger.wall_ns > driver.ledger.ns(Part::Unknown);
     is_known.then(|| driver.ledger.ns(Part::NoCore) + driver.start_up.ns(Part::NoCore))
@@ -44,7 +43,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A run of a thread that in each step works and then has no core, for these two times in ms.
+    /// Makes a run whose thread works and then has no core in each step. `steps` has the two times
+    /// of each step, in ms.
     fn side(steps: &[(u64, u64)]) -> Side {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
@@ -93,7 +93,7 @@ mod tests {
         Side::read(dir.path(), &SideOptions::default()).unwrap()
     }
 
-    /// The value of a metric's row in a column of the times.
+    /// Returns the cell of a metric in the table of times.
     fn cell(comparison: &Comparison, metric: &str, column: &str) -> Cell {
         let table = comparison.tables.iter().find(|table| table.key == "times").unwrap();
         let at = table.columns.iter().position(|of| of.key == column).unwrap();
@@ -108,7 +108,7 @@ mod tests {
     const BUSY: [(u64, u64); 4] = [(2, 27), (2, 25), (2, 28), (2, 24)];
 
     #[test]
-    fn slower_code_on_a_machine_that_became_free_is_not_better() {
+    fn slower_code_on_a_less_loaded_machine_is_not_better() {
         let slow = [(20, 1), (21, 0), (20, 0), (19, 1)];
         let both = Comparison::of(side(&BUSY), side(&slow));
         assert_eq!(cell(&both, "step_time", "change"), Cell::from(-7.5e6));
@@ -117,7 +117,8 @@ mod tests {
         let of = |column| cell(&both, metric, column);
         assert_eq!((of("a"), of("b")), (Cell::from(2e6), Cell::from(20e6)));
         assert_eq!(of("verdict"), "worse".into());
-        // A condition is refused if only the load decides it; other conditions are checked.
+        // If only the load decides a condition, the condition has no answer. The other conditions
+        // have one.
         assert_eq!(trips(&both, "step_time>+5%"), None);
         assert_eq!(trips(&both, "step_time>+1000%"), Some(false));
         assert_eq!(trips(&both, "step_time_without_lost_cores>+5%"), Some(true));
@@ -126,18 +127,19 @@ mod tests {
     }
 
     #[test]
-    fn load_that_comes_and_goes_hides_no_change_of_the_code() {
+    fn varying_load_does_not_hide_a_change_of_the_code() {
         let (fast, slow) =
             ([(2, 90), (2, 10), (2, 150), (2, 60)], [(9, 40), (9, 2), (9, 70), (9, 8)]);
         let both = Comparison::of(side(&fast), side(&slow));
         assert_eq!(cell(&both, "step_time", "verdict"), LOAD_DIFFERED.into());
         assert_eq!(trips(&both, "step_time>+5%"), None);
-        // The steps of each side differ from one another only by the load.
+        // On each side, the steps differ only by the load, so the change without lost cores is
+        // certain.
         assert_eq!(trips(&both, "step_time_without_lost_cores>+5%"), Some(true));
     }
 
     #[test]
-    fn a_thread_that_was_not_sampled_lost_an_unknown_time() {
+    fn lost_time_is_unknown_for_a_thread_without_samples() {
         let both = Comparison::of(side(&[(0, 0), (0, 0)]), side(&[(0, 0), (0, 0)]));
         let times = both.tables.iter().find(|table| table.key == "times").unwrap();
         assert_eq!(times.rows.len(), 1, "{times:?}");

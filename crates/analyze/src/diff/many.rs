@@ -1,8 +1,7 @@
-//! Compares any number of runs in one table, and says which of them is the best, if that can be
-//! known.
+//! Compares any number of runs in one table, and names the best run if it can be determined.
 //!
-//! A run is the best in a metric if the comparison of two runs calls it better than each other run:
-//! the difference must be outside of its 95 % interval over steps. A metric with a single value for
+//! A run is the best in a metric if it compares as better than each other run. For this, each
+//! difference must be outside of its 95 % interval over steps. A metric with a single value for
 //! each run (its wall time, a peak) has no interval, so no run is the best in it.
 
 use serde::Serialize;
@@ -94,7 +93,7 @@ fn table(sides: &[Side], names: &[String]) -> Table {
         vec![Column::new("run", "run", Unit::Text), Column::new("steps", "steps", Unit::Count)];
     for (key, column) in SHOWN {
         let Some(metric) = metric(key) else { continue };
-        // A column in which no run has a value is shown to programs only.
+        // If no run has a value in a column, only programs see the column.
         let is_known = sides.iter().any(|side| value(side, metric).value().is_some());
         columns.push(Column::new(column, if is_known { metric.name } else { "" }, metric.unit));
     }
@@ -138,7 +137,7 @@ fn value(side: &Side, metric: &Metric) -> Cell {
 }
 
 /// Whether a run is better in a metric than each other run, by more than the variation between
-/// steps.
+/// steps explains.
 fn is_best(sides: &[Side], at: usize, metric: &Metric) -> bool {
     if metric.better == BetterWhen::Neither {
         return false;
@@ -159,7 +158,7 @@ mod tests {
     use tprof_trace::model::{Mark, MarkKind};
     use tprof_trace::{TraceHeader, TraceWriter};
 
-    /// A run with steps of these lengths, us.
+    /// Makes a run with steps of these lengths, us.
     fn side(steps: &[u64]) -> Side {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
@@ -182,17 +181,17 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_best_only_where_intervals_permit_it() {
+    fn a_run_is_best_only_if_its_interval_excludes_chance() {
         let (slow, fast) = ([100, 101, 99, 100, 100], [50, 51, 49, 50, 50]);
         let middle = [80, 81, 79, 80, 80];
         let step_time = || Cell::from("step time");
         assert_eq!(best(&[&slow, &fast, &middle]), [Cell::Empty, step_time(), Cell::Empty]);
-        // The run and another one are equally fast within noise: neither is the best.
+        // Two runs are equally fast within noise, so neither is the best.
         assert_eq!(
             best(&[&slow, &fast, &[50, 49, 51, 50, 50]]),
             [Cell::Empty, Cell::Empty, Cell::Empty]
         );
-        // One step has no interval.
+        // A single step has no interval.
         assert_eq!(best(&[&slow, &[10]]), [Cell::Empty, Cell::Empty]);
     }
 }

@@ -1,8 +1,8 @@
-//! Compares two runs: the changes, and how certain they are.
+//! Compares runs: the changes, and how certain they are.
 //!
-//! Each step is a repeat: the means over steps, and the 95 % interval of their difference, tell a
-//! change from chance. Without steps, whole traces are compared. Host time is compared by its
-//! samples, with their error.
+//! Each step is a repeat. So the means over steps, and the 95 % interval of their difference, tell
+//! a real change from chance. Without steps, whole traces are compared. Host time comes from
+//! samples, and the comparison uses their sampling error.
 
 mod amount;
 mod causes;

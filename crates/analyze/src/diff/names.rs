@@ -1,4 +1,4 @@
-//! Totals by name for each step of a rank: kernels, operators, calls, collectives.
+//! Sums up kernels, operators, calls and collectives by name, for each step of a rank.
 
 use std::collections::BTreeMap;
 
@@ -26,8 +26,8 @@ pub enum NameKind {
     Shape,
 }
 
-/// Totals of one name in one step. They are whole numbers, so that the order in which ranks are
-/// added does not matter.
+/// Totals of one name in one step. They are whole numbers, so the sum doesn't depend on the order
+/// in which ranks are added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NameTotals {
     /// Number of executions under this name.
@@ -36,7 +36,7 @@ pub struct NameTotals {
     pub ns: u64,
     /// Bytes that copies and collectives moved.
     pub bytes: u64,
-    /// Floating-point operations that the results need, for operators with sizes.
+    /// Number of floating-point operations that the results need, for operators with known sizes.
     pub flops: u64,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn names(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Time
         false => Some(0),
     };
     let step_of_work = rank.steps_of_work(steps);
-    // Copies may have no name of their own.
+    // Copies may have no name in the trace, so they are summed by the name that reports print.
     let mut copies: FxHashMap<(String, u64), NameTotals> = FxHashMap::default();
     for (work, step) in rank.work.iter().zip(&step_of_work) {
         let step = match stepped {
@@ -91,7 +91,7 @@ pub(super) fn names(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Time
     let mut all = TimesByName::default();
     for ((sort, name, step), took) in names {
         let name = match (sort, rank.name(name)) {
-            // Another tool may have demangled the name in a different way.
+            // Another tool may demangle the same name differently, so bring the name into one form.
             (NameKind::Work, name) => canonical(name).into_owned(),
             (_, name) => name.to_owned(),
         };
@@ -104,9 +104,9 @@ pub(super) fn names(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Time
     all
 }
 
-/// Moves annotations to the kind of operators, since tools record the same range as either.
-/// Operators are removed first if they are not whole: if tprof stopped recording them, a step
-/// without operators may have run some.
+/// Moves annotations to the kind of operators, because one tool may record a range as an annotation
+/// and another one as an operator. If `operators_are_whole` is false, recorded operators are
+/// dropped first: once tprof stopped recording them, a step may have run operators that it lacks.
 pub(super) fn join_annotations(names: &mut TimesByName, operators_are_whole: bool) {
     if !operators_are_whole {
         names.retain(|(sort, _), _| !matches!(sort, NameKind::Operator | NameKind::Shape));
@@ -138,8 +138,7 @@ fn shapes(rank: &RankTrace<'_>, at: &impl Fn(u32, u64) -> Option<u64>, all: &mut
     }
 }
 
-/// Sums up each collective. The time of a kernel counts once, even if the kernel runs several
-/// grouped collectives.
+/// Sums up each collective. If one kernel runs several grouped collectives, its time counts once.
 fn collectives(
     rank: &RankTrace<'_>,
     at: &impl Fn(u32, u64) -> Option<u64>,
@@ -168,9 +167,10 @@ mod tests {
     use crate::rank::Needs;
     use tprof_trace::model::Kernel;
 
-    /// The same kernel as an older tprof recorded it, and in a trace of torch.profiler.
+    /// Compares a kernel's name as an older tprof recorded it with the name in a trace of
+    /// torch.profiler.
     #[test]
-    fn a_kernel_has_one_name_whoever_recorded_it() {
+    fn a_kernel_has_the_same_name_whichever_tool_recorded_it() {
         let of = |name: &str| {
             let mut made = Fixture::new();
             let row = Kernel { start_ns: 10, duration_ns: 10, ..Kernel::default() };

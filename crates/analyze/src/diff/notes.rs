@@ -1,4 +1,4 @@
-//! Notes for the reader of a comparison.
+//! Makes the notes for the reader of a comparison.
 
 use tprof_facts::steps::StepSource;
 use tprof_facts::units::duration;
@@ -8,12 +8,12 @@ use super::figures::find;
 use super::side::Side;
 use crate::run::step_cost::StepCost;
 
-/// If threads wait for a core for at least this share of the time on a core, a note says so: a
-/// tenth of that time shows in wall times.
+/// If the time in which threads wait for a core is at least this share of the time on a core, a
+/// note says so. A tenth of that time is visible in wall times.
 const CROWDED: f64 = 0.1;
 
-/// Returns a note on the cost of recording per step, if it is a visible part of a step on either
-/// side: two recordings of one program may differ by this cost.
+/// Returns a note on the cost of recording per step, if that cost is a visible part of a step on
+/// either side. Two recordings of the same program may differ by this cost.
 fn recorded(a: &Side, b: &Side) -> Option<String> {
     let [of_a, of_b] = [a, b].map(|side| side.cost.as_ref());
     if !of_a.into_iter().chain(of_b).any(StepCost::is_visible) {
@@ -31,11 +31,11 @@ fn recorded(a: &Side, b: &Side) -> Option<String> {
     Some(format!("{}; {}", of("A", of_a), of("B", of_b)))
 }
 
-/// Most problems of a side that are named.
+/// Maximum number of problems of a side that the notes name.
 const MOST_DAMAGE: usize = 3;
 
-/// Returns a note on the source of steps, unless both sides have those of torch.profiler, and on
-/// whether the two sources are the same.
+/// Returns a note on the sources of steps, if the sources of the two sides differ or if steps are
+/// estimates.
 fn sources(a: &Side, b: &Side) -> Option<String> {
     let words = |side: &Side| {
         let words: Vec<&str> = side.sources.iter().map(|source| source.described()).collect();
@@ -53,7 +53,7 @@ fn sources(a: &Side, b: &Side) -> Option<String> {
     a.sources.iter().any(is_estimate).then(|| format!("steps are {}", words(a)))
 }
 
-/// Returns a note on the steps that are left out as warm-up.
+/// Returns a note on the steps that the comparison leaves out as warm-up.
 fn warm_up(a: &Side, b: &Side) -> Option<String> {
     let [of_a, of_b] = [a, b].map(|side| side.warm_up.len());
     (of_a + of_b > 0).then(|| {
@@ -64,8 +64,8 @@ fn warm_up(a: &Side, b: &Side) -> Option<String> {
     })
 }
 
-/// Returns a note that the machine's load differed between the runs, if that alone decides how the
-/// step time changed.
+/// Returns a note that the machine's load differed between the runs, if the load alone decides
+/// whether the step time changed.
 fn load(a: &Side, b: &Side) -> Option<String> {
     let change = change_of(a, b, "step_time")?;
     change.without_load(find("step_time")?)?;
@@ -76,7 +76,7 @@ fn load(a: &Side, b: &Side) -> Option<String> {
     ))
 }
 
-/// Returns notes on the first few parts of a side that could not be read, which its figures lack.
+/// Returns notes on the first few parts of a side that could not be read and that the figures lack.
 pub(super) fn damage(name: &str, problems: &[String]) -> Vec<String> {
     let mut notes: Vec<String> =
         problems.iter().take(MOST_DAMAGE).map(|what| format!("{name}: {what}")).collect();

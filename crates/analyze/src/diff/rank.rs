@@ -1,4 +1,4 @@
-//! One rank of a side: figures of its steps, facts and peaks.
+//! Reads one rank of a side: figures of its steps, facts and peaks.
 
 use std::sync::Mutex;
 
@@ -19,38 +19,41 @@ use crate::program::steps::{StepDeviceTime, device_time, warm_up};
 use crate::rank::{Needs, RankTrace, Step};
 use crate::run::step_cost::StepCost;
 
-/// The data that is kept of a rank.
+/// The data that the comparison keeps of a rank.
 pub(super) struct RankSide {
     pub stepped: bool,
-    /// The source of its steps.
+    /// The source of the rank's steps.
     pub source: Option<StepSource>,
-    /// Device time of each of its steps by number, and how long the driving thread had no core, ns.
+    /// For each of the rank's steps: its number, its device time, and the time in which the driving
+    /// thread had no core, ns.
     pub steps: Vec<(u64, StepDeviceTime, Option<u64>)>,
-    /// Numbers of its warm-up steps.
+    /// Numbers of the rank's warm-up steps.
     pub warm_up: Vec<u64>,
     pub facts: Facts,
     pub peaks: Peaks,
     /// Cost of recording per step.
     pub cost: Option<StepCost>,
-    /// Time from its first process's start to the last event of the rank, ns.
+    /// Time from the start of the rank's first process to the rank's last event, ns.
     pub life_ns: Option<u64>,
 }
 
 /// Reads each rank for a comparison.
 #[derive(Default)]
 pub(super) struct RankAnalysis {
-    /// The inclusive range of step numbers that are read; `None` for all.
+    /// The inclusive range of step numbers to read; `None` for all steps.
     pub steps: Option<(u64, u64)>,
-    /// Names of all ranks so far, summed separately for ranks with steps and without. The names of
-    /// a thousand ranks would not fit in memory if they were kept for each rank.
+    /// Totals by name of all ranks that were read so far. Ranks with steps and ranks without are
+    /// summed separately. Only sums are stored, because the names of a thousand ranks would not fit
+    /// in memory.
     pub names: Mutex<FxHashMap<bool, TimesByName>>,
-    /// The activity of all ranks' hosts so far.
+    /// The activity of the hosts of all ranks that were read so far.
     pub host: Mutex<HostActivity>,
 }
 
 impl RankAnalysis {
     fn add(&self, stepped: bool, names: TimesByName) {
-        // A poisoned lock means that another worker panicked, which ends the comparison.
+        // A poisoned lock means that another worker panicked. That panic ends the comparison, so
+        // nothing needs to be added.
         let Ok(mut all) = self.names.lock() else { return };
         let all = all.entry(stepped).or_default();
         for (key, by_step) in names {
@@ -91,7 +94,7 @@ impl Analysis for RankAnalysis {
             steps.extend(whole(rank));
         }
         let memory = rank_memory(trace, at.clock);
-        // A launcher is not one of the job's ranks.
+        // A launcher isn't one of the job's ranks, so its threads don't count.
         let driver = at.rank.and_then(|_| RankHost::of(rank));
         if let Some(number) = at.rank {
             let mut of_rank = HostActivity::of(rank, &memory, driver.as_ref());
@@ -121,15 +124,15 @@ impl Analysis for RankAnalysis {
     }
 }
 
-/// Numbers of the steps that `report steps` calls warm-up.
+/// Returns the numbers of the steps that `report steps` calls warm-up.
 fn warm_up_of(steps: &[Step]) -> Vec<u64> {
     let times: Vec<u64> = steps.iter().map(|step| step.time().length()).collect();
     let count = warm_up(&times).unwrap_or(0);
     steps.iter().take(count).map(|step| step.number).collect()
 }
 
-/// The step that stands for the whole of a trace without steps: it lasts from the first event to
-/// the last, on every process.
+/// Returns a step that stands for a whole trace without steps. It lasts from the first event to the
+/// last, on every process.
 fn whole(rank: &RankTrace<'_>) -> Option<Step> {
     let spans = [SpanKind::Operator, SpanKind::Annotation].map(|kind| rank.spans(kind));
     let host = rank.calls.iter().chain(spans.into_iter().flatten()).map(|span| span.interval());

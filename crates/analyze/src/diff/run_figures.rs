@@ -1,4 +1,4 @@
-//! Values of a whole run that are read from a rank: its life, its peaks of memory.
+//! Reads the metrics of a whole run from its ranks: their life, and their peaks of memory.
 
 use tprof_trace::TraceFile;
 use tprof_trace::model::Allocator;
@@ -17,7 +17,7 @@ pub(super) struct Peaks {
 }
 
 impl Peaks {
-    /// The peaks of one rank.
+    /// Returns the peaks of one rank.
     pub fn of(rank: &RankTrace<'_>, memory: &RankMemory) -> Peaks {
         Peaks {
             heap: Some(memory.host_memory.peak_bytes.clone()),
@@ -52,8 +52,8 @@ impl Peaks {
     }
 }
 
-/// Time from the first process's start to the last one's end, ns. If a process has no recorded end,
-/// the last event counts as its end.
+/// Returns the time from the first process's start to the last process's end, ns. If a process has
+/// no recorded end, the last event counts as its end.
 pub(super) fn life_ns(file: &TraceFile) -> Option<u64> {
     let processes = file.processes();
     let first_ns = processes.iter().map(|process| process.start_ns).min()?;
@@ -63,7 +63,7 @@ pub(super) fn life_ns(file: &TraceFile) -> Option<u64> {
     Some(last_ns.saturating_sub(first_ns))
 }
 
-/// The highest total of the framework's allocator on any device.
+/// Returns the highest total of the framework's allocator on any device.
 fn device_peak(rank: &RankTrace<'_>) -> Reading<u64> {
     let rows = rank.allocations.iter().filter(|row| row.device.is_some());
     let framework = rows.filter(|row| row.allocator == Allocator::Framework);

@@ -1,4 +1,4 @@
-//! One side of a comparison: the metrics of each step, and totals by name.
+//! Reads one side of a comparison: the metrics of each step, and totals by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::run::completeness::Completeness;
 use crate::run::info::Run;
 use crate::run::step_cost::StepCost;
 
-/// The data of a run that is compared.
+/// The data of one run that a comparison uses.
 #[derive(Debug)]
 pub struct Side {
     /// The run: command, hosts, state.
@@ -35,14 +35,14 @@ pub struct Side {
     pub facts: Facts,
     /// Number of rank files.
     pub ranks: u64,
-    /// Whether only some of the run's ranks were read. The wall time is then that of these ranks.
+    /// Whether only some of the run's ranks were read. The wall time then covers only these ranks.
     pub in_part: bool,
-    /// Number of rank files that `names` is a sum over.
+    /// Number of rank files that were summed into `names`.
     pub sharers: u64,
-    /// Whether `figures` are of steps. Otherwise they are of the whole trace, which then counts as
-    /// the only step.
+    /// Whether `figures` has a value for each step. Otherwise it describes the whole trace, which
+    /// then counts as the only step.
     pub stepped: bool,
-    /// The sources of its ranks' steps.
+    /// The sources of the ranks' steps.
     pub sources: BTreeSet<StepSource>,
     /// Numbers of the steps, in order, without the warm-up steps.
     pub steps: Vec<u64>,
@@ -56,9 +56,9 @@ pub struct Side {
     pub names: TimesByName,
     /// The activity of the hosts.
     pub host: HostActivity,
-    /// Cost of recording per step, of the rank that recording slowed most.
+    /// Cost of recording per step, on the rank that recording slowed most.
     pub cost: Option<StepCost>,
-    /// Whether a rank's operators were recorded for only a part of the time.
+    /// Whether operators were recorded for only a part of the time on some rank.
     pub operators_ended: bool,
 }
 
@@ -107,7 +107,8 @@ impl Side {
             if at.rank.is_some() {
                 peaks.most(part.peaks);
             }
-            // A launcher has no steps, and neither has a rank that died before its first step.
+            // A launcher has no steps, and neither has a rank that died before its first step. Skip
+            // such ranks if other ranks have steps.
             if part.stepped != stepped {
                 continue;
             }
@@ -129,7 +130,8 @@ impl Side {
                 side.figures.entry(key).or_default().push(mean);
             }
         }
-        // Values of only some steps could not be compared with the times of all steps.
+        // A metric that only some steps have can't be compared with the times of all steps, so drop
+        // it.
         let steps = side.steps.len();
         side.figures.retain(|key, values| *key != WITHOUT_LOST_CORES || values.len() == steps);
         facts.set("ranks", side.ranks.to_string());
@@ -150,7 +152,7 @@ impl Side {
     }
 }
 
-/// The part of a side that is read.
+/// The part of a run to read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SideOptions {
     /// The only rank to read; `None` for all.
@@ -159,6 +161,6 @@ pub struct SideOptions {
     pub steps: Option<(u64, u64)>,
     /// The source of steps; `None` for the first source that has any.
     pub steps_from: Option<StepSource>,
-    /// Returns whether the collector of a run still works; see [`Options`].
+    /// Decides whether the collector of a run still works; see [`Options`].
     pub is_running: Option<fn(&RunInfo, &Path) -> bool>,
 }

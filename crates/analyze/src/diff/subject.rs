@@ -1,4 +1,5 @@
-//! Subjects of a condition: a metric, a part of the driving threads' wall time, a function.
+//! Parses the subject of a condition: a metric, a part of the driving threads' wall time, or a
+//! function.
 
 use super::amount::{Amount, HostNameKind};
 use super::causes::{START_UP, START_UP_NAME, is_of_steps};
@@ -9,11 +10,11 @@ use crate::base::reading::Reading;
 use crate::document::Unit;
 use crate::rank::samples::PARTS;
 
-/// Prefix of the key of a part in which the driving thread waits.
+/// Prefix of a subject that names a part in which the driving thread waits.
 const WAIT: &str = "wait:";
-/// Prefix of the key of any part.
+/// Prefix of a subject that names any part.
 const PART: &str = "part:";
-/// Prefix of the name of a function.
+/// Prefix of a subject that names a function.
 const FUNCTION: &str = "function:";
 
 /// The subject of a condition.
@@ -28,7 +29,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// Finds the subject that a text names; `None` if there is none.
+    /// Returns the subject that a text names; `None` if the text names none.
     pub fn of(text: &str) -> Option<Subject> {
         if let Some(name) = text.strip_prefix(FUNCTION) {
             return (!name.is_empty()).then(|| Subject::Function(name.to_owned()));
@@ -44,7 +45,7 @@ impl Subject {
         found.map(|(key, name, _)| Subject::Part(key, name))
     }
 
-    /// All names that a subject may have, except those of functions: metrics and parts.
+    /// Returns all names that a subject may have: metrics and parts, but not functions.
     pub fn names() -> Vec<String> {
         let waits = PARTS.iter().filter(|part| !part.is_running());
         let waits = waits.map(|part| format!("{WAIT}{}", part.key()));
@@ -53,10 +54,10 @@ impl Subject {
         keys().map(str::to_owned).chain(waits).chain(parts).collect()
     }
 
-    /// The displayed name of the subject.
+    /// Returns the displayed name of the subject.
     pub fn title(&self) -> String {
         match self {
-            // In a table, this metric's short name stands below the step time.
+            // This metric has a short name for the table, where it is listed below the step time.
             Subject::Metric(metric) if metric.key == WITHOUT_LOST_CORES => {
                 "step time without lost cores".to_owned()
             }
@@ -66,7 +67,7 @@ impl Subject {
         }
     }
 
-    /// Unit of its values.
+    /// Returns the unit of the subject's values.
     pub fn unit(&self) -> Unit {
         match self {
             Subject::Metric(metric) => metric.unit,
@@ -82,7 +83,7 @@ impl Subject {
         }
     }
 
-    /// The change of the subject on the hosts; `None` for a metric.
+    /// Returns the change of the subject on the hosts; `None` for a metric.
     pub(super) fn change(&self, a: &HostActivity, b: &HostActivity) -> Option<Change> {
         let of_steps = !matches!(self, Subject::Part(part, _) if !is_of_steps(part));
         let by_step = of_steps && a.steps > 0 && b.steps > 0;
@@ -97,7 +98,7 @@ impl Subject {
                 (HostNameKind::Part, host.sum(HostNameKind::Part, |_, of| of == *key))
             }
             Subject::Function(name) if host.sampled > 0 => {
-                // The rows of Python functions include the native code below them.
+                // A row of a Python function includes the native code below it, so prefer that row.
                 let sort = match host.has_function(HostNameKind::Python, name) {
                     true => HostNameKind::Python,
                     false => HostNameKind::Function,
@@ -108,15 +109,15 @@ impl Subject {
         };
         let mean = host.mean_of(sort, amount, by_step);
         match mean.error() {
-            // The value was measured, not sampled, and its variation between runs is unknown.
+            // The value was measured, not sampled, and how much it varies between runs is unknown.
             0.0 => Reading::Is(mean.value),
             error => Reading::Estimate { value: mean.value, error },
         }
     }
 }
 
-/// Whether a row is of the function `name`, which may include its file: both `f` and `f
-/// (me/train.py)` match the row `f (me/train.py)`.
+/// Whether a row describes the function `name`. The row `f (me/train.py)` matches both `f` and `f
+/// (me/train.py)`.
 fn is_named(row: &str, name: &str) -> bool {
     row == name || row.strip_prefix(name).is_some_and(|rest| rest.starts_with(" ("))
 }
@@ -134,15 +135,15 @@ impl HostActivity {
         self.amounts.keys().any(|(of, row, _)| *of == sort && is_named(row, name))
     }
 
-    /// Names of all functions that were sampled.
+    /// Returns the names of all functions that were sampled.
     pub(super) fn functions(&self) -> impl Iterator<Item = &str> {
         let is_function = |sort| matches!(sort, HostNameKind::Function | HostNameKind::Python);
         self.amounts.keys().filter(move |(of, ..)| is_function(*of)).map(|(_, name, _)| &**name)
     }
 }
 
-/// The metric by which a part of the wall time is judged, with the noise of other times of whole
-/// runs.
+/// The metric by which a part of the wall time is judged. It has the same noise as other times of
+/// whole runs.
 pub(super) const TIME: Metric = Metric {
     key: "part",
     name: "part",

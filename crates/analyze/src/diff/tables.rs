@@ -1,4 +1,4 @@
-//! Tables of the changes from one side to the other.
+//! Makes the tables of the changes from one side to the other.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::base::stats::{Repeats, difference_error};
 use crate::document::{Cell, Column, Table, Unit};
 use crate::program::flops::tera_text;
 
-/// The tables of two sides.
+/// Makes the tables of two sides.
 pub(super) struct ComparisonTables<'s> {
     /// The baseline of the comparison.
     pub a: &'s Side,
@@ -21,7 +21,7 @@ pub(super) struct ComparisonTables<'s> {
 }
 
 impl ComparisonTables<'_> {
-    /// All tables, the one that answers the question first.
+    /// Returns all tables. The first one answers whether the job became faster.
     pub(super) fn all(&self) -> Vec<Table> {
         let per = if self.a.stepped && self.b.stepped { "a step" } else { "the whole trace" };
         let of_unit = |metrics: &'static [Metric], unit| {
@@ -91,7 +91,8 @@ impl ComparisonTables<'_> {
         tables
     }
 
-    /// The title of the table of wall and CPU time, which says what these times cover.
+    /// Returns the title of the table of wall and CPU time. The title says which ranks the times
+    /// cover.
     fn title_of_run(&self) -> String {
         match (self.a.in_part, self.b.in_part) {
             (false, false) => "Wall time of the run, CPU time of a rank".to_owned(),
@@ -263,7 +264,7 @@ impl ComparisonTables<'_> {
     }
 }
 
-/// Totals of a name per step and rank, as means.
+/// Totals of a name as means per step and rank.
 struct PerStep {
     ns: Repeats,
     count: f64,
@@ -278,7 +279,7 @@ impl PerStep {
 }
 
 impl Side {
-    /// Means over steps and ranks. A step in which the name does not occur counts as 0.
+    /// Returns the means over steps and ranks. A step in which the name doesn't occur counts as 0.
     fn per_step(&self, took: Option<&BTreeMap<u64, NameTotals>>) -> PerStep {
         let ranks = self.sharers.max(1) as f64;
         let nothing = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! Sentences for rules that find nothing because nothing was recorded, or because the recorded
-//! events lie outside of the judged time.
+//! Writes the sentences for rules that find nothing, either because nothing was recorded or because
+//! the recorded events lie outside of the judged time.
 
 use rustc_hash::FxHashSet;
 use tprof_trace::model::NameId;
@@ -8,21 +8,21 @@ use super::scene::Scene;
 use super::verdict::Verdict;
 use crate::findings::scene::calls::is_known;
 
-/// A kind of thing that a rule searches for.
+/// The kind of event or work that a rule searches for.
 pub(super) struct SearchTarget {
-    /// The name of one such thing: `call that waits for the device`.
+    /// The singular noun for it: `call that waits for the device`.
     pub one: &'static str,
-    /// Whether only such things on main threads count.
+    /// Whether the rule only searches main threads.
     pub of_main_threads: bool,
 }
 
 impl SearchTarget {
-    /// Creates the target for things on a device.
+    /// Creates the target for events on a device.
     pub const fn new(one: &'static str) -> SearchTarget {
         SearchTarget { one, of_main_threads: false }
     }
 
-    /// Creates the target for things on the main threads.
+    /// Creates the target for events on the main threads.
     pub const fn of_main_threads(one: &'static str) -> SearchTarget {
         SearchTarget { one, of_main_threads: true }
     }
@@ -31,13 +31,13 @@ impl SearchTarget {
 /// Kernels that compute, as a search target.
 pub(super) const COMPUTE: SearchTarget = SearchTarget::new("compute kernel");
 
-/// Reason that rules about devices report if nothing ran on a device.
+/// The reason that rules about devices report if nothing ran on a device.
 pub(super) const NO_WORK: &str = "no kernel, copy or memset was recorded";
 
 const NEEDS_WORK: &str = "kernels and copies: record a job that uses a GPU with GPU activities";
 
 impl Scene<'_> {
-    /// Returns words for the window in which rules search.
+    /// Returns words for the part of the time in which rules search.
     pub fn place(&self) -> &'static str {
         match (self.steps, self.has_device()) {
             (0, true) => "from the first work on a device to the last",
@@ -46,8 +46,8 @@ impl Scene<'_> {
         }
     }
 
-    /// Says that the window has no such thing. `is_recorded` tells whether the recording has such
-    /// things outside of the window.
+    /// Says that the window contains none of what a rule searches for. `is_recorded` tells whether
+    /// the recording contains any outside of the window.
     pub fn none(&self, thing: &SearchTarget, is_recorded: bool) -> String {
         let SearchTarget { one, of_main_threads } = thing;
         match (is_recorded, of_main_threads) {
@@ -64,7 +64,7 @@ impl Scene<'_> {
         (!self.has_device()).then(|| Verdict::none_to_judge(NO_WORK, NEEDS_WORK))
     }
 
-    /// Returns the verdict of rules about compute kernels if the window has no such kernel.
+    /// Returns the verdict of rules about compute kernels if the window contains no compute kernel.
     pub fn no_compute(&self) -> Option<Verdict> {
         let is_recorded = || self.rank.devices().iter().any(|device| !device.compute.is_empty());
         self.no_device().or_else(|| {
@@ -78,7 +78,7 @@ impl Scene<'_> {
     }
 
     /// Returns the verdict of rules that identify calls by name, if no call of a known library was
-    /// recorded. The purpose of another library's calls is unknown.
+    /// recorded. These rules don't know the purpose of another library's calls.
     pub fn no_calls(&self) -> Option<Verdict> {
         let mut names: FxHashSet<NameId> = FxHashSet::default();
         let is_known = self

@@ -1,4 +1,4 @@
-//! Calls that block their thread, and the device time that they cost.
+//! Finds the device time that calls cost by blocking their thread.
 
 use rustc_hash::FxHashMap;
 
@@ -6,11 +6,11 @@ use super::scene::{Gap, Scene};
 use crate::base::intervals::Cover;
 use crate::rank::RankTrace;
 
-/// Calls that block, and the device time that they cost.
+/// Calls that block their thread, and the device time that they cost.
 pub(super) struct Blocking {
     /// Indices of the calls in `RankTrace::calls`.
     pub calls: Vec<usize>,
-    /// Time during which any of the calls lasted.
+    /// The time during which at least one of the calls was in progress.
     pub wait: Cover,
     /// The idle time that the calls cost, as [`after_calls`] finds it.
     pub idle: Cover,
@@ -25,9 +25,9 @@ impl Blocking {
     }
 }
 
-/// Returns the idle time that blocking calls cost: the [`Gap::late`] part of each gap in which
-/// first a blocking call returned, and then its thread launched the work that ended the gap. While
-/// the call blocked, the thread could not launch that work.
+/// Returns the idle time that blocking calls cost. A gap counts if a blocking call returned in it
+/// and the call's thread then launched the work that ended the gap: while the call blocked, the
+/// thread could not launch that work. The part of the gap that counts is [`Gap::late`].
 pub(super) fn after_calls(gaps: &[Gap], rank: &RankTrace<'_>, calls: &[usize]) -> Cover {
     let mut ends: FxHashMap<u32, Vec<u64>> = FxHashMap::default();
     for &at in calls {

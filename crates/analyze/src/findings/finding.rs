@@ -1,4 +1,4 @@
-//! The result of a rule: a problem, the time that it may cost, and where to look.
+//! Defines the result of a rule: a problem, the time that it may cost, and where to look.
 
 use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
@@ -13,7 +13,8 @@ use crate::rank::StreamKey;
 /// A problem whose fix may gain time or memory.
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
-    /// The subject of the finding, if a rule can have several; it is the same on all ranks.
+    /// The subject of the finding, if a rule can have several findings. The same subject on several
+    /// ranks is one finding.
     pub subject: String,
     /// The problem, in a sentence without a full stop.
     pub what: String,
@@ -23,19 +24,19 @@ pub(super) struct Finding {
     pub advice: String,
     /// Upper bound of the time in the window that a fix gains, ns.
     pub bound_ns: u64,
-    /// The time of which the bound is a share, ns; `None` if that is the window.
+    /// The time of which the bound is reported as a share, ns; `None` for the window.
     pub of_ns: Option<u64>,
     /// Whether the time is spent once in the rank's life, not in each step.
     pub is_once: bool,
     /// Size of the memory that the finding is about, bytes.
     pub bytes: Option<u64>,
-    /// The share by which the finding is ranked, if that is not the bound's share of the time.
+    /// The share by which the finding is ranked; `None` for the bound's share of the time.
     pub share: Option<f64>,
     /// The highest severity that the finding may have, however large it is.
     pub most: Option<Severity>,
     /// The source line that causes the problem, if one was recorded.
     pub line: Option<SourceLine>,
-    /// Whether the finding is reported although a fix gains little or no time.
+    /// Whether the finding is reported even if a fix gains little or no time.
     pub keep: bool,
     /// The places to look at, longest first.
     pub evidence: Vec<Evidence<'static>>,
@@ -43,10 +44,10 @@ pub(super) struct Finding {
     pub places: usize,
     /// The reason why the possible gain is unknown.
     pub gain_unknown: Option<&'static str>,
-    /// Whether the finding is about one place that can be changed by itself, not about how the job
-    /// is built.
+    /// Whether changing one place in the code fixes the problem. Otherwise the job must be built
+    /// differently.
     pub is_local: bool,
-    /// Whether the caller needs no places, so that none are stored or counted.
+    /// Whether the caller needs no places, so that the finding neither stores nor counts any.
     pub is_brief: bool,
 }
 
@@ -102,11 +103,11 @@ pub(super) enum Track {
     Thread(ThreadIndex),
     /// A stream of a device.
     Stream(StreamKey),
-    /// No stream: the device was idle.
+    /// No thread or stream: the device was idle.
     Idle,
 }
 
-/// Largest number of places that a finding stores for one rank.
+/// Maximum number of places that a finding stores for one rank.
 const MOST_PLACES: usize = 20;
 
 impl Finding {
@@ -157,32 +158,32 @@ impl Finding {
         self
     }
 
-    /// Sets the time of which the gain is a share.
+    /// Sets the time of which the gain is reported as a share.
     pub(super) fn of(mut self, of_ns: u64) -> Finding {
         self.of_ns = Some(of_ns);
         self
     }
 
-    /// Sets the time of which the gain is a share, for time that is spent once and outside of the
-    /// steps.
+    /// Marks the time as spent once and outside of the steps, and sets the time of which the gain
+    /// is reported as a share.
     pub(super) fn spent_once(mut self, of_ns: u64) -> Finding {
         self.is_once = true;
         self.of(of_ns)
     }
 
-    /// Sets a size in bytes, and the share that ranks the finding among others.
+    /// Sets the size in bytes, and the share that ranks the finding among other findings.
     pub(super) fn bytes(mut self, bytes: u64, share: f64) -> Finding {
         (self.bytes, self.share) = (Some(bytes), Some(share));
         self
     }
 
-    /// Makes the finding a note: the gain is unknown, for this reason.
+    /// Turns the finding into a note. `why` is the reason why the gain is unknown.
     pub(super) fn unknown_gain(mut self, why: &'static str) -> Finding {
         (self.gain_unknown, self.keep) = (Some(why), true);
         self
     }
 
-    /// Marks the finding as about one place that can be changed by itself.
+    /// Marks the finding as one that changing one place in the code fixes.
     pub(super) fn local(mut self) -> Finding {
         self.is_local = true;
         self
@@ -195,7 +196,7 @@ impl Finding {
     }
 
     /// Stores the longest of these places and counts all of them. There may be millions of places,
-    /// so it holds only a few times [`MOST_PLACES`] of them in memory at once.
+    /// so at most a few times [`MOST_PLACES`] of them are in memory at once.
     pub(super) fn at<'a>(mut self, places: impl IntoIterator<Item = Evidence<'a>>) -> Finding {
         if self.is_brief {
             return self;
@@ -223,7 +224,7 @@ impl Finding {
     }
 }
 
-/// Returns the parts of a cover as places where no device ran anything.
+/// Returns the parts of a cover as places where no device was busy.
 pub(super) fn idle_places(cover: &Cover) -> impl Iterator<Item = Evidence<'static>> {
     let place =
         |&interval: &Interval| Evidence { interval, place: Track::Idle, name: "idle".into() };
@@ -237,7 +238,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_longest_places_are_kept_however_many_there_are(
+        fn only_the_longest_places_of_any_number_are_stored(
             rows in prop::collection::vec((0_u64..50, 0_u64..30, 0_usize..3), 0..400),
         ) {
             let place = |&(start, length, name): &(u64, u64, usize)| Evidence {

@@ -1,4 +1,4 @@
-//! Joins the findings with the same rule and subject on several ranks.
+//! Joins the findings of several ranks that have the same rule and subject.
 
 use super::finding::Finding;
 use super::outcome::{PlaceRow, RankFindings};
@@ -12,13 +12,13 @@ pub(super) struct JoinedFinding<'r> {
     pub finding: &'r Finding,
     /// The rank that may gain most.
     pub worst: &'r RankFindings,
-    /// Ranks that have the finding, the worst first, with their places.
+    /// The ranks that have the finding, each with its places; the worst rank first.
     pub ranks: Vec<(&'r RankFindings, &'r [PlaceRow])>,
 }
 
 impl JoinedFinding<'_> {
-    /// The gain of the worst rank per step. If there are no steps, or the time is spent once, it is
-    /// the total gain.
+    /// The gain per step on the worst rank. Without steps, or if the time is spent once, it is the
+    /// total gain.
     pub fn bound_ns(&self) -> u64 {
         bound_ns(self.finding, self.worst)
     }
@@ -28,7 +28,7 @@ impl JoinedFinding<'_> {
         self.worst.steps > 0 && !self.finding.is_once
     }
 
-    /// The gain as a share of the worst rank's time, or the share that the finding sets itself.
+    /// The gain as a share of the worst rank's time, or the share that the finding itself sets.
     pub fn share(&self) -> f64 {
         share(self.finding, self.worst)
     }
@@ -53,10 +53,10 @@ fn share(finding: &Finding, rank: &RankFindings) -> f64 {
 
 /// Joins the findings of all ranks and sorts them by severity, then by their share.
 ///
-/// Findings with a capped severity come after the others of the same severity, but before those
-/// with a smaller gain in time. If the time of a capped finding is spent once, it stays behind,
-/// since its share is one of the whole job. A finding that is at least high and can be fixed at one
-/// place comes before those that need the job to be built differently.
+/// Findings with a capped severity come after the other findings of the same severity, but before
+/// those with a smaller gain in time. A capped finding whose time is spent once stays last, because
+/// its share is a share of the whole job. A finding that is at least high and that one change can
+/// fix comes before findings that need the job to be built differently.
 pub(super) fn joined(ranks: &[RankFindings]) -> Vec<JoinedFinding<'_>> {
     let mut all: Vec<JoinedFinding<'_>> = Vec::new();
     for rank in ranks {
@@ -74,8 +74,8 @@ pub(super) fn joined(ranks: &[RankFindings]) -> Vec<JoinedFinding<'_>> {
                         last
                     }
                 };
-                // Of ranks with equal shares, the one with the larger gain per step is the worst;
-                // if those are equal too, the first.
+                // If two ranks have equal shares, the rank with the larger gain per step is the
+                // worst. If the gains are equal too, the first rank is the worst.
                 let by_share = share(finding, rank).total_cmp(&share(one.finding, one.worst));
                 let by_length = bound_ns(finding, rank).cmp(&bound_ns(one.finding, one.worst));
                 if by_share.then(by_length).is_gt() {
@@ -116,7 +116,7 @@ mod tests {
     use super::super::outcome::Outcome;
     use super::*;
 
-    /// Returns the rules of some findings in the order in which they are listed. Each finding has a
+    /// Returns the rules of some findings in the order of the report. Each finding consists of a
     /// rule, its share of a second, whether it is capped, and whether its time is spent once. The
     /// rule `leak` is about memory.
     fn order(findings: &[(&'static str, u64, bool, bool)]) -> Vec<&'static str> {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn within_a_severity_the_larger_gain_comes_first_unless_it_is_spent_once() {
+    fn within_a_severity_larger_gains_come_first_unless_spent_once() {
         let found = [
             ("small", 3, false, false),
             ("larger", 4, false, false),

@@ -63,7 +63,7 @@ fn outcome(scene: &Scene<'_>, rule: &dyn Rule) -> Outcome {
     outcome
 }
 
-/// Formats the upper bound of a finding that is too small to be reported.
+/// Formats the upper bound of a finding that is too small to report.
 fn at_most(scene: &Scene<'_>, finding: &Finding) -> String {
     match finding.of_ns {
         Some(of_ns) => {

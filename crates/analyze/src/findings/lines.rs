@@ -13,19 +13,19 @@ use crate::base::reading::Reading;
 use crate::document::RankContext;
 use crate::rank::RankTrace;
 
-/// Number of findings that a summary lists.
+/// Maximum number of findings that a summary lists.
 const MOST: usize = 5;
 
 const OF_MEMORY: &str = "it is memory: its size is in size_bytes";
 
-/// A finding as the summary lists it.
+/// A finding in the form in which the summary lists it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     /// `critical`, `high`, `medium`, `low` or `note`.
     pub severity: &'static str,
     /// The rule that found it.
     pub rule: &'static str,
-    /// The subject of the finding, where a rule finds several things.
+    /// The subject of the finding, if the rule can find several problems.
     pub subject: String,
     /// The problem, in a sentence without a full stop.
     pub what: String,
@@ -50,7 +50,7 @@ object! { Line {
     reading gain_share, some size_bytes,
 } }
 
-/// Whether a rank recorded anything that rules can judge.
+/// Whether a file belongs to a rank and contains events that rules can judge.
 pub(crate) fn can_be_judged(trace: &TraceFile, at: &RankContext) -> bool {
     let rows = trace.row_count::<Kernel>()
         + trace.row_count::<MemoryCopy>()
@@ -59,8 +59,8 @@ pub(crate) fn can_be_judged(trace: &TraceFile, at: &RankContext) -> bool {
     rows > 0 && at.rank.is_some()
 }
 
-/// Judges a rank without collecting texts and places that the summary's lines don't need. Returns
-/// `None` if nothing but its memory was recorded.
+/// Judges a rank without collecting the texts and places that the summary doesn't show. Returns
+/// `None` if [`can_be_judged`] is false.
 pub(crate) fn of_rank(rank: &RankTrace<'_>, at: &RankContext) -> Option<RankFindings> {
     if !can_be_judged(rank.file, at) {
         return None;
@@ -70,7 +70,7 @@ pub(crate) fn of_rank(rank: &RankTrace<'_>, at: &RankContext) -> Option<RankFind
     Some(RankFindings::of(&scene, at, &RULES))
 }
 
-/// Returns the lines of the first findings over all ranks.
+/// Returns the summary's lines for the first findings over all ranks.
 pub(crate) fn lines(mut ranks: Vec<RankFindings>) -> Reading<Vec<Line>> {
     if ranks.is_empty() {
         return Reading::missing("no rank has device work, calls, ranges or CPU samples");
@@ -79,7 +79,8 @@ pub(crate) fn lines(mut ranks: Vec<RankFindings>) -> Reading<Vec<Line>> {
     Reading::Is(joined(&ranks).iter().take(MOST).map(line).collect())
 }
 
-/// Returns the note above the findings of a summary, if other programs took time from a rank.
+/// Returns the note to print above the findings of a summary, if other programs took time from a
+/// rank.
 pub(crate) fn banner(ranks: &[RankFindings]) -> Option<String> {
     tables::banner(ranks)
 }

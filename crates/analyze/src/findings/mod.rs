@@ -1,10 +1,10 @@
-//! `findings`: what delays the job, how much a fix may gain, and how to fix it.
+//! `findings`: reports what delays the job, how much a fix may gain, and how to fix it.
 //!
-//! Each rule has a file and implements `rule::Rule`. A rule judges a `scene::Scene`, which is one
-//! rank's steps. It returns its findings, or that it found nothing, or which data it lacks. Each
-//! finding has an upper bound of its gain, from which its severity follows; the bounds of different
-//! findings overlap and must not be added. Each rule describes its trigger and its bound
-//! (`rule::RuleAbout`); the table in `docs/metrics.md` is generated from these descriptions.
+//! Each rule has a file and implements `rule::Rule`. A rule judges a `scene::Scene`, which contains
+//! one rank's steps. It returns its findings, or says that it found nothing, or which data it
+//! lacks. Each finding has an upper bound of its gain, from which its severity follows. The bounds
+//! of different findings overlap, so they must not be added. Each rule documents its trigger and
+//! its bound (`rule::RuleAbout`). The table in `docs/metrics.md` is generated from these texts.
 
 mod absent;
 mod blocking;
@@ -59,7 +59,7 @@ impl Analysis for Findings {
     }
 
     fn rank(&self, rank: &RankTrace<'_>, at: &RankContext, _: &Options) -> Option<RankFindings> {
-        // A launcher has no steps to speed up.
+        // A launcher has no steps that a fix could shorten.
         at.rank?;
         let mut scene = Scene::of(rank, at.clock);
         scene.machine = at.machine;

@@ -1,30 +1,30 @@
-//! The rules' verdicts on a rank.
+//! Stores the verdicts of all rules on one rank.
 
 use super::finding::Finding;
 use super::rank_collectives::RankCollectives;
 use super::stolen_time::StolenTime;
 use super::verdict::Unchecked;
 
-/// The rules' verdicts on a rank.
+/// The verdicts of all rules on one rank.
 #[derive(Clone, Debug)]
 pub struct RankFindings {
     /// The rank's label: `rank 3`.
     pub(super) label: String,
-    /// Steps that were recorded.
+    /// Number of recorded steps in the judged time.
     pub(super) steps: usize,
-    /// Length of a mean step, or of all the judged time if there are no steps.
+    /// Mean length of a step, ns; without steps, the length of the judged time.
     pub(super) step_ns: u64,
-    /// Time that was judged.
+    /// Length of the judged time, ns.
     pub(super) window_ns: u64,
-    /// Time in which devices worked outside of the judged time.
+    /// Time in which devices worked outside of the judged time, ns.
     pub(super) outside_ns: u64,
-    /// Idle time that is not judged, see `Scene::unknown_ns`.
+    /// Idle time that isn't judged, ns; see `Scene::unknown_ns`.
     pub(super) unknown_ns: u64,
     /// Time that other programs took from the rank's driving thread.
     pub(super) lost: Option<StolenTime>,
     /// A note if the rank's driving thread has too few samples.
     pub(super) few_samples: Option<String>,
-    /// The rank's collectives, for comparison with other ranks.
+    /// The rank's collectives, by which it is compared with other ranks.
     pub(super) rank_collectives: RankCollectives,
     /// The verdicts of the rules, in the rules' order.
     pub(super) outcomes: Vec<Outcome>,
@@ -39,7 +39,8 @@ pub(super) struct Outcome {
     pub found: Vec<(Finding, Vec<PlaceRow>)>,
     /// The reason why the rule found nothing, or found nothing more.
     pub clear: Option<String>,
-    /// Whether `clear` says that there is none of something, which may be untrue of another rank.
+    /// Whether `clear` says that the rank has no event of some kind. That text may be untrue of
+    /// another rank.
     pub denies: bool,
     /// The reason why the rule was not checked.
     pub unchecked: Option<Unchecked>,

@@ -10,12 +10,12 @@ use crate::host::{Ledger, RankHost};
 use crate::rank::collectives::{Operation, operations};
 use crate::rank::samples::{PARTS, Part};
 
-/// A rank's collectives, for comparison with other ranks.
+/// A rank's collectives, by which it is compared with other ranks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RankCollectives {
-    /// The collectives that make all ranks wait and that ran a kernel or on the host.
+    /// The collectives that make all ranks wait and that either ran a kernel or ran on the host.
     pub compared: ComparedCollectives,
-    /// Number of ranks in the job, or in its largest group, if the trace has it.
+    /// Number of ranks in the job, or in its largest group; `None` if the trace doesn't contain it.
     pub ranks: Option<u32>,
     /// Number of operations of any kind that ran a kernel, or ran on the host.
     pub operations: usize,
@@ -34,13 +34,14 @@ pub(super) struct DriverCollectiveTime {
     pub window: Interval,
     /// The parts of the window in which the thread is in a collective, waiting or polling.
     pub cover: Cover,
-    /// Total time in collectives. It includes the time in which a thread that polls has no core.
+    /// Total time in collectives, ns. It includes the time in which a thread that polls has lost
+    /// its core.
     pub ns: u64,
-    /// Time outside of collectives by line, most first.
+    /// Time outside of collectives by line, ns, most first.
     pub lines: Vec<(SourceLine, u64)>,
 }
 
-/// Largest number of lines that are stored for the comparison.
+/// Maximum number of lines that are stored for the comparison.
 const MOST_LINES: usize = 50;
 
 impl DriverCollectiveTime {
@@ -74,8 +75,8 @@ impl DriverCollectiveTime {
     }
 }
 
-/// Returns the time without a core of a thread that polls in collectives. It is estimated by the
-/// share of polling in the thread's time on a core, since the thread lost its core while it polled.
+/// Returns the time in which a thread that polls in collectives had lost its core. This is an
+/// estimate: it assumes that the thread loses its core as often while it polls as at other times.
 fn preempted_ns(ledger: &Ledger) -> u64 {
     let elsewhere = PARTS.iter().filter(|part| part.is_running() || **part == Part::Unknown);
     let elsewhere_ns: u64 = elsewhere.map(|part| ledger.ns(*part)).sum();
@@ -91,8 +92,8 @@ pub(super) fn rank_collectives(scene: &Scene<'_>) -> RankCollectives {
     let (operations, without_kernel) = operations(scene.rank);
     let steps_of_work = scene.rank.steps_of_work(&steps);
     let group = operations.iter().filter_map(|operation| operation.group_size).max();
-    // Ranks also meet on the host while they start up. There, different imports make them wait, so
-    // only the judged time counts.
+    // Ranks also wait for each other on the host during start-up, because some import more slowly
+    // than others. So only the judged time counts.
     let judged = scene.host().map(|host| host.life.window);
     let counts = |of: &Operation| {
         of.work.is_some() || judged.is_none_or(|window| window.start <= of.start_ns)
@@ -107,7 +108,7 @@ pub(super) fn rank_collectives(scene: &Scene<'_>) -> RankCollectives {
     }
 }
 
-/// Returns the number of ranks of the job, if an imported trace has it.
+/// Returns the number of ranks of the job, if an imported trace contains it.
 fn world_size(scene: &Scene<'_>) -> Option<u32> {
     let info = scene.rank.file.property("distributedInfo")?;
     let info: serde_json::Value = serde_json::from_str(info).ok()?;

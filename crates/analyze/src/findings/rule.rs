@@ -1,4 +1,4 @@
-//! The interface of a rule.
+//! Defines the interface of a rule, which judges each rank for one kind of problem.
 
 use super::scene::Scene;
 use super::verdict::Verdict;
@@ -14,11 +14,11 @@ pub struct RuleAbout {
     pub gain: &'static str,
     /// The data without which the rule is not checked.
     pub needs: &'static str,
-    /// A short remedy; each finding gives it in full.
+    /// The remedy in a few words. Each finding explains it in full.
     pub remedy: &'static str,
 }
 
-/// A rule, which judges each rank for one problem.
+/// A rule, which judges each rank for one kind of problem.
 pub(super) trait Rule: Sync {
     /// Returns the rule's documentation.
     fn about(&self) -> RuleAbout;

@@ -1,10 +1,10 @@
-//! Severity of findings, by the share of a step that a fix may gain.
+//! Derives the severity of findings from the share of a step that a fix may gain.
 
-/// Least share of a step that a finding must be able to gain.
+/// The smallest share of a step that a fix must gain for a finding.
 pub(super) const LEAST_SHARE: f64 = 0.01;
 
-/// Severities with the least share of a step for each. Gains below the last one can't be shown by
-/// an A/B test if steps vary by a few percent.
+/// Severities, each with the smallest share of a step that it needs. If steps vary by a few
+/// percent, an A/B test can't show a smaller gain than the last one.
 const SEVERITIES: [(f64, Severity); 4] = [
     (0.25, Severity::Critical),
     (0.10, Severity::High),

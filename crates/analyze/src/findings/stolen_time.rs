@@ -1,5 +1,5 @@
-//! Time that other programs took from a rank. The job cannot change that, so it is not a finding,
-//! but a note above all findings.
+//! Describes the time that other programs took from a rank. The job can't change that time, so it
+//! isn't a finding, but a note above all findings.
 
 use tprof_facts::units::percent;
 
@@ -12,10 +12,9 @@ pub(super) struct StolenTime {
     pub ns: u64,
     /// Length of the judged time, ns.
     pub of_ns: u64,
-    /// Number of the host's processors that were busy with any program, on average, if that was
-    /// recorded.
+    /// Mean number of the host's processors that were busy with any program, if it was recorded.
     pub busy_cores: Option<f64>,
-    /// The number of busy processors that this rank used, on average.
+    /// Mean number of busy processors that this rank used.
     pub own_cores: f64,
 }
 
@@ -24,7 +23,7 @@ impl StolenTime {
         self.ns as f64 / self.of_ns.max(1) as f64
     }
 
-    /// Formats the note; `of` is empty or names the rank.
+    /// Formats the note. `of` names the rank, or is empty.
     pub(super) fn banner(&self, of: &str) -> String {
         format!(
             "{BUSY}: {} of the driving thread's time{of} was lost to other programs; wall times \

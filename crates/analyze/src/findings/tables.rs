@@ -1,4 +1,4 @@
-//! The tables of the report `findings`.
+//! Makes the tables of the report `findings`.
 
 use tprof_facts::functions::in_sentence;
 use tprof_facts::units::{bytes, count, counted, duration, percent};
@@ -8,7 +8,7 @@ use super::join::{JoinedFinding, joined};
 use super::outcome::{Outcome, PlaceRow, RankFindings};
 use crate::document::{Body, Cell, Column, Table, Unit, View};
 
-/// Largest number of ranks per finding whose places are listed, the worst first.
+/// Maximum number of ranks per finding whose places are listed. The worst ranks are listed first.
 const MOST_RANKS: usize = 8;
 /// Number of places that a sentence names.
 const NAMED_PLACES: usize = 2;
@@ -28,8 +28,8 @@ pub(super) fn body(ranks: &[RankFindings]) -> Body {
     Body { tables, notes }
 }
 
-/// Returns the note above all findings if other programs took cores from ranks. It is about the
-/// rank that lost most.
+/// Returns the note above all findings if other programs took cores from ranks. The note describes
+/// the rank that lost most.
 pub(super) fn banner(ranks: &[RankFindings]) -> Option<String> {
     let lost = ranks.iter().filter_map(|rank| Some((rank, rank.lost?)));
     let (rank, lost) = lost.max_by(|(_, a), (_, b)| a.share().total_cmp(&b.share()))?;
@@ -125,7 +125,7 @@ fn findings(all: &[JoinedFinding<'_>], ranks: &[RankFindings]) -> Table {
             _ => Cell::from(ns),
         };
         let line = one.finding.line.as_ref();
-        // A finding about memory has a size instead of a time.
+        // A finding about memory has a size instead of a gain in time.
         let is_time = one.finding.bytes.is_none();
         table.row(vec![
             headline(one, number).into(),
@@ -179,7 +179,7 @@ fn headline(one: &JoinedFinding<'_>, number: u64) -> String {
     };
     let at = match one.finding.line.as_ref().filter(|line| !line.file.is_empty()) {
         Some(line) if line.line > 0 => format!(", at {}", line.shown()),
-        // The file is known but not the line: name the function instead.
+        // If only the file is known but not the line, also name the function.
         Some(line) => format!(", in {} ({})", in_sentence(&line.function), line.shown()),
         None => String::new(),
     };
@@ -203,7 +203,7 @@ fn on(one: &JoinedFinding<'_>, of: usize) -> String {
     }
 }
 
-/// Formats the first places for a reader who looks them up in a timeline.
+/// Formats the first places, so that the reader can find them in a timeline.
 fn look_at(one: &JoinedFinding<'_>) -> Option<String> {
     let (rank, places) = one.ranks.first()?;
     let named: Vec<String> = places.iter().take(NAMED_PLACES).map(place).collect();
@@ -223,7 +223,7 @@ fn place(row: &PlaceRow) -> String {
     let place = match (row.thread, row.stream) {
         (Some(thread), _) => format!(", thread {thread}"),
         (None, Some(stream)) => match row.device {
-            // A stream of another device may have the same number.
+            // Streams of different devices may have the same number.
             Some(device) if row.names_device => format!(", stream {stream} of device {device}"),
             _ => format!(", stream {stream}"),
         },
@@ -272,13 +272,13 @@ fn evidence(all: &[JoinedFinding<'_>]) -> Table {
     table
 }
 
-/// A rule's verdict on some ranks, with the text of the first of them.
+/// A rule's verdict on some ranks, with the text for the first of them.
 struct VerdictRow {
     rule: &'static str,
     ranks: Vec<String>,
     text: Vec<String>,
-    /// Whether the verdict says that there is none of something, so that it holds only for these
-    /// ranks.
+    /// Whether the text says that the ranks have no event of some kind. Such a text holds only for
+    /// these ranks.
     denies: bool,
 }
 
@@ -292,9 +292,9 @@ fn verdicts(
         for rank in ranks {
             let outcome = &rank.outcomes[at];
             let Some((text, denies)) = text(outcome) else { continue };
-            // Ranks share a row, with the figures of the first one. A text which says that there is
-            // none of something may be untrue of another rank, so only ranks with the same text
-            // share its row.
+            // Ranks share a row, and the row has the figures of the first rank. But a text that
+            // says that a rank has no event of some kind may be untrue of another rank. So with
+            // such a text, only ranks with the same text share the row.
             let fits = |row: &VerdictRow| match denies || row.denies {
                 true => row.text == text,
                 false => true,
@@ -320,11 +320,11 @@ fn which(row: &VerdictRow, of: usize) -> String {
 }
 
 /// If at least this many rules lack the same data, their line shows only the first name or a count.
-/// The full list is in the data.
+/// The JSON report contains the full list.
 const MANY_RULES: usize = 4;
 
-/// Returns a table with each rule that was not checked, and a table in which rules that lack the
-/// same data share a line.
+/// Returns two tables. The first contains each rule that was not checked. In the second, rules that
+/// lack the same data share a line.
 fn not_checked(ranks: &[RankFindings]) -> [Table; 2] {
     let columns = vec![
         Column::data("rule", Unit::Text),
@@ -337,7 +337,8 @@ fn not_checked(ranks: &[RankFindings]) -> [Table; 2] {
         let unchecked = outcome.unchecked.as_ref()?;
         Some((vec![unchecked.why.clone(), unchecked.needs.clone()], unchecked.denies))
     };
-    // The reasons have the figures of one rank. The data that is needed is the same for all ranks.
+    // The reasons contain figures of one rank, but the data that a rule needs is the same for all
+    // ranks. So group by the data.
     let mut lines: Vec<(Vec<String>, Vec<String>)> = Vec::new();
     for row in verdicts(ranks, text) {
         let [why, needs] = row.text.as_slice() else { continue };

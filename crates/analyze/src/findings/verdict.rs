@@ -1,17 +1,17 @@
-//! The verdicts that a rule may return.
+//! Defines the verdicts that a rule may return.
 
 use super::finding::Finding;
 
 /// A rule's verdict on a rank.
 #[derive(Clone, Debug)]
 pub(super) enum Verdict {
-    /// A fix may gain something. The caller drops findings with bounds below 1 %.
+    /// A fix may gain something. The caller drops findings whose bound is below 1 %.
     Found(Vec<Finding>),
-    /// Nothing is wrong; the text is the measurement.
+    /// The rule found no problem. The text says what it measured.
     Clear(String),
-    /// The window has none of the things that the rule searches for.
+    /// The window contains nothing for which the rule searches.
     None(String),
-    /// The data is not enough to judge.
+    /// The recording lacks data that the rule needs.
     Unchecked(Unchecked),
 }
 
@@ -29,7 +29,8 @@ impl Verdict {
         Verdict::Unchecked(Unchecked { why, needs, denies: false })
     }
 
-    /// Returns the verdict of a rule for which the recording has no data at all.
+    /// Returns the verdict of a rule for which the recording has no data at all. The reason may be
+    /// untrue of other ranks.
     pub(super) fn none_to_judge(why: impl Into<String>, needs: impl Into<String>) -> Verdict {
         Verdict::Unchecked(Unchecked { why: why.into(), needs: needs.into(), denies: true })
     }
@@ -42,6 +43,7 @@ pub(super) struct Unchecked {
     pub why: String,
     /// The data that the rule needs, and how to get it.
     pub needs: String,
-    /// Whether `why` says that there is none of something, which may be untrue of another rank.
+    /// Whether `why` says that the rank has no event of some kind. That text may be untrue of
+    /// another rank.
     pub denies: bool,
 }

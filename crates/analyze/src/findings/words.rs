@@ -7,7 +7,7 @@ use tprof_trace::model::NameId;
 use super::scene::Scene;
 use crate::rank::{Work, WorkKind};
 
-/// Longest name in a sentence, in characters: about a line of a page.
+/// Maximum length of a name in a sentence, in characters: about a line of a page.
 const LONGEST_NAME: usize = 56;
 
 /// Shortens a name for a sentence. A kernel's name loses its template arguments and parameters.
@@ -15,7 +15,7 @@ pub(super) fn short(name: &str) -> String {
     let name = name.strip_prefix("void ").unwrap_or(name).replace("(anonymous namespace)::", "");
     let cut = name.find(['<', '(']).filter(|&at| at > 8 && !name.starts_with("enumerate"));
     let base = cut.map_or(&*name, |at| &name[..at]);
-    // Elementwise kernels differ by their functor.
+    // The base name of elementwise kernels is always the same, so add their functor.
     let functor = name[base.len()..].split("at::native::").nth(1).unwrap_or_default();
     let functor = functor.split(['<', '(', ',', '>', ':']).next().unwrap_or_default();
     let base = base.replace("at::native::", "");
@@ -37,8 +37,8 @@ pub(super) fn top(scene: &Scene<'_>, names: &[(String, u64)], most: usize) -> St
     shown.map(one).collect::<Vec<String>>().join(", ")
 }
 
-/// Sums these pieces of work by name, most first; the times of concurrent pieces add up. Returns
-/// nothing if the scene is brief, since texts are not needed then.
+/// Sums these pieces of work by name, most time first. If pieces run at the same time, their times
+/// add up. Returns nothing if the scene is brief, because no text is needed then.
 pub(super) fn by_name<'w>(
     scene: &Scene<'_>,
     work: impl Iterator<Item = (&'w Work, u64)>,
@@ -46,7 +46,7 @@ pub(super) fn by_name<'w>(
     if scene.is_brief {
         return Vec::new();
     }
-    // Look each name up only once: a trace has many more rows than names.
+    // Look up each name only once, because a trace has many more rows than names.
     let mut sums: FxHashMap<(NameId, WorkKind), (&Work, u64)> = FxHashMap::default();
     for (work, ns) in work {
         let kind = if work.name == NameId(0) { work.kind } else { WorkKind::Kernel };
@@ -86,7 +86,7 @@ mod tests {
     use super::short;
 
     #[test]
-    fn kernels_are_named_without_their_templates() {
+    fn names_of_kernels_lose_their_template_arguments() {
         let add = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3> >(int)";
         assert_eq!(short(add), "vectorized_elementwise_kernel of CUDAFunctor_add");
         assert_eq!(

@@ -1,4 +1,4 @@
-//! CUDA API calls, summed by function name.
+//! Sums up CUDA API calls by function name.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SpanKind};

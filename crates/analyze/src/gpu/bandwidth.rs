@@ -1,4 +1,4 @@
-//! Copies and memsets: bytes, rates, and how both change over time.
+//! Measures copies and memsets: their bytes, their rates, and how both change over time.
 
 use std::cmp::Reverse;
 
@@ -51,8 +51,8 @@ pub struct KindCopies {
     pub busy_ns: u64,
     /// The highest rate of a single copy, bytes per second.
     pub fastest: Option<f64>,
-    /// Describes the total rate of all concurrent copies, in gigabytes per second, sampled at each
-    /// change and while it is above 0, as Holistic Trace Analysis computes it.
+    /// Statistics of the total rate of all concurrent copies, in gigabytes per second. Each change
+    /// of the rate gives one value, and values of 0 are left out, as Holistic Trace Analysis does.
     pub points: Option<Description>,
 }
 
@@ -83,7 +83,7 @@ pub struct RankCopies {
     pub kinds: Vec<KindCopies>,
     /// Bytes moved over time.
     pub curve: Vec<Bucket>,
-    /// Rates at every change; empty unless they were asked for.
+    /// The rate after each change; empty unless the user asked for each change.
     pub series: Vec<(CopyKind, RateSeries)>,
     /// The copies that ran outside of the steps.
     pub left_out: LeftOutRows,
@@ -120,7 +120,7 @@ fn rate(rank: &RankTrace<'_>, row: &Work) -> Option<f64> {
         args.get("memory bandwidth (GB/s)")?.as_f64()
     };
     let measured = || match rank.hta {
-        // HTA takes an unknown rate for zero.
+        // Holistic Trace Analysis treats a missing rate as zero.
         true => Some(0.0),
         false => Some(row.bytes.get()? as f64 / row.duration_ns.max(1) as f64),
     };
@@ -141,8 +141,8 @@ fn series(rank: &RankTrace<'_>, copies: &[(CopyKind, &Work)]) -> Vec<(CopyKind, 
     let mut all: Vec<(CopyKind, RateSeries)> = changes
         .into_iter()
         .map(|(kind, [mut starts, mut changes])| {
-            // If one copy ends when another begins, they don't run at once, so ends come before
-            // starts.
+            // If one copy ends when another begins, they don't overlap. So the end is applied
+            // before the start, or the sum would rise for a moment.
             changes.append(&mut starts);
             changes.sort_by_key(|(time_ns, _)| *time_ns);
             let mut sum = 0.0;
@@ -157,7 +157,7 @@ fn series(rank: &RankTrace<'_>, copies: &[(CopyKind, &Work)]) -> Vec<(CopyKind, 
     all
 }
 
-/// Sums up the copies of a rank; includes every change of the rates if `all`.
+/// Sums up the copies of a rank. The result has each change of the rates only if `all`.
 pub fn of_rank(rank: &RankTrace<'_>, all: bool) -> RankCopies {
     let mut left_out = LeftOutRows::of(rank);
     let copies = copies(rank, &mut left_out);
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_traces_own_rate_is_taken() {
+    fn the_recorded_rate_is_preferred_to_bytes_over_duration() {
         let mut made = Fixture::new();
         let args = made.name(r#"{"memory bandwidth (GB/s)":12.5,"context":1}"#);
         made.copy(MemoryCopy { args, ..copy(0, 1000, Some(10_000)) }, "");

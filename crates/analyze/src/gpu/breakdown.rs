@@ -1,8 +1,9 @@
 //! Divides a device's time: compute, communication, copies, idle.
 //!
 //! Five parts add up to the time of the device's steps, or without steps, to the time from the
-//! first work's start to the last work's end. Work beside compute costs no extra time. So
-//! communication counts as exposed, and a copy counts at all, only while nothing computes.
+//! first work's start to the last work's end. Communication and copies cost no extra time while the
+//! device computes. So communication counts as exposed only while nothing computes, and a copy
+//! counts only while nothing computes or communicates.
 
 use crate::document::over_ranks::{RankShare, over_ranks};
 use crate::document::{

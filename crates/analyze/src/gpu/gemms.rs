@@ -30,7 +30,7 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(Gemms::default()),
 };
 
-/// Category of the spans that the calls have.
+/// Category of the spans that the recorder writes for cuBLAS calls.
 const CATEGORY: &str = "cublas";
 const NO_GEMMS: &str = "no cuBLAS matrix multiplication was recorded";
 const NO_KERNELS: &str = "no kernel of these calls was recorded";
@@ -40,7 +40,7 @@ const NO_BYTES: &str = "its groups have several sizes, or a type has no known si
 const ONE: &str = "all multiplications of the call have one size";
 const TOO_MANY: &str = "the number does not fit 64 bits";
 
-/// The sizes and types of a call's matrices, as the recorder wrote them.
+/// The sizes and types of a call's matrices, parsed from the span's arguments.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 struct GemmShape {
     m: Option<u64>,
@@ -98,7 +98,7 @@ impl fmt::Display for GemmShape {
 struct Calls {
     /// Number of calls.
     calls: u64,
-    /// Number of calls that launched at least one recorded kernel.
+    /// Number of calls that launched at least one recorded kernel, copy or memset.
     seen: u64,
     /// Number of kernels, copies and memsets that the calls launched.
     work: u64,
@@ -178,7 +178,8 @@ fn of_rank(rank: &RankTrace<'_>, names: &Names) -> RankGemms {
     rows
 }
 
-/// Returns the calls that lie in no other call. A cuBLAS call may contain a cuBLASLt call.
+/// Returns the cuBLAS calls that lie in no other cuBLAS call. A cuBLAS call may contain a cuBLASLt
+/// call, and both are one multiplication.
 fn outermost<'r>(rank: &'r RankTrace<'_>) -> Vec<&'r HostSpan> {
     let mut spans: Vec<&HostSpan> = Vec::new();
     // The spans are in order of threads and then of starts. Of spans with the same start, the
@@ -197,8 +198,8 @@ fn outermost<'r>(rank: &'r RankTrace<'_>) -> Vec<&'r HostSpan> {
     spans
 }
 
-/// Returns the work that each cuBLAS call launched. A launch belongs to the call in which its
-/// middle lies, because the clocks of the two may differ by up to half the length of a launch.
+/// Returns the work that each cuBLAS call launched. A launch belongs to the call that contains the
+/// launch's middle: the clocks of the two records may differ by up to half the length of a launch.
 fn work_within(rank: &RankTrace<'_>, spans: &[&HostSpan]) -> Vec<Vec<u32>> {
     let mut found = vec![Vec::new(); spans.len()];
     for (at, call) in rank.calls.iter().enumerate() {

@@ -1,10 +1,10 @@
-//! Host and GPU at the same time: which of the two was busy, both, or neither.
+//! Measures when the host and the GPUs of a rank were busy: both, only one of them, or neither.
 //!
 //! The host is busy while at least one thread is in an operator, a Python function, or a call of
-//! the runtime or the driver. A call that waits for a device counts too, because it keeps its
-//! thread busy. Ranges of the program don't count: a thread may do nothing inside one. Calls alone
-//! don't show what the host does between them, so without operators and Python functions the host's
-//! activity is unknown.
+//! the runtime or the driver. A call that waits for a device counts too, because the thread can do
+//! nothing else. Ranges of the program don't count, because a thread may do nothing inside one.
+//! Calls alone don't show what the host does between them. So without operators and Python
+//! functions, the host's activity is unknown.
 
 use tprof_trace::model::SpanKind;
 
@@ -26,7 +26,7 @@ pub struct HostDeviceOverlap {
     pub window_ns: u64,
     /// Time in which some device worked, ns.
     pub gpu_ns: u64,
-    /// The parts with the host; `None` if the host's activity is unknown.
+    /// The parts of the window that depend on the host; `None` if the host's activity is unknown.
     pub host: Option<HostOverlapParts>,
 }
 
@@ -133,8 +133,8 @@ mod tests {
 
     const ALL: Needs = Needs::ALL;
 
-    /// Makes a rank from operators, calls and kernels, each given as (start, length) and placed in
-    /// turn on different threads and devices.
+    /// Makes a rank from operators, calls and kernels, each as (start, length). Consecutive rows
+    /// lie on different threads and devices.
     fn of(
         operators: &[(u64, u64)],
         calls: &[(u64, u64)],
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_four_parts_are_what_a_person_would_draw() {
+    fn the_four_parts_follow_from_who_was_busy() {
         let found = of(&[(0, 50)], &[(40, 20)], &[(55, 25), (90, 10)]).unwrap();
         assert_eq!((found.window_ns, found.gpu_ns), (100, 35));
         let host = found.host.unwrap();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_alone_leave_the_host_unknown_and_no_work_leaves_nothing() {
+    fn calls_alone_leave_the_host_unknown() {
         let found = of(&[], &[(0, 50)], &[(10, 20)]).unwrap();
         assert_eq!(found, HostDeviceOverlap { window_ns: 20, gpu_ns: 20, host: None });
         assert_eq!(of(&[(0, 50)], &[], &[]), None);
@@ -181,7 +181,7 @@ mod tests {
         prop::collection::vec((0_u64..100, 1_u64..20), least..8)
     }
 
-    /// Marks which of the first nanoseconds are in one of these rows.
+    /// Returns a bit mask of the nanoseconds that lie in any of these rows.
     fn bits(rows: &[(u64, u64)]) -> u128 {
         let of = |(start, length): &(u64, u64)| (*start..start + length).map(|at| 1_u128 << at);
         rows.iter().flat_map(of).fold(0, |all, one| all | one)

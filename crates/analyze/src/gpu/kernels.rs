@@ -1,4 +1,4 @@
-//! The work that ran on devices, by class and by name.
+//! Sums up the kernels, copies and memsets that ran on devices, by class and by name.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -25,7 +25,7 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(Kernels::default()),
 };
 
-/// Combinations of classes that run at once. Index + 1 is the combination's bit mask.
+/// Combinations of classes that can run at once. Bit mask of a combination: its index + 1.
 pub const COMBINATIONS: [&str; 7] = [
     "compute",
     "communication",
@@ -51,11 +51,11 @@ pub struct KernelRuns {
     pub min_ns: u64,
     /// The longest duration, ns.
     pub max_ns: u64,
-    /// Sum of the squared durations, in square nanoseconds; the deviation over several ranks is
-    /// computed from it.
+    /// Sum of the squared durations, in square nanoseconds. The standard deviation over several
+    /// ranks is computed from this sum.
     squares: f64,
     /// The 50th, 95th and 99th percentile of the durations. `None` for a sum over several ranks,
-    /// because single runs of several ranks aren't kept.
+    /// because the durations of single runs are dropped with each rank.
     pub quantiles_ns: Option<[f64; 3]>,
     /// Number of runs outside of the steps, and the sum of their durations. No other field includes
     /// these runs.
@@ -98,7 +98,7 @@ impl KernelRuns {
     }
 }
 
-/// The kernels of a rank in its steps; without steps, all of them.
+/// The kernels that a rank ran in its steps; without steps, all of them.
 #[derive(Clone, Debug, Default)]
 pub struct RankKernels {
     /// Time in which exactly these classes ran, in the order of [`COMBINATIONS`]; summed over
@@ -128,7 +128,8 @@ pub fn of_rank(rank: &RankTrace<'_>, names: &Names) -> RankKernels {
     found
 }
 
-/// Divides a device's busy time by which classes ran at once; returns the lengths.
+/// Divides a device's busy time by the classes that ran at once. Returns the time of each
+/// combination, ns.
 fn combinations(busy: &Busy) -> [u64; 7] {
     let classes = [&busy.compute, &busy.communication, &busy.memory];
     let of = |bits: usize| {
@@ -147,12 +148,12 @@ fn combinations(busy: &Busy) -> [u64; 7] {
     [1, 2, 3, 4, 5, 6, 7].map(of)
 }
 
-/// Identifies a kernel before its name is resolved.
+/// The key by which runs are grouped before their names are resolved.
 type KernelKey = (NameId, WorkKind, Class);
 
-/// Sums up a rank's kernels by name, largest sum of durations first. Each row is the name, the
-/// number of runs, and the sum. `counts` is passed the index of a piece of work and decides whether
-/// the sums include it.
+/// Sums up a rank's kernels by name, largest sum of durations first. Each row contains the name,
+/// the number of runs, and the sum. `counts` decides whether the sums include a piece of work; its
+/// argument is the work's index.
 pub fn sums_of_rank<'r>(
     rank: &'r RankTrace<'_>,
     counts: impl Fn(usize) -> bool,
@@ -413,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_counted_by_name_and_time_by_what_ran_at_once() {
+    fn runs_are_summed_by_name_and_time_by_combination_of_classes() {
         let found = rows(&[
             (0, 10, "gemm"),
             (5, 10, "ncclKernel_AllReduce"),

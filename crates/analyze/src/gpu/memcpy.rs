@@ -1,4 +1,4 @@
-//! Copies and memsets by kind of memory: time, bytes, rate.
+//! Sums up copies and memsets by kind of memory: their time, bytes and rate.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ struct CopyOperation {
     to: MemoryKind,
 }
 
-/// The sums for copies of one kind.
+/// The sums for copies with one direction and the same memory on both sides.
 #[derive(Clone)]
 struct CopyColumns {
     operation: CopyOperation,
@@ -67,8 +67,8 @@ impl CopyOperation {
         }
     }
 
-    /// Whether one side is pageable memory. Such a copy goes through a buffer of the driver and
-    /// makes its caller wait. Returns `None` if the memory isn't known.
+    /// Whether one side is pageable memory. The driver copies pageable memory through a buffer of
+    /// its own and makes the caller wait. Returns `None` if the memory isn't known.
     fn pageable(self) -> Option<bool> {
         let known = self.from != MemoryKind::Unknown || self.to != MemoryKind::Unknown;
         known.then_some(self.from == MemoryKind::Pageable || self.to == MemoryKind::Pageable)
@@ -103,7 +103,7 @@ impl Analysis for Memcpy {
     }
 
     /// Reads the copies from the file again, because `Work` doesn't say which memory a copy read
-    /// and wrote. The first reading has already reported any damage.
+    /// and wrote. Damage isn't reported here, because the first reading has already reported it.
     fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, _: &Options) -> CopiesByMemory {
         of_rank(rank)
     }
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_one_copy_does_not_have_are_missing() {
+    fn if_one_copy_lacks_its_bytes_the_sum_is_missing() {
         let rows = of_rows(&[
             copy(0, 10, Some(1000), MemoryKind::Unknown),
             copy(20, 10, None, MemoryKind::Unknown),

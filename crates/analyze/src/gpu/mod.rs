@@ -1,4 +1,4 @@
-//! The activity of GPUs: one file or folder per kind of report.
+//! Analyzes the activity of GPUs. Most kinds of report have one file or folder here.
 
 pub mod api;
 pub mod bandwidth;

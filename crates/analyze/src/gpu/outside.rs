@@ -1,5 +1,5 @@
-//! Device work outside of the steps. If there are steps, reports on devices cover only them, and
-//! say what they leave out.
+//! Counts the device work outside of the steps. If a rank has steps, reports on devices cover only
+//! the steps and use these counts to say what they leave out.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -67,7 +67,7 @@ pub fn note(ranks: impl IntoIterator<Item = OutsideWork>) -> Vec<String> {
     }
 }
 
-/// The rows that a report leaves out because they lie in no step, by name.
+/// The rows that a report leaves out because they lie outside of all steps, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOutRows {
     /// Whether the rank has steps. Without steps, nothing is left out.
@@ -85,7 +85,7 @@ impl LeftOutRows {
         LeftOutRows { has_steps, ..LeftOutRows::default() }
     }
 
-    /// Counts a row; if it isn't judged, also adds the row to those that are left out.
+    /// Counts a row. A row that isn't judged is also added to the rows that are left out.
     pub fn count(&mut self, is_judged: bool, duration_ns: u64, name: impl FnOnce() -> String) {
         self.all += 1;
         if !is_judged {
@@ -105,9 +105,9 @@ impl LeftOutRows {
 /// The reason for an empty table when all of its rows lie outside of the steps.
 const ONLY_OUTSIDE: &str = "none lies in the steps, only outside of them (see `outside_of_steps`)";
 
-/// Adds to a report the rows of each rank that it leaves out: a note, and a table if there are any
-/// such rows. `what` is the noun for the rows, such as `calls`. `tables` are keys of tables of the
-/// report. If one of these is empty, its text says that all rows lie outside.
+/// Adds to a report the rows of each rank that it leaves out: a note, and a table if a row is left
+/// out. `what` is the noun for the rows, such as `calls`. `tables` are keys of tables of the
+/// report. If such a table is empty, its text says that all rows lie outside of the steps.
 pub fn add_left_out<'p>(
     body: &mut Body,
     what: &str,
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_on_devices_are_of_the_steps_and_say_what_they_leave_out() {
+    fn reports_on_devices_cover_only_steps_and_list_the_rest() {
         let file = file();
         let rank = RankTrace::load(&file, WINDOW_NEEDS | Needs::ALL_SPANS);
         let [time] = breakdown::of_rank(&rank)[..] else { panic!("not one device") };
@@ -301,7 +301,7 @@ mod tests {
         );
     }
 
-    /// Returns the cells that a test compares: those of some columns of a table.
+    /// Returns the cells of the columns `keys` of one table.
     fn cells(body: &Body, table: &str, keys: &[&str]) -> Vec<Vec<Cell>> {
         let table = body.tables.iter().find(|of| of.key == table).unwrap();
         let at = |key: &&str| table.columns.iter().position(|column| column.key == *key).unwrap();
@@ -309,7 +309,7 @@ mod tests {
         table.rows.iter().map(|row| places.iter().map(|at| row[*at].clone()).collect()).collect()
     }
 
-    /// Makes a report on a file, with Holistic Trace Analysis's reading if `hta`.
+    /// Makes a report on a file; with Holistic Trace Analysis's reading if `hta`.
     fn made(kind: &DocumentKind, file: &TraceFile, hta: bool) -> Body {
         let analysis = (kind.analysis)();
         let options = Options { data: true, hta, ..Options::default() };
@@ -325,8 +325,9 @@ mod tests {
         analysis.finish(&options)
     }
 
-    /// Like [`file`], but with a collective before the steps, and with a copy, a call that starts
-    /// nothing and a multiplication both before the steps and in the first step.
+    /// Like [`file`], but with more rows. Before the steps there is also a collective. Before the
+    /// steps and in the first step there are a copy, a call that starts nothing, and a
+    /// multiplication.
     fn file_of_copies() -> TraceFile {
         let mut made = Fixture::new();
         for (number, start_ns) in [(1, 100), (2, 200)] {
@@ -338,7 +339,8 @@ mod tests {
         let args = made.name(
             r#"{"m":2,"n":3,"k":5,"batch":1,"transposed":"NN","a":"Half","b":"Half","c":"Half","flops":60}"#,
         );
-        // The device begins the last work of the step only after the step has ended on the host.
+        // The device begins the last work of the first step only after that step has ended on the
+        // host.
         for (number, at, ran_ns) in [(0, 10, 20), (10, 101, 290), (20, 201, 400)] {
             let launched = |made: &mut Fixture, after: u64, name: &str| {
                 made.call(0, at + after, 1, name, number + after);
@@ -396,7 +398,7 @@ mod tests {
             let expected: &[u64] = match kind.name {
                 "launches" => &[2, 4],
                 "api" => &[2, 2, 4],
-                // Only the collective in the steps.
+                // This report counts only the collective in the steps.
                 "stragglers" => &[10],
                 _ => &[2],
             };
@@ -412,7 +414,7 @@ mod tests {
             assert_eq!(outside, names.iter().map(|name| Cell::from(*name)).collect::<Vec<_>>());
             let note = body.notes.iter().find(|note| note.starts_with("of the steps: "));
             assert!(note.is_some_and(|note| note.contains(" of ")), "{:?}", body.notes);
-            // Holistic Trace Analysis reads whole traces.
+            // Holistic Trace Analysis reads whole traces, so its reports leave nothing out.
             let whole = made(&kind, &file, true);
             assert!(whole.tables.iter().all(|table| table.key != "outside_of_steps"));
             assert!(whole.notes.iter().all(|note| !note.contains("of the steps")));
@@ -420,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_outside_of_the_steps_is_apart() {
+    fn time_outside_of_the_steps_has_its_own_table() {
         let file = file();
         let rank = RankTrace::load(&file, WINDOW_NEEDS);
         let found = parts(&rank.devices()[0], &rank.device_windows()[0]);

@@ -22,7 +22,7 @@ pub const KIND: DocumentKind = DocumentKind {
 
 /// The reason that the report gives for an unknown share of hidden communication.
 const NO_KERNEL: &str = "no communication kernel was recorded";
-/// The reason that the report gives if a rank communicates, but not in its steps.
+/// The reason that the report gives if a rank communicates only outside of its steps.
 pub(crate) const ONLY_OUTSIDE: &str = "no communication kernel lies in the steps, only outside";
 const NO_COMMUNICATION: &str = "that device ran no communication kernel in its window";
 
@@ -62,8 +62,8 @@ pub struct KernelOverlap {
     pub count: u64,
     /// Sum of the durations, ns.
     pub total_ns: u64,
-    /// Sum of the time that no compute hid, ns. If several kernels communicate at once, the time
-    /// counts for each of them.
+    /// Sum of the time in which no compute ran, ns. If several kernels communicate at once, the
+    /// time counts for each of them.
     pub exposed_ns: u64,
 }
 

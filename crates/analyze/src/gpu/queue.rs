@@ -1,4 +1,4 @@
-//! The length of each stream's queue: the launches whose work has not begun yet.
+//! Measures the length of each stream's queue: the number of launches whose work has not begun yet.
 
 use std::cmp::Reverse;
 
@@ -57,10 +57,11 @@ pub struct Point {
 pub struct StreamQueue {
     /// The stream of the queue.
     pub stream: StreamKey,
-    /// Describes the lengths at each change, as Holistic Trace Analysis computes it.
+    /// Statistics of the lengths, with one value for each change of the length, as in Holistic
+    /// Trace Analysis.
     pub points: Description,
-    /// Mean length over time, in the steps if there are any; else from the first launch to the last
-    /// start of work.
+    /// Mean length over time. The time is that of the steps; without steps, from the first launch
+    /// to the last start of work.
     pub mean: f64,
     /// Time in which the length was [`FULL`] or more, ns.
     pub full_ns: u64,
@@ -73,9 +74,9 @@ pub struct StreamQueue {
 pub struct RankQueues {
     /// The queues by stream, in order.
     pub streams: Vec<StreamQueue>,
-    /// The highest sum over all streams in each of `BUCKETS` parts of the time.
+    /// The highest sum of the lengths of all streams, in each of `BUCKETS` parts of the time.
     pub curve: Vec<Point>,
-    /// All changes of the lengths, if they were asked for.
+    /// All changes of the lengths; empty unless the user asked for them.
     pub series: Vec<(StreamKey, Vec<Point>)>,
     /// The work outside of the steps, which the queues leave out.
     pub outside: OutsideWork,
@@ -118,7 +119,7 @@ pub fn series(rank: &RankTrace<'_>) -> Vec<(StreamKey, Vec<Point>)> {
     all
 }
 
-/// Computes the queues of a rank; includes every change if `all`.
+/// Computes the queues of a rank. The result contains each change only if `all`.
 pub fn of_rank(rank: &RankTrace<'_>, all: bool) -> RankQueues {
     let windows = rank.device_windows();
     let steps_of = |stream: &StreamKey| {
@@ -159,8 +160,8 @@ pub fn of_rank(rank: &RankTrace<'_>, all: bool) -> RankQueues {
     RankQueues { streams, curve, series: if all { series } else { Vec::new() }, outside }
 }
 
-/// Returns the changes within an interval, and the lengths at its beginning and end; empty if the
-/// queue was empty throughout.
+/// Returns the changes within an interval, with the lengths at its beginning and end added. Returns
+/// nothing if the queue was empty throughout.
 fn within(points: &[Point], interval: Option<Interval>) -> Vec<Point> {
     let Some(Interval { start, end }) = interval else { return points.to_vec() };
     let from = points.partition_point(|point| point.time_ns < start);
@@ -203,7 +204,7 @@ fn curve(series: &[(StreamKey, Vec<Point>)]) -> Vec<Point> {
     let mut length = 0;
     for (time_ns, change) in changes {
         let bucket = first_ns + (time_ns - first_ns) / bucket_ns * bucket_ns;
-        // A new bucket begins with the length that the bucket before ended with.
+        // A new bucket begins with the length at which the bucket before it ended.
         if curve.last().is_none_or(|point| point.time_ns != bucket) {
             curve.push(Point { time_ns: bucket, length });
         }

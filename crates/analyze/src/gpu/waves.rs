@@ -1,7 +1,7 @@
-//! Computes how many blocks of a kernel fill a device.
+//! Computes how many blocks of a kernel fill a GPU.
 //!
-//! A wave is all blocks that a device runs at once. Half a wave is enough to keep the device busy:
-//! multiprocessors hardly gain from more than half of their threads.
+//! A wave is the set of all blocks that a device can run at once. Half a wave is enough to keep the
+//! device busy: multiprocessors hardly gain from more than half of their threads.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
@@ -14,7 +14,7 @@ const WARP: u64 = 32;
 const REGISTER_UNIT: u64 = 256;
 const PARTS: u64 = 4;
 /// A multiprocessor allocates shared memory to a block in units of this many bytes. From compute
-/// capability 8 on, the system also takes a KiB (`SHARED_OF_SYSTEM`) for each block.
+/// capability 8 on, the system also uses one KiB (`SHARED_OF_SYSTEM`) of it for each block.
 const SHARED_UNIT: u64 = 128;
 const SHARED_OF_SYSTEM: u64 = 1024;
 
@@ -44,7 +44,7 @@ impl Multiprocessor {
     }
 
     /// Returns how many of the kernel's blocks run on the multiprocessor at once, by the known
-    /// limits; 1 if the limit of threads isn't known.
+    /// limits; 1 if the maximum number of threads isn't known.
     fn blocks_of(&self, kernel: &KernelShape) -> u64 {
         let threads: u64 = kernel.block.iter().map(|side| u64::from(*side)).product();
         if threads == 0 {
@@ -60,14 +60,14 @@ impl Multiprocessor {
         let shared: u64 = shared.iter().flatten().map(|bytes| u64::from(*bytes)).sum();
         let shared = (shared + self.shared_of_system).next_multiple_of(SHARED_UNIT);
         let by_shared = self.shared_bytes.map(|all| all / shared.max(1));
-        // Without the limit of threads, the other limits say too little.
+        // If the maximum number of threads isn't known, the other limits don't say enough.
         let limits = [by_threads, self.blocks, by_registers, by_shared];
         by_threads.and(limits.into_iter().flatten().min()).map_or(1, |least| least.max(1))
     }
 }
 
-/// Returns for each kernel name the number of blocks that fill a multiprocessor: half of those that
-/// it runs at once. If runs of a kernel differ, the smallest number counts.
+/// Returns for each kernel name the number of blocks that fill a multiprocessor: half of the number
+/// that it can run at once. If runs of a kernel differ, the smallest number counts.
 pub(crate) fn blocks_that_fill(file: &TraceFile) -> FxHashMap<(ProcessIndex, u32, NameId), u64> {
     let devices: FxHashMap<(ProcessIndex, u32), Multiprocessor> = (file.devices().iter())
         .map(|row| ((row.process, row.device), Multiprocessor::of(file, row)))

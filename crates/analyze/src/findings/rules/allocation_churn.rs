@@ -1,6 +1,7 @@
 //! AllocationChurn: threads spend their time in `malloc` and `free`.
 //!
-//! [`Part::Allocator`] lists these functions, so that the rule and `report host` agree.
+//! [`Part::Allocator`] defines the time in these functions, so that the rule and `report host`
+//! agree.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::{self, count, estimate, percent};
@@ -78,7 +79,7 @@ impl Rule for AllocationChurn {
                      batch small objects; or preload an allocator with thread caches \
                      (jemalloc, tcmalloc).",
                 )
-                // The bound is only this time, since the thread still has its other work to do.
+                // The thread still has its other work to do, so a fix can only gain this time.
                 .bound((*most).min(scene.window_ns()))
                 .at(samples)
                 .on_line(line_of(scene, *thread)),
@@ -86,7 +87,8 @@ impl Rule for AllocationChurn {
     }
 }
 
-/// Returns the line with most of the allocator's time, if `thread` is the driving thread.
+/// Returns the line with most of the allocator's time, if `thread` is the driving thread. The lines
+/// of other threads aren't collected.
 fn line_of(scene: &Scene<'_>, thread: ThreadIndex) -> Option<SourceLine> {
     let host = scene.host().filter(|host| host.driver.thread == thread)?;
     widest(&host.ledger.places(Some(Part::Allocator)))
@@ -103,7 +105,8 @@ fn rates(scene: &Scene<'_>) -> Option<String> {
     ))
 }
 
-/// Says how many of the freed blocks were short-lived. This is known only for the whole recording.
+/// Says how many of the freed blocks were short-lived. This number covers the whole recording,
+/// because it isn't known for the judged time alone.
 fn short_lived(scene: &Scene<'_>) -> Option<String> {
     let file = scene.rank.file;
     if file.heap_event_count() == 0 {
@@ -117,8 +120,8 @@ fn short_lived(scene: &Scene<'_>) -> Option<String> {
     ))
 }
 
-/// Returns the time of each thread in the allocator within the window, the samples behind it, and
-/// whether the recording has any sample in the allocator.
+/// Returns the time that each thread spent in the allocator within the window, the samples behind
+/// it, and whether the recording has any sample in the allocator.
 fn allocator_time(
     scene: &Scene<'_>,
 ) -> (FxHashMap<ThreadIndex, u64>, Vec<Evidence<'static>>, bool) {

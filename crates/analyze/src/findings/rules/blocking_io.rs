@@ -18,7 +18,7 @@ const OF_DATABASES: &str = "A database writes its files at each commit, and a st
 const OF_SOCKETS: &str = "Ask ahead on another thread, ask for more at once, or keep what was \
      received; the peer may be slow itself.";
 
-/// Largest number of files and peers that a sentence lists.
+/// Maximum number of files and peers that a sentence lists.
 const MOST_SHOWN: usize = 3;
 
 /// The rule that judges waits in system calls for input and output.
@@ -81,7 +81,7 @@ impl Rule for BlockingIo {
     }
 }
 
-/// Formats ` Of files and peers most for /data/a.bin (1.2 s).`; empty if none is known.
+/// Formats ` Of files and peers most for /data/a.bin (1.2 s).`; empty if no file or peer is known.
 fn waited_for(host: &RankHost, part: Part, ns: u64) -> String {
     let all = host.ledger.waited_for(part);
     let known: u64 = all.iter().map(|(_, ns)| ns).sum();
@@ -97,7 +97,7 @@ fn waited_for(host: &RankHost, part: Part, ns: u64) -> String {
 }
 
 /// Formats ` The process read at least 1.2 GiB (3.0 MiB from storage) and wrote 8.0 KiB …`; empty
-/// if that is unknown. The figures are for the whole life of the process, since the kernel counts
+/// if that is unknown. The numbers cover the whole life of the process, because the kernel counts
 /// by process.
 fn moved(scene: &Scene<'_>, host: &RankHost) -> String {
     let Some(moved) = transfers::of_process(scene.rank.file, host.driver.process) else {

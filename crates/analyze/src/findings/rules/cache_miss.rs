@@ -1,4 +1,4 @@
-//! CacheMiss: graphs are compiled although a cache could have held them.
+//! CacheMiss: graphs are compiled although a cache could have contained them.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub(super) struct CacheMiss;
 /// Name of AOTAutograd's cache in the log.
 const OF_AOT: &str = "aotautograd";
 
-/// Whether a log has cache look-ups that found nothing.
+/// Whether a log contains a cache look-up that found nothing.
 pub(super) fn has_misses(scene: &Scene<'_>) -> bool {
     let all = scene.rank.compile.logs.iter().flat_map(decisive);
     all.into_iter().any(|one| matches!(one.outcome, CacheOutcome::Miss | CacheOutcome::Bypass))
@@ -58,22 +58,22 @@ impl Rule for CacheMiss {
                 format!("all {} look-ups of compiled graphs are hits", count(all)),
             );
         }
-        // Functions are counted for each log by itself, since each process numbers its own
+        // Count the functions of each log separately, because each process numbers its own
         // functions.
         let ids: Vec<BTreeSet<CompileId>> = decisive
             .iter()
-            .map(|these| {
-                let these = these.iter().filter(|one| one.outcome != CacheOutcome::Hit);
-                these.map(|one| one.id).collect()
+            .map(|look_ups| {
+                let look_ups = look_ups.iter().filter(|one| one.outcome != CacheOutcome::Hit);
+                look_ups.map(|one| one.id).collect()
             })
             .collect();
         let is_of = |read: &ReadLog, id: &CompileId| {
             let logs = logs.iter().zip(&ids);
             logs.filter(|(log, _)| std::ptr::eq(*log, read)).any(|(_, ids)| ids.contains(id))
         };
-        let these = || frames(scene).filter(|(read, frame)| is_of(read, &frame.id));
-        // A hit in AOTAutograd's own cache also saves the work of AOTAutograd, so its time counts
-        // only for misses.
+        let matching_frames = || frames(scene).filter(|(read, frame)| is_of(read, &frame.id));
+        // A hit in AOTAutograd's own cache also saves AOTAutograd's tracing. So the tracing time
+        // counts only if that cache missed.
         let is_traced = |read: &ReadLog, id: &CompileId| {
             let missed = |one: &&CacheUse| one.cache == OF_AOT && one.outcome != CacheOutcome::Hit;
             read.log.caches.iter().filter(missed).any(|one| one.id == *id)
@@ -83,9 +83,9 @@ impl Rule for CacheMiss {
             let phases = [aot_us, frame.phases.inductor_us, frame.phases.kernels_us];
             phases.into_iter().flatten().sum::<u64>().saturating_mul(1000)
         };
-        let bound =
-            these().fold(0_u64, |sum, (read, frame)| sum.saturating_add(spent(read, frame)));
-        let longest = these().max_by_key(|(read, frame)| spent(read, frame));
+        let bound = matching_frames()
+            .fold(0_u64, |sum, (read, frame)| sum.saturating_add(spent(read, frame)));
+        let longest = matching_frames().max_by_key(|(read, frame)| spent(read, frame));
         let all_us: u64 = frames(scene).filter_map(|(_, frame)| frame.total_us).sum();
         let life_ns = life_ns(scene).max(bound);
         let reasons: BTreeSet<&str> =
@@ -129,9 +129,10 @@ fn life_ns(scene: &Scene<'_>) -> u64 {
     life_ns.max(logged_ns(scene))
 }
 
-/// Returns the look-ups that decide whether Inductor compiles a graph. AOTAutograd's cache is asked
-/// first, for the whole function. If that misses but Inductor's cache has each graph, functions are
-/// only traced again, so look-ups in Inductor's cache decide where there are any.
+/// Returns the look-ups that decide whether Inductor compiles a graph. PyTorch first asks
+/// AOTAutograd's cache, for the whole function. If that misses but Inductor's cache contains each
+/// graph, the function is only traced again. So if a log has look-ups in Inductor's cache, those
+/// decide.
 fn decisive(read: &ReadLog) -> Vec<&CacheUse> {
     let caches = &read.log.caches;
     let is_graph = |one: &CacheUse| one.cache == "fx_graph";

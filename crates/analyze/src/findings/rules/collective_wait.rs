@@ -1,5 +1,5 @@
-//! CollectiveWait: the driving thread is in collective operations, where ranks wait for each
-//! other.
+//! CollectiveWait: the driving thread spends its time in collective operations, where ranks wait
+//! for each other.
 
 use tprof_facts::units::duration;
 
@@ -16,8 +16,8 @@ use crate::rank::samples::Part;
 /// Name of the rule, as reports print it.
 const NAME: &str = "CollectiveWait";
 
-/// The rule that judges time in gloo, MPI, NCCL and c10d by the functions on the stack, waiting or
-/// polling.
+/// The rule that judges time in gloo, MPI, NCCL and c10d. It identifies them by the functions on
+/// the stack, whether the thread waits or polls.
 pub(super) struct CollectiveWait;
 
 impl Rule for CollectiveWait {
@@ -39,7 +39,8 @@ impl Rule for CollectiveWait {
         };
         let ns = host.ledger.ns(Part::Collective);
         if !is_found(host, ns) {
-            // Only samples of compiled code show a collective that polls.
+            // A collective that polls is visible only in samples that name compiled functions, so
+            // check for these first.
             return unseen_native(scene)
                 .unwrap_or_else(|| too_little(host, ns, "time in collectives"));
         }
@@ -57,7 +58,8 @@ impl Rule for CollectiveWait {
     }
 }
 
-/// Subtracts the wait for a late rank, which Stragglers has found, from a rank's finding.
+/// Subtracts from a rank's finding the wait for a late rank, because Stragglers already reports
+/// that wait.
 pub(super) fn without(rank: &mut RankFindings, late_ns: u64) {
     let window_ns = rank.window_ns;
     let Some(outcome) = rank.outcomes.iter_mut().find(|one| one.rule == NAME) else { return };

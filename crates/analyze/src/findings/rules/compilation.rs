@@ -1,4 +1,5 @@
-//! Compilation: the job compiles for a large part of its life, before its steps or without any.
+//! Compilation: the job compiles for a large part of its life, before its steps, or without having
+//! steps.
 
 use tprof_facts::units::duration;
 
@@ -9,19 +10,19 @@ use crate::findings::scene::Scene;
 use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
 
-/// A job that compiles for a smaller share of its life than this needs no cache.
+/// If a job compiles for a smaller share of its life than this, a cache isn't worth the effort.
 const LEAST_SHARE: f64 = 0.05;
 
-/// If compilation has at least this share of the job's life, it outweighs what steps lose, and the
-/// severity isn't capped.
+/// If compilation takes at least this share of the job's life, it matters more than what steps
+/// lose, so the severity isn't capped.
 const LEAST_OF_LIFE: f64 = 0.25;
 
 fn is_much(ns: u64, life: Interval) -> bool {
     ns as f64 >= LEAST_SHARE * life.length() as f64
 }
 
-/// Returns the time outside of the judged time in which devices wait for compilers, if this rule
-/// counts it, or CacheMiss where there is a log. Other rules must not count that time again.
+/// Returns the time outside of the judged time in which devices wait for compilers, if this rule or
+/// CacheMiss reports it. Other rules must not count that time again.
 pub(super) fn counted<'s>(scene: &'s Scene<'_>) -> Option<&'s Cover> {
     if !scene.has_device() {
         return None;
@@ -34,7 +35,7 @@ pub(super) fn counted<'s>(scene: &'s Scene<'_>) -> Option<&'s Cover> {
     is_counted.then_some(compiling)
 }
 
-/// The rule that judges the time outside of the judged time in which devices wait for compilers.
+/// The rule that judges devices waiting for compilers outside of the judged time.
 pub(super) struct Compilation;
 
 impl Rule for Compilation {
@@ -90,8 +91,8 @@ impl Rule for Compilation {
                 .spent_once(life.length())
                 .on_line(place.clone())
                 .local();
-        // A first run compiles in any case, and in a longer run the share is smaller: cap the
-        // severity.
+        // A first run must compile in any case, and in a longer run the share is smaller. So cap
+        // the severity.
         if (ns as f64) < LEAST_OF_LIFE * life.length() as f64 {
             finding.most = Some(Severity::Medium);
         }

@@ -28,7 +28,7 @@ impl Rule for CompileInSteadyState {
         if let Some(verdict) = no_log(scene) {
             return verdict;
         }
-        // `later_steps` leaves out the first step, which always compiles.
+        // `later_steps` leaves out the first step, because that step always compiles.
         let times: Vec<u64> = scene.later_steps.iter().map(|step| step.length()).collect();
         let first = warm_up(&times).unwrap_or(0);
         let steady = Cover::of(scene.later_steps.iter().skip(first).copied());

@@ -1,4 +1,4 @@
-//! Functions that the rules on logs of `torch.compile` share.
+//! Shares functions among the rules on logs of `torch.compile`.
 
 use tprof_facts::compile::{NO_LOG, ReadLog};
 use tprof_trace::compile_log::CompiledFrame;
@@ -8,18 +8,18 @@ use crate::findings::finding::{Evidence, SourceLine, Track};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 
-/// The data that these rules need.
+/// The data that these rules need, in words.
 pub(super) const NEEDS_LOG: &str =
     "PyTorch's log of torch.compile: tprof run --compile, or TORCH_TRACE=DIR and tprof import DIR";
 
-/// Returns the verdict if there is no log to judge.
+/// Returns the verdict if the rank has no log to judge.
 pub(super) fn no_log(scene: &Scene<'_>) -> Option<Verdict> {
     let none = || Verdict::none_to_judge(NO_LOG.split(':').next().unwrap_or(NO_LOG), NEEDS_LOG);
     scene.rank.compile.logs.is_empty().then(none)
 }
 
-/// Returns the verdict if the logs show no problem. If a log was read only in part, the rest may
-/// show one, so the verdict is then that the rule was not checked.
+/// Returns the verdict if the logs show no problem. If a log was read only in part, its rest may
+/// show a problem, so the verdict is then that the rule was not checked.
 pub(super) fn clear(scene: &Scene<'_>, why: impl Into<String>) -> Verdict {
     if scene.rank.compile.logs.iter().all(|read| read.log.is_whole()) {
         return Verdict::clear(why);
@@ -47,7 +47,7 @@ pub(super) fn interval(read: &ReadLog, frame: &CompiledFrame) -> Option<Interval
     read.interval_ns(frame).map(|(start, end)| Interval::new(start, end))
 }
 
-/// Returns the time in which any of the compilations ran.
+/// Returns the time in which at least one of the compilations ran.
 pub(super) fn cover<'s>(frames: impl Iterator<Item = (&'s ReadLog, &'s CompiledFrame)>) -> Cover {
     Cover::of(frames.filter_map(|(read, frame)| interval(read, frame)))
 }

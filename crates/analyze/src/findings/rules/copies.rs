@@ -1,4 +1,4 @@
-//! Findings, verdicts and texts that the rules on copies and memsets share.
+//! Shares findings, verdicts and texts among the rules on copies and memsets.
 
 use tprof_facts::units::{bytes, duration};
 
@@ -15,10 +15,10 @@ use crate::findings::words::{time, times};
 pub(super) struct CopyProblem {
     /// The problem, in a sentence without a full stop.
     pub what: &'static str,
-    /// A description of the copies: `asynchronous, to pageable memory`; empty if `what` already
-    /// describes them.
+    /// A description of the copies: `asynchronous, to pageable memory`. Empty if `what` already
+    /// describes the copies.
     pub sort: &'static str,
-    /// The noun for them: `copies`.
+    /// The plural noun for the copies or memsets: `copies`.
     pub things: &'static str,
     /// The subject of a finding, if the rule has several.
     pub subject: &'static str,
@@ -28,9 +28,9 @@ pub(super) struct CopyProblem {
 
 /// Returns the finding on these copies and the calls that started them.
 ///
-/// Without the copies, the threads and the devices still have their other work to do. So the gain
-/// is at most the time of the calls and copies, and at most the time in which the device waits for
-/// the host or does nothing but these copies.
+/// A fix removes the copies, but the threads and the devices still have their other work to do. So
+/// the gain has two limits: the time of the calls and copies, and the time in which the device
+/// waits for the host or does nothing but these copies.
 pub(super) fn finding(scene: &Scene<'_>, copies: &[Copy], words: &CopyProblem) -> Finding {
     let rank = &scene.rank;
     let on_device = Cover::of(copies.iter().map(Copy::interval)).intersection(&scene.window);
@@ -63,7 +63,7 @@ pub(super) fn finding(scene: &Scene<'_>, copies: &[Copy], words: &CopyProblem) -
     }
     let calls = scene.call_places(&blocking.calls);
     let places = calls.chain(copies.iter().map(|copy| copy.place(rank)));
-    // If the device keeps working during the copies, nothing shows that the copies cost time.
+    // If the device keeps working during the copies, it isn't shown that the copies cost time.
     let bound = if scene.share(direct) < LEAST_SHARE { bound.min(direct) } else { bound };
     scene
         .finding(words.what)
@@ -103,8 +103,8 @@ pub(super) fn judge_synchronous(
     }
 }
 
-/// Whether the name of the copy's call passes. If the call was not recorded, whether the trace
-/// marks the copy as synchronous.
+/// Whether the name of the call that made the copy passes. If the call was not recorded, returns
+/// whether the trace marks the copy as synchronous.
 pub(super) fn by_a_call_named(scene: &Scene<'_>, copy: &Copy, passes: fn(&str) -> bool) -> bool {
     match copy.call {
         Some(call) => passes(scene.rank.name(scene.rank.calls[call].name)),

@@ -14,19 +14,20 @@ use crate::findings::words::{by_name, time, top};
 use crate::program::flops::{ModelledRun, RoofBound};
 use crate::rank::{Class, Work};
 
-/// A kernel that uses at least this percentage of a unit's peak is bound by that unit. Nsight
-/// Compute's rule "SOL bottleneck" has the same threshold: kernels below it are bound by latency.
+/// A kernel that uses at least this percentage of a unit's peak is limited by that unit. Nsight
+/// Compute's rule "SOL bottleneck" has the same threshold, and considers kernels below it limited
+/// by latency.
 const BOUND: f64 = 60.0;
 
-/// A limit of the hardware that a kernel may run into.
+/// A limit of the hardware that kernels may reach.
 pub(super) struct HardwareLimit {
     /// Name of the counter that reports the use of the unit in percent of its peak.
     pub counter: &'static str,
     /// The unit that is at its limit, in words.
     pub unit: &'static str,
-    /// Kinds of the kernels that it may limit.
+    /// The kinds of kernels that this limit may affect.
     pub kinds: &'static [KernelKind],
-    /// The kernels that it may limit, in words for a sentence.
+    /// The kernels that this limit may affect, in words for a sentence.
     pub they: &'static str,
     /// The same limit in the roofline model of operators.
     pub modelled: RoofBound,
@@ -37,7 +38,8 @@ pub(super) struct HardwareLimit {
 }
 
 /// Judges kernels by the counter of a limit. If the counter was not recorded, judges them by the
-/// model of operators. If the model shows no such limit, says what the kernels' names suggest.
+/// roofline model of operators. If the model shows no such limit, says what the kernels' names
+/// suggest.
 pub(super) fn judge(scene: &Scene<'_>, limit: &HardwareLimit) -> Verdict {
     let measured = percentages(scene, limit.counter);
     if let Some(verdict) = scene.no_compute().filter(|_| measured.is_empty()) {
@@ -88,7 +90,7 @@ pub(super) fn judge(scene: &Scene<'_>, limit: &HardwareLimit) -> Verdict {
 }
 
 /// Returns the verdict that follows from the sizes of operators' inputs and the device's peaks;
-/// `None` if they show no such limit.
+/// `None` if these show no such limit.
 fn by_model(scene: &Scene<'_>, limit: &HardwareLimit) -> Option<Verdict> {
     let is_bound = |run: &ModelledRun| {
         let near = |least: f64| least >= BOUND / 100.0 * run.device_ns as f64;

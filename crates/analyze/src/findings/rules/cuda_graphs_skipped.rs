@@ -7,7 +7,7 @@ use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 
-/// The rule that judges CUDA graphs that were requested but not recorded.
+/// The rule that judges CUDA graphs that the user requested but PyTorch did not record.
 pub(super) struct CudaGraphsSkipped;
 
 impl Rule for CudaGraphsSkipped {

@@ -1,4 +1,4 @@
-//! DataInline: the driving thread makes its batches itself, so each step waits for them.
+//! DataInline: the driving thread loads its batches itself, so each step waits for them.
 
 use tprof_facts::units::{duration, percent};
 
@@ -9,7 +9,7 @@ use crate::findings::verdict::Verdict;
 use crate::host::{Place, RankHost};
 use crate::rank::samples::Part;
 
-/// The advice never suggests more workers than this, however many processors there are.
+/// The maximum number of workers that the advice suggests, however many cores the machine has.
 const MOST_WORKERS: u64 = 16;
 
 /// The rule that judges time below PyTorch's DataLoader with `num_workers=0`.
@@ -60,10 +60,10 @@ fn is_inline(place: &Place) -> bool {
     place.part == Part::Data && place.is_inline
 }
 
-/// Formats the advice. With workers, loading runs beside the rest of a step and is divided among
-/// them.
+/// Formats the advice. With workers, loading is divided among them and runs at the same time as the
+/// rest of a step.
 fn advice(scene: &Scene<'_>, host: &RankHost, ns: u64) -> String {
-    // Without a core, both loading and the rest of a step lose time, so leave this time out.
+    // Time without a core slows both loading and the rest of a step, so leave it out.
     let wall_ns = host.ledger.wall_ns - host.ledger.ns(Part::NoCore);
     let rest_ns = wall_ns.saturating_sub(ns);
     let free = scene.machine.cpus.map(|cpus| cpus.saturating_sub(1));
@@ -83,8 +83,8 @@ fn advice(scene: &Scene<'_>, host: &RankHost, ns: u64) -> String {
     )
 }
 
-/// Returns the fewest workers that hide the loading behind the rest of a step, but no more than
-/// there are cores.
+/// Returns the fewest workers that hide the loading behind the rest of a step, but at most the
+/// number of cores.
 fn workers(load_ns: u64, rest_ns: u64, cores: u64) -> u64 {
     load_ns.div_ceil(rest_ns.max(1)).min(cores).clamp(1, MOST_WORKERS)
 }
@@ -94,7 +94,7 @@ mod tests {
     use super::workers;
 
     #[test]
-    fn as_many_workers_as_hide_the_loading_and_have_a_core() {
+    fn the_workers_hide_the_loading_and_do_not_exceed_the_cores() {
         assert_eq!(workers(85, 15, 15), 6);
         assert_eq!(workers(85, 15, 1), 1);
         assert_eq!(workers(10, 90, 8), 1);

@@ -40,7 +40,7 @@ impl Rule for DataLoadBound {
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
         let spans = spans(scene);
         let idle = scene.late.length();
-        // PyTorch's own ranges are recorded even if there are samples, so check for samples first.
+        // PyTorch records its own ranges even if the job was sampled, so check for samples first.
         if !scene.has_device() && scene.host().is_some() {
             return Verdict::none("a job without device work: DataWait judges its samples");
         }
@@ -83,9 +83,10 @@ impl Rule for DataLoadBound {
         }
         names.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
         let lost = time(scene, direct.length());
-        let who = if scene.has_device() { "The device is idle" } else { "The host is busy" };
+        let idle_or_busy =
+            if scene.has_device() { "The device is idle" } else { "The host is busy" };
         let seen = format!(
-            "{who} for {lost} while a main thread loads data ({}, {} of host time): {}.",
+            "{idle_or_busy} for {lost} while a main thread loads data ({}, {} of host time): {}.",
             times(scene, spans.len(), "ranges"),
             duration(scene.per_step(loading.length())),
             top(scene, &names, 2),
@@ -98,15 +99,15 @@ impl Rule for DataLoadBound {
                 .local()
                 .seen(seen)
                 .advice(ADVICE)
-                // Data that is ready in time saves at most the host time that loading takes, and at
-                // most the device time that waits for the host.
+                // Data that is ready in time saves at most the time that the host spends loading,
+                // and at most the time in which the device waits for the host.
                 .bound(loading.length().min(idle))
                 .at(waits),
         ])
     }
 }
 
-/// Judges by the CPU samples of main threads with PyTorch's DataLoader on their stack.
+/// Judges by CPU samples in which a main thread has PyTorch's DataLoader on its stack.
 fn judge_samples(scene: &Scene<'_>) -> Verdict {
     let sampled = scene.sampled_loading();
     let loading = sampled.cover().intersection(&scene.window);
@@ -120,7 +121,8 @@ fn judge_samples(scene: &Scene<'_>) -> Verdict {
         ));
     }
     let within = |part: Cover| part.intersection(&scene.window).length();
-    // If the driving thread is known, use the same wait as `report host`.
+    // If the driving thread is known, use the same wait as `report host`, so that the numbers
+    // agree.
     let waits = |host: &RankHost| {
         let data = host.ledger.parts.get(&Part::Data).copied().unwrap_or_default();
         data.ns - data.running_ns
@@ -128,12 +130,12 @@ fn judge_samples(scene: &Scene<'_>) -> Verdict {
     let waiting = scene.host().map(waits).filter(|ns| *ns > 0);
     let waiting = waiting.unwrap_or_else(|| within(sampled.waiting()));
     let starting = within(sampled.starting());
-    let who = match scene.has_device() {
+    let idle_or_busy = match scene.has_device() {
         true => format!("The device is idle for {} while a", time(scene, direct.length())),
         false => "A".to_owned(),
     };
     let mut seen = format!(
-        "{who} main thread is in PyTorch's DataLoader for {}, estimated from {}",
+        "{idle_or_busy} main thread is in PyTorch's DataLoader for {}, estimated from {}",
         time(scene, loading.length()),
         times(scene, sampled.len(), "waits and samples"),
     );

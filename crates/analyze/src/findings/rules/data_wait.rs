@@ -1,5 +1,5 @@
-//! DataWait: the driving thread waits for data from worker processes or threads, or for their
-//! start.
+//! DataWait: the driving thread waits until worker processes or threads have made data, or have
+//! started.
 
 use std::cmp::Reverse;
 
@@ -16,10 +16,10 @@ use crate::findings::verdict::Verdict;
 use crate::host::{OtherCause, Place, RankHost, ThreadAtPlace, WallTime, WorkersTime};
 use crate::rank::samples::Part;
 
-/// If the workers lack a core for this share of their active time, more workers gain nothing.
+/// If the workers lack a core for this share of their active time, more workers don't help.
 const MUCH_READY: f64 = 0.3;
 
-/// The rule that judges waits below functions that take batches and results.
+/// The rule that judges waits within functions that take batches and results.
 pub(super) struct DataWait;
 
 impl Rule for DataWait {
@@ -43,7 +43,7 @@ impl Rule for DataWait {
         if scene.has_device() {
             return Verdict::none("a job with device work: DataLoadBound judges it");
         }
-        // DataInline judges loading by the thread itself.
+        // Leave out data that the thread loads itself, because DataInline judges it.
         let places = host.ledger.places(Some(Part::Data));
         let places: Vec<_> = places.into_iter().filter(|(place, _)| !place.is_inline).collect();
         let all_ns: u64 = places.iter().map(|(_, time)| time.ns).sum();
@@ -60,7 +60,7 @@ impl Rule for DataWait {
     }
 }
 
-/// Returns the finding on the wait for workers that have begun to work.
+/// Returns the finding on the wait for workers that already work.
 fn of_making(
     scene: &Scene<'_>,
     host: &RankHost,
@@ -100,7 +100,7 @@ fn of_making(
         .on_line(widest(places))
 }
 
-/// Returns the finding on the wait for workers that are starting, while none has begun to work.
+/// Returns the finding on the wait for workers that are starting, while none of them works yet.
 fn of_starting(scene: &Scene<'_>, host: &RankHost, ns: u64) -> Finding {
     let workers = &host.workers;
     let mut places = host.ledger.places(None);
@@ -144,13 +144,13 @@ fn of_maker(maker: &ThreadAtPlace) -> String {
     )
 }
 
-/// Whether the workers wait for other things than their next task for longer than they are active.
+/// Whether the workers wait longer than they are active. Waits for their next task don't count.
 fn waits_most(made: &WorkersTime) -> bool {
     let waits: u64 = made.waiting.iter().map(|(_, ns)| ns).sum();
     waits > made.running_ns + made.ready_ns
 }
 
-/// Returns the advice if one worker has most of the work, since more workers gain nothing then.
+/// Returns the advice if one worker has most of the work, because then more workers don't help.
 fn of_alone(host: &RankHost) -> Option<String> {
     let (process, ns) = host.workers.alone?;
     let made = &host.made;
@@ -170,7 +170,7 @@ fn of_alone(host: &RankHost) -> Option<String> {
     ))
 }
 
-/// Returns the advice on workers. More workers only help if a core is free.
+/// Returns the advice on workers. More workers help only if a core is free.
 fn of_workers(made: &WorkersTime) -> String {
     if let Some((place, _)) = made.waiting.first().filter(|_| waits_most(made)) {
         return format!(

@@ -1,5 +1,5 @@
-//! DeviceAllocations: the job takes device memory, or pinned host memory, from the driver and
-//! releases it in the middle of steps.
+//! DeviceAllocations: the job allocates device memory, or pinned host memory, from the driver and
+//! frees it in the middle of steps.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,10 @@ use crate::gpu::gpu_time::IdleCause;
 pub(super) struct DeviceAllocations;
 
 const CALL: SearchTarget = SearchTarget::of_main_threads("call such as cudaMalloc or cudaFree");
-/// With fewer steps than this, memory that a job takes once can't be told from memory that it takes
-/// again and again.
+/// With fewer steps than this, memory that a job allocates once can't be distinguished from memory
+/// that it allocates again and again.
 const LEAST_STEPS: usize = 4;
-/// Functions of PyTorch that release the memory that its allocator has cached.
+/// Functions of PyTorch that free the memory that its allocator has cached.
 const EMPTYING: [&str; 4] =
     ["empty_cache", "emptyCache", "release_cached_blocks", "release_available_cached_blocks"];
 
@@ -102,7 +102,7 @@ impl Rule for DeviceAllocations {
             })
             .seen(seen)
             .advice(advice)
-            // The devices still have their work to do, so only their idle time can be gained.
+            // The devices still have their work to do, so a fix can gain only their idle time.
             .bound(idle_ns)
             .local()
             .on_line(sampled.line())

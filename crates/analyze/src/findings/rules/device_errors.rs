@@ -17,18 +17,18 @@ use crate::findings::scene::calls::is_pinned_allocation;
 use crate::findings::verdict::Verdict;
 use crate::gpu::device_memory::{HeldOfDevice, held_until};
 
-/// The rule that judges calls of the device's libraries with a status other than success.
+/// The rule that judges calls of the device's libraries that returned a status other than success.
 pub(super) struct DeviceErrors;
 
-/// An error may have ended its process if the process failed within this time after it, ns.
+/// If a process fails within this time after an error, ns, the error may be the reason.
 const MOST_AFTER_NS: u64 = 10_000_000_000;
-/// The share of an out-of-memory error if the job survived because a later call got memory: it
-/// makes a medium finding at most. [`SURVIVED`] is the share of any other error that the job
-/// survived, which makes a low finding.
+/// The share of an out-of-memory error that the job survived because a later call got memory. It
+/// makes a finding of at most medium severity. [`SURVIVED`] is the share of any other error that
+/// the job survived; it makes a low finding.
 const RETRIED: f64 = 0.099;
 const SURVIVED: f64 = 0.01;
 
-/// Words for an out-of-memory error from a call that pins host memory, such as `cudaMallocHost`.
+/// Words for an out-of-memory error of a call that pins host memory, such as `cudaMallocHost`.
 const OUT_OF_HOST: &str = "out of host memory";
 
 const NO_TIME: &str = "an error costs the job, or nothing";
@@ -74,7 +74,8 @@ impl Rule for DeviceErrors {
         }
         let mut groups: BTreeMap<(bool, String), Vec<Failure>> = BTreeMap::new();
         for failure in failures {
-            // The libraries use different names for a lack of memory.
+            // The libraries use different names for a lack of memory, so group these errors under
+            // one name.
             let of_memory = failure.library.is_out_of_memory(failure.status);
             let words = match of_memory {
                 true if pins(scene, &failure) => OUT_OF_HOST.to_owned(),
@@ -94,7 +95,7 @@ impl Rule for DeviceErrors {
     }
 }
 
-/// Returns the failed calls in order of time, and the number of calls with a status.
+/// Returns the failed calls in order of time, and the number of calls whose status was recorded.
 fn failures(scene: &Scene<'_>) -> (Vec<Failure>, u64) {
     let rank = scene.rank;
     let mut libraries: FxHashMap<(NameId, NameId), Option<Library>> = FxHashMap::default();
@@ -135,7 +136,8 @@ fn failures(scene: &Scene<'_>) -> (Vec<Failure>, u64) {
     (failed, read)
 }
 
-/// Says how a process failed soon after an error in it; `None` if it didn't.
+/// Describes the failure of a process soon after an error in it; `None` if the process didn't fail
+/// soon.
 fn died(scene: &Scene<'_>, one: &Failure) -> Option<String> {
     let (time_ns, end) = scene.rank.file.process_end(one.call.process)?;
     let how = match end {
@@ -147,7 +149,7 @@ fn died(scene: &Scene<'_>, one: &Failure) -> Option<String> {
     (after_ns <= MOST_AFTER_NS).then(|| format!(" Its process {how} {} later.", duration(after_ns)))
 }
 
-/// Returns the share that the errors count for: 1 if the job could not go on.
+/// Returns the share by which the errors are ranked: 1 if the job could not continue.
 fn worth(scene: &Scene<'_>, failures: &[Failure], survived: f64) -> f64 {
     let is_lost = |one: &Failure| {
         let of_memory = one.library.is_out_of_memory(one.status);
@@ -157,7 +159,7 @@ fn worth(scene: &Scene<'_>, failures: &[Failure], survived: f64) -> f64 {
     if failures.iter().any(is_lost) { 1.0 } else { survived }
 }
 
-/// Says how the process of the last failure failed soon after it; empty if it didn't.
+/// Describes how the process failed soon after its last failed call; empty if it didn't fail soon.
 fn end(scene: &Scene<'_>, failures: &[Failure]) -> String {
     failures.last().and_then(|one| died(scene, one)).unwrap_or_default()
 }
@@ -175,7 +177,7 @@ fn calls(scene: &Scene<'_>, failures: &[Failure]) -> String {
     shown.collect::<Vec<String>>().join(", ")
 }
 
-/// Says how many bytes the failed calls asked for.
+/// Says how many bytes the failed calls requested.
 fn asked(scene: &Scene<'_>, failures: &[Failure]) -> String {
     let of_call = |one: &Failure| {
         let args = scene.rank.name(one.call.args);
@@ -207,9 +209,9 @@ fn first_at(scene: &Scene<'_>, failures: &[Failure]) -> String {
     duration(scene.clock.since_start(first))
 }
 
-/// Returns the line of the last failure whose stack has one. Otherwise it returns the line of a
-/// sample, in this order: within the failed calls, within earlier calls of the same function by the
-/// last failure's thread, or closest to the last failure.
+/// Returns the line of the last failure whose stack has a line. Otherwise it returns the line of a
+/// sample. Samples within the failed calls come first, then samples within earlier calls of the
+/// same function by the last failure's thread, then the sample closest to the last failure.
 fn line(scene: &Scene<'_>, failures: &[Failure]) -> Option<SourceLine> {
     if scene.is_brief {
         return None;
@@ -250,7 +252,7 @@ fn pins(scene: &Scene<'_>, one: &Failure) -> bool {
     is_pinned_allocation(scene.rank.name(one.call.name))
 }
 
-/// Says how the job went on after calls failed for lack of memory.
+/// Says how the job continued after calls failed for lack of memory.
 fn went_on(failures: &[Failure]) -> &'static str {
     match failures.iter().all(|one| one.retried) {
         true => {
@@ -261,7 +263,7 @@ fn went_on(failures: &[Failure]) -> &'static str {
     }
 }
 
-/// Formats the failed calls and the bytes that they asked for. `then` is a sentence on the memory
+/// Formats the failed calls and the bytes that they requested. `then` is a sentence on the memory
 /// that was held at that time.
 fn failed(scene: &Scene<'_>, failures: &[Failure], lack: &str, then: &str) -> String {
     format!(
@@ -298,7 +300,7 @@ fn out_of_memory(scene: &Scene<'_>, failures: &[Failure]) -> Finding {
         let is = |(of, number)| of == process && Some(number) == device;
         devices.iter().rfind(|row| is((row.process, row.device)))?.memory_bytes
     };
-    // The device of a failed call is not recorded: assume the fullest device of its process.
+    // The device of a failed call isn't recorded, so assume the fullest device of its process.
     let held: Option<HeldOfDevice> =
         held_until(scene.rank, last.process, last.start_ns).into_iter().max_by(|a, b| {
             let full = |one: &HeldOfDevice| {

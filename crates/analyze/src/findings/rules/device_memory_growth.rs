@@ -12,24 +12,24 @@ use crate::findings::scene::calls::is_device_allocation;
 use crate::findings::verdict::Verdict;
 use crate::gpu::device_memory::HeldOverTime;
 
-/// Least growth. Two segments of PyTorch's allocator have this size.
+/// The smallest growth that counts: two segments of PyTorch's allocator.
 const LEAST_BYTES: u64 = 40 << 20;
-/// Least growth, as a share of the memory held at the end.
+/// The smallest growth that counts, as a share of the memory held at the end.
 const LEAST_OF_HELD: f64 = 0.05;
-/// Steps are used as moments if there are at least this many.
+/// If there are at least this many steps, memory is compared at their boundaries.
 const LEAST_STEPS: usize = 4;
-/// If there are no steps, the judged time is divided into this many equal parts.
+/// Without enough steps, the judged time is divided into this many equal parts.
 const PARTS: u64 = 256;
-/// Least number of rises that the growth must have.
+/// The smallest number of rises that the growth must consist of.
 const LEAST_RISES: usize = 4;
-/// If there are no steps, a shorter time shows no more than the start of a job, ns.
+/// Without enough steps, a shorter time than this, ns, shows only the start of a job.
 const LEAST_NS: u64 = 10_000_000_000;
-/// If the device is full within this time, ns, the job is lost. If it takes longer than
-/// [`LATE_NS`], the finding is a medium one at most.
+/// If the device will be full within this time, ns, the job is lost. If it takes longer than
+/// [`LATE_NS`], the severity is at most medium.
 const SOON_NS: u64 = 3_600_000_000_000;
 const LATE_NS: u64 = 24 * SOON_NS;
 
-/// The rule that judges the held bytes of each device, at each step or at regular moments.
+/// The rule that judges the bytes held on each device, at each step or at regular moments.
 pub(super) struct DeviceMemoryGrowth;
 
 /// Growth of the device memory that a process holds.
@@ -93,7 +93,7 @@ impl Rule for DeviceMemoryGrowth {
 }
 
 impl<'h> DeviceGrowth<'h> {
-    /// Measures the growth between these moments; `None` if there are too few.
+    /// Measures the growth between these moments; `None` if there are too few moments.
     fn of(held: &'h HeldOverTime, moments: &[u64]) -> Option<DeviceGrowth<'h>> {
         let levels: Vec<u64> = moments.iter().map(|at| held.at(*at)).collect();
         let from = grows_from(&levels, LEAST_RISES, counts);
@@ -117,20 +117,20 @@ impl<'h> DeviceGrowth<'h> {
         self.goes_on && counts(self.first, self.last)
     }
 
-    /// Returns the time until a device of this size is full.
+    /// Returns the time until a device with this much memory is full, at the same rate of growth.
     fn left_ns(&self, memory_bytes: u64) -> u64 {
         let rate = self.bytes() as f64 / self.time.length().max(1) as f64;
         (memory_bytes.saturating_sub(self.last) as f64 / rate) as u64
     }
 }
 
-/// Whether the growth is larger than that of a job's start.
+/// Whether the growth is larger than the growth during a job's start.
 fn counts(first: u64, last: u64) -> bool {
     let grown = last.saturating_sub(first);
     grown >= LEAST_BYTES && grown as f64 >= LEAST_OF_HELD * last as f64
 }
 
-/// Returns the start of each step but the first, and the end of the last step. If there are too few
+/// Returns the start of each step except the first, and the end of the last step. Without enough
 /// steps, returns regular moments.
 fn moments(scene: &Scene<'_>) -> Option<Vec<u64>> {
     if scene.steps >= LEAST_STEPS {
@@ -213,8 +213,8 @@ fn steps(number: usize) -> String {
     counted(number as u64, "step", "steps")
 }
 
-/// Returns the line of samples within the calls that took the kept memory, or else of the sample
-/// closest to the last of these calls.
+/// Returns the line of samples within the calls that allocated the kept memory. Without such
+/// samples, returns the line of the sample closest to the last of these calls.
 fn line(scene: &Scene<'_>, kept: &[(u64, ThreadIndex, u64)]) -> Option<SourceLine> {
     if scene.is_brief {
         return None;

@@ -1,4 +1,4 @@
-//! ExposedCommunication: the device communicates while it computes nothing.
+//! ExposedCommunication: the device communicates while it doesn't compute.
 
 use tprof_facts::units::{bytes, duration, percent};
 use tprof_trace::model::Collective;
@@ -12,7 +12,7 @@ use crate::findings::verdict::Verdict;
 use crate::findings::words::{by_name, time, times, top};
 use crate::rank::{Class, Work};
 
-/// The time of collectives with fewer bytes than this depends on latency, not on bandwidth: NCCL's
+/// Below this many bytes, the time of a collective depends on latency and not on bandwidth: NCCL's
 /// ring needs about a mebibyte per rank to fill a link.
 const SMALL_BYTES: u64 = 1 << 20;
 
@@ -66,7 +66,7 @@ impl Rule for ExposedCommunication {
     }
 }
 
-/// Returns the kernels in the window that communicate, each with its exposed time.
+/// Returns the communication kernels in the window, each with its exposed time.
 fn kernels<'s>(scene: &'s Scene<'_>, exposed: &Cover) -> Vec<(&'s Work, u64)> {
     let exposed = exposed.measure();
     let mut exposed = exposed.walk();
@@ -74,7 +74,7 @@ fn kernels<'s>(scene: &'s Scene<'_>, exposed: &Cover) -> Vec<(&'s Work, u64)> {
     work.map(|work| (work, exposed.within(work.interval()))).collect()
 }
 
-/// Returns the median size of the collectives in bytes, if sizes are known.
+/// Returns the median size of the collectives in bytes, if sizes were recorded.
 fn median_bytes(scene: &Scene<'_>) -> Option<u64> {
     let sizes: Vec<u64> =
         scene.rank.collectives.iter().filter_map(|row: &Collective| row.bytes).collect();

@@ -1,5 +1,5 @@
-//! ExposedCopies: nothing runs beside asynchronous copies of pinned memory, although kernels behind
-//! them on their stream had already been launched.
+//! ExposedCopies: asynchronous copies of pinned memory run alone, although kernels behind them on
+//! their stream had already been launched.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::{bytes, duration};
@@ -14,7 +14,7 @@ use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times};
 use crate::rank::{Work, WorkKind};
 
-/// The rule that judges copies that kernels on the same stream wait for.
+/// The rule that judges copies for which kernels on the same stream wait.
 pub(super) struct ExposedCopies;
 
 const COPY: SearchTarget =
@@ -23,7 +23,7 @@ const ADVICE: &str = "Copy on a stream of its own (torch.cuda.Stream) and order 
     the copy waits for the kernel that makes its data, and only what uses or overwrites the copied \
     memory waits for the copy. With two buffers in turn one is copied while the other is computed.";
 
-/// The directions of copies, each with its finding's subject and title.
+/// The directions of copies, each with the subject and the title of its finding.
 const KINDS: [(CopyKind, &str, &str); 3] = [
     (
         CopyKind::DeviceToHost,
@@ -70,9 +70,9 @@ impl Rule for ExposedCopies {
         }
         let held = holding(scene, &in_window);
         let found = KINDS.into_iter().filter_map(|(kind, subject, what)| {
-            let these = held.iter().copied().filter(|at| kind_of(&scene.rank.work[*at]) == kind);
-            let these: Vec<usize> = these.collect();
-            (!these.is_empty()).then(|| finding(scene, &these, subject, what))
+            let copies = held.iter().copied().filter(|at| kind_of(&scene.rank.work[*at]) == kind);
+            let copies: Vec<usize> = copies.collect();
+            (!copies.is_empty()).then(|| finding(scene, &copies, subject, what))
         });
         let found: Vec<Finding> = found.collect();
         match found.is_empty() {
@@ -92,9 +92,9 @@ fn kind_of(work: &Work) -> CopyKind {
     }
 }
 
-/// Whether a piece of work is a copy that other work could run beside, because an asynchronous call
-/// made it and the host memory is pinned. A copy in a graph doesn't count, since the graph sets its
-/// order.
+/// Whether a piece of work is a copy that could run at the same time as other work. It could if an
+/// asynchronous call made it and the host memory is pinned. A copy in a graph doesn't count,
+/// because the graph sets its order.
 fn is_overlappable(scene: &Scene<'_>, at: usize) -> bool {
     let work = &scene.rank.work[at];
     let WorkKind::Copy { kind, from, to } = work.kind else { return false };
@@ -110,12 +110,12 @@ fn is_overlappable(scene: &Scene<'_>, at: usize) -> bool {
         && by_call().is_some_and(|name| scene.rank.name(name).contains("Async"))
 }
 
-/// Returns the copies that held up a kernel. The kernel is behind the copy on its stream and was
-/// launched before the copy was over, so it could have run without the copy.
+/// Returns the copies that held up a kernel. Such a kernel is behind the copy on its stream and was
+/// launched before the copy ended, so without the copy it could have run earlier.
 fn holding(scene: &Scene<'_>, copies: &[usize]) -> Vec<usize> {
     let rank = scene.rank;
     let mut held = Vec::new();
-    // For each stream, the end of the call that launched the next kernel.
+    // For each stream, the time at which the launch of its next kernel ended.
     let mut next_ns: FxHashMap<u32, Option<u64>> = FxHashMap::default();
     let mut copies = copies.iter().rev().peekable();
     for (at, work) in rank.work.iter().enumerate().rev() {
@@ -134,20 +134,20 @@ fn holding(scene: &Scene<'_>, copies: &[usize]) -> Vec<usize> {
     held
 }
 
-/// Returns the finding on the copies `these`.
-fn finding(scene: &Scene<'_>, these: &[usize], subject: &str, what: &str) -> Finding {
+/// Returns the finding on these copies.
+fn finding(scene: &Scene<'_>, copies: &[usize], subject: &str, what: &str) -> Finding {
     let (mut taken, mut others) = (Union::default(), Union::default());
-    let mut is_these = these.iter().peekable();
+    let mut next_copy = copies.iter().peekable();
     for (at, work) in scene.rank.work.iter().enumerate() {
-        let is_one = is_these.next_if_eq(&&at).is_some();
+        let is_one = next_copy.next_if_eq(&&at).is_some();
         if is_one { &mut taken } else { &mut others }.add(work.interval());
     }
     let (taken, others) = (taken.finish().intersection(&scene.window), others.finish());
     let alone = taken.without(&others);
     let kernels = scene.compute.union(&scene.communication);
-    // A kernel that already runs beside a copy cannot run beside another one instead.
+    // A kernel that already runs at the same time as a copy can't hide another copy instead.
     let beside: Cover = kernels.without(&taken);
-    let rows = these.iter().map(|&at| &scene.rank.work[at]);
+    let rows = copies.iter().map(|&at| &scene.rank.work[at]);
     let sizes: Vec<u64> = rows.clone().filter_map(|work| work.bytes.get()).collect();
     let size = match (sizes.iter().min(), sizes.iter().max()) {
         (Some(least), Some(most)) if least == most => format!(" of {}", bytes(*least)),
@@ -155,12 +155,12 @@ fn finding(scene: &Scene<'_>, these: &[usize], subject: &str, what: &str) -> Fin
         _ => String::new(),
     };
     let calls: Vec<usize> =
-        these.iter().filter_map(|&at| scene.rank.launches.call_of(at)).collect();
+        copies.iter().filter_map(|&at| scene.rank.launches.call_of(at)).collect();
     let seen = format!(
         "{}{size}, {subject}, with kernels behind them on their stream that were launched already. \
          They take {}, {} of it with nothing beside; kernels take {} without a copy beside them: the \
          shorter of these could run meanwhile.",
-        times(scene, these.len(), "copies"),
+        times(scene, copies.len(), "copies"),
         time(scene, taken.length()),
         duration(scene.per_step(alone.length())),
         time(scene, beside.length()),

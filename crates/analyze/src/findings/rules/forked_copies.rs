@@ -1,4 +1,5 @@
-//! ForkedCopies: forked workers copy pages that they shared with their parent by writing to them.
+//! ForkedCopies: forked workers write to pages that they share with their parent, so the kernel
+//! copies these pages.
 
 use tprof_facts::units::{bytes, counted, percent};
 
@@ -7,15 +8,15 @@ use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::memory::forked::{self, ForkedMemory};
 
-/// Least number of copied bytes; any process copies some.
+/// The smallest number of copied bytes that counts, because any forked process copies some.
 const LEAST_BYTES: u64 = 32 << 20;
-/// Least share of copied memory in the PSS of the processes.
+/// The smallest share of copied memory in the PSS of the processes that counts.
 const LEAST_SHARE: f64 = 0.1;
-/// Memory costs no time until it is full, so the finding is a medium one at most.
+/// Memory costs no time until it is full, so this share keeps the severity at medium or below.
 const MOST_SHARE: f64 = 0.099;
 
-/// The rule that compares the proportional set sizes of a process and its forked workers with the
-/// process's size before the fork.
+/// The rule that compares the PSS of a process and its forked workers with the process's PSS before
+/// the fork.
 pub(super) struct ForkedCopies;
 
 impl Rule for ForkedCopies {

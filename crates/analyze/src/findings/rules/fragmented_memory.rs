@@ -1,5 +1,5 @@
-//! FragmentedMemory: the framework's allocator takes more memory from the device although it holds
-//! enough, because the free pieces do not fit.
+//! FragmentedMemory: the framework's allocator allocates more memory from the device although it
+//! has enough free memory, because the free pieces are too small.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::{bytes, count, percent};
@@ -17,7 +17,7 @@ use crate::gpu::device_memory::{SegmentSums, held};
 const ADVICE: &str = "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, pad inputs to few \
                       sizes, and allocate large buffers once, before the first step.";
 
-/// The rule that judges growth of the reserved memory that free reserved memory could have
+/// The rule that judges growth of the reserved memory that the free part of that memory could have
 /// prevented.
 pub(super) struct FragmentedMemory;
 
@@ -30,7 +30,7 @@ struct CachingAllocator {
     /// Bytes allocated when the allocated memory peaked.
     peak_allocated: u64,
     peak_reserved: u64,
-    /// Number of requests that grew the reserved memory although as many bytes were free.
+    /// Number of requests that grew the reserved memory although at least as many bytes were free.
     grown: u64,
     grown_bytes: u64,
 }
@@ -113,20 +113,20 @@ impl Rule for FragmentedMemory {
             .advice(ADVICE)
             .bound(calls.length())
             .at(places);
-        // Fragmented memory is worth reporting even if no time is lost to it.
+        // Fragmented memory is worth reporting even if it costs no time.
         finding.keep = true;
         Verdict::Found(vec![finding])
     }
 }
 
-/// Least number of free bytes in used segments for a finding. PyTorch takes large segments of 20
-/// MiB, so part of one segment is always left over.
+/// The smallest number of free bytes in used segments that makes a finding. PyTorch allocates large
+/// segments of 20 MiB, so a part of one segment is always left over.
 const LEAST_STRANDED: u64 = 20 << 20;
-/// Least share of the held memory for a finding.
+/// The smallest share of free bytes in the held memory that makes a finding.
 const LEAST_SHARE: f64 = 0.25;
 
 /// Returns the verdict from a memory snapshot, by the pieces that are free within used segments.
-/// `None` if the rank has no snapshot.
+/// Returns `None` if the rank has no snapshot.
 fn of_snapshot(scene: &Scene<'_>) -> Option<Verdict> {
     let mut devices: FxHashMap<u32, SegmentSums> = FxHashMap::default();
     for (group, held) in held(scene.rank.file) {

@@ -47,8 +47,8 @@ impl Rule for GcPauses {
         let places = host.ledger.places(Some(Part::Gc));
         let running_ns = places.iter().map(|(_, time)| time.running_ns).sum::<u64>();
         let samples = places.iter().map(|(_, time)| time.samples).sum();
-        // The collector's waits, for pages for example, are measured exactly; its time on a core
-        // needs samples.
+        // The waits of the collector, for pages for example, are measured exactly. Only its time on
+        // a core needs samples.
         if !is_found(host, ns - running_ns)
             && let Some(few) = too_few(scene, samples)
         {

@@ -1,5 +1,5 @@
-//! GilContention: the driving thread waits for Python's global lock (GIL), or for threads that wait
-//! for it.
+//! GilContention: the driving thread waits for Python's global lock (GIL), or for other threads
+//! that wait for it.
 
 use super::host_part::{
     at_places, delayed_threads, finding, host, is_found, line, too_little, waited, widest,
@@ -12,7 +12,7 @@ use crate::findings::verdict::Verdict;
 use crate::host::{GilHolders, Place, RankHost};
 use crate::rank::samples::Part;
 
-/// The rule that judges waits for the lock that lets one thread run Python at a time.
+/// The rule that judges waits for the GIL, the lock that lets only one thread at a time run Python.
 pub(super) struct GilContention;
 
 impl Rule for GilContention {
@@ -34,8 +34,8 @@ impl Rule for GilContention {
         };
         let ns = host.ledger.ns(Part::Gil);
         let own = is_found(host, ns).then(|| of_driver(scene, host, ns));
-        // If the threads that the driving thread waits for don't lose more time than itself, its
-        // own finding is enough.
+        // The threads for which the driving thread waits get their own finding only if they lose
+        // more time than the driving thread itself.
         let threads =
             (host.awaiting.delay(Part::Gil).bound_ns > ns).then(|| of_threads(scene, host));
         let found: Vec<Finding> = own.into_iter().chain(threads.flatten()).collect();
@@ -46,8 +46,8 @@ impl Rule for GilContention {
     }
 }
 
-/// Returns the finding on the driving thread. The line that holds the lock is the one to change, so
-/// the finding is on that line. If no such line was sampled, it is on the line that waits.
+/// Returns the finding on the driving thread. The line to change is the line that holds the lock,
+/// so that is the finding's line. If no such line was sampled, the finding has the line that waits.
 fn of_driver(scene: &Scene<'_>, host: &RankHost, ns: u64) -> Finding {
     let places = host.ledger.places(Some(Part::Gil));
     let advice = match holder(host) {

@@ -1,5 +1,5 @@
-//! GpuGaps: long times in which no device does anything, for no known cause. It is the rule "GPU
-//! gaps" of Nsight Systems, with a length that also suits steps of milliseconds.
+//! GpuGaps: long times in which no device does anything, without a known cause. This is the rule
+//! "GPU gaps" of Nsight Systems, with a minimum length that also suits steps of milliseconds.
 
 use tprof_facts::units::{duration, percent};
 
@@ -42,7 +42,8 @@ impl Rule for GpuGaps {
             ));
         }
         let idle = Cover::of(gaps.iter().map(|gap| gap.interval));
-        // If other rules judge the causes, gaps are only a symptom.
+        // If other rules judge the causes, gaps are only a symptom, and this rule doesn't report
+        // them.
         let explained = scene.explained_ns(&idle);
         if explained * 2 >= idle.length() {
             return Verdict::clear(format!(
@@ -76,7 +77,7 @@ impl Rule for GpuGaps {
     }
 }
 
-/// Says how long the host was late and how long launched work waited.
+/// Says how long the host was late, and how long launched work waited.
 fn causes(scene: &Scene<'_>, gaps: &[&Gap]) -> String {
     let late: u64 = gaps.iter().map(|gap| gap.late().length()).sum();
     let held = gaps.iter().map(|gap| gap.interval.length()).sum::<u64>() - late;
@@ -99,7 +100,7 @@ fn causes(scene: &Scene<'_>, gaps: &[&Gap]) -> String {
     text
 }
 
-/// Says in which ranges the threads that ended the gaps were, in the middle of each delay.
+/// For the middle of each delay, says in which range the thread was that ended the gap.
 fn host_activity(scene: &Scene<'_>, gaps: &[&Gap]) -> String {
     let moments = gaps.iter().filter_map(|gap| {
         let (late, thread) = (gap.late(), scene.rank.calls[gap.launch()?].thread);

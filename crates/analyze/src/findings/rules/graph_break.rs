@@ -23,8 +23,8 @@ type BreakOf<'s> = (&'s Break, Option<&'s CompiledFrame>);
 /// Reasons why the time between two graphs is unknown.
 const NO_CLOCK: &str = "no whole log of torch.compile is on the run's clock";
 const NO_OPERATORS: &str = "the trace has no operators of the graphs around the break";
-/// Largest number of breaks with a finding of their own. The findings say how many there are in
-/// all.
+/// Maximum number of breaks that have a finding of their own. The findings mention the total
+/// number.
 const MOST: usize = 8;
 
 impl Rule for GraphBreak {
@@ -115,8 +115,8 @@ fn one(
         .on_line(Some(place));
     match gap {
         Ok(gap) => {
-            // A break costs more than its gap: the two graphs cannot be fused or put into one CUDA
-            // graph.
+            // A break costs more than its gap, because it prevents fusing the two graphs or putting
+            // them into one CUDA graph. So the finding stays even if the gap is short.
             finding.keep = true;
             finding.bound(gap.length())
         }

@@ -1,43 +1,45 @@
-//! Decides whether held memory rises all the time. Caches, data and pools, which are filled once,
-//! do not.
+//! Decides whether held memory keeps growing. Caches, data and pools are filled once and then stop
+//! growing.
 
-/// The time is divided into one of these numbers of parts, and the lowest level of each part is
-/// judged. So memory that comes and goes within a part is left out. The smaller number is for
-/// memory that takes longer to go.
+/// The time is divided into one of these numbers of parts, and only the lowest level of each part
+/// is judged. So memory that is allocated and freed within a part doesn't count. The smaller number
+/// makes longer parts, for memory that is held longer.
 const PARTS: [usize; 2] = [16, 8];
-/// Least number of moments that a later part of the time must have to be judged by itself.
+/// A later part of the time is judged by itself only if it has at least this many moments.
 const LEAST_MOMENTS: usize = 8;
 /// The straight line through all levels must rise by a share in this range of the difference
 /// between the last and the first level.
 const STEADY: std::ops::RangeInclusive<f64> = 0.7..=1.4;
 /// The line must also rise by more than this many standard deviations of the levels from the line.
-/// This number is for the first attempt, the whole time in 16 parts. [`LEAST_OF_OTHERS`] is for the
-/// other attempts; it is higher, since several attempts make a false positive more likely.
+/// This limit is for the first attempt, which judges the whole time in 16 parts. The other attempts
+/// use [`LEAST_OF_OTHERS`]. It is higher, because several attempts make a false positive more
+/// likely.
 const LEAST_OF_DEVIATION: f64 = 3.0;
 const LEAST_OF_OTHERS: f64 = 5.0;
-/// The growth is divided into this many equal rises, and the moment is found at which each is
-/// reached.
+/// The growth is divided into this many equal rises, and for each rise the moment at which it is
+/// complete is computed.
 const RISES: u64 = 16;
-/// The time at the end without growth must be at most this share of the whole time, or at most
-/// [`MOST_OF_PAUSES`] times the longest pause before it, since growth by few large blocks has
-/// pauses.
+/// The time without growth at the end must be at most this share of the whole time, or at most
+/// [`MOST_OF_PAUSES`] times the longest earlier pause. The second limit is for growth by a few
+/// large blocks, which has pauses.
 const MOST_PAUSE: f64 = 0.1;
 const MOST_OF_PAUSES: f64 = 1.25;
-/// Least share of the growth that must come in the last third of the time.
+/// The smallest share of the growth that must happen in the last third of the time.
 const LEAST_OF_LAST: f64 = 0.13;
 
-/// Returns the number of moments to judge. If the highest level is followed by less than a
-/// sixteenth of the time, the fall after it is the release at the end (such as when `main` returns)
-/// and is left out.
+/// Returns the number of moments to judge. If less than a sixteenth of the time follows the highest
+/// level, that time is left out: the memory is released at the end, for example when `main`
+/// returns.
 pub(super) fn until_release(levels: &[u64]) -> usize {
     let most = levels.iter().max();
     let last = levels.iter().rposition(|level| Some(level) == most).map_or(0, |at| at + 1);
     if last + levels.len() / 16 >= levels.len() { last } else { levels.len() }
 }
 
-/// Returns the moment from which the levels rise until the end, in at least `least_rises` rises and
-/// by as much as `counts` demands of the first and the last level. It judges the whole time, and if
-/// that fails later parts of it, since memory that is filled at the start may hide growth after it.
+/// Returns the moment from which the levels rise until the end; `None` if they don't. The rise must
+/// have at least `least_rises` steps, and `counts` must accept its first and last level. If the
+/// whole time doesn't grow, later parts of it are judged too, because memory that is filled at the
+/// start may hide later growth.
 pub(super) fn grows_from(
     levels: &[u64],
     least_rises: usize,
@@ -58,8 +60,8 @@ pub(super) fn grows_from(
     found.map(|(from, _)| from)
 }
 
-/// Divides the time into at most `most` equal parts and returns the lowest level of each, which was
-/// held throughout the part.
+/// Divides the time into at most `most` equal parts and returns the lowest level of each. This is
+/// the memory that was held throughout the part.
 fn lowest_of_parts(levels: &[u64], most: usize) -> Vec<u64> {
     let parts = levels.len().min(most);
     let of_part = |at: usize| {
@@ -69,8 +71,8 @@ fn lowest_of_parts(levels: &[u64], most: usize) -> Vec<u64> {
     (0..parts).filter_map(of_part).collect()
 }
 
-/// Returns the bytes that are kept from each moment on, that is, the lowest level from there to the
-/// end.
+/// Returns for each moment the bytes that are never released later: the lowest level from that
+/// moment to the end.
 fn kept(levels: &[u64]) -> Vec<u64> {
     let mut kept = levels.to_vec();
     for at in (1..kept.len()).rev() {
@@ -79,7 +81,7 @@ fn kept(levels: &[u64]) -> Vec<u64> {
     kept
 }
 
-/// Whether the levels lie along a straight line.
+/// Whether the levels lie close to a straight line.
 fn is_steady(levels: &[u64], least_of_deviation: f64) -> bool {
     let kept = kept(levels);
     let growth = kept.last().copied().unwrap_or(0) - kept.first().copied().unwrap_or(0);
@@ -87,7 +89,7 @@ fn is_steady(levels: &[u64], least_of_deviation: f64) -> bool {
     STEADY.contains(&(rise / growth.max(1) as f64)) && rise >= least_of_deviation * deviation
 }
 
-/// Whether the kept bytes come in at least this many rises and keep coming until the end.
+/// Whether the kept bytes grow in at least this many rises, and keep growing until the end.
 fn goes_on(levels: &[u64], least_rises: usize) -> bool {
     let Some(intervals) = levels.len().checked_sub(1).filter(|intervals| *intervals > 1) else {
         return false;
@@ -112,8 +114,8 @@ fn goes_on(levels: &[u64], least_rises: usize) -> bool {
         && of_last >= LEAST_OF_LAST * growth as f64
 }
 
-/// Returns by how much the straight line through all levels rises, and the levels' standard
-/// deviation from it.
+/// Returns the rise of the straight line through all levels, and the levels' standard deviation
+/// from that line.
 fn line(levels: &[u64]) -> (f64, f64) {
     let count = levels.len() as f64;
     let mean = levels.iter().map(|level| *level as f64).sum::<f64>() / count;
@@ -137,7 +139,8 @@ mod tests {
     const MIB: f64 = 1048576.0;
     const MOMENTS: usize = 257;
 
-    /// Samples `mib`, a size in MiB as a function of the share of the time, at this many moments.
+    /// Samples a function at this many moments. The function maps the share of the time to a size
+    /// in MiB.
     fn levels(moments: usize, mib: impl Fn(f64) -> f64) -> Vec<u64> {
         (0..moments).map(|at| (mib(at as f64 / (moments - 1) as f64) * MIB) as u64).collect()
     }
@@ -149,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_released_at_the_end_was_kept_until_then() {
+    fn memory_that_is_released_at_the_end_counts_as_kept() {
         let leak =
             |released: f64| levels(MOMENTS, |at| if at < released { 100.0 * at } else { 40.0 });
         assert_eq!(until_release(&leak(0.97)), 249);
@@ -169,17 +172,18 @@ mod tests {
                 assert!(!is_growth(moments, loaded), "at {end}, of {moments} moments");
             }
         }
-        // A cache fills ever more slowly, and memory comes and goes.
+        // A cache fills more and more slowly, and other memory is allocated and freed again and
+        // again.
         assert!(!is_growth(MOMENTS, |at| 100.0 * (1.0 - (-5.0 * at).exp())));
         assert!(!is_growth(MOMENTS, |at| 50.0 + 40.0 * (at * 77.0).sin()));
         assert!(!is_growth(MOMENTS, |at| 50.0 + 40.0 * (at * 9.3).fract()));
-        // A little more memory keeps coming after a pool was filled.
+        // After a pool is filled, only a little more memory is added.
         assert!(!is_growth(MOMENTS, |at| 100.0 * (at / 0.3).min(1.0) + 0.5 * at));
         assert!(!is_growth(4, |at| if at < 0.3 { 10.0 } else { 60.0 }));
     }
 
     #[test]
-    fn a_leak_is_found_whatever_its_course() {
+    fn a_leak_is_found_if_it_is_even_stepped_late_or_noisy() {
         for moments in [4, 5, 9, 20, 64, MOMENTS] {
             assert!(is_growth(moments, |at| 50.0 + 100.0 * at), "even, at {moments}");
         }
@@ -192,7 +196,7 @@ mod tests {
             let late = |at: f64| 50.0 + 100.0 * (at - start).max(0.0);
             assert!(is_growth(MOMENTS, late), "from {start}");
         }
-        // Other memory comes and goes on top of the leak, or is filled before it.
+        // Other memory is allocated and freed on top of the leak, or filled before it.
         for teeth in [10.3, 11.3, 20.9, 31.0, 63.0] {
             let saw = |at: f64| 50.0 + 30.0 * at + 25.0 * (at * teeth).fract();
             assert!(is_growth(MOMENTS, saw), "{teeth} teeth");
@@ -204,8 +208,8 @@ mod tests {
         assert!(is_growth(MOMENTS, |at| 100.0 * at * at), "faster and faster");
     }
 
-    /// Counts how many of several heaps of about 20 MiB, estimated from samples, are judged to
-    /// grow. Each heap grows by `rise` MiB. Its estimation error varies at random, and the share
+    /// Makes several heaps of about 20 MiB that are estimated from samples, and counts how many are
+    /// judged to grow. Each heap grows by `rise` MiB and has a random estimation error. The share
     /// `stays` of the error carries over from one moment to the next.
     fn taken_for_growing(heaps: u64, rise: f64, stays: f64) -> usize {
         let is_growth = |seed: &u64| {

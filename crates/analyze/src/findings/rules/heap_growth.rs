@@ -1,4 +1,4 @@
-//! HeapGrowth: live bytes rise all through the judged time.
+//! HeapGrowth: live bytes rise throughout the judged time.
 
 use std::ops::Range;
 
@@ -19,32 +19,32 @@ use crate::memory::timeline::Cgroup;
 use crate::memory::{Moments, growth_at};
 use crate::rank::samples::Func;
 
-/// Least growth; any program grows by a few bytes.
+/// The smallest growth that counts, because any program grows by a few bytes.
 const LEAST_BYTES: u64 = 1 << 20;
-/// Least growth as a share of the live bytes at the end.
+/// The smallest growth that counts, as a share of the live bytes at the end.
 const LEAST_OF_LIVE: f64 = 0.05;
-/// Least number of rises that the growth must have. Data that is loaded once makes one rise, or two
-/// if it is loaded in halves.
+/// The smallest number of rises that the growth must consist of. Data that is loaded once makes one
+/// rise, or two if it is loaded in halves.
 const LEAST_RISES: usize = 3;
-/// Steps are used as moments if there are at least this many.
+/// If there are at least this many steps, memory is compared at their boundaries.
 const LEAST_STEPS: usize = 4;
-/// If there are no steps, the judged time is divided into this many equal parts.
+/// Without enough steps, the judged time is divided into this many equal parts.
 const PARTS: u64 = 256;
-/// If there are no steps and the judged time is shorter than this, the growth may be that of a
-/// start, when libraries and caches are filled once. It counts only if a line of the user's own
-/// code takes the memory and the growth lasts for at least [`LEAST_NS`].
+/// Without enough steps and with a judged time shorter than this, the growth may belong to the
+/// start of a job, which fills libraries and caches once. Such growth counts only if a line of the
+/// user's own code allocates the memory and the growth lasts for at least [`LEAST_NS`].
 const LONG_NS: u64 = 10_000_000_000;
 const LEAST_NS: u64 = 1_000_000_000;
-/// A growing heap costs no time until memory is full. If the size of memory is unknown, this caps
-/// the finding's share, so that it is a medium finding at most.
+/// A growing heap costs no time until memory is full. If the size of memory is unknown, this is the
+/// maximum share of the finding, so its severity is at most medium.
 const MOST_SHARE: f64 = 0.099;
-/// If the size of memory is known, growth that fills it in an hour has this share, which makes it a
-/// high finding. Growth that fills it in half of that time has twice the share.
+/// If the size of memory is known, growth that fills it in an hour has this share, which makes the
+/// severity high. Growth that fills it in half of that time has twice the share.
 const SHARE_OF_HOUR: f64 = 0.1;
-/// With fewer steps than this, in less than [`LONG_NS`], the time until memory is full is not
-/// projected.
+/// With fewer steps than this, in less than [`LONG_NS`], the report doesn't predict when memory
+/// will be full.
 const MANY_STEPS: usize = 20;
-/// The largest share of a finding: not quite all of the time.
+/// The maximum share of a finding: not quite all of the time.
 const LONGEST_SHARE: f64 = 0.99;
 const MINUTE_NS: f64 = 6e10;
 const HOUR_NS: f64 = 3.6e12;
@@ -100,8 +100,8 @@ impl Rule for HeapGrowth {
         let life_ns = growth.last_ns.saturating_sub(growth.first_ns);
         let site = site(&growth);
         let is_known = site.as_ref().is_some_and(|(line, _)| !line.file.is_empty());
-        // If a heap grows in a part of a long judged time only, that isn't the growth of a start,
-        // so the whole judged time decides.
+        // Growth in only a part of a long judged time isn't the growth of a start, so use the
+        // length of the whole judged time.
         let judged_ns = moments.last().zip(moments.first()).map_or(0, |(last, first)| last - first);
         let goes_on = by_step || judged_ns >= LONG_NS;
         if !(goes_on || is_known && life_ns >= LEAST_NS) {
@@ -171,14 +171,14 @@ impl Rule for HeapGrowth {
     }
 }
 
-/// Whether the growth is larger than that of any program.
+/// Whether the growth is larger than the growth of any program.
 fn counts(first: u64, last: u64) -> bool {
     let grown = last.saturating_sub(first);
     grown >= LEAST_BYTES && grown as f64 >= LEAST_OF_LIVE * last as f64
 }
 
-/// Returns the time until memory is full if the heap keeps growing, ns. The limit is that of the
-/// cgroup, or the machine's memory if the cgroup has no limit. `None` if neither is known.
+/// Returns the time until memory is full if the heap keeps growing, ns. Memory is limited by the
+/// cgroup, or by the machine if the cgroup has no limit. Returns `None` if neither limit is known.
 fn full_in_ns(scene: &Scene<'_>, grown: u64, life_ns: u64) -> Option<f64> {
     let file = scene.rank.file;
     let cgroup = Cgroup::of(file);
@@ -191,8 +191,8 @@ fn full_in_ns(scene: &Scene<'_>, grown: u64, life_ns: u64) -> Option<f64> {
     Some(left / (grown as f64 / life_ns.max(1) as f64))
 }
 
-/// Returns the last resident memory of a rank's processes, in bytes. Pages that processes share
-/// count for each of them.
+/// Returns the last resident memory of a rank's processes, in bytes. A page that several processes
+/// share counts for each of them.
 fn resident(file: &TraceFile) -> Option<u64> {
     let of = file.counters().iter().filter(|row| file.name(row.name) == counter::RSS_BYTES);
     let mut last: FxHashMap<_, (u64, u64)> = FxHashMap::default();
@@ -205,7 +205,7 @@ fn resident(file: &TraceFile) -> Option<u64> {
     (!last.is_empty()).then(|| last.values().map(|(_, bytes)| bytes).sum())
 }
 
-/// Formats a time coarsely, since the rate is no more exact: `20 min`, `3 h`, `12 days`.
+/// Formats a time coarsely, because the rate isn't exact: `20 min`, `3 h`, `12 days`.
 fn long(ns: f64) -> String {
     match ns / MINUTE_NS {
         minutes if minutes < 1.0 => "less than a minute".to_owned(),
@@ -215,7 +215,7 @@ fn long(ns: f64) -> String {
     }
 }
 
-/// Formats the advice, in the terms of the job's language.
+/// Formats the advice, in the terms of the program's language.
 fn advice(is_known: bool, is_python: bool) -> String {
     let kept = match is_python {
         true => {
@@ -235,7 +235,7 @@ fn advice(is_known: bool, is_python: bool) -> String {
     format!("{kept} `tprof report memory` has all sites that grow.{line}")
 }
 
-/// Returns the start of each step but the first and the end of the last step. If there are too few
+/// Returns the start of each step except the first, and the end of the last step. Without enough
 /// steps, returns regular moments of the judged time.
 fn moments(scene: &Scene<'_>) -> Option<Vec<u64>> {
     let window = scene.window.span()?;
@@ -248,8 +248,8 @@ fn moments(scene: &Scene<'_>) -> Option<Vec<u64>> {
     Some((0..=PARTS).map(|at| window.start + at * part).collect())
 }
 
-/// Returns the line of the user's own code at the site that grows most, with the site's bytes. If
-/// the site has no such line, returns its innermost function without a line.
+/// Returns the user's own line at the site that grows most, with the site's bytes. If the site has
+/// no line of the user, returns its innermost function without a line.
 fn site(growth: &Growth) -> Option<(SourceLine, u64)> {
     let site = growth.sites.first()?;
     let lines: Vec<SourceLine> = site.stack.iter().filter_map(|frame| line(frame)).collect();
@@ -263,7 +263,7 @@ fn site(growth: &Growth) -> Option<(SourceLine, u64)> {
     Some((own.cloned().unwrap_or_else(whole), site.growth_bytes.get()?.max(0) as u64))
 }
 
-/// Guesses the Python line of that site, if its stack has none.
+/// Guesses the Python line of the site that grows most, if the site's stack has no Python frame.
 fn likely(scene: &Scene<'_>, growth: &Growth) -> Option<SourceLine> {
     let process = scene.host()?.driver.process;
     likely_line(&scene.rank.cpu, process, &growth.sites.first()?.stack).filter(is_own)

@@ -1,4 +1,4 @@
-//! Verdicts, findings and texts that the rules on the driving thread's wall time share.
+//! Shares verdicts, findings and texts among the rules on the driving thread's wall time.
 
 use tprof_facts::units::{counted, duration, percent};
 use tprof_trace::model::ThreadIndex;
@@ -10,28 +10,28 @@ use crate::findings::verdict::Verdict;
 use crate::host::{LONGEST, Place, RankHost, WallTime};
 use crate::rank::samples::{Part, UnsampledShare};
 
-/// If at least this share of the judged time is unknown, the rules can't say that a part takes
-/// little time.
+/// If at least this share of the judged time is unknown, it may belong to any part. So the rules
+/// can't say that a part takes little time.
 const MOST_UNKNOWN: f64 = 0.25;
-/// Least share of the judged time that a part must have to be reported.
+/// The smallest share of the judged time at which a part is reported.
 pub(super) const LEAST_SHARE: f64 = 0.01;
 
-/// Least number of samples that time on a core must have to be reported: with fewer, the standard
-/// error is over half of the time.
+/// The smallest number of samples with which time on a core is reported. With fewer samples, the
+/// standard error is over half of the time.
 const LEAST_SAMPLES: u64 = 4;
 
-/// If all of the judged time has fewer samples than this, hardly any function can be reported.
+/// With fewer samples than this in all of the judged time, hardly any function can be reported.
 const FEW_SAMPLES: u64 = 20;
-/// A thread that is on a core for less than this share of the judged time is slow because it waits,
-/// and waits are found without samples.
+/// If a thread is on a core for less than this share of the judged time, waits slow it down. Waits
+/// are recorded without samples, so few samples don't matter then.
 const LEAST_RUNNING: f64 = 0.1;
 /// Users record fewer steps than this on purpose, to record each step in more detail.
 const FEW_STEPS: usize = 50;
 
-/// Least wall time that is judged: that of five samples at the default rate.
+/// The shortest wall time that is judged: five samples at the default rate.
 const LEAST_JUDGED_NS: u64 = 50_000_000;
 
-/// Returns the driving thread's wall time, or a verdict that says why it is not judged.
+/// Returns the driving thread's wall time, or a verdict with the reason why it isn't judged.
 pub(super) fn host<'s>(scene: &'s Scene<'_>) -> Result<&'s RankHost, Verdict> {
     let host = sampled(scene)?;
     let judged_ns = host.ledger.wall_ns;
@@ -44,8 +44,8 @@ pub(super) fn host<'s>(scene: &'s Scene<'_>) -> Result<&'s RankHost, Verdict> {
     Ok(host)
 }
 
-/// Returns the driving thread's wall time, however short it is, or a verdict that says why there is
-/// none.
+/// Returns the driving thread's wall time, however short it is. Without one, returns a verdict with
+/// the reason.
 pub(super) fn sampled<'s>(scene: &'s Scene<'_>) -> Result<&'s RankHost, Verdict> {
     scene.host().ok_or_else(|| {
         Verdict::unchecked(
@@ -55,7 +55,8 @@ pub(super) fn sampled<'s>(scene: &'s Scene<'_>) -> Result<&'s RankHost, Verdict>
     })
 }
 
-/// Returns the verdict of rules that recognise compiled functions by name, if no sample names one.
+/// Returns the verdict of rules that recognize compiled functions by name, if no sample names such
+/// a function.
 pub(super) fn unseen_native(scene: &Scene<'_>) -> Option<Verdict> {
     let is_unseen = scene.host().is_some_and(|host| !host.visible.native);
     is_unseen.then(|| {
@@ -66,8 +67,8 @@ pub(super) fn unseen_native(scene: &Scene<'_>) -> Option<Verdict> {
     })
 }
 
-/// Returns the verdict on a part that takes too little time to be reported: clear, or unchecked if
-/// too much of the time is unknown.
+/// Returns the verdict on a part that takes too little time to report: clear, or unchecked if too
+/// much of the time is unknown.
 pub(super) fn too_little(host: &RankHost, ns: u64, what: &str) -> Verdict {
     let share = |ns: u64| ns as f64 / host.ledger.wall_ns.max(1) as f64;
     let unknown = share(host.ledger.ns(Part::Unknown));
@@ -85,7 +86,8 @@ pub(super) fn is_found(host: &RankHost, ns: u64) -> bool {
     ns > 0 && ns as f64 >= LEAST_SHARE * host.ledger.wall_ns as f64
 }
 
-/// Returns the verdict on time on a core that has too few samples to be reported.
+/// Returns the verdict on time on a core that has too few samples to report; `None` if it has
+/// enough.
 pub(super) fn too_few(scene: &Scene<'_>, samples: u64) -> Option<Verdict> {
     (samples < LEAST_SAMPLES).then(|| {
         let of_it = counted(samples, "sample", "samples");
@@ -104,9 +106,9 @@ fn for_more_samples(scene: &Scene<'_>) -> &'static str {
     }
 }
 
-/// Returns a note, to follow the rank's name, if the driving thread has so few samples in the
-/// judged time that none of its functions can be reported. `None` if the thread hardly ran, or if
-/// there is a device, since rules on devices need no samples.
+/// Returns a note if the driving thread has so few samples in the judged time that none of its
+/// functions can be reported. The note follows the rank's name. Returns `None` if the thread hardly
+/// ran. Also returns `None` if the rank has a device, because rules on devices need no samples.
 pub(in crate::findings) fn few_samples(scene: &Scene<'_>) -> Option<String> {
     let host = scene.host()?;
     let ledger = &host.ledger;
@@ -129,8 +131,8 @@ pub(super) fn amount(host: &RankHost, ns: u64) -> String {
     format!("{} ({})", duration(ns), percent(share))
 }
 
-/// Formats the time of waits at these places like [`amount`], but as an estimate if a share of the
-/// waits without a stack was added to it: `~1.2 s \u{b1} 0.1 s (34 %)`.
+/// Formats the time of waits at these places like [`amount`]. If the time includes a share of the
+/// waits without a stack, it is an estimate: `~1.2 s \u{b1} 0.1 s (34 %)`.
 pub(super) fn waited(host: &RankHost, places: &[(&Place, &WallTime)]) -> String {
     let ns = places.iter().map(|(_, time)| time.ns).sum::<u64>();
     let share = ns as f64 / host.ledger.wall_ns.max(1) as f64;
@@ -139,7 +141,7 @@ pub(super) fn waited(host: &RankHost, places: &[(&Place, &WallTime)]) -> String 
     format!("{} ({})", about(ns, &shared), percent(share))
 }
 
-/// Formats a time, with its error if a share of the waits without a stack was added to it.
+/// Formats a time; with its error, if it includes a share of the waits without a stack.
 fn about(ns: u64, shared: &UnsampledShare) -> String {
     let error_ns = (1.96 * shared.variance().sqrt()).round() as u64;
     match error_ns {
@@ -148,8 +150,8 @@ fn about(ns: u64, shared: &UnsampledShare) -> String {
     }
 }
 
-/// Makes the finding on a part of the driving thread's time. If there is a device, the gain is at
-/// most the time in which the device was idle meanwhile.
+/// Makes the finding on a part of the driving thread's time. If the rank has a device, the gain is
+/// at most the time in which the device was idle meanwhile.
 pub(super) fn finding(
     scene: &Scene<'_>,
     host: &RankHost,
@@ -160,7 +162,7 @@ pub(super) fn finding(
     finding_at(scene, host, what, ns, |place| place.part == part)
 }
 
-/// Like [`finding`], but for the places that pass `is_there`.
+/// Like [`finding`], but only for the places that pass `is_there`.
 pub(super) fn finding_at(
     scene: &Scene<'_>,
     host: &RankHost,
@@ -177,7 +179,7 @@ pub(super) fn finding_at(
     finding_in(scene, host, what, bound_ns, places)
 }
 
-/// Makes a finding for some times of the driving thread, longest first.
+/// Makes a finding on some times of the driving thread, which must be ordered longest first.
 pub(super) fn finding_in(
     scene: &Scene<'_>,
     host: &RankHost,
@@ -194,9 +196,9 @@ pub(super) fn finding_in(
     scene.finding(what).bound(bound_ns).of(of_ns(scene, host)).local().at(places)
 }
 
-/// Makes the finding on threads that the driving thread waits for and that themselves wait
-/// `for_what` (`for locks`). Without these waits the threads would end earlier, by the waits' share
-/// of their time at most. `None` if that is too little.
+/// Makes the finding on threads for which the driving thread waits and that themselves wait
+/// `for_what` (`for locks`). Without these waits, the threads would finish earlier. The bound
+/// assumes that they save the waits' share of their time. Returns `None` if that is too little.
 pub(super) fn delayed_threads(
     scene: &Scene<'_>,
     host: &RankHost,
@@ -222,8 +224,8 @@ pub(super) fn delayed_threads(
     Some(found)
 }
 
-/// Returns the time of which a gain is stated as a share: the devices' window if there are devices,
-/// else the judged time of the driving thread.
+/// Returns the time of which a gain is reported as a share: the devices' window if the rank has
+/// devices, otherwise the judged time of the driving thread.
 fn of_ns(scene: &Scene<'_>, host: &RankHost) -> u64 {
     match scene.has_device() {
         true => scene.window_ns(),
@@ -250,14 +252,14 @@ pub(super) fn widest(places: &[(&Place, &WallTime)]) -> Option<SourceLine> {
             None => sums.push((line, time.ns)),
         }
     }
-    // Of lines with equal time, the first one counts. The places are in order, so the result is
-    // always the same.
+    // If two lines have equal time, take the first one. The places are in a fixed order, so the
+    // result doesn't vary.
     let most = sums.iter().map(|(_, ns)| *ns).max()?;
     sums.into_iter().find(|(_, ns)| *ns == most).map(|(line, _)| line)
 }
 
-/// Adds the places with most of the time to a sentence: `It waits for 1.4 s: f (a.py:3) 1.2 s, g
-/// (b.py:7) 0.2 s.` If no place is known, only adds the full stop.
+/// Appends the places with most of the time to a sentence: `It waits for 1.4 s: f (a.py:3) 1.2 s, g
+/// (b.py:7) 0.2 s.` If no place is known, appends only the full stop.
 pub(super) fn with_lines(sentence: &str, places: &[(&Place, &WallTime)]) -> String {
     match lines(places) {
         known if known.is_empty() => format!("{sentence}."),

@@ -12,12 +12,13 @@ use crate::findings::verdict::Verdict;
 use crate::host::{AUTOGRAD, Place, WallTime};
 use crate::rank::samples::Part;
 
-/// Beginnings of the names of system libraries, whose functions only do as much as they are asked.
+/// Beginnings of the names of system libraries. How long their functions take depends on the
+/// caller.
 const SYSTEM: [&str; 6] = ["libc.", "libc-", "libm.", "libstdc++", "libpthread", "ld-linux"];
 
-/// Largest number of functions with a finding.
+/// Maximum number of functions that have a finding.
 const MOST: usize = 3;
-/// Least share of the judged time that a function must have for a finding.
+/// The smallest share of the judged time with which a function has a finding.
 const LEAST_SHARE: f64 = 0.05;
 
 /// The rule that judges time on a core by function and line of the user's own code.
@@ -98,11 +99,12 @@ impl Rule for HotFunction {
     }
 }
 
-/// Formats the advice, in the terms of the line's language. `library` is the library with most of
-/// the time below the line, if that is over half of the function's time.
+/// Formats the advice, in the terms of the line's language. `library` is the library that takes
+/// most of the time below the line; `None` if that is at most half of the function's time.
 fn advice(is_python: bool, library: Option<&str>) -> String {
     match (library, is_python) {
-        // The time of a function that compares or copies memory grows with the size of its input.
+        // A system function that compares or copies memory takes longer if its input is larger, so
+        // advise to give it less.
         (Some(name), _) if SYSTEM.iter().any(|start| name.starts_with(start)) || !is_python => {
             format!(
                 "Most of it is code of {name} below this line: call it less often, for less data, \
@@ -127,18 +129,19 @@ fn hottest_line<'p>(places: &[(&'p Place, &WallTime)]) -> (&'p Place, u64) {
     let of_line = |line: u32| -> u64 {
         places.iter().filter(|(place, _)| place.line == line).map(|(_, time)| time.running_ns).sum()
     };
-    // `max_by_key` returns the last of equal lines, so reverse the order to get the first.
+    // `max_by_key` returns the last of equal lines. Reverse the order to get the first one.
     let hottest =
         places.iter().rev().map(|(place, _)| *place).max_by_key(|place| of_line(place.line));
     let hottest = hottest.unwrap_or(places[0].0);
     (hottest, of_line(hottest.line))
 }
 
-/// Returns the library with most of the time below a function, and that time.
+/// Returns the library that takes most of the time below a function, and that time.
 fn library(places: &[(&Place, &WallTime)]) -> Option<(String, u64)> {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     for (place, time) in places.iter().filter(|(place, _)| place.part != Part::Python) {
-        // If nothing is below it, the library is the module of the compiled function itself.
+        // If the function calls nothing, `library` is the module of the compiled function itself,
+        // so it doesn't count.
         if !place.library.is_empty() && !place.below.is_empty() {
             *sums.entry(&place.library).or_default() += time.running_ns;
         }
@@ -146,8 +149,8 @@ fn library(places: &[(&Place, &WallTime)]) -> Option<(String, u64)> {
     sums.into_iter().max_by_key(|(_, ns)| *ns).map(|(name, ns)| (name.to_owned(), ns))
 }
 
-/// Whether this rule judges the place. Other rules judge garbage collection and saving. No line of
-/// the user's own code makes the launches of PyTorch's backward passes.
+/// Whether this rule judges the place. Other rules judge garbage collection and saving. Launches of
+/// PyTorch's backward passes don't count, because no line of the user's own code makes them.
 fn counts(place: &Place) -> bool {
     let is_of_backward = place.is_of_waiter && place.thread.starts_with(AUTOGRAD);
     place.part.is_running() && place.part != Part::Gc && !place.saves && !is_of_backward

@@ -1,5 +1,5 @@
-//! Guesses the purpose of a kernel from its name, well enough to suggest which limit it may run
-//! into.
+//! Guesses the purpose of a kernel from its name. The guess is good enough to suggest which limit
+//! of the hardware the kernel may reach.
 
 /// The purpose of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -10,13 +10,13 @@ pub(super) enum KernelKind {
     Elementwise,
     /// Sums, normalises, sorts or gathers: few operations for each byte.
     Reduction,
-    /// The name does not show the purpose.
+    /// A kernel whose name doesn't show its purpose.
     Unknown,
 }
 
-/// Parts of names of kernels that multiply matrices, convolve or attend: those of cuBLAS (`nvjet` and
-/// `xmma` from version 12 on), cuDNN, CUTLASS, Triton's templates in Inductor (`triton_tem_fused_mm`),
-/// FlashAttention, hipBLASLt (`Cijk_`) and MIOpen.
+/// Parts of the names of kernels that multiply matrices, convolve or compute attention. They come
+/// from cuBLAS (`nvjet` and `xmma` from version 12 on), cuDNN, CUTLASS, Triton's templates in
+/// Inductor (`triton_tem_fused_mm`), FlashAttention, hipBLASLt (`Cijk_`) and MIOpen.
 const MATRIX: [&str; 33] = [
     "gemm",
     "Gemm",
@@ -52,7 +52,7 @@ const MATRIX: [&str; 33] = [
     "attention",
     "attn",
 ];
-/// Words that begin like `conv` but name kernels that change the type of elements.
+/// Words that begin like `conv`, but name kernels that convert the type of elements.
 const CONVERSIONS: [&str; 2] = ["convert", "Convert"];
 /// Parts of names of kernels that work element by element or copy.
 const ELEMENTWISE: [&str; 8] = [
@@ -85,14 +85,15 @@ const REDUCTION: [&str; 16] = [
     "scatter",
 ];
 
-/// Returns the kind of a kernel with this name. Triton names fused kernels after all their
-/// operations, so parts of such names are recognised too.
+/// Returns the kind of a kernel with this name. Triton names a fused kernel after all of its
+/// operations, so parts of such names are recognized too.
 pub(super) fn kind(name: &str) -> KernelKind {
     let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     let is_matrix = |part: &str| {
         name.contains(part) && !(part.eq_ignore_ascii_case("conv") && has(&CONVERSIONS))
     };
-    // A functor of an elementwise kernel may have the name of a reduction.
+    // The functor of an elementwise kernel may have the name of a reduction, so check for
+    // elementwise kernels first.
     if name.contains("elementwise_kernel") {
         KernelKind::Elementwise
     } else if MATRIX.iter().any(|part| is_matrix(part)) {
@@ -106,9 +107,9 @@ pub(super) fn kind(name: &str) -> KernelKind {
     }
 }
 
-/// Whether a kernel multiplies matrices or convolves in fp32 on the ordinary units. Such kernels
-/// are `sgemm` of cuBLAS, CUTLASS and MAGMA, `scudnn`, and `xmma` kernels whose operands are all
-/// `f32` (with TF32 they are `tf32f32`, and the instruction is `tensor16x8x8`).
+/// Whether a kernel multiplies matrices or convolves in fp32 without tensor cores. Such kernels are
+/// `sgemm` of cuBLAS, CUTLASS and MAGMA, `scudnn`, and `xmma` kernels whose operands are all `f32`.
+/// With TF32, the names contain `tf32f32` and the instruction `tensor16x8x8` instead.
 pub(super) fn is_fp32_matrix(name: &str) -> bool {
     let tensor = [
         "tensor", "tf32", "s884", "s1688", "s16816", "h884", "h1688", "wgmma", "f16f16", "bf16bf16",
@@ -123,7 +124,7 @@ mod tests {
     use super::{KernelKind, is_fp32_matrix, kind};
 
     #[test]
-    fn products_without_tensor_cores_are_distinguished_by_name() {
+    fn names_show_whether_products_use_tensor_cores() {
         for name in [
             "volta_sgemm_128x32_nt",
             "magma_sgemmEx_kernel<float, float, float, false, true, 6, 4, 6, 3, 4>",
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_are_distinguished_by_name() {
+    fn the_name_of_a_kernel_shows_its_kind() {
         use KernelKind::{Elementwise, Matrix, Reduction, Unknown};
         for (name, what) in [
             ("volta_sgemm_128x32_nt", Matrix),

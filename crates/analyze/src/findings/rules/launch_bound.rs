@@ -1,5 +1,5 @@
-//! LaunchBound: the device waits for its next kernel because the host has not
-//! launched it yet, again and again.
+//! LaunchBound: again and again, the device waits for its next kernel because the host has not
+//! launched it yet.
 
 use tprof_facts::units::duration;
 
@@ -13,7 +13,7 @@ use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times, top};
 use crate::gpu::gpu_time::IdleCause;
 
-/// The rule that judges idle time in which the host was launching, operator by operator.
+/// The rule that judges idle time in which the host launched work, one operator at a time.
 pub(super) struct LaunchBound;
 
 impl Rule for LaunchBound {
@@ -75,8 +75,8 @@ impl Rule for LaunchBound {
     }
 }
 
-/// Says how much of the idle time the recording itself may cause, if that is a visible part of a
-/// step.
+/// Says how much of the idle time the recording itself may cause, if its cost is a visible part of
+/// a step.
 fn recorded(scene: &Scene<'_>) -> Option<String> {
     let cost = scene.rank.recording.as_ref().filter(|cost| cost.is_visible())?;
     let (least, most) = cost.idle_without()?;
@@ -88,8 +88,8 @@ fn recorded(scene: &Scene<'_>) -> Option<String> {
     ))
 }
 
-/// Returns the idle time of this rule, and the gaps that contain it, each with the time in it that
-/// counts, ns.
+/// Returns the idle time that this rule judges, and the gaps that contain it. Each gap comes with
+/// its part of that time, ns.
 fn launch_gaps<'s>(scene: &'s Scene<'_>) -> (Cover, Vec<(&'s Gap, u64)>) {
     let idle = scene.idle_by(IdleCause::Launch);
     let measure = idle.measure();

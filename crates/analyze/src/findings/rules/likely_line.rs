@@ -1,6 +1,6 @@
 //! Guesses the Python line behind a stack that has no Python frames. Stacks of allocations have
-//! none unless `--stacks python` records them. CPU samples in the same functions have Python frames
-//! too, so their line is the likely one.
+//! Python frames only with `--stacks python`. CPU samples in the same native functions do have
+//! Python frames, so their line is the likely one.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::findings::finding::SourceLine;
 use crate::host::Place;
 use crate::rank::samples::{CpuTrace, Part, is_interpreter};
 
-/// Fewer samples than this in the same functions may come from any line.
+/// With fewer samples than this in the same functions, chance may decide which line they have.
 const LEAST_SAMPLES: u64 = 3;
-/// The line must have at least this share of the time of these samples.
+/// The smallest share of these samples' time that the line must have.
 const LEAST_SHARE: f64 = 0.6;
 
 /// Returns the likely Python line for a stack's frames, `f (libx.so)` or `f (a.cpp:3)`, innermost
@@ -54,8 +54,8 @@ pub(super) fn likely_line(
     is_likely.then_some(line)
 }
 
-/// Returns the function of a frame. `None` for functions of the C library and the interpreter,
-/// which any line calls.
+/// Returns the function of a frame. Returns `None` for functions of the C library and the
+/// interpreter, because any Python line may call these.
 fn called(frame: &str) -> Option<&str> {
     let (function, place) = frame.strip_suffix(')')?.rsplit_once(" (")?;
     let any = ["libc.so", "ld-linux"].iter().any(|start| place.starts_with(start));
@@ -70,8 +70,8 @@ mod tests {
     use crate::fixture::Fixture;
     use tprof_trace::model::{SYNTHETIC_FRAME, Sample, Stack, Symbol, ThreadState};
 
-    /// Makes samples of two stacks: `relu` samples in `relu` below line 12, and `mm` samples in
-    /// `mm` below line 15.
+    /// Makes samples with two different stacks. `relu` samples are in the function `relu`, called
+    /// from line 12. `mm` samples are in `mm`, called from line 15.
     fn sampled(relu: u64, mm: u64) -> CpuTrace {
         let mut made = Fixture::new();
         let stacks: [(&str, u32); 2] = [("at::relu", 12), ("at::mm", 15)];
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_in_the_same_functions_have_the_line() {
+    fn samples_in_the_same_functions_show_the_likely_line() {
         let frames = [
             "malloc (libc.so.6)",
             "at::relu (libtorch_cpu.so)",

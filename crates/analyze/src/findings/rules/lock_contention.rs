@@ -1,5 +1,5 @@
-//! LockContention: the driving thread waits for a lock that another thread holds, or for threads
-//! that themselves wait for locks.
+//! LockContention: the driving thread waits for a lock that another thread holds, or for other
+//! threads that wait for locks.
 
 use tprof_facts::units::duration;
 
@@ -12,7 +12,7 @@ use crate::findings::verdict::Verdict;
 use crate::host::RankHost;
 use crate::rank::samples::Part;
 
-/// The rule that judges waits for locks other than Python's own.
+/// The rule that judges waits for locks other than the GIL.
 pub(super) struct LockContention;
 
 impl Rule for LockContention {

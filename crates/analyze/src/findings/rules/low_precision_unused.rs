@@ -1,4 +1,5 @@
-//! LowPrecisionUnused: products in `float32` on a device that multiplies shorter types much faster.
+//! LowPrecisionUnused: matrix products in `float32` on a device that multiplies shorter types much
+//! faster.
 
 use std::collections::BTreeMap;
 
@@ -14,21 +15,21 @@ use crate::findings::verdict::Verdict;
 use crate::findings::words::{by_name, time, top};
 use crate::program::flops::ModelledRun;
 
-/// The rule that judges products in `float32`, on matrix units that round (TF32) or on ordinary
-/// units.
+/// The rule that judges products in `float32`. These run on tensor cores, which round to TF32, or
+/// on ordinary units.
 pub(super) struct LowPrecisionUnused;
 
-/// Least ratio of the peaks at which a conversion is worth a finding.
+/// The smallest ratio of the two peaks with which a conversion is worth a finding.
 const MUCH: f64 = 1.9;
 
-/// Returns the peak of the preferred two-byte type that the device multiplies, and its name: bf16,
-/// or else fp16.
+/// Returns the peak of the two-byte type that the device multiplies, and the type's name: bf16, or
+/// fp16 if the device lacks bf16.
 fn shorter(peaks: &Peaks) -> Option<(f64, &'static str)> {
     peaks.of_product(BFloat16, false).or_else(|| peaks.of_product(Float16, false))
 }
 
-/// Returns a run's least time in the shorter type as a share of its least time in `float32`. The
-/// shorter type has half of the bytes. `None` if the rule doesn't count the run.
+/// Returns a run's least time in the shorter type as a share of its least time in `float32`. In the
+/// shorter type, the run moves half of the bytes. Returns `None` if the rule doesn't judge the run.
 fn ratio(run: &ModelledRun, peak: f64) -> Option<f64> {
     let is_meant = run.work.of == Some(Float32) && run.work.is_product() && run.device_ns > 0;
     let now = run.compute_ns().filter(|now| is_meant && *now > 0.0)?;
@@ -103,7 +104,7 @@ impl Rule for LowPrecisionUnused {
             )
             .bound(saved_ns)
             .at(work.iter().map(|work| scene.work_place(work)));
-        // The user may have chosen the precision on purpose.
+        // The user may have chosen the precision on purpose, so cap the severity.
         finding.most = Some(Severity::Medium);
         Verdict::Found(vec![finding])
     }

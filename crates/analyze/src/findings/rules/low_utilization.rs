@@ -1,5 +1,5 @@
-//! LowUtilization: large parts of the time in which the devices are mostly idle, for no known
-//! cause. It is the rule "GPU low utilization" of Nsight Systems, with its defaults.
+//! LowUtilization: in large parts of the time, the devices are mostly idle without a known cause.
+//! This is the rule "GPU low utilization" of Nsight Systems, with its defaults.
 
 use tprof_facts::units::percent;
 
@@ -10,12 +10,13 @@ use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
 
-/// Number of equal parts of the time.
+/// The time is divided into this many equal parts.
 const PARTS: u64 = 30;
 /// A part counts as low if the devices are busy for less than this share of it.
 const LOW: f64 = 0.5;
 
-/// The rule that judges parts of the window in which the devices are idle more often than not.
+/// The rule that judges parts of the window in which the devices are idle for more than half of the
+/// time.
 pub(super) struct LowUtilization;
 
 impl Rule for LowUtilization {
@@ -47,7 +48,8 @@ impl Rule for LowUtilization {
         }
         let idle = scene.idle.intersection(&low);
         let (lost, explained) = (idle.length(), scene.explained_ns(&idle));
-        // If other rules judge the causes, low utilization is only a symptom.
+        // If other rules judge the causes, low utilization is only a symptom, and this rule doesn't
+        // report it.
         if explained * 2 >= lost {
             return Verdict::clear(format!(
                 "the device is busy for {} of the time {}; `tprof report gpu-time` has the causes \
@@ -83,7 +85,7 @@ impl Rule for LowUtilization {
     }
 }
 
-/// Returns the equal parts of the window in which utilization is low.
+/// Divides the window into equal parts and returns the parts in which utilization is low.
 fn low_parts(window: &Cover, idle: &Cover) -> Cover {
     let (all, none) = (window.measure(), idle.measure());
     parts(window)

@@ -13,7 +13,7 @@ pub(super) struct MachineLoad {
     pub busy_cores: Option<f64>,
     /// The number of processors that this rank used, on average.
     pub own_cores: f64,
-    /// Time for which the cgroup's CPU limit throttled its tasks, summed over processors, ns.
+    /// Time for which the cgroup's CPU limit throttled the job's tasks, summed over processors, ns.
     pub throttled_ns: u64,
 }
 
@@ -46,7 +46,7 @@ impl MachineLoad {
     }
 }
 
-/// Returns the readings of a counter of the host, in order of time.
+/// Returns the readings of one of the host's counters, in order of time.
 fn readings(file: &TraceFile, name: &str) -> Vec<(u64, f64)> {
     let of = file.counters().iter().filter(|row| row.process.is_none());
     let of = of.filter(|row| file.name(row.name) == name);
@@ -55,7 +55,8 @@ fn readings(file: &TraceFile, name: &str) -> Vec<(u64, f64)> {
     all
 }
 
-/// Returns the mean of a counter over a window. Each reading is the mean since the previous one.
+/// Returns the mean of a counter over a window. Each reading is the mean since the previous
+/// reading.
 fn busy(readings: &[(u64, f64)], window: Interval) -> Option<f64> {
     let (mut sum, mut known_ns) = (0.0, 0);
     let mut since_ns = 0;
@@ -68,7 +69,7 @@ fn busy(readings: &[(u64, f64)], window: Interval) -> Option<f64> {
     (known_ns > 0).then(|| sum / known_ns as f64)
 }
 
-/// Returns by how much a running sum rises within a window.
+/// Returns by how much a cumulative counter rises within a window.
 fn throttled(readings: &[(u64, f64)], window: Interval) -> u64 {
     let upto = |time_ns: u64| {
         let before = readings.iter().filter(|(at_ns, _)| *at_ns <= time_ns);
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reading_counts_for_the_time_since_the_one_before() {
+    fn a_reading_counts_for_the_time_since_the_previous_reading() {
         let window = Interval::new(100, 200);
         assert_eq!(busy(&[(120, 1.0), (180, 2.0), (240, 4.0)], window), Some(2.2));
         assert_eq!(busy(&[], window), None);

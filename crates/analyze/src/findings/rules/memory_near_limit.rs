@@ -8,8 +8,8 @@ use crate::findings::verdict::Verdict;
 use crate::memory::killed::NEAR_LIMIT;
 use crate::memory::timeline::Cgroup;
 
-/// The share of the finding, since the job was killed or nearly: higher than that of any medium
-/// finding.
+/// The share of the finding. The job was killed, or nearly, so it is higher than the share of any
+/// medium finding.
 const SHARE: f64 = 0.2;
 
 const WITHOUT_CACHE: &str = " without page cache";
@@ -48,7 +48,8 @@ impl Rule for MemoryNearLimit {
             return match (limit, held.filter(|_| is_near(peak))) {
                 (None, _) => Verdict::none(format!("{in_use}; the cgroup has no limit")),
                 (Some(_), None) => Verdict::clear(in_use),
-                // The kernel reclaims page cache when memory is needed, so it doesn't count.
+                // The kernel reclaims page cache when memory is needed, so page cache doesn't count
+                // as used.
                 (Some(_), Some(held)) => Verdict::clear(read(held, limit, WITHOUT_CACHE)),
             };
         }

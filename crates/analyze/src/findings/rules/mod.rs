@@ -1,4 +1,4 @@
-//! The rules, one per file.
+//! Contains the rules, one per file.
 
 mod allocation_churn;
 mod blocking_io;

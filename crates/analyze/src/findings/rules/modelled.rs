@@ -1,4 +1,4 @@
-//! Functions that the rules on operators with sizes share.
+//! Shares functions among the rules on operators with known sizes.
 
 use tprof_facts::units::{duration, percent};
 
@@ -8,7 +8,7 @@ use crate::findings::verdict::Verdict;
 use crate::program::flops::ModelledRun;
 use crate::rank::Work;
 
-/// The data of a trace that these rules need.
+/// The data that these rules need, in words.
 pub(super) const NEEDS_SIZES: &str = "operators with sizes of their inputs: `tprof run --operators shapes`, or torch.profiler's record_shapes=True";
 
 /// Returns the verdict if no operator has known sizes.
@@ -21,7 +21,7 @@ pub(super) fn no_sizes(scene: &Scene<'_>) -> Option<Verdict> {
     })
 }
 
-/// Returns the work in the window that belongs to runs that pass.
+/// Returns the work in the window that belongs to the runs for which `passes` is true.
 pub(super) fn work_of<'s>(
     scene: &'s Scene<'_>,
     passes: impl Fn(usize, &ModelledRun) -> bool,
@@ -41,8 +41,8 @@ pub(super) fn cover(scene: &Scene<'_>, work: &[&Work]) -> Cover {
     Cover::of(work.iter().map(|work| work.interval())).intersection(&scene.window)
 }
 
-/// Formats the least time of some work, and the share of its time that this is: `1.2 ms at the
-/// device's peaks, 34 % of their time`.
+/// Formats the least time of some work, and the share of its actual time: `1.2 ms at the device's
+/// peaks, 34 % of their time`.
 pub(super) fn of_roof(scene: &Scene<'_>, least_ns: f64, time_ns: u64) -> String {
     format!(
         "{} at the device's peaks, {} of their time",

@@ -1,6 +1,6 @@
-//! NoFreeCore: the driving thread could run, but threads and processes of its own job occupy the
-//! cores, or the job's CPU limit throttles it. The job can't change how much other programs use, so
-//! that is a note above the findings and not a finding.
+//! NoFreeCore: the driving thread is ready to run, but has no core. Either threads and processes of
+//! its own job occupy the cores, or the job's CPU limit throttles it. If other programs occupy
+//! them, the job can't change that. So that case isn't a finding, but a note above the findings.
 
 use tprof_facts::units::duration;
 
@@ -64,11 +64,11 @@ impl Rule for NoFreeCore {
     }
 }
 
-/// Least share of the judged time that other programs must have taken for a note.
+/// The smallest share of the judged time that other programs must have taken for a note.
 const LEAST_LOST: f64 = 0.05;
 
-/// Returns the time that other programs took from a rank; `None` if it is short or the job itself
-/// is the cause.
+/// Returns the time that other programs took from a rank; `None` if that time is short or if the
+/// job itself is the cause.
 pub(in crate::findings) fn lost(scene: &Scene<'_>) -> Option<StolenTime> {
     let host = host(scene).ok()?;
     let (ns, of_ns) = (host.ledger.ns(Part::NoCore), host.ledger.wall_ns);
@@ -83,9 +83,9 @@ pub(in crate::findings) fn lost(scene: &Scene<'_>) -> Option<StolenTime> {
     })
 }
 
-/// Whether other programs are the cause. They are if the rank's own threads and processes used less
-/// than half a core while the driving thread had none, and if the CPU limit of its cgroup throttled
-/// it for less than half of that time.
+/// Whether other programs are the cause. Two conditions must be true. While the driving thread had
+/// no core, the rank's own threads and processes used less than half a core. And the CPU limit of
+/// its cgroup throttled it for less than half of that time.
 fn is_of_others(taken: &CoreUse<'_>, load: &MachineLoad, blocked_ns: u64) -> bool {
     taken.own_ns() * 2 < blocked_ns && load.throttled_ns * 2 < blocked_ns
 }
@@ -104,15 +104,15 @@ const POOLS: [&str; 8] = [
 
 /// The rank's use of cores while the driving thread had none.
 struct CoreUse<'h> {
-    /// Time of the rank's other threads on a core, ns. [`Self::processes_ns`] is that of its other
-    /// processes.
+    /// Time in which the rank's other threads were on a core, ns. [`Self::processes_ns`] is the
+    /// same for its other processes.
     threads_ns: u64,
     processes_ns: u64,
     /// The part of `processes_ns` that workers of `multiprocessing` used, ns.
     workers_ns: u64,
     /// The part of `threads_ns` and `processes_ns` that was spent in thread pools, ns.
     pools_ns: u64,
-    /// The thread at one place that used the most time.
+    /// The thread and place that used the most time.
     first: Option<&'h ThreadAtPlace>,
 }
 

@@ -1,4 +1,4 @@
-//! OddShapes: products of matrices with sizes that leave matrix units partly unused.
+//! OddShapes: matrix products with sizes that leave matrix units partly unused.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
 use crate::program::flops::{Modelled, ModelledRun};
 
-/// The rule that judges products with sizes that are not a multiple of 16 bytes.
+/// The rule that judges products with a size that isn't a multiple of 16 bytes.
 pub(super) struct OddShapes;
 
 /// Matrix units process rows of this many bytes at once (NVIDIA's guide on matrix products).
 const ALIGNED_BYTES: u64 = 16;
-/// Products with a size below this are slow for other reasons.
+/// Products with a smaller size than this are slow for other reasons.
 const LEAST_SIZE: u64 = 64;
-/// If a product reaches this share of its peak, its sizes cost little.
+/// If a product reaches this share of its peak, its sizes hardly cost time.
 const WELL: f64 = 0.6;
 
 /// Returns the first of a product's sizes that is not a multiple of [`ALIGNED_BYTES`].
@@ -35,7 +35,7 @@ fn odd(run: &ModelledRun) -> Option<u64> {
     sizes.into_iter().find(|size| size % every != 0)
 }
 
-/// Whether a run has such a size and is far from its roof.
+/// Whether a run has an odd size and is far from its roof.
 fn suffers(run: &ModelledRun) -> bool {
     let far = |least: f64| least < WELL * run.device_ns as f64;
     odd(run).is_some() && run.device_ns > 0 && run.least_ns().is_some_and(far)
@@ -90,7 +90,7 @@ impl Rule for OddShapes {
             sizes.join(", "),
         );
         // Other work that runs at the same time remains. At the peak, the runs would still take
-        // their least time.
+        // their least time. So the gain is the rest of their time.
         let beyond = (cover.length() as f64 * (1.0 - least / all.max(1) as f64)).max(0.0);
         Verdict::Found(vec![
             scene

@@ -1,5 +1,5 @@
-//! OtherWait: the driving thread waits for child processes, for other threads, for a time to pass,
-//! or for events.
+//! OtherWait: the driving thread waits for child processes, for other threads, for events, or for a
+//! time to pass.
 
 use tprof_facts::units::duration;
 
@@ -43,7 +43,7 @@ impl Rule for OtherWait {
             OtherCause::Sync,
             OtherCause::Event,
         ];
-        // Without a device, DataWait judges the workers' start together with the other waits for
+        // Without a device, DataWait judges the start of workers together with the other waits for
         // workers.
         let is_judged = |cause: &OtherCause| *cause != OtherCause::Start || scene.has_device();
         let causes = causes.into_iter().filter(is_judged);
@@ -128,19 +128,20 @@ fn of_cause(scene: &Scene<'_>, host: &RankHost, cause: OtherCause) -> Option<Fin
         .seen(seen)
         .advice(advice)
         .on_line(widest(&places));
-    // The wait may be intended.
+    // The program may wait on purpose, so cap the severity.
     finding.most = Some(Severity::Medium);
     Some(finding)
 }
 
-/// Whether most of the waits at a place were for the work of other threads. `ns` is only the rest:
-/// the time until one of those threads begins, or until this thread goes on.
+/// Whether most of the waits at a place were waits for the work of other threads. `ns` contains
+/// only the rest of these waits: the time until such a thread begins, or until this thread
+/// continues.
 fn is_rest(host: &RankHost, place: &Place, ns: u64) -> bool {
     let of = host.ledger.followed.iter().filter(|((_, waits, _), _)| waits == place);
     of.map(|(_, time)| time.ns).sum::<u64>() > ns
 }
 
-/// Says what the awaited threads did.
+/// Says what the threads did for which the driving thread waited.
 fn of_threads(concurrent: &ConcurrentWork) -> String {
     let all_ns = concurrent.of_threads(|_| true);
     if all_ns == 0 {

@@ -1,5 +1,5 @@
-//! PageableCopies: asynchronous copies with pageable host memory, which makes them synchronous.
-//! This is the rule "CUDA async memcpy with pageable memory" of Nsight Systems.
+//! PageableCopies: asynchronous copies from or to pageable host memory, which makes the copies
+//! synchronous. This is the rule "CUDA async memcpy with pageable memory" of Nsight Systems.
 
 use tprof_trace::model::{CopyKind, MemoryKind};
 
@@ -74,9 +74,9 @@ impl Rule for PageableCopies {
                 && copy.is_asynchronous(scene.rank) != Some(false)
         };
         let found = |kind: CopyKind, words: &CopyProblem| -> Option<Finding> {
-            let these = copies.iter().filter(|copy| copy.row.kind == kind && pageable(copy));
-            let these: Vec<Copy> = these.copied().collect();
-            (!these.is_empty()).then(|| finding(scene, &these, words))
+            let of_kind = copies.iter().filter(|copy| copy.row.kind == kind && pageable(copy));
+            let of_kind: Vec<Copy> = of_kind.copied().collect();
+            (!of_kind.is_empty()).then(|| finding(scene, &of_kind, words))
         };
         let found: Vec<Finding> =
             [found(CopyKind::HostToDevice, &TO_DEVICE), found(CopyKind::DeviceToHost, &TO_HOST)]

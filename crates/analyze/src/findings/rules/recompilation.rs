@@ -16,8 +16,8 @@ use crate::rank::HostSpan;
 pub(super) struct Recompilation;
 
 /// Parts of the names of ranges and Python functions that compile, in Dynamo, AOTAutograd, Inductor
-/// and Triton. Compiled code that runs has other names (`CompiledFunction`, `Torch-Compiled
-/// Region`).
+/// and Triton. Ranges in which compiled code runs have other names (`CompiledFunction`,
+/// `Torch-Compiled Region`).
 const RANGES: [&str; 9] = [
     "compile_inner",
     "entire_frame_compile",
@@ -53,8 +53,8 @@ impl Rule for Recompilation {
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
-        // Ranges and calls only show that code is compiled. PyTorch's log says which code, and why,
-        // so prefer it.
+        // Ranges and calls show only that code is compiled. PyTorch's log also says which code, and
+        // why, so prefer the log.
         if !scene.rank.compile.logs.is_empty() {
             return recompiled::judge(scene);
         }
@@ -104,8 +104,8 @@ impl Rule for Recompilation {
     }
 }
 
-/// Returns the verdict if nothing was found: either nothing was compiled, or the recording could
-/// not show it.
+/// Returns the verdict if no compilation was found: either nothing was compiled, or the recording
+/// can't show compilation.
 fn nothing(scene: &Scene<'_>, compiled: &[&HostSpan]) -> Verdict {
     if scene.later_steps.is_empty() {
         return Verdict::unchecked(

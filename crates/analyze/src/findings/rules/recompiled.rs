@@ -1,4 +1,4 @@
-//! Judges recompilation by PyTorch's log, which says which function was compiled again and which
+//! Judges recompilation by PyTorch's log. The log says which function was compiled again and which
 //! guard failed.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,8 @@ use crate::findings::words::time;
 type FunctionKey<'s> = (Option<&'s str>, Option<&'s str>, Option<u32>);
 type Again<'s> = (&'s ReadLog, &'s CompiledFrame, &'s Recompiled);
 
-/// Judges the recompilations in the logs of a rank. Each function has one finding.
+/// Judges the recompilations in the logs of a rank. Each function that was recompiled has one
+/// finding.
 pub(super) fn judge(scene: &Scene<'_>) -> Verdict {
     let mut functions: BTreeMap<FunctionKey<'_>, Vec<Again<'_>>> = BTreeMap::new();
     let mut unknown = 0_u64;
@@ -85,7 +86,7 @@ fn finding(scene: &Scene<'_>, all: &[Again<'_>]) -> Finding {
     }
 }
 
-/// Formats the advice for the kinds of these guards.
+/// Formats the advice for these kinds of guards.
 fn remedy(guards: &[&str]) -> String {
     let has =
         |words: &[&str]| guards.iter().any(|guard| words.iter().any(|word| guard.contains(word)));

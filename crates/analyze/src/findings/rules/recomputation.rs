@@ -1,4 +1,4 @@
-//! Recomputation: the backward pass repeats forward passes.
+//! Recomputation: the backward pass runs operators of the forward pass again.
 
 use tprof_facts::units::percent;
 
@@ -9,7 +9,7 @@ use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{by_name, time, top};
 
-/// The rule that judges operators of forward passes that run in the backward pass.
+/// The rule that judges operators of the forward pass that run in the backward pass.
 pub(super) struct Recomputation;
 
 impl Rule for Recomputation {
@@ -30,8 +30,8 @@ impl Rule for Recomputation {
             return Verdict::unchecked("which operators run again is not known", NEEDS_SIZES);
         }
         let needed = |again: bool| -> u128 {
-            let these = runs.iter().filter(|run| !again || run.recomputes);
-            these.map(|run| u128::from(run.work.needed)).sum()
+            let counted = runs.iter().filter(|run| !again || run.recomputes);
+            counted.map(|run| u128::from(run.work.needed)).sum()
         };
         let (again, all) = (needed(true), needed(false));
         if !runs.iter().any(|run| run.recomputes) {

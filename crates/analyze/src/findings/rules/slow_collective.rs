@@ -1,4 +1,5 @@
-//! SlowCollective: large messages use little of the bandwidth of the links between devices.
+//! SlowCollective: collectives with large messages use little of the bandwidth of the links between
+//! devices.
 
 use std::collections::BTreeMap;
 
@@ -15,21 +16,21 @@ use crate::rank::collectives::{Operation, operations};
 /// The rule that judges collectives far below the peak of NVLink.
 pub(super) struct SlowCollective;
 
-/// Smaller messages are bound by latency, not by the links.
+/// Smaller messages are limited by latency, not by the links, so they aren't judged.
 const LEAST_BYTES: u64 = 64 << 20;
-/// Links that reach this share of their peak are used well.
+/// Links that reach this share of their peak are well used.
 const WELL: f64 = 0.5;
 
-/// Operation, element type, bytes and number of ranks.
+/// The key of messages that are compared: operation, element type, bytes and number of ranks.
 type MessageKind = (String, String, u64, u32);
 
-/// The calls with messages of one kind.
+/// The calls whose messages have the same key.
 #[derive(Default)]
 struct MessageCalls {
     count: u64,
-    /// Duration of the shortest call, which waited least for other ranks, ns.
+    /// Duration of the shortest call, ns. This call waited the least for other ranks.
     best_ns: u64,
-    /// Time that a call would take at the links' peak, ns.
+    /// Time that such a call would take at the links' peak, ns.
     least_ns: f64,
     /// Indices of the calls' device work.
     works: Vec<u32>,
@@ -69,7 +70,7 @@ impl Rule for SlowCollective {
             return Verdict::none(format!("no collective ran on the device {}", scene.place()));
         }
         let links = Links::of(scene.rank, link(scene, &all[0]), false);
-        // An operation of unknown size counts as large, so that `kinds` reports why it can't be
+        // Treat an operation of unknown size as large, so that `kinds` reports why it can't be
         // judged.
         let is_large = |one: &&Operation| one.bytes.is_none_or(|bytes| bytes >= LEAST_BYTES);
         let large: Vec<&Operation> = all.iter().filter(is_large).collect();
@@ -83,15 +84,16 @@ impl Rule for SlowCollective {
     }
 }
 
-/// Returns the bandwidth of the links of the device on which an operation ran, in bytes per second.
+/// Returns the peak bandwidth of the links of the device on which an operation ran, in bytes per
+/// second.
 fn link(scene: &Scene<'_>, one: &Operation) -> Option<f64> {
     let number = scene.rank.stream(&scene.rank.work[one.work? as usize]).device;
     let device = scene.rank.file.devices().iter().find(|device| device.device == number)?;
     Peaks::of(scene.rank.name(device.name), device.memory_bytes)?.link
 }
 
-/// Returns the calls by kind. If some calls can't be judged, also returns the first reason and the
-/// number of such calls.
+/// Groups the calls by the key of their messages. If some calls can't be judged, also returns the
+/// first reason and the number of such calls.
 fn kinds(
     links: &Links<'_>,
     large: &[&Operation],

@@ -1,8 +1,8 @@
 //! SmallBatches: kernels with too few blocks to fill the device.
 //!
-//! Such a kernel would process a larger batch in about the same time, since the batch would use the
-//! multiprocessors that are empty now. If the device waits for the launches of such kernels, a
-//! larger batch also shares their gaps.
+//! Such a kernel would process a larger batch in about the same time, because the batch would use
+//! the multiprocessors that are empty now. If the device waits for the launches of such kernels, a
+//! larger batch also needs fewer launches for the same samples, so it waits less.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,13 +19,14 @@ use crate::findings::words::{short, time};
 use crate::gpu::waves::blocks_that_fill;
 use crate::rank::{Class, StreamKey, Work};
 
-/// The rule that judges multiprocessors that stay empty while kernels with too few blocks run.
+/// The rule that judges multiprocessors that are empty while kernels with too few blocks run.
 pub(super) struct SmallBatches;
 
-/// A kernel is narrow if it fills less than this share of the device. A larger batch would share
-/// its gaps.
+/// A kernel is narrow if it fills less than this share of the device. A larger batch also reduces
+/// the waits before the launches of narrow kernels.
 const NARROW: f64 = 0.5;
-/// If at least this share of the computing kernels is narrow, the batch is the cause of their gaps.
+/// If at least this share of the compute kernels is narrow, the small batch is the reason for their
+/// gaps.
 const MOST_ARE_NARROW: f64 = 0.5;
 
 impl Rule for SmallBatches {
@@ -64,7 +65,8 @@ impl Rule for SmallBatches {
             let wave = f64::from(processors[row.stream as usize]) * each as f64;
             let filled = f64::from(row.blocks) / wave;
             kernels += 1;
-            // An optimizer's work depends on the number of parameters, not on the batch.
+            // A larger batch doesn't change an optimizer's work, which depends on the number of
+            // parameters. So the gaps before its kernels don't count.
             if let Some(call) = scene.rank.launches.call_of(at)
                 && filled < NARROW
                 && !updates.touches(scene.rank.calls[call].interval())
@@ -136,8 +138,8 @@ fn updates(scene: &Scene<'_>) -> Cover {
 }
 
 /// Returns the part of the waits before launches that a larger batch would save, ns. If a kernel
-/// fills a share of the device, a batch that fills all of it has the same number of samples with
-/// only that share of the waits.
+/// fills only a share of the device, a batch that fills the whole device needs only that share of
+/// the launches for the same samples.
 fn shared_gaps(scene: &Scene<'_>, by_launch: &FxHashMap<usize, f64>) -> u64 {
     let of_gap = |gap: &Gap| {
         let filled = by_launch.get(&gap.launch()?)?;
@@ -146,7 +148,7 @@ fn shared_gaps(scene: &Scene<'_>, by_launch: &FxHashMap<usize, f64>) -> u64 {
     scene.gaps.iter().filter_map(of_gap).sum::<f64>() as u64
 }
 
-/// Returns the kernels that compute and lie completely in the window, in order of start.
+/// Returns the compute kernels that lie completely in the window, in order of start.
 fn computing<'s>(scene: &'s Scene<'_>) -> impl Iterator<Item = (usize, &'s Work)> {
     let rows = scene.rank.work.iter().enumerate();
     rows.filter(|(at, row)| {
@@ -155,8 +157,8 @@ fn computing<'s>(scene: &'s Scene<'_>) -> impl Iterator<Item = (usize, &'s Work)
     })
 }
 
-/// Returns the number of multiprocessors of each stream's device. `None` if it is unknown for a
-/// kernel that computes, or if such a kernel's grid size is unknown.
+/// Returns the number of multiprocessors of each stream's device. Returns `None` if that number, or
+/// the grid size, is unknown for a compute kernel.
 fn processors(scene: &Scene<'_>) -> Option<Vec<u32>> {
     let devices = scene.rank.file.devices();
     let of_stream = |stream: &StreamKey| {
@@ -168,12 +170,12 @@ fn processors(scene: &Scene<'_>) -> Option<Vec<u32>> {
     computing(scene).all(|(_, row)| is_known(row)).then_some(processors)
 }
 
-/// Integrates the share of the multiprocessors that stays empty, over the time in which something
-/// computes. It holds the running kernels and the sum so far.
+/// Integrates the share of the multiprocessors that is empty over the time in which something
+/// computes. It contains the kernels that run at the current moment, and the sum up to it.
 #[derive(Default)]
 struct EmptyMultiprocessors {
-    /// Ends of the running kernels, the earliest first, each with the bits of the share of the
-    /// device that the kernel fills.
+    /// The kernels that run now, the one that ends first at the top. Each entry is the kernel's
+    /// end, and the bits of the share of the device that the kernel fills.
     running: BinaryHeap<Reverse<(u64, u64)>>,
     filled: f64,
     since_ns: u64,
@@ -181,7 +183,7 @@ struct EmptyMultiprocessors {
 }
 
 impl EmptyMultiprocessors {
-    /// Adds a kernel that starts no earlier than the previous one.
+    /// Adds a kernel. Kernels must be added in order of start.
     fn add(&mut self, interval: Interval, filled: f64) {
         if interval.length() > 0 {
             self.end_up_to(interval.start);
@@ -210,7 +212,7 @@ impl EmptyMultiprocessors {
             }
             self.pass_to(end_ns);
             self.running.pop();
-            // When nothing runs, start from zero again, since sums of fractions drift.
+            // When nothing runs, set the sum to zero exactly, because sums of fractions drift.
             let left = self.filled - f64::from_bits(filled);
             self.filled = if self.running.is_empty() { 0.0 } else { left };
         }

@@ -1,4 +1,4 @@
-//! StartUp: the job takes long to begin. The time is spent once, outside of the steps.
+//! StartUp: the job takes long to begin. This time is spent once, outside of the steps.
 
 use tprof_facts::units::{duration, percent};
 
@@ -12,11 +12,11 @@ use crate::findings::verdict::Verdict;
 use crate::host::{RankHost, WindowStart};
 use crate::rank::samples::Part;
 
-/// A shorter start-up is normal for any Python program.
+/// A shorter start-up than this is normal for any Python program.
 const LEAST_NS: u64 = 500_000_000;
 
-/// The rule that judges start-up before the judged time: the interpreter's start, imports, and
-/// everything before the first step.
+/// The rule that judges start-up, which is the time before the judged time: the interpreter's
+/// start, imports, and everything else before the first step.
 pub(super) struct StartUp;
 
 impl Rule for StartUp {
@@ -43,9 +43,10 @@ impl Rule for StartUp {
         };
         let life_ns = host.life.whole.length();
         let wall_ns = until_work_ns(scene, host).max(host.start_up.wall_ns);
-        // If other programs occupy the cores, start-up is slow whatever the process does.
+        // If other programs occupy the cores, start-up is slow whatever the process does. So leave
+        // out time without a core.
         let no_core_ns = host.start_up.ns(Part::NoCore).min(wall_ns);
-        // Compilation during start-up is part of another finding.
+        // Compilation during start-up belongs to another finding, so leave it out here.
         let start_ns = host.life.whole.start;
         let start_up = Interval::new(start_ns, start_ns.saturating_add(wall_ns));
         let compiled_ns = counted(scene).map_or(0, |cover| cover.length_within(start_up));
@@ -85,8 +86,8 @@ impl Rule for StartUp {
                  disk; `tprof report host` lists the modules.",
             )
             .on_line(widest(&host.start_up.places(None)));
-        // The time is spent once however long the job is, so cap the severity: time that each step
-        // takes is more urgent.
+        // The time is spent once, however long the job runs. Time in each step is more urgent, so
+        // cap the severity.
         finding.most = Some(match scene.steps > 0 || scene.has_device() {
             true => Severity::Low,
             false => Severity::Medium,
@@ -95,8 +96,8 @@ impl Rule for StartUp {
     }
 }
 
-/// Returns the time from the process's start to the first work on a device, ns, if the judged time
-/// begins with that work. Returns 0 otherwise, or if the process's start was not recorded.
+/// Returns the time from the process's start to the first work on a device, ns. Returns 0 if the
+/// judged time doesn't begin with that work, or if the process's start was not recorded.
 fn until_work_ns(scene: &Scene<'_>, host: &RankHost) -> u64 {
     let judges_work = scene.steps == 0 && scene.has_device() && host.start_up.wall_ns > 0;
     let first = scene.window.span().filter(|_| judges_work);

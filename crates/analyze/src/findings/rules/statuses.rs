@@ -1,4 +1,4 @@
-//! Explains the status codes of the CUDA libraries and tells which of them are failures.
+//! Explains the status codes of the CUDA libraries, and decides which of them are failures.
 
 use tprof_trace::calls::function;
 use tprof_trace::model::SpanKind;
@@ -20,7 +20,8 @@ impl Library {
     /// Finds the library of a call by its kind, category and name.
     pub(super) fn of(kind: SpanKind, category: &str, name: &str) -> Option<Library> {
         match (kind, category) {
-            // HIP has status codes of its own, only some of which agree with CUDA's.
+            // HIP has its own status codes, which only partly agree with CUDA's, so HIP calls
+            // aren't judged.
             (SpanKind::Runtime | SpanKind::Driver, _) => {
                 function(name).starts_with("cu").then_some(Library::Cuda)
             }
@@ -65,7 +66,7 @@ impl Library {
     }
 
     /// Whether the job can't continue with its device or with its other ranks after this status,
-    /// because later calls return it again.
+    /// because later calls return the same status.
     pub(super) fn is_fatal(self, status: u32) -> bool {
         match self {
             Library::Cuda => FATAL.contains(&status),
@@ -75,28 +76,29 @@ impl Library {
         }
     }
 
-    /// Whether the status may have refused an attempt for which the library then took another way.
-    /// NCCL, for example, first asks for memory that other hosts can map.
+    /// Whether the status may only mean that the library tried something unsupported and then used
+    /// another method. NCCL, for example, first requests memory that other hosts can map.
     pub(super) fn is_refusal(self, status: u32) -> bool {
         self == Library::Cuda && matches!(status, 800 | 801)
     }
 
-    /// Whether a call that returned this status did not fail. Such a status says that something is
-    /// in progress or is already as the caller wanted, or it answers a query.
+    /// Whether a call that returned this status did not fail. Such a status says that an operation
+    /// is still in progress, or that the state is already what the caller wanted, or it is the
+    /// answer to a query.
     pub(super) fn is_answer(self, name: &str, status: u32) -> bool {
-        let told = match self {
+        let is_known_answer = match self {
             Library::Cuda => ANSWERS.contains(&status),
             // ncclInProgress: the operation continues.
             Library::Nccl => status == 7,
-            // CUBLAS_STATUS_NOT_SUPPORTED: the caller takes another way.
+            // CUBLAS_STATUS_NOT_SUPPORTED: the caller then uses another method.
             Library::Cublas => status == 15,
             Library::Cudnn => (3000..4000).contains(&status),
         };
-        told || !self.is_fatal(status) && asks(name)
+        is_known_answer || !self.is_fatal(status) && asks(name)
     }
 }
 
-/// Parts of the names of functions that only query something; their callers expect errors.
+/// Parts of the names of functions that only query a state. Their callers handle errors.
 const ASKING: [&str; 9] = [
     "Get",
     "Query",
@@ -117,7 +119,7 @@ fn asks(name: &str) -> bool {
 /// already pinned, or not pinned.
 const ANSWERS: [u32; 5] = [600, 704, 705, 712, 713];
 
-/// Errors after which the context can't be used any more.
+/// Errors after which a program can't use the context any more.
 const FATAL: [u32; 13] = [214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719];
 
 const CUDA: [(u32, &str); 43] = [
@@ -201,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_no_failures() {
+    fn statuses_that_answer_a_query_are_not_failures() {
         for (library, name, status) in [
             (Cuda, "cudaEventQuery", 600),
             (Cuda, "cudaDeviceEnablePeerAccess", 704),
@@ -216,7 +218,7 @@ mod tests {
         for (library, name, status) in [
             (Cuda, "cudaMalloc", 2),
             (Cuda, "cudaLaunchKernel", 209),
-            // An error of an earlier kernel, which any later call returns.
+            // An earlier kernel caused this error, and any later call returns it.
             (Cuda, "cudaEventQuery", 700),
             (Nccl, "ncclAllReduce", 6),
             (Cublas, "cublasGemmEx", 13),
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_belong_to_a_library() {
+    fn the_library_of_a_call_follows_from_its_kind_and_name() {
         let of = Library::of;
         assert_eq!(of(SpanKind::Driver, "", "cuMemCreate"), Some(Cuda));
         assert_eq!(of(SpanKind::Runtime, "", "hipMalloc"), None);

@@ -1,6 +1,6 @@
 //! Stragglers: ranks come late to collectives, so the other ranks wait.
 //!
-//! This is the only rule that needs all ranks at once.
+//! This is the only rule that judges all ranks together.
 
 use tprof_facts::units::{count, duration, percent};
 
@@ -23,11 +23,11 @@ pub(in crate::findings) const ABOUT: RuleAbout = RuleAbout {
     remedy: "balance the late rank's share of work; check for a slower device or a busy host",
 };
 const NAME: &str = ABOUT.name;
-/// If one rank causes at least this share of all delay, that rank is to blame; otherwise the ranks
-/// delay each other in turn.
+/// If one rank causes at least this share of all delay, the finding names that rank. Otherwise, the
+/// ranks delay each other in turn.
 const BLAME: f64 = 0.5;
 
-/// Compares the ranks, and adds an outcome to each rank.
+/// Compares the ranks, and adds an outcome of this rule to each rank.
 pub(in crate::findings) fn judge(ranks: &mut [RankFindings]) {
     let found =
         arrivals(&ranks.iter().map(|rank| &rank.rank_collectives.compared).collect::<Vec<_>>());
@@ -53,7 +53,7 @@ pub(in crate::findings) fn judge(ranks: &mut [RankFindings]) {
     ranks.iter_mut().for_each(|rank| rank.outcomes.push(outcome.clone()));
 }
 
-/// Returns the outcome if no ranks could be compared. It says why.
+/// Returns the outcome, with the reason, if no ranks could be compared.
 fn not_compared(ranks: &[RankFindings]) -> Outcome {
     let any =
         |is: fn(&RankCollectives) -> bool| ranks.iter().any(|rank| is(&rank.rank_collectives));
@@ -87,7 +87,7 @@ fn not_compared(ranks: &[RankFindings]) -> Outcome {
     }
 }
 
-/// Adds an outcome to each rank, given the arrivals of all ranks.
+/// Adds an outcome to each rank, based on the arrivals of all ranks.
 fn compare(ranks: &mut [RankFindings], found: &[Arrival]) {
     let nothing = Outcome::of(NAME);
     let delay = |at: usize| delay_ns(&ranks[at], &found[at]);
@@ -118,14 +118,14 @@ fn compare(ranks: &mut [RankFindings], found: &[Arrival]) {
     }
 }
 
-/// Returns the cost of a rank's delays in the window, ns. It is scaled up if only a sample of the
-/// collectives was kept.
+/// Returns the time that a rank's delays cost in the window, ns. If only a sample of the
+/// collectives was kept, scales the time up.
 fn delay_ns(rank: &RankFindings, arrival: &Arrival) -> u64 {
     arrival.delay_ns.saturating_mul(rank.rank_collectives.compared.stride.max(1))
 }
 
-/// Returns the finding on the rank that causes the most delay (`worst`), beside the rank that waits
-/// longest (`waits`).
+/// Returns the finding on the rank that causes the most delay (`worst`). It also mentions the rank
+/// that waits longest (`waits`).
 fn finding(
     ranks: &[RankFindings],
     found: &[Arrival],

@@ -1,5 +1,5 @@
-//! SyncBound: the host waits for the device, and then the device waits for the host. This is the
-//! rule "CUDA synchronization APIs" of Nsight Systems, extended by the cost.
+//! SyncBound: the host waits for the device, and afterwards the device waits for the host. The rule
+//! "CUDA synchronization APIs" of Nsight Systems finds the same calls, but not what they cost.
 
 use tprof_facts::units::duration;
 
@@ -12,7 +12,7 @@ use crate::findings::words::{time, times, top};
 use crate::gpu::gpu_time::IdleCause;
 use crate::rank::HostSpan;
 
-/// The rule that judges calls that wait for a device, followed by gaps on the device.
+/// The rule that judges calls that wait for a device, if gaps on the device follow them.
 pub(super) struct SyncBound;
 
 const WAIT: SearchTarget = SearchTarget::of_main_threads("call that waits for the device");
@@ -36,7 +36,7 @@ impl Rule for SyncBound {
         if let Some(verdict) = scene.no_calls() {
             return verdict;
         }
-        // Copies that return only when they are done, and reads of values, are waits too.
+        // Copies that return only when they are done, and copies that read values, are waits too.
         let mut calls = scene.calls_named(is_wait);
         calls.extend(scene.idle_calls(IdleCause::Sync));
         calls.sort_unstable();

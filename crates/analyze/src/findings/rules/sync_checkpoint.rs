@@ -8,8 +8,8 @@ use crate::host::{Place, RankHost, WallTime};
 use crate::rank::samples::Part;
 use tprof_facts::units::duration;
 
-/// The rule that judges time, on a core or not, in functions that save (by their names) and in
-/// their callees.
+/// The rule that judges time in functions whose names say that they save, and in their callees, on
+/// a core or not.
 pub(super) struct SyncCheckpoint;
 
 impl Rule for SyncCheckpoint {

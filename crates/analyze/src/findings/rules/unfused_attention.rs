@@ -1,4 +1,4 @@
-//! UnfusedAttention: attention runs as two batched products with a softmax between them.
+//! UnfusedAttention: attention runs as two batched matrix products with a softmax between them.
 
 use std::ops::Range;
 
@@ -13,31 +13,33 @@ use crate::findings::verdict::Verdict;
 use crate::findings::words::{by_name, time, top};
 use crate::program::flops::ModelledRun;
 
-/// The rule that judges attention whose scores are written to memory and read again.
+/// The rule that judges attention that writes its scores to memory and reads them again.
 pub(super) struct UnfusedAttention;
 
-/// Largest number of operators between a product and the softmax, such as scaling, masks, dropout
+/// Maximum number of operators between a product and the softmax, such as scaling, masks, dropout
 /// and conversions.
 const MOST_BETWEEN: usize = 8;
 
-/// Returns the number of elements of a product's result, and the last size of that result.
+/// Returns the number of elements of a product's result, and the size of the result's last
+/// dimension.
 fn result(run: &ModelledRun) -> Option<(u64, u64)> {
     let sizes = run.sizes?;
     Some((sizes.batch.checked_mul(sizes.m)?.checked_mul(sizes.n)?, sizes.n))
 }
 
-/// Returns the number of elements of a product's first operand, and the last size of that operand.
+/// Returns the number of elements of a product's first operand, and the size of the operand's last
+/// dimension.
 fn first(run: &ModelledRun) -> Option<(u64, u64)> {
     let sizes = run.sizes?;
     Some((sizes.batch.checked_mul(sizes.m)?.checked_mul(sizes.k)?, sizes.k))
 }
 
-/// Returns the number of elements of a softmax or its backward pass, and the last size. `None` for
-/// other runs.
+/// Returns the number of elements of a softmax or its backward pass, and the size of the last
+/// dimension. Returns `None` for other runs.
 fn scores(run: &ModelledRun) -> Option<(u64, u64)> {
     let each = run.work.of?.bytes();
     let is_softmax = run.work.family == Family::Softmax;
-    // A softmax counts five operations per element, its backward pass four.
+    // The model counts five operations per element for a softmax, and four for its backward pass.
     let of_all = [5, 4].into_iter().find_map(|each_has| {
         let elements = run.work.flops / each_has;
         let read = run.work.read? / each;
@@ -47,7 +49,8 @@ fn scores(run: &ModelledRun) -> Option<(u64, u64)> {
     of_all.filter(|_| is_softmax).zip(run.last_size)
 }
 
-/// Returns the runs of one attention around a softmax, including both products.
+/// Returns the range of runs that form one attention around a softmax, including both products;
+/// `None` if they don't form one.
 fn around(runs: &[ModelledRun], at: usize) -> Option<Range<usize>> {
     let softmax = &runs[at];
     let wanted = scores(softmax)?;
@@ -81,11 +84,11 @@ impl Rule for UnfusedAttention {
                 "softmax does not lie between products that attention consists of",
             );
         }
-        let these: FxHashSet<usize> = found.iter().flat_map(Range::clone).collect();
-        let work = work_of(scene, |at, _| these.contains(&at));
+        let attention_runs: FxHashSet<usize> = found.iter().flat_map(Range::clone).collect();
+        let work = work_of(scene, |at, _| attention_runs.contains(&at));
         let cover = cover(scene, &work);
-        // A fused operator still has to compute the products.
-        let products = these.iter().filter(|at| runs[**at].sizes.is_some());
+        // A fused operator still has to compute the products, so their least time isn't gained.
+        let products = attention_runs.iter().filter(|at| runs[**at].sizes.is_some());
         let least: f64 = products.filter_map(|at| runs[*at].compute_ns()).sum();
         let names = by_name(scene, work.iter().map(|work| (*work, work.duration_ns)));
         let seen = format!(

@@ -1,4 +1,4 @@
-//! UnoptimizedOp: kernels that have a known cheaper alternative.
+//! UnoptimizedOp: kernels for which a cheaper alternative is known.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::{CopyKind, NameId};
@@ -15,7 +15,7 @@ use crate::rank::{Class, Work, WorkKind};
 /// The rule that judges kernels that match known patterns.
 pub(super) struct UnoptimizedOp;
 
-/// A pattern of kernels that something cheaper can replace.
+/// A pattern of kernels that a cheaper alternative can replace.
 struct ReplaceableKernels {
     /// The subject of the finding.
     subject: &'static str,
@@ -27,8 +27,8 @@ struct ReplaceableKernels {
     /// Whether the pattern only applies to devices with tensor cores: compute capability 7 or
     /// higher.
     tensor_cores: bool,
-    /// Whether neighbouring kernels can be fused into one, which takes at least as long as the
-    /// longest of them.
+    /// Whether neighboring kernels can be fused into one. The fused kernel still takes at least as
+    /// long as the longest of them.
     fuses: bool,
 }
 
@@ -112,7 +112,7 @@ impl Rule for UnoptimizedOp {
     }
 }
 
-/// Returns the patterns that each piece of work matches, as bits.
+/// Returns for each piece of work a bit mask of the patterns that it matches.
 fn fitting(scene: &Scene<'_>) -> Vec<u8> {
     let bits = |fits: &dyn Fn(&ReplaceableKernels) -> bool| {
         let one = |(pattern, at): (&ReplaceableKernels, u32)| u8::from(fits(pattern)) << at;
@@ -141,9 +141,9 @@ fn finding(scene: &Scene<'_>, at: usize, fitting: &[u8]) -> Option<Finding> {
     }
     let fits = |work: usize| fitting[work] & 1 << at != 0;
     let in_window = |work: &usize| scene.work_in_window_ns[*work] > 0;
-    let these: Vec<usize> =
+    let matching: Vec<usize> =
         (0..fitting.len()).filter(|&work| fits(work)).filter(in_window).collect();
-    if these.is_empty() {
+    if matching.is_empty() {
         return None;
     }
     let left = if pattern.fuses { longest_neighbours(scene) } else { FxHashSet::default() };
@@ -162,18 +162,18 @@ fn finding(scene: &Scene<'_>, at: usize, fitting: &[u8]) -> Option<Finding> {
         }
     }
     let taken = taken.finish().intersection(&scene.window);
-    // All other work still has to run, so only the time without it can be gained.
+    // All other work still has to run, so a fix can gain only the time in which no other work runs.
     let gained = saved.finish().intersection(&scene.window).without(&others.finish());
-    let rows = these.iter().map(|&at| &scene.rank.work[at]);
+    let rows = matching.iter().map(|&at| &scene.rank.work[at]);
     let names = by_name(scene, rows.clone().map(|work| (work, work.duration_ns)));
-    let moments = these.iter().filter_map(|&at| {
+    let moments = matching.iter().filter_map(|&at| {
         let call = &scene.rank.calls[scene.rank.launches.call_of(at)?];
         Some(moment_of_call(call, scene.rank.work[at].duration_ns))
     });
     let callers = top(scene, &scene.around(moments), 3);
     let mut seen = format!(
         "{}, {}: {}.",
-        times(scene, these.len(), if pattern.copies { "copies" } else { "kernels" }),
+        times(scene, matching.len(), if pattern.copies { "copies" } else { "kernels" }),
         time(scene, taken.length()),
         top(scene, &names, 2),
     );
@@ -198,9 +198,9 @@ fn finding(scene: &Scene<'_>, at: usize, fitting: &[u8]) -> Option<Finding> {
     )
 }
 
-/// Finds sequences of kernels on a stream that one kernel could replace: they compute elementwise
-/// or reduce, and no other work lies between them on the stream. Returns the index of the longest
-/// kernel of each sequence.
+/// Finds sequences of kernels on a stream that one fused kernel could replace. All kernels of a
+/// sequence are elementwise or reductions, and no other work lies between them on the stream.
+/// Returns the index of the longest kernel of each sequence.
 fn longest_neighbours(scene: &Scene<'_>) -> FxHashSet<usize> {
     let mut fusible: FxHashMap<NameId, bool> = FxHashMap::default();
     let mut can_fuse = |work: &Work| {
@@ -230,7 +230,7 @@ fn longest_neighbours(scene: &Scene<'_>) -> FxHashSet<usize> {
     longest
 }
 
-/// Whether the devices have tensor cores. Assumes that they have if it was not recorded.
+/// Whether the devices have tensor cores; true if their compute capability was not recorded.
 fn has_tensor_cores(scene: &Scene<'_>) -> bool {
     let mut majors = scene.rank.file.devices().iter().filter_map(|device| device.compute_major);
     majors.all(|major| major >= 7)

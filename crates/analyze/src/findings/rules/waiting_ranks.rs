@@ -1,5 +1,5 @@
-//! Finds stragglers if the collectives themselves are not recorded (gloo, MPI): the rank that
-//! spends the least time in collectives is the one that the others wait for.
+//! Finds stragglers if the collectives themselves are not recorded (gloo, MPI). The rank that
+//! spends the least time in collectives is the rank for which the others wait.
 
 use tprof_facts::units::{duration, percent};
 
@@ -9,11 +9,11 @@ use crate::findings::outcome::{Outcome, RankFindings};
 use crate::findings::rank_collectives::DriverCollectiveTime;
 use crate::findings::severity::LEAST_SHARE;
 
-/// A line explains a rank's delay if it accounts for at least this share of the delay.
+/// A line explains a rank's delay if the line takes at least this share of the delay.
 const EXPLAINS: f64 = 0.3;
 
-/// Ranks are compared only if their judged times have at least this share of the shortest one in
-/// common.
+/// Ranks are compared only if their judged times overlap for at least this share of the shortest
+/// one.
 const SHARED: f64 = 0.2;
 
 /// The time of one rank in collectives.
@@ -25,8 +25,8 @@ struct RankWait {
 }
 
 /// Compares the ranks by their time in collectives, in the part of the judged time that all ranks
-/// share. Returns `None` if a rank was not sampled, if that part is too short, or if no rank is in
-/// a collective.
+/// share. Returns `None` if a rank was not sampled, if that part is too short, or if no rank is
+/// ever in a collective.
 pub(super) fn compare(name: &'static str, ranks: &[RankFindings]) -> Option<Vec<Outcome>> {
     let all: Option<Vec<&DriverCollectiveTime>> =
         ranks.iter().map(|rank| rank.rank_collectives.in_collectives.as_ref()).collect();
@@ -40,7 +40,7 @@ pub(super) fn compare(name: &'static str, ranks: &[RankFindings]) -> Option<Vec<
     }
     all.sort_by_key(|one| (one.ns, one.at));
     let (late, next, last) = (&all[0], &all[1], &all[all.len() - 1]);
-    // If the late rank were on time, collectives would begin when the next rank arrives.
+    // If the late rank were on time, collectives would begin when the next-to-last rank arrives.
     let bound_ns = next.ns.saturating_sub(late.ns);
     let share = bound_ns as f64 / shared.length().max(1) as f64;
     let mut outcomes = vec![Outcome::of(name); ranks.len()];
@@ -90,9 +90,9 @@ fn finding(
     explained(finding, seen, [&ranks[late.at], &ranks[last.at]], bound_ns)
 }
 
-/// Adds the line that delays a late rank to its finding. That line is found by comparison with the
-/// rank that waits longest. If a driving thread was not sampled or no line explains the delay, the
-/// finding has general advice instead.
+/// Adds the line that delays a late rank to its finding. The line is found by comparing the rank
+/// with the rank that waits longest. If a driving thread was not sampled, or if no line explains
+/// the delay, the finding has general advice instead.
 pub(super) fn explained(
     finding: Finding,
     mut seen: String,
@@ -128,8 +128,8 @@ pub(super) fn explained(
     finding.seen(seen).advice(advice).on_line(Some(line))
 }
 
-/// Returns the line at which a rank spends the most time compared with another rank, outside of
-/// collectives.
+/// Returns the line at which one rank spends more time than another rank, outside of collectives.
+/// If there are several, returns the line with the largest difference.
 fn excess(late: &DriverCollectiveTime, other: &DriverCollectiveTime) -> Option<(SourceLine, u64)> {
     let of_other = |line: &SourceLine| {
         other.lines.iter().find(|(known, _)| known == line).map_or(0, |(_, ns)| *ns)

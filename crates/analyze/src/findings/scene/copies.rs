@@ -27,8 +27,8 @@ pub(in crate::findings) fn all(rank: &RankTrace<'_>) -> Vec<Copy> {
     };
     for (call, at) in rank.calls.iter().zip(0..) {
         if let (true, Some(number)) = (is_copy(call.name), call.correlation.get()) {
-            // A runtime call encloses the driver call that it makes, and comes first in the order
-            // of calls.
+            // A runtime call encloses the driver call that it makes, and `calls` contains the
+            // runtime call first. Keep the runtime call.
             calls.entry((call.process, number)).or_insert(at);
         }
     }
@@ -46,8 +46,8 @@ impl Copy {
         self.row.kind == CopyKind::Memset
     }
 
-    /// Whether the call could return before the copy was done. The trace says so, or else the
-    /// call's name does; `None` if the call was not recorded either.
+    /// Whether the call could return before the copy was done. The trace may say so; otherwise the
+    /// call's name decides. Returns `None` if the call was not recorded either.
     pub(in crate::findings) fn is_asynchronous(&self, rank: &RankTrace<'_>) -> Option<bool> {
         let by_name = |call: usize| rank.name(rank.calls[call].name).contains("Async");
         self.row.asynchronous.or_else(|| self.call.map(by_name))

@@ -1,11 +1,11 @@
-//! Finds a rank's main threads: the threads that drive its job and must not wait.
+//! Finds a rank's main threads: the threads that drive its job, so that their waits delay it.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::{Process, SpanKind, Thread, ThreadIndex};
 
 use crate::rank::{HostSpan, RankTrace, Step, descends};
 
-/// Kinds of spans that identify main threads if no thread launches work or marks steps.
+/// The kinds of spans that identify main threads if no thread launches work or marks steps.
 const SHOWING: [SpanKind; 5] =
     [SpanKind::Annotation, SpanKind::Nvtx, SpanKind::Operator, SpanKind::Python, SpanKind::Other];
 
@@ -13,15 +13,15 @@ const SHOWING: [SpanKind; 5] =
 #[derive(Clone, Debug, Default)]
 pub(in crate::findings) struct MainThreads {
     threads: FxHashSet<ThreadIndex>,
-    /// Whether the threads were identified only by ranges and operators, not by launches or steps.
+    /// Whether only ranges and operators identify the threads, which is a guess. Launches and steps
+    /// are certain.
     by_ranges: bool,
 }
 
 impl MainThreads {
-    /// Returns the threads that launch device work. If there are none, returns the threads that
-    /// mark steps. If there are none of these either, returns one thread of each outermost process
-    /// with ranges: its first thread if that has ranges, otherwise the thread that spends the most
-    /// time in ranges.
+    /// Returns the threads that launch device work. Without launches, returns the threads that mark
+    /// steps. Without steps, returns one thread of each outermost process that has ranges: its
+    /// first thread if that has ranges, otherwise the thread that spends the most time in ranges.
     pub fn of(rank: &RankTrace<'_>, steps: &[Step]) -> MainThreads {
         let known = [launching(rank), stepping(rank, steps)];
         match known.into_iter().find(|threads| !threads.is_empty()) {
@@ -35,8 +35,8 @@ impl MainThreads {
         self.threads.contains(&thread)
     }
 
-    /// Whether launches or steps identify the threads, so that no other threads can be main
-    /// threads.
+    /// Whether launches or steps identify the threads, so that no other thread can be a main
+    /// thread.
     pub fn are_certain(&self) -> bool {
         !self.by_ranges
     }
@@ -46,7 +46,8 @@ fn launching(rank: &RankTrace<'_>) -> FxHashSet<ThreadIndex> {
     let launches = (0..rank.calls.len()).filter(|&at| !rank.launches.work_of(at).is_empty());
     let (mut threads, mut last) = (FxHashSet::default(), None);
     for thread in launches.map(|at| rank.calls[at].thread) {
-        // Most calls come from the same thread as the call before.
+        // Most calls come from the same thread as the call before, so insert a thread only when it
+        // changes.
         if last.replace(thread) != Some(thread) {
             threads.insert(thread);
         }
@@ -76,13 +77,14 @@ fn in_ranges(rank: &RankTrace<'_>) -> FxHashSet<ThreadIndex> {
         }
         let is_first = |thread: &Thread| row.is_some_and(|row| row.pid == thread.tid);
         // In a container, the id of a process's first thread may differ from the recorded pid. Then
-        // the thread that spends the most time in ranges counts.
+        // choose the thread that spends the most time in ranges.
         let main = of_process.into_iter().max_by_key(|thread| {
             (is_first(thread), times[&thread.thread], std::cmp::Reverse(thread.thread))
         });
         found.extend(main.map(|thread| thread.thread));
     }
-    // A file that lacks the rows of threads still has their spans.
+    // A file may lack the rows of threads, but still has their spans. Then choose among the threads
+    // of the spans.
     if found.is_empty() {
         let longest =
             times.into_iter().max_by_key(|(thread, ns)| (*ns, std::cmp::Reverse(*thread)));
@@ -91,8 +93,8 @@ fn in_ranges(rank: &RankTrace<'_>) -> FxHashSet<ThreadIndex> {
     found
 }
 
-/// Returns the time of each thread in its outermost ranges, ns. Ranges of different kinds count
-/// separately.
+/// Returns the time of each thread in its outermost ranges, ns. If ranges of different kinds
+/// overlap, the time counts once for each kind.
 fn times(rank: &RankTrace<'_>) -> FxHashMap<ThreadIndex, u64> {
     let mut times: FxHashMap<ThreadIndex, u64> = FxHashMap::default();
     for kind in SHOWING {

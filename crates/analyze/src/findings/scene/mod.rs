@@ -1,8 +1,8 @@
-//! The input of every rule: a rank's time, judged over its steps.
+//! Prepares the input of every rule: a rank's time, judged over its steps.
 //!
-//! A rule's bound follows from the work that remains after a fix: the device still has to do its
+//! A rule's bound follows from the work that remains after a fix. The device still has to do its
 //! other work, and a host thread its own work, so no step gets shorter than either.
-//! `docs/metrics.md` has the reasoning for each rule.
+//! `docs/metrics.md` explains the bound of each rule.
 
 mod copies;
 mod main_threads;
@@ -34,10 +34,10 @@ use ranges::NamedRange;
 use sampled_loading::SampledLoading;
 use time_by_cause::TimeByCause;
 
-/// If steps are short, idle times of less than this are not judged one by one.
+/// The lower bound of the length from which idle times are judged one by one; for short steps.
 const LEAST_GAP_NS: u64 = 1_000_000;
-/// Idle times of at least this are always judged one by one. It is the default of the rule "GPU
-/// gaps" of Nsight Systems.
+/// The upper bound of the length from which idle times are judged one by one; for long steps. It is
+/// the default of the rule "GPU gaps" of Nsight Systems.
 const MOST_GAP_NS: u64 = 500_000_000;
 
 /// A rank, ready to be judged by rules.
@@ -52,11 +52,11 @@ pub(super) struct Scene<'a> {
     pub steps: usize,
     /// The steps after the first one.
     pub later_steps: Vec<Interval>,
-    /// The time that is judged. It consists of the steps, as each device did them. Without steps,
-    /// it lasts from the first to the last work; without a device, it is the life of the job.
+    /// The judged time. It consists of the time of each step on each device. Without steps, it
+    /// lasts from the first to the last work. Without a device, it is the life of the job.
     pub window: Cover,
-    /// Time in the window that is neither busy nor idle, because a device may have run work that
-    /// was launched before the recording.
+    /// Time in the window that counts neither as busy nor as idle, ns: a device may have run work
+    /// that was launched before the recording.
     pub unknown_ns: u64,
     /// Time in the window in which a kernel computes.
     pub compute: Cover,
@@ -73,19 +73,20 @@ pub(super) struct Scene<'a> {
     pub main_threads: MainThreads,
     /// All recorded copies and memsets, with their calls, in order of start.
     pub copy_rows: Vec<Copy>,
-    /// For each piece of work, its time within the window, ns.
+    /// For each piece of work, the length of its part within the window, ns.
     pub work_in_window_ns: Vec<u64>,
-    /// Whether the caller needs no texts on evidence and places, so that slow ones can be left out.
+    /// Whether the caller needs no texts on evidence and places, so that rules can skip slow ones.
     pub is_brief: bool,
-    /// Named ranges and operators, without steps, in nesting order; set when a rule asks.
+    /// Named ranges and operators, without steps, in nesting order; computed when a rule first
+    /// asks.
     ranges: OnceLock<Vec<NamedRange>>,
-    /// Samples in PyTorch's DataLoader; set when a rule asks.
+    /// Samples in PyTorch's DataLoader; computed when a rule first asks.
     sampled_loading: OnceLock<SampledLoading>,
-    /// The devices' time by cause; set when a rule asks.
+    /// The devices' time by cause; computed when a rule first asks.
     time_by_cause: OnceLock<TimeByCause>,
-    /// Runs of operators with the least time that they need; set when a rule asks.
+    /// Runs of operators, each with the least time that it needs; computed when a rule first asks.
     modelled: OnceLock<Modelled>,
-    /// The driving thread's wall time; set when a rule asks.
+    /// The driving thread's wall time; computed when a rule first asks.
     host: OnceLock<Option<RankHost>>,
 }
 
@@ -93,8 +94,8 @@ impl<'a> Scene<'a> {
     /// Prepares a rank for the rules.
     pub fn of(rank: &'a RankTrace<'a>, clock: Clock) -> Scene<'a> {
         let steps = steps_of_one_process(rank);
-        // If a sampled job has neither steps nor device work, judge its time after start-up:
-        // otherwise start-up would make everything else look small.
+        // If a sampled job has neither steps nor device work, judge only the time after start-up.
+        // Otherwise, a long start-up would make everything else look small.
         let is_sampled = rank.file.row_count::<Sample>() > 0;
         let host =
             (is_sampled && steps.is_empty() && rank.work.is_empty()).then(|| RankHost::of(rank));
@@ -192,8 +193,8 @@ impl<'a> Scene<'a> {
         if self.steps > 0 { "a step" } else { "in all" }
     }
 
-    /// Returns the length from which gaps are judged one by one: 1 % of a step, but between 1 ms
-    /// and 500 ms. Shorter gaps are judged together.
+    /// Returns the length from which gaps are judged one by one: 1 % of a step, but at least 1 ms
+    /// and at most 500 ms. Shorter gaps are judged together.
     pub fn long_gap_ns(&self) -> u64 {
         (self.step_ns() / 100).clamp(LEAST_GAP_NS, MOST_GAP_NS)
     }
@@ -207,7 +208,7 @@ impl<'a> Scene<'a> {
         self.host.get_or_init(of_rank).as_ref()
     }
 
-    /// Returns the runs of operators with the least time that they need.
+    /// Returns the runs of operators, each with the least time that it needs.
     pub fn modelled(&self) -> &Modelled {
         self.modelled.get_or_init(|| Modelled::of(self.rank))
     }

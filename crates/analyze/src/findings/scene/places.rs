@@ -1,4 +1,4 @@
-//! Makes places of a scene's events, and finds the ranges around them.
+//! Turns a scene's events into places for findings, and finds the ranges around them.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::NameId;
@@ -8,7 +8,7 @@ use super::ranges::ranges;
 use crate::findings::finding::{Evidence, Finding, Track};
 use crate::rank::{HostSpan, Moment, Work, enclosing, nesting_order};
 
-/// Returns the moment at which a call was made, with this weight, ns.
+/// Returns the start of a call as a moment with this weight, ns.
 pub(in crate::findings) fn moment_of_call(call: &HostSpan, weight_ns: u64) -> Moment<u64> {
     Moment { thread: call.thread, time_ns: call.start_ns, of: weight_ns }
 }
@@ -42,9 +42,9 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Returns the names of the innermost ranges around some moments, each with the sum of the
-    /// moments' weights, most first. Returns nothing if the scene is brief, since texts are not
-    /// needed then.
+    /// Returns the names of the innermost ranges around some moments. Each name comes with the sum
+    /// of its moments' weights, most first. Returns nothing if the scene is brief, because no text
+    /// is needed then.
     pub fn around(&self, moments: impl Iterator<Item = Moment<u64>>) -> Vec<(String, u64)> {
         if self.is_brief {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Collects the named ranges and operators that tell where an event happened.
+//! Collects the named ranges and operators that show where an event happened.
 
 use tprof_facts::steps::number_of;
 use tprof_trace::model::{NameId, SpanKind, ThreadIndex};
@@ -27,7 +27,7 @@ impl OnThread for NamedRange {
     }
 }
 
-/// Returns the ranges of a rank without its steps, in nesting order.
+/// Returns the ranges of a rank except its steps, in nesting order.
 pub(super) fn ranges(rank: &RankTrace<'_>) -> Vec<NamedRange> {
     let spans = [SpanKind::Annotation, SpanKind::Nvtx, SpanKind::Operator]
         .map(|kind| rank.spans(kind).iter());

@@ -1,6 +1,6 @@
-//! Lines of the user's code in CPU samples that were taken within calls of a library.
+//! Finds lines of the user's code by the CPU samples that were taken within calls of a library.
 //!
-//! Calls of the device's libraries have no Python stack of their own. The samples that were taken
+//! Calls of the device's libraries have no Python stack of their own. But samples that were taken
 //! while a thread was in such a call have one.
 
 use std::cmp::Reverse;
@@ -16,7 +16,7 @@ use crate::host::Place;
 use crate::rank::HostSpan;
 use crate::rank::samples::{FrameFunctions, FunctionTable, Part};
 
-/// If no sample lies within a call, samples up to this far from the call are used, ns.
+/// If no sample lies within a call, samples at most this far from the call are used, ns.
 const MOST_APART_NS: u64 = 10_000_000;
 
 /// The samples within calls, by line.
@@ -24,34 +24,33 @@ const MOST_APART_NS: u64 = 10_000_000;
 pub(in crate::findings) struct SampledCalls {
     /// Lines of the user's code with the time that samples in them stand for, most first.
     pub lines: Vec<(SourceLine, u64)>,
-    /// Time of the samples whose stack has a function with a name that the caller asked for.
+    /// Time of the samples whose stack contains a function that passes `is_named`, ns.
     pub named_ns: u64,
-    /// Time of all samples.
+    /// Time of all samples, ns.
     pub all_ns: u64,
 }
 
 impl SampledCalls {
-    /// The line with the most time.
+    /// Returns the line with the most time.
     pub fn line(&self) -> Option<SourceLine> {
         self.lines.first().map(|(line, _)| line.clone())
     }
 }
 
-/// The source line of a stack, and whether one of its functions has a name that the caller asked
-/// for.
+/// The source line of a stack, and whether one of its functions passes `is_named`.
 type LineAndName = (Option<SourceLine>, bool);
 
 impl Scene<'_> {
-    /// Sums the samples that the calls' threads have within these calls.
+    /// Sums the samples of the calls' threads that lie within these calls.
     pub fn sampled_in(&self, calls: &[usize], is_named: impl Fn(&str) -> bool) -> SampledCalls {
         let calls = calls.iter().map(|&at| &self.rank.calls[at]);
         let within = calls.map(|call: &HostSpan| (call.thread, call.interval()));
         self.sampled(within, is_named)
     }
 
-    /// Returns the line that has most of the samples within these calls. If there are none, uses
-    /// the samples between the previous operator and each call, then those close to the calls.
-    /// Returns `None` if texts are not needed.
+    /// Returns the line that has most of the samples within these calls. Without such samples, uses
+    /// the samples between the previous operator and each call. Without these, returns only a
+    /// function, from samples close to the calls. Returns `None` if texts are not needed.
     pub fn line_of_calls(&self, calls: &[usize]) -> Option<SourceLine> {
         if self.is_brief {
             return None;
@@ -61,8 +60,9 @@ impl Scene<'_> {
         within.or_else(on_the_way).or_else(|| self.function_around(calls))
     }
 
-    /// Returns the function, without a line, that has most of the samples close to the calls. The
-    /// sampled line need not be the line that makes the call: in a loop, it may be another one.
+    /// Returns the function that has most of the samples close to the calls. The result has no
+    /// line, because the sampled line may not be the line that makes the call: in a loop, it may be
+    /// another one.
     fn function_around(&self, calls: &[usize]) -> Option<SourceLine> {
         let around = |&at: &usize| {
             let call = &self.rank.calls[at];
@@ -83,8 +83,8 @@ impl Scene<'_> {
         functions.into_iter().next().map(|(function, _)| function)
     }
 
-    /// Returns, for each call, the time from the end of its thread's previous outermost operator to
-    /// the end of the call.
+    /// Returns for each call the interval from the end of the last outermost operator before the
+    /// call, on the same thread, to the end of the call.
     fn ways_to(&self, calls: &[usize]) -> Vec<(ThreadIndex, Interval)> {
         let mut ends: FxHashMap<ThreadIndex, Vec<u64>> = FxHashMap::default();
         let mut open: FxHashMap<ThreadIndex, u64> = FxHashMap::default();
@@ -104,7 +104,8 @@ impl Scene<'_> {
         calls.iter().filter_map(way).collect()
     }
 
-    /// Returns the line of the thread's sample that is closest to a moment, if one is close.
+    /// Returns the line of the thread's sample that is closest to a moment; `None` if no sample is
+    /// close.
     pub fn line_near(&self, thread: ThreadIndex, time_ns: u64) -> Option<SourceLine> {
         let from_ns = time_ns.saturating_sub(MOST_APART_NS);
         let near = Interval::new(from_ns, time_ns.saturating_add(MOST_APART_NS));
@@ -148,7 +149,8 @@ impl Scene<'_> {
                 continue;
             };
             let ns = match row.state {
-                // A sample on a core shows where the thread was at one moment only.
+                // A sample on a core shows where the thread was at one moment, not over an
+                // interval.
                 ThreadState::Running => {
                     let at = Interval::new(row.time_ns, row.time_ns.saturating_add(1));
                     if measure.within(at) > 0 { row.weight_ns } else { 0 }
@@ -188,7 +190,7 @@ fn extent(row: &SampleMoment) -> Interval {
     }
 }
 
-/// Source lines of stacks, each looked up once.
+/// Source lines of stacks. Each stack is looked up only once.
 struct LinesOfStacks<'s, F: Fn(&str) -> bool> {
     functions: FrameFunctions<'s>,
     names: FunctionTable,
@@ -213,7 +215,7 @@ impl<'s, F: Fn(&str) -> bool> LinesOfStacks<'s, F> {
             let named = stack.functions.iter().any(|id| is_named(&names.get(*id).name));
             let place = Place::of(Part::Unknown, ThreadState::Running, &stack, names);
             let line = SourceLine { function: place.function, file: place.file, line: place.line };
-            // A function of a library without a line doesn't help the user.
+            // A library function without a line doesn't help the user, so leave it out.
             (Some(line).filter(|line| line.line > 0 && !line.file.is_empty()), named)
         })
     }

@@ -1,5 +1,5 @@
-//! Finds PyTorch's DataLoader in CPU samples: when the threads that take batches are in the loader,
-//! and what its workers do.
+//! Finds the time in PyTorch's DataLoader by CPU samples: when the threads that take batches are in
+//! the loader, and what its workers do.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
@@ -11,7 +11,7 @@ use crate::findings::finding::{Evidence, Track};
 use crate::rank::RankTrace;
 use crate::rank::samples::Role;
 
-/// The findings of a rank's CPU samples about the loader.
+/// What a rank's CPU samples show of the loader.
 #[derive(Debug, Default)]
 pub(in crate::findings) struct SampledLoading {
     /// The stretches of time in which a main thread was in the loader.
@@ -24,7 +24,7 @@ pub(in crate::findings) struct SampledLoading {
     pub is_recorded: bool,
 }
 
-/// A stretch of time in which a thread was in the loader: a wait, or the period of a sample.
+/// An interval in which a thread was in the loader: a wait, or the period of a sample.
 #[derive(Clone, Copy, Debug)]
 struct InLoader {
     interval: Interval,
@@ -33,13 +33,14 @@ struct InLoader {
     role: Role,
 }
 
-/// A stack's role in the loader and its innermost Python function; `None` if the stack is not in
-/// the loader.
+/// A stack's role in the loader, and the stack's innermost Python function; `None` if the stack
+/// isn't in the loader.
 type Known = Option<(Role, String)>;
 
 impl SampledLoading {
-    /// Reads the samples of a rank. If the main threads were only guessed from ranges and none of
-    /// them is in the loader, the thread that is in the loader longest counts as the main thread.
+    /// Reads the samples of a rank. If the main threads were only guessed from ranges, and none of
+    /// them is in the loader, the thread that is in the loader longest is treated as the main
+    /// thread.
     pub fn of(rank: &RankTrace<'_>, main: &MainThreads, window: &Cover) -> SampledLoading {
         let file = rank.file;
         let mut known: FxHashMap<(ProcessIndex, StackId), Known> = FxHashMap::default();
@@ -72,7 +73,7 @@ impl SampledLoading {
         }
         found.is_recorded = !found.stretches.is_empty();
         let longest = found.longest();
-        // Main threads that were guessed from ranges may not be the ones that take batches.
+        // Main threads that were guessed from ranges may not be the threads that take batches.
         let is_known =
             main.are_certain() || found.stretches.iter().any(|one| main.contains(one.thread));
         let is_main = |thread| match is_known {

@@ -1,5 +1,5 @@
-//! Computes the devices' idle time by cause over the judged time, from which the bounds of several
-//! rules follow. The waterfall treats a rank's devices as one.
+//! Computes the devices' idle time by cause over the judged time. The bounds of several rules
+//! follow from it. The waterfall treats a rank's devices as one.
 
 use std::sync::OnceLock;
 
@@ -16,14 +16,14 @@ use crate::rank::of_devices;
 pub(in crate::findings) struct TimeByCause {
     threads: Threads,
     pub waterfall: Waterfall,
-    /// The places of the threads behind each cause; set when a rule asks.
+    /// The places of the threads behind each cause; computed when a rule first asks.
     places: [OnceLock<Vec<(Place, u64)>>; CAUSES.len()],
     /// The result of [`Scene::compiled_outside`].
     compiled_outside: OnceLock<(Cover, Option<SourceLine>)>,
 }
 
 impl Scene<'_> {
-    /// Returns the devices' time by cause. It is computed once, however many rules ask.
+    /// Returns the devices' time by cause. It is computed only once, even if several rules ask.
     pub fn time_by_cause(&self) -> &TimeByCause {
         self.time_by_cause.get_or_init(|| {
             let threads = Threads::of(self.rank);
@@ -39,7 +39,7 @@ impl Scene<'_> {
         })
     }
 
-    /// Returns the length of the devices' idle time with one cause.
+    /// Returns the length of the devices' idle time with one cause, ns.
     pub fn idle_ns(&self, cause: IdleCause) -> u64 {
         self.time_by_cause().waterfall.ns(cause)
     }
@@ -49,7 +49,7 @@ impl Scene<'_> {
         self.time_by_cause().waterfall.cover(cause)
     }
 
-    /// Returns the calls that make the devices idle with one cause, in order.
+    /// Returns the calls that make the devices idle for one cause, in order.
     pub fn idle_calls(&self, cause: IdleCause) -> Vec<usize> {
         let calls = self.time_by_cause().waterfall.calls(cause);
         calls.into_iter().map(|(call, _)| call).collect()
@@ -60,7 +60,7 @@ impl Scene<'_> {
         places[cause as usize].get_or_init(|| waterfall.places(self.rank, threads, cause))
     }
 
-    /// Returns the line that has most of the idle time with one cause, by samples.
+    /// Returns the line that has most of the idle time with one cause, according to samples.
     pub fn idle_line(&self, cause: IdleCause) -> Option<SourceLine> {
         main_line(self.idle_places(cause)).map(line_of)
     }
@@ -73,7 +73,7 @@ impl Scene<'_> {
     }
 
     /// Returns the time outside of the judged time in which devices waited for compilers, and the
-    /// line that has most of it. It is computed once, however many rules ask.
+    /// line that has most of it. It is computed only once, even if several rules ask.
     pub fn compiled_outside(&self) -> &(Cover, Option<SourceLine>) {
         let found = &self.time_by_cause().compiled_outside;
         found.get_or_init(|| self.find_compiled_outside())
@@ -98,8 +98,8 @@ impl Scene<'_> {
         (waterfall.cover(IdleCause::Compile), line)
     }
 
-    /// Estimates the idle time of the devices while their host thread was at places that pass. Each
-    /// cause contributes its idle time, scaled by the share of its samples at such places.
+    /// Estimates the idle time of the devices while their host thread was at places that pass. For
+    /// each cause, this is its idle time, scaled by the share of its samples at such places.
     pub fn idle_at(&self, is_there: impl Fn(&Place) -> bool) -> u64 {
         let of_cause = |cause: &IdleCause| {
             let ns = self.idle_ns(*cause);
@@ -108,18 +108,19 @@ impl Scene<'_> {
             }
             let places = self.idle_places(*cause);
             let all = places.iter().fold(0_u64, |sum, (_, ns)| sum.saturating_add(*ns));
-            let there: u64 = places
+            let passing_ns: u64 = places
                 .iter()
                 .filter(|(place, _)| is_there(place))
                 .fold(0_u64, |sum, (_, ns)| sum.saturating_add(*ns));
-            (u128::from(ns) * u128::from(there)).checked_div(u128::from(all)).unwrap_or(0) as u64
+            (u128::from(ns) * u128::from(passing_ns)).checked_div(u128::from(all)).unwrap_or(0)
+                as u64
         };
         let is_judged = |cause: &&IdleCause| cause.is_host_code() || **cause == IdleCause::Data;
         CAUSES.iter().filter(is_judged).map(of_cause).sum()
     }
 
-    /// Returns the length of the part of `idle` whose cause another rule judges with the data at
-    /// hand, ns.
+    /// Returns the length of the part of `idle` whose cause another rule judges and can judge with
+    /// the recorded data, ns.
     pub fn explained_ns(&self, idle: &Cover) -> u64 {
         let waterfall = &self.time_by_cause().waterfall;
         let is_sampled = self.host().is_some();

@@ -1,4 +1,4 @@
-//! Tests of ExposedCommunication and Stragglers.
+//! Tests of ExposedCommunication, Stragglers and SlowCollective.
 
 use super::super::outcome::RankFindings;
 use super::job::{Job, MS, US, ask, judged};
@@ -27,7 +27,7 @@ fn communication_is_exposed_where_nothing_computes() {
 }
 
 #[test]
-fn a_job_of_one_rank_communicates_nothing() {
+fn a_job_of_one_rank_has_no_communication_to_judge() {
     let mut job = Job::new(1, 100 * MS);
     job.busy(0, 100 * MS);
     let file = job.fixture.finish();
@@ -60,7 +60,7 @@ fn ranks_whose_collectives_were_not_recorded_may_have_stragglers() {
     }
 }
 
-/// Builds a rank with two steps, each with an all-reduce that takes this long and ends with the
+/// Builds a rank with two steps, each with an all-reduce that takes `takes_us` and ends with the
 /// step.
 fn rank(label: &str, takes_us: u64) -> RankFindings {
     let mut job = Job::new(2, 100 * MS);
@@ -85,8 +85,8 @@ fn last(rank: &RankFindings) -> &super::super::outcome::Outcome {
 }
 
 #[test]
-fn the_rank_that_comes_late_is_found_with_what_it_delays() {
-    // The second rank comes 6 ms after the next to last one, in each of two steps.
+fn the_late_rank_is_found_with_the_delay_that_it_causes() {
+    // The second rank comes 6 ms after the next-to-last rank, in each of two steps.
     let ranks = stragglers_of(&[9000, 1000, 7000]);
     let (finding, _) = &last(&ranks[1]).found[0];
     assert_eq!(finding.bound_ns, 12 * MS);
@@ -96,7 +96,7 @@ fn the_rank_that_comes_late_is_found_with_what_it_delays() {
 }
 
 #[test]
-fn ranks_that_come_together_are_no_stragglers() {
+fn ranks_that_arrive_together_are_not_stragglers() {
     let ranks = stragglers_of(&[1900, 1000, 2500]);
     assert!(last(&ranks[1]).found.is_empty());
     assert_eq!(
@@ -106,19 +106,20 @@ fn ranks_that_come_together_are_no_stragglers() {
 }
 
 #[test]
-fn one_ranks_file_cannot_show_who_is_late() {
+fn the_file_of_one_rank_cannot_show_which_rank_is_late() {
     let ranks = stragglers_of(&[9000]);
     assert!(last(&ranks[0]).unchecked.is_some());
 }
 
-/// Adds two all-reduces of `bytes` among eight devices; the first takes `first_ms`, the second 20
-/// ms.
+/// Adds two all-reduces of `bytes` to a job with `devices` devices. The first takes `first_ms`, the
+/// second 20 ms.
 fn reduces(job: &mut Job, devices: u32, bytes: u64, group_size: Option<u32>, first_ms: u64) {
     for device in 1..devices {
         let name = job.fixture.name("NVIDIA H200");
         job.fixture.writer.device(&Device { device, name, ..Device::default() });
     }
-    // This is the group of all ranks. Without it, the ranks may be on any hosts.
+    // This communicator contains all ranks. If it weren't recorded, the ranks could be on any
+    // hosts.
     let all = Communicator { size: group_size, ..Communicator::default() };
     job.fixture.writer.communicator(&all);
     for (start_ms, long_ms) in [(10, first_ms), (60, 20)] {
@@ -131,9 +132,10 @@ fn reduces(job: &mut Job, devices: u32, bytes: u64, group_size: Option<u32>, fir
 }
 
 #[test]
-fn large_messages_far_below_the_links_peak_are_slow_where_they_wait_least() {
+fn slow_collectives_are_judged_by_their_shortest_call() {
     let mut job = Job::new(1, 100 * MS).device(9);
-    // 900 MB · 1.75 at 450 GB/s are 3.5 ms. The calls take 20 and 40 ms, of which 20 ms are a wait.
+    // At 450 GB/s, 900 MB · 1.75 take 3.5 ms. The calls take 20 and 40 ms, and 20 ms of the second
+    // are a wait.
     reduces(&mut job, 8, 900_000_000, Some(8), 40);
     let outcome = job.ask("SlowCollective");
     let (finding, places) = &outcome.found[0];
@@ -142,7 +144,7 @@ fn large_messages_far_below_the_links_peak_are_slow_where_they_wait_least() {
 }
 
 #[test]
-fn messages_that_are_fast_or_small_or_of_unknown_links_are_not_slow() {
+fn messages_that_are_fast_or_small_are_not_slow() {
     let ask = |devices, bytes, ranks| {
         let mut job = Job::new(1, 100 * MS).device(9);
         reduces(&mut job, devices, bytes, ranks, 20);

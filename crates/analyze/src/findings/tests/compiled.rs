@@ -39,7 +39,7 @@ fn a_cache_miss_costs_its_share_of_the_jobs_life() {
     let outcome = outcomes.into_iter().find(|one| one.rule == "CacheMiss").unwrap();
     let (finding, _) = &outcome.found[0];
     assert_eq!((finding.of_ns, finding.is_once), (Some(600_000 * MS), true));
-    // Neither cache had any graph of the job, so tracing counts too.
+    // Neither cache contained a graph of the job, so the time of tracing counts too.
     assert!(finding.bound_ns > spent(false), "{finding:?}");
     assert!(finding.bound_ns <= spent(true), "{finding:?}");
     assert!(finding.seen.contains("of the job's 10 min 0"), "{}", finding.seen);

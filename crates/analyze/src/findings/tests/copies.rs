@@ -6,7 +6,8 @@ use tprof_trace::model::{
 
 use super::job::{Job, MS, US};
 
-/// Builds a step of 100 ms with a copy in its middle, during which nothing else runs.
+/// Builds a step of 100 ms with a copy of `long_us` in its middle. Nothing else runs during the
+/// copy.
 fn job(long_us: u64, kind: CopyKind, host: MemoryKind, call: &str) -> Job {
     let mut job = Job::new(1, 100 * MS);
     let end = 40 * MS + long_us * US;
@@ -17,12 +18,12 @@ fn job(long_us: u64, kind: CopyKind, host: MemoryKind, call: &str) -> Job {
 }
 
 #[test]
-fn an_asynchronous_copy_of_pageable_memory_holds_host_and_device() {
+fn an_asynchronous_copy_of_pageable_memory_is_found() {
     let (kind, call) = (CopyKind::HostToDevice, "cudaMemcpyAsync");
     let outcome = job(10_000, kind, MemoryKind::Pageable, call).ask("PageableCopies");
     let (finding, places) = &outcome.found[0];
     assert_eq!((finding.bound_ns, finding.subject.as_str()), (10 * MS, "to the device"));
-    // The places are the call and the copy.
+    // The places are the call and the copy itself.
     assert_eq!(places.len(), 2);
     assert!(places.iter().any(|place| place.stream == Some(0)), "{places:?}");
     assert_eq!(job(990, kind, MemoryKind::Pageable, call).bound("PageableCopies"), None);
@@ -33,7 +34,7 @@ fn an_asynchronous_copy_of_pageable_memory_holds_host_and_device() {
 }
 
 #[test]
-fn both_directions_are_findings_of_their_own() {
+fn only_the_direction_of_copies_in_the_steps_is_found() {
     let mut job = job(10_000, CopyKind::DeviceToHost, MemoryKind::Pageable, "cudaMemcpyAsync");
     job.copy(120 * MS, MS, CopyKind::HostToDevice, MemoryKind::Pageable, "cudaMemcpyAsync");
     let outcome = job.ask("PageableCopies");
@@ -52,7 +53,7 @@ fn a_call_that_returns_when_the_copy_is_done_is_synchronous() {
 }
 
 #[test]
-fn a_synchronous_memset_is_one_by_its_call() {
+fn the_name_of_its_call_makes_a_memset_synchronous() {
     let set = |long, call: &str| job(long, CopyKind::Memset, MemoryKind::Device, call);
     assert_eq!(set(10_000, "cudaMemset").bound("SynchronousMemsets"), Some(10 * MS));
     assert_eq!(set(990, "cudaMemset").bound("SynchronousMemsets"), None);
@@ -61,15 +62,15 @@ fn a_synchronous_memset_is_one_by_its_call() {
 }
 
 #[test]
-fn copies_beside_other_work_gain_nothing_while_the_host_is_ahead() {
+fn copies_that_other_work_hides_gain_nothing() {
     let mut job = Job::new(1, 100 * MS);
     job.busy(0, 100 * MS);
     job.copy(40 * MS, 10 * MS, CopyKind::DeviceToHost, MemoryKind::Pageable, "cudaMemcpyAsync");
     assert_eq!(job.bound("PageableCopies"), None);
 }
 
-/// Builds ten steps of 100 ms with kernels of 40 ms and then a copy of 50 ms on their stream. If
-/// `is_ahead`, the kernels of the next step were launched well before the copy was over, otherwise
+/// Builds ten steps of 100 ms. Each has kernels of 40 ms and then a copy of 50 ms on their stream.
+/// If `is_ahead`, the host launched the next step's kernels well before the copy ended, otherwise
 /// only after it.
 fn behind(kind: CopyKind, host: MemoryKind, is_ahead: bool, copy_stream: u64) -> Job {
     let mut job = Job::new(10, 100 * MS);
@@ -100,12 +101,12 @@ fn behind(kind: CopyKind, host: MemoryKind, is_ahead: bool, copy_stream: u64) ->
 }
 
 #[test]
-fn a_copy_that_launched_kernels_wait_for_could_run_beside_them() {
+fn a_copy_that_delays_launched_kernels_is_exposed() {
     let (kind, pinned) = (CopyKind::DeviceToHost, MemoryKind::Pinned);
     let outcome = behind(kind, pinned, true, 0).ask("ExposedCopies");
     let [(finding, places)] = outcome.found.as_slice() else { panic!("{outcome:?}") };
-    // No kernel follows the last copy. The kernels are shorter than the copies, so they limit the
-    // gain to 400 ms.
+    // No kernel follows the last copy, so nine copies count. The kernels are shorter than the
+    // copies, so they limit the gain to 400 ms.
     assert_eq!((finding.subject.as_str(), finding.bound_ns), ("to the host", 400 * MS));
     assert_eq!(places.len(), 9);
     assert!(finding.seen.contains("copies a step of 64.0 MiB, to the host"), "{}", finding.seen);
@@ -114,7 +115,7 @@ fn a_copy_that_launched_kernels_wait_for_could_run_beside_them() {
 }
 
 #[test]
-fn a_copy_that_holds_nothing_is_not_exposed() {
+fn a_copy_that_delays_no_kernel_is_not_exposed() {
     let found = |kind, host, is_ahead, stream| {
         behind(kind, host, is_ahead, stream).bound("ExposedCopies").is_some()
     };
@@ -126,7 +127,7 @@ fn a_copy_that_holds_nothing_is_not_exposed() {
     assert!(!found(CopyKind::DeviceToDevice, MemoryKind::Device, true, 0), "within the device");
 }
 
-/// Samples the thread at lines of a loop. Line 7 copies, line 6 doesn't.
+/// Adds samples of the thread at lines of a loop: line 7 copies, line 6 doesn't.
 fn sampled(job: &mut Job, samples: &[(u64, u32)]) {
     for line in [6, 7] {
         let [function, file, module] =
@@ -148,7 +149,8 @@ fn sampled(job: &mut Job, samples: &[(u64, u32)]) {
     job.fixture.writer.write(&mut rows).unwrap();
 }
 
-/// Returns the line of a copy that lasts from 40 ms to 50 ms, after an operator that ends at 38 ms.
+/// Returns the line that the rule finds for a copy from 40 ms to 50 ms, after an operator that ends
+/// at 38 ms.
 fn line_of_copy(samples: &[(u64, u32)]) -> Option<u32> {
     let (kind, host) = (CopyKind::HostToDevice, MemoryKind::Pageable);
     let mut job = job(10_000, kind, host, "cudaMemcpyAsync");

@@ -23,7 +23,7 @@ fn returned(job: &mut Job, start_ns: u64, kind: SpanKind, name: &str, status: u3
     job.fixture.span(row, name);
 }
 
-/// Adds a call that asked for this many bytes and failed for lack of memory.
+/// Adds a call that requested `bytes` and failed for lack of memory.
 fn lacked(job: &mut Job, start_ns: u64, bytes: u64) {
     let args = job.fixture.name(&format!(r#"{{"bytes":{bytes}}}"#));
     let (status, kind) = (Some(2), SpanKind::Runtime);
@@ -38,7 +38,7 @@ fn large(job: &mut Job) {
     job.fixture.writer.device(&Device { name, memory_bytes, ..Device::default() });
 }
 
-/// Adds an allocation of device memory, or its release if `free`.
+/// Adds an allocation of device memory; with `free`, the release of one.
 fn memory(job: &mut Job, time_ns: u64, address: u64, bytes: u64, free: bool) {
     job.fixture.allocations.push(DeviceAllocation {
         time_ns,
@@ -50,7 +50,7 @@ fn memory(job: &mut Job, time_ns: u64, address: u64, bytes: u64, free: bool) {
     });
 }
 
-/// Adds a sample of the thread in `grow` of `train.py`.
+/// Adds a sample of the thread in the function `grow` of `train.py`.
 fn sampled(job: &mut Job, time_ns: u64) {
     let [function, file, module] =
         ["grow", "/me/train.py", "[python]"].map(|text| job.fixture.name(text));
@@ -72,7 +72,7 @@ fn full() -> Job {
     }
     for at in [70, 72] {
         returned(&mut job, at * MS, SpanKind::Runtime, "cudaMalloc", 2);
-        // The runtime's call makes this call of the driver.
+        // The runtime's call makes this call of the driver, so both fail.
         returned(&mut job, at * MS, SpanKind::Driver, "cuMemAlloc_v2", 2);
     }
     job
@@ -96,8 +96,8 @@ fn a_device_that_ran_out_of_memory_comes_first() {
     assert_eq!((all[0].rule, all[0].severity()), ("DeviceErrors", Severity::Critical));
 }
 
-/// Returns the text of DeviceErrors if calls that asked for `bytes` fail after the failures of
-/// [`full`], for which no size is recorded.
+/// Returns the text of DeviceErrors on the job [`full`] with more failed calls, which request
+/// `bytes`. The failed calls of [`full`] have no recorded size.
 fn asked(bytes: &[u64]) -> String {
     let mut job = full();
     for (at, bytes) in bytes.iter().enumerate() {
@@ -108,14 +108,14 @@ fn asked(bytes: &[u64]) -> String {
 }
 
 #[test]
-fn the_sizes_that_failed_calls_asked_for_are_told_if_they_are_recorded() {
-    for (bytes, told) in [
+fn the_text_has_the_requested_sizes_that_were_recorded() {
+    for (bytes, expected) in [
         (&[][..], " How much was asked for is not recorded."),
         (&[3 * GIB], " How much 2 of them asked for is not recorded; the other asked for 3.0 GiB."),
         (&[3 * GIB, 4 * GIB], "not recorded; each other asked for 3.0 GiB to 4.0 GiB."),
     ] {
         let seen = asked(bytes);
-        assert!(seen.contains(told), "{seen}");
+        assert!(seen.contains(expected), "{seen}");
     }
     let mut job = Job::new(1, 100 * MS);
     lacked(&mut job, 10 * MS, GIB);
@@ -124,7 +124,7 @@ fn the_sizes_that_failed_calls_asked_for_are_told_if_they_are_recorded() {
 }
 
 #[test]
-fn an_allocation_that_succeeds_when_tried_again_is_no_loss() {
+fn an_allocation_that_succeeds_later_is_only_medium() {
     let mut job = full();
     returned(&mut job, 80 * MS, SpanKind::Runtime, "cudaMalloc", 0);
     let ranks = [judged(&job.fixture.finish(), "rank 0")];
@@ -134,7 +134,7 @@ fn an_allocation_that_succeeds_when_tried_again_is_no_loss() {
 }
 
 #[test]
-fn host_memory_that_cannot_be_pinned_is_no_full_device() {
+fn failed_pinning_of_host_memory_is_a_separate_finding() {
     let mut job = full();
     returned(&mut job, 90 * MS, SpanKind::Runtime, "cudaHostAlloc", 2);
     let outcome = job.ask("DeviceErrors");
@@ -146,7 +146,7 @@ fn host_memory_that_cannot_be_pinned_is_no_full_device() {
     assert!(device.contains("cudaMalloc (2 times)"), "{device}");
 }
 
-/// Returns the severity of a call with this status, in a process that ended in this way.
+/// Returns the severity of a call that returned `status`, in a process with the end `end`.
 fn severity(kind: SpanKind, name: &str, status: u32, end: ProcessEnd) -> Option<Severity> {
     let mut job = Job::new(1, 100 * MS);
     returned(&mut job, 50 * MS, kind, name, status);
@@ -157,7 +157,7 @@ fn severity(kind: SpanKind, name: &str, status: u32, end: ProcessEnd) -> Option<
 }
 
 #[test]
-fn an_error_is_critical_where_the_job_may_have_died_of_it() {
+fn an_error_that_may_have_ended_the_job_is_critical() {
     let [fine, failed] = [ProcessEnd::Exited(0), ProcessEnd::Exited(1)];
     let (runtime, nccl) = (SpanKind::Runtime, SpanKind::Other);
     assert_eq!(severity(runtime, "cudaLaunchKernel", 1, fine), Some(Severity::Low));
@@ -169,7 +169,7 @@ fn an_error_is_critical_where_the_job_may_have_died_of_it() {
 }
 
 #[test]
-fn an_error_is_told_with_the_end_of_its_process() {
+fn the_text_on_an_error_has_the_end_of_its_process() {
     let mut job = full();
     job.fixture.writer.process_end(0, 1073 * MS, ProcessEnd::Exited(1));
     let outcome = job.ask("DeviceErrors");
@@ -179,7 +179,7 @@ fn an_error_is_told_with_the_end_of_its_process() {
 }
 
 #[test]
-fn statuses_that_answer_a_question_are_no_errors() {
+fn statuses_that_answer_a_query_are_not_errors() {
     for (name, status) in [
         ("cudaEventQuery", 600),
         ("cudaDeviceEnablePeerAccess", 704),
@@ -205,7 +205,7 @@ fn without_statuses_errors_are_unchecked() {
     assert_eq!(clear, "none of 1 call with a status failed");
 }
 
-/// Returns a job of twenty steps of 100 ms, each of which takes and keeps this many MiB.
+/// Returns a job of twenty steps of 100 ms. Step `n` allocates `taken(n)` MiB and never frees them.
 fn growing(taken: impl Fn(u64) -> u64) -> Job {
     let mut job = Job::new(20, 100 * MS);
     large(&mut job);
@@ -218,15 +218,16 @@ fn growing(taken: impl Fn(u64) -> u64) -> Job {
 }
 
 #[test]
-fn memory_that_is_taken_in_each_step_and_kept_grows() {
+fn memory_that_each_step_allocates_and_keeps_grows() {
     let mut job = growing(|_| 20);
     sampled(&mut job, 1050 * MS + MS / 2);
     let outcome = job.ask("DeviceMemoryGrowth");
     let [(finding, places)] = outcome.found.as_slice() else { panic!("{outcome:?}") };
-    // From the start of the second step to the end of the last, memory grows from 20 to 400 MiB.
+    // From the start of the second step to the end of the last one, memory grows from 20 to 400
+    // MiB.
     assert_eq!((finding.bytes, places.len()), (Some(380 * MIB), 19));
     assert!(finding.seen.contains("20.0 MiB a step, over 19 steps"), "{}", finding.seen);
-    // 139.6 GiB are left; at 380 MiB in 1.9 s they last for 11 min 53 s.
+    // 139.6 GiB are left. At a growth of 380 MiB in 1.9 s, they last for 11 min 53 s.
     assert!(finding.seen.contains("used up in another 11 min 5"), "{}", finding.seen);
     assert_eq!(finding.share, Some(1.0));
     assert_eq!(finding.line.as_ref().map(|line| line.line), Some(80));
@@ -241,7 +242,7 @@ fn growth_that_ends_or_happens_once_is_not_found() {
 }
 
 #[test]
-fn memory_that_is_given_back_in_each_step_does_not_grow() {
+fn memory_that_each_step_frees_does_not_grow() {
     let mut job = growing(|_| 20);
     for step in 0..20 {
         memory(&mut job, step * 100 * MS + 60 * MS, 4096 + step, 0, true);

@@ -1,4 +1,4 @@
-//! Tests of NoFreeCore, of the notes on other programs and on few samples, and of DataInline.
+//! Tests of NoFreeCore and DataInline, and of the notes on other programs and on few samples.
 
 use tprof_trace::model::{Sample, Stack, Symbol, ThreadState};
 
@@ -8,8 +8,9 @@ use crate::document::Cell;
 
 const LOADER: &str = "/lib/torch/utils/data/dataloader.py";
 
-/// Builds a job of two steps of 100 ms. In `of_ten` of every ten periods it is ready to run and no
-/// core is free. `sampled` of the other periods have a sample on a core.
+/// Builds a job of two steps of 100 ms, in twenty periods of 10 ms. In `of_ten` of every ten
+/// periods, the driving thread is ready to run but has no core. In `sampled` of the other periods,
+/// it has a sample on a core.
 fn without_core(of_ten: u64, sampled: u64) -> Job {
     let mut job = Job::new(2, 100 * MS);
     let symbol = Symbol {
@@ -76,7 +77,7 @@ fn with_few_samples_a_note_says_what_to_record() {
 }
 
 #[test]
-fn data_loaded_by_the_driving_thread_has_the_datasets_line() {
+fn loading_by_the_driving_thread_has_the_line_of_the_dataset() {
     let mut job = Job::new(2, 100 * MS);
     let fetch = ("_MapDatasetFetcher.fetch", "/lib/torch/utils/data/_utils/fetch.py");
     let next = ("_SingleProcessDataLoaderIter._next_data", LOADER);
@@ -116,7 +117,7 @@ fn data_loaded_by_the_driving_thread_has_the_datasets_line() {
     let workers = "num_workers=4, persistent_workers=True) a step takes 20.0 ms at best in place of \
                    100.0 ms";
     assert!(finding.advice.contains(workers), "{}", finding.advice);
-    // The time is neither a wait for workers nor that of a hot function.
+    // The time is no wait for workers, and the function that loads isn't reported as hot.
     assert!(ask(&file, "DataWait").found.is_empty());
     let hot = ask(&file, "HotFunction");
     assert_eq!(hot.found.len(), 1);

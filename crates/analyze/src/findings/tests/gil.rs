@@ -1,12 +1,12 @@
-//! Tests that GilContention names the thread that holds the lock first.
+//! Tests that GilContention names the thread that holds the lock before the thread that waits.
 
 use tprof_trace::model::{Sample, Stack, Symbol, Thread, ThreadState};
 
 use super::job::{Job, MS, ask};
 
-/// Builds a job with two steps of 100 ms. For most of them, the driving thread waits for the lock
-/// while another thread runs. `gil` tells whether that thread was sampled with the lock; `None` if
-/// its samples don't say so.
+/// Builds a job with two steps of 100 ms. For most of this time, the driving thread waits for the
+/// lock while another thread runs. `gil` is what the samples of that thread say about the lock:
+/// whether the thread holds it, or nothing.
 fn job(gil: Option<bool>) -> tprof_trace::TraceFile {
     let mut job = Job::new(2, 100 * MS);
     job.fixture.writer.thread(&Thread { thread: 1, process: 0, tid: 4713, start_ns: 0 });
@@ -44,7 +44,7 @@ fn job(gil: Option<bool>) -> tprof_trace::TraceFile {
 }
 
 #[test]
-fn the_line_that_holds_pythons_lock_comes_before_the_one_that_waits() {
+fn the_line_that_holds_the_gil_comes_before_the_line_that_waits() {
     for (gil, seen) in [
         (Some(true), "Other threads hold it in hog"),
         (None, "Other threads run Python meanwhile, in hog"),

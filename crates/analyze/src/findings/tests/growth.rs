@@ -13,18 +13,20 @@ use crate::fixture::Fixture;
 const MIB: u64 = 1 << 20;
 const SECOND: u64 = 1000 * MS;
 
-/// Judges a job without steps that allocates 1 MiB twenty times at regular moments of its life, at
-/// a line in `file`. `limit` is the memory limit of its cgroup, of which 100 MiB are in use.
+/// Judges a job without steps that allocates 1 MiB at the beginning and 1 MiB after each twentieth
+/// of its life, at a line in `file`. `limit` is the memory limit of its cgroup, in which 100 MiB are in
+/// use.
 fn grows(life_ns: u64, file: &str, limit: Option<u64>) -> Outcome {
     takes(life_ns, file, limit, &|at| at)
 }
 
-/// Like [`grows`], but `when` gives the moment of each allocation, from 0 to 20.
+/// Like [`grows`], but `when` maps the number of each allocation, from 0 to 20, to its time on the
+/// same scale.
 fn takes(life_ns: u64, file: &str, limit: Option<u64>, when: &dyn Fn(f64) -> f64) -> Outcome {
     takes_with(Fixture::new(), life_ns, file, limit, when)
 }
 
-/// Like [`takes`], but adds to a file that already has some events.
+/// Like [`takes`], but adds the allocations to a file that already contains some events.
 fn takes_with(
     mut made: Fixture,
     life_ns: u64,
@@ -53,7 +55,7 @@ fn takes_with(
         let time_ns = when(f64::from(at)) * life_ns as f64 / 20.0;
         block.alloc(time_ns as u64, 0, MIB, 1, false);
     }
-    // The last event fixes the process's life, whenever it took its last block.
+    // The last event fixes the end of the process's life, whenever the last block was allocated.
     block.alloc(life_ns, 0, 1, 1, false);
     made.writer.heap(&mut block).unwrap();
     let mut count = |time_ns, name: &str, bytes: u64| {
@@ -68,13 +70,13 @@ fn takes_with(
 }
 
 #[test]
-fn growth_counts_by_the_time_until_memory_is_full() {
+fn the_severity_of_growth_follows_from_the_time_until_memory_is_full() {
     let severity = |limit| {
         let outcome = grows(20 * SECOND, "/me/leak.c", limit);
         let (finding, _) = outcome.found.first().unwrap_or_else(|| panic!("{outcome:?}"));
         (Severity::of(finding.share.unwrap()), finding.seen.clone())
     };
-    // A MiB per second fills 600 MiB in ten minutes, and 100 GiB in more than a day.
+    // At 1 MiB per second, 600 MiB are full in ten minutes, and 100 GiB only after more than a day.
     let (soon, seen) = severity(Some(700 * MIB));
     assert!(seen.contains("memory is full in 10 min at that rate"), "{seen}");
     assert_eq!(soon, Severity::Critical);
@@ -105,8 +107,9 @@ fn a_heap_that_was_filled_once_does_not_grow() {
 }
 
 #[test]
-fn growth_after_a_start_has_the_rate_of_the_time_in_which_it_goes_on() {
-    // Ten MiB come within the first fifth, and then one every three seconds from the middle on.
+fn growth_after_a_start_has_the_rate_of_the_later_part() {
+    // Ten MiB are allocated within the first fifth of the time. From the middle on, one MiB is
+    // added every three seconds.
     let late = |at: f64| if at < 10.0 { at * 0.4 } else { at };
     let outcome = takes(60 * SECOND, "/me/leak.c", None, &late);
     let (finding, _) = outcome.found.first().unwrap_or_else(|| panic!("{outcome:?}"));

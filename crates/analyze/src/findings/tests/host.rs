@@ -1,4 +1,4 @@
-//! Tests of DataLoadBound, SyncBound, DeviceAllocations and Recompilation.
+//! Tests of DataLoadBound, SyncBound, DeviceAllocations, Recompilation, Compilation and StartUp.
 
 use tprof_trace::model::{Process, Sample, Span, SpanKind, Stack, Symbol, Thread, ThreadState};
 
@@ -8,8 +8,8 @@ use crate::document::{Cell, Value};
 
 const NEXT: &str = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
 
-/// Builds a job with a step of 100 ms that loads for 10 ms. The device is idle for the last
-/// `idle_us` of those.
+/// Builds a job with a step of 100 ms. The host loads data for 10 ms, and the device is idle for
+/// the last `idle_us` of these.
 fn loading(idle_us: u64) -> Job {
     let mut job = Job::new(1, 100 * MS);
     job.range(10 * MS, 10 * MS, NEXT);
@@ -19,10 +19,10 @@ fn loading(idle_us: u64) -> Job {
 }
 
 #[test]
-fn a_device_that_is_idle_while_data_is_loaded_waits_for_it() {
+fn a_device_that_is_idle_during_loading_waits_for_data() {
     let outcome = loading(8000).ask("DataLoadBound");
     let (finding, places) = &outcome.found[0];
-    // The device is idle for 8.01 ms, which is less than the loading takes.
+    // The device is idle for 8.01 ms. This is less than the time of loading, so it limits the gain.
     assert_eq!(finding.bound_ns, 8 * MS + 10 * US);
     assert!(finding.seen.contains("idle for 8.0 ms a step (8.0 %)"), "{}", finding.seen);
     assert_eq!((places[0].thread, places[0].process), (Some(4712), Some(4711)));
@@ -59,7 +59,8 @@ fn span(job: &mut Job, thread: u32, kind: SpanKind, start_ns: u64, end_ns: u64, 
 #[test]
 fn a_job_without_device_and_steps_has_a_main_thread() {
     let mut job = Job::new(0, 0);
-    // A thread that loads ahead all the time makes nobody wait; neither do workers.
+    // A thread that loads data ahead of time doesn't delay the job, and neither does a worker
+    // process.
     job.fixture.writer.thread(&Thread { thread: 1, process: 0, tid: 4711, start_ns: 0 });
     span(&mut job, 0, SpanKind::Nvtx, 0, 1000 * MS, "data_load ahead");
     span(&mut job, 1, SpanKind::Nvtx, 100 * MS, 440 * MS, "data_load");
@@ -76,7 +77,7 @@ fn a_job_without_device_and_steps_has_a_main_thread() {
 }
 
 #[test]
-fn a_process_whose_first_thread_shows_nothing_is_driven_by_the_one_in_ranges_longest() {
+fn without_ranges_on_the_first_thread_the_longest_in_ranges_counts() {
     let mut job = Job::new(0, 0);
     for (thread, tid) in [(1, 4711), (2, 4713)] {
         job.fixture.writer.thread(&Thread { thread, process: 0, tid, start_ns: 0 });
@@ -88,7 +89,7 @@ fn a_process_whose_first_thread_shows_nothing_is_driven_by_the_one_in_ranges_lon
 }
 
 #[test]
-fn ranges_that_load_data_elsewhere_are_not_denied() {
+fn the_text_mentions_loading_ranges_outside_of_the_steps() {
     let why = |job: Job| job.ask("DataLoadBound").unchecked.unwrap().why;
     let mut job = Job::new(1, 100 * MS);
     job.range(200 * MS, 50 * MS, NEXT);
@@ -104,8 +105,8 @@ fn ranges_that_load_data_elsewhere_are_not_denied() {
     assert!(reason.starts_with("no range with the name of a data loader was recorded"), "{reason}");
 }
 
-/// Builds a job whose thread waits for a batch for 30 of 100 ms and unpickles it for 10 ms, while a
-/// worker augments. Only samples show it.
+/// Builds a job whose driving thread waits for a batch for 30 of 100 ms and unpickles it for 10 ms,
+/// while a worker process augments. Only samples show this.
 fn sampled() -> Job {
     let mut job = Job::new(1, 100 * MS);
     let stacks: [&[(&str, &str)]; 4] = [
@@ -154,7 +155,7 @@ const WORKER: &str = "/lib/torch/utils/data/_utils/worker.py";
 
 #[test]
 fn samples_show_that_a_job_waits_for_pytorchs_loader() {
-    // Without a device, the driving thread's own time is judged; 30 ms of it are a wait.
+    // Without a device, DataWait judges the driving thread's own time, of which 30 ms are a wait.
     assert!(sampled().ask("DataLoadBound").found.is_empty());
     let outcome = sampled().ask("DataWait");
     let (finding, _) = &outcome.found[0];
@@ -176,7 +177,7 @@ fn samples_show_that_a_job_waits_for_pytorchs_loader() {
          DataLoader for 40.0 ms a step (40.0 %), estimated from 2 waits and samples a step: it \
          waits for 30.0 ms of that. The workers run in augment (25.0 ms)."
     );
-    // A busy device waits for nobody.
+    // A device that is busy all the time doesn't wait for data.
     let mut job = sampled();
     job.busy(0, 100 * MS);
     let clear = job.ask("DataLoadBound").clear.unwrap();
@@ -186,8 +187,8 @@ fn samples_show_that_a_job_waits_for_pytorchs_loader() {
     );
 }
 
-/// Builds a step of 100 ms in which the host waits for the first kernel and launches the next one
-/// only afterwards.
+/// Builds a step of 100 ms in which the host waits for the first kernel before it launches the next
+/// one.
 fn waiting(gap_us: u64) -> Job {
     let mut job = Job::new(1, 100 * MS);
     job.busy(0, 50 * MS);
@@ -199,10 +200,10 @@ fn waiting(gap_us: u64) -> Job {
 }
 
 #[test]
-fn a_wait_after_which_the_device_is_idle_binds() {
+fn a_wait_followed_by_an_idle_device_is_found() {
     let outcome = waiting(10_000).ask("SyncBound");
     let finding = &outcome.found[0].0;
-    // The host waits for 45 ms, but the device is idle for only 10 ms of them.
+    // The host waits for 45 ms, but the device is idle for only 10 ms, so that is the gain.
     assert_eq!(finding.bound_ns, 10 * MS);
     assert!(finding.seen.contains("aten::item (45.0 ms)"), "{}", finding.seen);
     let clear = waiting(900).ask("SyncBound").clear.unwrap();
@@ -214,9 +215,10 @@ fn gaps_after_a_wait_are_not_launch_bound() {
     assert_eq!(waiting(999).bound("LaunchBound"), None);
 }
 
-/// Builds a job with a step of 100 ms in which the host allocates device memory at 40 ms and frees
-/// some half a call later. Each call takes `long_us`. The device is idle from 45 ms until the host
-/// launches its next kernel, 1 ms after the calls.
+/// Builds a job with a step of 100 ms. The host allocates device memory at 40 ms, and frees some
+/// when half of that call is over. Each call takes `long_us`. The host launches its next kernel 1
+/// ms after the calls. If the device has finished its first kernel at 45 ms by then, it is idle
+/// until the launch.
 fn allocating(long_us: u64) -> Job {
     let mut job = Job::new(1, 100 * MS);
     job.busy(0, 45 * MS);
@@ -228,8 +230,8 @@ fn allocating(long_us: u64) -> Job {
 }
 
 #[test]
-fn idle_time_in_calls_for_device_memory_and_after_them_is_gained() {
-    // The calls last until 52 ms, and the launch until 53.001 ms: the device waits from 45 ms on.
+fn idle_time_in_and_after_calls_for_device_memory_counts() {
+    // The calls last until 52 ms, and the launch until 53.001 ms. The device waits from 45 ms on.
     let outcome = allocating(8000).ask("DeviceAllocations");
     let finding = &outcome.found[0].0;
     assert_eq!(finding.bound_ns, 8 * MS + US);
@@ -240,7 +242,7 @@ fn idle_time_in_calls_for_device_memory_and_after_them_is_gained() {
 }
 
 #[test]
-fn calls_for_device_memory_have_the_line_of_samples_in_them() {
+fn calls_for_device_memory_have_the_line_of_samples_within() {
     let mut job = allocating(8000);
     for (stack, (function, line)) in (1_u32..).zip([("empty_cache", 38), ("other", 7)]) {
         let address = u64::from(stack) * 16;
@@ -257,7 +259,8 @@ fn calls_for_device_memory_have_the_line_of_samples_in_them() {
         state: ThreadState::Running,
         ..Sample::default()
     };
-    // Some samples lie within the calls; longer ones lie before the calls.
+    // One sample lies within the calls. The other two stand for more time, but lie before the
+    // calls.
     let mut rows: Vec<Sample> = vec![row(42 * MS, 1), row(20 * MS, 2), row(30 * MS, 2)];
     job.fixture.writer.write(&mut rows).unwrap();
     let outcome = job.ask("DeviceAllocations");
@@ -268,7 +271,7 @@ fn calls_for_device_memory_have_the_line_of_samples_in_them() {
 }
 
 #[test]
-fn code_that_is_loaded_after_the_first_step_is_compiled_again() {
+fn loading_code_after_the_first_step_is_recompilation() {
     let job = |at: u64, long_us: u64| {
         let mut job = Job::new(2, 100 * MS);
         job.busy(0, 200 * MS);
@@ -293,8 +296,8 @@ fn a_trace_that_cannot_show_compilation_leaves_it_unchecked() {
     assert_eq!(unchecked.why, "one step: later compilation cannot be separated from the first");
 }
 
-/// Builds a job of four steps of 100 ms that begins with 600 ms of imports. In `without_core` of
-/// the first periods of 10 ms it is ready to run and no core is free.
+/// Builds a job of four steps of 100 ms that begins with 600 ms of imports. In the first
+/// `without_core` periods of 10 ms, its thread is ready to run but has no core.
 fn slow_to_begin(without_core: u64) -> Job {
     let mut job = Job::new(0, MS);
     job.process();
@@ -343,7 +346,7 @@ fn start_up_is_not_divided_by_steps() {
     let at = |key| findings.columns.iter().position(|column| column.key == key).unwrap();
     let row_of = |rule: &str| findings.rows.iter().find(|row| row[at("rule")] == rule.into());
     let start_up = row_of("StartUp").unwrap();
-    // Start-up lasts until the first step, not only until the last import.
+    // Start-up lasts until the first step, which begins later than the last import ends.
     assert_eq!(start_up[at("gain_ns")], Cell::from(700 * MS));
     assert_eq!(start_up[at("severity")], "low".into());
     assert_eq!(start_up[at("line")], 3_u32.into());
@@ -351,7 +354,7 @@ fn start_up_is_not_divided_by_steps() {
     let headline = start_up[at("headline")].value().unwrap();
     let Value::Text(headline) = headline else { panic!("{headline:?}") };
     assert!(headline.contains("up to 700.0 ms (63.6 %)"), "{headline}");
-    // Only the part within the steps is reported.
+    // HotFunction reports only the part of the function's time that lies within the steps.
     let hot = row_of("HotFunction").unwrap();
     assert_eq!(hot[at("gain_step_ns")], Cell::from(100 * MS));
     assert_eq!(findings.rows.last().unwrap()[at("rule")], "StartUp".into(), "no step is behind it");
@@ -360,7 +363,7 @@ fn start_up_is_not_divided_by_steps() {
 }
 
 #[test]
-fn compilation_before_the_first_step_is_no_start_up_beside() {
+fn compilation_before_the_first_step_does_not_count_as_start_up() {
     let job = || {
         let mut job = slow_to_begin(0);
         job.range(300 * MS, 200 * MS, "XlaCompile:#module=jit_step#");
@@ -379,7 +382,7 @@ fn compilation_before_the_first_step_is_no_start_up_beside() {
 }
 
 #[test]
-fn start_up_without_a_free_core_is_no_start_up_to_shorten() {
+fn start_up_excludes_time_without_a_free_core() {
     assert_eq!(slow_to_begin(5).bound("StartUp"), Some(650 * MS));
     let clear = slow_to_begin(25).ask("StartUp").clear.unwrap();
     assert_eq!(clear, "start-up takes 700.0 ms (63.6 %), 250.0 ms without a free core");

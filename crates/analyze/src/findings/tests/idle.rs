@@ -4,7 +4,8 @@ use super::job::{Job, MS, US};
 
 #[test]
 fn kernels_that_are_launched_one_by_one_are_launch_bound() {
-    // Ten kernels with gaps of `gap_us` between them; each is launched when the one before is done.
+    // Ten kernels with gaps of `gap_us` before them. The host launches each one only shortly before
+    // it starts.
     let job = |gap_us: u64| {
         let mut job = Job::new(1, 10 * MS);
         for at in 0..10 {
@@ -13,7 +14,7 @@ fn kernels_that_are_launched_one_by_one_are_launch_bound() {
         }
         job
     };
-    // The first of ten gaps of 100 us counts as launching too.
+    // The gap before the first kernel counts too, so there are ten gaps of 100 us.
     assert_eq!(job(100).bound("LaunchBound"), Some(10 * 100 * US));
     assert_eq!(job(9).bound("LaunchBound"), None, "0.9 % of a step");
 }
@@ -33,7 +34,7 @@ fn only_the_launching_part_of_a_gap_is_launch_bound() {
 }
 
 #[test]
-fn pinning_memory_in_steps_is_told_as_such() {
+fn pinning_memory_in_steps_has_its_own_text() {
     let mut job = Job::new(10, 10 * MS);
     for step in 0..10 {
         let at = step * 10 * MS;
@@ -48,7 +49,7 @@ fn pinning_memory_in_steps_is_told_as_such() {
 }
 
 #[test]
-fn a_gap_whose_work_was_launched_before_is_not_the_hosts() {
+fn a_gap_before_work_that_was_already_launched_is_not_launch_bound() {
     let mut job = Job::new(1, 10 * MS);
     job.kernel(0, 0, 4 * MS, "k");
     job.kernel(MS, 4 * MS + 900 * US, 10 * MS, "k");
@@ -56,7 +57,7 @@ fn a_gap_whose_work_was_launched_before_is_not_the_hosts() {
 }
 
 #[test]
-fn a_long_gap_is_named_with_what_the_host_did_in_it() {
+fn a_long_gap_has_the_range_in_which_the_host_was() {
     let job = |gap_us: u64| {
         let mut job = Job::new(1, 100 * MS);
         job.busy(0, 40 * MS);
@@ -70,7 +71,7 @@ fn a_long_gap_is_named_with_what_the_host_did_in_it() {
     assert_eq!((finding.bound_ns, finding.places), (5 * MS, 1));
     assert!(finding.seen.contains("save checkpoint (5.0 ms)"), "{}", finding.seen);
     assert_eq!((places[0].start_ns, places[0].end_ns), (40 * MS, 45 * MS));
-    // 1 % of the step is 1 ms.
+    // Gaps are reported from 1 % of a step on, which is 1 ms here.
     assert_eq!(job(1000).bound("GpuGaps"), Some(MS));
     assert_eq!(job(999).bound("GpuGaps"), None);
     assert_eq!(job(999).ask("GpuGaps").clear.unwrap(), "no gap of 1.0 ms or more in the steps");
@@ -87,8 +88,9 @@ fn a_long_gap_of_launched_work_differs_from_a_late_host() {
 }
 
 #[test]
-fn parts_that_are_idle_for_more_than_half_are_low() {
-    // A step of 30 ms in 30 parts: the fourth part is idle for `idle_us`.
+fn parts_that_are_idle_for_over_half_have_low_utilization() {
+    // A step of 30 ms, which the rule divides into 30 parts. The device is idle for `idle_us` of
+    // the fourth part.
     let job = |idle_us: u64| {
         let mut job = Job::new(1, 30 * MS);
         job.busy(0, 3 * MS);
@@ -100,7 +102,7 @@ fn parts_that_are_idle_for_more_than_half_are_low() {
 }
 
 #[test]
-fn without_a_device_rules_about_it_are_unchecked() {
+fn without_a_device_rules_about_devices_are_unchecked() {
     for rule in ["LowUtilization", "GpuGaps", "LaunchBound", "SyncBound", "SmallBatches"] {
         let unchecked = Job::new(1, MS).ask(rule).unchecked.unwrap();
         assert_eq!(unchecked.why, "no kernel, copy or memset was recorded", "{rule}");
@@ -117,7 +119,7 @@ fn without_calls_a_launch_cannot_be_late() {
 }
 
 #[test]
-fn calls_of_a_library_whose_names_are_not_known_are_not_denied() {
+fn calls_with_unknown_names_leave_rules_on_calls_unchecked() {
     for rule in ["SyncBound", "DeviceAllocations"] {
         let mut job = Job::new(1, 10 * MS);
         job.fixture.call(0, 0, US, "urEnqueueKernelLaunch", 77);

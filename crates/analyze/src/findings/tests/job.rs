@@ -1,4 +1,4 @@
-//! Builds a job with one process, thread and device for tests.
+//! Builds jobs with one process, thread and device for the tests of rules.
 
 use tprof_facts::Clock;
 use tprof_trace::TraceFile;
@@ -15,17 +15,17 @@ use crate::rank::{Needs, RankTrace};
 
 pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;
-/// Multiprocessors of the device.
+/// Number of multiprocessors of the job's device.
 pub const PROCESSORS: u32 = 100;
 
-/// A job; times are nanoseconds since it began.
+/// A job under construction. Times are nanoseconds since the job began.
 pub struct Job {
     pub fixture: Fixture,
     correlation: u64,
 }
 
 impl Job {
-    /// Creates a job of steps of this length, one after the other.
+    /// Creates a job of `steps` steps of this length, one after the other.
     pub fn new(steps: u64, step_ns: u64) -> Job {
         let mut job = Job { fixture: Fixture::new(), correlation: 0 };
         let process = job.process();
@@ -63,7 +63,7 @@ impl Job {
         self
     }
 
-    /// Adds a range that the program names.
+    /// Adds a range as the program would name it.
     pub fn range(&mut self, start_ns: u64, duration_ns: u64, name: &str) {
         let row = Span { start_ns, duration_ns, kind: SpanKind::Annotation, ..Span::default() };
         self.fixture.span(row, name);
@@ -80,7 +80,7 @@ impl Job {
         self.kernel_of(called_ns, Kernel { start_ns, ..Kernel::default() }, end_ns, name);
     }
 
-    /// Adds a kernel with these properties, and its call.
+    /// Adds a kernel with the properties of `row`, and the call that launched it.
     pub fn kernel_of(&mut self, called_ns: u64, row: Kernel, end_ns: u64, name: &str) {
         self.call(called_ns, US, "cudaLaunchKernel");
         let row = Kernel {
@@ -91,12 +91,12 @@ impl Job {
         self.fixture.kernel(row, name);
     }
 
-    /// Adds a kernel that keeps the device busy and was launched well before.
+    /// Adds a kernel that keeps the device busy. Its launch lies a millisecond before its start.
     pub fn busy(&mut self, start_ns: u64, end_ns: u64) {
         self.kernel(start_ns.saturating_sub(MS), start_ns, end_ns, "busy");
     }
 
-    /// Adds a copy and its call, which lasts as long.
+    /// Adds a copy and the call that made it; both last equally long.
     pub fn copy(
         &mut self,
         start_ns: u64,
@@ -128,7 +128,8 @@ impl Job {
         ask(&self.fixture.finish(), rule)
     }
 
-    /// Returns the bound of a rule's only finding, for the whole window.
+    /// Returns the bound of a rule's only finding, for the whole window; `None` if the rule finds
+    /// nothing.
     pub fn bound(self, rule: &str) -> Option<u64> {
         let outcome = self.ask(rule);
         assert!(outcome.found.len() < 2, "{outcome:?}");

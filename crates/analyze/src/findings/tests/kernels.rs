@@ -11,21 +11,21 @@ fn kernel_of(start_ns: u64, blocks: u32, stream: u64) -> Kernel {
 #[test]
 fn multiprocessors_without_a_block_are_empty() {
     let mut job = Job::new(1, 100 * MS).device(9);
-    // One kernel fills a quarter of the device for 40 ms; another one beside it fills half for 20
-    // ms.
+    // One kernel fills a quarter of the device for 40 ms. In the second half of this time, another
+    // kernel fills half of the device.
     job.kernel_of(0, kernel_of(0, 25, 7), 40 * MS, "small");
     job.kernel_of(0, kernel_of(20 * MS, 50, 8), 40 * MS, "smallish");
     job.kernel_of(0, kernel_of(40 * MS, 4096, 7), 100 * MS, "large");
     let outcome = job.ask("SmallBatches");
     let (finding, places) = &outcome.found[0];
-    // 20 ms x 0.75 + 20 ms x 0.25
+    // In the first 20 ms, 0.75 of the device are empty; in the next 20 ms, 0.25.
     assert_eq!(finding.bound_ns, 20 * MS);
     assert_eq!((places.len(), places[0].stream), (2, Some(7)));
     assert!(finding.seen.contains("They run for 40.0 ms a step (40.0 %)"), "{}", finding.seen);
 }
 
 #[test]
-fn kernels_that_leave_little_empty_are_no_finding() {
+fn kernels_that_nearly_fill_the_device_are_not_found() {
     let mut job = Job::new(1, 100 * MS).device(9);
     job.kernel_of(0, kernel_of(0, 99, 7), 99 * MS, "nearly full");
     assert_eq!(job.bound("SmallBatches"), None, "1 % of 99 ms");
@@ -48,8 +48,8 @@ fn half_a_wave_fills_the_multiprocessors() {
     assert_eq!(job.bound("SmallBatches"), Some(30 * MS));
 }
 
-/// Builds ten kernels of 1 ms that fill a tenth of the device. Each is launched 9 ms after the last
-/// one was over. If `is_update`, they lie in an optimizer's step.
+/// Builds ten kernels of 1 ms that each fill a tenth of the device. The host launches each kernel 9
+/// ms after the previous one ended. If `is_update`, the kernels lie in an optimizer's step.
 fn waiting_for_small(is_update: bool) -> Job {
     let mut job = Job::new(1, 100 * MS).device(9);
     if is_update {
@@ -63,9 +63,10 @@ fn waiting_for_small(is_update: bool) -> Job {
 }
 
 #[test]
-fn larger_batches_share_the_gaps_before_small_kernels() {
-    // The kernels run for 10 ms, of which 9 are empty. The ten gaps before them are 80.01 ms and 9
-    // ms, of which nine tenths count.
+fn gaps_before_small_kernels_count_unless_in_an_optimizer_step() {
+    // The kernels run for 10 ms, and nine tenths of the device are empty meanwhile. The gap before
+    // the first kernel is 8.001 ms, the other nine gaps are 9 ms each. Nine tenths of the gaps
+    // count.
     let before = 8 * MS + US + 9 * (9 * MS);
     let expected = 9 * MS + before / 10 * 9;
     let bound = waiting_for_small(false).bound("SmallBatches").unwrap();
@@ -74,7 +75,7 @@ fn larger_batches_share_the_gaps_before_small_kernels() {
 }
 
 #[test]
-fn unknown_grids_or_devices_decide_nothing() {
+fn unknown_grids_or_devices_leave_small_batches_unchecked() {
     let mut job = Job::new(1, 100 * MS);
     job.kernel_of(0, kernel_of(0, 25, 7), 40 * MS, "small");
     assert!(job.ask("SmallBatches").unchecked.is_some());
@@ -83,8 +84,8 @@ fn unknown_grids_or_devices_decide_nothing() {
     assert!(job.ask("SmallBatches").unchecked.is_some());
 }
 
-/// Builds a job with a step of 100 ms in which a kernel with this name runs, half of the time
-/// beside another one.
+/// Builds a job with a step of 100 ms in which a kernel with this name runs. During the second half
+/// of the kernel, another kernel runs too.
 fn pattern(name: &str, long_us: u64, compute_major: u32) -> Job {
     let mut job = Job::new(1, 100 * MS).device(compute_major);
     job.kernel(0, 0, long_us * US, name);
@@ -93,7 +94,7 @@ fn pattern(name: &str, long_us: u64, compute_major: u32) -> Job {
 }
 
 #[test]
-fn kernels_with_a_cheaper_way_gain_what_runs_alone() {
+fn replacing_a_kernel_gains_the_time_in_which_it_runs_alone() {
     let bound = |name: &str, long_us, major| pattern(name, long_us, major).bound("UnoptimizedOp");
     assert_eq!(bound("volta_sgemm_128x32_nt", 10_000, 7), Some(5 * MS));
     assert_eq!(bound("volta_sgemm_128x32_nt", 1_990, 7), None);
@@ -108,9 +109,9 @@ const ADD: &str =
     "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>";
 const SUM: &str = "void at::native::reduce_kernel<512, 1>";
 
-/// Returns the gain in a step of 100 ms with kernels of these names and lengths that follow each
-/// other between other work.
-fn row_of(kernels: &[(&str, u64)]) -> Option<u64> {
+/// Returns the gain that the rule finds in a step of 100 ms. These kernels, given by name and
+/// length in ms, follow each other, with other work before and after them.
+fn gain_of_sequence(kernels: &[(&str, u64)]) -> Option<u64> {
     let mut job = Job::new(1, 100 * MS).device(9);
     job.busy(0, 20 * MS);
     let mut at = 20 * MS;
@@ -124,13 +125,14 @@ fn row_of(kernels: &[(&str, u64)]) -> Option<u64> {
 
 #[test]
 fn fused_kernels_take_as_long_as_the_longest_of_them() {
-    assert_eq!(row_of(&[(ADD, 4), (ADD, 7), (ADD, 4)]), Some(8 * MS));
-    // A single kernel has no neighbour to be fused with.
-    assert_eq!(row_of(&[(ADD, 7)]), None);
-    assert_eq!(row_of(&[(ADD, 7), ("nvjet_tst_192x192_NNT", 9), (ADD, 7)]), None);
-    // A sum has to read its input in any case.
-    assert_eq!(row_of(&[(ADD, 4), (SUM, 6)]), Some(4 * MS));
-    assert_eq!(row_of(&[(ADD, 6), (SUM, 4)]), None);
+    assert_eq!(gain_of_sequence(&[(ADD, 4), (ADD, 7), (ADD, 4)]), Some(8 * MS));
+    // A single kernel has no neighbor with which it could be fused.
+    assert_eq!(gain_of_sequence(&[(ADD, 7)]), None);
+    assert_eq!(gain_of_sequence(&[(ADD, 7), ("nvjet_tst_192x192_NNT", 9), (ADD, 7)]), None);
+    // A sum remains in any case, because it has to read its input. So only an addition that is
+    // shorter than the sum can be gained.
+    assert_eq!(gain_of_sequence(&[(ADD, 4), (SUM, 6)]), Some(4 * MS));
+    assert_eq!(gain_of_sequence(&[(ADD, 6), (SUM, 4)]), None);
 }
 
 #[test]
@@ -145,7 +147,8 @@ fn copies_within_the_device_are_found_with_their_kernels() {
     assert_eq!((finding.subject.as_str(), finding.bound_ns), ("copies", 5 * MS));
 }
 
-/// Builds a step of 100 ms with a kernel `k` that takes 20 ms and has this counter.
+/// Builds a step of 100 ms with a kernel `k` of 20 ms, for which a range profiler recorded this
+/// counter.
 fn counted(counter: &str, percent: f64) -> Job {
     let mut job = Job::new(1, 100 * MS);
     job.kernel(0, 0, 20 * MS, "k");
@@ -175,7 +178,7 @@ fn counters_show_what_limits_a_kernel() {
 }
 
 #[test]
-fn without_counters_names_show_how_much_a_limit_may_concern() {
+fn without_counters_names_show_how_much_time_a_limit_may_affect() {
     let mut job = Job::new(1, 100 * MS);
     job.kernel(0, 0, 25 * MS, "ampere_sgemm_128x64_nn");
     job.kernel(0, 25 * MS, 100 * MS, "void at::native::reduce_kernel<512, 1>");

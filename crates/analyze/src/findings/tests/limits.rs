@@ -12,7 +12,7 @@ fn count(job: &mut Job, time_ns: u64, process: Option<u32>, name: &str, bytes: u
     job.fixture.writer.counter(Counter { time_ns, process, device: None, name, value });
 }
 
-/// Builds a job whose cgroup holds this many bytes; if `limited`, its limit is a GiB.
+/// Builds a job whose cgroup uses `bytes`. If `limited`, the cgroup's limit is one GiB.
 fn in_use(bytes: u64, limited: bool, kills: u64) -> Job {
     let mut job = Job::new(1, 100 * MS);
     for (at, part) in [(10, 4), (50, 1), (90, 2)] {
@@ -26,7 +26,7 @@ fn in_use(bytes: u64, limited: bool, kills: u64) -> Job {
 }
 
 #[test]
-fn a_cgroup_that_is_nearly_full_is_found_and_one_without_a_limit_is_not() {
+fn only_a_cgroup_near_its_limit_or_with_kills_is_found() {
     let outcome = in_use(1000 * MIB, true, 0).ask("MemoryNearLimit");
     let (finding, _) = &outcome.found[0];
     assert_eq!(finding.bytes, Some(1000 * MIB));
@@ -35,14 +35,15 @@ fn a_cgroup_that_is_nearly_full_is_found_and_one_without_a_limit_is_not() {
     assert!(in_use(1000 * MIB, false, 0).ask("MemoryNearLimit").found.is_empty());
     let killed = in_use(900 * MIB, true, 2).ask("MemoryNearLimit");
     assert!(killed.found[0].0.seen.contains("killed 2 processes of the cgroup"));
-    // The limit that killed the process may be that of a cgroup that can't be read.
+    // The kernel killed a process, but the limit may be that of a parent cgroup that tprof can't
+    // read.
     assert_eq!(in_use(900 * MIB, false, 1).ask("MemoryNearLimit").found.len(), 1);
     let unread = Job::new(1, 100 * MS).ask("MemoryNearLimit");
     assert_eq!(unread.unchecked.unwrap().why, "no memory of a cgroup was recorded");
 }
 
 #[test]
-fn page_cache_fills_no_cgroup() {
+fn page_cache_does_not_count_as_used_memory() {
     let with_cache = |cache: u64| {
         let mut job = in_use(1000 * MIB, true, 0);
         count(&mut job, 10 * MS, None, counter::CGROUP_CACHE_BYTES, cache);
@@ -51,7 +52,8 @@ fn page_cache_fills_no_cgroup() {
     let outcome = with_cache(300 * MIB);
     let clear = "at most 700.0 MiB of 1.0 GiB (68.4 %) of the cgroup in use without page cache";
     assert_eq!((outcome.found.len(), outcome.clear.as_deref()), (0, Some(clear)));
-    // A counter that does not change is written only once.
+    // The collector writes an unchanged counter only once, so a single value counts for the whole
+    // time.
     let mut job = in_use(900 * MIB, true, 0);
     count(&mut job, 10 * MS, None, counter::CGROUP_CACHE_BYTES, 10 * MIB);
     count(&mut job, 20 * MS, None, counter::CGROUP_BYTES, 1000 * MIB);
@@ -60,7 +62,7 @@ fn page_cache_fills_no_cgroup() {
     assert!(seen.contains("990.0 MiB are not page cache"), "{seen}");
 }
 
-/// Builds a process of 200 MiB that forks two workers, each of which copies this many MiB and
+/// Builds a process of 200 MiB that forks two workers. Each worker copies `copied` MiB and
 /// allocates 10 MiB.
 fn forked(copied: u64, is_heap_recorded: bool) -> Job {
     let mut job = Job::new(1, 3000 * MS);
@@ -90,7 +92,7 @@ fn forked(copied: u64, is_heap_recorded: bool) -> Job {
 }
 
 #[test]
-fn forked_workers_copied_their_growth_less_their_allocations() {
+fn copies_of_forked_workers_are_growth_minus_allocations() {
     let size = |job: Job| job.ask("ForkedCopies").found.first().map(|(finding, _)| finding.bytes);
     assert_eq!(size(forked(40, true)), Some(Some(80 * MIB)));
     assert_eq!(size(forked(40, false)), Some(Some(100 * MIB)));

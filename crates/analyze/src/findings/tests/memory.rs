@@ -9,7 +9,7 @@ use super::job::{Job, MS};
 
 const MIB: u64 = 1 << 20;
 
-/// Makes an event of the framework's allocator, with its totals afterwards.
+/// Makes an event of the framework's allocator, with the allocator's totals after the event.
 fn event(time_ns: u64, bytes: u64, allocated: u64, reserved: u64) -> DeviceAllocation {
     DeviceAllocation {
         time_ns,
@@ -28,7 +28,8 @@ fn a_pool_that_grows_although_enough_is_free_is_fragmented() {
         let mut job = Job::new(1, 100 * MS);
         job.busy(0, 100 * MS);
         job.call(50 * MS, 3 * MS, "cudaMalloc");
-        // 40 MiB are free when the second request comes.
+        // After this request, 40 of 100 reserved MiB are free. The second request asks for `asked`
+        // MiB, and the reserved memory grows by as much.
         job.fixture.allocations.push(event(MS, 60 * MIB, 60 * MIB, 100 * MIB));
         let (allocated, reserved) = ((60 + asked) * MIB, (100 + asked) * MIB);
         job.fixture.allocations.push(event(50 * MS, asked * MIB, allocated, reserved));
@@ -36,7 +37,7 @@ fn a_pool_that_grows_although_enough_is_free_is_fragmented() {
     };
     let outcome = job(40).ask("FragmentedMemory");
     let (finding, places) = &outcome.found[0];
-    // The bound is only the time in calls for device memory.
+    // The bound is only the time of the calls that allocate device memory.
     assert_eq!((finding.bound_ns, places.len()), (3 * MS, 1));
     assert!(finding.seen.contains("1 of its requests took 40.0 MiB more"), "{}", finding.seen);
     let clear = job(41).ask("FragmentedMemory").clear.unwrap();
@@ -65,7 +66,8 @@ fn a_snapshot_with_free_pieces_in_used_segments_is_fragmented() {
     let outcome = job(30).ask("FragmentedMemory");
     let (finding, _) = &outcome.found[0];
     assert!(finding.seen.contains("30.0 MiB of the 100.0 MiB"), "{}", finding.seen);
-    // Less than a quarter is not enough; and a segment that is completely free can be released.
+    // 24 MiB are less than a quarter of the memory. With 100 MiB free, the segment is completely
+    // free, so the allocator can release it.
     for free in [24, 100] {
         assert!(job(free).ask("FragmentedMemory").clear.is_some(), "{free}");
     }
@@ -78,7 +80,7 @@ fn without_the_allocators_totals_fragmentation_is_unknown() {
     assert!(job.ask("FragmentedMemory").unchecked.is_some());
 }
 
-/// Builds a job whose samples find its thread in `malloc` for this many of a hundred milliseconds.
+/// Builds a job whose thread has samples in `malloc` for `in_malloc` of a hundred milliseconds.
 fn sampled(in_malloc: u64) -> Job {
     let mut job = Job::new(1, 100 * MS);
     job.busy(0, 100 * MS);
@@ -110,7 +112,7 @@ fn sampled(in_malloc: u64) -> Job {
 }
 
 #[test]
-fn samples_in_the_allocator_are_what_may_be_gained() {
+fn the_time_of_samples_in_the_allocator_is_the_bound() {
     let outcome = sampled(12).ask("AllocationChurn");
     let (finding, _) = &outcome.found[0];
     assert_eq!((finding.bound_ns, finding.places), (12 * MS, 12));

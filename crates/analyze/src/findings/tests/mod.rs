@@ -1,5 +1,5 @@
-//! Each rule on a trace whose answer is computed by hand, and on one just below
-//! its trigger.
+//! Tests each rule on a trace whose result was computed by hand, and on a trace just below the
+//! rule's trigger.
 
 mod beginning;
 mod communication;

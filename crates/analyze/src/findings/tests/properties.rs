@@ -1,4 +1,4 @@
-//! Properties that hold for every rule on any trace.
+//! Tests properties that every rule has on any trace.
 
 use proptest::prelude::*;
 use tprof_trace::TraceFile;
@@ -9,7 +9,7 @@ use super::super::outcome::RankFindings;
 use super::job::{Job, MS, US, judged};
 use crate::findings::rules::stragglers;
 
-/// Work or a call of the job: its kind, start and length.
+/// A piece of work or a call of the job: kind, start and length.
 type Row = (u8, u64, u64);
 
 const KERNELS: [&str; 5] = [
@@ -53,7 +53,7 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
     prop::collection::vec((0_u8..11, 0_u64..500, 0_u64..60), 0..40)
 }
 
-/// Returns the verdicts on a rank, independent of any order.
+/// Returns the verdicts on a rank in a form that doesn't depend on any order.
 fn verdicts(rank: &RankFindings) -> Vec<String> {
     let outcomes = rank.outcomes.iter();
     let mut verdicts: Vec<String> = outcomes
@@ -72,12 +72,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_bound_exceeds_the_time_that_is_judged(rows in rows(), steps in 0_u64..3) {
+    fn no_bound_exceeds_the_judged_time(rows in rows(), steps in 0_u64..3) {
         let rank = judged(&file(&rows, steps), "rank 0");
         for outcome in &rank.outcomes {
             for (finding, _) in &outcome.found {
-                // Time that is spent once lies outside of the window; it is a share of the job's
-                // life.
+                // Time that is spent once lies outside of the window and is a share of the job's
+                // life, so its limit is `of_ns`.
                 let of_ns = finding.of_ns.unwrap_or(rank.window_ns);
                 prop_assert!(finding.bound_ns <= of_ns, "{} {finding:?}", outcome.rule);
                 prop_assert!(finding.keep || finding.bound_ns as f64 >= 0.01 * rank.window_ns as f64);
@@ -113,7 +113,7 @@ proptest! {
                 (j.rule, j.finding.subject.clone(), j.bound_ns(), j.severity(), j.ranks.len())
             };
             let mut rows: Vec<_> = found.iter().map(one).collect();
-            // Among ranks with the same delay, the order decides which one is blamed.
+            // If several ranks have the same delay, their order decides which one Stragglers names.
             rows.retain(|row| row.0 != "Stragglers");
             rows
         };

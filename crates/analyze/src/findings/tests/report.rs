@@ -42,7 +42,7 @@ fn a_finding_on_several_ranks_is_one_row_with_the_worst_ranks_figures() {
     let gaps = (0..findings.rows.len())
         .find(|&row| *cell(findings, row, "rule") == Cell::from("GpuGaps"))
         .unwrap();
-    // The gaps are 40 ms in two steps.
+    // In two steps, the worst rank has gaps of 40 ms in total.
     assert_eq!(*cell(findings, gaps, "gain_step_ns"), Cell::from(20 * MS));
     assert_eq!(*cell(findings, gaps, "gain_ns"), Cell::from(40 * MS));
     assert_eq!(*cell(findings, gaps, "gain_share"), Cell::from(0.2));
@@ -60,7 +60,7 @@ fn a_finding_on_several_ranks_is_one_row_with_the_worst_ranks_figures() {
 }
 
 #[test]
-fn without_steps_there_is_no_gain_for_a_step() {
+fn without_steps_the_gain_per_step_is_missing() {
     let body = report(0, &[40]);
     let findings = &body.tables[0];
     assert!(matches!(cell(findings, 0, "gain_step_ns"), Cell::Missing(_)));
@@ -84,7 +84,7 @@ fn every_rule_has_a_row_for_a_rank() {
 }
 
 #[test]
-fn a_summary_has_the_first_findings_in_a_line_each() {
+fn a_summary_has_a_line_for_each_of_the_first_findings() {
     let mut job = Job::new(2, 100 * MS);
     job.busy(0, 60 * MS);
     job.kernel(99 * MS, 100 * MS, 200 * MS, "k");
@@ -144,7 +144,7 @@ fn summary_lines_without_a_known_gain_have_no_time() {
 }
 
 #[test]
-fn no_rank_is_no_error() {
+fn a_report_without_ranks_is_not_an_error() {
     let body = tables::body(&[]);
     assert!(body.tables[0].rows.is_empty() && body.notes.is_empty());
 }

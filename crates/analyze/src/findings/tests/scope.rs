@@ -1,4 +1,5 @@
-//! Events outside of the steps are neither judged nor denied.
+//! Tests that rules don't judge events outside of the steps, but don't say either that these events
+//! don't exist.
 
 use tprof_trace::TraceFile;
 use tprof_trace::model::{CopyKind, MemoryKind};
@@ -8,7 +9,8 @@ use super::super::{stragglers, tables};
 use super::job::{Job, MS, ask, judged};
 use crate::document::{Cell, Table};
 
-/// Builds a job with one step of 10 ms that has only a copy; everything else happens after it.
+/// Builds a job with one step of 10 ms that contains only a copy. Everything else happens after the
+/// step.
 fn outside() -> TraceFile {
     let mut job = Job::new(1, 10 * MS);
     job.copy(MS, MS, CopyKind::HostToDevice, MemoryKind::Pinned, "cudaMemcpyAsync");
@@ -20,7 +22,7 @@ fn outside() -> TraceFile {
     job.fixture.finish()
 }
 
-/// Builds a job with a device and none of these events.
+/// Builds a job with a device, but without any of the events for which the rules search.
 fn without() -> TraceFile {
     let mut job = Job::new(1, 10 * MS);
     job.copy(MS, MS, CopyKind::DeviceToDevice, MemoryKind::Device, "cudaMemcpyAsync");
@@ -28,7 +30,7 @@ fn without() -> TraceFile {
 }
 
 #[test]
-fn events_outside_of_the_steps_are_not_denied() {
+fn texts_say_if_events_exist_only_outside_of_the_steps() {
     for (rule, thing) in [
         ("ExposedCommunication", "communication kernel"),
         ("SyncBound", "call that waits for the device"),
@@ -41,11 +43,15 @@ fn events_outside_of_the_steps_are_not_denied() {
             let outcome = ask(&file, rule);
             outcome.clear.or(outcome.unchecked.map(|unchecked| unchecked.why)).unwrap()
         };
-        let there = reason(outside());
-        assert!(there.starts_with(&format!("no {thing} lies in the steps")), "{rule}: {there}");
+        let reason_outside = reason(outside());
         assert!(
-            there.ends_with(", only outside") || there.ends_with(", only elsewhere"),
-            "{there}"
+            reason_outside.starts_with(&format!("no {thing} lies in the steps")),
+            "{rule}: {reason_outside}"
+        );
+        assert!(
+            reason_outside.ends_with(", only outside")
+                || reason_outside.ends_with(", only elsewhere"),
+            "{reason_outside}"
         );
         assert_eq!(reason(without()), format!("no {thing} was recorded"), "{rule}");
     }
@@ -63,7 +69,7 @@ fn text(table: &Table, key: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_rank_denies_nothing_for_another() {
+fn ranks_with_different_reasons_do_not_share_a_row() {
     let mut ranks: Vec<RankFindings> =
         vec![judged(&without(), "rank 0"), judged(&outside(), "rank 1")];
     stragglers::judge(&mut ranks);
@@ -80,7 +86,7 @@ fn a_rank_denies_nothing_for_another() {
 }
 
 #[test]
-fn copies_outside_of_the_steps_count_for_no_step() {
+fn copies_outside_of_the_steps_are_not_judged() {
     let mut job = Job::new(1, 10 * MS);
     for at in [1, 20, 30] {
         job.copy(at * MS, MS, CopyKind::HostToDevice, MemoryKind::Pageable, "cudaMemcpyAsync");

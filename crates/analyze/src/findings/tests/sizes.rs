@@ -1,10 +1,11 @@
-//! Tests of UnfusedAttention, OddShapes, Recomputation, LowPrecisionUnused, and of modelled bounds.
+//! Tests of UnfusedAttention, OddShapes, Recomputation and LowPrecisionUnused, and of modelled
+//! bounds.
 
 use tprof_trace::model::{NameId, Span, SpanKind};
 
 use super::job::{Job, MS, US};
 
-/// Adds an operator that launches a kernel with the operator's length, 10 us after its start.
+/// Adds an operator that launches a kernel 10 us after its own start. Both have the same length.
 fn launches(job: &mut Job, at_ms: u64, long_ms: u64, name: &str, dims: &str) {
     let types = [r#""c10::BFloat16""#; 3].join(",");
     let args = format!(r#"{{"Input Dims":[{dims}],"Input type":[{types}]}}"#);
@@ -27,7 +28,7 @@ fn operator(
     job.fixture.span(row, name);
 }
 
-/// Adds an attention with the scores of 64 heads, 1,024 by 1,024.
+/// Adds an attention with 64 heads, each with 1,024 by 1,024 scores.
 fn attention(job: &mut Job, softmax: &str, values: &str) {
     launches(job, 1, 10, "aten::bmm", "[64,1024,128],[64,128,1024]");
     launches(job, 11, 5, "aten::mul", "[64,1024,1024],[1]");
@@ -36,7 +37,7 @@ fn attention(job: &mut Job, softmax: &str, values: &str) {
 }
 
 #[test]
-fn products_around_a_softmax_are_attention_that_could_be_one_operator() {
+fn products_around_a_softmax_are_unfused_attention() {
     let mut job = Job::new(1, 100 * MS).device(9);
     attention(&mut job, "aten::_softmax", "[64,1024,1024],[64,1024,128]");
     launches(&mut job, 50, 20, "aten::mm", "[4096,4096],[4096,4096]");
@@ -44,15 +45,17 @@ fn products_around_a_softmax_are_attention_that_could_be_one_operator() {
     let (finding, places) = &outcome.found[0];
     assert_eq!(places.len(), 4, "{}", finding.seen);
     assert!(finding.seen.contains("take 40.0 ms a step"), "{}", finding.seen);
-    // The time of both products at 989.4 TFLOP/s: 2 x 2 x 64 x 1024 x 1024 x 128.
+    // The products have 2 x 2 x 64 x 1024 x 1024 x 128 operations. They take this time at 989.4
+    // TFLOP/s.
     let least = 2.0 * 2.0 * 64.0 * 1024.0 * 1024.0 * 128.0 / 989.4e3;
     assert_eq!(finding.bound_ns, 40 * MS - least as u64);
 }
 
 #[test]
-fn a_softmax_elsewhere_is_no_attention() {
+fn only_a_softmax_between_matching_products_is_attention() {
     for (softmax, values) in [
-        // The softmax does not lie between products, or lies between products of other sizes.
+        // The first softmax lies between products of other sizes, and the second operator is no
+        // softmax.
         ("aten::_softmax", "[64,1024,512],[64,512,128]"),
         ("aten::relu", "[64,1024,1024],[64,1024,128]"),
     ] {
@@ -64,10 +67,10 @@ fn a_softmax_elsewhere_is_no_attention() {
 }
 
 #[test]
-fn sizes_that_matrix_units_do_not_take_whole_are_named_where_they_cost() {
+fn odd_sizes_that_cost_time_are_found() {
     let mut job = Job::new(1, 100 * MS).device(9);
     launches(&mut job, 1, 20, "aten::mm", "[4096,5185],[5185,4096]");
-    // This product has aligned sizes and is near its roof.
+    // This product has aligned sizes, so it isn't found, although it is slow too.
     launches(&mut job, 30, 20, "aten::mm", "[4096,4096],[4096,4096]");
     let outcome = job.ask("OddShapes");
     let (finding, places) = &outcome.found[0];
@@ -78,9 +81,9 @@ fn sizes_that_matrix_units_do_not_take_whole_are_named_where_they_cost() {
 }
 
 #[test]
-fn odd_sizes_near_the_roof_or_of_small_matrices_are_no_finding() {
+fn odd_sizes_near_the_roof_or_of_small_matrices_are_not_found() {
     let mut job = Job::new(1, 100 * MS).device(9);
-    // This product is at its roof: its operations would take 17 ms of its 20 ms.
+    // This product is at its roof: its operations alone would take 17 ms of its 20 ms.
     launches(&mut job, 1, 20, "aten::mm", "[20480,20481],[20481,20480]");
     launches(&mut job, 30, 20, "aten::mm", "[4096,7],[7,4096]");
     let outcome = job.ask("OddShapes");
@@ -98,7 +101,7 @@ fn without_sizes_nothing_is_judged_by_them() {
 }
 
 #[test]
-fn a_forward_pass_that_is_done_again_costs_its_time() {
+fn a_repeated_forward_pass_is_found_with_its_time() {
     let mm = r#"{"Input Dims":[[64,32],[32,16]],"Input type":["float","float"]}"#;
     let node = "autograd::engine::evaluate_function: MmBackward0";
     let mut job = Job::new(1, 100 * MS).device(9);
@@ -117,10 +120,10 @@ fn a_forward_pass_that_is_done_again_costs_its_time() {
 }
 
 #[test]
-fn bounds_are_modelled_where_counters_are_missing() {
+fn without_counters_the_limits_of_kernels_are_modelled() {
     let mut job = Job::new(1, 100 * MS).device(9);
-    // The addition moves 4 x 4 GB, which take 3.3 of 4 ms at 4.8 TB/s. The product has 137 GFLOP,
-    // 0.14 of 20 ms.
+    // The addition moves 4 x 4 GB, which takes 3.3 of its 4 ms at 4.8 TB/s. The product has 137
+    // GFLOP, which take only 0.14 of its 20 ms.
     launches(&mut job, 1, 4, "aten::add", "[2000,2000,600],[2000,2000,600]");
     launches(&mut job, 10, 20, "aten::mm", "[4096,4096],[4096,4096]");
     let outcome = job.ask("MemoryBound");
@@ -136,7 +139,7 @@ fn job_without_sizes() -> Job {
     job
 }
 
-/// Like `launches`, in float32.
+/// Like `launches`, but with inputs in float32.
 fn launches_float(job: &mut Job, at_ms: u64, long_ms: u64, dims: &str, kernel: &str) {
     let args = format!(r#"{{"Input Dims":[{dims}],"Input type":["float","float"]}}"#);
     operator(job, 0, [at_ms * MS, at_ms * MS + 100 * US], "aten::mm", &args, None);
@@ -147,7 +150,7 @@ fn launches_float(job: &mut Job, at_ms: u64, long_ms: u64, dims: &str, kernel: &
 #[test]
 fn products_in_float32_would_be_faster_in_a_type_of_two_bytes() {
     let mut job = Job::new(1, 100 * MS).device(9);
-    // Ordinary units do 66.9 TFLOP/s, TF32 half of bf16's 989.4.
+    // Ordinary units reach 66.9 TFLOP/s. TF32 reaches half of the 989.4 TFLOP/s of bf16.
     launches_float(&mut job, 1, 20, "[4096,4096],[4096,4096]", "sgemm");
     launches_float(&mut job, 30, 20, "[4096,2048],[2048,4096]", "tf32gemm");
     launches(&mut job, 60, 20, "aten::mm", "[4096,4096],[4096,4096]");
@@ -163,7 +166,7 @@ fn products_in_float32_would_be_faster_in_a_type_of_two_bytes() {
 #[test]
 fn a_product_that_is_bound_by_memory_saves_half_of_its_time_at_most() {
     let mut job = Job::new(1, 100 * MS).device(9);
-    // 4.3 GB take longer at 4.8 TB/s than 2.1 GFLOP.
+    // Moving 4.3 GB at 4.8 TB/s takes longer than 2.1 GFLOP do, so memory limits the product.
     launches_float(&mut job, 1, 20, "[32768,32768],[32768,1]", "gemv");
     let outcome = job.ask("LowPrecisionUnused");
     let (finding, _) = &outcome.found[0];
@@ -171,7 +174,7 @@ fn a_product_that_is_bound_by_memory_saves_half_of_its_time_at_most() {
 }
 
 #[test]
-fn products_in_short_types_are_no_finding() {
+fn products_in_short_types_are_not_found() {
     let mut job = Job::new(1, 100 * MS).device(9);
     launches(&mut job, 1, 20, "aten::mm", "[4096,4096],[4096,4096]");
     let outcome = job.ask("LowPrecisionUnused");

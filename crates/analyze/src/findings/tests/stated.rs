@@ -1,4 +1,4 @@
-//! Tests of spans that say what their time is for.
+//! Tests of spans whose category says what their time is for.
 
 use tprof_trace::model::{Sample, Span, SpanKind, Stack, Symbol, ThreadState};
 
@@ -7,8 +7,9 @@ use crate::host::RankHost;
 use crate::rank::samples::Part;
 use crate::rank::{Needs, RankTrace};
 
-/// Builds a job with two steps of 100 ms. Of every ten periods of 10 ms, three are sleeps and two
-/// run on a core, all five of them in a span; the others run outside of the span.
+/// Builds a job with two steps of 100 ms. Of every ten periods of 10 ms, the thread sleeps in three
+/// and runs on a core in two, all five of them within a span. In the others it runs outside of the
+/// span.
 fn job(kind: SpanKind, name: &str, category: &str) -> tprof_trace::TraceFile {
     let mut job = Job::new(2, 100 * MS);
     for (address, function) in [(16, "fetch"), (17, "step")] {
@@ -49,13 +50,14 @@ fn job(kind: SpanKind, name: &str, category: &str) -> tprof_trace::TraceFile {
     job.fixture.finish()
 }
 
-/// Returns the driving thread's time in a part.
+/// Returns the driving thread's time in a part of its wall time.
 fn ns(file: &tprof_trace::TraceFile, part: Part) -> u64 {
     let rank = RankTrace::load(file, Needs::ALL | Needs::SAMPLES);
     let host = RankHost::of(&rank).unwrap();
     let of_steps: u64 = host.steps.iter().map(|step| step.ns(part)).sum();
     let all = host.ledger.ns(part);
-    // Time on a core is not part of the waits in steps, except for polling.
+    // Except for polling, time on a core doesn't belong to the waits in steps. So the waits are at
+    // most the whole part.
     assert!(of_steps <= all, "{of_steps} of {all}");
     all
 }
@@ -77,10 +79,11 @@ fn a_sleep_in_a_span_that_loads_data_is_loading() {
 }
 
 #[test]
-fn the_category_decides_the_cause() {
+fn the_category_of_a_span_decides_the_part_of_its_sleeps() {
     let plain = job(SpanKind::Annotation, "x", "mine");
     assert_eq!((ns(&plain, Part::Other), ns(&plain, Part::Data)), (54 * MS, 0));
-    // A span with the category `compute` computes, whatever its name says: its sleeps stay sleeps.
+    // A span of the category `compute` computes, whatever its name says. So sleeps in it remain
+    // sleeps and don't count as loading.
     let compute = job(SpanKind::Annotation, "data_load", "compute");
     assert_eq!((ns(&compute, Part::Other), ns(&compute, Part::Data)), (54 * MS, 0));
     let sync = job(SpanKind::Annotation, "x", "sync");

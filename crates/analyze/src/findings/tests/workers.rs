@@ -1,5 +1,5 @@
-//! Tests of DataWait with other processes beside the workers, with workers that start, and with one
-//! worker that has all the work.
+//! Tests of DataWait in three situations: other processes run beside the workers, workers are still
+//! starting, and one worker has all the work.
 
 use tprof_trace::model::{Process, Sample, Stack, Symbol, Thread, ThreadState};
 
@@ -17,7 +17,7 @@ const WORKS: u64 = 4 * MS;
 const ITEMS: u64 = 50;
 const ITEM: u64 = WAITS + WORKS;
 
-/// A job that takes items from a queue, with other processes.
+/// A job whose driving thread takes items from a queue, while other processes run.
 struct WorkersJob {
     job: Job,
     stacks: u32,
@@ -36,7 +36,7 @@ impl WorkersJob {
         made
     }
 
-    /// Adds a process with one thread; `number` is the index of both.
+    /// Adds a process with one thread. `number` is the index of both.
     fn process(&mut self, number: u32, start_ns: u64) {
         let (command, exe) = (self.job.fixture.name("python -c x"), self.job.fixture.name(""));
         let (pid, parent, rank) = (4711 + number * 10, 4711, Some(0));
@@ -76,7 +76,7 @@ impl WorkersJob {
         });
     }
 
-    /// Adds a sample for each millisecond.
+    /// Adds a sample on a core for each millisecond.
     fn ran(&mut self, process: u32, stack: u32, from: u64, length: u64) {
         let (thread, state, cpu) = (process, ThreadState::Running, Some(0));
         self.rows.extend((0..length / MS).map(|at| {
@@ -94,14 +94,14 @@ impl WorkersJob {
         }));
     }
 
-    /// Adds a process that waits at one place all the time.
+    /// Adds a process that waits at one place for the whole time.
     fn idles(&mut self, process: u32, functions: &[(&str, &str)], state: ThreadState) {
         self.process(process, 0);
         let stack = self.stack(process, functions);
         self.wait(process, stack, state, 0, ITEMS * ITEM);
     }
 
-    /// Adds a service of `multiprocessing` that polls once in a while.
+    /// Adds a service of `multiprocessing` that polls once per `period`.
     fn polls(&mut self, process: u32, period: u64) {
         self.process(process, 0);
         let stack = self.stack(process, &[("service", "/me/service.py"), BOOT]);
@@ -117,7 +117,8 @@ impl WorkersJob {
     }
 }
 
-/// Adds Python's fork server and resource tracker, a service on a socket, and processes that poll.
+/// Adds helper processes: Python's fork server and resource tracker, a service on a socket, and
+/// processes that poll.
 fn helpers(made: &mut WorkersJob) {
     let tracker = ("main", "/lib/python3.14/multiprocessing/resource_tracker.py");
     made.idles(10, &[tracker, ("<module>", "<string>")], ThreadState::Io);
@@ -129,7 +130,7 @@ fn helpers(made: &mut WorkersJob) {
 }
 
 #[test]
-fn a_worker_that_computes_is_what_to_change_whoever_waits_beside_it() {
+fn a_computing_worker_is_the_advice_despite_waiting_helpers() {
     let mut made = WorkersJob::new();
     made.process(1, 0);
     let make = made.stack(1, &[("make", "/me/data.py"), BOOT]);
@@ -145,8 +146,8 @@ fn a_worker_that_computes_is_what_to_change_whoever_waits_beside_it() {
     assert!(!finding.seen.contains("They wait themselves"), "{}", finding.seen);
 }
 
-/// Adds a worker that mostly waits, at `fetch`, and puts an item right before the driving thread
-/// goes on.
+/// Adds a worker that mostly waits, at `fetch`, and that puts an item into the queue right before
+/// the driving thread continues.
 fn fetches(made: &mut WorkersJob) {
     made.process(1, 0);
     let read = made.stack(1, &[("fetch", "/me/data.py"), BOOT]);
@@ -165,7 +166,7 @@ fn fetches(made: &mut WorkersJob) {
 }
 
 #[test]
-fn a_worker_that_waits_is_waited_for_though_another_process_is_always_busy() {
+fn a_waiting_worker_is_the_advice_despite_another_busy_process() {
     const BUSY: u64 = 200 * MS;
     const SLEEPS: u64 = 20 * MS;
     let mut made = WorkersJob::new();
@@ -185,7 +186,7 @@ fn a_worker_that_waits_is_waited_for_though_another_process_is_always_busy() {
 }
 
 #[test]
-fn a_worker_that_waits_for_its_storage_is_told_from_processes_that_wait_on_purpose() {
+fn a_waiting_worker_is_distinguished_from_idle_helper_processes() {
     let mut made = WorkersJob::new();
     fetches(&mut made);
     helpers(&mut made);
@@ -203,7 +204,7 @@ fn a_worker_that_waits_for_its_storage_is_told_from_processes_that_wait_on_purpo
 }
 
 #[test]
-fn the_start_of_a_worker_is_a_cause_of_its_own() {
+fn the_start_of_workers_is_a_separate_finding() {
     let mut made = WorkersJob::new();
     made.process(1, 0);
     let half = ITEMS / 2 * ITEM;
@@ -223,7 +224,7 @@ fn the_start_of_a_worker_is_a_cause_of_its_own() {
 }
 
 #[test]
-fn more_workers_are_no_advice_where_one_has_all_of_the_work() {
+fn more_workers_are_not_advised_if_one_has_all_the_work() {
     let mut made = WorkersJob::new();
     for process in 1..5 {
         made.process(process, 0);

@@ -1,4 +1,4 @@
-//! Bandwidths as nccl-tests define them (its `doc/PERFORMANCE.md`).
+//! Computes the bandwidth of collectives as nccl-tests defines it (in its `doc/PERFORMANCE.md`).
 
 /// Returns the ratio of bus bandwidth to algorithm bandwidth for an operation among `ranks`: the
 /// share of the message that each link must carry. Returns `None` if nccl-tests define no ratio.
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn factors_are_those_of_nccl_tests() {
+    fn bus_factors_equal_those_of_nccl_tests() {
         assert_eq!(bus_factor("all_reduce", 8), Some(1.75));
         assert_eq!(bus_factor("all_reduce_coalesced", 2), Some(1.0));
         assert_eq!(bus_factor("_all_gather_base", 4), Some(0.75));
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_a_bandwidth_in_no_time() {
+    fn a_time_of_zero_has_no_bandwidth() {
         assert_eq!(per_second(1000, 1000.0), Some(1e9));
         assert_eq!(per_second(1000, 0.0), None);
     }

@@ -1,4 +1,5 @@
-//! Work of collectives on channels: kernels, and sends and receives of NCCL's proxy.
+//! Sums up the work of collectives by NCCL channel: kernels, and sends and receives of NCCL's proxy
+//! thread.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -42,7 +43,8 @@ impl WorkSums {
 pub struct ChannelSums(BTreeMap<(String, ChannelWorkKind, u32), WorkSums>);
 
 impl ChannelSums {
-    /// Sums up the work in a rank's file that began in the judged time.
+    /// Sums up the work in a rank's file that began in the judged time, which is the time of the
+    /// rank's steps or, without steps, all of it.
     pub fn of(file: &TraceFile, judged: &Cover) -> ChannelSums {
         let mut sums = ChannelSums::default();
         let is_judged =

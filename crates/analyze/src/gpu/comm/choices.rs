@@ -1,4 +1,4 @@
-//! NCCL's choices for collectives (algorithm, protocol, channels), with the times of each choice.
+//! Sums up the times of collectives by NCCL's choices: algorithm, protocol and channels.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
-//! The shortest possible time of collectives, derived from the links between the devices of a host.
+//! Computes the shortest possible time of collectives from the speed of the links between devices.
 //!
-//! Tables contain the total speed of a device's links. But no trace records how the links connect
-//! the devices, nor the network between hosts. So a peak is used only for groups in which a device
-//! needs all of its links and whose ranks are all on one host.
+//! The peak of a device is the total speed of its links. No trace records which devices each link
+//! connects, or how fast the network between hosts is. So the peak applies only to groups in which
+//! a device needs all of its links and whose ranks are all on one host.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{Communicator, ProcessIndex};
@@ -21,15 +21,17 @@ const SEVERAL_HOSTS: &str =
     "its ranks may lie on several hosts: the network between them is not known";
 const NO_FACTOR: &str = "nccl-tests define no bus bandwidth for it";
 
-/// Between fewer devices than this, a device may not use all of its links. On boards of four
-/// devices without a switch, a third of the links connect each pair.
+/// The fewest ranks for which a device is assumed to use all of its links. On boards of four devices
+/// without a switch, each pair of devices has only a third of a device's links. So two devices would
+/// use only that third.
 const LEAST_GROUP: u32 = 4;
 
 /// The peak speed of the links of a rank's device, and the groups that communicate over them.
 pub(crate) struct Links<'r> {
     /// The peak in bytes per second, in one direction.
     peak: Option<f64>,
-    /// Whether the user stated the peak. A stated peak holds for every group.
+    /// Whether the user stated the peak. A stated peak applies to every group, small or across
+    /// hosts.
     is_given: bool,
     /// Number of the host's devices that are recorded.
     devices: u32,
@@ -111,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_time_is_that_of_the_bus_at_the_links_peak() {
+    fn the_shortest_time_is_the_bus_bytes_at_the_links_peak() {
         // 900 MB · 1.75 at 450 GB/s.
         let world = [group(2, &(0..8).collect::<Vec<u64>>())];
         assert_eq!(links(8, &world).least_ns(&operation(8, 1)), Ok(3_500_000.0));
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_that_are_small_or_may_leave_the_host_have_none() {
+    fn small_groups_and_groups_across_hosts_have_no_shortest_time() {
         let least = |links: &Links<'_>, ranks| links.least_ns(&operation(ranks, 1));
         assert_eq!(least(&links(8, &[]), 2), Err(SMALL_GROUP));
         assert_eq!(least(&links(8, &[group(3, &[0, 1])]), 16), Err(SEVERAL_HOSTS));
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_least_time_has_its_reason() {
+    fn a_missing_shortest_time_comes_with_its_reason() {
         let links = links(8, &[]);
         let without = Operation { group_size: None, ..operation(8, 1) };
         assert_eq!(links.least_ns(&without), Err(NO_GROUP));

@@ -34,7 +34,7 @@ pub const KIND: DocumentKind = DocumentKind {
 /// Reports the times of collectives, by operation and size.
 pub struct Comm;
 
-/// The key of operations that repeat each other.
+/// The key by which operations are grouped into rows of the report.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OperationKey {
     /// Name of the operation.
@@ -60,7 +60,8 @@ pub struct CollectiveTimes {
 }
 
 impl CollectiveTimes {
-    /// Sums up these operations.
+    /// Sums up these operations. `without_kernel` is the number of operations without a recorded
+    /// kernel.
     pub fn of(operations: &[Operation], without_kernel: u64) -> CollectiveTimes {
         let choices = Choices::of(operations);
         let mut sums = CollectiveTimes { without_kernel, choices, ..CollectiveTimes::default() };

@@ -1,4 +1,4 @@
-//! The tables of `comm`.
+//! Makes the tables of the report `comm`.
 
 use std::cmp::Reverse;
 
@@ -16,7 +16,7 @@ const NOTHING: &str = "no communication kernel and no collective on the host was
                        no NCCL, RCCL, gloo or MPI, or no recorded kernels";
 const NO_KERNELS: &str = "collectives were recorded without their kernels, which have the times";
 
-/// Makes the tables over all ranks, and those by rank, which only programs get.
+/// Makes the tables over all ranks, and a table by rank that only the JSON report contains.
 pub(super) fn body(parts: &[(RankContext, CollectiveTimes)]) -> Body {
     let mut all = CollectiveTimes::default();
     parts.iter().for_each(|(_, sums)| all.add(sums));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn bandwidth_is_of_the_mean_and_of_the_shortest_time() {
+    fn bandwidths_follow_from_the_mean_and_the_shortest_time() {
         let at = RankContext {
             rank: Some(0),
             label: "rank 0".to_owned(),

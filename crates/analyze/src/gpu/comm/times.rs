@@ -1,4 +1,4 @@
-//! Times of operations between ranks.
+//! Sums up the times of operations between ranks.
 
 /// Times of the operations with one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

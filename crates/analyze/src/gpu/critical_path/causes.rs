@@ -5,12 +5,12 @@ use tprof_trace::model::{SyncKind, Synchronization};
 
 use crate::rank::{RankTrace, Work, WorkKind};
 
-/// A host call that did not return before device work was done.
+/// A host call that returned only after a piece of device work had ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocked {
     /// The end of the work, ns.
     pub work_end_ns: u64,
-    /// The return of the call, ns.
+    /// The time at which the call returned, ns.
     pub end_ns: u64,
     /// Index of the work.
     pub work: u32,
@@ -31,7 +31,7 @@ pub struct Causes {
     pub by_end: Vec<u32>,
 }
 
-/// Finds what waited for what within a rank.
+/// Finds the work that each piece of work and each host call of a rank waited for.
 pub fn causes(rank: &RankTrace) -> Causes {
     let mut causes = Causes { before: vec![None; rank.work.len()], ..Causes::default() };
     let mut last: Vec<Option<u32>> = vec![None; rank.streams.len()];
@@ -48,8 +48,8 @@ pub fn causes(rank: &RankTrace) -> Causes {
     causes
 }
 
-/// The work of each stream, and the calls that its waits refer to. Both are empty if no wait was
-/// recorded.
+/// The work of each stream, and the calls that the rank's recorded waits refer to. Both are empty
+/// if no wait was recorded.
 struct StreamLaunches {
     /// For each process, device and stream: time of the launch and index of the work, in order of
     /// start.
@@ -62,7 +62,7 @@ impl StreamLaunches {
     fn of(rank: &RankTrace) -> StreamLaunches {
         let mut streams =
             StreamLaunches { work: FxHashMap::default(), calls: FxHashMap::default() };
-        // Streams, and calls by correlation, are needed only for waits.
+        // Only recorded waits need this index, so without any of them it stays empty.
         let waits = rank.synchronizations.iter();
         let of_wait = |wait: &Synchronization| {
             [wait.correlation, wait.event_correlation].map(|at| Some((wait.process, at?)))
@@ -76,8 +76,9 @@ impl StreamLaunches {
             let call = rank.launches.call_of(at as usize).map(|call| rank.calls[call].start_ns);
             let launched_ns = call.unwrap_or(row.start_ns);
             let rows = streams.work.entry((key.process, key.device, key.stream)).or_default();
-            // On a stream, work that is launched later runs later. If clocks disagree, keep that
-            // order.
+            // On a stream, work that is launched later runs later. If the clocks of host and device
+            // disagree, raise the launch time to that of the work before, so that the launch times
+            // stay sorted.
             let launched_ns = rows.last().map_or(launched_ns, |last| last.0.max(launched_ns));
             rows.push((launched_ns, at));
         }
@@ -101,7 +102,8 @@ impl StreamLaunches {
     }
 }
 
-/// Finds the last work that a stream had been given when the event of a wait was recorded.
+/// Returns the last work that had been launched on the awaited stream when a wait's event was
+/// recorded.
 fn recorded_after(
     rank: &RankTrace,
     streams: &StreamLaunches,
@@ -152,8 +154,8 @@ fn add_blocked_calls(rank: &RankTrace, streams: &StreamLaunches, causes: &mut Ca
                 (SyncKind::StreamWaitEvent, _) => None,
                 _ => last_ended(rank, causes, call.process, from, to),
             },
-            // A synchronizing call without a row for its wait waited for the work that ended last
-            // during the call.
+            // No row says what this synchronizing call waited for. Assume that it waited for the
+            // work that ended last during the call.
             None if by_name => last_ended(rank, causes, call.process, from, to),
             None => {
                 let started = rank.launches.work_of(at as usize);

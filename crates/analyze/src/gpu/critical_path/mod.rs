@@ -34,7 +34,7 @@ pub struct CriticalPath;
 impl Analysis for CriticalPath {
     const KIND: &'static str = KIND.name;
     const TAKES: &'static [&'static str] = &["--within"];
-    /// `None` if the range that was asked for wasn't recorded, or if the rank has no events at all.
+    /// `None` if the range in `--within` wasn't recorded, or if the rank has no events at all.
     type Part = Option<PathTimes>;
 
     fn needs(&self, _: &Options) -> Needs {
@@ -63,7 +63,7 @@ impl Analysis for CriticalPath {
             let counts = Some(outcome.counts);
             return Some(PathTimes { counts, ..PathTimes::of(rank, &outcome.path) });
         }
-        // The steps may have no event that a path could go through.
+        // If no event lies in the steps, use the time of all events instead.
         let whole = || critical_path(rank, extent(rank).filter(|_| options.within.is_none())?);
         let path = critical_path(rank, window).or_else(whole)?;
         Some(PathTimes::of(rank, &path))
@@ -74,10 +74,10 @@ impl Analysis for CriticalPath {
     }
 }
 
-/// Returns the window of the path: the range that was asked for. By default, the window goes from
-/// the beginning of the first step on the host to the end of the last step on its device. Without
-/// steps, it goes from the first to the last recorded event. With HTA's reading, the default is the
-/// first step, if there is one.
+/// Returns the window of the path: the range that `--within` names. By default, the window goes
+/// from the beginning of the first step on the host to the end of the last step on its device.
+/// Without steps, it goes from the first to the last recorded event. With HTA's reading, the
+/// default is the first step, if the rank has one.
 fn window(rank: &RankTrace, options: &Options) -> Option<Interval> {
     let whole = Some(Interval::new(0, u64::MAX));
     match (&options.within, options.hta) {
@@ -98,8 +98,8 @@ fn steps(rank: &RankTrace) -> Option<Interval> {
     Interval::hull(hosts.into_iter().chain(devices))
 }
 
-/// Returns the kinds of spans that `--within` chooses among; with HTA's reading, those for
-/// `annotation` and `instance_id`.
+/// Returns the kinds of spans that `--within` chooses among. With HTA's reading, these are the
+/// kinds that HTA's parameters `annotation` and `instance_id` choose among.
 fn ranges(hta: bool) -> &'static [SpanKind] {
     match hta {
         true => &hta::RANGES,
@@ -120,9 +120,9 @@ fn range(rank: &RankTrace, kinds: &[SpanKind], text: &str, number: usize) -> Opt
     found.get(number).copied()
 }
 
-/// Returns the time from the first to the last event on host threads and streams. It ignores host
-/// spans without a duration: they are on no path, so a window that ends with one would be longer
-/// than its path.
+/// Returns the time from the first to the last event on host threads and streams. Host spans
+/// without a duration are ignored. The path never contains them, so a window that ended with one
+/// would be longer than its path.
 fn extent(rank: &RankTrace) -> Option<Interval> {
     let host = || {
         let spans = rank.spans(SpanKind::Operator).iter().chain(&rank.calls);

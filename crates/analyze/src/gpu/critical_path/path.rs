@@ -1,4 +1,4 @@
-//! A critical path, and its time by bound.
+//! Defines the critical path and sums its time by bound, the resource that limits each part.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -27,13 +27,13 @@ pub enum Bound {
     Copy,
     /// The time from a launch to its kernel.
     Launch,
-    /// Time between two pieces of work of which the second waited for the first.
+    /// Time between two pieces of work, the second of which waited for the first.
     KernelGap,
     /// The time from the end of device work to the return of the call that waited for it.
     Return,
     /// A dependency that takes no time of its own.
     Dependency,
-    /// The cause was not recorded.
+    /// Time whose cause was not recorded.
     Unknown,
 }
 
@@ -128,7 +128,7 @@ impl PathTimes {
 
 /// Returns the longest parts of a path in order of time. A path may have millions of parts.
 fn longest(parts: &[Segment]) -> Vec<&Segment> {
-    // The top of the heap is the shortest part that is kept.
+    // The top of the heap is the shortest part that the heap keeps, so it is the one to drop.
     let mut kept = BinaryHeap::with_capacity(MOST_PARTS + 1);
     let mut least_ns = 1;
     for (part, at) in parts.iter().zip(0_u32..) {

@@ -1,4 +1,4 @@
-//! The tables of `critical-path`.
+//! Makes the tables of the report `critical-path`.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use super::path::{Bound, PathTimes, Share};
 use crate::document::{Body, Cell, Column, Options, RankContext, Table, Unit, View};
 
-/// Columns of the times by bound. Each has the bounds that it sums, the key of the time, the key of
-/// the share, and the heading of the share.
+/// Columns of the times by bound: the bounds that a column sums, the key of its time, the key of
+/// its share, and the heading of its share.
 const BOUNDS: [(&[Bound], &str, &str, &str); 7] = [
     (&[Bound::Host, Bound::Untraced], "host_ns", "host", "host"),
     (&[Bound::Compute], "compute_ns", "compute", "compute"),

@@ -19,7 +19,7 @@ fn kernel(stream: u64, start_ns: u64, duration_ns: u64, correlation: u64) -> Ker
     Kernel { start_ns, duration_ns, stream, correlation, ..Kernel::default() }
 }
 
-/// Returns the parts of the path as (start, end, bound, name).
+/// Returns the parts of the critical path as (start, end, bound, name).
 fn found(trace: Fixture, within: Option<Interval>) -> Vec<(u64, u64, Bound, String)> {
     let file = trace.finish();
     let rank = RankTrace::load(&file, Needs::ALL);
@@ -36,7 +36,7 @@ fn expected(rows: &[(u64, u64, Bound, &str)]) -> Vec<(u64, u64, Bound, String)> 
 }
 
 /// A trace in which the operator `add` launches the kernels a and b. Kernel a starts 8 ns after its
-/// launch call, and b is queued behind a. The host waits for both and then works on.
+/// launch call, and b is queued behind a. The host waits for both kernels and then runs on.
 fn two_kernels() -> Fixture {
     let mut trace = Fixture::new();
     trace.span(operator(0, 0, 30), "add");
@@ -82,7 +82,7 @@ fn a_range_cuts_the_path() {
 }
 
 #[test]
-fn a_host_that_was_late_is_on_the_path_and_an_idle_device_is_not() {
+fn a_late_host_is_on_the_path_and_an_idle_device_is_not() {
     let mut trace = Fixture::new();
     trace.span(call(0, 0, 5, 1), "cudaLaunchKernel");
     trace.span(operator(0, 5, 95), "think");
@@ -181,7 +181,7 @@ fn a_copy_blocks_its_call_and_nodes_of_a_graph_follow_each_other() {
 }
 
 #[test]
-fn without_events_in_the_trace_work_that_starts_late_waited_for_what_ended_last() {
+fn without_events_late_work_waited_for_the_work_that_ended_last() {
     let streams = |late_ns: u64| {
         let mut trace = Fixture::new();
         trace.span(call(0, 0, 5000, 1), "cudaLaunchKernel");
@@ -241,7 +241,7 @@ fn a_span_without_a_duration_does_not_extend_the_window() {
 }
 
 #[test]
-fn the_path_is_through_the_steps_where_there_are_any() {
+fn the_path_goes_through_the_steps_if_a_rank_has_steps() {
     let window = |steps: &[(u64, u64)]| {
         let mut trace = two_kernels();
         for &(start_ns, duration_ns) in steps {

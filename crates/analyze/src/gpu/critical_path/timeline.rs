@@ -1,5 +1,5 @@
-//! Host threads in the form that the walk needs: the innermost span at each time, and busy
-//! intervals.
+//! Turns the spans of each host thread into the form that `walk` needs: the innermost span at each
+//! time, and the thread's busy intervals.
 
 use std::cell::Cell;
 
@@ -10,14 +10,14 @@ use crate::base::intervals::{Cover, Interval, Union};
 use crate::base::search::partition_near;
 use crate::rank::HostSpan;
 
-/// A host thread, by time.
+/// A host thread, as intervals of time.
 #[derive(Debug, Default)]
 pub struct HostThread {
     /// Index of its process.
     pub process: u32,
     /// The time in which an operator or a call was open.
     pub busy: Cover,
-    /// The innermost span at each time, in order, without gaps where anything was open.
+    /// The innermost span at each time, in order. The intervals touch wherever a span was open.
     pub innermost: Vec<(Interval, NameId)>,
     /// The position at which the last searches in `busy` and `innermost` ended. The next search
     /// starts there.
@@ -27,8 +27,8 @@ pub struct HostThread {
 /// Host threads by their index.
 pub type HostThreads = FxHashMap<u32, HostThread>;
 
-/// Builds the threads of spans. All spans of a thread come together, each before the spans that it
-/// encloses.
+/// Builds the threads from their spans. `spans` must contain all spans of a thread together, and
+/// each span before the spans that it encloses.
 pub fn threads<'s>(spans: impl Iterator<Item = &'s HostSpan>) -> HostThreads {
     let mut threads = HostThreads::default();
     let mut last: Option<(u32, Builder)> = None;
@@ -91,16 +91,16 @@ impl Builder {
 }
 
 impl HostThread {
-    /// Returns the last busy interval that began before a moment. It contains the moment, or ended
-    /// at or before it.
+    /// Returns the last busy interval that began before a moment. The interval contains the moment,
+    /// or ended at or before it.
     pub fn busy_before(&self, time_ns: u64) -> Option<Interval> {
         let (busy, near) = (self.busy.parts(), &self.near[0]);
         near.set(partition_near(busy, near.get(), |busy| busy.start < time_ns));
         busy[..near.get()].last().copied()
     }
 
-    /// Replaces `parts` with the innermost spans in an interval, in order; where no span was open,
-    /// the name is 0.
+    /// Replaces the contents of `parts` with the innermost spans in an interval, in order. Where no
+    /// span was open, the name is 0.
     pub fn cut(&self, interval: Interval, parts: &mut Vec<(Interval, NameId)>) {
         parts.clear();
         let mut now = interval.start;
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_is_cut_into_what_was_innermost() {
+    fn a_thread_is_cut_into_its_innermost_spans() {
         let threads = of(&[(10, 90), (20, 10), (40, 20), (45, 5), (120, 10)]);
         let thread = &threads[&0];
         assert_eq!(thread.busy.parts(), [Interval::new(10, 100), Interval::new(120, 130)]);
@@ -167,7 +167,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_cut_is_whole(
+        fn a_cut_covers_its_interval_without_gaps(
             rows in prop::collection::vec((0_u64..60, 0_u64..30), 0..20),
             from in 0_u64..60,
             long in 0_u64..60,

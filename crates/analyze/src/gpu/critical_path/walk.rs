@@ -1,14 +1,14 @@
-//! Walks from the end of a window back to its start. Each step goes to the event that the current
-//! one waited for; of several such events, to the last.
+//! Finds the critical path. It walks from the end of a window back to its start. Each step goes to
+//! the event that the current event waited for; if there are several, to the one that ended last.
 //!
 //! - Device work waited for the latest of four things: the work before it on its stream, work of
-//!   another stream through an event, work of the same graph launch, or its own launch. If the trace
-//!   has no events, work that started long after all of these waited for the work of its process that
-//!   ended last.
+//!   another stream through an event, work of the same graph launch, or its own launch. If the
+//!   trace has no events, a late start needs another cause: work that started long after all of
+//!   these waited for the work of its process that ended last.
 //! - A host call that returned after device work was done waited for that work, if the work ended
 //!   during the call.
-//! - A thread with nothing to do waited for the thread of its process that finished an operator or
-//!   call last.
+//! - A thread with nothing to do waited for the thread of its process that was the last to finish
+//!   an operator or call.
 //! - All other host time is the thread's own.
 //!
 //! So the parts of the path touch each other, and their lengths add up to the window.
@@ -81,7 +81,7 @@ impl BusyEnds {
         let mut by_process: FxHashMap<u32, Vec<(u64, u64, u32)>> = FxHashMap::default();
         let mut of_process: FxHashMap<u32, usize> = FxHashMap::default();
         threads.values().for_each(|thread| *of_process.entry(thread.process).or_default() += 1);
-        // In a process with only one thread, there is no other thread to go to.
+        // In a process with only one thread, the walk has no other thread to continue on.
         for (index, thread) in threads.iter().filter(|(_, one)| of_process[&one.process] > 1) {
             let rows = by_process.entry(thread.process).or_default();
             rows.extend(thread.busy.parts().iter().map(|busy| (busy.end, busy.start, *index)));
@@ -101,10 +101,11 @@ impl BusyEnds {
 impl PathWalk<'_, '_> {
     fn run(mut self) -> Option<Path> {
         let mut place = self.last_place()?;
-        // Every step goes back in time, or to earlier work at the same moment.
-        let mut patience = 4 * (self.rank.work.len() + self.ends_count()) + 16;
-        while self.now > self.window.start && patience > 0 {
-            patience -= 1;
+        // Every step goes back in time, or to earlier work at the same moment, so the walk ends.
+        // The limit protects against traces that break this rule.
+        let mut steps_left = 4 * (self.rank.work.len() + self.ends_count()) + 16;
+        while self.now > self.window.start && steps_left > 0 {
+            steps_left -= 1;
             place = match place {
                 WalkPosition::Work(work) => match self.work(work) {
                     Some(place) => place,
@@ -159,8 +160,8 @@ impl PathWalk<'_, '_> {
         }
     }
 
-    /// Goes from a piece of work back to the event that it waited for; `None` if that wasn't
-    /// recorded.
+    /// Goes from a piece of work back to the event that it waited for; `None` if the trace doesn't
+    /// show that event.
     fn work(&mut self, at: u32) -> Option<WalkPosition> {
         let work = self.rank.work[at as usize];
         self.step_to(work.start_ns, bound_of(&work), work.name);
@@ -171,8 +172,8 @@ impl PathWalk<'_, '_> {
         match (last, launch) {
             (Some(last), _) if last_end > launched_ns => {
                 let end = self.rank.work[last as usize].end_ns();
-                // After a long gap, the work may as well have waited for a launch that wasn't
-                // recorded.
+                // A long gap needs a cause. If the trace lacks the work's launch, the work may have
+                // waited for that launch rather than for other work.
                 let is_long = work.start_ns - end > NO_CAUSE_NEEDED_NS;
                 let unknown = launch.is_none() && is_long;
                 let bound = if unknown { Bound::Unknown } else { Bound::KernelGap };
@@ -188,11 +189,12 @@ impl PathWalk<'_, '_> {
         }
     }
 
-    /// Returns the work that ended last among the work that this piece may have waited for.
+    /// Returns the work that ended last among the work for which this piece may have waited.
     fn last_before(&self, at: u32, launch: Option<usize>) -> Option<u32> {
         let work = &self.rank.work[at as usize];
         let end = |at: &u32| self.rank.work[*at as usize].end_ns();
-        // Only earlier work in order of start counts, so that the walk can't go in circles.
+        // Only work that comes earlier in order of start counts, so that the walk can't go in
+        // circles.
         let over = |other: &u32| *other < at && end(other) <= work.start_ns;
         let same_stream = self.causes.before[at as usize];
         let awaited = self.causes.awaited.get(&at).map_or(&[][..], Vec::as_slice);
@@ -223,7 +225,7 @@ impl PathWalk<'_, '_> {
         recent.take_while(|other| end(other) > ready_ns).find(of_process).or(known)
     }
 
-    /// Goes back on a thread to the point at which it waited.
+    /// Goes back on a thread to the moment at which the thread waited.
     fn thread(&mut self, index: u32) -> WalkPosition {
         let here = WalkPosition::Thread(index);
         let Some(thread) = self.threads.get(&index) else {
@@ -247,8 +249,8 @@ impl PathWalk<'_, '_> {
         here
     }
 
-    /// Goes back from an idle thread to the thread of its process that was busy last; if that is
-    /// the thread itself, to the end of its own busy time.
+    /// Goes back from an idle thread to the thread of its process that was busy last. If that is
+    /// the thread itself, goes to the end of its own last busy interval.
     fn idle_thread(&mut self, index: u32, since_ns: Option<u64>) -> WalkPosition {
         let process = self.threads[&index].process;
         let since_ns = since_ns.unwrap_or(0);

@@ -1,6 +1,6 @@
-//! Compares the recorded device memory with what the driver reports as used. The difference is the
-//! contexts' own memory, CUPTI's buffers, other processes, and allocations that neither CUPTI nor a
-//! hook records.
+//! Compares the recorded device memory with the memory that the driver reports as used. The
+//! difference consists of the contexts' own memory, CUPTI's buffers, other processes, and
+//! allocations that neither CUPTI nor a hook records.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -29,7 +29,7 @@ pub(super) struct DriverReadings {
     readings: Vec<(u64, u64, u64)>,
 }
 
-/// A device at the moment at which most of its memory was in use.
+/// A device at the moment when most of its memory was in use.
 pub(super) struct DriverGap {
     /// Name of the device's host.
     pub host: String,
@@ -45,8 +45,8 @@ pub(super) struct DriverGap {
     pub includes_reserve: bool,
 }
 
-/// Whether an allocation takes memory of the device for its own process. Managed memory may lie
-/// elsewhere, and memory that another process shares is counted there.
+/// Whether an allocation uses the device's memory and counts for this process. Managed memory may
+/// lie elsewhere. Memory that another process shares counts for that process.
 fn is_on_device(row: &DeviceAllocation) -> bool {
     let kind = matches!(
         row.kind,
@@ -56,7 +56,8 @@ fn is_on_device(row: &DeviceAllocation) -> bool {
     row.device.is_some() && kind && own
 }
 
-/// Returns the readings of a rank. `rows` have no resets and are in order of time.
+/// Returns the driver's readings of a rank's devices. `rows` must be in order of time and have no
+/// resets.
 pub(super) fn readings(
     rank: &RankTrace<'_>,
     rows: &[DeviceAllocation],
@@ -101,15 +102,15 @@ pub(super) fn readings(
 struct LiveBytes {
     blocks: HashMap<(ProcessIndex, u64), u64>,
     sum: u64,
-    /// Whether blocks of pools count. If the size of the pools themselves is known, it counts
-    /// instead.
+    /// Whether to count blocks of pools. If the sizes of the pools themselves are known, the pools
+    /// are counted instead.
     counts_pools: bool,
 }
 
 impl LiveBytes {
     fn apply(&mut self, row: &DeviceAllocation) {
-        // A framework's blocks lie in segments that were taken from the device, and these already
-        // count.
+        // A framework's blocks lie in segments that it allocated from the device, and those
+        // segments are already counted.
         if row.allocator == Allocator::Framework {
             return;
         }
@@ -124,8 +125,8 @@ impl LiveBytes {
     }
 }
 
-/// Returns each device of each host at the reading with most memory in use, summed over all ranks.
-/// Of several equal readings, the one with most recorded memory counts.
+/// Returns each device of each host at the reading with the most memory in use, summed over all
+/// ranks. If several readings are equal, the one with the most recorded memory wins.
 pub(super) fn gaps<'p>(
     parts: impl Iterator<Item = (&'p RankContext, &'p str, &'p [DriverReadings])>,
 ) -> Vec<DriverGap> {

@@ -1,5 +1,5 @@
-//! Corrects the device and pool of frees. `cudaFree` may be called while another device is
-//! selected, and may free a block of a pool.
+//! Corrects the device and the pool of frees. A program may call `cudaFree` while another device is
+//! selected, or for a block of a pool, so the recorded free names the wrong device or allocator.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use tprof_trace::model::{Allocator, DeviceAllocation, ProcessIndex};
 
 /// Returns the rows with each free that CUDA recorded moved to its block's device and allocator.
-/// Rows are in order of time.
+/// `rows` must be in order of time.
 pub fn place(rows: &[DeviceAllocation]) -> Cow<'_, [DeviceAllocation]> {
     let mut placed = Cow::Borrowed(rows);
     let mut live: HashMap<(ProcessIndex, u64), (Option<u32>, Allocator)> = HashMap::new();
@@ -38,12 +38,13 @@ mod tests {
     }
 
     #[test]
-    fn a_free_lies_on_its_blocks_device_and_in_its_pool() {
+    fn a_free_moves_to_the_device_and_pool_of_its_block() {
         use Allocator::{Framework, Library, Pool};
         let rows = [
             row(7, false, 1, Library),
             row(8, false, 0, Pool),
-            // A framework's block at the same address as its segment.
+            // A framework's block at the same address as its segment. Its free isn't CUDA's and
+            // stays as it is.
             row(7, false, 1, Framework),
             row(7, true, 0, Framework),
             row(7, true, 0, Library),

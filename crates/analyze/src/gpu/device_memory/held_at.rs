@@ -1,4 +1,5 @@
-//! The device memory that a process holds at a moment, and the code that took most of it.
+//! Finds the device memory that a process holds at a moment, and the code that allocated most of
+//! it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -19,16 +20,16 @@ pub(crate) struct HeldOfDevice {
     pub bytes: u64,
     /// Number of blocks that were held at the moment.
     pub blocks: u64,
-    /// The places that took most of the memory, largest first: blocks, bytes, and the innermost
+    /// The code that allocated most of the memory, largest first: blocks, bytes, and the innermost
     /// function outside of the framework's allocator. Empty if no block has a stack.
     pub sites: Vec<(u64, u64, String)>,
 }
 
-/// Maximum number of places that are named.
+/// Maximum number of places in the code that are named.
 const MOST_SITES: usize = 3;
 
 /// Parts of the names of functions between an operator and the driver: PyTorch's allocator and
-/// dispatcher. These functions don't show who takes the memory.
+/// dispatcher. They are skipped, because they don't show which code needs the memory.
 const ALLOCATING: [&str; 7] = [
     "Allocator",
     "alloc_block",
@@ -39,8 +40,8 @@ const ALLOCATING: [&str; 7] = [
     "wrapper_CUDA",
 ];
 
-/// Whether an allocation takes memory of a device for itself. A block inside a framework's own
-/// segments doesn't, nor does another process's memory.
+/// Whether an allocation takes memory from a device. A block inside a framework's own segments
+/// doesn't, because the segment already did. Memory of another process doesn't either.
 pub(super) fn is_taken(row: &DeviceAllocation) -> bool {
     let own = matches!(row.allocator, Allocator::Library | Allocator::Pool | Allocator::Virtual);
     let kind = matches!(

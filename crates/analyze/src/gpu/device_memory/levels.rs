@@ -1,4 +1,4 @@
-//! Device memory that a process held over time, and the blocks that it never freed.
+//! Tracks the device memory that each process held over time, and the blocks that it never freed.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,7 +8,7 @@ use super::held_at::is_taken;
 use super::{frees, resets};
 use crate::rank::RankTrace;
 
-/// Memory of a device that one process held.
+/// Memory of one device that one process held.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldOverTime {
     /// The process that holds the memory.

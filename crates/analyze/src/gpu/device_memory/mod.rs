@@ -1,4 +1,4 @@
-//! Device memory: how much was allocated, its peak, and what held it at the peak.
+//! Reports device memory: how much was allocated, its peak, and what held it at the peak.
 
 mod driver;
 mod frees;
@@ -67,10 +67,10 @@ struct RankDeviceMemory {
     pools: Vec<PoolMemory>,
     sites: Vec<DeviceSite>,
     resets: Resets,
-    /// How many changes the hooks and CUPTI each recorded; `None` if only one of the two could
-    /// record.
+    /// Number of changes that the hooks and CUPTI each recorded; `None` if only one of the two
+    /// could record.
     sources: Option<RecordedBy>,
-    /// Number of changes that are variables of modules.
+    /// Number of recorded changes that are variables of modules and not allocations of the program.
     variables: u64,
     host: String,
     driver: Vec<DriverReadings>,

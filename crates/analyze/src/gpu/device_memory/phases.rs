@@ -1,12 +1,12 @@
-//! The purpose of a block of memory, derived from what the framework was doing when the block was
+//! Derives the purpose of a block of memory from what the framework was doing when the block was
 //! allocated and when it was freed.
 //!
 //! `torch.profiler` can separate parameters from activations because it follows every tensor. A
-//! trace can't, but it shows the phase of a step in which a block was allocated, and the phase in
-//! which it was freed. This module uses these.
+//! trace can't, but it shows the phase of a step in which a block was allocated and the phase in
+//! which it was freed. This module derives the purpose from these two phases.
 //!
-//! This works for blocks that an operator allocates for itself. The segments that a framework's
-//! caching allocator takes from the device serve any later phase, so they have no phase.
+//! This works for blocks that an operator allocates for itself. Segments don't have a phase: a
+//! framework's caching allocator takes them from the device once and uses them in any later phase.
 
 use tprof_trace::model::{Allocator, DeviceAllocation, SpanKind};
 
@@ -83,7 +83,7 @@ enum Phase {
     None,
 }
 
-/// The operators and annotations of a rank, to find those around an event.
+/// The operators and annotations of a rank, used to find those around an event.
 pub(super) struct EnclosingSpans<'r> {
     operators: &'r [HostSpan],
     parents: Vec<Option<u32>>,
@@ -158,8 +158,8 @@ impl<'r> EnclosingSpans<'r> {
     }
 }
 
-/// Whether this allocator serves single blocks to operators, so that a block has a phase. From the
-/// other allocators, PyTorch's allocator takes segments for many blocks.
+/// Whether this allocator serves single blocks to operators, so that a block has a phase. PyTorch
+/// allocates segments for many blocks from the other allocators.
 pub(super) fn gives_blocks(allocator: Allocator) -> bool {
     matches!(allocator, Allocator::Framework | Allocator::Pool)
 }

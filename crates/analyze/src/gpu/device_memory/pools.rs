@@ -1,4 +1,5 @@
-//! Memory of one pool: the blocks that one allocator gave out on one device.
+//! Defines the memory of a pool, which consists of the blocks that one allocator gave out on one
+//! device.
 
 use tprof_trace::model::{Allocator, DeviceAllocation};
 
@@ -46,7 +47,7 @@ pub struct PoolMemory {
     /// Bytes of all blocks that were allocated.
     pub taken_bytes: u64,
     /// Whether the bytes given out are the allocator's own count. Otherwise they are added up from
-    /// the records, and miss blocks that were allocated before the recording and never freed.
+    /// the records, and lack blocks that were allocated before the recording and never freed.
     pub exact: bool,
     /// The level at which most bytes were given out.
     pub peak: Level,

@@ -11,8 +11,8 @@ struct BlockFrees {
     freed_by: Vec<Option<u32>>,
     /// For each free, the event that allocated the block; `None` if that event wasn't recorded.
     taken_by: Vec<Option<u32>>,
-    /// Bytes of blocks whose allocation wasn't recorded. For rows without an address, this is a
-    /// lower bound: the most by which freed bytes exceeded allocated ones.
+    /// Bytes of blocks whose allocation wasn't recorded. If rows lack addresses, this is a lower
+    /// bound: the maximum by which freed bytes exceeded allocated bytes.
     earlier_bytes: u64,
 }
 
@@ -50,7 +50,7 @@ impl BlockFrees {
     }
 }
 
-/// Replays events, which are in order of time. Returns `None` if there are no events.
+/// Replays the events of one pool, which must be in order of time. Returns `None` if `rows` is empty.
 pub(super) fn replay(
     pool: Pool,
     rows: &[&DeviceAllocation],

@@ -1,4 +1,4 @@
-//! Expands a `cudaDeviceReset` into frees of the blocks that it gave back.
+//! Expands a `cudaDeviceReset` into frees of the blocks that the reset released.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,11 +15,11 @@ pub struct Resets {
     /// Number and bytes of the blocks that resets freed, by pool.
     pub by_pool: BTreeMap<Pool, (u64, u64)>,
     /// Number of blocks of pinned host memory that resets may or may not have freed. Pinned memory
-    /// belongs to a device, but the records don't say which one, and the process used several.
+    /// belongs to a device. The records don't say which one, and the process used several devices.
     pub unclear: u64,
 }
 
-/// Replaces each reset with frees of the blocks that it gave back. Rows are in order of time.
+/// Replaces each reset with frees of the blocks that it released. `rows` must be in order of time.
 pub fn expand(rows: &[DeviceAllocation]) -> (Cow<'_, [DeviceAllocation]>, Resets) {
     let mut resets = Resets::default();
     if !rows.iter().any(is_reset) {
@@ -63,7 +63,8 @@ pub fn expand(rows: &[DeviceAllocation]) -> (Cow<'_, [DeviceAllocation]>, Resets
 }
 
 fn is_reset(row: &DeviceAllocation) -> bool {
-    // Rows of the agent have a correlation and never describe a reset.
+    // Only the hooks record resets. Rows of the agent have a correlation, so a row with one isn't a
+    // reset.
     row.free
         && row.address == 0
         && row.allocator == Allocator::Library

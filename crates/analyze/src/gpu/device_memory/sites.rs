@@ -1,4 +1,4 @@
-//! The code that allocated a device's memory, by host stacks.
+//! Finds the code that allocated a device's memory, by host stacks.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -27,8 +27,8 @@ pub struct DeviceSite {
     pub stack: Vec<Arc<str>>,
 }
 
-/// Returns the sites of a rank, those that held most at their pool's peak first. Blocks without a
-/// stack are left out.
+/// Returns the sites of a rank. Sites with the most live bytes at their pool's peak come first.
+/// Blocks without a stack are left out.
 pub fn of_rank(
     file: &TraceFile,
     rows: &[DeviceAllocation],

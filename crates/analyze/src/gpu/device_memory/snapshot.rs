@@ -1,4 +1,4 @@
-//! The contents of a framework's allocator at the time of a memory snapshot.
+//! Reads the contents of a framework's allocator at the time of a memory snapshot.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -29,14 +29,15 @@ pub(crate) struct SegmentSums {
     pub allocated: u64,
     /// Bytes that the program asked for; `None` if a block in use lacks this number.
     pub requested: Option<u64>,
-    /// Bytes that the program freed while a stream still uses them.
+    /// Bytes that the program has freed, but that the allocator can't reuse until a stream is done
+    /// with them.
     pub awaiting: u64,
     /// Bytes that the allocator can hand out.
     pub free: u64,
     /// Bytes of the largest free block.
     pub largest_free: u64,
-    /// Bytes of free blocks in segments that also have blocks in use: the allocator can't return
-    /// these to the device.
+    /// Bytes of free blocks in segments that also have blocks in use. The allocator can't return
+    /// these segments to the device.
     pub stranded: u64,
     /// Bytes of segments whose blocks the file doesn't list.
     pub unknown: u64,
@@ -142,7 +143,8 @@ pub(crate) fn held(file: &TraceFile) -> BTreeMap<SegmentGroup, SegmentSums> {
                 sum.free += block.bytes;
                 sum.largest_free = sum.largest_free.max(block.bytes);
             }
-            // The state is `active_pending_free`, or `active_awaiting_free` in older files.
+            // Blocks in the state `active_pending_free`, which older files call
+            // `active_awaiting_free`.
             _ => sum.awaiting += block.bytes,
         }
     }

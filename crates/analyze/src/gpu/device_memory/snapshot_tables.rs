@@ -1,4 +1,4 @@
-//! The tables of memory snapshots.
+//! Makes the tables of memory snapshots.
 
 use super::snapshot::{MemorySnapshot, SegmentSums};
 use crate::document::{Cell, Column, RankContext, Table, Unit, View};
@@ -20,7 +20,8 @@ pub(super) fn tables(parts: &Parts<'_>) -> Vec<Table> {
     vec![devices(parts), groups(parts), stacks(parts), ooms(parts), actions(parts), settings(parts)]
 }
 
-/// The columns for segment sums; `cells` makes their cells.
+/// Returns the columns for the sums of segments. `cells` returns the cells of a row in the same
+/// order.
 fn sums() -> Vec<Column> {
     vec![
         Column::new("segments", "segments", Unit::Count),

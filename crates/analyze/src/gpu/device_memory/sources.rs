@@ -10,7 +10,7 @@ use crate::document::{Cell, Column, RankContext, Table, Unit, View};
 const ONE_SOURCE: &str =
     "CUPTI recorded no memory beside the hooks, the run is not over, or only a cycle is reported";
 
-/// Number of changes by who recorded them.
+/// Number of changes by the recorder that saw them: the hooks, CUPTI, or both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RecordedBy {
     /// Changes that both recorded.
@@ -23,7 +23,7 @@ pub(super) struct RecordedBy {
 }
 
 /// Counts the changes in all processes of a file. Returns `None` if CUPTI recorded no memory, if a
-/// process hasn't ended, or if the file is only a part of one.
+/// process hasn't ended, or if `file` contains only a part of the recording.
 pub(super) fn of_file(file: &TraceFile) -> Option<RecordedBy> {
     if file.part().is_some() {
         return None;
@@ -40,8 +40,8 @@ pub(super) fn of_file(file: &TraceFile) -> Option<RecordedBy> {
     all
 }
 
-/// Number of allocations that are variables of modules. CUPTI records each variable as a change of
-/// memory.
+/// Returns the number of allocations that are variables of CUDA modules. CUPTI records each
+/// variable as a change of memory.
 pub(super) fn variables(allocations: &[DeviceAllocation]) -> u64 {
     let is_variable = |row: &&DeviceAllocation| {
         matches!(row.kind, MemoryKind::DeviceStatic | MemoryKind::ManagedStatic)
@@ -72,7 +72,7 @@ pub(super) fn without_stacks(
     (!texts.is_empty()).then(|| format!("{label}: {}", texts.join("; ")))
 }
 
-/// Makes the table of changes by who recorded them.
+/// Makes the table of changes by recorder.
 pub(super) fn sources<'p>(
     parts: impl Iterator<Item = (&'p RankContext, Option<RecordedBy>)>,
 ) -> Table {

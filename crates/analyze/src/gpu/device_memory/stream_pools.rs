@@ -1,5 +1,5 @@
-//! The size of stream-ordered pools, which CUPTI reports at each change. A pool is larger than the
-//! memory that it gave out, because it keeps freed blocks.
+//! Reads the sizes of stream-ordered pools, which CUPTI reports at each change. A pool is larger
+//! than the memory that it gave out, because it keeps freed blocks.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The tables of `device-memory`.
+//! Makes the tables of the report `device-memory`.
 
 use std::cmp::Reverse;
 

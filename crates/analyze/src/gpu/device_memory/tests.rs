@@ -29,7 +29,7 @@ fn memory(made: Fixture) -> PoolMemory {
 }
 
 #[test]
-fn blocks_are_distinguished_by_when_they_were_taken_and_given_back() {
+fn a_category_follows_from_when_a_block_was_allocated_and_freed() {
     let mut made = Fixture::new();
     let span =
         |start_ns, duration_ns, kind| Span { start_ns, duration_ns, kind, ..Span::default() };
@@ -105,7 +105,7 @@ fn without_totals_the_recorded_bytes_are_added_up() {
 }
 
 #[test]
-fn without_addresses_bytes_are_added_up_and_nothing_is_distinguished() {
+fn without_addresses_bytes_are_added_up_without_categories() {
     let mut made = Fixture::new();
     let row = Span { start_ns: 1, duration_ns: 90, kind: SpanKind::Operator, ..Span::default() };
     made.span(row, "aten::mm");
@@ -123,7 +123,7 @@ fn without_addresses_bytes_are_added_up_and_nothing_is_distinguished() {
 }
 
 #[test]
-fn categories_sum_to_what_was_given_out() {
+fn categories_sum_to_the_bytes_given_out() {
     let mut made = Fixture::new();
     let mut total = 2000;
     for at in 0..300_u64 {
@@ -141,7 +141,7 @@ fn categories_sum_to_what_was_given_out() {
 }
 
 #[test]
-fn a_reset_gives_back_what_its_process_has_on_the_device() {
+fn a_reset_frees_the_blocks_of_its_process_on_the_device() {
     let taken = |time_ns, process, device, address| DeviceAllocation {
         time_ns,
         process,

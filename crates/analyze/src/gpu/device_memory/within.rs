@@ -1,4 +1,4 @@
-//! The most device memory that processes held within windows of time.
+//! Finds the most device memory that processes held within windows of time.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,10 +15,10 @@ const NO_MEMORY: &str = "no device memory of the process was recorded";
 /// The device memory that a process holds, while its changes are replayed.
 #[derive(Default)]
 struct DeviceHoldings {
-    /// Whether to count the blocks that the process's framework gave out, and not the segments that
-    /// the framework took from the device for them.
+    /// Whether to count the blocks that the process's framework gave out instead of the segments
+    /// that the framework allocated from the device for them.
     by_framework: bool,
-    /// Whether each change reports the total that its allocator had given out.
+    /// Whether each change reports the total bytes that its allocator had given out.
     has_totals: bool,
     by_device: BTreeMap<Option<u32>, u64>,
 }

@@ -1,8 +1,10 @@
-//! Finds idle time at the beginning of a recording in which the device may in fact have worked.
+//! Finds idle time at the beginning of a recording in which the device may have run unrecorded
+//! work.
 //!
 //! Work that was launched before the first recorded event may be missing from the trace, in full or
-//! in part. A device that seems idle may have run it. Work of one stream runs in order. So the
-//! beginning of a stream is over when the first work with a recorded launch begins.
+//! in part. A device that seems idle may have run it. Work of one stream runs in order. So once
+//! work with a recorded launch begins on a stream, all earlier work is done, and the stream's
+//! beginning is over.
 
 use rustc_hash::FxHashMap;
 
@@ -20,7 +22,7 @@ pub(crate) struct RecordingStart {
     first: Option<usize>,
     /// The moment at which the last stream's beginning is over, ns.
     end_ns: u64,
-    /// Calls in which the host waited for a device, up to the start of that first work.
+    /// Calls in which the host waited for a device, up to the start of the work `first`.
     waits: Cover,
 }
 

@@ -1,4 +1,4 @@
-//! The causes for which a device had nothing to do.
+//! Lists the causes for which a device can be idle, with their keys and displayed names.
 
 /// The cause of a device's idle time. Causes are exclusive, so that their times add up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -7,7 +7,7 @@ pub enum IdleCause {
     Launch,
     /// The host had waited for the device before it could launch more.
     Sync,
-    /// The driver took or gave back device memory, or pinned memory of the host.
+    /// The driver allocated or freed device memory, or pinned memory of the host.
     Allocation,
     /// A copy of pageable memory held up the launching thread.
     PageableCopy,
@@ -29,11 +29,11 @@ pub enum IdleCause {
     Collective,
     /// The next work was launched already, and waited on the device.
     Stream,
-    /// The device had not been used yet.
+    /// The device ran its first work only later.
     Start,
-    /// The device was not used any more.
+    /// The device ran its last work earlier.
     End,
-    /// The recording does not show it.
+    /// The recording doesn't show the cause.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! Gaps in a device's work, each with the call whose launch ended it.
+//! Finds the gaps in a device's work, each with the call whose launch ended it.
 
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::RankTrace;
@@ -18,7 +18,7 @@ pub struct Gap {
     late_end: u64,
 }
 
-/// Stands for an index if no launch was recorded.
+/// The value of the field `launch` of a [`Gap`] if no launch was recorded.
 const NONE: u32 = u32::MAX;
 
 impl Gap {

@@ -30,13 +30,14 @@ const COMPILERS: [&str; 7] = [
     "jax/_src/compiler.py",
     "numba/core/",
 ];
-/// Python files of these compilers that also run on each call of code that is already compiled.
+/// Python files of these compilers that also run on each call of code that is already compiled, so
+/// they don't show that code is being compiled.
 const WRAPPERS: [&str; 4] = ["eval_frame.py", "runtime_wrappers.py", "utils.py", "output_code.py"];
 /// Parts of the names of native functions that compile.
 const COMPILING: [&str; 6] =
     ["nvrtc", "nvPTXCompiler", "llvm::", "mlir::", "xla::gpu::GpuCompiler", "cuModuleLoad"];
 /// Prefixes of the names of modules that launch work. Code that runs in such a module between
-/// launches is time of the operators themselves.
+/// launches counts as time of the operators themselves.
 const OPERATORS: [&str; 13] = [
     "libtorch",
     "libc10",
@@ -57,7 +58,7 @@ impl HostCode {
     /// Interprets a part of a thread's time that has this stack.
     pub fn of(part: Part, state: ThreadState, stack: &Stack, names: &FunctionTable) -> HostCode {
         let all = || stack.functions.iter().map(|id| names.get(*id));
-        // A function that imports a compiler doesn't compile.
+        // A stack that imports a compiler contains the compiler's functions, but compiles nothing.
         if all().any(compiles) && !all().any(Func::is_import) {
             return HostCode::Cause(IdleCause::Compile);
         }

@@ -59,8 +59,8 @@ impl Analysis for GpuTime {
     }
 }
 
-/// Computes the waterfall of each device of a rank, in its judged time or a part of that, and
-/// applies a function to each.
+/// Computes the waterfall of each device of a rank, in the device's judged time or a part of it,
+/// and applies a function to each waterfall.
 pub(crate) fn of_devices<T>(
     rank: &RankTrace<'_>,
     part: Option<&Cover>,

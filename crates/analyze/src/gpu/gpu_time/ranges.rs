@@ -1,4 +1,5 @@
-//! Causes that follow from names and categories of ranges, operators and Python functions.
+//! Derives causes of idle time from the names and categories of ranges, operators and Python
+//! functions.
 
 use super::cause::IdleCause;
 use crate::rank::SpanPurpose;
@@ -40,7 +41,8 @@ pub(super) fn of_rest_within(name: &str, stated: Option<SpanPurpose>) -> Option<
         SpanPurpose::Sync => IdleCause::Sync,
         SpanPurpose::Memory => IdleCause::Allocation,
         SpanPurpose::Communication => IdleCause::Collective,
-        // The range may launch work, as a forward pass does.
+        // The program may launch work in such a range, as in a forward pass, so the range has no
+        // single cause.
         SpanPurpose::Compute | SpanPurpose::Io | SpanPurpose::Compile => return None,
     })
 }

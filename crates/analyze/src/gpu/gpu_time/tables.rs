@@ -15,7 +15,7 @@ use crate::gpu::breakdown::NO_WORK;
 use crate::host::Place;
 use crate::rank::{DeviceWindow, RankTrace};
 
-/// The rows of one device.
+/// The data that the tables show of one device.
 pub(super) struct WaterfallRows {
     device: Option<u32>,
     window_ns: u64,

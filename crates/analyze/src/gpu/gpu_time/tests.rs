@@ -44,7 +44,7 @@ fn causes(file: &TraceFile) -> Vec<(IdleCause, u64)> {
 }
 
 #[test]
-fn the_host_is_late_until_it_has_launched_and_then_the_device_holds_the_work() {
+fn idle_time_is_the_hosts_until_the_launch_and_then_the_devices() {
     let mut made = Fixture::new();
     made.call(0, 0, 10 * US, "cudaLaunchKernel", 1);
     made.call(0, 60 * US, 10 * US, "cudaLaunchKernel", 2);
@@ -58,7 +58,7 @@ fn the_host_is_late_until_it_has_launched_and_then_the_device_holds_the_work() {
 }
 
 #[test]
-fn idle_time_after_a_wait_is_the_waits_up_to_the_next_launch() {
+fn idle_time_from_a_wait_to_the_next_launch_counts_for_the_wait() {
     let mut made = Fixture::new();
     made.call(0, 0, 10 * US, "cudaLaunchKernel", 1);
     made.call(0, 20 * US, 100 * US, "cudaStreamSynchronize", 9);
@@ -71,7 +71,7 @@ fn idle_time_after_a_wait_is_the_waits_up_to_the_next_launch() {
 }
 
 #[test]
-fn a_long_silence_after_a_short_wait_is_not_the_waits() {
+fn a_long_silence_after_a_short_wait_does_not_count_for_it() {
     let mut made = Fixture::new();
     made.call(0, 0, 10 * US, "cudaLaunchKernel", 1);
     made.call(0, 20 * US, 100 * US, "cudaStreamSynchronize", 9);
@@ -108,7 +108,7 @@ fn a_sampled_wait_for_the_device_needs_no_call() {
 }
 
 #[test]
-fn another_threads_calls_make_no_launches_of_a_long_silence() {
+fn a_long_silence_stays_unknown_if_another_thread_makes_calls() {
     let mut made = Fixture::new();
     made.call(0, 0, 10 * US, "cudaLaunchKernel", 1);
     kernel(&mut made, 10 * US, 20 * US, 1);
@@ -142,8 +142,8 @@ fn a_thread_that_waits_every_few_launches_never_launches_ahead() {
         }
         at += 20 * US;
     }
-    // All is idle from the first kernel's end to the last kernel's start, except for two kernels.
-    // Until the first wait, the host might have launched ahead.
+    // The device is idle from the first kernel's end to the last kernel's start, except during two
+    // kernels. Before the first wait, nothing shows that the host couldn't launch ahead.
     let expected = [(IdleCause::Sync, (110 - 20 - 4) * US), (IdleCause::Launch, (20 - 12) * US)];
     assert_eq!(causes(&made.finish()), expected);
 }
@@ -186,7 +186,7 @@ fn calls_that_block_are_causes_of_their_own() {
 }
 
 #[test]
-fn ranges_say_what_the_host_does_in_them() {
+fn the_names_of_ranges_decide_the_cause_of_their_idle_time() {
     let mut made = Fixture::new();
     made.call(0, 0, 5 * US, "cudaLaunchKernel", 1);
     kernel(&mut made, 5 * US, 10 * US, 1);
@@ -199,7 +199,8 @@ fn ranges_say_what_the_host_does_in_them() {
         "enumerate(DataLoader)#_Iter.__next__",
     );
     span(&mut made, SpanKind::Annotation, 0, 3 * MS, 8 * MS, "XlaCompile:#module=jit_f#");
-    // Compilers run kernels and wait for them too.
+    // Compilers also launch kernels and wait for them, for example to tune, so calls in the range
+    // count as compilation.
     made.call(0, 4 * MS, MS, "cudaStreamSynchronize", 60);
     made.call(0, 8 * MS, 5 * US, "cudaLaunchKernel", 2);
     kernel(&mut made, 8 * MS + 5 * US, 9 * MS, 2);
@@ -211,7 +212,7 @@ fn ranges_say_what_the_host_does_in_them() {
     assert_eq!(causes(&made.finish()), expected);
 }
 
-/// Adds a stack with one function of the user.
+/// Adds a stack that consists of one Python function.
 fn stack(made: &mut Fixture, stack: u32, function: &str, file: &str, line: u32) {
     let [function, file, module] = [function, file, "[python]"].map(|text| made.name(text));
     let address = SYNTHETIC_FRAME | u64::from(stack);
@@ -225,7 +226,7 @@ fn write<R: TraceRow>(made: &mut Fixture, mut rows: Vec<R>) {
 }
 
 #[test]
-fn a_long_time_without_calls_is_the_users_code_by_its_samples() {
+fn samples_attribute_a_long_time_without_calls_to_user_code() {
     let mut made = Fixture::new();
     made.call(0, 0, 5 * US, "cudaLaunchKernel", 1);
     kernel(&mut made, 5 * US, 10 * US, 1);
@@ -286,7 +287,7 @@ fn an_operator_that_launches_nothing_computes_on_the_host() {
 }
 
 #[test]
-fn an_inner_span_of_another_category_takes_its_time_from_one_that_loads() {
+fn an_inner_span_of_another_category_is_cut_out_of_loading() {
     let mut made = Fixture::new();
     made.call(0, 0, 10 * US, "cudaLaunchKernel", 1);
     made.call(0, 100 * MS, 10 * US, "cudaLaunchKernel", 2);
@@ -334,7 +335,7 @@ fn a_call_with_a_stack_has_its_line_without_a_sample() {
 }
 
 #[test]
-fn a_thread_that_waits_for_another_passes_its_time_on() {
+fn time_of_a_waiting_thread_has_the_cause_of_the_awaited_thread() {
     let mut made = Fixture::new();
     // Thread 1 launches the backward pass, while thread 0 waits on a condition variable.
     let call = |made: &mut Fixture, thread, start_ns, correlation| {
@@ -376,7 +377,7 @@ fn idle_time_without_launches_and_samples_is_unknown() {
     let mut made = Fixture::new();
     made.call(0, 0, 5 * US, "cudaLaunchKernel", 1);
     kernel(&mut made, 5 * US, 10 * US, 1);
-    // No launch is recorded, and the host isn't sampled for a long time.
+    // This kernel has no recorded launch. After it, the host has no call or sample for a long time.
     kernel(&mut made, 50 * US, 60 * US, 0);
     made.call(0, 5 * MS, 5 * US, "cudaLaunchKernel", 2);
     kernel(&mut made, 5 * MS + 5 * US, 6 * MS, 2);
@@ -414,7 +415,7 @@ fn work_of_another_device_at_the_same_moment_does_not_end_a_gap() {
             Kernel { start_ns, duration_ns: 10 * US, device, correlation, ..Kernel::default() };
         made.kernel(row, "k");
     };
-    // No launch is recorded, as at the beginning of a trace.
+    // The first two kernels have no recorded launch, as at the beginning of a trace.
     on(1, 0, None);
     on(0, 100 * US, None);
     on(1, 100 * US, Some(1));
@@ -427,7 +428,7 @@ fn work_of_another_device_at_the_same_moment_does_not_end_a_gap() {
 }
 
 #[test]
-fn a_memset_that_waits_and_pinned_memory_keep_the_thread() {
+fn blocking_memsets_and_pinned_allocations_are_causes() {
     let memset = |made: &mut Fixture, called_us: u64, long_us: u64, start_us: u64, number| {
         made.call(0, called_us * US, long_us * US, "cudaMemset", number);
         let row = MemoryCopy {
@@ -447,7 +448,7 @@ fn a_memset_that_waits_and_pinned_memory_keep_the_thread() {
     made.call(0, 60 * US, 30 * US, "cudaHostAlloc", 50);
     made.call(0, 92 * US, 3 * US, "cudaLaunchKernel", 3);
     kernel(&mut made, 95 * US, 100 * US, 3);
-    // This call returns at once, so the thread only launches.
+    // This call returns at once, so it doesn't block the thread.
     memset(&mut made, 110, 3, 113, 4);
     let mut causes = causes(&made.finish());
     causes.sort();
@@ -460,7 +461,7 @@ fn a_memset_that_waits_and_pinned_memory_keep_the_thread() {
 }
 
 #[test]
-fn a_call_of_the_drivers_that_takes_all_of_the_runtimes_is_a_part_of_it() {
+fn a_driver_call_as_long_as_its_runtime_call_is_a_part_of_it() {
     let mut made = Fixture::new();
     made.call(0, 0, 5 * US, "cudaLaunchKernel", 1);
     kernel(&mut made, 5 * US, 10 * US, 1);
@@ -477,7 +478,7 @@ fn a_call_of_the_drivers_that_takes_all_of_the_runtimes_is_a_part_of_it() {
 }
 
 #[test]
-fn a_log_of_compilation_is_of_its_own_process() {
+fn a_log_of_compilation_counts_only_for_its_own_process() {
     let path = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../trace/tests/compile/torch-2.8.log.zst");
     let log = RankCompile::of_logs_at(std::slice::from_ref(&path), Some(0));

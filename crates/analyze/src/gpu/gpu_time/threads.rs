@@ -1,4 +1,5 @@
-//! The host threads of a rank, and the causes that kept each thread from launching.
+//! Collects the host threads of a rank, and finds the causes that kept each thread from launching
+//! work.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{
@@ -22,10 +23,11 @@ use crate::rank::{HostSpan, RankTrace, SpanPurpose, WorkKind};
 
 /// The maximum number of threads through which a chain of waits is followed.
 const MOST_HOPS: usize = 3;
-/// If a thread waits for the device again after at most this many launches, it never launches ahead
+/// If a thread waits for the device again after at most this many launches, it can't launch ahead
 /// of the device.
 const FEW_LAUNCHES: usize = 8;
-/// A copy to the host of at most this many bytes counts as reading values.
+/// A copy to the host of at most this many bytes counts as reading a value, which is a wait for the
+/// device.
 const MOST_OF_VALUE: u64 = 1 << 16;
 
 /// Kinds of spans whose names say what a thread is doing.
@@ -39,11 +41,11 @@ pub struct Threads {
     /// For each thread, the time in which it was at work.
     active: Vec<Cover>,
     index: FxHashMap<ThreadIndex, usize>,
-    /// Samples and waits with a stack. They tell the lines of code.
+    /// Samples and waits with a stack, from which the lines of code are found.
     rows: Vec<SampledRow>,
-    /// For each thread, whether Python was on its stack. `main` is, for each process, the thread
-    /// that ran most of its Python code.
+    /// For each thread, whether Python was ever on its stack.
     has_python: Vec<bool>,
+    /// For each process, the thread that ran most of its Python code.
     main: FxHashMap<ProcessIndex, u32>,
     cpu: CpuTrace,
 }
@@ -70,8 +72,8 @@ pub struct ExplainedIdle {
     pub call: u32,
 }
 
-/// The purpose that a span states; the cause for all of its time including calls; and the cause for
-/// its time without blocking calls.
+/// The purpose that a span declares, the cause for all of its time including calls, and the cause
+/// for its time without blocking calls.
 type SpanCauses = (Option<SpanPurpose>, [Option<IdleCause>; 2]);
 
 impl Threads {
@@ -85,8 +87,8 @@ impl Threads {
         threads.add_samples(rank);
         for timeline in &mut threads.all {
             timeline.whole = ordered(std::mem::take(&mut timeline.whole));
-            // Runtime calls come before driver calls here. So if a driver call takes all of the
-            // time of a runtime call, it is taken for a part of that.
+            // Sort runtime calls before driver calls. A driver call that takes all of the time of a
+            // runtime call then counts as a part of the runtime call.
             timeline.blocking.sort_by_key(|(_, (_, call))| rank.calls[*call as usize].kind);
             timeline.blocking = ordered(std::mem::take(&mut timeline.blocking));
             timeline.waits = ordered(std::mem::take(&mut timeline.waits));
@@ -110,8 +112,8 @@ impl Threads {
     fn add_calls(&mut self, rank: &RankTrace<'_>) {
         let mut named: FxHashMap<NameId, Option<IdleCause>> = FxHashMap::default();
         let mut busy: Vec<Union> = Vec::new();
-        // For each thread, the end and the index of its last wait, and the number of launches
-        // since.
+        // For each thread: the end and the index of its last wait, and the number of its launches
+        // since then.
         let mut waits: Vec<Option<(u64, u32, usize)>> = Vec::new();
         for (call, index) in rank.calls.iter().zip(0_u32..) {
             let at = self.entry(call.process, call.thread);
@@ -161,7 +163,8 @@ impl Threads {
             // `busy` contains only the thread's calls at this point.
             let calls = &self.all[at].busy;
             let is_long = span.duration_ns >= QUIET_NS && !calls.is_empty();
-            // Autograd's own ranges contain operators, and also the time to find the next operator.
+            // Autograd's own ranges contain operators, but also the time in which autograd looks
+            // for the next operator.
             let is_operator = || !rank.name(span.name).starts_with("autograd::");
             if is_long && calls.length_within(span.interval()) == 0 && is_operator() {
                 computing.entry(at).or_default().push((span.interval(), span.name));
@@ -193,7 +196,8 @@ impl Threads {
             }
             let at = self.entry(process, thread);
             self.all[at].whole.extend(whole.map(|cause| (span.interval(), cause)));
-            // A span with another purpose takes its time away from the span around it.
+            // The time of a span that declares another purpose must not count for the span around
+            // it, so such a span is listed even without a cause.
             if rest.is_some() || stated.is_some() {
                 named.entry(at).or_default().push((span.interval(), rest));
             }
@@ -207,8 +211,8 @@ impl Threads {
             let compiled: Vec<(Interval, IdleCause)> = intervals
                 .map(|(start, end)| (Interval::new(start, end), IdleCause::Compile))
                 .collect();
-            // A process in a container has other pids than on the host. If no pid matches, the
-            // writer of the log is unknown, and the log counts for all processes.
+            // A process in a container has different pids inside and on the host. If no pid
+            // matches, the writer of the log is unknown, and the log counts for all processes.
             let processes = rank.file.processes().iter();
             let writers: Vec<ProcessIndex> = processes
                 .filter(|process| Some(process.pid) == read.log.pid)
@@ -255,7 +259,8 @@ impl Threads {
                 ThreadState::Running => {
                     timeline.samples.push((row.time_ns, row.weight_ns, code));
                 }
-                // A row that sums up several short waits has no exact position in time.
+                // A row that sums up several short waits has no exact position in time, so it is
+                // left out.
                 _ if row.spread_ns.is_none() => {
                     let lasted =
                         Interval::new(row.time_ns, row.time_ns.saturating_add(row.weight_ns));
@@ -311,8 +316,8 @@ impl Threads {
         self.index.get(&thread).map(|at| *at as u32)
     }
 
-    /// Divides an interval by the causes that kept a thread from launching, in order of time. The
-    /// parts add up to the interval.
+    /// Divides an interval by the causes that kept a thread from launching work, in order of time.
+    /// The parts add up to the interval.
     pub(super) fn explain(&self, thread: u32, interval: Interval) -> Vec<ExplainedIdle> {
         let mut found = Vec::new();
         self.explain_by(thread, interval, MOST_HOPS, &mut found);
@@ -344,10 +349,10 @@ impl Threads {
         }
     }
 
-    /// Divides an interval by what the other threads of the process did, starting with the thread
-    /// that did most. Time in which no other thread did anything counts as the thread's own code if
-    /// the thread was sampled at all, and is unknown otherwise. In a short interval, it counts as
-    /// launching: the thread was being woken up.
+    /// Divides an interval by what the other threads of the process did, starting with the busiest
+    /// thread. The rest is time in which no other thread did anything. In a short interval, the
+    /// rest counts as launching: the thread was being woken up. In a long one, it counts as the
+    /// thread's own code if the thread was sampled at all, and otherwise as unknown.
     fn follow<'t>(
         &'t self,
         thread: u32,
@@ -357,8 +362,8 @@ impl Threads {
         at_work: impl Fn(usize) -> &'t Cover,
     ) {
         let mut rest = Cover::of([interval]);
-        // The length of the whole interval decides, not the length of the pieces that other threads
-        // leave.
+        // Decide by the length of the whole interval, because the pieces that other threads leave
+        // may be short.
         let own = match interval.length() < QUIET_NS {
             true => IdleCause::Launch,
             false if self.all[thread as usize].samples.is_empty() => IdleCause::Unknown,
@@ -413,8 +418,8 @@ impl Threads {
         self.all[thread as usize].wait_before(time_ns)
     }
 
-    /// Returns the places in the code of each thread within its times, each with the time that
-    /// samples stand for; most time first.
+    /// Returns the places in the code of each thread within the given times. Each place comes with
+    /// the time that its samples stand for, most time first.
     pub(crate) fn places(&self, times: &FxHashMap<u32, Cover>) -> Vec<(Place, u64)> {
         let mut by_stack: FxHashMap<(ProcessIndex, StackId, ThreadState), u64> =
             FxHashMap::default();
@@ -453,9 +458,9 @@ impl Threads {
     }
 }
 
-/// Returns the calls of the device's libraries that have a stack, each as a wait at that place. The
-/// stack belongs to the call itself. It has Python's functions, which a sample within the call may
-/// lack.
+/// Returns the calls of the device's libraries that have a stack, each as a wait at that stack. The
+/// stack was recorded at the call itself. It contains the Python functions, which a sample within
+/// the call may lack.
 fn called_at(rank: &RankTrace<'_>) -> Vec<Sample> {
     let is_call = |call: &CallStack| {
         matches!(call.kind, SpanKind::Runtime | SpanKind::Driver) && call.stack != 0
@@ -484,8 +489,8 @@ fn blocks(name: &str) -> Option<IdleCause> {
 }
 
 /// Returns the cause for which a copy from or to pageable memory keeps its thread from launching.
-/// Such a call returns only when the memory was read, or when the whole copy is done. Reading a
-/// value back counts as a wait for the device.
+/// Such a call returns only when the driver has read the memory, or when the whole copy is done. A
+/// copy that reads a value back counts as a wait for the device.
 fn of_pageable(rank: &RankTrace<'_>, call: u32) -> Option<IdleCause> {
     let work = rank.launches.work_of(call as usize);
     work.iter().find_map(|&at| {
@@ -500,8 +505,8 @@ fn of_pageable(rank: &RankTrace<'_>, call: u32) -> Option<IdleCause> {
     })
 }
 
-/// Returns the cause for which a memset keeps its thread from launching. Some memsets return at
-/// once, others when the memory is set.
+/// Returns the cause for which a memset keeps its thread from launching, if it does. Some memsets
+/// return at once, others only when the memory is set.
 fn of_memset(rank: &RankTrace<'_>, call: u32) -> Option<IdleCause> {
     let work = rank.launches.work_of(call as usize);
     let last_ns = work.iter().map(|&at| rank.work[at as usize].end_ns()).max()?;

@@ -1,4 +1,4 @@
-//! The activity of one host thread over time.
+//! Divides the time of one host thread by the thread's activity.
 
 use std::cmp::Reverse;
 
@@ -8,12 +8,12 @@ use super::cause::IdleCause;
 use super::host_code::HostCode;
 use crate::base::intervals::{Cover, Interval};
 
-/// A thread that makes no call and runs no operator for this long, in ns, does something other than
-/// launching. PyTorch takes 5 to 50 us between launches, and 250 us from a loss to the first launch
-/// of its backward pass.
+/// A thread that makes no call and runs no operator for this long, in ns, isn't busy launching.
+/// PyTorch takes 5 to 50 us between launches, and 250 us from a loss to the first launch of its
+/// backward pass.
 pub(super) const QUIET_NS: u64 = 500_000;
 
-/// Stands for an index if no call explains a piece of time.
+/// The index that stands for a missing call.
 pub(super) const NO_CALL: u32 = u32::MAX;
 
 /// An operator that computes on the host counts as other code, not as launching.
@@ -26,13 +26,13 @@ pub(super) type Layer<T> = Vec<(Interval, T)>;
 #[derive(Debug, Default)]
 pub(super) struct ThreadTimeline {
     pub process: ProcessIndex,
-    /// Compilation and other causes that include all calls in their time.
+    /// Causes such as compilation that cover all of their time, including the calls within it.
     pub whole: Layer<IdleCause>,
     /// Calls that block the thread, each with its cause and its index.
     pub blocking: Layer<(IdleCause, u32)>,
     /// Ranges whose names say what the thread does in them.
     pub named: Layer<IdleCause>,
-    /// Waits off a core, with exact times.
+    /// Waits in which the thread was off its core, with exact times.
     pub waits: Layer<HostCode>,
     /// Time in calls and operators.
     pub busy: Cover,
@@ -44,8 +44,8 @@ pub(super) struct ThreadTimeline {
     pub samples: Vec<(u64, u64, HostCode)>,
     /// The interval around each sample that the sample explains; see [`around`].
     pub sampled: Layer<HostCode>,
-    /// Intervals between one wait for the device and the next, if the thread makes few launches in
-    /// between, so that it never launches ahead. Each has the call of the first wait.
+    /// Intervals from one wait for the device to the next with few launches in between. In these,
+    /// the thread can't launch ahead of the device. Each has the call of the first wait.
     pub between_waits: Layer<u32>,
 }
 
@@ -83,7 +83,8 @@ impl ThreadTimeline {
         let mut computing = Vec::new();
         let rest = carve(&rest, &self.computing, |part, _| computing.push(part));
         let unsampled = carve(&computing, &self.sampled, |part, code| {
-            // Code of an operator library that runs in such an operator launches nothing.
+            // Even if the operator's code belongs to an operator library, it launches nothing here.
+            // So it counts as computing on the host.
             let is_cause = matches!(code, HostCode::Cause(_));
             push(part, if is_cause { *code } else { COMPUTES }, NO_CALL);
         });
@@ -110,8 +111,8 @@ impl ThreadTimeline {
         inside.map(move |(at, name)| (*name, at.overlap(interval).length()))
     }
 
-    /// Returns the call of the last wait before a moment, if the thread waits every few launches
-    /// then.
+    /// Returns the call of the last wait before a moment, if the thread waits every few launches at
+    /// that time.
     pub fn wait_before(&self, time_ns: u64) -> Option<u32> {
         let after = self.between_waits.partition_point(|(at, _)| at.end <= time_ns);
         let (at, call) = self.between_waits.get(after)?;
@@ -120,8 +121,8 @@ impl ThreadTimeline {
 }
 
 /// Returns the interval that each sample explains where the thread makes no call: up to twice the
-/// sample's own duration, before and after it. Between two samples, the reach of the later one
-/// comes first. `samples` are in order of time.
+/// sample's own duration, before and after it. Where the intervals of two samples overlap, the time
+/// belongs to the later sample. `samples` are in order of time.
 pub(super) fn around(samples: &[(u64, u64, HostCode)]) -> Layer<HostCode> {
     let begins = |at: usize| {
         let (time_ns, weight_ns, _) = samples[at];
@@ -137,8 +138,8 @@ pub(super) fn around(samples: &[(u64, u64, HostCode)]) -> Layer<HostCode> {
     all.filter(|(interval, _)| interval.length() > 0).collect()
 }
 
-/// Sorts intervals, and cuts those that begin before another one ended. Of intervals that begin
-/// together, the longest counts; of equal ones, the first.
+/// Sorts intervals, and cuts each interval that begins before an earlier one ended. Of intervals
+/// that begin together, the longest stays; of equal ones, the first.
 pub(super) fn ordered<T>(mut layer: Layer<T>) -> Layer<T> {
     layer.sort_by_key(|(interval, _)| (interval.start, Reverse(interval.end)));
     let mut until = 0;
@@ -150,7 +151,8 @@ pub(super) fn ordered<T>(mut layer: Layer<T>) -> Layer<T> {
     layer
 }
 
-/// Passes each part of the intervals that the layer covers to `found`, and returns the rest.
+/// Cuts the parts of the intervals that the layer covers out and passes each to `found`. Returns
+/// the rest.
 fn carve<T>(
     intervals: &[Interval],
     layer: &Layer<T>,
@@ -188,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn of_intervals_that_begin_together_the_outer_one_counts() {
+    fn the_longest_of_intervals_that_begin_together_wins() {
         let at = |start, end, what| (Interval::new(start, end), what);
         let layer = ordered(vec![at(0, 5, "inner"), at(0, 20, "outer"), at(20, 30, "outer")]);
         assert_eq!(layer, [at(0, 20, "outer"), at(20, 30, "outer")]);
@@ -225,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_explains_no_more_than_twice_its_time_on_either_side() {
+    fn a_sample_explains_at_most_twice_its_time_on_either_side() {
         let (first, second) = (HostCode::Cause(IdleCause::Python), HostCode::Operators);
         let layer = around(&[(100, 10, first), (130, 10, second), (500, 20, first)]);
         let at = Interval::new;

@@ -1,4 +1,4 @@
-//! Divides all of a device's time.
+//! Divides all of a device's time into work by class and idle time by cause.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::CopyKind;
@@ -12,8 +12,8 @@ use crate::base::intervals::{Cover, Interval};
 use crate::host::Place;
 use crate::rank::{RankTrace, WorkKind};
 
-/// The longest time, in ns, that a launch takes to arrive if nothing on the device holds it up.
-/// Typically it takes 2 to 20 us.
+/// The longest time, in ns, in which a launch reaches an idle device. Typically it takes 2 to 20
+/// us.
 const ARRIVES_NS: u64 = 20_000;
 
 /// The time of a device, or of several as one, within a window.
@@ -43,7 +43,7 @@ pub struct BusyTimes<'b> {
 }
 
 impl Waterfall {
-    /// Computes the waterfall of some work within a window. The work is that of one device, or of
+    /// Computes the waterfall of some work within a window. `work` is the work of one device, or of
     /// all devices as one ([`RankTrace::work_by_device`]).
     pub(crate) fn of(
         rank: &RankTrace<'_>,
@@ -96,7 +96,8 @@ impl Waterfall {
         self.idle.iter().filter(move |one| one.cause == cause)
     }
 
-    /// Returns the calls that let the device wait for one cause, each with its idle time, in order.
+    /// Returns the calls that kept the device waiting for one cause, each with its idle time, in
+    /// order.
     pub fn calls(&self, cause: IdleCause) -> Vec<(usize, u64)> {
         let mut sums: FxHashMap<u32, u64> = FxHashMap::default();
         for one in self.of_cause(cause).filter(|one| one.call != NO_CALL) {
@@ -108,9 +109,9 @@ impl Waterfall {
         calls
     }
 
-    /// Returns the places in the code of the threads that let the device wait for one cause, each
-    /// with the time that samples stand for there; most time first. The times are estimates and
-    /// don't cover all of the idle time.
+    /// Returns the places in the code of the threads that kept the device waiting for one cause.
+    /// Each place comes with the time that its samples stand for, most time first. The times are
+    /// estimates and don't cover all of the idle time.
     pub fn places(
         &self,
         rank: &RankTrace<'_>,
@@ -121,10 +122,11 @@ impl Waterfall {
         for one in self.of_cause(cause) {
             let of = times.entry(threads.with_lines(one.thread)).or_default();
             let call = (one.call != NO_CALL).then(|| rank.calls[one.call as usize].interval());
-            // The call may begin while the device still works, so its whole time counts.
+            // The call may begin while the device still works, so look at all of the call's time
+            // and not only at the gap.
             of.extend(call);
-            // The work that is launched after a memory call isn't what needed the memory, so the
-            // code of the gap doesn't count.
+            // The memory was needed for something else than the work that is launched after the
+            // memory call, so the code that runs in the rest of the gap doesn't count.
             if cause != IdleCause::Allocation || call.is_none() {
                 of.push(one.interval);
             }
@@ -134,8 +136,8 @@ impl Waterfall {
     }
 }
 
-/// Returns the place with most time, with all parts of one line added up. A place in the user's own
-/// code goes before others with a file, and these before places without one.
+/// Returns the place with the most time, after adding up all parts of one line. The user's own code
+/// takes precedence over other code with a file, and that over code without a file.
 pub(crate) fn main_line(places: &[(Place, u64)]) -> Option<&Place> {
     let mut sums: FxHashMap<(&str, &str, u32), (&Place, u64)> = FxHashMap::default();
     for (place, ns) in places {
@@ -223,15 +225,15 @@ fn of_gap(
     found: &mut Vec<ExplainedIdle>,
 ) {
     let launch = &rank.calls[call];
-    // Work whose launch returned before the gap began is still on its way.
+    // If the launch had returned before the gap began, its work is still on the way to the device.
     let arrives_ns = match launch.end_ns() <= gap.start {
         true => launch.end_ns().saturating_add(ARRIVES_NS),
         false => launch.end_ns().saturating_add(LAUNCH_NS),
     };
     let late_ns = arrives_ns.clamp(gap.start, gap.end);
     let thread = threads.index(launch.thread).unwrap_or_default();
-    // The last call that blocked the thread, with its cause. The device's idle time counts for this
-    // call until the thread launches again.
+    // The last call that blocked the thread, with its cause. The device's later idle time is
+    // attributed to this call until the thread launches again.
     let mut blocked: Option<(IdleCause, u32, u32)> = None;
     let from = found.len();
     for mut one in threads.explain(thread, Interval::new(gap.start, late_ns)) {
@@ -246,10 +248,11 @@ fn of_gap(
                     (one.cause, one.call, one.thread) = by;
                 }
             }
-            // Time without a known cause counts for the call, up to the call's own duration.
+            // Attribute time without a known cause to the blocking call, up to the call's own
+            // duration.
             IdleCause::Unknown => {
                 if let Some((cause, call, thread)) = blocked {
-                    // A wait that was only sampled has no call.
+                    // A wait that is known only from samples has no call, and so no duration.
                     let most_ns = rank.calls.get(call as usize).map_or(0, |call| call.duration_ns);
                     let Interval { start, end } = one.interval;
                     let until = start.saturating_add(most_ns).min(end);
@@ -259,7 +262,8 @@ fn of_gap(
                     blocked = blocked.filter(|_| until == end);
                 }
             }
-            // Anything else that the thread does would take as long without the wait.
+            // Anything else that the thread does would take as long without the wait, so the call
+            // no longer counts.
             _ => blocked = None,
         }
         push(found, from, one);
@@ -270,8 +274,8 @@ fn of_gap(
     }
 }
 
-/// Adds an interval. If it continues the last one of the same gap with the same cause, thread and
-/// call, extends that one instead.
+/// Adds an interval. If the last interval of the same gap ends where this one begins, and has the
+/// same cause, thread and call, extends that interval instead.
 fn push(found: &mut Vec<ExplainedIdle>, from: usize, one: ExplainedIdle) {
     if one.interval.length() == 0 {
         return;

@@ -1,4 +1,4 @@
-//! Idle time of streams, by what their next work waited for.
+//! Measures the idle time of each stream, by what the stream's next work waited for.
 
 mod tables;
 #[cfg(test)]
@@ -19,8 +19,8 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(Idle),
 };
 
-/// A gap shorter than this, before work that was already launched, is the device's own delay
-/// between two kernels. Holistic Trace Analysis has the same default.
+/// A shorter gap before work that was already launched counts as the device's own delay between two
+/// kernels. Holistic Trace Analysis has the same default.
 pub const KERNEL_WAIT_NS: u64 = 30_000;
 
 /// Number of gaps of each rank that the report keeps, longest first.
@@ -64,7 +64,7 @@ pub struct StreamIdle {
     /// Time in which work ran on the stream, ns.
     pub busy_ns: u64,
     /// Idle time by cause, in the order of [`Cause::ALL`]. With Holistic Trace Analysis's reading,
-    /// overlapping work makes gaps of negative length.
+    /// overlapping work makes gaps of negative length, so the sums may be negative.
     pub idle_ns: [i64; 4],
     /// Describes the lengths of the gaps by cause, in the same order.
     pub gaps: [Option<Description>; 4],
@@ -103,7 +103,7 @@ pub struct RankIdle {
     pub outside: OutsideWork,
 }
 
-/// A gap before the names in it are resolved.
+/// A gap whose names aren't resolved yet.
 struct FoundGap {
     start_ns: u64,
     length_ns: i64,
@@ -116,7 +116,7 @@ struct FoundGap {
 pub fn of_rank(rank: &RankTrace<'_>) -> RankIdle {
     let mut by_stream: Vec<Vec<u32>> = vec![Vec::new(); rank.streams.len()];
     for (row, at) in rank.work.iter().zip(0..) {
-        // Holistic Trace Analysis leaves out waits in this report only.
+        // Holistic Trace Analysis leaves out waits in this report and in no other.
         if matches!(row.kind, WorkKind::Kernel | WorkKind::Copy { .. }) {
             by_stream[row.stream as usize].push(at);
         }
@@ -156,8 +156,8 @@ fn busy(rank: &RankTrace<'_>, work: &[u32]) -> Cover {
 }
 
 impl FoundGap {
-    /// Cuts the gap to its part within `time`. The gap then starts at the first moment of that
-    /// part. Returns whether anything is left.
+    /// Cuts the gap to its part within `time`, which may consist of several intervals. The gap then
+    /// starts with the first of them. Returns whether any of the gap is left.
     fn cut(&mut self, time: &Cover) -> bool {
         let gap = Interval::new(self.start_ns, self.start_ns.saturating_add_signed(self.length_ns));
         let within = time.within(gap);

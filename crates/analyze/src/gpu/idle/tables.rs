@@ -1,4 +1,4 @@
-//! The tables of `idle`.
+//! Makes the tables of the report `idle`.
 
 use std::cmp::Reverse;
 
@@ -24,8 +24,9 @@ fn share(row: &StreamIdle, at: usize) -> Option<f64> {
     (row.total_ns() != 0).then(|| row.idle_ns[at] as f64 / row.total_ns() as f64)
 }
 
-/// Returns the reason for a report without gaps. A device may be idle although no stream has a gap:
-/// if each stream has only one kernel, or before and after the work.
+/// Returns the reason for a report without gaps. A device may be idle although none of its streams
+/// has a gap: each stream may have only one kernel, or the idle time may lie before and after the
+/// work.
 fn no_gap(parts: &[(RankContext, RankIdle)]) -> &'static str {
     match parts.iter().all(|(_, part)| part.streams.is_empty()) {
         true => NO_WORK,

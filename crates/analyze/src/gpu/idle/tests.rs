@@ -8,7 +8,7 @@ fn kernel(start_ns: u64, end_ns: u64, correlation: Option<u64>) -> Kernel {
 }
 
 #[test]
-fn a_gap_is_laid_to_what_the_next_kernel_waited_for() {
+fn the_cause_of_a_gap_is_what_the_next_kernel_waited_for() {
     let mut made = Fixture::new();
     made.call(0, 0, 10, "cudaLaunchKernel", 1);
     made.call(0, 150_000, 10, "cudaLaunchKernel", 2);
@@ -21,8 +21,8 @@ fn a_gap_is_laid_to_what_the_next_kernel_waited_for() {
         // Launched long before the stream fell idle; they begin 5 us and 80 us after that.
         (175_000, 180_000, Some(3)),
         (260_000, 300_000, Some(4)),
-        // This kernel begins before the one before has ended. There is no gap, and the later end
-        // counts.
+        // This kernel begins before the kernel before it has ended. So there is no gap, and the
+        // next gap begins at the later of the two ends.
         (290_000, 295_000, None),
         (301_000, 302_000, None),
     ];
@@ -42,7 +42,7 @@ fn a_gap_is_laid_to_what_the_next_kernel_waited_for() {
 }
 
 #[test]
-fn busy_and_idle_make_up_a_streams_time() {
+fn busy_and_idle_time_sum_to_a_streams_time() {
     let mut made = Fixture::new();
     for (start, end) in [(10, 40), (20, 30), (40, 60), (100, 101), (90, 95)] {
         made.kernel(kernel(start, end, None), "k");
@@ -54,7 +54,7 @@ fn busy_and_idle_make_up_a_streams_time() {
 }
 
 #[test]
-fn streams_of_two_devices_are_distinguished_and_none_of_them_is_denied_a_gap() {
+fn two_devices_have_a_device_column_and_an_empty_table_a_reason() {
     let idle_of = |devices: &[u32]| {
         let mut made = Fixture::new();
         for &device in devices {
@@ -79,7 +79,8 @@ fn streams_of_two_devices_are_distinguished_and_none_of_them_is_denied_a_gap() {
     let (one, two) = (idle_of(&[0]), idle_of(&[0, 1]));
     assert_eq!((heading(&one), heading(&two)), (Some(""), Some("device")));
     assert_eq!(two[0].rows.len(), 2);
-    // The device may still be idle before, after and between the work of the two streams.
+    // The device may still be idle before, after and between the work of the two streams, so the
+    // text speaks only of streams.
     assert_eq!(two[1].empty, "no stream was idle between two of its own kernels and copies");
     assert_eq!(idle_of(&[])[1].empty, NO_WORK);
 }

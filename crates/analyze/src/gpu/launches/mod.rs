@@ -1,4 +1,5 @@
-//! Durations of the calls that start work, and the delays from these calls to the work.
+//! Measures the durations of the calls that start work, and the delays from these calls to the
+//! work.
 
 mod tables;
 
@@ -87,8 +88,7 @@ pub struct CallLaunches {
     pub call_ns: Quantiles,
     /// Time from a call's end to the start of its first work, ns.
     pub delay_ns: Quantiles,
-    /// Number of calls that took longer than the work that they started, which means that the work
-    /// is too small.
+    /// Number of calls that took longer than the work that they started. Such work is too small.
     pub short: u64,
     /// Number of calls longer than [`LONG_CALL_NS`].
     pub long_calls: u64,
@@ -120,7 +120,7 @@ impl Quantiles {
 /// The launches of one graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphLaunches {
-    /// Number of the graph; `None` if the trace has no numbers of graphs.
+    /// Number of the graph; `None` if the trace doesn't number its graphs.
     pub graph: Option<u32>,
     /// Number of pieces of work that one launch starts.
     pub nodes: usize,
@@ -130,7 +130,8 @@ pub struct GraphLaunches {
     pub call_ns: u64,
     /// Sum of the work's durations, ns.
     pub work_ns: u64,
-    /// Sum over the launches of the time from the first work's start to the last work's end, ns.
+    /// For each launch, the time from its first work's start to its last work's end; summed over
+    /// the launches, ns.
     pub span_ns: u64,
 }
 
@@ -143,13 +144,13 @@ pub struct RankLaunches {
     pub graphs: Vec<GraphLaunches>,
     /// Number of pieces of work without a recorded launch.
     pub orphans: u64,
-    /// Each launch with its function; empty unless the launches were asked for.
+    /// Each launch with its function; empty unless the user asked for single launches.
     pub each: Vec<(Arc<str>, Launch)>,
     /// Launches outside of the steps, which the other fields leave out.
     pub left_out: LeftOutRows,
 }
 
-/// Sums up the launches of a rank; also returns each launch if `each`.
+/// Sums up the launches of a rank. The result contains each single launch only if `each`.
 pub fn of_rank(rank: &RankTrace<'_>, names: &Names, each: bool) -> RankLaunches {
     let work_judged = rank.is_judged();
     let is_orphan = |at: &usize| work_judged[*at] && rank.launches.call_of(*at).is_none();
@@ -186,8 +187,8 @@ pub fn of_rank(rank: &RankTrace<'_>, names: &Names, each: bool) -> RankLaunches 
     found
 }
 
-/// Sums up the launches of one function. They are in order of calls, and those of one call in order
-/// of the work's start.
+/// Sums up the launches of one function. `launches` are in order of calls, and within a call in
+/// order of the work's start.
 fn of_calls(name: Arc<str>, launches: &[Launch]) -> CallLaunches {
     let calls: Vec<&[Launch]> = launches.chunk_by(|a, b| a.call == b.call).collect();
     let first =

@@ -1,4 +1,4 @@
-//! The tables of launches: by call, by graph, and one by one.
+//! Makes the tables of launches: by call, by graph, and one by one.
 
 use std::cmp::Reverse;
 

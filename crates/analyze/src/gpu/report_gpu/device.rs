@@ -1,4 +1,4 @@
-//! A sampled device of a host, and its entry in the summary.
+//! Collects the samples of a host's device, and makes the device's entry in the summary.
 
 use serde_json::Value;
 use tprof_trace::model::counter::*;
@@ -19,8 +19,8 @@ pub struct SampledGpu {
     pub host: String,
     /// Number of the device on the host.
     pub gpu: u32,
-    /// The ranks that see the device, each with the device's number there, in words; `None` if no
-    /// rank is known to see it.
+    /// The ranks that see the device, each with the number by which it knows the device, in words;
+    /// `None` if no rank is known to see it.
     pub visible_to: Option<String>,
     /// Share of the time in which any kernel ran, as the driver reports it.
     pub mean_utilization: Reading<f64>,
@@ -72,7 +72,7 @@ impl DeviceSamples<'_> {
         share(self.series(GPU_THROTTLE)?, self.host.holds_ns(), bits)
     }
 
-    /// Returns the reason for which a quantity has no value.
+    /// Returns the reason why a quantity has no value.
     pub(super) fn why(&self, name: &str) -> &str {
         self.facts["missing"][name].as_str().unwrap_or(NO_READING)
     }

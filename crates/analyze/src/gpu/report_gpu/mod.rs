@@ -1,4 +1,4 @@
-//! `gpu`: devices as their management library reports them, from outside the job: utilization,
+//! `gpu`: reports what the GPUs' management library measured from outside the job: utilization,
 //! memory, clocks, power, temperature and throttling.
 
 mod device;

@@ -1,4 +1,4 @@
-//! The management library's readings of devices, by file and joined by host.
+//! Collects the management library's readings of devices by file, and joins them by host.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,9 +24,9 @@ pub(super) const COUNTERS: [&str; 8] = [
     GPU_THROTTLE,
 ];
 
-/// A value holds until the next one. If the next one comes later than this many nanoseconds, and
-/// later than `HOLDS_READINGS` readings take, readings had stopped, and the time between counts for
-/// nothing. The sampler writes a value that doesn't change once a second.
+/// A value counts as valid until the next reading. But if the next reading comes later than this
+/// many nanoseconds, and later than `HOLDS_READINGS` sampling periods, then sampling had stopped,
+/// and the time between the two isn't counted. The sampler writes an unchanged value once a second.
 const HOLDS_NS: u64 = 2_500_000_000;
 const HOLDS_READINGS: u64 = 5;
 
@@ -37,9 +37,10 @@ pub(crate) struct FileSamples {
     pub(crate) host: String,
     /// The library's facts, as the sampler wrote them.
     pub(crate) facts: Option<Value>,
-    /// Readings in order of time, by the number that the library has for a device, and by counter.
+    /// Readings in order of time, by the library's number for the device and by counter.
     pub(crate) series: BTreeMap<(u32, &'static str), SampleSeries>,
-    /// Devices that the file's processes see: the UUID and the processes' number of each.
+    /// Devices that the file's processes see: each with its UUID and the number by which the
+    /// processes know it.
     pub(super) sees: BTreeSet<(String, u32)>,
 }
 
@@ -70,7 +71,8 @@ pub(super) struct HostSamples<'a> {
     pub(super) at: Option<&'a RankContext>,
     pub(super) facts: Option<&'a Value>,
     pub(super) series: BTreeMap<(u32, &'static str), SampleSeries>,
-    /// For each device, by UUID: the ranks that see it, each with its number there, in words.
+    /// For each device, by UUID: the ranks that see it, each with the number by which it knows the
+    /// device, in words.
     pub(super) visible_to: BTreeMap<&'a str, Vec<String>>,
 }
 
@@ -92,7 +94,7 @@ pub(super) fn hosts(parts: &[(RankContext, FileSamples)]) -> BTreeMap<&str, Host
 }
 
 impl HostSamples<'_> {
-    /// Returns the reason if nothing is known about the host's devices.
+    /// Returns the reason why nothing is known about the host's devices, if nothing is.
     pub(super) fn missing(&self) -> Option<&str> {
         match self.facts {
             Some(facts) => facts["missing"].as_str(),
@@ -100,7 +102,7 @@ impl HostSamples<'_> {
         }
     }
 
-    /// Returns the longest time for which a reading holds, ns.
+    /// Returns the longest time for which a reading counts as valid, ns.
     pub(super) fn holds_ns(&self) -> u64 {
         let every_ms = self.facts.and_then(|facts| facts["every_ms"].as_u64()).unwrap_or(0);
         every_ms.saturating_mul(HOLDS_READINGS * 1_000_000).max(HOLDS_NS)
@@ -126,7 +128,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
-    fn readings_that_are_far_apart_hold_as_long_as_they_are_wanted() {
+    fn rare_readings_stay_valid_for_several_sampling_periods() {
         let holds = |every_ms: u64| {
             let facts = serde_json::json!({ "every_ms": every_ms });
             HostSamples { facts: Some(&facts), ..HostSamples::default() }.holds_ns()

@@ -1,9 +1,10 @@
-//! Statistics of a quantity's readings over time, and the reasons for low clocks.
+//! Computes statistics of a quantity's readings over time, and lists the reasons for low clocks.
 
 use std::collections::BTreeMap;
 
 /// The reasons for low clocks, by bit. The second value says whether the reason slows work down.
-/// The other reasons mean that there is nothing to do, or that a setting limits the clocks.
+/// The reasons that don't slow work down mean that the device has nothing to do, or that a setting
+/// limits the clocks.
 pub(super) const REASONS: [(&str, bool); 9] = [
     ("idle", false),
     ("application clocks", false),
@@ -27,8 +28,8 @@ pub(super) struct SeriesStats {
     pub(super) max: f64,
 }
 
-/// Returns each value with the time until the next one, for which it held. A value that the next
-/// one follows after more than `most_ns` is left out, and so is the last value.
+/// Returns each value with the time until the next reading, during which the value was valid.
+/// Leaves out the last value, and values whose next reading comes after more than `most_ns`.
 fn held(series: &SampleSeries, most_ns: u64) -> impl Iterator<Item = (u64, f64)> + '_ {
     let next = series.keys().skip(1);
     series.iter().zip(next).filter_map(move |((at, value), next)| {
@@ -75,7 +76,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
-    fn a_value_holds_until_the_next_but_not_over_a_gap() {
+    fn a_value_is_valid_until_the_next_reading_but_not_over_a_gap() {
         // The device has no reading between seconds 2 and 60.
         let series: SampleSeries =
             [(0, 10.0), (SECOND, 30.0), (2 * SECOND, 90.0), (60 * SECOND, 0.0)].into();

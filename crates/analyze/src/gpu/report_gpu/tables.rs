@@ -1,4 +1,4 @@
-//! The tables of `report gpu`.
+//! Makes the tables of the report `gpu`.
 
 use tprof_trace::model::counter::*;
 

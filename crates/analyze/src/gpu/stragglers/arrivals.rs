@@ -2,8 +2,8 @@
 //!
 //! A collective's kernel waits on its device for the last rank, and then all ranks' kernels end at
 //! about the same time. So the duration of a rank's kernel is its wait plus the time of the
-//! transfer, and the rank with the shortest kernel came last. This needs no clock that the hosts
-//! share. The same holds for a collective on the host.
+//! transfer, and the rank with the shortest kernel came last. The comparison uses only durations,
+//! so it works for hosts whose clocks differ. The same is true for a collective on the host.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -13,12 +13,13 @@ use rustc_hash::{FxHashMap, FxHasher};
 use crate::rank::collectives::{Operation, waits_for_all};
 use crate::rank::{RankTrace, Step, step_at};
 
-/// Maximum number of a rank's collectives that are kept for comparison. If there are more, a sample
-/// is kept. A hash chooses the sample, so that all ranks keep the same collectives.
+/// Maximum number of a rank's collectives that are kept for comparison. Of more collectives, only a
+/// sample is kept. A hash of their identities chooses the sample, so that all ranks keep the same
+/// collectives.
 const MOST_KEPT: usize = 2048;
 
-/// The identity of a collective, which is equal on all of its ranks: a hash of its communicator,
-/// operation and size, and of its sequence number. If it has no number, the hash includes its step
+/// The identity of a collective, equal on all of its ranks: a hash of its communicator, operation,
+/// size and sequence number. If the collective has no sequence number, the hash includes its step
 /// and its place in that step instead.
 pub type CollectiveId = u64;
 
@@ -27,7 +28,8 @@ pub type CollectiveId = u64;
 pub struct ComparedCollective {
     /// The collective, as all its ranks identify it.
     pub collective_id: CollectiveId,
-    /// The time that the rank's kernel, or its work on the host, added to the time before, ns.
+    /// Duration of the rank's kernel, or of the collective on the host without the part that
+    /// earlier collectives cover, ns.
     pub added_ns: u64,
     /// Number of the rank's step; `None` outside of steps.
     pub step: Option<u64>,
@@ -38,15 +40,15 @@ pub struct ComparedCollective {
 pub struct ComparedCollectives {
     /// The collectives that are compared.
     pub kept: Vec<ComparedCollective>,
-    /// One in this many of the rank's collectives is kept; a power of two.
+    /// The rank keeps one in `stride` of its collectives; a power of two.
     pub stride: u64,
     /// Number of the rank's collectives that make all ranks wait for each other, kept or not.
     pub seen: u64,
 }
 
 impl ComparedCollectives {
-    /// Identifies those operations of a rank for which `counts` returns true. `steps_of_work` has
-    /// the step of each piece of work.
+    /// Identifies the operations of a rank for which `counts` returns true. `steps_of_work`
+    /// contains the step of each piece of work.
     pub fn of(
         rank: &RankTrace,
         operations: &[Operation],
@@ -55,14 +57,15 @@ impl ComparedCollectives {
         counts: impl Fn(&Operation) -> bool,
     ) -> ComparedCollectives {
         let named = named(rank, operations, steps, steps_of_work);
-        // Occurrences are counted over all operations, so that two ranks count alike.
+        // Occurrences are counted over all operations before `counts` filters them, so that all
+        // ranks count alike.
         let counted = named.into_iter().filter(|(operation, _)| counts(operation));
-        let met = |(operation, name): (&Operation, CollectiveName)| ComparedCollective {
+        let to_compared = |(operation, name): (&Operation, CollectiveName)| ComparedCollective {
             collective_id: name.collective_id,
             added_ns: operation.added_ns,
             step: name.step,
         };
-        let mut all: Vec<ComparedCollective> = counted.map(met).collect();
+        let mut all: Vec<ComparedCollective> = counted.map(to_compared).collect();
         let seen = all.len() as u64;
         let mut stride = 1;
         while all.len() > MOST_KEPT {
@@ -79,8 +82,8 @@ impl ComparedCollectives {
 pub struct CollectiveName {
     /// The identity of the collective, equal in all ranks that took part.
     pub collective_id: CollectiveId,
-    /// Its number on its communicator; else its place, from 1, among the equal collectives of its
-    /// step.
+    /// The sequence number of the collective on its communicator. Without one, its place, from 1,
+    /// among the equal collectives of its step.
     pub occurrence: u64,
     /// Number of the rank's step; `None` outside of steps.
     pub step: Option<u64>,
@@ -102,8 +105,9 @@ pub fn named<'o>(
             None => step_at(steps, operation.process, operation.start_ns),
         };
         let step = step.map(|at| steps[at as usize].number);
-        // The kernels of a stream have the same order on all ranks, but the stream's number may
-        // differ. So the kernel's name tells the collectives apart.
+        // The kernels of a stream have the same order on all ranks, but the number of the stream
+        // may differ between ranks. So the kernel's name distinguishes the collectives instead of
+        // the stream.
         let name = work.map(|at| rank.name(rank.work[at].name));
         let unnamed = name.filter(|_| operation.communicator.is_none());
         let kind = hash(&(operation.communicator, &operation.name, operation.bytes, unnamed));
@@ -123,12 +127,12 @@ pub fn named<'o>(
 fn hash(of: &impl Hash) -> u64 {
     let mut hasher = FxHasher::default();
     of.hash(&mut hasher);
-    // The low bits of FxHash are poor, but they choose the sample.
+    // The low bits choose the sample, but FxHash mixes them poorly. So mix the hash again.
     let hash = hasher.finish();
     (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9).rotate_left(27)
 }
 
-/// How a rank arrived at the collectives that it shared with other ranks.
+/// When a rank arrived at the collectives that it shared with other ranks, relative to those ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
     /// Number of collectives that were compared.
@@ -139,8 +143,9 @@ pub struct Arrival {
     pub late_ns: u64,
     /// Sum of the times for which the rank waited for the last rank, ns.
     pub waited_ns: u64,
-    /// Sum, over the collectives to which the rank came last, of the times by which it came after
-    /// the second-last rank, ns. This is the gain if it came together with that rank.
+    /// Time by which the rank came after the second-last rank, ns; summed over the collectives to
+    /// which the rank came last. This is the gain if the rank had come together with the
+    /// second-last one.
     pub delay_ns: u64,
 }
 
@@ -151,7 +156,7 @@ impl Arrival {
     }
 }
 
-/// Computes the arrivals of each rank. Collectives that a sample left out, or that only one rank
+/// Computes the arrivals of each rank. Collectives that the sample left out, or that only one rank
 /// recorded, aren't compared.
 pub fn arrivals(ranks: &[&ComparedCollectives]) -> Vec<Arrival> {
     let mut arrivals = vec![Arrival::default(); ranks.len()];
@@ -187,8 +192,8 @@ pub fn lateness_by_step(ranks: &[&ComparedCollectives]) -> Vec<BTreeMap<u64, (u6
     late
 }
 
-/// Calls `each` for every collective that at least two ranks recorded. Its argument is the
-/// collective in each rank, in order of duration, so that the rank that came last is first.
+/// Calls `each` for every collective that at least two ranks recorded. Its argument contains one
+/// row for each rank, in order of duration. So the rank that came last is first.
 fn for_each_meeting(
     ranks: &[&ComparedCollectives],
     mut each: impl FnMut(&[(ComparedCollective, u32)]),
@@ -201,10 +206,11 @@ fn for_each_meeting(
     }
     rows.sort_unstable_by_key(|(met, rank)| (met.collective_id, met.added_ns, *rank));
     for meeting in rows.chunk_by(|a, b| a.0.collective_id == b.0.collective_id) {
-        // If a rank appears twice, two different collectives have the same identity.
-        let mut who: Vec<u32> = meeting.iter().map(|row| row.1).collect();
-        who.sort_unstable();
-        if meeting.len() > 1 && who.windows(2).all(|pair| pair[0] != pair[1]) {
+        // If a rank appears twice, two different collectives have the same identity, and can't be
+        // compared.
+        let mut rank_numbers: Vec<u32> = meeting.iter().map(|row| row.1).collect();
+        rank_numbers.sort_unstable();
+        if meeting.len() > 1 && rank_numbers.windows(2).all(|pair| pair[0] != pair[1]) {
             each(meeting);
         }
     }
@@ -216,20 +222,20 @@ mod tests {
     use proptest::prelude::*;
 
     fn compared(times: &[(CollectiveId, u64)]) -> ComparedCollectives {
-        let met = |&(collective_id, added_ns)| ComparedCollective {
+        let to_compared = |&(collective_id, added_ns)| ComparedCollective {
             collective_id,
             added_ns,
             step: Some(collective_id / 2),
         };
         ComparedCollectives {
-            kept: times.iter().map(met).collect(),
+            kept: times.iter().map(to_compared).collect(),
             stride: 1,
             seen: times.len() as u64,
         }
     }
 
     #[test]
-    fn lateness_is_by_each_ranks_own_steps() {
+    fn lateness_is_summed_by_each_ranks_own_steps() {
         let mut ranks =
             [compared(&[(2, 100), (3, 50), (4, 7)]), compared(&[(2, 20), (3, 90), (4, 9)])];
         ranks[1].kept[2].step = None;
@@ -246,8 +252,7 @@ mod tests {
             compared(&[(1, 70), (2, 90)]),
         ];
         let found = arrivals(&ranks.iter().collect::<Vec<_>>());
-        // To the second collective, two ranks came last together. The third was recorded by one
-        // rank only.
+        // Two ranks came last together to the second collective. Only one rank recorded the third.
         let arrival = |met, last, late_ns, waited_ns, delay_ns| Arrival {
             met,
             last,
@@ -261,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_that_kept_different_shares_compare_what_both_have() {
+    fn ranks_with_different_strides_compare_the_shared_collectives() {
         let mut one = compared(&[(2, 10), (4, 10), (6, 10), (8, 10)]);
         let mut two = compared(&[(4, 30), (8, 30)]);
         (one.stride, two.stride) = (2, 4);
@@ -271,7 +276,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn late_and_waited_sum_to_what_separates_first_and_last(
+        fn late_and_waited_sum_to_the_time_between_first_and_last(
             times in prop::collection::vec(prop::collection::vec(1_u64..100, 6), 2..5),
             turn in 0_usize..5,
         ) {

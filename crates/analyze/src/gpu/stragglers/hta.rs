@@ -1,6 +1,6 @@
 //! `get_potential_stragglers` as Holistic Trace Analysis 0.5.0 computes it.
 //!
-//! It looks only at NCCL kernels that take at least 1 % of a mean step, and keeps the last such
+//! HTA looks only at NCCL kernels that take at least 1 % of a mean step, and keeps the last such
 //! kernel of each rank, stream, step and name. It then chooses the stream and name whose durations
 //! differ most between ranks. In each step, the two ranks whose kernel began last are potential
 //! stragglers.
@@ -89,7 +89,7 @@ const HOST_KINDS: [SpanKind; 6] = [
 type LastKernels<'k> = BTreeMap<u64, BTreeMap<usize, &'k Kernel>>;
 
 /// Returns the two ranks that are potential stragglers in most steps, each with the number of these
-/// steps; `None` if there are no such kernels.
+/// steps; `None` if no NCCL kernel is long enough.
 pub(super) fn potential(ranks: &[&RankKernelTimes]) -> Option<Vec<(usize, u64)>> {
     let steps: BTreeSet<u64> = ranks.iter().flat_map(|rank| rank.steps.iter().copied()).collect();
     let first = ranks.iter().filter_map(|rank| rank.extent).map(|extent| extent.0).min()?;

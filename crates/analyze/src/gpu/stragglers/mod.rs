@@ -1,4 +1,5 @@
-//! `stragglers`: finds the ranks that hold up the others, and how unevenly the ranks are loaded.
+//! `stragglers`: finds the ranks that hold up the others, and measures how unevenly the load is
+//! spread.
 
 mod arrivals;
 mod hta;
@@ -33,7 +34,7 @@ pub struct RankStragglers {
     left_out: LeftOutRows,
 }
 
-/// The work that a rank does alone.
+/// The compute load of a rank, which doesn't depend on other ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Time in which at least one kernel computed, ns; only in steps if there are any.

@@ -1,4 +1,4 @@
-//! The tables of `stragglers`.
+//! Makes the tables of the report `stragglers`.
 
 use std::cmp::Reverse;
 

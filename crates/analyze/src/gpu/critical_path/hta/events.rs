@@ -1,4 +1,4 @@
-//! The rows within a window that Holistic Trace Analysis' critical path uses.
+//! Collects the rows within a window that the critical path of Holistic Trace Analysis (HTA) uses.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::{NameId, SpanKind, SyncKind};
@@ -6,8 +6,8 @@ use tprof_trace::model::{NameId, SpanKind, SyncKind};
 use crate::base::intervals::Interval;
 use crate::rank::{HostSpan, MaybeId, RankTrace, StreamIndex, WorkKind};
 
-/// A host row. Only operators and calls become nodes of the graph. Other rows only take part in the
-/// nesting.
+/// A host row. Only operators and calls become nodes of the graph. The other rows only affect how
+/// rows are nested.
 #[derive(Clone, Copy, Debug)]
 pub struct HostEvent {
     pub start_ns: u64,
@@ -27,7 +27,7 @@ pub struct DeviceEvent {
     pub end_ns: u64,
     pub name: NameId,
     pub correlation: MaybeId,
-    /// Index of its stream; `None` for waits of the host for a device or an event.
+    /// Index of the row's stream; `None` if the host waits for a device or an event.
     pub stream: Option<StreamIndex>,
     /// Index of the call that started the row, if the call was recorded.
     pub call: Option<u32>,
@@ -74,21 +74,23 @@ impl Events {
             span.start_ns >= window.start && span.start_ns <= window.end && span.duration_ns > 0
         };
         let is_within = |(row, at): (&DeviceEvent, u32)| match (row.stream, row.call) {
-            // HTA counts the host's wait for an event or a device as a host row.
+            // HTA treats the host's wait for an event or a device as a host row, so the row's own
+            // time decides.
             (None, _) => {
                 row.start_ns >= window.start
                     && row.start_ns <= window.end
                     && row.end_ns > row.start_ns
             }
-            // A call refers to one device row only. HTA leaves out the other rows of a graph
-            // launch.
+            // HTA joins a call to only one device row, so the other rows of a graph launch aren't
+            // in the window.
             (Some(_), Some(call)) if device_of_call.get(&call) == Some(&at) => {
                 in_window(&rank.calls[call as usize]) || is_stream_wait(row)
             }
             _ => is_stream_wait(row),
         };
         let within = device.iter().zip(0..).map(is_within).collect();
-        // HTA counts a host span that has the number of a stream as a device row.
+        // HTA treats a host span that carries a stream number as a device row, so leave it out of
+        // the host rows.
         let of_device: FxHashSet<(NameId, u64, u64)> = rank
             .work
             .iter()
@@ -131,7 +133,8 @@ fn is_stream_wait(row: &DeviceEvent) -> bool {
 fn devices(rank: &RankTrace) -> (Vec<DeviceEvent>, FxHashMap<u32, u32>) {
     let mut rows: Vec<DeviceEvent> = Vec::with_capacity(rank.work.len());
     for (at, work) in rank.work.iter().enumerate() {
-        // Waits are added below, from the rows that say what they wait for.
+        // Waits are added below from `synchronizations`, whose rows say what the stream or host
+        // waited for.
         if work.kind != WorkKind::Wait {
             rows.push(DeviceEvent {
                 start_ns: work.start_ns,
@@ -187,8 +190,9 @@ fn devices(rank: &RankTrace) -> (Vec<DeviceEvent>, FxHashMap<u32, u32>) {
     (rows, last)
 }
 
-/// Returns a function that tells, by its correlation, whether a wait without a call is kept. HTA
-/// drops the last step; a wait is kept if it is still among the rank's work.
+/// Returns a function that decides whether to keep a wait without a recorded call, given the wait's
+/// correlation. HTA drops the last step. So a wait is kept only if the rank's work still contains
+/// it.
 fn kept_waits(rank: &RankTrace) -> impl Fn(Option<u64>) -> bool {
     let waits = rank.work.iter().filter(|work| work.kind == WorkKind::Wait);
     let numbers: FxHashSet<Option<u64>> = waits.map(|work| work.correlation.get()).collect();

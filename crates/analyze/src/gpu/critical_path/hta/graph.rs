@@ -1,7 +1,7 @@
-//! A graph of moments, and the longest path through it.
+//! Builds a directed graph of moments, and finds the longest path through it.
 //!
 //! If several paths have the greatest length, the order in which nodes and edges were added decides
-//! between them, as in networkx's `dag_longest_path`, which this follows.
+//! between them. `dag_longest_path` of networkx, which HTA calls, does the same.
 
 use rustc_hash::FxHashMap;
 
@@ -42,8 +42,8 @@ pub struct Edge {
     pub kind: EdgeKind,
 }
 
-/// A directed graph with at most one edge from one node to another. A later edge replaces an
-/// earlier one.
+/// A directed graph. It has at most one edge from a given node to another, and a later edge
+/// replaces an earlier one. Adds an edge, or replaces the edge that already connects these nodes.
 #[derive(Debug, Default)]
 pub struct Graph {
     numbers: FxHashMap<Node, u32>,
@@ -81,7 +81,8 @@ impl Graph {
         }
     }
 
-    /// Returns the number of nodes. Every node has an edge.
+    /// Returns the number of nodes. Nodes are created only by adding edges, so every node has an
+    /// edge.
     pub fn nodes(&self) -> usize {
         self.nodes.len()
     }

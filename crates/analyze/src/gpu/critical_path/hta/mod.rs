@@ -1,9 +1,9 @@
 //! `critical_path_analysis` as Holistic Trace Analysis 0.5.0 computes it.
 //!
 //! The path is the one with the greatest weight through a graph of the starts and ends of
-//! operators, calls and kernels. The time between two outermost operators has no weight, nor has a
-//! blocking call. A kernel that was launched while others were queued waits for the kernel before
-//! it, however long ago that kernel ended.
+//! operators, calls and kernels. The time between two outermost operators and the time of a
+//! blocking call have weight zero. A kernel that was launched while others were queued counts as
+//! waiting for the kernel before it, however long ago that kernel ended.
 
 mod events;
 mod graph;

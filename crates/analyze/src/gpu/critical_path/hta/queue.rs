@@ -1,5 +1,5 @@
-//! Counts the work in a stream's queue at the moment when a piece of work was launched, and at the
-//! moment when it started.
+//! Counts how many pieces of work were in a stream's queue when a piece of work was launched, and
+//! when it started.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::calls::function;
@@ -62,9 +62,9 @@ pub fn launches(rank: &RankTrace, events: &Events) -> Vec<SeenLaunch> {
     found
 }
 
-/// Lengths of the queues. `at_call` has the length at each launch, including that launch. `at_row`
-/// has the length when each device row starts, without that row; `None` if its launch wasn't
-/// recorded.
+/// Lengths of the queues. `at_call` contains the length at each launch, including that launch.
+/// `at_row` contains the length when each device row starts, without that row; `None` if the row's
+/// launch wasn't recorded.
 pub struct QueueLengths {
     at_call: FxHashMap<u32, i64>,
     at_row: Vec<Option<i64>>,

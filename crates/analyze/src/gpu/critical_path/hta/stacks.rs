@@ -1,8 +1,8 @@
-//! Adds the edges of host threads.
+//! Adds the edges of host threads to HTA's graph.
 //!
-//! The events of a thread go on a stack when they start. When any event ends, the top of the stack
-//! is removed. The graph follows the tree that results, which differs from the nesting if events
-//! overlap.
+//! The events of a thread are pushed on a stack when they start. When any event ends, the top of
+//! the stack is popped, as in HTA. This makes a tree, and the edges follow it. If events overlap
+//! without nesting, the tree differs from the true nesting.
 
 use std::cmp::Reverse;
 
@@ -11,7 +11,7 @@ use tprof_trace::calls::function;
 use super::events::HostEvent;
 use super::graph::{EdgeKind, Graph, Node};
 
-/// Calls that may block. Their own time counts as zero.
+/// Calls that may block. HTA counts their own time as zero.
 const BLOCKING: [&str; 6] = [
     "cudaDeviceSynchronize",
     "cudaStreamSynchronize",
@@ -21,12 +21,12 @@ const BLOCKING: [&str; 6] = [
     "cudaMemcpyAsync",
 ];
 
-/// Whether a call's own time counts as zero.
+/// Whether HTA counts a call's own time as zero.
 pub fn is_blocking(name: &str) -> bool {
     BLOCKING.contains(&function(name))
 }
 
-/// Adds the edges of all threads. Nodes refer to host rows by index.
+/// Adds the edges of all threads. A node of the graph contains the index of its event in `host`.
 pub fn add_threads(graph: &mut Graph, host: &[HostEvent], blocking: impl Fn(&HostEvent) -> bool) {
     let mut order: Vec<u32> = (0..host.len() as u32).collect();
     order.sort_by_key(|&at| (host[at as usize].process, host[at as usize].thread));
@@ -37,15 +37,16 @@ pub fn add_threads(graph: &mut Graph, host: &[HostEvent], blocking: impl Fn(&Hos
     }
 }
 
-/// The children of each event, as positions in `events`. The last entry has the outermost events.
+/// The children of each event, as positions in `events`. The last entry contains the outermost
+/// events.
 struct EventTree<'e> {
     events: &'e [u32],
     children: Vec<Vec<u32>>,
 }
 
 fn tree<'e>(host: &[HostEvent], events: &'e [u32]) -> EventTree<'e> {
-    // At the same time, ends come before starts. Longer events start first, and shorter events end
-    // first.
+    // At the same time, sort ends before starts. Of several starts the longest event comes first,
+    // and of several ends the shortest event.
     let mut edges: Vec<(u64, bool, Reverse<u64>, i64)> = Vec::with_capacity(events.len() * 2);
     for (&at, place) in events.iter().zip(0_i64..) {
         let row = &host[at as usize];

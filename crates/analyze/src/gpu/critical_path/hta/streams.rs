@@ -1,4 +1,5 @@
-//! Adds the edges of device rows: durations, launches, waits, and from each kernel to the next.
+//! Adds the edges of device rows to HTA's graph: durations, launches, waits, and from each kernel
+//! to the next.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::SyncKind;
@@ -31,8 +32,7 @@ pub fn add_streams(graph: &mut Graph, rank: &RankTrace, events: &Events) {
     let mut rows: Vec<(u64, u32)> = rows
         .zip(0..)
         .filter(|(row, _)| seen(row))
-        // A wait is placed at its end, because the work that it waits for may start during the
-        // wait.
+        // Sort a wait by its end, because the work that it waits for may start during the wait.
         .map(|((row, _), at)| (if row.wait.is_some() { row.end_ns } else { row.start_ns }, at))
         .collect();
     rows.sort_by_key(|(time, _)| *time);
@@ -50,7 +50,7 @@ struct StreamEdges<'r, 'a> {
     queue: QueueLengths,
     waits: Waits,
     node_of_call: FxHashMap<u32, u32>,
-    /// The last row of each stream up to now.
+    /// The last row on each stream, of the rows that were visited so far.
     last: FxHashMap<u64, u32>,
     /// For a row, the row of another stream that it waits for.
     waits_for: FxHashMap<u32, u32>,
