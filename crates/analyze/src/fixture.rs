@@ -1,4 +1,4 @@
-//! Small traces for tests, written and read back through a real file.
+//! Builds small traces for tests. They are written to a real file and read back.
 
 use tempfile::TempDir;
 use tprof_trace::model::{
@@ -50,7 +50,7 @@ impl Fixture {
         self.spans.push(Span { name, ..row });
     }
 
-    /// Adds a runtime call of a process's thread 0 that launches work.
+    /// Adds a runtime call that launches work, on the thread with the same index as the process.
     pub fn call(
         &mut self,
         process: u32,

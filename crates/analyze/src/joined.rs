@@ -1,8 +1,7 @@
-//! Properties that reports derive for single rows of a rank, for tables that list the rows: the
-//! launch, step and class of a piece of work, the span around a span, and which collectives of
-//! several ranks are the same.
+//! Derives properties of single rows for tables that list a rank's rows: the launch, step and class
+//! of a piece of work, the span around a span, and which collectives of several ranks are the same.
 //!
-//! The reports themselves use them, so that a sum over a table is the report's figure.
+//! The reports use the same properties, so a sum over such a table equals the report's figure.
 
 use std::cell::Cell;
 
@@ -111,8 +110,8 @@ pub struct SpanPlace {
     pub depth: u32,
     /// Duration of the span without that of its children, ns.
     pub self_ns: u64,
-    /// Floating-point operations of a counted operator: one with a formula, around no operator that
-    /// has a formula of the same level.
+    /// Floating-point operations of a counted operator. An operator is counted if it has a formula
+    /// and contains no other operator with a formula of the same level.
     pub flops: Option<u64>,
     /// Bytes that a counted operator reads and writes at least.
     pub bytes: Option<u64>,
@@ -127,7 +126,8 @@ pub struct SpanPlaces {
     /// spans nest.
     order: Vec<(u32, u64, u64, SpanKind, NameId, NameId)>,
     places: Vec<SpanPlace>,
-    /// Whether a place was given to a row already: several spans may have the same key.
+    /// Whether a place was already returned for a row. Several spans may have the same key, and
+    /// each row gets its own place.
     taken: Vec<Cell<bool>>,
 }
 
@@ -247,7 +247,8 @@ impl SpanPlaces {
             (place.flops, place.bytes) = (Some(work.flops), work.bytes());
             place.counted = Some(at);
         }
-        // Callers come before the spans that they call.
+        // Callers come before the spans that they call, so a caller's entry is set before its
+        // callees need it.
         for at in 0..places.len() {
             let outer = places[at].parent.and_then(|parent| places[parent as usize].counted);
             places[at].counted = places[at].counted.or(outer);

@@ -17,7 +17,7 @@
 //! - `recording`: what recording cost the steps of a rank;
 //! - `findings`: rules over a rank's metrics, and an upper bound of the time that each fix saves;
 //! - `report`: the one pass over the files, the summary, the list of kinds;
-//! - `joined`: properties that reports derive for single rows, for tables of the rows;
+//! - `joined`: the properties of single rows, for tables that list the rows;
 //! - `diff`: two runs or sets of runs side by side;
 //! - `schema`: JSON Schemas of all of these.
 

@@ -1,4 +1,4 @@
-//! Reports of one cycle of a schedule: the values that are known for it, and those that are not.
+//! Tests reports of one cycle of a schedule: which values are known for a cycle, and which are not.
 
 mod common;
 
@@ -74,7 +74,7 @@ fn a_heap_is_counted_from_the_beginning_of_its_cycle() {
         let sites = heap["sites"].as_array().unwrap();
         assert_eq!(sites.len(), 1);
         assert!(sites[0]["stack"][0].as_str().unwrap().starts_with("second"));
-        // Resident memory as read when the cycle began holds until the next reading.
+        // Resident memory was read when the cycle began. This value holds until the next reading.
         assert_eq!(rank["timeline"]["rss_peak_bytes"], 3_000_000);
         assert_eq!(rank["timeline"]["start_ns"], 50 * MS);
     }
@@ -115,11 +115,11 @@ fn a_cycle_of_a_sampled_heap_is_estimated_from_its_samples() {
 }
 
 #[test]
-fn live_bytes_of_a_cycle_of_a_sampled_heap_are_those_of_its_time() {
+fn live_bytes_of_a_sampled_heap_are_those_during_the_cycle() {
     let dir = tempfile::tempdir().unwrap();
     let mut maker = rank(dir.path(), MemoryRecording::Sampled { interval: 4096 });
-    // Live bytes are read when recording is switched. The difference was allocated while it was
-    // off.
+    // Live bytes are read when recording is switched on or off. What was allocated while it was off
+    // shows as a jump between two readings.
     for (at, live) in [(10, 1e6), (20, 2e6), (50, 30e6), (60, 40e6)] {
         maker.counter(Some(0), at * MS, counter::HEAP_BYTES, live);
     }
@@ -257,7 +257,7 @@ fn a_window_has_the_events_that_began_within_it() {
 }
 
 #[test]
-fn a_programs_part_has_the_device_work_that_it_waited_for() {
+fn a_window_has_the_device_work_that_its_program_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     launching(dir.path());
     let of = |to: u64, until: Option<u64>| {
@@ -270,8 +270,8 @@ fn a_programs_part_has_the_device_work_that_it_waited_for() {
         let names: Vec<String> = kernels.into_iter().map(|(name, _)| name).collect();
         (names, notes.to_string().contains("kernels and copies began behind the end of this part"))
     };
-    // The kernel began after the end. In the first case its program waited for it, in the second it
-    // did not.
+    // The kernel began after the end of the window. In the first case, the program waited for the
+    // kernel; in the second, it did not.
     assert_eq!(of(26, Some(30)), (vec!["kernel 2".to_owned()], false));
     assert_eq!(of(26, None), (Vec::new(), true));
     // The third kernel was launched before the wait, so it is unknown which part the work in that
@@ -282,7 +282,7 @@ fn a_programs_part_has_the_device_work_that_it_waited_for() {
 }
 
 #[test]
-fn every_report_takes_a_cycle_that_is_there() {
+fn every_report_accepts_an_existing_cycle() {
     let dir = tempfile::tempdir().unwrap();
     rank(dir.path(), MemoryRecording::Exact).finish();
     let kinds: Vec<&str> = KINDS.iter().map(|kind| kind.name).chain(["memory"]).collect();

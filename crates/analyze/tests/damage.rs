@@ -1,4 +1,4 @@
-//! If a damaged block changes a report, the report says so.
+//! Tests that a report names each damaged block that changes it.
 
 mod common;
 

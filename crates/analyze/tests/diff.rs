@@ -1,4 +1,4 @@
-//! Comparisons of two runs with known differences.
+//! Tests comparisons of two runs with known differences.
 
 use std::path::Path;
 
@@ -12,8 +12,8 @@ const US: u64 = 1000;
 
 /// A run of some ranks whose steps take these times, in microseconds.
 ///
-/// In each step a kernel `gemm` runs for half of the step and `ncclAllReduce` for a quarter, half
-/// of it beside the other; `extra` names one more kernel of 1 us.
+/// In each step, a kernel `gemm` runs for half of the step and `ncclAllReduce` for a quarter. Half
+/// of the latter's time overlaps with `gemm`. `extra` names one more kernel of 1 us.
 fn run(ranks: u32, steps: &[u64], extra: Option<&str>, world: &str) -> TempDir {
     run_on(None, ranks, steps, extra, world)
 }
@@ -123,7 +123,7 @@ fn table<'a>(comparison: &'a Comparison, key: &str) -> &'a Table {
     comparison.tables.iter().find(|table| table.key == key).unwrap()
 }
 
-/// The cell in the row whose cell in `column` is `row`, and in the column `wanted`.
+/// Returns a cell of the column `wanted`. Its row is the one with `row` in `column`.
 fn cell<'a>(table: &'a Table, column: &str, row: &str, wanted: &str) -> &'a Cell {
     let at = |key: &str| table.columns.iter().position(|column| column.key == key).unwrap();
     let row = table.rows.iter().find(|cells| cells[at(column)] == Cell::from(row));
@@ -150,7 +150,7 @@ fn a_devices_time_is_compared_part_by_part() {
 }
 
 #[test]
-fn a_slower_step_differs_from_chance() {
+fn a_clearly_slower_step_is_worse() {
     let a = run(2, &[800, 808, 792, 800], None, EIGHT);
     let b = run(2, &[880, 888, 872, 880], None, EIGHT);
     let comparison = Comparison::of(side(&a), side(&b));
@@ -167,7 +167,7 @@ fn a_slower_step_differs_from_chance() {
         of("step_time", "interval")
     );
     assert_eq!(cell(times, "metric", "step_time", "verdict"), &Cell::from("worse"));
-    // Half of the step is compute. Half of the quarter that communicates is hidden.
+    // Half of the step is compute. A quarter is communication, half of which is hidden.
     assert_eq!(of("compute_time", "a"), 400e3);
     assert_eq!(of("exposed_communication", "a"), 100e3);
     assert_eq!(of("exposed_copies", "a"), 0.0);
@@ -177,7 +177,7 @@ fn a_slower_step_differs_from_chance() {
     let trips = |gate: &str| comparison.trips(&gate.parse::<Gate>().unwrap());
     assert_eq!([trips("step_time>+5%"), trips("step_time>+15%")], [Some(true), Some(false)]);
     assert_eq!(trips("step_time>+79us"), Some(true));
-    assert_eq!(trips("peak_device_memory>+5%"), None, "it was not measured");
+    assert_eq!(trips("peak_device_memory>+5%"), None, "device memory was not measured");
 }
 
 #[test]
@@ -187,8 +187,8 @@ fn operators_of_one_size_are_compared_with_their_rates() {
     let comparison = Comparison::of(side(&a), side(&b));
     let shapes = table(&comparison, "shapes");
     let of = |column| number(cell(shapes, "name", "aten::mm [64,32] [32,16] float32", column));
-    // The operator has half of the step, and the quarter that was launched within it. The number of
-    // operations is the same.
+    // The operator launched the kernels that run for a half and for a quarter of the step. The
+    // number of operations is the same in both runs.
     assert_eq!((of("a_ns"), of("b_ns")), (600e3, 1200e3));
     assert_eq!((of("a_count"), of("b_count")), (1.0, 1.0));
     let operations = 2.0 * 64.0 * 32.0 * 16.0;
@@ -198,7 +198,7 @@ fn operators_of_one_size_are_compared_with_their_rates() {
 }
 
 #[test]
-fn noise_is_called_noise() {
+fn a_change_within_the_noise_is_not_sure() {
     let a = run(1, &[800, 1200, 700, 900], None, EIGHT);
     let b = run(1, &[1000, 750, 1300, 800], None, EIGHT);
     let comparison = Comparison::of(side(&a), side(&b));
@@ -208,7 +208,7 @@ fn noise_is_called_noise() {
 }
 
 #[test]
-fn one_step_has_no_interval_and_a_reason() {
+fn a_single_step_has_no_interval_but_a_reason_for_that() {
     let (a, b) = (run(1, &[800], None, EIGHT), run(1, &[900], None, EIGHT));
     let comparison = Comparison::of(side(&a), side(&b));
     let times = table(&comparison, "times");

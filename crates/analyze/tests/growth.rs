@@ -1,4 +1,4 @@
-//! Growth of live memory: the time that it covers, and its error.
+//! Tests the growth of live memory: the time that it covers, and its error.
 
 mod common;
 
@@ -24,7 +24,8 @@ fn growth_and_rates_end_with_the_processes() {
         maker.alloc(p, step * 10 * MS, 1000, 1);
     }
     maker.end(p, 100 * MS, ProcessEnd::Exited(0));
-    // The host's memory is read until the last names of functions are found.
+    // The collector goes on reading the host's memory while it symbolizes functions after the job's
+    // end.
     maker.counter(None, 1000 * MS, counter::CGROUP_BYTES, 5e6);
     maker.finish();
     run_json(dir.path(), 100 * MS, Vec::new());
@@ -36,13 +37,14 @@ fn growth_and_rates_end_with_the_processes() {
 }
 
 #[test]
-fn growth_of_sampled_allocations_has_an_interval_within_what_was_counted() {
+fn growth_of_sampled_allocations_stays_within_the_counted_peak() {
     const KIB: u64 = 1 << 10;
     let dir = tempfile::tempdir().unwrap();
     let mut maker = Maker::new(dir.path(), "rank-0.tprof");
     let p = maker.process(100, 0, MemoryRecording::Sampled { interval: 512 * KIB });
     maker.stack(p, 1, &["grow", "main"]);
-    // Each sample stands for some 550 KiB. There are more samples than usual, in a heap of 2 MiB.
+    // Each sample stands for some 550 KiB. Chance has made more samples than usual, so the estimate
+    // alone would exceed the 2 MiB of the heap.
     for step in 1..=8 {
         maker.alloc(p, step * 10 * MS, 64 * KIB, 1);
     }

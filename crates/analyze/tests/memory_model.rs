@@ -1,4 +1,4 @@
-//! Compares the streaming pass with a model that keeps all blocks.
+//! Compares the streaming pass over heap events with a simple model that keeps all blocks.
 
 mod common;
 
@@ -83,7 +83,7 @@ fn play(ops: &[Op], spacing: u64) -> (Model, HostMemory) {
     for process in 0..PROCESSES {
         maker.process(100 + process, 0, MemoryRecording::Exact);
         for (stack, functions) in STACKS.iter().enumerate() {
-            // The same stack has another id in each process.
+            // The same stack has different ids in different processes.
             maker.stack(process, stack as u32 + 1 + process, functions);
         }
     }
@@ -164,7 +164,7 @@ proptest! {
     }
 
     #[test]
-    fn parts_sum_to_the_whole(ops in prop::collection::vec(op(), 0..120)) {
+    fn sums_over_sites_equal_the_totals(ops in prop::collection::vec(op(), 0..120)) {
         let (_, memory) = play(&ops, 1000);
         let sum = |value: fn(&tprof_analyze::memory::sites::Site) -> Option<u64>| {
             memory.sites.iter().map(|site| value(site).unwrap()).sum::<u64>()
@@ -176,7 +176,7 @@ proptest! {
     }
 
     #[test]
-    fn spacing_of_events_changes_no_sum(ops in prop::collection::vec(op(), 0..60)) {
+    fn sums_do_not_depend_on_the_time_between_events(ops in prop::collection::vec(op(), 0..60)) {
         let (_, near) = play(&ops, 10);
         let (_, far) = play(&ops, 1_000_000_000);
         prop_assert_eq!(near.peak_bytes.get(), far.peak_bytes.get());

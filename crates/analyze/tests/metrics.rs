@@ -1,5 +1,5 @@
-//! Checks that the table of rules in `docs/metrics.md` agrees with the rules. `UPDATE_GOLDEN=1`
-//! writes the table.
+//! Checks that the table of findings' rules in `docs/metrics.md` agrees with the rules in the code.
+//! `UPDATE_GOLDEN=1` writes the table.
 
 use tprof_analyze::{RuleAbout, rules};
 

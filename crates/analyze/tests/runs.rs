@@ -1,4 +1,4 @@
-//! Reports of whole runs: ranks, completeness, sampling, gaps, deaths, bad input.
+//! Tests reports of whole runs: ranks, completeness, sampling, gaps, killed processes, bad input.
 
 mod common;
 
@@ -103,7 +103,7 @@ fn collectives_on_the_host_of_two_ranks_have_their_bus_bandwidth() {
 }
 
 #[test]
-fn a_rank_that_is_not_there_is_refused_with_those_that_are() {
+fn a_missing_rank_is_refused_with_a_list_of_the_existing_ones() {
     let dir = tempfile::tempdir().unwrap();
     rank(dir.path(), "rank-4.tprof", 100, 1, ProcessEnd::Exited(0));
     match report(dir.path(), Kind::Summary, Some(5)) {
@@ -152,7 +152,7 @@ fn a_cut_off_run_is_reported_from_its_files() {
 }
 
 #[test]
-fn a_cut_file_is_reported_and_keeps_what_is_whole() {
+fn a_cut_file_is_reported_from_its_whole_blocks() {
     let dir = tempfile::tempdir().unwrap();
     rank(dir.path(), "rank-0.tprof", 100, 2, ProcessEnd::Exited(0));
     let path = dir.path().join("rank-0.tprof");
@@ -253,11 +253,11 @@ fn sampled_totals_are_exact_and_sites_are_estimates() {
     assert_eq!(small["allocations"], (100.0 / p).round() as u64);
     assert!(small["error_bytes"].as_u64().unwrap() > 0);
     assert_eq!((&large["bytes"], &large["estimate"]), (&10_000.into(), &true.into()));
-    assert!(large.get("error_bytes").is_none(), "all of it was recorded");
+    assert!(large.get("error_bytes").is_none(), "all blocks of this site were recorded");
 }
 
 #[test]
-fn peaks_of_sampled_processes_side_by_side_are_bounded() {
+fn the_common_peak_of_simultaneous_sampled_processes_is_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let mut maker = Maker::new(dir.path(), "rank-0.tprof");
     for pid in [5, 6] {
@@ -274,8 +274,8 @@ fn peaks_of_sampled_processes_side_by_side_are_bounded() {
     }
     maker.finish();
     let report = read(dir.path(), Kind::Memory);
-    // The lower bound is 1000 in one process. The upper bound assumes that both peaks came at the
-    // same time.
+    // The lower bound is the 1000 bytes of one process's peak. The upper bound assumes that both
+    // processes had their peaks at the same time.
     let error = 1000 + 2 * tprof_analyze::memory::PEAK_SLACK_BYTES;
     assert_eq!(report.ranks[0].host_memory.peak_bytes, Reading::Estimate { value: 1000, error });
 }
@@ -410,7 +410,10 @@ struct Late;
 
 impl tprof_trace::SymbolSource for Late {
     fn functions(&self, place: &tprof_trace::CodePlace<'_>) -> Vec<tprof_trace::Function> {
-        assert_ne!(place.pc, 0x10f, "an address that has a name is looked up again");
+        assert_ne!(
+            place.pc, 0x10f,
+            "an address that already has a name must not be looked up again"
+        );
         let known = place.path == "/lib/libnew.so" && place.build_id == "ab12";
         let name = |name: String| tprof_trace::Function { name, ..Default::default() };
         if known {
@@ -422,7 +425,7 @@ impl tprof_trace::SymbolSource for Late {
 }
 
 #[test]
-fn addresses_that_nobody_resolved_are_named_late() {
+fn unresolved_addresses_are_looked_up_when_the_report_is_made() {
     let dir = tempfile::tempdir().unwrap();
     let mut maker = Maker::new(dir.path(), "rank-0.tprof");
     let p = maker.process(5, 0, MemoryRecording::Exact);
@@ -437,7 +440,7 @@ fn addresses_that_nobody_resolved_are_named_late() {
         module: NameId(0),
     };
     maker.writer.symbol(&row(0x1110, function));
-    // This address was looked up in vain before, and is not looked up again.
+    // This address was looked up without success while recording, so it is not looked up again.
     maker.writer.symbol(&row(0x1120, NameId(0)));
     for (path, build_id) in [("/lib/libold.so", "00"), ("/lib/libnew.so", "ab12")] {
         let (path, build_id) = (maker.writer.name(path), maker.writer.name(build_id));
@@ -552,7 +555,7 @@ fn collect(json: &Value, keys: &mut Vec<String>) {
 }
 
 #[test]
-fn an_exec_begins_a_program_image_and_no_process() {
+fn an_exec_begins_a_program_image_but_not_a_process() {
     let dir = tempfile::tempdir().unwrap();
     let mut maker = Maker::new(dir.path(), "rank-0.tprof");
     for (at, end) in [(1, ProcessEnd::Exec), (3, ProcessEnd::Exec), (5, ProcessEnd::Exited(0))] {
@@ -571,7 +574,7 @@ fn an_exec_begins_a_program_image_and_no_process() {
 }
 
 #[test]
-fn resident_memory_of_several_processes_is_unknown_without_pss_with_the_reason() {
+fn without_pss_resident_memory_of_several_processes_is_unknown() {
     let dir = tempfile::tempdir().unwrap();
     let mut maker = Maker::new(dir.path(), "rank-0.tprof");
     for pid in [100, 101] {

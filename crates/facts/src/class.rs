@@ -1,4 +1,4 @@
-//! The purpose of device work: compute, communication, or memory.
+//! Defines the classes of device work: compute, communication and memory.
 
 /// The purpose of device work.
 ///
@@ -12,7 +12,7 @@ pub enum Class {
     Communication,
     /// A copy or a memset.
     Memory,
-    /// Any other work; only Holistic Trace Analysis has such rows.
+    /// Any other work, which exists only if a trace is read as Holistic Trace Analysis does.
     Other,
 }
 

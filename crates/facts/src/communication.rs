@@ -1,9 +1,10 @@
 //! Finds kernels that move data between ranks, and their operations.
 //!
-//! A kernel communicates in three cases: a collective of the trace names its launch, its own name
-//! is one of `KERNELS`, or the innermost operator around its launch is one of `OPERATORS`. The last
-//! case is for libraries whose kernels have any name but whose operators' names show their purpose.
-//! Neither table has operators that both compute and communicate (`symm_mem::fused_…_matmul`).
+//! A kernel communicates in three cases: a collective of the trace has the kernel's correlation,
+//! the kernel's name is in `KERNELS`, or the innermost operator around its launch is in
+//! `OPERATORS`. The last case is for libraries whose kernel names tell nothing but whose operator
+//! names show the purpose. Operators that both compute and communicate (`symm_mem::fused_…_matmul`)
+//! are left out.
 
 pub mod arguments;
 pub mod on_host;
@@ -22,7 +23,7 @@ enum Pattern {
 use Pattern::{Function, Path};
 
 /// Kernels that communicate, with the operation's name in `torch.distributed`. The operation is
-/// empty if it follows from the rest of the kernel's name, or is unknown.
+/// empty if it is unknown, or if the rest of the kernel's name shows it.
 const KERNELS: [(Pattern, &str); 30] = [
     // NCCL (src/device), RCCL, MSCCL, and MSCCL++ (namespace mscclpp).
     (Path("nccl"), ""),
@@ -106,8 +107,8 @@ const OPERATORS: [&str; 26] = [
     "sglang::flashinfer_allreduce_residual_rmsnorm",
 ];
 
-/// Parts of kernel names that show an operation. Longer parts come first, since three contain
-/// `Reduce`.
+/// Parts of kernel names that show an operation. The order matters: `Reduce` is also a part of
+/// longer names, so those come first.
 const OPERATIONS: [(&str, &str); 8] = [
     ("allreduce", "all_reduce"),
     ("reducescatter", "reduce_scatter"),
@@ -120,7 +121,7 @@ const OPERATIONS: [(&str, &str); 8] = [
 ];
 
 /// Returns the operation of a kernel that communicates, by its name; empty if the name doesn't show
-/// the operation. `None` if the name isn't that of such a kernel.
+/// the operation. `None` if a kernel with this name doesn't communicate.
 pub fn kernel_operation(name: &str) -> Option<&'static str> {
     let path = path(name);
     let function = path.rsplit("::").next().unwrap_or(path);
@@ -171,7 +172,7 @@ fn path(name: &str) -> &str {
 #[derive(Debug)]
 pub struct Communication<'a> {
     file: &'a TraceFile,
-    /// Launches that collectives name, or that communicating operators made.
+    /// Correlations of launches that belong to collectives, or that communicating operators made.
     launches: FxHashSet<(ProcessIndex, u64)>,
     names: FxHashMap<NameId, bool>,
 }
@@ -228,7 +229,8 @@ fn launches_of_operators(file: &TraceFile) -> Vec<(ProcessIndex, u64)> {
     }
     let is_named =
         |row: &SpanOutline| matches!(row.kind, SpanKind::Operator | SpanKind::Annotation);
-    // Times of each thread in such operators. Only spans in these times can be within one.
+    // The times in which each thread was in a communicating operator. Spans outside of these times
+    // need not be examined.
     let mut within: FxHashMap<ThreadIndex, Vec<(u64, u64)>> = FxHashMap::default();
     for block in file.blocks::<SpanOutline>() {
         for row in block.iter().filter(|row| is_named(row) && communicates.contains(&row.name)) {
@@ -258,7 +260,8 @@ fn launches_of_operators(file: &TraceFile) -> Vec<(ProcessIndex, u64)> {
                     SpanRole::Call(row.process, number)
                 }
                 (SpanKind::Operator, _) => SpanRole::Operator(communicates.contains(&row.name)),
-                // Of the annotations, only those of process groups say which work is launched.
+                // Only the annotations of process groups tell the purpose of the work that is
+                // launched in them. Annotations of the user don't count.
                 (SpanKind::Annotation, _) if communicates.contains(&row.name) => {
                     SpanRole::Operator(true)
                 }
@@ -302,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kernels_that_communicate_are_known_by_name() {
+    fn kernels_that_communicate_are_recognised_by_name() {
         for (name, operation) in [
             (
                 "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
@@ -352,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_with_words_of_it_in_their_names_do_not_communicate() {
+    fn kernels_that_only_resemble_collectives_do_not_communicate() {
         for name in [
             "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>(x)",
             "void at::native::batch_norm_SyncStats",
@@ -371,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_that_compute_as_well_are_not_taken() {
+    fn operators_that_also_compute_do_not_count_as_communication() {
         for name in ["c10d::allreduce_", "symm_mem::multimem_all_reduce_", "nccl:all_gather"] {
             assert!(is_operator(name), "{name}");
         }

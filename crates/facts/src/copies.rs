@@ -1,4 +1,4 @@
-//! Names of copies and memsets.
+//! Names copies and memsets.
 
 use std::borrow::Cow;
 
@@ -38,9 +38,9 @@ impl From<&MemoryCopy> for CopyNameKey {
     }
 }
 
-/// Returns the name of a copy. If its source gave it none, the name is the one that Kineto would
-/// write: `Memcpy HtoD (Pageable -> Device)`, `Memset (Device)`. It has no kinds of memory if
-/// neither is known.
+/// Returns the name of a copy. If its source has no name for it, the name is the one that Kineto
+/// would write: `Memcpy HtoD (Pageable -> Device)`, `Memset (Device)`. The part in parentheses is
+/// left out if neither kind of memory is known.
 pub fn name<'a>(file: &'a TraceFile, copied: impl Into<CopyNameKey>) -> Cow<'a, str> {
     let CopyNameKey { name, kind, from, to } = copied.into();
     match file.name(name) {

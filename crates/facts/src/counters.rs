@@ -1,4 +1,4 @@
-//! Units of counters, and their names for people.
+//! Finds the unit of a counter by its name, and the name under which people see it.
 
 use tprof_trace::model::counter;
 
@@ -37,7 +37,7 @@ impl CounterUnit {
     }
 }
 
-/// Whether a counter only rises. Its last value is the sum since the run began.
+/// Whether a counter only rises, so that its last value is the sum since the run began.
 pub fn is_total(name: &str) -> bool {
     use counter::*;
     let totals = [READ_BYTES, WRITTEN_BYTES, STORAGE_READ_BYTES, STORAGE_WRITTEN_BYTES];

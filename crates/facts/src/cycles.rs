@@ -1,4 +1,4 @@
-//! Finds the cycles of a schedule, and captured ranges: each is a part of the run.
+//! Finds the parts of a run that were recorded as cycles of a schedule or as captured ranges.
 
 use tprof_trace::model::MarkKind;
 use tprof_trace::{FilePart, TraceFile};
@@ -13,8 +13,8 @@ pub struct Cycle {
     pub number: u32,
     /// Name of the cycle, from its mark: `cycle 2: step 11 (--schedule)`.
     pub name: String,
-    /// The part of the file that the cycle covers. It has several times if processes of the file
-    /// ran the cycle one after the other.
+    /// The part of the file that the cycle covers. The part consists of several intervals if
+    /// processes of the file ran the cycle one after the other.
     pub part: FilePart,
 }
 
@@ -55,7 +55,7 @@ pub fn between(file: &TraceFile, from_ns: u64, to_ns: u64) -> FilePart {
 }
 
 /// Returns the times in which a file recorded nothing, each with its beginning and its exclusive
-/// end. By the file's marks, these are the times after recording was switched off, and the time
+/// end. The file's marks show these times: the times after recording was switched off, and the time
 /// before it was first switched on (`--delay`, `--paused`, a schedule).
 pub fn paused(file: &TraceFile) -> Vec<(u64, u64)> {
     let mut switches: Vec<(u64, bool)> = (file.marks().iter())

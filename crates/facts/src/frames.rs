@@ -1,8 +1,8 @@
 //! Resolves the frames of stacks to functions and formats them.
 //!
 //! The format is `function (file:line)` if there is debug information, `function (module)` if there
-//! is a symbol table, otherwise `module+offset`. Absolute addresses differ from process to process
-//! and would keep equal stacks apart.
+//! is a symbol table, otherwise `module+offset`. Absolute addresses are not used, since they differ
+//! from process to process, so that equal stacks would look different.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,8 +18,8 @@ pub const CUT: &str = "(cut off";
 /// The text that stands for a stack that was not recorded.
 pub const NO_STACK: &str = "(no stack was taken)";
 
-/// Returns the text that stands for the missing outer frames of a stack, for the file's number of
-/// the reason why the stack ends early. `None` if the stack is whole.
+/// Returns the text that stands for the missing outer frames of a stack. `end` is the file's number
+/// of the reason why the stack ends early. `None` if the stack is whole.
 pub fn cut(end: u8) -> Option<&'static str> {
     match end {
         0 => None,
@@ -87,14 +87,16 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Returns the function if it is known. Otherwise returns a name that stands for all code of
-    /// its module without a name.
+    /// Returns the function if it is known. Otherwise returns a name that stands for all nameless
+    /// code of the frame's module.
     pub fn function_or_module(&self) -> Cow<'_, str> {
         match (self.known, base_name(self.module)) {
             (Resolution::Function, _) => Cow::Borrowed(&self.function),
-            // The code was most likely made at run time, so its addresses differ in each run.
+            // The code was most likely generated at run time, so its addresses differ in each run
+            // and can't identify it.
             (_, "") => Cow::Borrowed("(code of no known file)"),
-            // Separate addresses would hide how much time a stripped module takes in total.
+            // All nameless code of a module gets one name, since separate addresses would hide how
+            // much time a stripped module takes in total.
             (_, module) => Cow::Owned(format!("({module}{NO_NAME}")),
         }
     }
@@ -171,8 +173,8 @@ impl<'a> Frames<'a> {
         symbols.into_iter().map(frame).collect()
     }
 
-    /// Returns the addresses of a stack to show, innermost first. They are all except for those of
-    /// tprof's libraries through which calls of the job only pass.
+    /// Returns the addresses of a stack to show, innermost first. Frames of tprof's libraries
+    /// through which calls of the job only pass are left out.
     pub fn shown(&self, stack: &Stack) -> Vec<u64> {
         let process = stack.process;
         self.passages.without(process, &stack.frames, |frame| {
@@ -199,8 +201,9 @@ impl<'a> Frames<'a> {
     }
 }
 
-/// Returns the layer of a frame. The recorder names a module for frames that are not native code.
-/// Imports do not, but their Python frames have synthetic addresses and a source file.
+/// Returns the layer of a frame. tprof records a special module for frames that are not native
+/// code. Imported traces have no such module, but their Python frames have synthetic addresses and
+/// a source file.
 fn layer(module: &str, source: &str, address: u64) -> Layer {
     match module {
         "[kernel]" => Layer::Kernel,

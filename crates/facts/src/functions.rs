@@ -3,8 +3,8 @@
 /// Longest name in a sentence, in characters: about a line of a page.
 const LONGEST: usize = 56;
 
-/// Returns a function's name for a sentence. A long name loses the arguments of its templates and
-/// calls, as in `contains(..)`.
+/// Returns a function's name for a sentence. If the name is long, the arguments of its templates
+/// and calls are replaced, as in `contains(..)`.
 pub fn in_sentence(function: &str) -> String {
     match function.chars().count() > LONGEST {
         true => without_arguments(&function.replace("(anonymous namespace)::", "")),

@@ -1,5 +1,5 @@
-//! Parses histograms of a program's own values: marks whose names contain the counts from the
-//! program's SDK.
+//! Parses histograms of a program's own values. The SDK records a histogram as a mark whose name
+//! contains the counts.
 
 use serde_json::Value;
 use tprof_trace::model::HISTOGRAM_SEPARATOR;
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_has_the_name_and_the_counts() {
+    fn the_name_and_the_counts_are_read_from_a_marks_name() {
         let text = "grad \u{1f}{\"histogram\":{\"min\":-1.5,\"max\":2,\"sum\":0.5,\"squares\":null,\"counts\":[1,0,2],\"not_finite\":4,\"step\":7}}";
         let (name, values) = split(text);
         let of = ProgramHistogram::of(values).unwrap();
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_one_is_none() {
+    fn damaged_counts_are_not_read() {
         for values in [
             "",
             "{}",

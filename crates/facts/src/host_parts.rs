@@ -1,4 +1,4 @@
-//! Displayed names of the parts of host time, which reports, charts and pages share.
+//! Has the displayed names of the parts of host time, which reports, charts and pages share.
 
 /// The keys of the parts in JSON, with their displayed names. They are in the order of bars: time
 /// on a core first, then waits. `running` and `waiting` are the rest of a step's time, on a core

@@ -6,8 +6,9 @@ use tprof_trace::TraceFile;
 use crate::units::counted;
 
 /// Whether the operators of a file's process were recorded for only a part of its time.
-/// `--operators auto` has a budget. Once that is spent, it records the operators of one step in n,
-/// and only ranges until it can do so. The other operators are unknown, not absent.
+/// `--operators auto` has a budget. Once the budget is spent, tprof records the operators of only
+/// one step in n, or only ranges if it finds no steps. So operators without a record are unknown,
+/// not absent.
 pub fn ended(file: &TraceFile) -> bool {
     let mut facts = file.properties().filter(|(key, _)| *key == "pytorch");
     facts.any(|(_, text)| {
@@ -34,7 +35,7 @@ mod tests {
     use tprof_trace::{TraceHeader, TraceWriter};
 
     #[test]
-    fn recording_ended_where_only_ranges_are_left() {
+    fn recording_of_operators_ended_if_only_ranges_follow() {
         let is_ended = |texts: &[&str]| {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("rank-0.tprof");

@@ -16,10 +16,11 @@ const IMPORT_FILES: [&str; 4] = [
     "/runpy.py",
 ];
 
-/// Beginnings of the paths of sources that are installed or belong to a compiler.
+/// Beginnings of the paths of source files that were installed or belong to a compiler, so the user
+/// did not write them.
 const INSTALLED: [&str; 6] =
     ["/usr/include/", "/usr/lib", "/usr/src/", "/rustc/", "/build/", "/opt/conda/"];
-/// Parts of such paths.
+/// Parts of the paths of installed packages.
 const PACKAGES: [&str; 5] = [
     "/site-packages/",
     "/dist-packages/",
@@ -30,13 +31,13 @@ const PACKAGES: [&str; 5] = [
 /// A part of the paths of CPython's own sources, for example of
 /// `Python-3.11.7/Modules/selectmodule.c`.
 const CPYTHON: &str = "/Python-3.";
-/// Names that Python gives to text of the job that is in no file.
+/// File names that Python gives to the job's code that is not in a file.
 const TYPED_IN: [&str; 3] = ["<string>", "<stdin>", "<ipython-input"];
 
 /// The properties of code that decide who owns it.
 #[derive(Clone, Copy, Debug)]
 pub struct Code<'a> {
-    /// The layer that executes it.
+    /// The layer that the code belongs to.
     pub layer: Layer,
     /// Source file; empty if unknown.
     pub file: &'a str,
@@ -72,8 +73,8 @@ impl Code<'_> {
         if file.starts_with('<') {
             return TYPED_IN.iter().any(|start| file.starts_with(start));
         }
-        // The paths of a system library's sources are relative, as they were when the library was
-        // built.
+        // Debug information of system libraries has paths relative to the directory in which the
+        // library was built. So native code with a relative path is not the user's.
         let relative = self.layer == Layer::Native && !file.starts_with('/');
         let of_cpython = self.layer == Layer::Native && file.contains(CPYTHON);
         !relative
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn own_files_are_those_outside_of_packages_and_of_the_standard_library() {
+    fn files_outside_of_packages_and_the_standard_library_are_own() {
         let python = |file: &str| code(file, "[python]", Layer::Python).is_own();
         for own in ["/home/u/train.py", "train.py", "<string>", "/srv/python3/tools/a.py"] {
             assert!(python(own), "{own}");
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_import_system_is_known_by_its_files() {
+    fn the_import_system_is_recognised_by_its_files() {
         let is = |file: &str| code(file, "[python]", Layer::Python).is_import();
         assert!(is("<frozen importlib._bootstrap_external>"));
         assert!(is("/usr/lib/python3.8/importlib/__init__.py"));

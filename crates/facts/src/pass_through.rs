@@ -1,10 +1,10 @@
 //! Leaves out frames of tprof's own libraries through which calls of a job only pass, since no
 //! reader of the job's stacks needs them.
 //!
-//! There are two kinds of such frames: the first function of a thread, which calls the job's
-//! function, and functions that interpose those of the C library and call the real ones. They are
-//! left out if the next frame inwards is the function that they call for the job. Code that tprof
-//! runs for itself keeps its frames, together with everything that it calls: that time is tprof's
+//! There are two kinds of such frames: tprof's first function of a thread, which calls the job's
+//! function, and hooks, which call the function of the C library that they interpose. Both are left
+//! out if the next inner frame is the function that they call for the job. Frames of code that
+//! tprof runs for itself stay, together with everything that this code calls: that time is tprof's
 //! and must not look like the job's.
 
 use std::ops::Range;
@@ -25,7 +25,8 @@ pub fn is_of_tprof(module: &str) -> bool {
     TPROF.iter().any(|start| module.starts_with(start))
 }
 
-/// The function of a frame. For inlined functions, it is the function into which they are inlined.
+/// The function of a frame. If the frame has inlined functions, this is the function into which
+/// they were inlined.
 pub(crate) struct FrameFunction {
     pub function: String,
     pub is_kernel: bool,
@@ -61,7 +62,7 @@ impl PassThroughFrames {
         // frames.
         let Some(libraries) = self.libraries.get(&process) else { return frames.to_vec() };
         let mut shown = Vec::with_capacity(frames.len());
-        // The next frame inwards of the current run of frames.
+        // The innermost neighbour of the current run of frames: the frame that this run called.
         let mut inner: Option<u64> = None;
         for run in frames.chunk_by(|a, b| hold(libraries, *a) == hold(libraries, *b)) {
             if !hold(libraries, run[0]) || !inner.is_some_and(|inner| passes(&name_of, inner, run))
@@ -102,7 +103,7 @@ fn real_name(name: &str) -> &str {
     let name = name.split('@').next().unwrap_or(name).trim_start_matches('_');
     let name = name.strip_prefix("GI_").unwrap_or(name).trim_start_matches('_');
     let name = name.strip_prefix("libc_").unwrap_or(name);
-    // `__pthread_create_2_1`.
+    // Some names end in a version, such as `__pthread_create_2_1`.
     let end = name.find("_2_").filter(|at| name[at + 3..].bytes().all(|b| b.is_ascii_digit()));
     &name[..end.unwrap_or(name.len())]
 }
@@ -152,7 +153,7 @@ mod tests {
             shown("g malloc +heap::malloc_impl f +thread::thread_main start_thread"),
             "g malloc f start_thread"
         );
-        // Here tprof works for itself, or has a page fault.
+        // In these stacks tprof works for itself, or has a page fault.
         for own in [
             "memcpy +stacks::take +hooks::heap::malloc_impl f",
             "[fault] +hooks::heap::malloc_impl f",

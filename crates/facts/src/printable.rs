@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_character_acts_on_what_is_around_it() {
+    fn characters_that_change_the_text_around_them_are_replaced() {
         assert_eq!(
             printable_text("a\u{202e}b\u{1b}[c\u{61c}d\u{2067}"),
             "a\u{fffd}b\u{fffd}[c\u{fffd}d\u{fffd}"

@@ -1,7 +1,8 @@
 //! Reads lines of source files as they were while a run was recorded.
 //!
-//! The recording has the size and the modification time of each file that its stacks name. If these
-//! differ now or were not recorded, the file isn't shown, since its lines may be different.
+//! The recording has the size and the modification time of each file that its stacks name. A file's
+//! lines are shown only if both were recorded and are still the same. Otherwise the lines may be
+//! different from those that ran.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -49,7 +50,7 @@ impl fmt::Display for NoSource {
     }
 }
 
-/// Source files of a run. Each is read once.
+/// The source files of a run. Each file is read at most once.
 #[derive(Debug, Default)]
 pub struct Sources {
     stamps: HashMap<String, SourceStamp>,

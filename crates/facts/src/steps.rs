@@ -1,14 +1,14 @@
 //! Finds the training steps of a file: their numbers, and when each began and ended on the host.
 //!
-//! One source gives all steps of a file. It is the source that the caller asked for, or else the
-//! first of [`StepSource::ALL`] that has any steps. If the device spent most of its time in
-//! launches of a CUDA graph instead, these launches are the steps (`replays`). `explicit` finds
-//! steps that a person or program marks, and `inherent` those that PyTorch's own ranges show;
-//! `inferred` estimates them if nothing shows any.
+//! All steps of a file come from one source: the one that the caller asked for, or else the first
+//! of [`StepSource::ALL`] that has any steps. `explicit` finds steps that a person or program
+//! marks, and `inherent` finds those that PyTorch's own ranges show. `inferred` estimates steps if
+//! no source shows any. If the steps that were found account for less than half of the device's
+//! time, because the job replays a CUDA graph, the graph's launches are the steps (`replays`).
 //!
-//! A step has the number that its source gives: the one in its range's name, or the one at the end
-//! of its mark's name. The latter counts only if all marks of the process have a number and these
-//! rise. Otherwise steps are numbered by process, from 0.
+//! A step has the number in its range's name, or the number at the end of its mark's name. Numbers
+//! of marks count only if all marks of the process have a number and these rise. Otherwise the
+//! steps of each process are numbered from 0.
 //!
 //! Epochs, validation and checkpoints are found separately (`phases`).
 //!
@@ -120,12 +120,12 @@ pub struct Steps {
     pub all: Vec<Step>,
     /// The source of the steps. `None` if there are no steps, unless the caller asked for a source.
     pub source: Option<StepSource>,
-    /// Number of steps that each other source has, for sources with any. [`StepSource::Inferred`]
-    /// is not tried for that.
+    /// The other sources that have steps, with the number of their steps. [`StepSource::Inferred`]
+    /// is not among them, since it is not tried if another source has steps.
     pub others: Vec<(StepSource, usize)>,
-    /// For updates and marks: how many of them show these steps.
+    /// If updates or marks delimit these steps: their number.
     pub bounds: Option<Bounds>,
-    /// For updates: the batches, if batches were recorded.
+    /// If updates show these steps: the batches of the data loader, if they were recorded.
     pub batches: Option<Batches>,
     /// Number of updates that a gradient scaler skipped; `None` if no scaler was recorded.
     pub skipped: Option<usize>,
@@ -151,7 +151,7 @@ pub fn of_file(file: &TraceFile, wanted: Option<StepSource>) -> Steps {
     of_parts(file, &ranges, wanted)
 }
 
-/// Like [`of_file`], for a reader that already has the file's spans that [`StepNames`] chooses.
+/// Like [`of_file`], for a caller that has already read the spans that [`StepNames`] selects.
 pub fn of_parts(file: &TraceFile, ranges: &[StepRange], wanted: Option<StepSource>) -> Steps {
     let mut found: Vec<(StepSource, Vec<Step>)> =
         StepSource::ALL.map(|source| (source, of_source(file, ranges, source))).into();
@@ -209,7 +209,8 @@ fn bounds(
         StepSource::Optimizer => inherent::update_count(file, ranges),
         StepSource::Profiler | StepSource::Loader | StepSource::Inferred => 0,
     };
-    // If there are no marks, ranges show explicit steps, and each range is a whole step.
+    // If there are no marks, ranges show explicit steps. Each range is a whole step, so there are
+    // no bounds to count.
     (recorded > 0 && steps > 0).then(|| Bounds { recorded, open: recorded.saturating_sub(steps) })
 }
 
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_of_a_step_is_named_so() {
+    fn the_number_of_a_step_is_read_from_its_ranges_name() {
         let number = |name| number_of(SpanKind::Nvtx, name);
         for name in ["step 12", "STEP#12", "iteration: 12", "ProfilerStep#12", "step__12"] {
             assert_eq!(number(name), Some(12), "{name}");
@@ -344,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn names_give_numbers_where_all_have_one_that_rises() {
+    fn numbers_in_names_count_only_if_all_names_have_one_and_they_rise() {
         let numbers = |names: &[&'static str]| -> Vec<u64> {
             let marks: Vec<_> = names.iter().zip(1..).map(|(&name, at)| (0, at, name)).collect();
             steps(&marks, &[]).iter().map(|step| step.1).collect()

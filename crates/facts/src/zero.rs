@@ -1,13 +1,13 @@
 //! Finds the run's zero: the start of its first collector, on the clock of each host.
 //!
-//! Every host has its own monotonic clock; the wall clocks at the starts of their collectors relate
-//! these clocks. The zero is the wall-clock time of the earliest collector. Collectors are listed
-//! in `run.json` and similar files. If a run was killed before these were written, the rank files
-//! that none of them lists count too.
+//! Every host has its own monotonic clock. Each collector also recorded the wall-clock time at its
+//! start, which relates these clocks. The zero is the wall-clock time of the earliest collector.
+//! Collectors are listed in `run.json` and similar files. If a collector was killed before it wrote
+//! its file, the start in its rank files counts too.
 //!
-//! A file without wall time, which an imported trace may be, can't be related to other hosts. Its
-//! times count from the start in the description of the run, since all files of such an import
-//! share one clock.
+//! Imported traces may lack the wall-clock time, so that their files can't be related to other
+//! hosts. Their times count from the start in the description of the run, since all files of such
+//! an import share one clock.
 
 use std::collections::HashSet;
 
@@ -144,12 +144,13 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_before_a_host_joined_keeps_its_place() {
+    fn times_before_a_hosts_collector_started_are_converted_too() {
         let clock = Clock { start_ns: 1_000, late_ns: 400 };
         assert_eq!([500, 600, 900, 1_100].map(|ns| clock.since_start(ns)), [0, 0, 300, 500]);
         assert_eq!(clock.signed_since_start(500), -100);
         assert_eq!([0, 300, 500].map(|ns| clock.at(ns)), [600, 900, 1_100]);
-        // This host's collector started after the run began.
+        // The clock of this host was still low when its collector started, 400 ns after the run
+        // began.
         let clock = Clock { start_ns: 10, late_ns: 400 };
         assert_eq!([0, 10, 20].map(|ns| clock.since_start(ns)), [390, 400, 410]);
     }

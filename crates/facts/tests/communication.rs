@@ -1,4 +1,4 @@
-//! Tests that decide which kernels of a file communicate.
+//! Tests which kernels of a file are found to communicate.
 
 use tprof_facts::communication::Communication;
 use tprof_trace::model::*;
@@ -21,7 +21,7 @@ fn file(spans: Spans<'_>, dir: &tempfile::TempDir) -> TraceFile {
 }
 
 #[test]
-fn the_innermost_operator_around_a_launch_names_what_it_is_for() {
+fn the_innermost_operator_around_a_launch_decides() {
     use SpanKind::{Annotation, Operator, Runtime};
     let dir = tempfile::tempdir().unwrap();
     let file = file(
@@ -33,13 +33,14 @@ fn the_innermost_operator_around_a_launch_names_what_it_is_for() {
             (Operator, "aten::copy_", 210, 230, None),
             (Runtime, "cudaLaunchKernel", 215, 220, Some(2)),
             (Runtime, "cudaLaunchKernel", 240, 245, Some(3)),
-            // A range of the user's own doesn't say which work is launched in it.
+            // A range of the user's own doesn't tell the purpose of the work in it, so the operator
+            // around it decides.
             (Annotation, "nccl:all_reduce", 400, 500, None),
             (Annotation, "my range", 410, 490, None),
             (Runtime, "urEnqueueKernelLaunch", 420, 425, Some(4)),
             (Operator, "aten::mm", 600, 700, None),
             (Runtime, "cudaLaunchKernel", 610, 615, Some(5)),
-            // No operator or range encloses this call any more.
+            // This call lies in no operator or range.
             (Runtime, "cudaLaunchKernel", 700, 705, Some(6)),
         ],
         &dir,
@@ -52,7 +53,7 @@ fn the_innermost_operator_around_a_launch_names_what_it_is_for() {
 }
 
 #[test]
-fn a_collective_names_its_kernel() {
+fn the_kernel_of_a_collective_communicates() {
     let dir = tempfile::tempdir().unwrap();
     let file = file(&[], &dir);
     let row = Collective { correlation: Some(9), ..Collective::default() };

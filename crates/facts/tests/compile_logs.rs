@@ -1,4 +1,4 @@
-//! Tests that find the ranks that wrote logs of `torch.compile`, in runs without a description.
+//! Tests how the rank that wrote a log of `torch.compile` is found in runs without a description.
 
 use std::path::Path;
 use tprof_facts::compile::{RankCompile, RunLogs};
@@ -48,7 +48,7 @@ fn logs(dir: &Path) -> Vec<(Vec<String>, usize)> {
 }
 
 #[test]
-fn a_log_is_of_the_one_rank_that_recorded_its_process() {
+fn a_log_belongs_to_the_only_rank_that_recorded_its_process() {
     let dir = tempfile::tempdir().unwrap();
     rank(dir.path(), 0, &[10, 11]);
     rank(dir.path(), 1, &[20, 21, 10]);
@@ -65,7 +65,7 @@ fn a_log_is_of_the_one_rank_that_recorded_its_process() {
 }
 
 #[test]
-fn kernels_on_devices_have_the_lines_of_all_graphs_that_they_are_in() {
+fn a_kernel_has_the_source_lines_of_all_graphs_that_contain_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("dedicated_log_torch_trace_a.log");
     let event = |name: &str, frame: u32, payload: &str| {

@@ -1,4 +1,5 @@
-//! Divides a whole by weights, so that no unit is lost.
+//! Divides a whole number into whole parts in proportion to weights, so that the parts add up
+//! exactly.
 
 /// Returns the parts of `whole` in proportion to the weights. The parts add up to `whole`, unless
 /// all weights are 0.
@@ -29,7 +30,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost(whole: u64, weights in prop::collection::vec(0_u64..1 << 40, 1..20)) {
+        fn no_unit_is_lost(whole: u64, weights in prop::collection::vec(0_u64..1 << 40, 1..20)) {
             let parts: u64 = apportion(whole, weights.iter().copied()).sum();
             prop_assert_eq!(parts, if weights.iter().sum::<u64>() == 0 { 0 } else { whole });
         }

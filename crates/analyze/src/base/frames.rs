@@ -1,4 +1,5 @@
-//! Interns the texts of frames: the same code has the same text in every process.
+//! Interns the texts of frames. The same code has the same text in every process, so stacks of
+//! different processes can be compared.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,9 +33,9 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Returns the frames of a stack, innermost first, with inlined ones; empty if no stack was
-    /// taken. If the stack was cut, a text that begins with [`frames::CUT`] stands for the missing
-    /// frames.
+    /// Returns the frames of a stack, innermost first, including inlined functions; empty if no
+    /// stack was taken. If the stack was cut, a text that begins with [`frames::CUT`] stands for
+    /// the missing frames.
     pub fn stack(&mut self, process: ProcessIndex, stack: StackId) -> Vec<FrameId> {
         let mut named = Vec::new();
         let Some(found) = self.file.stack(process, stack) else { return named };

@@ -1,5 +1,5 @@
-//! JSON Schemas (draft 2020-12) of everything that is printed as JSON. They are derived from the
-//! printed types, so that a member without a schema cannot exist.
+//! Derives JSON Schemas (draft 2020-12) from the types that are printed as JSON, so that no printed
+//! member lacks a schema.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -83,7 +83,8 @@ impl ObjectSchema {
         self
     }
 
-    /// Adds a member that is null if it is unknown, with its error or the reason beside it.
+    /// Adds a member that may be null, and the members `error_key` and `key_missing` for its error
+    /// or the reason why it is unknown.
     pub fn reading(self, key: &str, schema: Value) -> ObjectSchema {
         self.plain(key, nullable(schema.clone()))
             .some(&format!("error_{key}"), schema)
@@ -99,7 +100,8 @@ impl ObjectSchema {
     }
 }
 
-/// Returns the schema of a field, by the type that a path to it has.
+/// Returns the schema of a field's type. The caller passes a function that accesses the field,
+/// which is never called.
 pub fn plain_field<S, T: HasSchema>(_: fn(&S) -> &T) -> Value {
     T::schema()
 }

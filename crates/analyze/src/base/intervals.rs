@@ -1,4 +1,4 @@
-//! Sets of intervals: union, intersection, difference, length.
+//! Computes with sets of intervals: union, intersection, difference, length.
 //!
 //! Work on different streams overlaps, so durations must never be summed: every share of time that
 //! a report names is the length of a [`Cover`] or of the intersection of two.
@@ -246,8 +246,8 @@ impl Measure<'_> {
 
 /// A walk along a cover: each query starts where the last one ended.
 ///
-/// The answer is right for intervals in any order. An interval near the last one needs no search of
-/// the whole cover; such a search would cost more than all other work on a row.
+/// The answer is right for intervals in any order. If an interval is near the last one, the walk
+/// need not search the whole cover, which would cost more than all other work on a row.
 #[derive(Debug)]
 pub struct MeasureWalk<'a> {
     measure: &'a Measure<'a>,
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_combine_as_sets_do() {
+    fn union_intersection_and_difference_are_those_of_sets() {
         let (a, b) = (cover(&[(0, 10), (20, 30)]), cover(&[(5, 22), (28, 40)]));
         assert_eq!(a.union(&b), cover(&[(0, 40)]));
         assert_eq!(a.intersection(&b), cover(&[(5, 10), (20, 22), (28, 30)]));

@@ -1,5 +1,5 @@
 //! The basics that every module uses: times, intervals, numbers that may be missing, names,
-//! statistics, work on several cores. Nothing here depends on what a trace means.
+//! statistics, work on several cores. Nothing in these modules depends on what a trace means.
 
 pub(crate) mod apportion;
 pub mod frames;

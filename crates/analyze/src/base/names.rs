@@ -1,18 +1,19 @@
-//! Names of kernels: shared between ranks, and short enough for a line.
+//! Interns names of kernels, so that ranks share them, and shortens them to fit on a line.
 
 use std::sync::{Arc, Mutex};
 
 use rustc_hash::FxHashSet;
 
-/// A set of strings that threads fill together: a kernel's name is long, and a
-/// thousand ranks run the same kernels.
+/// A set of strings that threads fill together. It stores each name once: a kernel's name is long,
+/// and a thousand ranks run the same kernels.
 #[derive(Debug, Default)]
 pub struct Names(Mutex<FxHashSet<Arc<str>>>);
 
 impl Names {
     /// Returns the shared copy of a string.
     pub fn get(&self, text: &str) -> Arc<str> {
-        // A poisoned lock means that a worker panicked; the scope passes that on.
+        // A poisoned lock means that a worker panicked. The scope of the threads passes the panic
+        // on, so the result does not matter.
         let Ok(mut names) = self.0.lock() else { return Arc::from(text) };
         if let Some(name) = names.get(text) {
             return Arc::clone(name);
@@ -23,12 +24,11 @@ impl Names {
     }
 }
 
-/// Qualifiers that add little to what they qualify.
+/// Qualifiers that are left out of short names, since nearly all kernels have one of them.
 const QUALIFIERS: [&str; 4] = ["at::native::", "(anonymous namespace)::", "at::", "c10::"];
 
-/// A kernel's name for people: without `void`, parameters, and
-/// namespaces that most kernels share. Template arguments stay: they are often
-/// the only difference.
+/// Returns a kernel's name for people, without `void`, parameters, and namespaces that most kernels
+/// share. Template arguments stay: they are often the only difference.
 pub fn short(name: &str) -> String {
     if ["Memcpy", "Memset"].iter().any(|prefix| name.starts_with(prefix)) {
         return name.to_owned();
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_kept_once() {
+    fn equal_names_share_one_allocation() {
         let names = Names::default();
         assert!(Arc::ptr_eq(&names.get("gemm"), &names.get("gemm")));
     }

@@ -1,4 +1,4 @@
-//! How a struct is printed as JSON.
+//! Defines the macro `object`, which implements how a struct is printed as JSON.
 
 /// Implements `Serialize` and the schema of a struct. `plain` fields are printed as they are,
 /// `reading` fields through [`entry`](crate::base::reading::entry), `some` fields only if they have

@@ -1,6 +1,6 @@
-//! Work on many rank files at once.
+//! Runs work on many rank files at once.
 //!
-//! As many files are open as there are cores, however many ranks there are.
+//! At most as many files are open as there are cores, however many ranks there are.
 
 use std::num::NonZero;
 use std::sync::Mutex;
@@ -31,7 +31,8 @@ pub fn each_on<I: Sync, T: Send>(
     let work = || {
         while let Some((index, item)) = take(items, &next) {
             let result = work(item);
-            // A poisoned lock means that a worker panicked; the scope passes that on.
+            // A poisoned lock means that a worker panicked. The scope passes the panic on, so the
+            // result does not matter.
             if let Ok(mut done) = done.lock() {
                 done.push((index, result));
             }
@@ -39,7 +40,7 @@ pub fn each_on<I: Sync, T: Send>(
     };
     thread::scope(|scope| {
         for _ in 1..cores.min(items.len()) {
-            // This fails where no thread may be started; then this thread does all of the work.
+            // If the thread can't be started, the calling thread does all of the work.
             let _ = thread::Builder::new().spawn_scoped(scope, work);
         }
         work();
@@ -58,7 +59,8 @@ pub fn both<A, B: Send>(
     if cores <= 1 {
         return (first(), second());
     }
-    // The work is kept here and not in the thread's closure, since the thread may fail to start.
+    // `second` is stored outside of the thread's closure, so that the caller can still run it if
+    // the thread fails to start.
     let second = Mutex::new(Some(second));
     let take = || second.lock().ok()?.take();
     let (first, done) = thread::scope(|scope| {
@@ -71,7 +73,7 @@ pub fn both<A, B: Send>(
         (first, done)
     });
     let done = done.or_else(|| take().map(|work| work()));
-    (first, done.expect("the thread or the caller did it"))
+    (first, done.expect("either the thread or the caller has run the second function"))
 }
 
 fn take<'a, I>(items: &'a [I], next: &AtomicUsize) -> Option<(usize, &'a I)> {

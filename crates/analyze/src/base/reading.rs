@@ -1,18 +1,19 @@
-//! A number, or the reason why there is none.
+//! Defines [`Reading`]: a number, or the reason why it is missing.
 //!
 //! Unknown is not zero: a number that was not measured has no value and has a reason, and an
-//! estimate carries its error. In JSON, a reading named `key` is a value, a value beside
-//! `error_key` (an estimate: half the width of the 95 % interval), or `null` beside `key_missing`.
+//! estimate carries its error. In JSON, a measured reading named `key` is only its value. An
+//! estimate also has `error_key`, half the width of its 95 % interval. A missing reading is `null`,
+//! and `key_missing` has the reason.
 
 use serde::Serialize;
 use serde::ser::SerializeMap;
 
-/// A measured value, an estimated one, or the reason why there is none.
+/// A measured value, an estimated one, or the reason for a missing one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reading<T> {
     /// The value was measured.
     Is(T),
-    /// Estimated: the truth lies within `error` of `value` in 95 cases of 100, or always, where the
+    /// Estimated: the truth lies within `error` of `value` in 95 cases of 100, or always if the
     /// metric's documentation says so.
     Estimate {
         /// The best estimate of the value.

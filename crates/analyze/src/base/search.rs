@@ -1,16 +1,16 @@
-//! Searching from where the last search ended.
+//! Searches sorted lists, starting where the last search ended.
 
-/// Returns the number of `items` that pass; all of these must come before the items that don't.
-/// This is the result of [`slice::partition_point`], found by steps that start at `near` and
-/// double.
+/// Returns the number of `items` that pass. All items that pass must come before those that don't.
+/// The result is that of [`slice::partition_point`], but the search starts at `near` and doubles
+/// its steps.
 ///
-/// Successive queries lie a few places apart. A search over all of ten million rows costs some
-/// twenty cache misses for each query.
+/// This is faster if successive queries lie a few places apart: a search over all of ten million
+/// rows costs some twenty cache misses for each query.
 pub fn partition_near<T>(items: &[T], near: usize, passes: impl Fn(&T) -> bool) -> usize {
     let near = near.min(items.len());
     let mut step = 1;
     let (from, to) = if near > 0 && !passes(&items[near - 1]) {
-        // The answer is before `near`.
+        // The result is before `near`: search backwards.
         let mut to = near - 1;
         while to >= step && !passes(&items[to - step]) {
             to -= step;

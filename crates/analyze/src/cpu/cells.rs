@@ -1,9 +1,10 @@
-//! Cells of tables on CPU time: estimates, and functions as they are displayed.
+//! Makes cells of tables on CPU time: estimates with their errors, and displayed names of
+//! functions.
 
 use crate::document::{Cell, Column, Unit};
 use crate::rank::samples::{Func, Layer};
 
-/// A sum of samples as an estimate; the number of samples gives its error.
+/// A cell of sampled time, with the error that follows from the number of samples.
 pub(super) fn sampled(ns: u64, samples: u64) -> Cell {
     if samples == 0 {
         return Cell::from(ns);

@@ -1,7 +1,7 @@
-//! Events counted beside time: cycles, instructions, cache misses, page faults.
+//! Sums the events that were counted besides time: cycles, instructions, cache misses, page faults.
 //!
-//! A sample holds the number of events of one kind on its thread since the sample before it, and
-//! the code where the last of them happened. Sums over samples are estimates for a thread, a
+//! A sample has the number of events of one kind on its thread since the previous sample, and the
+//! code in which the last of these events happened. Sums over samples are estimates for a thread, a
 //! function or a step. A function's sum covers only its own code, since these samples have no
 //! callers.
 
@@ -47,9 +47,9 @@ impl EventCount {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
     events: BTreeMap<String, EventCount>,
-    /// The number of counters that these counts cover completely, one for each thread and
-    /// processor; `None` if it is not known, or if the counts are of a part of the threads' code or
-    /// time.
+    /// If these counts cover whole threads, the number of counters, one for each thread and
+    /// processor. `None` if that number is not known, or if the counts are of a part of the
+    /// threads' code or time.
     pub counters: Option<u64>,
 }
 
@@ -91,7 +91,7 @@ impl Counts {
     }
 }
 
-/// The events that a run was asked to count, and which of them it counted.
+/// The events that the user requested, and which of them the run counted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestedEvents {
     /// The reason why each event was not counted; `None` if it was.
@@ -124,12 +124,12 @@ impl RequestedEvents {
         self.events.keys().map(String::as_str)
     }
 
-    /// Whether events were chosen and this one was not among them.
+    /// Whether the user chose events, and this one is not among them.
     pub fn leaves_out(&self, event: &str) -> bool {
         self.recorded && !self.events.is_empty() && !self.events.contains_key(event)
     }
 
-    /// The reason why there is no number of an event.
+    /// Returns the reason why an event has no count.
     pub fn why_missing(&self, event: &str) -> String {
         let share = self.shares.as_ref().and_then(|shares| shares.get(event));
         match self.events.get(event) {
@@ -274,7 +274,11 @@ mod tests {
         made.writer.write(&mut rows).unwrap();
         let counted = of(made);
         let cycles = |counts: &Counts| counts.get("cycles").map(|of| (of.count, of.samples));
-        assert_eq!(cycles(&counted.total), Some((120.0, 3)), "the counter ran half the time");
+        assert_eq!(
+            cycles(&counted.total),
+            Some((120.0, 3)),
+            "the counter ran half the time, so the count is doubled"
+        );
         assert_eq!(cycles(&counted.threads[&(0, 1)]), Some((60.0, 1)));
         let counters = (counted.total.counters, counted.threads[&(0, 1)].counters);
         assert_eq!(counters, (Some(8), Some(4)));
@@ -298,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_holds_why_it_has_no_counts() {
+    fn the_reason_for_missing_counts_comes_from_the_file() {
         let old = of(Fixture::new());
         assert_eq!(old.asked.why_missing("cycles"), NO_REASON);
         assert!(old.asked.notes().is_empty());

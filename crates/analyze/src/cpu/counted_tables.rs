@@ -1,5 +1,5 @@
-//! Tables of cycles, instructions and cache misses, and of all other events that a run was asked to
-//! count.
+//! Makes the tables of cycles, instructions and cache misses, and of all other events that the user
+//! requested.
 
 use rustc_hash::FxHashMap;
 
@@ -32,7 +32,7 @@ pub(super) type CountedRows<'a> = Vec<(Vec<Cell>, &'a Counts)>;
 pub(super) struct RequestedByRanks<'a>(pub Vec<&'a RequestedEvents>);
 
 impl RequestedByRanks<'_> {
-    /// Whether any of some events was counted anywhere.
+    /// Whether any event that passes was counted in any rank.
     fn has(&self, wanted: impl Fn(&str) -> bool) -> bool {
         self.0.iter().any(|asked| asked.counted().any(&wanted))
     }
@@ -84,7 +84,7 @@ impl RequestedByRanks<'_> {
     }
 }
 
-/// Returns the cell of a count, whose samples give its error.
+/// Returns the cell of a count, with the error that follows from the number of samples.
 fn count(counts: &Counts, event: &str, why: &str) -> Cell {
     let Some(tally) = counts.get(event) else { return Cell::missing(why) };
     let error = tally.count * tally.relative_error(counts.counters);
@@ -205,7 +205,7 @@ pub(super) fn of_ranks<'a>(
     if !all.has_standard() {
         let columns = [&COLUMNS[..], &names].concat();
         let table = Table::new("hardware_counters", "Hardware counters", columns).view(View::Data);
-        // The reason for a missing count differs by rank.
+        // The reason for a missing count differs by rank, so each row uses its own rank's reasons.
         let table = ranks.fold(table, |mut table, (at, counted)| {
             let mut row = cells(&counted.total, &RequestedByRanks(vec![&counted.asked]));
             row.extend([Cell::applies(at.rank), at.label.as_str().into()]);

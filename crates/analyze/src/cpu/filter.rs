@@ -63,7 +63,7 @@ struct ThreadCandidate {
     tid: u32,
     /// The thread's name, or the name of its program if it has none.
     name: String,
-    /// Whether it is the first thread of its process.
+    /// Whether the thread is the first one of its process.
     is_main: bool,
 }
 

@@ -2,8 +2,9 @@
 //!
 //! Self time is the time in which the function is innermost on the stack. Code that was inlined
 //! into it counts as its own. Total time is the time in which the function is anywhere on the
-//! stack; a recursive function counts once. A Python function also has an own time, in which it
-//! calls no other Python function: the native code that it calls counts as its own.
+//! stack; a recursive function counts once. A Python function also has an own time, which is its
+//! time while it calls no other Python function. So the native code that it calls counts as its
+//! own.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::ThreadState;
@@ -55,8 +56,8 @@ pub struct Functions {
     pub running_ns: u64,
     /// The part of `running_ns` without a stack, ns.
     pub unknown_ns: u64,
-    /// The part of `running_ns` whose stack was cut, ns: it is missing from the total time of outer
-    /// functions.
+    /// The part of `running_ns` whose stack was cut, ns: this time is missing from the total time
+    /// of outer functions.
     pub cut_ns: u64,
     /// Samples of running threads.
     pub samples: u64,

@@ -1,4 +1,4 @@
-//! Time on a core of one step or range, by function.
+//! Sums the time on a core in each step or range, by function.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! `report cpu` of all ranks: its notes, and its tables in their order.
+//! Joins the ranks for `report cpu`: makes its notes, and its tables in reading order.
 
 use tprof_facts::units::{counted, duration, percent};
 
@@ -12,7 +12,7 @@ use crate::rank::samples::NO_SAMPLES;
 pub(super) struct JoinedCpu {
     all: RankCpu,
     ranks: usize,
-    /// Tables of events counted beside time, and notes on them.
+    /// Tables of events that were counted besides time, and notes on these events.
     counted: CountTables,
 }
 

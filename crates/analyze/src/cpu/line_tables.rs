@@ -1,5 +1,5 @@
-//! Tables of time by source line: for people, by function with its lines below it; for JSON and
-//! CSV, one row for each line.
+//! Makes the tables of time by source line. The table for people lists functions, each with its
+//! lines below it. The table for JSON and CSV has one row for each line.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::sources::{NoSource, Sources};
@@ -39,7 +39,7 @@ fn lines_of(sum: &FunctionLines, sort: SortBy) -> Vec<(u32, &LineTime)> {
     lines
 }
 
-/// The table for people: each function, with the lines that have most of its time below it.
+/// The table for people: each function, followed by the lines that have most of its time.
 pub(super) fn by_function(lines: &Lines, sort: SortBy, sources: &mut Sources, why: &str) -> Table {
     let columns = vec![
         Column::new("self_ns", "self", Unit::Duration),

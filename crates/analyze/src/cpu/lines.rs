@@ -1,4 +1,4 @@
-//! Time by line of source.
+//! Sums time by source line.
 //!
 //! A line's self time is the time in which no other listed line runs below it, so that self times
 //! add up. Code without a line of its own (a library without debug information, the interpreter,
@@ -69,7 +69,7 @@ pub struct FunctionLines {
 }
 
 impl FunctionLines {
-    /// Whether nearly all of the function's time is that of one function that it calls.
+    /// Whether nearly all of the function's time is in one function that it calls.
     fn passes_on(&self) -> bool {
         let (time, most) = (&self.time, self.below.values().max().copied().unwrap_or(0));
         let own = time.self_ns + time.self_waited_ns;

@@ -1,7 +1,8 @@
-//! Data loading: the time that driving threads wait for data, and the activity of the workers of
-//! PyTorch's DataLoader.
+//! Measures data loading: the time that driving threads wait for data, and what the workers of
+//! PyTorch's DataLoader do.
 //!
-//! The wait is the part `data` of `report host`, so that a run has one number for it.
+//! The wait equals the part `data` of `report host`, so that all reports of a run have the same
+//! number.
 
 use tprof_trace::model::ThreadState;
 

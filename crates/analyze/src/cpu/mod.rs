@@ -1,7 +1,8 @@
-//! The activity of the CPU: samples of running threads, and the reasons why threads waited.
+//! Reports what the CPU did, by samples of running threads, and why threads waited.
 //!
-//! Weights are time: a sample stands for the sampling period, a wait for its length. Sums by
-//! function add samples and never spans, so that the parts of a thread's time add up to it.
+//! Weights are time: a sample stands for the sampling period, and a wait for its length. Sums by
+//! function add up samples and never the durations of spans, so that the parts of a thread's time
+//! add up to the whole.
 
 mod cells;
 mod counted;

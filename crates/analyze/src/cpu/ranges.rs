@@ -1,14 +1,14 @@
-//! The ranges that a thread was in at a given moment.
+//! Finds the ranges that a thread was in at a given moment.
 //!
-//! Ranges of a thread mostly nest, but ranges that are started and ended by handle need not: the
-//! innermost range is the one that began last and is still open.
+//! Ranges of a thread mostly nest, but ranges that are started and ended by handle may overlap
+//! otherwise. So the innermost range is defined as the one that began last and is still open.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SpanKind, ThreadIndex};
 
 use crate::rank::{HostSpan, RankTrace};
 
-/// Identifies a chain of ranges that are open one within the other; 0 is the empty chain.
+/// Identifies a chain of open ranges, each within the one before; 0 is the empty chain.
 pub type ChainId = u32;
 /// A range's domain and text.
 type DomainAndText = (NameId, NameId);

@@ -1,4 +1,4 @@
-//! The data that `report cpu` keeps of a rank, and their sum over ranks.
+//! Collects the data that `report cpu` keeps of a rank, and adds up ranks.
 
 use tprof_facts::sources::Sources;
 use tprof_trace::TraceFile;
@@ -35,7 +35,7 @@ pub struct RankCpu {
     pub(super) ranges_within: usize,
     /// Number of samples in the file, including those that the options leave out.
     pub(super) rows: u64,
-    /// Events counted in one rank. They are not added up over ranks.
+    /// Events counted in one rank. These counts are not added up over ranks.
     pub(super) counted: RankCounts,
     /// The reason why the kernel's functions have no names.
     pub(super) hidden: Option<String>,
@@ -46,7 +46,8 @@ impl RankCpu {
     pub(super) fn of(rank: &RankTrace<'_>, at: &RankContext, options: &Options) -> RankCpu {
         let kept = SampleFilter::of(rank, options);
         let keep = |row: &Sample| kept.holds(row);
-        // Unreadable parts were noted when the whole file was read.
+        // Errors are ignored here, since unreadable parts were reported when the whole file was
+        // read.
         let cut = kept.is_cut().then(|| CpuTrace::load_where(rank.file, keep));
         let cpu = cut.as_ref().unwrap_or(&rank.cpu);
         // A launcher has no driving thread, and waits are not divided by range.

@@ -1,8 +1,8 @@
-//! Time on a core by training step and by range.
+//! Splits the time on a core by training step and by range.
 //!
 //! Each sample belongs to one step and one innermost range, or is marked as outside of all, so that
-//! the parts add up to the whole. Waits are not split: short waits of many steps are added up
-//! before they are written.
+//! the parts add up to the whole. Waits are not split, because the collector already adds up short
+//! waits of many steps before it writes them.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, Sample, StackId};
@@ -44,7 +44,8 @@ impl Split {
             return split;
         }
         let mut places: FxHashMap<SampleGroup, (u64, u64)> = FxHashMap::default();
-        // Unreadable parts were noted when the samples were first read.
+        // Errors are ignored here, since unreadable parts were reported when the samples were first
+        // read.
         for row in rank.file.blocks::<Sample>().flatten().filter(&keep) {
             match is_sample(&row) {
                 Some(true) => {
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_belong_to_the_innermost_range_and_to_the_step_around() {
+    fn samples_belong_to_their_innermost_range_and_their_step() {
         let mut made = Fixture::new();
         made.span(range(0, 100, 100), "ProfilerStep#7");
         made.span(range(0, 120, 50), "forward");

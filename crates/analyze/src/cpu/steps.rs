@@ -53,7 +53,7 @@ impl StepLookup {
     }
 }
 
-/// Makes a step from each mark to the next; the last one has no end.
+/// Makes a step from each mark to the next; the step of the last mark has no end.
 fn marks(rank: &RankTrace<'_>) -> (Vec<Step>, Vec<Label>) {
     let marks = rank.file.marks().iter().filter(|mark| mark.kind == MarkKind::Mark);
     let mut marks: Vec<(u64, NameId)> = marks.map(|mark| (mark.time_ns, mark.name)).collect();

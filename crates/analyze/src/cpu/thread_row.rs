@@ -1,4 +1,4 @@
-//! The activity of one thread.
+//! Sums the time of one thread by what the thread did.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, ThreadCounts, ThreadState};
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_a_lock_keeps_from_its_work_is_not_idle() {
+    fn a_thread_that_waits_for_a_held_lock_is_not_idle() {
         let times = [(ThreadState::Running, 1), (ThreadState::Lock, 99)];
         let mut row = ThreadRow {
             pid: 1,

@@ -1,4 +1,5 @@
-//! Tables of threads: their time, switches and faults, events; and of processes.
+//! Makes the tables of threads (time, switches and faults, counted events), and the table of
+//! processes.
 
 use std::collections::BTreeMap;
 

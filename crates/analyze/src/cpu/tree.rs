@@ -1,4 +1,4 @@
-//! Calling contexts: trees of callers and callees, with the time of each node.
+//! Builds trees of callers and callees from stacks, with the time of each node.
 
 use std::sync::Arc;
 
@@ -100,8 +100,8 @@ impl FunctionTree {
     }
 
     /// Returns the nodes with at least `least_ns`, each after its caller and the heaviest first,
-    /// with their depths. Of a chain of calls that pass nearly all of their time on, only the two
-    /// ends are returned.
+    /// with their depths. If each function of a chain of calls spends nearly all of its time in the
+    /// next one, only the two ends of the chain are returned.
     pub fn shown(&self, least_ns: u64) -> Vec<(usize, &CallNode)> {
         let mut out = Vec::new();
         self.show(0, 0, least_ns.max(1), &mut out);
@@ -125,7 +125,8 @@ impl FunctionTree {
         for child in children {
             let mut end = *child;
             out.push((depth, &self.nodes[end]));
-            // The functions between the two ends of such a chain are left out.
+            // Skip the functions between the two ends of a chain that passes nearly all of its time
+            // on.
             let first = end;
             while let Some(next) = self.only_child(end) {
                 end = next;
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn chains_are_distinguished_by_their_ends_and_times_add_up() {
+    fn chains_are_folded_to_their_ends_and_times_add_up() {
         let [main, run, step, a, b] = ["main", "run", "step", "a", "b"].map(func);
         let mut tree = FunctionTree::default();
         tree.add([&main, &run, &step, &a].into_iter(), 70);
@@ -174,7 +175,7 @@ mod tests {
         assert_eq!(shown, expected);
     }
     #[test]
-    fn stacks_may_be_as_deep_as_a_file_has_them() {
+    fn very_deep_stacks_do_not_overflow_the_stack() {
         let again = func("again");
         let mut tree = FunctionTree::default();
         tree.add(std::iter::repeat_n(&again, 200_000), 5);

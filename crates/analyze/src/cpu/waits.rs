@@ -1,5 +1,5 @@
-//! Waits of all threads over the whole run, by their cause and by the function that explains each
-//! best.
+//! Sums the waits of all threads over the whole run by cause, and by the function that best
+//! explains the wait.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::frames::NO_STACK;
@@ -23,11 +23,13 @@ const THREAD: &str = "thread";
 struct WaitSums {
     ns: u64,
     rows: u64,
-    /// Variance of `ns`, since short waits share their time: see `Stretch::shared`.
+    /// Variance of `ns`, since the time of short waits without a sample was divided by estimate:
+    /// see `Stretch::shared`.
     variance: f64,
 }
 
-/// The place of waits: whether idle threads waited there, the cause in a word, and the function.
+/// The key by which waits are added up: whether the waiting thread is idle, the cause as a word,
+/// and the function.
 type WaitPlace = (bool, &'static str, Option<Func>);
 
 /// The waits of all threads by cause and place.

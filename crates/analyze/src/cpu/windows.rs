@@ -1,4 +1,4 @@
-//! The parts of the samples that `--within` keeps.
+//! Selects the samples that `--within` keeps.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{Sample, SpanKind, ThreadIndex, ThreadState};
@@ -8,8 +8,8 @@ use crate::base::intervals::{Cover, Interval};
 use crate::document::text_and_number;
 use crate::rank::{HostSpan, RankTrace};
 
-/// `Some(true)` if a row is a sample of a running thread, `Some(false)` if it is time that no
-/// sample stands for.
+/// `Some(true)` if a row is a sample of a running thread, `Some(false)` if the row is time on a
+/// core without a sample.
 pub(super) fn is_sample(row: &Sample) -> Option<bool> {
     (row.state == ThreadState::Running).then_some(row.cpu.is_some())
 }

@@ -1,4 +1,4 @@
-//! The contents of a table's cells.
+//! Defines the contents of a table's cells.
 
 use crate::base::reading::Reading;
 
@@ -43,7 +43,7 @@ pub enum Cell {
     },
     /// The value is not known; the text is the reason.
     Missing(String),
-    /// Does not apply to this row.
+    /// The column does not apply to this row.
     Empty,
 }
 
@@ -61,12 +61,13 @@ impl Cell {
         }
     }
 
-    /// The value, or [`Cell::Empty`] where it does not apply.
+    /// Returns a cell with the value, or [`Cell::Empty`] for `None`: the column does not apply to
+    /// the row.
     pub fn applies<T: Into<Cell>>(value: Option<T>) -> Cell {
         value.map_or(Cell::Empty, Into::into)
     }
 
-    /// The value, or why there is none.
+    /// Returns a cell with the value, or for `None` with the reason why it is missing.
     pub fn known<T: Into<Cell>>(value: Option<T>, why: &str) -> Cell {
         value.map_or_else(|| Cell::missing(why), Into::into)
     }

@@ -1,7 +1,8 @@
 //! A document as JSON: under `tables`, each table is a list of objects.
 //!
-//! A cell with the key `key` is a value, a value beside `error_key` (an estimate), `null` beside
-//! `key_missing`, or a plain `null` where the cell does not apply.
+//! A cell with the key `key` is a value, and an estimate also has `error_key`. An unknown value is
+//! `null`, and `key_missing` has the reason. If the column does not apply to the row, there is only
+//! the `null`.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};

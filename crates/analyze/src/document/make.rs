@@ -1,4 +1,4 @@
-//! The interface of an analysis, and the code that runs one.
+//! Defines the interface of an analysis and the options of reports, and runs analyses.
 
 use std::any::Any;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub struct Options {
     pub steady: bool,
     /// The source of steps; `None` for the first source that has any.
     pub steps_from: Option<StepSource>,
-    /// The only cycle of a schedule, or captured range, to read, from 1; `None` for all.
+    /// Number of the only cycle of a schedule, or captured range, to read, from 1; `None` for all.
     pub cycle: Option<u32>,
     /// The part of the run's time to read, by the beginnings of events, in all reports.
     pub window: Option<Window>,
@@ -39,7 +39,8 @@ pub struct Options {
     /// The threads to report on, in reports that support it: a text that their names contain, or
     /// the number of a thread.
     pub thread: Option<String>,
-    /// Whether time is also or only reported by source line, in reports that support it.
+    /// Whether reports that support it have tables by source line, besides or in place of those by
+    /// function.
     pub lines: LineTables,
     /// Order of functions and lines, in reports that support several.
     pub sort: SortBy,
@@ -54,7 +55,7 @@ pub struct Options {
     pub is_running: Option<fn(&RunInfo, &Path) -> bool>,
 }
 
-/// A part of a run's time, from one time up to another, which is not part of it.
+/// A part of a run's time. The end is exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     /// Nanoseconds since the run began.
@@ -63,9 +64,10 @@ pub enum Window {
     OfProgram {
         /// The start of the window.
         from_ns: u64,
-        /// The end of the window, which is not part of it.
+        /// The exclusive end of the window.
         to_ns: u64,
-        /// The time until which devices worked for the window, if the program waited for them.
+        /// If the program waited for its devices after the window: the time at which the devices
+        /// had finished the window's work.
         device_until_ns: Option<u64>,
     },
 }
@@ -85,7 +87,7 @@ impl Window {
 pub struct TimeSelection {
     /// The start of the part, nanoseconds since the run began.
     pub from_ns: Option<u64>,
-    /// The end of the part, which does not belong to it, nanoseconds since the run began.
+    /// The exclusive end of the part, nanoseconds since the run began.
     pub to_ns: Option<u64>,
     /// Ranges of step numbers, both ends included: the part lasts from the first to the last of
     /// these steps, on each rank.
@@ -108,7 +110,7 @@ impl TimeSelection {
         }
         let wanted = steps.iter().filter(|step| self.holds(step.number)).map(|step| step.interval);
         let all = wanted.reduce(|a, b| Interval::new(a.start.min(b.start), a.end.max(b.end)));
-        // A rank without such a step has no time in the part.
+        // A rank without any of the chosen steps has no time in the part.
         times.overlap(all.unwrap_or(Interval::new(from, from)))
     }
 
@@ -194,7 +196,8 @@ impl DocumentKind {
         (self.analysis)().finish(&Options { data: true, ..Options::default() }).tables
     }
 
-    /// Whether the kind honours one of the options that not all kinds honour.
+    /// Whether the kind honours an option, if the option is one of those that only some kinds
+    /// honour.
     pub fn takes(&self, option: &str) -> bool {
         (self.analysis)().takes().contains(&option)
     }
@@ -257,14 +260,14 @@ pub trait Analysis: Send + Sync {
     /// ranks.
     type Part: Send;
 
-    /// The options that the analysis honours among those that not all kinds honour: `--within`,
-    /// `--sort`.
+    /// Options that only some kinds of report honour, such as `--within` and `--sort`: those that
+    /// this analysis honours.
     const TAKES: &'static [&'static str] = &[];
 
     /// The tables that the analysis reads. More tables than these may be loaded.
     fn needs(&self, options: &Options) -> Needs;
 
-    /// Returns the things that each given option chose in a rank.
+    /// Returns what each option that the user gave chooses in a rank.
     fn named(&self, _rank: &RankTrace<'_>, _options: &Options) -> Vec<OptionMatches> {
         Vec::new()
     }
@@ -272,7 +275,7 @@ pub trait Analysis: Send + Sync {
     /// Reads one rank and returns its part.
     fn rank(&self, rank: &RankTrace<'_>, at: &RankContext, options: &Options) -> Self::Part;
 
-    /// Joins the ranks, which come in their order.
+    /// Joins the parts of all ranks, which are in the order of the ranks.
     fn join(&self, parts: Vec<(RankContext, Self::Part)>, options: &Options) -> Body;
 }
 

@@ -1,8 +1,8 @@
-//! A report as data: titled tables of typed columns.
+//! Represents a report as data: titled tables of typed columns.
 //!
-//! Every kind of report except the summary and `memory` is a [`Document`]. One renderer for each
-//! format turns it into text, JSON, CSV and HTML, so that an analysis only computes: it makes rows
-//! in the order in which they should be read, and gives each column a meaning and a unit.
+//! Every kind of report except the summary and `memory` is a [`Document`]. There is one renderer
+//! each for text, JSON, CSV and HTML, so an analysis only computes: it makes rows in the order in
+//! which they should be read, and columns with a meaning and a unit.
 
 mod cell;
 mod json;
@@ -51,7 +51,7 @@ pub struct Table {
     pub key: &'static str,
     /// The displayed title of the table.
     pub title: String,
-    /// A sentence or two on how to read it; empty where the title is enough.
+    /// A sentence or two on how to read the table; empty if the title is enough.
     pub about: String,
     /// How the table is displayed.
     pub view: View,
@@ -71,7 +71,7 @@ pub struct Table {
 pub struct FoldedRows {
     /// Index of the first folded row.
     pub from: usize,
-    /// The displayed line: how many rows there are, and of what.
+    /// The displayed line, which says how many rows are folded and what they are.
     pub line: String,
 }
 

@@ -1,4 +1,5 @@
-//! Durations and sizes by name, in the columns of Nsight Systems' `stats` reports.
+//! Makes tables of durations and sizes by name, with the columns of Nsight Systems' `stats`
+//! reports.
 
 use crate::base::stats::Spread;
 use crate::document::{Cell, Column, Table, Unit};
@@ -76,8 +77,8 @@ pub(crate) fn add_times<R>(
     }
 }
 
-/// Returns the column of ranks, then `kind`, which is [`TIMES`] or [`SIZES`], then the table's own
-/// columns.
+/// Returns the columns of a table: the rank, then those of `kind` ([`TIMES`] or [`SIZES`]), then
+/// the table's own columns.
 pub(crate) fn columns(kind: &[Column], own: &[Column]) -> Vec<Column> {
     let mut columns = vec![Column::new("rank", "rank", Unit::Text)];
     columns.extend_from_slice(kind);

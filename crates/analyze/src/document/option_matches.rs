@@ -1,6 +1,6 @@
-//! The names that an option's text matches in a run, and all names that it could match. A text that
+//! Compares an option's text, such as that of `--within`, with the names in a run. A text that
 //! matches nothing is probably a typing error and is refused, because an empty report would look
-//! like an answer.
+//! like an answer. The error lists all names that exist.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::rank::HostSpan;
 
-/// The names in a rank, or in all ranks, that an option's text is compared with.
+/// The names in a rank, or in all ranks, that an option's text was compared with, and the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionMatches {
     /// Option, as typed: `--within`.

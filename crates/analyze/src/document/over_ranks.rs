@@ -1,4 +1,5 @@
-//! Shares of time over many ranks: their distribution, and the ranks with the extremes.
+//! Makes tables of shares of time over many ranks: mean, lowest and highest share, and the ranks
+//! with these extremes.
 
 use crate::document::{Column, Table, Unit};
 

@@ -1,4 +1,4 @@
-//! Access to the cells of a report's table by row and key.
+//! Reads the cells of a report's table by row and column key.
 
 use super::{Cell, Table, Value};
 
@@ -32,7 +32,8 @@ impl<'t> TableRow<'t> {
         self.value(key)?.number()
     }
 
-    /// A number without a sign or fraction, exactly; a double would round it.
+    /// The value of a column as a whole number. Unlike [`Self::number`], this does not round large
+    /// numbers.
     pub fn whole(&self, key: &str) -> Option<u64> {
         match self.value(key)? {
             Value::Unsigned(value) => Some(*value),

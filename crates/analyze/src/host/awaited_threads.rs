@@ -1,4 +1,5 @@
-//! The threads that the driving thread waits for. Their time replaces its waits.
+//! Keeps the threads that the driving thread waits for. Reports replace the driving thread's waits
+//! by the time of these threads.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
@@ -10,8 +11,8 @@ use crate::rank::samples::{CpuTrace, Layer, Part, Stack};
 /// A thread, or a team of threads, that the driving thread waits for at one place.
 #[derive(Clone, Debug)]
 pub struct AwaitedThread {
-    /// The thread's own name, or its number. A team has its members' common name with `*` in place
-    /// of numbers, or the phrase that there are several.
+    /// The thread's own name, or its number. For a team, the common name of its members with `*` in
+    /// place of numbers, or `several threads` if the members have no names.
     pub name: String,
     /// The place at which the driving thread waits.
     pub at: Place,
@@ -80,7 +81,8 @@ impl AwaitedThreads {
         self.first + (self.all.len() - 1) as ThreadIndex
     }
 
-    /// Makes an awaited thread stand for another thread of its team too, which changes its name.
+    /// Adds another thread of the team to an awaited thread, which changes the name to that of the
+    /// team.
     pub(super) fn share(&mut self, number: ThreadIndex, name: &str) {
         let Some(awaited_thread) = self.all.get_mut((number - self.first) as usize) else { return };
         if awaited_thread.name == name
@@ -130,8 +132,8 @@ impl AwaitedThreads {
     }
 }
 
-/// Returns the place in the thread's own code. If it has no code of the user's own, returns the
-/// place at the line of the thread that waits for it.
+/// Returns the place in the thread's own code. If the thread runs no code of the user's own,
+/// returns the place at the line of the waiting thread.
 fn place_of<'c>(
     cpu: &'c CpuTrace,
     (part, state): (Part, ThreadState),

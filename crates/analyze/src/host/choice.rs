@@ -13,7 +13,8 @@ use crate::rank::samples::Part;
 
 /// An awaited team must be at work for at least this share of the wait.
 const LEAST_WORK: f64 = 0.3;
-/// A team's time on a core must be at most this multiple of the time that its samples stand for.
+/// A team counts as well sampled if its time on a core is at most this multiple of the time that
+/// its samples stand for.
 const MOST_UNSAMPLED: f64 = 2.0;
 /// Time on a core without samples doesn't matter if it is less than this share of a team's
 /// activity.
@@ -53,15 +54,15 @@ impl WaitingTime<'_> {
     }
 }
 
-/// Returns the ratio of a team's time on a core to the time that its samples stand for. It is high
-/// for many threads that soon ended, for example. Returns `None` if there are too few samples to
-/// show what the team did.
+/// Returns the ratio of a team's time on a core to the time that its samples stand for. The ratio
+/// is high if the team had many short-lived threads, for example. Returns `None` if there are too
+/// few samples to show what the team did.
 pub(super) fn unsampled(team: &[&ThreadWork]) -> Option<f64> {
     let sum = |of: &dyn Fn(&ThreadWork) -> u64| team.iter().map(|one| of(one)).sum::<u64>() as f64;
     let running_ns = sum(&|one| one.running_ns);
     let sampled_ns = sum(&|one| one.sampled_ns);
     let times = if running_ns > 0.0 { running_ns / sampled_ns } else { 1.0 };
-    // If threads hardly run, their waits show what they do.
+    // If the team's threads hardly run, their waits show what they do, so samples aren't needed.
     let is_little = running_ns - sampled_ns < MOST_LEFT_OUT * sum(&|one| one.busy.length());
     (times <= MOST_UNSAMPLED || is_little).then_some(times.clamp(1.0, MOST_UNSAMPLED))
 }
@@ -101,8 +102,8 @@ impl<'t> ThreadChoice<'t> {
         let share = |ns: u64, of: u64| ns as f64 / of.max(1) as f64;
         let inside = share(inside_ns, kept.ns());
         let outside = share(outside_ns, self.window.length().saturating_sub(kept.ns()));
-        // A thread that mostly waits may wait at any time. One that polls something once a second
-        // is an example.
+        // A thread that mostly waits, such as one that polls something once a second, happens to
+        // wait during any other wait. So it isn't likely to be awaited.
         let is_waiting = kept.shared(&waits) * 2 > inside_ns;
         unsampled(team)?;
         if inside < LEAST_WORK || is_waiting && outside * 2.0 > inside {

@@ -1,5 +1,5 @@
-//! The activity of the rank's other threads while the driving thread was blocked. It shows which of
-//! them may have held the lock that the driving thread waited for, or used its core.
+//! Measures what the rank's other threads did while the driving thread was blocked. This shows
+//! which of them may have held the lock that the driving thread waited for, or used its core.
 
 use std::cmp::Reverse;
 use std::hash::Hash;
@@ -25,7 +25,7 @@ pub struct ThreadAtPlace {
     pub is_of_other: bool,
     /// Whether the thread is the first thread of its process.
     pub is_first: bool,
-    /// The place, with the part that tells what the thread did there.
+    /// The place. Its part tells what the thread did there.
     pub place: Place,
     /// Time there while the driving thread was blocked, ns.
     pub ns: u64,
@@ -39,10 +39,10 @@ impl ThreadAtPlace {
         format!("{} in {}", self.thread, self.place.shown())
     }
 
-    /// Whether the thread may have held a lock. It may if it ran, or if it waited for something
-    /// that it needed in the user's own code, since that code may lie between taking and releasing
-    /// a lock. Threads of tprof take no lock of the job, and a thread that waits for its next task
-    /// holds no lock.
+    /// Whether the thread may have held a lock. This is possible if the thread ran, or if it waited
+    /// in the user's own code for something that it needed, since that code may hold a lock
+    /// meanwhile. Threads of tprof take no lock of the job, and a thread that waits for its next
+    /// task holds no lock.
     fn may_hold(&self) -> bool {
         let place = &self.place;
         let is_of_tprof = is_of_tprof(&place.library) || place.function.starts_with("tprof_");
@@ -74,7 +74,8 @@ pub struct Delay {
     /// `ns` divided by the time in which the threads work, or wait for something that their work
     /// needs.
     pub share: f64,
-    /// Upper bound of the time by which the threads would finish earlier without it, ns.
+    /// Upper bound of the time by which the threads would finish earlier if they spent no time in
+    /// the part, ns.
     pub bound_ns: u64,
     /// The places at which the time was spent, most first.
     pub places: Vec<(Place, u64)>,
@@ -102,7 +103,8 @@ impl ConcurrentWork {
                 continue;
             }
             let part = |measure: &crate::base::intervals::Measure<'_>| match row.state {
-                // A sample is taken at one moment, which decides for all of its weight.
+                // A sample counts with its whole weight or not at all, by the moment at which it
+                // was taken.
                 ThreadState::Running => {
                     row.weight_ns * measure.within(Interval::new(row.time_ns, row.time_ns + 1))
                 }
@@ -153,8 +155,8 @@ impl ConcurrentWork {
     /// waited, and less so at other times.
     pub fn holder(&self) -> Option<&ThreadAtPlace> {
         let may_hold = |other: &&ThreadAtPlace| !other.is_of_other && other.may_hold();
-        // If a thread has no core, it is mostly unknown at which of its places it lost it. That
-        // time is added to its places in proportion.
+        // For a thread that is ready but has no core, the place at which it lost its core is mostly
+        // unknown. That time is added to the thread's places in proportion to their time.
         let mut threads: FxHashMap<&str, [u64; 2]> = FxHashMap::default();
         for other in self.threads.iter().filter(|other| !other.is_of_other) {
             let [placed_ns, ready_ns] = threads.entry(&other.thread).or_default();
@@ -179,8 +181,8 @@ impl ConcurrentWork {
         (all(found) >= LEAST_HELD * self.blocked_ns as f64 && weight(found) > 0.0).then_some(found)
     }
 
-    /// Returns the thread that did most of the work, with the line at which it spent the most time
-    /// and that time. Only threads of the driving thread's process for which `may_be` holds count.
+    /// Returns the thread that did most of the work, at the line on which it spent the most time.
+    /// Only threads of the driving thread's process for which `may_be` holds count.
     pub fn maker(&self, may_be: impl Fn(ThreadIndex) -> bool) -> Option<ThreadAtPlace> {
         let works = |other: &ThreadAtPlace| other.place.is_work() && other.place.part != Part::Lock;
         let makes =
@@ -238,8 +240,8 @@ fn longest<'d, K: Hash + Ord + Clone>(
 /// A thread that holds a lock, or makes data, must be at its place for at least this share of the
 /// wait.
 const LEAST_HELD: f64 = 0.3;
-/// The time between waits counts for finding a lock's holder only if it is at least this share of
-/// the waits.
+/// Finding a lock's holder compares the waits with the time between them. That time must be at
+/// least this share of the waits, or it is ignored.
 const LEAST_BETWEEN: f64 = 0.05;
 
 fn lasted(row: &Sample) -> Interval {

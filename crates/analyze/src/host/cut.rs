@@ -1,9 +1,10 @@
 //! Cuts a thread's rows to a window.
 //!
-//! The collector sums short waits in one row. Only the row's spread, the time in which they lie, is
-//! known, so they are divided evenly over it. Longer waits have rows of their own with exact times.
-//! If a window has no room for all, the exact waits keep their time and the summed ones are
-//! shortened, since some of them lie elsewhere.
+//! The collector sums short waits in one row. Such a row has only its total and its spread, which
+//! is the interval in which the waits lie. So the total is divided evenly over the spread. Longer
+//! waits have rows of their own with exact times. If the waits do not all fit into a window, the
+//! exact waits keep their time and the summed waits are shortened, since some of them must lie
+//! outside of the window.
 
 use tprof_trace::model::{Sample, ThreadState};
 
@@ -32,7 +33,7 @@ pub(super) fn rows_in(rows: &[Sample], window: Interval) -> Vec<Sample> {
 }
 
 /// Returns the part of a row in a window. Returns `None` if there is none, or if the row is time on
-/// a core without a sample; that time is what the other rows leave of the window.
+/// a core without a sample. The ledger computes that time as the rest of the window.
 fn row_in(row: &Sample, window: Interval) -> Option<Sample> {
     if row.state == ThreadState::Running {
         let is_in = (window.start..window.end).contains(&row.time_ns);
@@ -56,7 +57,8 @@ pub(super) fn off_in(row: &Sample, window: Interval) -> u64 {
         let share = u128::from(row.weight_ns) * u128::from(end - all.start);
         (share / u128::from(all.length())) as u64
     };
-    // A wait that lasts beyond the end of the clock has more time than its interval.
+    // The interval of a wait that lasts beyond the largest time is cut off there, so the wait's
+    // time may exceed it.
     (upto(inside.end) - upto(inside.start)).min(inside.length())
 }
 
@@ -77,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_that_were_added_up_are_divided_over_their_spread() {
+    fn summed_waits_are_divided_over_their_spread() {
         let row = wait(100, 31, Some(90));
         let parts = [(0, 130), (130, 131), (131, 900)];
         let parts = parts.map(|(start, end)| off_in(&row, Interval::new(start, end)));
@@ -86,13 +88,13 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_beyond_the_end_of_the_clock_has_what_there_is_of_a_window() {
+    fn a_wait_past_the_end_of_the_clock_gets_at_most_the_window() {
         let row = wait(u64::MAX - 10, u64::MAX, None);
         assert_eq!(off_in(&row, Interval::new(0, u64::MAX - 4)), 6);
     }
 
     #[test]
-    fn an_exact_wait_keeps_its_time_beside_those_that_were_added_up() {
+    fn an_exact_wait_keeps_its_time_beside_summed_waits() {
         let rows = [wait(0, 90, None), wait(40, 30, Some(60)), wait(10, 9, Some(90))];
         let inside = rows_in(&rows, Interval::new(0, 100));
         let weights: Vec<u64> = inside.iter().map(|row| row.weight_ns).collect();

@@ -1,4 +1,5 @@
-//! Finds the thread that drives a rank: the thread that must not wait.
+//! Finds the thread that drives a rank: the thread that runs the training loop, so that each of its
+//! waits delays the rank.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::labels;
@@ -12,7 +13,7 @@ use crate::rank::{RankTrace, Step, descends};
 pub struct Driver {
     pub process: ProcessIndex,
     pub thread: ThreadIndex,
-    /// Thread id as the target sees it.
+    /// Thread id as the process itself sees it.
     pub tid: u32,
     /// Name of the thread's program, with the thread's own name if that differs.
     pub name: String,
@@ -76,7 +77,8 @@ fn first_thread<'t>(
     threads: impl Iterator<Item = &'t Thread> + Clone,
 ) -> Option<&'t Thread> {
     let is_first = |row: &&Thread| process.is_some_and(|process| process.pid == row.tid);
-    // In a container, the id of a process's first thread may differ from the recorded pid.
+    // In a container, the id of a process's first thread may differ from the recorded pid. Then the
+    // thread that started first is taken.
     threads.clone().find(is_first).or_else(|| threads.min_by_key(|row| (row.start_ns, row.thread)))
 }
 

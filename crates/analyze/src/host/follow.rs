@@ -1,10 +1,10 @@
-//! Replaces waits of the driving thread for another thread of its process by that thread's time.
+//! Replaces the driving thread's waits for another thread of its process by what that thread did.
 //!
 //! A thread that waits for a condition, a thread's end, a future or a queue could continue if
 //! another thread had done its work. The recording doesn't say which thread that is. But the
 //! awaited thread works during the wait, and less at other times. The stacks of some waits also
-//! hint at it, for example where PyTorch waits for its autograd threads. So the rows of threads
-//! that worked during such a wait replace it, and the rest of it stays a wait.
+//! hint at the awaited thread, for example if PyTorch waits for its autograd threads. So the rows
+//! of threads that worked during such a wait replace it, and the rest of the wait stays a wait.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::TraceFile;
@@ -27,7 +27,7 @@ const MOST_THREADS: usize = 4;
 const LEAST_LEFT: f64 = 0.05;
 
 /// Returns a driving thread's rows in a window, with its waits for other threads replaced by the
-/// rows of these threads. The result stands for the same total time.
+/// rows of these threads. The total time of the rows does not change.
 pub(super) fn follow(
     file: &TraceFile,
     cpu: &CpuTrace,
@@ -77,7 +77,7 @@ impl Follower<'_> {
         let (seen_exact, seen_added) = self.divided(&waits.seen);
         let exact = Cover::of(seen_exact.iter().map(|at| extent(&self.rows[*at])));
         if exact.length() != self.sum(&seen_exact) {
-            // These rows overlap, as those of another tool may. Leave them alone.
+            // These rows overlap, which happens in traces of other tools. Leave them alone.
             return;
         }
         let added = |of: &[usize], exact: &Cover| {
@@ -99,7 +99,8 @@ impl Follower<'_> {
         }
         let mut numbers = ThreadNumbers { waits, of: FxHashMap::default() };
         let (unseen_exact, unseen_added) = self.divided(&waits.unseen);
-        // A wait without a stack counts as one at this place if the team worked during most of it.
+        // A wait without a stack counts as a wait at this place if the team worked during most of
+        // the wait.
         let works = |at: &&usize| {
             let row = &self.rows[**at];
             let work_ns: u64 = team.iter().map(|one| one.busy.length_within(extent(row))).sum();
@@ -265,8 +266,8 @@ impl Follower<'_> {
         }
     }
 
-    /// Assigns `part_ns` of a wait to the activity of a thread, and returns how much of it the
-    /// thread could take.
+    /// Replaces up to `part_ns` of a wait by the activity of a thread, and returns how much was
+    /// replaced.
     fn give(
         &mut self,
         within: Interval,
@@ -298,7 +299,7 @@ impl Follower<'_> {
     }
 }
 
-/// Multiplies the time that a sample on a core stands for.
+/// Multiplies the weight of a sample on a core by `times`; other rows stay as they are.
 fn more(row: Sample, times: f64) -> Sample {
     match row.state {
         ThreadState::Running => Sample { weight_ns: (row.weight_ns as f64 * times) as u64, ..row },

@@ -25,8 +25,8 @@ pub(super) fn module<'a>(functions: impl DoubleEndedIterator<Item = &'a Func>) -
     let mut outermost = None;
     let mut is_imported = false;
     for func in functions.rev().filter(|func| func.layer == Layer::Python) {
-        // The import system calls the module's own code. Functions further inside are not the
-        // module itself.
+        // The function that the import system calls is the code of the module that is being
+        // imported. Functions that this code calls do not belong to the module.
         if func.is_import() || !std::mem::take(&mut is_imported) {
             is_imported |= func.is_import();
             continue;
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(module(stack.into_iter()).as_deref(), Some("torch"));
         let site = func("<module>", "<frozen site>");
         assert_eq!(module([&site, &find].into_iter()).as_deref(), Some("site"));
-        // The import of the runner itself takes its own time.
+        // While the runner itself is being imported, the time counts for the runner.
         assert_eq!(module([&pytest, &find].into_iter()).as_deref(), Some("pytest"));
     }
 

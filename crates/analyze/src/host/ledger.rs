@@ -13,10 +13,10 @@ use crate::base::apportion::apportion;
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::samples::{CpuTrace, Func, Part, Stretch, UnsampledShare};
 
-/// Samples that stand for at least this share of the time on a core count as a sample of all of it.
-/// Otherwise the rest is unknown.
+/// If the samples stand for at least this share of the time on a core, all of that time is divided
+/// by the samples. Otherwise the time that they do not stand for is unknown.
 const LEAST_SAMPLED: f64 = 0.8;
-/// Samples also count so if they lack at most this many periods.
+/// All of the time is also divided by the samples if they lack at most this many sampling periods.
 const MOST_PERIODS: u64 = 4;
 
 /// Time with its uncertainty.
@@ -26,7 +26,7 @@ pub struct WallTime {
     /// The part of the time on a core, ns. A page fault that reads a file is off a core; polling
     /// for a device is on a core.
     pub running_ns: u64,
-    /// Number of samples on a core behind the time.
+    /// Number of samples on a core from which the time was computed.
     pub samples: u64,
     /// The share of waits without a stack that was added to the time.
     pub shared: UnsampledShare,
@@ -76,7 +76,8 @@ impl Ledger {
         let sum = |of: &[&Stretch]| -> u64 { of.iter().map(|one| one.weight_ns).sum() };
         // Rows of another tool may overlap, so their sum may exceed the window.
         let off_ns = sum(&off).min(ledger.wall_ns);
-        // No row covers the time in which recording was off, except for waits that reach into it.
+        // Rows cover the time in which recording was off only where a wait reaches into it. The
+        // rest of that time is unknown.
         let waits = inside.iter().filter(|row| row.state != ThreadState::Running);
         let waits = Cover::of(waits.map(lasted));
         let paused_ns = paused(file).within(window).without(&waits).length();
@@ -219,7 +220,8 @@ mod tests {
             row(90, 20, Lock, 1),
             row(120, 10, Running, 1),
             row(130, 10, Running, 1),
-            // Time on a core without a sample: the remainder already covers it.
+            // Time on a core without a sample. The ledger ignores this row, since it computes time
+            // on a core as the rest of the window.
             row(0, 500, Running, 0),
             row(140, 30, Runnable, 0),
             row(190, 50, Blocked, 0),
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_has_its_time_on_a_core_apart_from_its_waits() {
+    fn a_place_separates_its_time_on_a_core_from_its_waits() {
         let rows = [row(10, 10, Running, 1), row(10, 30, Lock, 1)];
         let ledger = of(&made().finish(), &rows, Interval::new(0, 50));
         let amount = |part| {

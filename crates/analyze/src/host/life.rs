@@ -7,9 +7,9 @@ use crate::base::intervals::{Cover, Interval};
 use crate::rank::Step;
 use crate::rank::samples::{CpuTrace, Func, Layer, Part, Role};
 
-/// Start-up continues through pauses between imports of up to this length.
+/// A pause between imports ends start-up only if it is longer than this.
 const LEAST_BREAK_NS: u64 = 50_000_000;
-/// It also continues through pauses of up to the time of imports so far, divided by this.
+/// The pause must also be longer than the time of all imports so far, divided by this.
 const SHARE_OF_BREAK: u64 = 5;
 
 /// The beginning of the judged time.
@@ -52,7 +52,7 @@ pub struct ThreadLife {
     pub start_up: Interval,
     /// The judged time of the thread.
     pub window: Interval,
-    /// The event at which the window begins.
+    /// The kind of event at which the window begins.
     pub start: WindowStart,
 }
 
@@ -94,7 +94,8 @@ impl ThreadLife {
             _ => (WindowStart::Beginning, whole),
         };
         let start_up = match start {
-            // If steps may have gone unrecorded, the time between is not known to be start-up.
+            // If recording was off before the first recorded step, earlier steps may be missing. So
+            // the time up to the first step counts as start-up only if all of it was recorded.
             WindowStart::FirstStep | WindowStart::FirstBatch if start_up.length() > 0 => {
                 let between = Interval::new(start_up.end, window.start.max(start_up.end));
                 let is_recorded = paused.within(between).length() == 0;
@@ -171,7 +172,8 @@ impl RowPhase {
         if python.peek().is_none() {
             return RowPhase::Native;
         }
-        // The modules with which the interpreter begins are frozen into it.
+        // The modules with which the interpreter begins are frozen into it, so a stack with only
+        // such Python code belongs to start-up.
         let is_frozen =
             |func: &Func| func.layer != Layer::Python || func.file.starts_with("<frozen");
         if functions().any(Func::is_import) || functions().all(is_frozen) {
@@ -188,13 +190,13 @@ impl RowPhase {
     }
 }
 
-/// Returns the end of the last import of the series with which the thread begins. Returns 0 if
-/// there is neither Python nor an import.
+/// Returns the end of the imports with which the thread begins. Returns 0 if there is neither
+/// Python nor an import.
 pub(super) fn end_of_start_up(rows: &[Sample], phases: &[RowPhase]) -> u64 {
     let (mut end_ns, mut imports_ns, mut break_ns) = (0, 0, 0);
     let mut is_before_python = true;
     for (row, phase) in rows.iter().zip(phases) {
-        // Time on a core without a sample lies anywhere in the thread's life.
+        // For time on a core without a sample, it is unknown when in the thread's life it was.
         if row.state == ThreadState::Running && row.cpu.is_none() {
             continue;
         }
@@ -229,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_without_pythons_frames_are_no_start_up() {
+    fn waits_without_pythons_frames_do_not_extend_start_up() {
         let row = |time_ns, weight_ns, state| {
             let cpu = (state == ThreadState::Running).then_some(0);
             Sample { time_ns, weight_ns, state, cpu, ..Sample::default() }

@@ -1,4 +1,5 @@
-//! Finds the place of a thread: the line of the user's own code, and the code that the line called.
+//! Finds the place of a thread from its stack: the line of the user's own code, and the code that
+//! the line called.
 
 use tprof_facts::functions::in_sentence;
 use tprof_facts::labels::base_name;
@@ -8,7 +9,8 @@ use crate::rank::samples::{
 };
 use tprof_trace::model::ThreadState;
 
-/// A line, with the part that the time there belongs to and the code below the line.
+/// A line of code, with the kind of time that a thread spends there ([`Part`]) and the code that
+/// the line calls.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
     pub part: Part,
@@ -21,8 +23,8 @@ pub struct Place {
     pub line: u32,
     /// Whether the function belongs to the user's own code.
     pub is_own: bool,
-    /// The innermost function below it, leaving out functions of the interpreter and the kernel;
-    /// empty if there is none.
+    /// The innermost function that `function` called, directly or not, leaving out functions of the
+    /// interpreter and the kernel; empty if there is none.
     pub below: String,
     /// Base name of the module of the function in `below`, if that is compiled code.
     pub library: String,
@@ -31,15 +33,15 @@ pub struct Place {
     /// Whether a database's library is on the stack. Databases wait for their own files when they
     /// commit.
     pub of_database: bool,
-    /// For [`Part::Data`]: whether the thread makes the data itself (or waits for the input that it
-    /// makes it from) rather than waiting for another thread or process.
+    /// For [`Part::Data`]: whether the thread makes the data itself, or waits for the input of that
+    /// work. Otherwise the thread waits for another thread or process that makes the data.
     pub is_inline: bool,
     /// For [`Part::Other`]: what the thread waits for.
     pub cause: OtherCause,
     /// The thread that this time belongs to, if the driving thread waits for it; otherwise empty.
     pub thread: String,
-    /// Whether the line is that of the thread that waits, because the awaited thread runs no code
-    /// of the user's own there.
+    /// Whether the line is that of the waiting thread, because the awaited thread runs no code of
+    /// the user's own.
     pub is_of_waiter: bool,
 }
 
@@ -55,11 +57,12 @@ pub enum OtherCause {
     Start,
     /// The end of threads of the same process.
     Thread,
-    /// The work of another thread, for example by a condition. It is unknown which thread that is.
+    /// The work of another thread, for example a signal to a condition variable. It is unknown
+    /// which thread.
     Work,
     /// The passing of a time.
     Sleep,
-    /// Something that the program synchronises with, as its span says.
+    /// A synchronisation, according to the category or name of a span of the program.
     Sync,
 }
 
@@ -71,7 +74,7 @@ impl OtherCause {
     ) -> OtherCause {
         let waits_for_child = |func: &Func| match func.layer {
             Layer::Python => CHILD_FILES.iter().any(|file| func.file.ends_with(file)),
-            // A wait in `futex_do_wait` also contains `do_wait`, but isn't for a child.
+            // The name `futex_do_wait` also contains `do_wait`, but such a wait isn't for a child.
             _ => {
                 let is_call = CHILD_CALLS.iter().any(|call| func.name.contains(call));
                 is_call && !func.name.starts_with("futex_")
@@ -102,7 +105,8 @@ const CHILD_FILES: [&str; 3] = ["/subprocess.py", "/popen_fork.py", "/popen_spaw
 const CHILD_CALLS: [&str; 4] = ["wait4", "waitpid", "waitid", "do_wait"];
 
 impl Place {
-    /// Finds the place of time in a part by its stack. `state` is the state of the thread there.
+    /// Finds the place of a thread by its stack. `part` is the kind of time that the thread spends
+    /// there, and `state` is the thread's state.
     pub fn of(part: Part, state: ThreadState, stack: &Stack, names: &FunctionTable) -> Place {
         let frames: Vec<(&Func, u32)> = (stack.functions.iter())
             .zip(&stack.lines)
@@ -118,7 +122,7 @@ impl Place {
             .or_else(|| find(&|func, _| is_python(func) && !func.is_import()))
             .or_else(|| find(&|func, _| is_python(func)))
             .or_else(|| find(&|func, line| line > 0 && func.is_own()))
-            // A linker's stub counts as part of the call.
+            // A linker's stub isn't the place itself, but a part of the call that its caller makes.
             .or_else(|| find(&|func, _| !func.is_system() && !func.is_stub()))
             .or(if frames.is_empty() { None } else { Some(0) });
         let of_database = frames.iter().any(|(func, _)| func.is_of_database());
@@ -195,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_linkers_stub_counts_for_its_caller() {
+    fn a_stub_of_the_linker_is_named_as_part_of_the_call() {
         let mut names = FunctionTable::default();
         let mut id = |name: &str, module: &str| {
             let (name, module) = (name.into(), module.into());
@@ -208,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_thread_is_not_that_of_a_child() {
+    fn a_wait_for_a_threads_end_is_not_a_wait_for_a_child() {
         let of = |state, functions: &[(&str, Layer)]| {
             let func = |(name, layer): &(&str, Layer)| Func {
                 name: (*name).into(),

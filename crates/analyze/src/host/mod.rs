@@ -1,8 +1,10 @@
-//! `host`: all of the wall time of the thread that drives each rank, in parts that add up.
+//! The report `host`: divides all of the wall time of the thread that drives each rank into parts
+//! that add up.
 //!
-//! The collector measures each switch of the thread off a core. In the rest of the wall time it
-//! ran, and its CPU samples divide that time. So the parts add up exactly, and unrecorded time is a
-//! part of its own. Start-up is separate, and so is the time outside of the steps.
+//! The collector records each time that the thread leaves a core and for how long. In the rest of
+//! the wall time the thread ran, and its CPU samples divide that time. So the parts add up exactly,
+//! and unrecorded time is a part of its own. Start-up is separate, and so is the time outside of
+//! the steps.
 
 mod awaited_threads;
 mod choice;

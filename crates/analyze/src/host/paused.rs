@@ -1,4 +1,4 @@
-//! Times in which recording was off.
+//! Finds the times in which recording was off.
 
 use tprof_facts::cycles;
 use tprof_trace::TraceFile;
@@ -17,7 +17,7 @@ mod tests {
     use tprof_trace::model::{Mark, MarkKind};
 
     #[test]
-    fn time_between_marks_is_paused() {
+    fn time_between_marks_that_stop_and_start_recording_is_paused() {
         use MarkKind::{RecordingOff as Off, RecordingOn as On};
         let of = |marks: &[(u64, MarkKind)]| {
             let mut made = Fixture::new();

@@ -50,11 +50,11 @@ pub struct RankHost {
     pub for_start: Cover,
     pub made: WorkersTime,
     pub children: WorkersTime,
-    /// The activity of others while the driving thread waited for a lock. The next three fields
-    /// have it for waits for other threads' work or end, for waits for data, and for time without a
-    /// core. A field is empty if that took less than 1 % of the judged time. Except in
-    /// [`Self::awaiting`], the time of awaited threads counts as the driving thread's own, not as a
-    /// wait.
+    /// The activity of other threads while the driving thread waited for a lock. The next three
+    /// fields have that activity during waits for other threads' work or end, during waits for
+    /// data, and during time without a core. A field is empty if the driving thread waited so for
+    /// less than 1 % of the judged time. Except in [`Self::awaiting`], the time of awaited threads
+    /// counts as the driving thread's own, not as a wait.
     pub locked: ConcurrentWork,
     pub awaiting: ConcurrentWork,
     pub without_data: ConcurrentWork,
@@ -99,7 +99,8 @@ impl RankHost {
         let mut steps = steps_of_one_process(rank);
         let driver = Driver::of(rank, cpu, &steps)?;
         let is_own = |row: &Sample| row.process == driver.process && row.thread == driver.thread;
-        // Unreadable blocks were already reported when the samples were first read.
+        // Errors are ignored here, since unreadable blocks were reported when the samples were
+        // first read.
         let mut rows: Vec<Sample> = rank.file.blocks::<Sample>().flatten().filter(is_own).collect();
         rows.sort_by_key(|row| row.time_ns);
         let part = part_of(&steps);
@@ -194,9 +195,9 @@ impl RankHost {
         self.life.whole.length().saturating_sub(judged)
     }
 
-    /// Returns the variance of a part's time over the judged time, ns², as far as steps differ; 0
-    /// if there are fewer than two steps. Parts on a core share the variance of the whole time on a
-    /// core.
+    /// Returns the variance of a part's time over the judged time that is due to differences
+    /// between steps, ns²; 0 if there are fewer than two steps. Parts on a core share the variance
+    /// of the whole time on a core.
     pub fn variance_by_step(&self, part: Part) -> f64 {
         let at = OF_STEPS.iter().position(|of| *of == part);
         let share = self.ledger.ns(part) as f64 / self.ledger.running_ns.max(1) as f64;
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn short_waits_of_one_line_are_kept_beside_long_ones_of_another() {
+    fn the_longest_waits_are_kept_for_each_line_separately() {
         let at = |start: u64, length: u64| Interval::new(start, start + length);
         let mut all: Vec<_> = (0..30).map(|i| (place(7), at(i * 100, 50))).collect();
         all.extend([(place(9), at(5000, 1)), (place(9), at(6000, 2))]);

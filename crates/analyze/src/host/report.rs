@@ -47,7 +47,7 @@ impl Analysis for HostReport {
     }
 }
 
-/// Says which time was judged, and how long the other time is.
+/// Writes a note on which time was judged, and how long the rest is.
 fn judged(rank: &str, host: &RankHost) -> String {
     let RankHost { driver, life, ledger, start_up, .. } = host;
     let mut text = format!(

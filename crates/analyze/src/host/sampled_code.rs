@@ -1,5 +1,5 @@
-//! Tells which kinds of functions the samples show. Rules that recognise a cause by names of
-//! functions must know them before they deny the cause.
+//! Tells which kinds of functions the samples show. A rule that recognises a cause by the names of
+//! functions may deny the cause only if such functions would have been visible.
 
 use tprof_trace::model::ThreadState;
 

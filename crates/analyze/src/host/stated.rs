@@ -1,5 +1,5 @@
-//! Applies the driving thread's spans that state what their time is for. For example, a sleep in a
-//! span that loads data counts as a wait for data.
+//! Changes the part of the driving thread's time inside spans whose name or category says what the
+//! time is for. For example, a sleep in a span that loads data counts as a wait for data.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
@@ -71,7 +71,8 @@ fn marked(
     let seen = Place::of(part, state, stack, &cpu.names);
     let Some(part) = part_of(stated, &seen) else { return row };
     let cause = if stated == SpanPurpose::Sync { OtherCause::Sync } else { OtherCause::default() };
-    // If the driving thread waits for other threads or processes, these do what the span is for.
+    // If the driving thread waits for other threads or processes, they do the work that the span is
+    // for.
     let waits = seen.part == Part::Other
         && (seen.cause.is_of_thread()
             || matches!(seen.cause, OtherCause::Child | OtherCause::Start));
@@ -119,7 +120,8 @@ fn spans(file: &TraceFile, driver: &Driver) -> Vec<(Interval, SpanPurpose)> {
         }
         let stated = *known.entry((row.name, row.args)).or_insert_with(|| {
             let args = file.name(row.args);
-            // A span that any thread may end isn't on the stack of one thread.
+            // A start/end range may be ended by any thread, so it doesn't describe the time of one
+            // thread.
             let is_of_thread = !args.contains("\"start/end\"");
             SpanPurpose::of(file.name(row.name), args).filter(|_| is_of_thread)
         });

@@ -8,7 +8,7 @@ use crate::base::apportion::apportion;
 use crate::rank::Step;
 use crate::rank::samples::{CpuTrace, Part};
 
-/// Parts among which a step's time is divided. Time on a core is not divided further, since a step
+/// Parts into which a step's time is divided. Work on a core is not divided further, since a step
 /// has few samples.
 pub(super) const OF_STEPS: [Part; 11] = [
     Part::Data,
@@ -35,8 +35,8 @@ pub struct StepTime {
     pub parts_ns: [u64; OF_STEPS.len()],
     /// Time of each part in rows that sum several waits, whose exact times are unknown, ns.
     added_ns: [u64; OF_STEPS.len()],
-    /// Time that samples on a core stand for, ns. [`Self::polled_ns`] is the part of it that polls
-    /// in one of [`OF_STEPS`].
+    /// Time that samples on a core stand for, ns. [`Self::polled_ns`] is the part of this time that
+    /// belongs to one of [`OF_STEPS`], because the thread polled.
     sampled_ns: u64,
     polled_ns: [u64; OF_STEPS.len()],
 }
@@ -141,7 +141,7 @@ mod tests {
     use tprof_trace::model::{SYNTHETIC_FRAME, Stack, Symbol};
 
     #[test]
-    fn polling_for_other_ranks_is_no_work_of_a_step() {
+    fn polling_for_other_ranks_is_not_a_steps_own_work() {
         let mut made = Fixture::new();
         for (stack, name, file, module) in
             [(1, "train", "/me/train.py", "[python]"), (2, "PMPI_Allreduce", "", "libmpi.so.40")]
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_no_sample_saw_running_did_not_run_for_nothing() {
+    fn a_step_without_samples_on_a_core_has_an_unknown_running_time() {
         let file = Fixture::new().finish();
         let wait =
             Sample { weight_ns: 100, state: ThreadState::Sleep, stack: 1, ..Sample::default() };

@@ -17,7 +17,8 @@ use crate::rank::samples::{CpuTrace, Layer, Part};
 /// The activity of another thread that a row shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RowActivity {
-    /// The thread is on a core, or would be if others did not use the cores or hold a lock.
+    /// The thread is on a core, or it would be if other threads did not use the cores or hold a
+    /// lock.
     Work,
     /// The thread waits for a file or a peer in code of the user's own.
     Wait,
@@ -47,11 +48,11 @@ pub(super) struct ThreadWork {
     pub waits: Cover,
     /// The part of `waits` in sleeps.
     pub asleep: Cover,
-    /// Time on a core, ns. [`Self::sampled_ns`] is the part that samples stand for.
+    /// Time on a core, ns. [`Self::sampled_ns`] is the part of it that has samples.
     pub running_ns: u64,
     pub sampled_ns: u64,
     rows: Vec<(Sample, RowActivity)>,
-    /// For each row, the latest end of any row up to it.
+    /// For each row, the latest end among this row and all rows before it.
     ends: Vec<u64>,
 }
 
@@ -229,7 +230,7 @@ fn does(row: &Sample, cpu: &CpuTrace) -> RowActivity {
     match part {
         Part::Unknown | Part::Data => RowActivity::Nothing,
         Part::FileIo | Part::Socket if place.is_own => RowActivity::Wait,
-        // Server threads of libraries wait for their next request like this.
+        // A server thread of a library waits for its next request like this, so this is not work.
         Part::FileIo | Part::Socket => RowActivity::Nothing,
         Part::Other if place.cause == OtherCause::Child => RowActivity::Work,
         Part::Other if place.cause == OtherCause::Sleep && place.is_own => RowActivity::Sleep,

@@ -7,8 +7,8 @@ use super::driver::Driver;
 use super::line::{OtherCause, Place};
 use crate::rank::samples::{CpuTrace, Func, Layer, Part, Stack, takes_from_thread};
 
-/// The collector reads the stacks of waits from this length on while they last. Shorter waits may
-/// have no stack.
+/// While a wait lasts at least this long, the collector reads its stack. Shorter waits may have no
+/// stack.
 pub(super) const LOOKED_AT_NS: u64 = 25_000_000;
 /// PyTorch's Python files that run backward passes. [`ENGINE`] is the beginning of the names of
 /// compiled functions that do.
@@ -26,8 +26,8 @@ pub(super) struct WaitSite {
     pub seen: Vec<usize>,
     /// The short waits without a stack, if this place has most of the short waits with a stack.
     pub unseen: Vec<usize>,
-    /// The estimated share of the short waits without a stack that lies at this place. It is this
-    /// place's share of the short waits with a stack.
+    /// The estimated share of the short waits without a stack that belongs to this place. It equals
+    /// this place's share of the short waits with a stack.
     pub of_unseen: f64,
     /// Time of the waits in `seen`, ns.
     pub ns: u64,
@@ -98,8 +98,8 @@ pub(super) fn wait_sites(rows: &[Sample], cpu: &CpuTrace, driver: &Driver) -> Ve
     found
 }
 
-/// Returns the hint that the stack of a wait gives at the awaited thread; `None` if the wait is not
-/// for another thread's work.
+/// Returns what the stack of a wait tells about the awaited thread; `None` if the wait is not for
+/// another thread's work.
 fn hint(place: &Place, stack: &Stack, cpu: &CpuTrace) -> Option<Hint> {
     let functions = || stack.functions.iter().map(|id| cpu.names.get(*id));
     let waits = match (place.part, place.cause) {

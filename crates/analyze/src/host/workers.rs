@@ -6,8 +6,8 @@
 //!
 //! - If the samples show processes of `multiprocessing` (DataLoader's workers, pools), only these
 //!   can be workers.
-//! - A worker runs while the driving thread waits, or it ran right before these waits end. It does
-//!   so more often than a process whose times have nothing to do with the waits.
+//! - A worker runs while the driving thread waits, or right before these waits end. It does so more
+//!   often than a process whose times are unrelated to the waits.
 //! - If another process's work ends the waits, a process that is always busy isn't the awaited one.
 //!
 //! Workers that run the same function are a team: any of them may make the next data.
@@ -27,23 +27,24 @@ use super::line::Place;
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::samples::{CpuTrace, FuncId, Layer, Part, Stack};
 
-/// A process that runs for at least this share of the waits makes something in them.
+/// A process that runs for at least this share of the waits counts as working during them.
 const LEAST_RUNNING: f64 = 0.1;
 /// A process that runs for at least this share of the time is almost always on a core when a wait
 /// ends. If it runs for this share of the waits, its own waits count as part of its work.
 const MOSTLY_RUNNING: f64 = 0.5;
 /// Largest score of a single wait, however soon its end follows a run of the process.
 const MOST_SCORE: f64 = 7.0;
-/// For a clear result, waits must end sooner after a run of the process than by chance by this many
-/// standard errors.
+/// For a clear result, waits must end sooner after a run of the process than by chance. The
+/// difference must be at least this many standard errors.
 const LEAST_ERRORS: f64 = 3.0;
-/// Also, the mean score must exceed that of chance by this much. If processes share a core, those
-/// that run briefly run one after another, which alone makes the difference 1.1.
+/// For a clear result, the mean score must also exceed the mean by chance by this much. If
+/// unrelated processes share a core, brief ones run one after another, which by itself makes a
+/// difference of 1.1.
 const LEAST_MORE: f64 = 1.5;
 /// A process that ends a wait by handing over its data ran within this time before the wait's end,
 /// ns.
 const HANDS_OVER_NS: u64 = 1_000_000;
-/// A process that hands over data ends at least this share of the waits.
+/// A process counts as one that hands over data if it ends at least this share of the waits.
 const MOST_ENDS: f64 = 2.0 / 3.0;
 /// A process works alone if the others of its team wait for tasks for at least this share of the
 /// waits.
@@ -163,8 +164,8 @@ impl Workers {
             ahead.is_clear && ends_waits(&sum(team, |one| &one.ran), waits, window)
         });
         let is_busy = |share: f64| share >= MOSTLY_RUNNING;
-        // If one team is busy during most of the waits, blame its work, and not the sleep of
-        // another process. The exception is a process whose work clearly ends the waits.
+        // If one team is busy during most of the waits, its work explains them, and not the sleep
+        // of another process. The exception is a process whose work clearly ends the waits.
         let is_explained = !ends && teams.iter().any(|(_, share)| is_busy(*share));
         // If no process is clearly awaited, choose the most likely one.
         let is_clear = ahead.iter().any(|one| one.is_clear);
@@ -315,8 +316,8 @@ fn ahead(ran: &Cover, waits: &[Interval], window: Interval) -> HeadStart {
     };
     let ends = waits.iter().filter(|wait| (window.start..window.end).contains(&wait.end));
     let scores: Vec<f64> = ends.map(score).collect();
-    // These are the mean and the mean square of the negative logarithm of an even distribution, in
-    // which all values below `lowest` count as `lowest`.
+    // By chance, a score is the negative logarithm of a value that is evenly distributed from 0 to
+    // 1, but at least `lowest`. These are the mean and the mean square of such a score.
     let lowest = share(0).max((-MOST_SCORE).exp());
     let mean = 1.0 - lowest;
     let square = 2.0 + 2.0 * lowest * lowest.ln() - 2.0 * lowest;
@@ -326,7 +327,8 @@ fn ahead(ran: &Cover, waits: &[Interval], window: Interval) -> HeadStart {
         return HeadStart::default();
     }
     let more = scores.iter().sum::<f64>() / count - mean;
-    // The score of a process that runs for much of the time can't be far above chance.
+    // The score of a process that runs for much of the time can't be far above chance, so less is
+    // required of it.
     let least = ((-lowest.ln() - mean) / 2.0).min(LEAST_MORE);
     let errors = more / error;
     HeadStart { errors, is_clear: errors >= LEAST_ERRORS && more >= least }
@@ -368,7 +370,8 @@ fn alone(
     if works.len() < 2 {
         return None;
     }
-    // Members of a team must live at the same time to be compared.
+    // Only time in which two members of the team lived counts, since a single member always works
+    // alone.
     let lives = team.iter().map(|one| Cover::of([one.life]));
     let (_, alive) = once_and_twice(lives);
     let (once, twice) = once_and_twice(works.iter().map(|(_, work)| work.intersection(&alive)));

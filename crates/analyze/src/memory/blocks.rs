@@ -1,10 +1,11 @@
-//! Live blocks of a process, by ordinal.
+//! Stores the live blocks of a process by ordinal, the number that each allocation gets.
 //!
 //! Ordinals are assigned in sequence, so blocks are stored in pages of 64 consecutive ordinals.
-//! Inserting walks forward in memory, and a lookup costs one cache miss where a hash table has two:
-//! the whole analysis of a job with 100,000 live blocks freed in random order takes a third less
-//! time. When only a few blocks of a page are left, they move to a hash table, so that memory is
-//! bounded by the number of live blocks and not by the time since the oldest one was allocated.
+//! Insertions go to successive addresses, and a lookup costs one cache miss where a hash table has
+//! two. The whole analysis of a job with 100,000 live blocks freed in random order takes a third
+//! less time this way. When only a few blocks of a page are left, they move to a hash table and the
+//! page is freed. So memory is bounded by the number of live blocks, even if one block lives very
+//! long.
 
 use std::collections::VecDeque;
 
@@ -75,8 +76,8 @@ impl Blocks {
             return false;
         }
         for _ in end..=page {
-            // `remove` doesn't evict the last page. It may have few live blocks by now, and it
-            // stops being the last page here.
+            // `remove` doesn't evict the last page, even if it has few live blocks. Here the page
+            // stops being the last one, so it is evicted now.
             if let Some(Some(last)) = self.pages.back()
                 && last.live.count_ones() <= FEW
             {

@@ -1,4 +1,4 @@
-//! Rates at which blocks are allocated and freed.
+//! Computes how fast blocks are allocated, and how long they live.
 
 use super::replay::Replay;
 use super::weight::{Mean, Z};
@@ -39,8 +39,8 @@ pub(crate) fn churn(
         }
         _ => total.clone().map(|total| total as f64 * 1e9 / recorded_ns as f64),
     };
-    // The possible bias of a share if there are few samples and all fall on one side. It is added
-    // only to estimates.
+    // If there are few samples, all may fall on one side of the limit, so that their variance is 0.
+    // This is the possible error of the share in that case. It is added only to estimates.
     let few = |mean: &Mean| Z * Z / (mean.samples as f64 + Z * Z);
     let mean = |mean: &Mean, floor: f64| match mean.result() {
         None => Reading::missing("no recorded block was freed"),

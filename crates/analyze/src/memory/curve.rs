@@ -1,8 +1,8 @@
-//! A quantity over time in a few buckets, each of which keeps its maximum.
+//! Keeps a quantity over time in a limited number of buckets, each with the maximum in its time.
 //!
 //! A value holds until the next one, so a bucket without an event has the last value before it. If
-//! time passes the end of the last bucket, neighbouring buckets are merged and all grow: the end
-//! need not be known in advance.
+//! a value comes after the last bucket's end, pairs of neighbouring buckets are merged and all
+//! buckets become twice as long. So the end need not be known in advance.
 
 /// The largest number of buckets in a curve.
 pub const BUCKETS: usize = 200;
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_grow_past_the_expected_end() {
+    fn buckets_grow_if_time_passes_the_expected_end() {
         let mut curve = Curve::new(Axis::over(0, 199));
         assert_eq!(curve.axis().bucket_ns, 1);
         for time in 0..1000 {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn any_time_is_accepted() {
+    fn times_at_the_limits_of_the_clock_are_accepted() {
         let mut curve = Curve::new(Axis::over(50, 60));
         curve.set(0, 1);
         curve.set(u64::MAX, 2);

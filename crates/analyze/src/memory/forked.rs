@@ -1,5 +1,5 @@
-//! Memory that forked workers copied: pages that a worker shared with its parent until one of the
-//! two wrote to them.
+//! Measures the memory that forked workers copied. A worker shares its parent's pages until one of
+//! the two writes to a page, which copies the page.
 //!
 //! The proportional set sizes (PSS) of a process and its forked children add up to the pages that
 //! they have together. Before the fork, this sum was the parent's RSS; since then it has grown by
@@ -44,8 +44,8 @@ pub(crate) fn copies(file: &TraceFile) -> Result<Option<ForkedMemory>, String> {
             rounds.entry(sample.0).or_default().push(sample);
         }
     }
-    // If the parent was not read together with its children, their shared pages are not all
-    // counted.
+    // If only some processes were read, the PSS of the others is missing from the sum. So only
+    // readings of the parent together with children count.
     let of_all =
         |round: &[Sample]| round.len() > 1 && round.iter().any(|sample| sample.1 == parent.process);
     rounds.retain(|_, round| of_all(round));
@@ -117,7 +117,8 @@ impl<'a> Images<'a> {
         self.of_pid.get(&pid).map_or(&[], Vec::as_slice)
     }
 
-    /// The images that `one` may be a copy of. Traces of other tools have no parents, only 0.
+    /// The images that `one` may be a copy of. Traces of other tools have 0 in place of the
+    /// parent's pid.
     fn parents(&self, one: &Process) -> impl Iterator<Item = &'a Process> {
         let of_parent = if one.parent == 0 { &[] } else { self.of_pid(one.parent) };
         of_parent.iter().copied().filter(|parent| forks(parent, one))
@@ -195,8 +196,8 @@ mod tests {
         let pools = [(2, 1, pool), (3, 2, pool), (4, 2, pool)];
         assert_eq!(parent(&[&[(1, 0, job)], &pools[..]].concat()), None);
         assert_eq!(parent(&[&[(1, 0, job), (9, 1, job)], &pools[..]].concat()), Some(1));
-        // Traces of other tools have no parents, and the pid of a process that is named by a text
-        // is 0.
+        // Traces of other tools have 0 in place of the parent's pid. They also have the pid 0 for a
+        // process that they name by a text.
         assert_eq!(parent(&[(0, 0, job), (1, 0, job)]), None);
         let server = "python -c from multiprocessing.forkserver import main; main(4, 5)";
         assert_eq!(parent(&[(1, 0, job), (2, 1, server), (3, 2, server)]), None);

@@ -1,4 +1,4 @@
-//! Quantities sampled per process (RSS, mapped, live heap), summed over a rank.
+//! Sums quantities that are sampled for each process (RSS, mapped bytes, live heap) over a rank.
 //!
 //! A sample holds until the process's next sample or its end. After its end, a process adds
 //! nothing.
@@ -40,7 +40,8 @@ pub(crate) fn sweep(samples: &mut [Sample], ends: &ProcessEnds, mut change: impl
                 change(end_ns.saturating_add(1), sum);
             }
         }
-        // The last reading may be later than the end of its process, which adds nothing by then.
+        // The last reading of a process may be later than its end. It must not count: the end was
+        // already handled, so the value would stay in the sum.
         if ends.get(&process).is_some_and(|end_ns| *end_ns < time_ns) {
             continue;
         }
@@ -93,8 +94,8 @@ pub(crate) fn part_of(file: &TraceFile) -> (u64, u64) {
     (from_ns.unwrap_or(u64::MAX), to_ns.unwrap_or(u64::MAX))
 }
 
-/// Returns the samples in the part of a file that is read, in order of time. The first ones, at the
-/// start of the part, are the last sample of each process up to then.
+/// Returns the samples in the part of a file that is read, in order of time. At the start of the
+/// part, each process gets a sample with the last value before it.
 pub(crate) fn in_part(file: &TraceFile, samples: Vec<Sample>) -> Vec<Sample> {
     let (from_ns, to_ns) = part_of(file);
     if from_ns == u64::MAX {

@@ -1,7 +1,7 @@
 //! Finds memory that grows from mark to mark, as distinct from memory that is merely live at exit.
 //!
-//! A cache that is filled once is live at exit and is not a leak. A site with live bytes that rise
-//! from step to step is a leak, whether or not it is freed at the end.
+//! A cache that is filled once is live at exit, but is not a leak. A site whose live bytes rise
+//! from step to step is a leak, even if all of them are freed at the end.
 
 use tprof_facts::Clock;
 
@@ -68,7 +68,7 @@ pub(crate) fn growth(
     };
     let grown = merged.grown(&replay.trend, sampled, points);
     let growth = Growth {
-        by: points.beat.word(),
+        by: points.kind.word(),
         points: points.times.len(),
         warm_up: points.warm_up,
         first_ns: clock.since_start(first_ns),
@@ -82,7 +82,7 @@ pub(crate) fn growth(
         sites: merged.growing(frames, sampled, points),
         uncertain,
     };
-    match points.beat {
+    match points.kind {
         MomentKind::Quarter => {
             GrowthPair { marks: Reading::missing(no_marks()), quarters: Some(growth) }
         }

@@ -1,10 +1,10 @@
-//! The most live bytes of the heap within windows of time.
+//! Finds the most live bytes of the heap within windows of time, such as spans.
 //!
-//! If every allocation is recorded, live bytes are known at each time. With `--mem sampled`, they
-//! are known at the times at which the process's counters were read, as is the peak before each.
-//! Between two of these times, the samples show how live bytes moved. The samples do not account
-//! for all of the change from one known value to the next; the rest is spread evenly over the time
-//! between.
+//! If every allocation is recorded, live bytes are known at each time. With `--mem sampled`, the
+//! live bytes and the peak so far are known only at the times at which the process's counters were
+//! read. Between two of these times, the sampled allocations show how live bytes moved. They don't
+//! account for all of the change from one known value to the next, so the rest of the change is
+//! spread evenly over the time between.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units;
@@ -40,7 +40,7 @@ pub(crate) fn heap_within(file: &TraceFile, windows: &[HeldWindow]) -> Vec<HeldW
         let is_damaged = !events.problems().is_empty() || !file.problems().is_empty();
         for (process, mut heap) in heaps {
             heap.finish(&mut sweep);
-            // When a process ends, its blocks are gone.
+            // When a process ends, its blocks no longer use memory.
             if let Some((end_ns, _)) = file.process_end(process) {
                 sweep.level(process, end_ns.saturating_add(1), HeldLevel::default());
             }
@@ -65,8 +65,8 @@ pub(crate) fn heap_within(file: &TraceFile, windows: &[HeldWindow]) -> Vec<HeldW
 struct KnownLive {
     time_ns: u64,
     live: u64,
-    /// Bytes that had been requested by the last reading before this time, and by the first after
-    /// it.
+    /// Total of the requested bytes at the last reading before this time, and at the first reading
+    /// after it.
     asked_for: (u64, u64),
     /// The highest number of live bytes up to the row that reports this peak.
     peak: u64,
@@ -84,9 +84,10 @@ struct HeapLevels {
     /// reached.
     known: Vec<KnownLive>,
     at: usize,
-    /// Known live bytes minus those by samples, at that time.
+    /// Known live bytes minus live bytes by samples, at the last known time that was reached.
     left_out: i128,
-    /// Levels by samples since that time, not passed on yet: time, live bytes, variance.
+    /// Levels by samples since that time that were not passed on to the sweep yet: time, live
+    /// bytes, variance.
     waiting: Vec<(u64, u64, f64)>,
 }
 
@@ -112,7 +113,8 @@ impl HeapLevels {
         }
         let mut known = known.into_iter().collect::<Option<Vec<KnownLive>>>().ok_or(PARTIAL)?;
         if is_switched(file, process) {
-            // Bytes that are requested while recording is off are not counted.
+            // While recording is off, requested bytes are not counted, so they give no bound of the
+            // error.
             known.iter_mut().for_each(|known| known.asked_for = (0, u64::MAX));
         }
         let start_ns = file.processes().iter().find(|one| one.process == process);
@@ -179,10 +181,10 @@ impl HeapLevels {
         }
     }
 
-    /// Passes on the waiting levels to `sweep`. Each is corrected by the bytes that the samples
-    /// left out, which change evenly by the given amount until `to`. The result is at most the
-    /// known peak; its error is at most the bytes that were requested since the last known time,
-    /// plus that amount.
+    /// Passes on the waiting levels to `sweep`. Each level is corrected by the bytes that the
+    /// samples left out. `to` has the next known time and the amount by which these bytes change
+    /// until then, which they do evenly. A level is at most the known peak. Its error is at most
+    /// the bytes that were requested since the last known time, plus that amount.
     fn give(&mut self, sweep: &mut HeldSweep<'_>, to: Option<(KnownLive, i128)>) {
         let from = self.known[self.at];
         let unit = self.interval.unwrap_or(1) as f64;
@@ -267,8 +269,8 @@ pub(crate) fn is_switched(file: &TraceFile, process: ProcessIndex) -> bool {
     file.marks().iter().any(|mark| is_switch(&mark))
 }
 
-/// Kinds of losses of allocations or frees. Losses of the first kind are missing from the counters
-/// of the processes too.
+/// Kinds of losses of allocations or frees. The first kind is lost before it is counted, so it is
+/// missing from the processes' counters too.
 const LOSSES: [&str; 5] =
     [loss::EVENTS, "records", "heap events", "frees", "events after the limit"];
 

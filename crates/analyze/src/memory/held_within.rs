@@ -1,9 +1,9 @@
-//! The most memory that processes held within windows of time, such as spans. The memory is the
-//! heap or that of devices.
+//! Finds the most memory that processes held within windows of time, such as spans. The memory is
+//! either the heap or device memory.
 //!
-//! Levels come in order of time. A window's start is needed when the window ends, so the sweep
-//! keeps the highest level since each time at which a window may have started, and drops levels
-//! that a later one exceeds.
+//! The caller passes the levels in order of time. When a window ends, the sweep must know the
+//! highest level since the window's start. So it keeps past levels, but drops those that a later
+//! level exceeds.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::ProcessIndex;
@@ -48,7 +48,8 @@ impl HeldWithin {
         HeldWithin { peak_bytes: Reading::missing(why), rise_bytes: Reading::missing(why) }
     }
 
-    /// Returns the higher value of both, for each figure; a figure is unknown if either is.
+    /// Joins two results. Each figure is the higher of the two, and unknown if either of them is
+    /// unknown.
     pub fn or_higher(self, other: &HeldWithin) -> HeldWithin {
         let higher = |a: Reading<u64>, b: &Reading<u64>| match (a.get(), b.get()) {
             (Some(a_bytes), Some(b_bytes)) if b_bytes > a_bytes => b.clone(),
@@ -74,13 +75,13 @@ impl HeldWithin {
     }
 }
 
-/// The highest level since each time, in falling order. Times whose level a later one reached are
-/// removed.
+/// Past levels with their times, highest first. A level is removed when a later one is at least as
+/// high, so the first level at or after a time is the highest since that time.
 #[derive(Default)]
 struct SlidingMaximum(Vec<(u64, (u64, u64))>);
 
 impl SlidingMaximum {
-    /// Adds a level, and a value that goes with it.
+    /// Adds a level, and a value that is returned together with it.
     fn push(&mut self, time_ns: u64, level: u64, with: u64) {
         while self.0.last().is_some_and(|(_, last)| last.0 <= level) {
             self.0.pop();
@@ -97,8 +98,8 @@ impl SlidingMaximum {
 /// The windows of one process, and its levels so far.
 #[derive(Default)]
 struct WindowsOfProcess {
-    /// Indices of the windows, in order of their starts and of their ends; the last window comes
-    /// first.
+    /// Indices of the windows that have not started yet, the latest start first. [`Self::ends`] has
+    /// the windows that have not ended yet, the latest end first.
     starts: Vec<u32>,
     ends: Vec<u32>,
     bytes: SlidingMaximum,
@@ -154,7 +155,8 @@ impl<'w> HeldSweep<'w> {
         of.most.push(time_ns, level.most, 0);
         of.now = level;
         if of.starts.len() == of.ends.len() {
-            // If no window is open, only the last level is needed.
+            // If no window is open, earlier levels are not needed: a window that starts later
+            // begins with the last level.
             of.bytes.0.drain(..of.bytes.0.len() - 1);
             of.most.0.drain(..of.most.0.len() - 1);
         }
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_of_one_process_each() {
+    fn a_window_ignores_other_processes() {
         let windows = [window(0, 10), HeldWindow { process: 7, ..window(0, 10) }, window(20, 30)];
         let mut sweep = HeldSweep::of(&windows);
         sweep.level(7, 1, HeldLevel { bytes: 4, off: 1, most: 6 });

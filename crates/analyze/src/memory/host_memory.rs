@@ -1,4 +1,4 @@
-//! The heap of a rank, as reports print it.
+//! Defines the figures of a rank's heap that reports print.
 
 use super::churn::Churn;
 use super::growth::Growth;
@@ -34,8 +34,8 @@ pub struct HostMemory {
     pub at_least: Option<String>,
     /// Frees of blocks without a recorded allocation.
     pub unmatched_frees: u64,
-    /// The part of `unmatched_frees` in processes that another process of the rank forked: the
-    /// blocks are their parent's.
+    /// The part of `unmatched_frees` in processes that another process of the rank forked. They
+    /// freed blocks that their parent had allocated before the fork.
     pub unmatched_frees_forked: u64,
     /// Rates and lifetimes of blocks.
     pub churn: Churn,
@@ -51,8 +51,8 @@ pub struct HostMemory {
     pub sites: Vec<Site>,
 }
 impl HostMemory {
-    /// Returns a note for every figure of the heap if events are missing: a block whose free is
-    /// missing counts as live, and a block whose allocation is missing does not.
+    /// Returns a note on all figures of the heap if events are missing: a block whose free is
+    /// missing counts as live, and a block whose allocation is missing is not counted at all.
     pub fn caution(&self) -> Option<String> {
         let why = self.at_least.as_ref()?;
         Some(format!(

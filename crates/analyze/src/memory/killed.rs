@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_counted_oom_kill_is_called_one() {
+    fn only_an_oom_kill_that_the_cgroup_counted_is_reported() {
         let full = (1 << 30) - 4096;
         assert_eq!(sigkill(&cgroup(Reading::Is(1), full), 1).0, "oom");
         assert_eq!(sigkill(&cgroup(Reading::Is(1), full), 3).0, "perhaps-oom");

@@ -1,4 +1,4 @@
-//! Mappings that the program itself created and removed.
+//! Sums the mappings that the program itself created and removed, not those of the allocator.
 
 use tprof_trace::model::{MapEvent, MapKind};
 

@@ -1,4 +1,4 @@
-//! The reasons why figures of the heap are missing.
+//! The texts that reports print in place of missing figures of the heap.
 
 /// The reason why live bytes are unknown after a gap in the recording.
 pub(crate) const PARTIAL: &str = "recording did not cover the whole life (--delay, --duration, --max-size, --paused, --schedule, --capture-range, tprof ctl, or a collector that stood still)";

@@ -1,4 +1,4 @@
-//! Host memory of one rank: all processes of its file.
+//! Analyses the host memory of one rank, which is the memory of all processes of its file.
 //!
 //! Exact recordings are replayed event by event. The totals of sampled recordings come from the
 //! processes' own counters, and the sites are estimated from the samples. `docs/metrics.md` defines

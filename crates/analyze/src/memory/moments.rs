@@ -1,4 +1,4 @@
-//! Growth between times that a caller chooses.
+//! Computes growth between times that a caller chooses.
 
 use tprof_facts::Clock;
 use tprof_trace::TraceFile;
@@ -14,12 +14,12 @@ pub(crate) struct Moments(Points);
 impl Moments {
     /// The starts of steps, in order.
     pub fn steps(times: Vec<u64>) -> Moments {
-        Moments(Points { beat: MomentKind::Step, times, warm_up: 0 })
+        Moments(Points { kind: MomentKind::Step, times, warm_up: 0 })
     }
 
     /// Evenly spaced times, in order.
     pub fn even(times: Vec<u64>) -> Moments {
-        Moments(Points { beat: MomentKind::Mark, times, warm_up: 0 })
+        Moments(Points { kind: MomentKind::Mark, times, warm_up: 0 })
     }
 }
 

@@ -100,8 +100,8 @@ impl<'a> Pass<'a> {
             matches!(recording, Recording::Sampled(_)).then(|| totals::totals(file, &ends));
         let points = points.unwrap_or_else(|| Points::choose(file, life_ns));
         let axis = Axis::over(start_ns, end_ns);
-        // If the totals have no time of the peak, the pass must not look for the peak among the
-        // samples.
+        // If the totals lack the time of the peak, `u64::MAX` keeps the replay from looking for a
+        // peak among the samples, which need not contain it.
         let peak_at_ns = totals.as_ref().map(|totals| totals.peak_at_ns.unwrap_or(u64::MAX));
         let mut replay = Replay::new(processes, &ends, points, axis, peak_at_ns);
         let mut events = file.heap_events();
@@ -338,7 +338,8 @@ impl<'a> Pass<'a> {
                 let mut curve = Curve::new(self.axis);
                 let mut samples = self.heap_samples(totals);
                 gauges::sweep(&mut samples, &self.ends, |time_ns, sum| curve.set(time_ns, sum));
-                // The samples may not include the peak, which the processes measured themselves.
+                // The processes measured their peak themselves. The samples in the curve may have
+                // missed it.
                 if let (Some(at_ns), Some(peak)) = (totals.peak_at_ns, totals.peak_bytes.get()) {
                     curve.raise(at_ns, peak);
                 }
@@ -378,8 +379,9 @@ fn within_part(file: &TraceFile, (start_ns, end_ns): (u64, u64)) -> (u64, u64) {
     (start_ns, end_ns.min(to_ns).max(start_ns))
 }
 
-/// Start and end of the life of the processes with a recorded heap. If the end of one is unknown,
-/// this is the end of the file, although readings of the host may go on after the processes.
+/// Start and end of the life of the processes with a recorded heap. If the end of a process is
+/// unknown, the end of the file is used. It may be too late, because readings of the host go on
+/// after the processes.
 fn life(file: &TraceFile, ends: &ProcessEnds, extent: (u64, u64)) -> (u64, u64) {
     let recorded = || file.processes().iter().filter(|p| p.memory != MemoryRecording::Off);
     let start_ns = recorded().map(|process| process.start_ns).min().unwrap_or(extent.0);

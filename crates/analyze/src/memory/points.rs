@@ -1,8 +1,8 @@
-//! Times at which live bytes are compared, and the straight line through these values.
+//! Chooses the times at which live bytes are compared, and fits a straight line through the values.
 //!
 //! The times are steps if the job has them, otherwise marks, otherwise the middles of the run's
-//! quarters. The first tenth of the points, at least one, is warm-up: there, caches fill and pools
-//! grow in every healthy job.
+//! quarters. The first tenth of the points, at least one, is warm-up and not compared: caches fill
+//! and pools grow at the beginning of every healthy job.
 
 use tprof_facts::steps;
 use tprof_trace::TraceFile;
@@ -36,7 +36,7 @@ pub(crate) const LEAST: usize = 3;
 /// The times at which live bytes are compared.
 #[derive(Clone, Debug)]
 pub(crate) struct Points {
-    pub beat: MomentKind,
+    pub kind: MomentKind,
     pub times: Vec<u64>,
     pub warm_up: usize,
 }
@@ -50,17 +50,17 @@ impl Points {
             steps.iter().map(|step| step.start_ns).chain(end_ns_of_last).collect();
         let marks = file.marks().iter().filter(|mark| mark.kind == MarkKind::Mark);
         let marks: Vec<u64> = marks.map(|mark| mark.time_ns).collect();
-        for (beat, mut times) in [(MomentKind::Step, steps), (MomentKind::Mark, marks)] {
+        for (kind, mut times) in [(MomentKind::Step, steps), (MomentKind::Mark, marks)] {
             times.retain(|time_ns| (start_ns..=end_ns).contains(time_ns));
             times.sort_unstable();
             if times.len() >= LEAST {
                 let warm_up = (times.len() / 10).max(1);
-                return Points { beat, times, warm_up };
+                return Points { kind, times, warm_up };
             }
         }
         let span = end_ns.saturating_sub(start_ns);
         let times = [1u64, 3, 5, 7].map(|eighths| start_ns + (span / 8).saturating_mul(eighths));
-        Points { beat: MomentKind::Quarter, times: times.to_vec(), warm_up: 1 }
+        Points { kind: MomentKind::Quarter, times: times.to_vec(), warm_up: 1 }
     }
 
     /// Number of points that are compared.
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     fn steps(n: usize) -> Points {
-        Points { beat: MomentKind::Step, times: (0..n as u64).collect(), warm_up: n / 10 }
+        Points { kind: MomentKind::Step, times: (0..n as u64).collect(), warm_up: n / 10 }
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The rate at which a rank allocated in a part of its life, from the counters that its processes
-//! keep.
+//! Computes the rate at which a rank allocated in a part of its life, from the counters that its
+//! processes keep.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
@@ -35,13 +35,13 @@ pub(crate) fn rate(file: &TraceFile, within: Interval) -> Option<Rate> {
     }
     let start_of = |process: ProcessIndex| file.process(process).map_or(0, |one| one.start_ns);
     let rate = |count: fn(&HeapTotals) -> u64| {
-        let came = rows.iter().map(|(process, rows)| {
+        let rises = rows.iter().map(|(process, rows)| {
             let points = rows.iter().map(|row| (row.time_ns, count(row)));
             let points: Vec<(u64, u64)> =
                 std::iter::once((start_of(*process), 0)).chain(points).collect();
             value_at(&points, within.end) - value_at(&points, within.start)
         });
-        came.sum::<f64>() / seconds
+        rises.sum::<f64>() / seconds
     };
     Some(Rate {
         allocations_per_s: rate(|row| row.allocations),

@@ -1,4 +1,5 @@
-//! One pass over the heap events of a rank.
+//! Replays the heap events of a rank in one pass to find what was live when, and where it was
+//! allocated.
 //!
 //! The replay keeps the live blocks, and sums for each allocation site. Its memory is bounded by
 //! the number of live blocks and sites, not by the number of events. Two questions about times that
@@ -19,7 +20,8 @@ use super::gauges::ProcessEnds;
 use super::points::{Points, Trend};
 use super::weight::{Mean, Weight, weigh};
 
-/// A free is still matched with its block if it comes up to this long after its process ended.
+/// A process's blocks are kept for this long after its end, ns, since the record of a free may have
+/// a slightly later time.
 const LATE_NS: u64 = 100_000_000;
 /// A block that lives no longer than this counts as short-lived.
 pub(crate) const SHORT_NS: u64 = 1_000_000;
@@ -90,7 +92,7 @@ pub(crate) struct Replay {
     pub trend: Trend,
     /// Live bytes at each point.
     pub levels: Vec<u64>,
-    /// Place in `processes` of each process whose index is not its place.
+    /// For each process whose index is not its place in `processes`: that place.
     places: FxHashMap<ProcessIndex, usize>,
     agenda: Vec<(u64, DueAction)>,
     agenda_at: usize,
@@ -101,8 +103,8 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// `ends` are the ends of `processes`, and `axis` is the axis of the curve. `peak_at_ns` is the
-    /// time of the peak if it is already known; otherwise the replay finds it.
+    /// Prepares a replay. `ends` are the ends of `processes`, and `axis` is the axis of the curve.
+    /// `peak_at_ns` is the time of the peak if it is already known; otherwise the replay finds it.
     pub fn new(
         processes: &[Process],
         ends: &ProcessEnds,
@@ -291,7 +293,8 @@ impl Replay {
             match due {
                 DueAction::Point => {
                     self.reached += 1;
-                    // The variance is added up from the sites.
+                    // The variance of the sum is not needed here: it is added up from the sites
+                    // later.
                     self.trend.hold(self.live, 0.0, self.reached, &self.points);
                     self.levels.push(self.live);
                 }

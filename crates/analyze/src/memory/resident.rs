@@ -1,6 +1,6 @@
-//! Resident memory of a rank, in which each page counts once. For a single live process this is its
-//! RSS. For several, it is the sum of their proportional set sizes (PSS), which divide shared pages
-//! among the processes.
+//! Sums the resident memory of a rank so that each page counts once. While a single process lives,
+//! this is its RSS. While several live, it is the sum of their proportional set sizes (PSS), which
+//! divide shared pages among the processes.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub enum Source {
     Pss,
 }
 
-/// The reason why there is no PSS although several processes lived at once, if the file has no
+/// The reason for a missing PSS although several processes lived at once, if the file itself has no
 /// reason.
 const NOT_READ: &str = "processes shared the rank for too short a time";
 
@@ -49,7 +49,7 @@ pub(crate) fn resident(
     };
     points.extend(rounds.into_iter().map(|(time_ns, _, bytes)| (time_ns, bytes)));
     points.sort_by_key(|point| point.0);
-    // The zero at the end of the last process is not a reading.
+    // The last point is a zero, for the end of the last process. It is not a reading.
     let readings = moments(points.iter().filter(|point| point.1 > 0).map(|point| point.0));
     let mut curve = Curve::new(axis);
     let (mut highest, mut highest_at_ns) = (0, 0);
@@ -73,8 +73,8 @@ fn rounds(pss: Vec<Sample>) -> Vec<Sample> {
 }
 
 /// Returns RSS while at most one process was alive, and whether several ever were. Images of one
-/// pid count as one process, because an `exec` is noticed a little after the new image was first
-/// read.
+/// pid count as one process: the old image ends in the records a little after the new image was
+/// first read, so for a moment both seem to live.
 fn alone(
     mut rss: Vec<Sample>,
     pids: &FxHashMap<ProcessIndex, u32>,
@@ -99,7 +99,8 @@ fn alone(
         while let Some((end_ns, gone)) = over.next_if(|end| end.0 < time_ns) {
             points.extend(ended(gone, end_ns, &mut alive));
         }
-        // The last reading may be later than the end of its process, which adds nothing by then.
+        // The last reading of a process may be later than its end. It must not count: the end was
+        // already handled, so the process would seem alive until the end of the run.
         if ends.get(&process).is_some_and(|end_ns| *end_ns < time_ns) {
             continue;
         }

@@ -1,4 +1,5 @@
-//! Allocation sites: the stacks of all processes of a rank, merged by the names of their frames.
+//! Merges the allocation sites of a rank's processes: stacks whose frames have the same names are
+//! one site.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -53,8 +54,8 @@ object! { GrowingSite {
 pub(crate) struct Sampled {
     /// Mean bytes between samples.
     pub unit: u64,
-    /// An upper bound of the live bytes at any time, if it is known: the processes count them
-    /// themselves.
+    /// An upper bound of the live bytes at any time, if it is known. It comes from the processes'
+    /// own counters.
     pub most: Option<u64>,
 }
 
@@ -130,7 +131,8 @@ impl MergedSites {
                 stack: frames.texts(stack),
             })
             .collect();
-        // This order of equal sites does not depend on the order of events.
+        // Sites with equal bytes are ordered by their stacks, so that the result does not depend on
+        // the order of events.
         sites.sort_by(|a, b| {
             let key =
                 |site: &Site| (site.peak_bytes.get(), site.bytes.get(), site.allocations.get());
@@ -232,8 +234,8 @@ impl RawSite {
         SiteGrowth {
             first_bytes: live(first, trend.variance[0]),
             last_bytes: live(last, trend.variance[1]),
-            // The variance of blocks that are live at both points counts twice, so this error is an
-            // upper bound.
+            // Blocks that are live at both points add their variance twice here but not to the true
+            // error, so this error is an upper bound.
             growth_bytes: known(growth, trend.variance.iter().sum(), most.saturating_neg()),
             bytes_per_interval: slope.clamp(-steepest_slope, steepest_slope),
         }

@@ -1,4 +1,4 @@
-//! Memory that a rank's live processes hold now, while the run is still being recorded.
+//! Reports the memory that a rank's live processes hold now, while the run is still being recorded.
 //!
 //! `tprof ctl snapshot` makes this report, right after the collector has written all its data.
 

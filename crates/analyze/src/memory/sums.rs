@@ -1,4 +1,5 @@
-//! A rank's totals, from the pass over its events or from the processes' counters.
+//! Computes a rank's totals from the pass over its events, or from the processes' counters under
+//! `--mem sampled`.
 
 use tprof_trace::model::{MemoryRecording, ProcessIndex};
 
@@ -109,9 +110,9 @@ impl Pass<'_> {
         let last_ns = recorded.iter().map(|(_, to_ns)| (*to_ns).min(self.end_ns)).max();
         for process in &processes {
             windows.extend(recorded.iter().map(|(from, to)| window(*process, *from, *to)));
-            // A window also counts the level that holds at its start. At the last time itself, that
-            // would be a level by samples, so this window starts after the reading of that time has
-            // replaced it.
+            // This window is to find the live bytes at the end. A window begins with the level at
+            // its start. At the last time itself, that could still be a level by samples, so the
+            // window starts one nanosecond later, when the known reading has replaced it.
             let after = last_ns.map(|at_ns| at_ns.saturating_add(1));
             windows.extend(after.map(|at_ns| HeldWindow {
                 process: *process,

@@ -1,8 +1,8 @@
-//! Exact totals that processes keep under `--mem sampled`.
+//! Reads the totals that processes themselves count under `--mem sampled`.
 //!
 //! Calls and requested bytes are exact sums. Live and peak bytes are counted for each process, and
-//! each thread may lag behind by a limited number of bytes. The peak of processes that ran at the
-//! same time is known only as accurately as the rows are close in time.
+//! each thread may lag behind by a limited number of bytes. If processes ran at the same time,
+//! their common peak is less exact, since their counters are read only from time to time.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::TraceFile;
@@ -12,7 +12,7 @@ use super::gauges::{ProcessEnds, Sample, sweep};
 use super::missing::PARTIAL;
 use crate::base::reading::Reading;
 
-/// Most bytes by which each thread may lag behind its process's peak counter.
+/// A thread adds its bytes to its process's counters late, but at most this many bytes late.
 pub const PEAK_SLACK_BYTES: u64 = 64 << 10;
 
 /// The last row of each process.

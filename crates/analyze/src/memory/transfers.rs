@@ -1,5 +1,5 @@
-//! Bytes that a process read and wrote while it was recorded, from the kernel's counters of the
-//! process.
+//! Measures the bytes that a process read and wrote while it was recorded, by the kernel's counters
+//! of the process.
 
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, counter};
@@ -9,8 +9,8 @@ use super::gauges::process_samples;
 /// Bytes that a process transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Transfers {
-    /// Bytes that calls read from files, pipes, and sockets that are read as files, whether they
-    /// came from memory or storage.
+    /// Bytes that calls such as `read` returned from files, pipes and sockets, no matter whether
+    /// they came from memory or storage.
     pub read: u64,
     pub written: u64,
     pub storage_read: u64,

@@ -1,4 +1,5 @@
-//! The weight of a recorded allocation, and the error of a sum of such weights.
+//! Computes how many allocations each sampled allocation represents, and the error of sums of these
+//! weights.
 //!
 //! Under `--mem sampled`, bytes are drawn by a Poisson process with one draw per interval `I`. An
 //! allocation of `s` bytes is recorded with probability `p = 1 - exp(-s/I)` and represents `1/p`
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_an_interval_or_more_stand_for_themselves() {
+    fn blocks_of_at_least_one_interval_represent_only_themselves() {
         for size in [512, 513, 1 << 40] {
             assert_eq!(weigh(size, Some(512)), Weight { bytes: size, count: 1.0, variance: 0.0 });
         }
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_hold_in_95_of_100_runs() {
+    fn the_true_sum_lies_within_the_error_in_95_of_100_runs() {
         let mut draws = Draws(7);
         let interval = 512 * 1024;
         for size in [64u64, 4096, 100_000, 400_000] {
@@ -133,7 +134,8 @@ mod tests {
                 let truth = (n * size) as f64;
                 let (mut within, mut runs) = (0, 0);
                 for _ in 0..2000 {
-                    // The number of samples is binomial; for a small p, Poisson approximates it.
+                    // The number of samples has a binomial distribution. For many blocks, where `p`
+                    // is small, a Poisson distribution approximates it.
                     let seen = if n < 2000 {
                         (0..n).filter(|_| draws.next() < p).count() as u64
                     } else {
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn an_estimate_ends_at_what_is_possible() {
+    fn an_estimate_is_limited_to_possible_values() {
         let is = |value, error| Reading::Estimate { value, error };
         assert_eq!(bounded(28, 12, -21, 21), is(21, 5));
         assert_eq!(bounded(10, 5, -21, 21), is(10, 5));

@@ -1,4 +1,4 @@
-//! The activity of the program: its steps, ranges, operators and counters. One file or folder per
+//! Analyses what the program did: its steps, ranges, operators and counters. One file or folder per
 //! kind of report.
 
 pub mod annotations;

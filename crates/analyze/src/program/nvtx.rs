@@ -1,4 +1,4 @@
-//! NVTX ranges by domain and text, with the GPU time that they caused.
+//! The report `nvtx`: NVTX ranges by domain and text, with the GPU time that they caused.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,8 @@ const NO_START_END: &str =
 /// NVTX ranges by domain and text: `tprof report nvtx`.
 struct Nvtx;
 
-/// The key of ranges: how they were made (`start_end`), and `domain:text`.
+/// Identifies the ranges of one row: whether they were started and ended by handle (`start_end`),
+/// and `domain:text`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct RangeKey {
     start_end: bool,
@@ -116,7 +117,8 @@ fn of_rank(rank: &RankTrace<'_>) -> Vec<Values<RangeColumns>> {
     let ranges: Vec<&HostSpan> = rank.spans(SpanKind::Nvtx).iter().collect();
     let mut rows: Vec<Values<RangeColumns>> = Vec::new();
     let mut numbers: BTreeMap<RangeKey, u32> = BTreeMap::new();
-    // Compare names once for each combination of interned ids.
+    // Many ranges have the same interned ids, so the texts of each combination are compared only
+    // once.
     let mut known: FxHashMap<[NameId; 3], u32> = FxHashMap::default();
     let ids = |range: &HostSpan| [range.name, range.category, range.args];
     let window = |range: &&HostSpan| {
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_distinguished_by_domain_and_style_and_not_by_payload() {
+    fn ranges_with_the_same_domain_and_style_are_one_row() {
         let mut made = Fixture::new();
         let domain = made.name("library");
         let free = made.name(r#"{"style":"start/end"}"#);

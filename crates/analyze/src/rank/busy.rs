@@ -1,4 +1,4 @@
-//! The times in which each device was busy, by class.
+//! Collects the times in which each device was busy, by class of work.
 
 use tprof_facts::Class;
 

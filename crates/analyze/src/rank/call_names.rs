@@ -1,9 +1,10 @@
-//! Names of runtime calls that block their thread.
+//! Classifies calls of the CUDA and HIP libraries by their names: waits, copies, allocations, and
+//! loading of code.
 
 use tprof_trace::calls::function;
 
-/// Calls that wait for a device, by the ends of their names in the CUDA runtime, the CUDA driver
-/// and HIP.
+/// Ends of the names of calls that wait for a device. The CUDA runtime, the CUDA driver and HIP use
+/// the same ends with different prefixes.
 const WAITS: [&str; 7] = [
     "DeviceSynchronize",
     "ThreadSynchronize",
@@ -34,11 +35,11 @@ pub(crate) fn is_wait(name: &str) -> bool {
 
 /// Whether a call copies memory and returns only when the copy is done.
 pub(crate) fn is_synchronous_copy(name: &str) -> bool {
-    // On AMD, PyTorch calls hipMemcpyWithStream in place of a copy and a wait.
+    // On AMD, PyTorch calls hipMemcpyWithStream, which copies and then waits.
     plain(name).contains("Memcpy") && !name.contains("Async") && !name.contains("Batch")
 }
 
-/// Whether a call sets memory and may wait until that is done.
+/// Whether a call sets memory and may wait until the memory is set.
 pub(crate) fn is_synchronous_memset(name: &str) -> bool {
     plain(name).contains("Memset") && !name.contains("Async") && !name.contains("Node")
 }

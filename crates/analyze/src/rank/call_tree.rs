@@ -1,17 +1,16 @@
 //! The call trees of all host threads of a rank: which span called which.
 //!
 //! A span's caller is the innermost span of its thread that contains the whole span, of any kind.
-//! With clocks of microseconds, siblings may overlap by one microsecond, and spans may have no
-//! duration. Such spans must not hide the spans that follow, so a span that no other span contains
-//! completely is at the outermost level.
-//! outermost level.
+//! If a clock ticks in microseconds, siblings may overlap by one microsecond, and spans may have no
+//! duration. Such spans must not become the callers of spans that follow them. So a span that no
+//! other span contains completely is at the outermost level.
 
 use tprof_trace::model::{NameId, SpanKind};
 
 use super::nested::Nested;
 use super::rows::HostSpan;
 
-/// The index that stands for no caller, or for a call without a span.
+/// Stands for a missing caller of a span, or a missing span of a call.
 const NONE: u32 = u32::MAX;
 
 /// Spans of all threads, in the order of [`Nested`].
@@ -54,7 +53,7 @@ impl TreeSpan {
 }
 
 impl CallTree {
-    /// Builds the trees of spans, among which are `calls` calls. See
+    /// Builds the trees from `nested`. `calls` is the number of calls among the spans. See
     /// [`RankTrace::call_tree`](super::RankTrace::call_tree).
     pub(super) fn of(nested: Nested<'_>, calls: usize) -> CallTree {
         let mut of_call = vec![NONE; calls];
@@ -79,7 +78,7 @@ impl CallTree {
         self.depth[span as usize]
     }
 
-    /// Index in `spans` of a call of the rank.
+    /// Index in `spans` of the rank's call with the index `call`.
     pub fn of_call(&self, call: usize) -> Option<u32> {
         self.of_call.get(call).copied().filter(|&at| at != NONE)
     }
@@ -106,7 +105,7 @@ fn nest(spans: &[TreeSpan]) -> (Vec<u32>, Vec<u32>) {
             thread = Some(span.thread);
             open.clear();
         }
-        // A span without a duration at the very end of another one is still within it.
+        // A span without a duration at the very end of another span is within that span.
         let is_over = |end: u64| end < span.start_ns + u64::from(span.duration_ns > 0);
         while open.last().is_some_and(|&(_, end)| is_over(end)) {
             open.pop();
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_caller_is_the_innermost_span_that_holds_all_of_it() {
+    fn the_caller_is_the_innermost_span_that_contains_the_whole_call() {
         let op = SpanKind::Operator;
         let spans = [
             span(1, 0, 100, op),
@@ -162,7 +161,11 @@ mod tests {
         let call = tree.of_call(0).unwrap();
         let kinds: Vec<SpanKind> =
             tree.outwards(call).map(|at| tree.spans[at as usize].kind).collect();
-        assert_eq!(kinds, [SpanKind::Runtime, op, op], "an operator holds a call of its length");
+        assert_eq!(
+            kinds,
+            [SpanKind::Runtime, op, op],
+            "an operator contains a call with the same start and end"
+        );
         assert_eq!(tree.innermost(call, op), Some(call - 1));
         let callers: Vec<_> = rows(&tree).iter().map(|row| (row.0, row.1, row.2)).collect();
         assert_eq!(callers[0], ((1, 0, 100), None, 0));
@@ -174,17 +177,21 @@ mod tests {
     }
 
     #[test]
-    fn a_span_of_no_length_belongs_to_the_span_that_ends_there() {
+    fn a_span_without_duration_belongs_to_the_span_that_ends_there() {
         let op = SpanKind::Operator;
         let tree = built(&[span(1, 0, 10, op), span(1, 10, 0, op)], 2);
         assert_eq!(tree.caller(1), Some(0));
         let tree = built(&[span(1, 0, 10, op), span(1, 10, 0, op), span(1, 10, 5, op)], 3);
-        assert_eq!(rows(&tree)[2], ((1, 10, 0), Some((1, 10, 5)), 1), "unless one begins there");
+        assert_eq!(
+            rows(&tree)[2],
+            ((1, 10, 0), Some((1, 10, 5)), 1),
+            "the span that begins there is not its caller"
+        );
     }
 
     proptest! {
         #[test]
-        fn callers_hold_what_they_call_in_any_order_of_rows(
+        fn callers_contain_their_callees_in_any_order_of_rows(
             given in prop::collection::vec((0_u32..3, 0_u64..40, 0_u64..20), 0..40),
             turn in 0_usize..40,
         ) {

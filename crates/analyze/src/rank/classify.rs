@@ -1,9 +1,9 @@
-//! The classes of device work by Holistic Trace Analysis's rules.
+//! Classifies device work by the rules of Holistic Trace Analysis.
 
 use tprof_facts::Class;
 
 /// Returns the class of any row on a stream, as Holistic Trace Analysis 0.5.0 derives it from the
-/// row's name. A kernel with `Memcpy` or `Sync` in its name has no class there.
+/// row's name. By these rules, a kernel with `Memcpy` or `Sync` in its name has no class.
 pub fn hta_class(name: &str) -> Class {
     if name.strip_prefix("nccl").is_some_and(|rest| rest.contains("Kernel")) {
         Class::Communication

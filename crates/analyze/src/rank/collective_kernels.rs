@@ -1,9 +1,10 @@
-//! Collectives that hooks recorded, joined to the kernels that they launched.
+//! Joins the collectives that hooks recorded to the kernels that they launched.
 //!
-//! A hook records the call and not the kernel; CUPTI records the kernel and the call that launched
-//! it. Both calls were on one thread: the launch of an NCCL kernel belongs to the hook's call that
-//! lies around it or, since clocks are only synchronized to microseconds, next to it. Calls of one
-//! group end together and share the group's kernels.
+//! A hook records the collective's call, but not the kernel. CUPTI records the kernel and the call
+//! that launched it. Both calls were on one thread, so the launch of an NCCL kernel belongs to the
+//! collective's call around it. The clocks of the two are synchronized only to microseconds, so the
+//! launch may also lie just outside of the call. Calls of one group end together and share the
+//! group's kernels.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use tprof_trace::model::Collective;
 use super::launches::Launches;
 use super::rows::{HostSpan, Work};
 
-/// The largest distance between a launch and its collective's call, ns.
+/// The largest distance between a launch and the collective's call that it belongs to, ns.
 const APART_NS: u64 = 1_000_000;
 
 /// Calls of one thread that end together: their start and end, and the indices of their rows.
@@ -25,7 +26,7 @@ struct CallGroup {
     nearest: Option<(u64, u64)>,
 }
 
-/// Sets the correlation of each collective that has none to that of its kernel.
+/// Gives each collective without a correlation the correlation of its kernel.
 pub(super) fn join(
     collectives: &mut [Collective],
     calls: &[HostSpan],
@@ -103,7 +104,7 @@ mod tests {
         // A call whose kernel was not recorded.
         call(9_000_000, 9_010_000);
         for (at, correlation, name) in [
-            // This launch is 2 us before its call began, by a clock that is off by that much.
+            // The clock of this launch is off, so it appears 2 us before its call begins.
             (96_000, 1, "ncclDevKernel_Broadcast"),
             (150_000, 2, "gemm"),
             (226_000, 3, "ncclDevKernel_AllReduce"),

@@ -1,5 +1,5 @@
-//! A rank's communication with other ranks: the duration of its kernels, or of its work on the
-//! host.
+//! Lists a rank's communication operations. Each has the duration of its kernel, or of its work on
+//! the host.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::communication::kernel_operation;
@@ -47,8 +47,9 @@ pub struct Operation {
     pub work: Option<u32>,
 }
 
-/// Returns the operations of a rank that ran a kernel, in order of the kernels' starts, then those
-/// on the host. The number is that of operations without a recorded kernel.
+/// Returns the operations of a rank: first those that ran a kernel, in order of the kernels'
+/// starts, then those on the host. Also returns the number of operations whose kernel was not
+/// recorded; these are left out.
 pub fn operations(rank: &RankTrace) -> (Vec<Operation>, u64) {
     let mut rows: FxHashMap<(ProcessIndex, u64), Vec<&Collective>> = FxHashMap::default();
     let mut without_kernel = 0;
@@ -65,8 +66,8 @@ pub fn operations(rank: &RankTrace) -> (Vec<Operation>, u64) {
     for (work, at) in kernels {
         let process = rank.stream(work).process;
         let key = work.correlation.get().map(|correlation| (process, correlation));
-        // The first kernel of a correlation is the operation's kernel. A second kernel does not
-        // wait for other ranks.
+        // The first kernel of a correlation is the operation's kernel. Later kernels with the same
+        // correlation do not wait for other ranks, so they don't count.
         let group = key.and_then(|key| rows.remove(&key));
         let mut operation = match &group {
             Some(group) => of_group(rank, group, &sizes),
@@ -84,7 +85,7 @@ pub fn operations(rank: &RankTrace) -> (Vec<Operation>, u64) {
     (operations, without_kernel)
 }
 
-/// Sizes of communicators, for operations that do not have the size of their group.
+/// Sizes of communicators, for operations whose own row lacks the size of their group.
 fn group_sizes(rank: &RankTrace) -> FxHashMap<(ProcessIndex, u64), u32> {
     let communicators = rank.file.communicators().iter();
     communicators.filter_map(|row| Some(((row.process, row.communicator), row.size?))).collect()
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn grouped_operations_of_one_kind_are_one_and_others_have_no_size() {
+    fn equal_operations_of_a_group_add_up_and_mixed_ones_have_no_size() {
         let mut trace = Fixture::new();
         let names = ["all_reduce", "send", "recv"].map(|name| trace.name(name));
         let row = |name, correlation, bytes| Collective {
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn collectives_on_the_host_that_wait_at_once_wait_once() {
+    fn simultaneous_waits_of_host_collectives_count_once() {
         let mut trace = Fixture::new();
         for (start_ns, end_ns) in [(100, 500), (200, 530), (250, 300), (600, 700)] {
             let duration_ns = end_ns - start_ns;
@@ -257,7 +258,8 @@ mod tests {
         trace.span(row, "gloo:all_reduce");
         let file = trace.finish();
         let mut rank = RankTrace::load(&file, Needs::COLLECTIVES);
-        // In a job of more ranks, the group may be only some of them.
+        // In a job of more ranks, the group may consist of only some of them, so its size is
+        // unknown.
         for (world_size, group_size) in [(None, None), (Some(2), Some(2)), (Some(3), None)] {
             rank.world_size = world_size;
             assert_eq!(operations(&rank).0[0].group_size, group_size);
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broadcast_waits_for_its_root_alone() {
+    fn a_broadcast_does_not_wait_for_all_ranks() {
         assert!(waits_for_all("all_reduce") && waits_for_all("_all_gather_base"));
         assert!(!waits_for_all("broadcast") && !waits_for_all("recv+send"));
     }

@@ -1,4 +1,4 @@
-//! The ancestry of processes.
+//! Tells whether one process descends from another.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::Process;
@@ -11,7 +11,7 @@ pub(crate) fn descends(
     most: usize,
 ) -> bool {
     let mut at = of;
-    // Pids are reused, so ancestors may form a cycle.
+    // Pids are reused, so ancestors may form a cycle. The loop is bounded for that reason.
     for _ in 0..most {
         match by_pid.get(&at.parent) {
             Some(parent) if parent.process == of.process => return false,

@@ -1,17 +1,18 @@
 //! The times of training steps on devices.
 //!
-//! The host may be far ahead of the device: it queues the work of a step in two milliseconds, the
-//! device needs thirty for that work, and the host waits only when a thousand launches are queued.
-//! So the time of a step is that on the device: from its first work to the first work of the next
-//! step. If the device runs out of work before the next step begins on the host, the idle time from
-//! that beginning on belongs to the next step, whose host is late:
+//! The host may be far ahead of the device: it may queue the work of a step in two milliseconds
+//! while the device needs thirty for it, and it waits only when a thousand launches are queued. So
+//! a step's time is its time on the device, which lasts from its first work to the first work of
+//! the next step. The device may run out of work before the host begins the next step. Then the
+//! next step begins on the device when it begins on the host, so the idle time from there on
+//! belongs to it:
 //!
 //! - a step begins on the device when it has begun on the host and the stream has finished all
 //!   earlier work, but no later than its first work;
-//! - a step ends when its work is done and it is over on the host, but no later than the next step
-//!   begins.
+//! - a step ends on the device when its work is done and the host has ended it, but no later than
+//!   the next step begins.
 //!
-//! Steps that follow each other on the host do so on the device, too, and the time between two
+//! Steps that follow each other on the host also follow each other on the device. Time between two
 //! steps (validation, a checkpoint) belongs to neither. The first works of all steps are taken from
 //! one stream, which runs its work in order: a copy for the next batch on a separate stream may run
 //! long before the work that needs it.
@@ -26,8 +27,8 @@ use super::rows::{StreamKey, Work};
 use super::step::Step;
 use crate::base::intervals::Interval;
 
-/// The stream whose first works begin steps must have first works in at least this share of the
-/// steps of the stream with the most.
+/// The stream that defines the beginnings of steps must have work in many steps: in at least this
+/// share of the steps that the stream with the most steps has.
 const MOST_STEPS: f64 = 0.9;
 
 /// The times of the steps of one process on one device.
@@ -37,10 +38,10 @@ pub struct DeviceSteps {
     pub process: ProcessIndex,
     /// Device, as the process numbers it.
     pub device: u32,
-    /// The steps with work on the device, as indices, and their times on it; in order, without
+    /// The index of each step with work on the device, and the step's time there; in order, without
     /// overlap.
     pub steps: Vec<(u32, Interval)>,
-    /// Sum of the durations of their work, ns.
+    /// Sum of the durations of the steps' work on the device, ns.
     pub work_ns: u64,
 }
 
@@ -49,7 +50,7 @@ pub struct DeviceSteps {
 struct FirstWork {
     step: u32,
     start_ns: u64,
-    /// The end of all work that began before it on the stream, ns; 0 if there was none.
+    /// The end of all work that began before this work on the stream, ns; 0 if there was none.
     free_ns: u64,
 }
 
@@ -78,13 +79,15 @@ impl StreamSteps {
     }
 }
 
-/// The end of the last work of each step on a device, in order, for the steps in which it worked.
+/// The end of the last work of each step on a device, in order. Steps without work on the device
+/// are absent.
 #[derive(Clone, Debug, Default)]
 struct StepEnds(Vec<(u32, u64)>);
 
 impl StepEnds {
     fn add(&mut self, step: u32, end_ns: u64) {
-        // Work comes in the order of its steps, except from a thread that lags behind.
+        // Work mostly arrives in the order of its steps. Only a thread that lags behind adds work
+        // of an earlier step.
         let at = match self.0.last() {
             Some(last) if last.0 >= step => self.0.binary_search_by_key(&step, |one| one.0),
             _ => Err(self.0.len()),
@@ -240,7 +243,7 @@ mod tests {
     const ONE: (u32, u64) = (0, 7);
 
     #[test]
-    fn steps_of_a_host_that_is_ahead_last_from_first_work_to_first_work() {
+    fn if_the_host_is_ahead_a_step_lasts_from_first_work_to_first_work() {
         let made = TraceBuilder::of(&[(0, 10), (10, 20), (20, 30)])
             .ran(ONE, 1, (5, 60))
             .ran(ONE, 2, (60, 100))
@@ -254,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_waits_for_the_host_has_the_hosts_steps() {
+    fn if_the_device_waits_for_the_host_its_steps_are_the_hosts() {
         let made = TraceBuilder::of(&[(0, 100), (100, 200)]).ran(ONE, 50, (51, 60)).ran(
             ONE,
             180,
@@ -266,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_device_is_at_a_step_once_it_is_done_with_what_came_before() {
+    fn a_step_begins_on_the_device_once_earlier_work_is_done() {
         // The device does a part of the warm-up and of the validation during the next step on the
         // host.
         let made = TraceBuilder::of(&[(100, 200), (400, 500)])
@@ -280,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_on_a_stream_of_its_own_begins_no_step() {
+    fn a_copy_on_a_separate_stream_begins_no_step() {
         let copies = (0, 8);
         let made = TraceBuilder::of(&[(0, 10), (10, 20)])
             .ran(copies, 1, (2, 3))
@@ -293,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn each_device_has_its_own_steps_and_the_one_that_most_use_times_them() {
+    fn the_device_that_most_steps_use_sets_the_times_of_steps() {
         let second = (1, 7);
         let made = TraceBuilder::of(&[(0, 10), (10, 20), (20, 30)])
             .ran(ONE, 1, (2, 50))
@@ -326,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn without_steps_and_as_hta_reads_it_all_of_a_devices_time_is_judged() {
+    fn without_steps_or_with_hta_all_time_of_a_device_is_judged() {
         let ran = |steps: &[(u64, u64)]| {
             TraceBuilder::of(steps).ran(ONE, 1, (1000, 5000)).ran(ONE, 11, (7000, 9000))
         };
@@ -334,7 +337,7 @@ mod tests {
         let file = ran(&[(5, 10)]).fixture.finish();
         let hta = RankTrace::load_as(&file, WINDOW_NEEDS, true, 1);
         assert_eq!(hta.device_windows()[0].steps, 0);
-        // Without the calls that launched the work, it is unknown which step the work belongs to.
+        // The calls are not loaded here, so it is unknown which step launched the work.
         let rank = RankTrace::load(&file, Needs::WORK | Needs::STEPS);
         assert_eq!(rank.device_windows()[0].steps, 0);
         assert_eq!(rank.steps()[0].on_device, None);

@@ -1,10 +1,11 @@
-//! Reads a rank as Holistic Trace Analysis 0.5.0 (HTA) does, to compare its numbers.
+//! Reads a rank as Holistic Trace Analysis 0.5.0 (HTA) does, so that tprof's numbers can be
+//! compared with HTA's.
 //!
 //! HTA rounds every interval inwards to whole microseconds. If a trace has at least two
 //! `ProfilerStep`s, it drops host rows that begin at or after the start of the last step, and
 //! device rows whose launch was dropped or not recorded. It counts every row with a stream as
-//! device work: waits on streams too, and host spans that have a stream number. `docs/metrics.md`
-//! lists where that misleads.
+//! device work, including waits on streams and host spans that have a stream number.
+//! `docs/metrics.md` lists where these rules mislead.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::copies::direction;
@@ -34,8 +35,8 @@ impl<'a> RankTrace<'a> {
     }
 }
 
-/// Reads a file as HTA does. This reads more tables than `needs`, because a row may be dropped due
-/// to a row of another table.
+/// Reads a file as HTA does. This reads more tables than `needs`, because rows of other tables
+/// decide which rows are dropped.
 fn load(file: &TraceFile, needs: Needs, cores: usize) -> RankTrace<'_> {
     let all = Needs::WORK | Needs::ALL_SPANS | Needs::SYNCHRONIZATIONS | Needs::DEVICE_SPANS;
     let mut rank = load_as_recorded(file, needs | all, cores);
@@ -54,14 +55,14 @@ fn load(file: &TraceFile, needs: Needs, cores: usize) -> RankTrace<'_> {
     rank
 }
 
-/// Converts a span to a range that may show a step. HTA knows steps only from annotations.
+/// Converts an annotation to a range that may be a step. HTA finds steps only among annotations.
 fn step_range(span: &HostSpan) -> StepRange {
     let HostSpan { kind, name, process, start_ns, .. } = *span;
     StepRange { kind, name, process, start_ns, end_ns: span.end_ns() }
 }
 
-/// Start of the row that came first in the imported file. In HTA, a link of 0 means "not linked",
-/// but is used as the index of this first row.
+/// Start of the row that came first in the imported file. HTA marks work without a launch by the
+/// link 0, but then follows this link to the first row, so the first row acts as the launch.
 fn first_row(file: &TraceFile) -> Option<u64> {
     let mut start_ns = file.property(FIRST_EVENT)?.parse().ok()?;
     inwards(&mut start_ns, &mut 0);
@@ -91,7 +92,7 @@ fn add_rows_with_streams(rank: &mut RankTrace<'_>) {
     let mut classes = FxHashMap::default();
     for row in &mut rank.work {
         let class = || match row.kind {
-            // HTA reads Kineto's names, all of which begin with the direction.
+            // HTA classifies copies by Kineto's names, all of which begin with the direction.
             WorkKind::Copy { kind, .. } if row.name == NameId(0) => hta_class(direction(kind)),
             _ => hta_class(file.name(row.name)),
         };
@@ -174,7 +175,7 @@ fn last_step(rank: &RankTrace<'_>) -> Option<u64> {
     last.filter(|_| names.len() >= 2)
 }
 
-/// Drops host rows from a time on, and device rows without an earlier launch.
+/// Drops host rows from `last_step_ns` on, and device rows that were not launched before.
 fn drop_from(rank: &mut RankTrace<'_>, last_step_ns: u64) {
     let early = |start_ns: u64| start_ns < last_step_ns;
     rank.spans.iter_mut().for_each(|spans| spans.retain(|row| early(row.start_ns)));
@@ -186,7 +187,7 @@ fn drop_from(rank: &mut RankTrace<'_>, last_step_ns: u64) {
     }
     let times = |row: &Work| match row.correlation.get() {
         Some(number) => launched.get(&number).copied().unwrap_or(0),
-        // HTA counts a row without a correlation as a host row.
+        // HTA treats a row without a correlation as a host row, which its own start decides about.
         None => usize::from(early(row.start_ns)),
     };
     let work = std::mem::take(&mut rank.work);

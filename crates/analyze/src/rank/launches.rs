@@ -1,11 +1,11 @@
-//! Joins calls with the work that they launched: both have the same correlation.
+//! Joins calls with the work that they launched. A call and its work have the same correlation.
 
 use rustc_hash::FxHashSet;
 
 use super::rows::{HostSpan, StreamKey, Work};
 use crate::base::search::partition_near;
 
-/// The index that stands for no launch.
+/// Stands for work without a recorded launch.
 const NONE: u32 = u32::MAX;
 
 /// The calls of a rank, and the work that each launched.
@@ -16,22 +16,26 @@ pub struct Launches {
     /// For each call: the index in `work` at which its work begins; at the end, the length of
     /// `work`.
     starts: Vec<u32>,
-    /// Indices of work by call, and for each call in the order in which its work ran.
+    /// Indices of work, grouped by call. Within a call, they are in the order in which the work
+    /// ran.
     work: Vec<u32>,
 }
 
 impl Launches {
     /// Joins calls and work, each in order of start. If several calls have the same correlation,
-    /// the first one is the launch: a runtime call lies around that of the driver.
+    /// the first one is the launch: a call of the runtime makes a call of the driver with the same
+    /// correlation.
     ///
-    /// If a process of work made no such calls, its work is matched with the calls of all
-    /// processes: an imported trace does not record the process of device work.
+    /// If the process of some work made no calls with correlations, its work is matched with the
+    /// calls of all processes. This happens in imported traces, which do not record the process of
+    /// device work.
     pub fn of(calls: &[HostSpan], work: &[Work], streams: &[StreamKey]) -> Launches {
         let mut keys: Vec<(u64, u32, u32)> = Vec::with_capacity(calls.len());
         for (call, at) in calls.iter().zip(0..) {
             keys.extend(call.correlation.get().map(|number| (number, call.process, at)));
         }
-        // Correlations are assigned in order, so that the keys are nearly sorted already.
+        // Correlations are assigned in order, so the keys are nearly sorted already, and sorting is
+        // fast.
         keys.sort();
         keys.dedup_by_key(|key| (key.0, key.1));
         let callers: FxHashSet<u32> =
@@ -41,7 +45,8 @@ impl Launches {
             let process = streams[row.stream as usize].process;
             let strange = !callers.contains(&process);
             let launch = row.correlation.get().and_then(|number| {
-                // Work runs roughly in the order in which it was launched.
+                // Work runs roughly in the order in which it was launched, so the search starts at
+                // the last match.
                 near = partition_near(&keys, near, |key| key.0 < number);
                 let mut same = keys[near..].iter().take_while(|key| key.0 == number);
                 same.find(|key| strange || key.1 == process)

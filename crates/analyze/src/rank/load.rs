@@ -82,7 +82,8 @@ fn rows<R: TraceRow>(file: &TraceFile, needs: Needs, of: Needs) -> Vec<R> {
     }
 }
 
-/// Reserves room for rows if that is possible: a damaged file may have an impossible number.
+/// Tries to reserve room for rows. A failure is ignored, because a damaged file may claim an
+/// impossible number of rows.
 fn reserve<T>(list: &mut Vec<T>, rows: u64) {
     let _ = usize::try_from(rows).map(|rows| list.try_reserve_exact(rows));
 }
@@ -132,7 +133,8 @@ impl DeviceRows {
         for row in &mut work {
             row.stream = order[row.stream as usize];
         }
-        // Ties are broken by the contents of rows, not by their order in the file.
+        // Rows that start at the same time are ordered by their contents, so that the result does
+        // not depend on the order in the file.
         work.sort_by_key(|row| (row.start_ns, row.duration_ns, row.stream, row.correlation));
         self.streams = streams;
         self.work = work;
@@ -174,7 +176,7 @@ impl HostRows {
                 };
                 if list.capacity() == 0 {
                     // The share of this kind in the block is used as the estimate for all rows.
-                    // Without a reservation, a list that grows would be copied.
+                    // Without this reservation, the list would be copied each time it grows.
                     let of_block = rows[row.kind as usize] * file.row_count::<SpanOutline>();
                     reserve(list, of_block / block.len() as u64 + block.len() as u64);
                 }

@@ -1,4 +1,4 @@
-//! One rank's device work and host spans in memory, joined, in order of time.
+//! Loads one rank's device work and host spans into memory, in order of time, and joins them.
 //!
 //! [`RankTrace::load`] reads the tables that a report needs, and keeps only a few fields of each
 //! row. Each core loads one rank at a time and drops it when it has been summarised, so that memory

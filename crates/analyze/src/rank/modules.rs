@@ -1,4 +1,4 @@
-//! Calls of PyTorch's modules, as any of the profilers recorded them.
+//! Finds the calls of PyTorch's modules, which tprof and torch.profiler record differently.
 
 use rustc_hash::FxHashSet;
 use tprof_facts::modules::ModuleName;
@@ -9,9 +9,9 @@ use super::rows::HostSpan;
 use super::trace::RankTrace;
 
 impl RankTrace<'_> {
-    /// Returns the calls of modules in order, callers before callees. These are annotations, which
-    /// must have been loaded. If there are no such annotations, they are Python functions, which
-    /// need not have been loaded.
+    /// Returns the calls of modules in order, callers before callees. They are read from
+    /// annotations, which must have been loaded. If no annotation is a call of a module, they are
+    /// read from Python functions, which this loads itself.
     pub fn module_calls(&self) -> Vec<HostSpan> {
         let is_module = |(id, name): (NameId, &str)| ModuleName::of(name).map(|_| id);
         let names: FxHashSet<NameId> = self.file.names().filter_map(is_module).collect();

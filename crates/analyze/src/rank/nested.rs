@@ -1,5 +1,5 @@
-//! A rank's host spans of several kinds in the order in which they nest: thread by
-//! thread, by their starts, callers before what they call.
+//! Iterates over a rank's host spans of several kinds in nesting order: by thread, then by start,
+//! and callers before their callees.
 
 use std::cmp::Reverse;
 
@@ -45,8 +45,9 @@ pub fn place_of_span(thread: u32, start_ns: u64, end_ns: u64, kind: SpanKind) ->
 
 /// Iterates over spans in nesting order, each with its index if it is a call.
 ///
-/// The spans are merged from the rank's lists, which are in order, except that of calls of several
-/// threads. There may be ten million spans, so a sorted copy would use half a gigabyte.
+/// The rank's lists are merged on the fly, because a sorted copy of ten million spans would use
+/// half a gigabyte. Each list is in nesting order already, except for calls: those are in order of
+/// time over all threads, so an index of their order is built.
 pub struct Nested<'r> {
     lists: Vec<SpanList<'r>>,
 }
@@ -103,7 +104,7 @@ impl<'r> Iterator for Nested<'r> {
     type Item = (&'r HostSpan, Option<u32>);
 
     fn next(&mut self) -> Option<(&'r HostSpan, Option<u32>)> {
-        // Among equal spans, that of the first list comes first.
+        // If spans of several lists have equal keys, the span of the first list comes first.
         let (at, list) = self.lists.iter_mut().enumerate().min_by_key(|(_, list)| list.key)?;
         let place = list.place()?;
         list.taken += 1;

@@ -1,4 +1,5 @@
-//! Finds the innermost span around others, by one sweep over each thread with a stack.
+//! Finds the innermost span around each of many spans. One sweep over each thread keeps a stack of
+//! open spans.
 
 use super::rows::HostSpan;
 
@@ -19,7 +20,7 @@ pub struct Moment<T> {
     pub thread: u32,
     /// The time, ns.
     pub time_ns: u64,
-    /// A value that belongs to this time.
+    /// A value that the caller attaches to this time.
     pub of: T,
 }
 
@@ -135,7 +136,8 @@ mod tests {
         let found: Vec<Option<u64>> = enclosing(&outer, &inner)
             .map(|at| at.map(|at| outer[at as usize].duration_ns))
             .collect();
-        // A span that begins within (10, 50) and outlasts it belongs to the span around both.
+        // A span that begins within the span from 10 to 50 but ends after it belongs to the span
+        // around both.
         assert_eq!(found, [Some(100), Some(10), Some(100), Some(10), Some(100), None]);
     }
 

@@ -1,8 +1,8 @@
-//! The rows that analyses keep in memory, with only the fields that analyses need.
+//! Defines the rows that analyses keep in memory, with only the fields that analyses need.
 //!
-//! A kernel's row in the trace model has three hundred bytes, most of them for exports. Ten million
-//! rows must fit in memory, so the rows here are a fifth of that size. Memory costs time, too: the
-//! first access to a page takes one or two microseconds.
+//! A kernel's row in the trace model has three hundred bytes, most of them needed only by exports.
+//! Ten million rows must fit in memory, so the rows here are a fifth of that size. Small rows also
+//! save time, because the first access to each page of memory takes one or two microseconds.
 
 use std::fmt;
 

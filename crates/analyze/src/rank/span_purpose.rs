@@ -1,4 +1,5 @@
-//! The purpose of a span, from its category if it has one, otherwise from its name.
+//! Finds the purpose of a span, such as loading data, from its category, or from its name if it has
+//! no category.
 
 /// Sequences of words in the names of ranges that load data, in the form of [`words`]. They occur
 /// in the names of PyTorch's `enumerate(DataLoader)#….__next__` and its Python frames, of
@@ -119,7 +120,7 @@ mod tests {
         }
     }
     #[test]
-    fn names_that_load_have_the_words_for_it() {
+    fn only_names_with_the_words_for_loading_load_data() {
         let names = [
             "data_load",
             "DataLoad",

@@ -1,4 +1,4 @@
-//! Training steps as analyses use them, and the step at a moment.
+//! Defines training steps as analyses use them, and finds the step at a given time.
 
 use tprof_trace::model::ProcessIndex;
 
@@ -31,8 +31,8 @@ impl Step {
     }
 }
 
-/// Whether a step of a process contains a time of the host, and is the last one that began before
-/// it.
+/// Whether the step at index `at` contains a time of the host, and no later step of the process
+/// began before that time.
 pub(super) fn is_latest(steps: &[Step], at: u32, process: ProcessIndex, time_ns: u64) -> bool {
     let step = &steps[at as usize];
     let holds = step.interval.start <= time_ns && time_ns < step.interval.end;

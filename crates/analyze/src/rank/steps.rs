@@ -1,4 +1,4 @@
-//! Training steps: their times, and the work that belongs to each.
+//! Finds a rank's training steps, their times on devices, and the work that belongs to each step.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::steps;
@@ -57,12 +57,12 @@ impl RankTrace<'_> {
     }
 
     /// For each piece of work, returns the index in `steps` of its step, which is the one in which
-    /// its launch began. If its launch was not recorded but others were, the launch came before the
-    /// recording, and the work belongs to no step. If no launch was recorded at all, the work
-    /// belongs to the step in which the work itself began.
+    /// its launch began. If the launch of a piece of work was not recorded but other launches were,
+    /// it came before the recording, and the work belongs to no step. If no launch was recorded at
+    /// all, the work belongs to the step in which the work itself began.
     pub fn steps_of_work(&self, steps: &[Step]) -> Vec<Option<u32>> {
         let none_seen = (0..self.work.len()).all(|at| self.launches.call_of(at).is_none());
-        // Most work belongs to the same step as the work before it.
+        // Most work belongs to the same step as the work before it, so that step is tried first.
         let mut last = None;
         let at = |(index, work): (usize, &Work)| {
             let call = self.launches.call_of(index).map(|call| self.calls[call].start_ns);

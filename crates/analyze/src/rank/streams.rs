@@ -1,4 +1,4 @@
-//! Streams of a rank, numbered in order.
+//! Numbers the streams of a rank.
 
 use rustc_hash::FxHashMap;
 
@@ -8,7 +8,7 @@ use super::rows::{StreamIndex, StreamKey};
 #[derive(Default)]
 pub(super) struct StreamTable {
     index: FxHashMap<StreamKey, StreamIndex>,
-    /// The stream of the last row, since rows come in runs of one stream.
+    /// The stream of the last row, as a cache: successive rows are mostly of the same stream.
     last: Option<(StreamKey, StreamIndex)>,
 }
 

@@ -9,7 +9,7 @@ use tprof_trace::model::{
 fn work_finds_its_launch_within_its_own_process() {
     let mut made = Fixture::new();
     made.call(0, 100, 10, "cudaLaunchKernel", 7);
-    // The driver's call within the runtime's carries the same number.
+    // The runtime's call makes a call of the driver, which has the same correlation.
     made.call(0, 102, 6, "cuLaunchKernel", 7);
     made.call(1, 50, 10, "cudaLaunchKernel", 7);
     made.kernel(
@@ -47,7 +47,7 @@ fn one_graph_launch_starts_many_kernels() {
 }
 
 #[test]
-fn a_kernel_that_a_collective_names_communicates() {
+fn a_kernel_with_the_correlation_of_a_collective_communicates() {
     let mut made = Fixture::new();
     let at = |start_ns, correlation| Kernel { start_ns, correlation, ..Kernel::default() };
     made.kernel(at(1, Some(1)), "one_shot_all_reduce");
@@ -65,7 +65,7 @@ fn a_kernel_that_a_collective_names_communicates() {
 }
 
 #[test]
-fn streams_are_numbered_in_order_whatever_ran_first() {
+fn stream_numbers_do_not_depend_on_which_work_ran_first() {
     let mut made = Fixture::new();
     for (start_ns, stream) in [(1, 20), (2, 7), (3, 20)] {
         made.kernel(Kernel { start_ns, stream, ..Kernel::default() }, "k");
@@ -106,7 +106,7 @@ fn work_belongs_to_the_step_that_launched_it() {
 }
 
 #[test]
-fn where_no_launch_was_seen_work_belongs_to_the_step_it_ran_in() {
+fn without_recorded_launches_work_belongs_to_the_step_it_ran_in() {
     let mut made = Fixture::new();
     annotation(&mut made, 0, 100, "ProfilerStep#7");
     annotation(&mut made, 100, 200, "ProfilerStep#8");
@@ -119,13 +119,13 @@ fn where_no_launch_was_seen_work_belongs_to_the_step_it_ran_in() {
 }
 
 #[test]
-fn steps_need_no_logs_of_compilations() {
+fn the_needs_of_steps_leave_out_compile_logs() {
     assert!(!Needs::STEPS.has_any(Needs::COMPILE));
     assert!(Needs::ALL.has(Needs::STEPS | Needs::COMPILE));
 }
 
 #[test]
-fn marks_make_steps_where_nothing_else_does() {
+fn step_marks_are_steps_if_no_range_is() {
     let mut made = Fixture::new();
     let name = made.name("step");
     for (process, time_ns) in [(1, 5), (0, 30), (0, 10), (0, 20), (1, 9)] {
@@ -152,7 +152,7 @@ fn step(made: &mut Fixture, start_ns: u64, name: &str) {
 }
 
 #[test]
-fn htas_reading_leaves_out_what_the_last_step_launched() {
+fn hta_leaves_out_work_that_the_last_step_launched() {
     let mut made = Fixture::new();
     step(&mut made, 0, "ProfilerStep#1");
     step(&mut made, 100_000, "ProfilerStep#2");
@@ -177,7 +177,7 @@ fn htas_reading_leaves_out_what_the_last_step_launched() {
 }
 
 #[test]
-fn htas_reading_takes_waits_and_spans_on_streams_for_work() {
+fn hta_counts_waits_and_spans_on_streams_as_work() {
     let mut made = Fixture::new();
     let name = made.name("Stream Wait Event");
     made.synchronizations.push(Synchronization {

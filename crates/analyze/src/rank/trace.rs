@@ -1,4 +1,4 @@
-//! The rows of one rank file in memory, and values that are computed once for all analyses.
+//! Holds the rows of one rank file in memory, and caches values that several analyses need.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -71,8 +71,8 @@ pub struct RankTrace<'a> {
     pub hta: bool,
     /// If `hta` is set, the interval from the first row's start to the last one's start.
     pub extent: Option<Interval>,
-    /// If `hta` is set, the start of the row that came first in the imported file: HTA uses it as
-    /// the launch of work whose launch was not recorded.
+    /// If `hta` is set, the start of the row that came first in the imported file. HTA uses that
+    /// row as the launch of work whose launch was not recorded.
     pub first_row_ns: Option<u64>,
     /// Ranges that may show steps, if annotations were read.
     pub(super) step_ranges: Vec<StepRange>,
@@ -180,7 +180,8 @@ impl<'a> RankTrace<'a> {
         self.streams[work.stream as usize]
     }
 
-    /// Each device that worked, in order of devices. These are computed only once.
+    /// The busy times of each device that worked, in order of devices. They are computed at the
+    /// first call.
     pub fn devices(&self) -> &[Busy] {
         self.devices.get_or_init(|| {
             let mut devices: BTreeMap<Option<u32>, ByClass> = BTreeMap::new();

@@ -1,8 +1,8 @@
-//! The judged time of each device, which is the time of its steps.
+//! Finds the part of each device's time that reports judge, which is the time of its steps.
 //!
-//! Start-up has other causes than the time in steps, and in a short run takes longer than all steps
-//! together. If there are steps, reports on devices cover only these, and report the rest
-//! separately.
+//! Start-up is slow for other reasons than steps are, and in a short run it takes longer than all
+//! steps together. So if there are steps, reports on devices judge only the steps, and report the
+//! rest separately.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,8 @@ pub const WINDOW_NEEDS: Needs = Needs::WORK.and(Needs::CALLS).and(Needs::STEPS);
 pub struct DeviceWindow {
     /// The device, as in [`Busy::device`].
     pub device: Option<u32>,
-    /// Number of the device's steps; 0 if the rank has no steps, or if only other devices did them.
+    /// Number of steps with work on the device; 0 if the rank has no steps, or if only other
+    /// devices worked in them.
     pub steps: usize,
     /// The time of the device's steps; without steps, this is [`Self::all`].
     pub judged: Cover,
@@ -56,13 +57,13 @@ impl DeviceWindow {
         Interval::new(self.all.start.min(first), first)
     }
 
-    /// The time from the end of its last step to the end of its last work.
+    /// The time from the end of the device's last step to the end of its last work.
     pub fn after(&self) -> Interval {
         let last = self.span().end;
         Interval::new(last, self.all.end.max(last))
     }
 
-    /// The time between its first and its last step that is in no step.
+    /// The time between the device's first and last step that is in no step.
     pub fn between(&self) -> Cover {
         Cover::of([self.span()]).without(&self.judged)
     }
@@ -150,7 +151,7 @@ impl RankTrace<'_> {
     }
 }
 
-/// The judged rows of a rank: all rows, if no device has steps.
+/// Tells which rows of a rank are judged. All rows are, if no device has steps.
 #[derive(Clone, Debug)]
 pub struct JudgedRows {
     /// Whether any device has steps.

@@ -1,4 +1,5 @@
-//! Interpolates totals that were read from time to time.
+//! Interpolates a process's totals (such as its number of recorded events), which were read only
+//! from time to time.
 
 use tprof_facts::cycles;
 use tprof_trace::TraceFile;

@@ -1,6 +1,6 @@
-//! The cost of recording per step that reports judge. It is estimated as the number of records in a
-//! step times the cost of each. If some steps were left unrecorded for the purpose (`--overhead
-//! paired`), it is also measured by comparison with these.
+//! Estimates how much time recording takes of each step that reports judge: the number of records
+//! in a step times the cost of each. If some steps were left unrecorded for comparison (`--overhead
+//! paired`), the cost is also measured.
 
 mod counted;
 mod notes;
@@ -31,13 +31,15 @@ const NO_COUNT: &str = "it is measured as time";
 const NO_DEVICE: &str = "devices did nothing in the steps";
 
 /// Upper bound of the time of a job's threads that CUPTI takes for one record of a kernel or a
-/// copy, ns. On an H200 with CUPTI 13.0, a record cost an eager job 3 us, most of it in the driver,
-/// where samples do not tell it from the launch's own work.
+/// copy, ns. On an H200 with CUPTI 13.0, a record cost an eager job 3 us. Most of that time is
+/// spent in the driver, where samples can't distinguish it from the launch's own work.
 const MOST_OF_WORK_NS: f64 = 3000.0;
-/// The same for one record of a call, which cost 0.2 to 0.44 us there.
+/// Upper bound for one record of a call, ns. On the same machine, such a record cost 0.2 to 0.44
+/// us.
 const MOST_OF_CALL_NS: f64 = 500.0;
 
-/// The cost of one part over all steps, ns; `high` is `None` if the unit cost is unknown.
+/// Lower and upper bound of the cost of one part over all steps, ns; `high` is `None` if the unit
+/// cost is unknown.
 struct PartOfAll {
     part: &'static str,
     count: Option<f64>,
@@ -68,7 +70,8 @@ pub(crate) fn of_rank(
         Ok(parts) => {
             let low: f64 = parts.iter().map(|part| part.low).sum();
             let high: Option<f64> = parts.iter().map(|part| part.high).sum();
-            // Without recording, the work of devices would not be shorter.
+            // Recording does not make the work of devices longer, so it can cost a step at most the
+            // devices' idle time.
             let hidden = |ns: u64| idle.map_or(ns, |idle| ns.min(idle));
             let high = high.map(|high| hidden(each(high)));
             (
@@ -130,7 +133,7 @@ fn parts_of(
         true => StepWork::of_rows(rank, &on_host, prices)?,
     };
     let of = |part, name: &str, count: f64| {
-        let (low, high) = prices.of_so_many(name, count);
+        let (low, high) = prices.cost_bounds(name, count);
         PartOfAll { part, count: Some(count), low, high }
     };
     let events = heap.within(&on_host, |row| row.allocations.saturating_add(row.frees));
@@ -144,11 +147,12 @@ fn parts_of(
         low: work.stack_ns.0,
         high: Some(work.stack_ns.1),
     };
-    // The time in tprof's library according to samples, minus the price of the known work there.
-    // This is compared over the steps as it is over the whole run.
+    // Other work in tprof's library: the time in the library according to samples, minus the price
+    // of the work there that is already counted.
     let [_, of_library] = sampled.in_library.bounds();
     let priced = heap.high.zip(calls.high).map(|(heap, calls)| {
-        // Operators are priced at up to six times the time in their callbacks.
+        // The price of operators is up to six times the time in their callbacks, so only a sixth of
+        // it is time in the library.
         heap + calls + stacks.high.unwrap_or(0.0) + operators.high.unwrap_or(0.0) / 6.0
     });
     let in_place = PartOfAll {
@@ -216,9 +220,9 @@ impl StepWork {
         }
     }
 
-    /// Returns the work in a run without totals over time. Work that leaves rows is counted by
-    /// them. All other work of the run may lie in the steps; only the collector's work is assumed
-    /// to be spread evenly over the run.
+    /// Returns the work in a run without totals over time. Work of recording that leaves rows in
+    /// the file is counted by these rows. All other work of the run may lie in the steps; only the
+    /// collector's work is assumed to be spread evenly over the run.
     fn of_rows(
         rank: &RankTrace<'_>,
         on_host: &Cover,

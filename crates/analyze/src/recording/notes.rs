@@ -1,5 +1,5 @@
-//! Notes of reports on steps in which recording takes a visible part, with the judged value as it
-//! would be without recording.
+//! Writes the notes that warn if recording itself takes a visible part of a step. A note has the
+//! report's main figure as it would be without recording.
 
 use tprof_facts::units::{duration, percent};
 

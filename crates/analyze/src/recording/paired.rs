@@ -1,8 +1,8 @@
-//! The cost of recording per step, measured with steps that were not recorded (`--overhead
-//! paired`). The steps of a stretch without recording are compared with equally many recorded steps
-//! before and after it, so that slow changes (of processor clocks or of other programs) affect both
-//! sides. The cost is the median of these differences. Its interval is that of a median by order
-//! statistics, which is valid for any distribution.
+//! Measures the cost of recording per step by comparison with steps that were not recorded
+//! (`--overhead paired`). The steps of a stretch without recording are compared with equally many
+//! recorded steps before and after it, so that slow changes (of processor clocks or of other
+//! programs) affect both sides. The cost is the median of these differences. Its interval is that
+//! of a median by order statistics, which is valid for any distribution.
 
 use tprof_facts::units::counted;
 use tprof_trace::TraceFile;
@@ -138,8 +138,8 @@ fn middle(times: &[u64]) -> Option<i64> {
 }
 
 /// Sorts the values and returns their median between the ends of its 95 % interval. The ends are
-/// the values between whose ranks the true median lies in 95 of 100 cases, for any distribution.
-/// Returns `None` for fewer than `FEWEST` values.
+/// two of the values, chosen by their ranks so that the true median lies between them in 95 of 100
+/// cases, for any distribution. Returns `None` for fewer than `FEWEST` values.
 fn interval_of_median(values: &mut [i64]) -> Option<(i64, i64, i64)> {
     let count = values.len();
     if count < FEWEST {
@@ -171,11 +171,11 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_interval_of_few_values_is_by_their_order() {
+    fn the_interval_of_few_values_has_the_ranks_of_the_sign_test() {
         let mut values = [5, 1, 9, 3, 7];
         assert_eq!(interval_of_median(&mut values), None);
-        // As in tables of the sign test: 6 to 8 values use all, 9 leave out the outermost ones, 20
-        // begin with the 6th.
+        // As in tables of the sign test: of 6 to 8 values, the interval spans all; of 9, it leaves
+        // out the lowest and the highest; of 20, it begins with the 6th.
         let of = |count: i64| interval_of_median(&mut (1..=count).collect::<Vec<_>>()).unwrap();
         assert_eq!(of(6), (1, 3, 6));
         assert_eq!(of(9), (2, 5, 8));
@@ -191,7 +191,7 @@ mod tests {
         for step in 0..200_u64 {
             begun.push((at, step));
             let recorded = step % 20 < 15;
-            // Recording is switched a moment after the step begins.
+            // Recording is switched on or off a moment after the step begins.
             match step % 20 {
                 0 if step > 0 => switches.push((at + 10, true)),
                 15 => switches.push((at + 10, false)),
@@ -216,7 +216,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_interval_holds_the_median_moves_with_the_values_and_shrinks_with_their_number(
+        fn the_interval_contains_the_median_and_follows_the_values(
             values in prop::collection::vec(-1000_i64..1000, 6..200),
             by in -500_i64..500,
         ) {
@@ -230,7 +230,8 @@ mod tests {
             prop_assert!(low <= closer_low && closer_high <= high);
         }
 
-        /// If all values are of one distribution around 0, the interval holds 0 in 95 of 100 cases.
+        /// If all values have one distribution around 0, the interval contains 0 in 95 of 100
+        /// cases.
         #[test]
         fn the_interval_contains_the_median(seed in any::<u64>(), count in 6_usize..40, skewed: bool) {
             let mut state = seed | 1;
@@ -249,7 +250,7 @@ mod tests {
                 let (low, _, high) = interval_of_median(&mut values).unwrap();
                 held += u32::from(low <= 0 && 0 <= high);
             }
-            // 95 % of 400 is 380; six standard deviations below.
+            // 95 % of 400 is 380. The limit is six standard deviations lower.
             prop_assert!(held >= 354, "{held}");
         }
     }

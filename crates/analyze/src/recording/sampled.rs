@@ -1,5 +1,5 @@
-//! CPU samples of some steps: their number, and the number of samples in which a thread of the job
-//! ran code of tprof's library or of CUPTI.
+//! Counts the CPU samples of some steps, and those in which a thread of the job ran code of tprof's
+//! library or of CUPTI.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::labels::base_name;
@@ -12,7 +12,8 @@ use crate::base::intervals::{Cover, Interval};
 const OWN: &str = "libtprof_";
 /// Beginning of the name of CUPTI's library.
 const CUPTI: &str = "libcupti.so";
-/// Beginnings of the names of the C library's files, in which threads begin.
+/// Beginnings of the names of the C library's files, in which every thread begins. The module next
+/// to them on a stack owns the thread.
 const BEGIN: [&str; 3] = ["libc.so", "libpthread.so", "ld-linux"];
 
 /// Half the width of the 95 % interval of a normal variable, in standard deviations.
@@ -112,7 +113,7 @@ fn whose(file: &TraceFile, code: &CodeMap, process: ProcessIndex, stack: StackId
         .map(|module| base_name(file.name(module.path)))
         .collect();
     let is_begin = |name: &&&str| BEGIN.iter().any(|begin| name.starts_with(begin));
-    // The job does not wait for a thread of CUPTI or of tprof.
+    // The job does not wait for a thread that CUPTI or tprof started, so its samples do not count.
     let began = modules.iter().rev().find(|name| !is_begin(name));
     if began.is_none_or(|name| name.starts_with(CUPTI) || name.starts_with("libtprof_cupti")) {
         return CodeOwner::Job;
@@ -131,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_samples_have_wide_bounds_and_none_are_up_to_four() {
+    fn few_samples_have_wide_bounds_and_zero_may_stand_for_four() {
         let of =
             |count| SampleCount { count, period_ns: 1_000 }.bounds().map(|ns| ns.round() as u64);
         assert_eq!(of(0), [0, 3_842]);

@@ -1,4 +1,4 @@
-//! Tests of the cost of recording per step, on traces that are made for them.
+//! Tests of the cost of recording per step, on traces that the tests write.
 
 use serde_json::json;
 use tprof_trace::model::{
@@ -88,7 +88,7 @@ fn bounds(cost: &StepCost, name: &str) -> (u64, u64) {
 }
 
 #[test]
-fn a_step_costs_what_was_done_in_it_and_not_what_the_start_did() {
+fn the_work_of_start_up_does_not_count_for_steps() {
     let of = with_steps(|writer| {
         // The start does a thousand times the work of a step.
         for (time_ns, times) in [(100 * MS, 10_000_u64), (200 * MS, 10_100), (300 * MS, 90_000)] {
@@ -123,7 +123,7 @@ fn a_step_costs_what_was_done_in_it_and_not_what_the_start_did() {
 }
 
 #[test]
-fn a_run_without_totals_over_time_counts_rows_and_says_so() {
+fn without_totals_over_time_the_rows_are_counted_and_the_text_says_so() {
     let of = with_steps(|writer| {
         let name = writer.name("aten::add");
         let mut spans: Vec<Span> = (0..200_u64)
@@ -146,7 +146,7 @@ fn a_run_without_totals_over_time_counts_rows_and_says_so() {
 }
 
 #[test]
-fn samples_in_tprofs_library_are_a_cost_beyond_the_prices_of_its_events() {
+fn samples_in_tprofs_library_cost_more_than_its_counted_events() {
     let sampled = |in_library: bool| {
         let of = with_steps(|writer| {
             writer.recording(RecordingTotals { time_ns: 300 * MS, ..RecordingTotals::default() });

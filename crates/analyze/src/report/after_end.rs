@@ -1,4 +1,5 @@
-//! Device work after the end of a part of a program: launches return before their work runs.
+//! Finds device work that a part of a program launched but that began after the part's end, since
+//! launches return before their work runs.
 
 use tprof_trace::TraceFile;
 use tprof_trace::calls::is_launch;
@@ -7,11 +8,11 @@ use tprof_trace::model::{Kernel, MemoryCopy, Span, SpanKind};
 /// The device work that began after the end of a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WorkAfterEnd {
-    /// Whether other work was launched before the program had waited for its devices. It is then
-    /// unknown which part the work in that time belongs to.
+    /// Whether other work was launched before the program had waited for its devices. If so, it is
+    /// unknown which part of the program the work in that time belongs to.
     pub is_mixed: bool,
-    /// Number of kernels and copies that began after the end, and that the program did not wait
-    /// for.
+    /// Number of kernels and copies that began after the end of the part and that the program did
+    /// not wait for.
     left_out: usize,
 }
 
@@ -37,7 +38,7 @@ impl WorkAfterEnd {
         WorkAfterEnd { is_mixed, left_out: starts.filter(|start| is_behind(*start)).count() }
     }
 
-    /// Returns the note for the reader, if work was left out.
+    /// Returns a note for the reader of the report, if work was left out.
     pub fn note(self) -> Option<String> {
         (self.left_out > 0).then(|| {
             format!(

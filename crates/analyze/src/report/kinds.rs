@@ -1,4 +1,4 @@
-//! The kinds of report that are documents.
+//! Lists the kinds of report that are documents.
 
 use crate::document::DocumentKind;
 

@@ -1,13 +1,13 @@
-//! Explains why a table has no rows after a loss: the lost events are unknown, which does not mean
-//! that there were none.
+//! Explains tables that are empty because their events were lost. Such a table must not say that
+//! nothing happened.
 
 use tprof_facts::units::count;
 use tprof_trace::run::LossInfo;
 
 use crate::document::Table;
 
-/// Kinds of loss, with words for the events that they leave out, as used in the reasons of empty
-/// tables.
+/// For each kind of loss, words that recognise a table of the lost events. They occur in the text
+/// that explains why the table is empty.
 const LEFT_OUT: [(&str, &[&str]); 9] = [
     ("CPU samples", &["CPU sample"]),
     ("CUDA and NCCL calls", &["kernel", "device", "call", "collective", "copies", "copy"]),

@@ -4,7 +4,7 @@
 //! Ranks are read on all cores. If a run has fewer ranks than cores, the other cores work on the
 //! analyses, which are independent of each other.
 //!
-//! Each report names the damage of a file, even if only another report read the damaged table: a
+//! Each report names all damage of a file, even if only another report read the damaged table, so a
 //! reader need not know which table a figure comes from.
 
 use std::any::Any;
@@ -36,8 +36,8 @@ use crate::run::info::{Run, run_of};
 use crate::run::prices::Prices;
 use crate::run::step_cost::StepCost;
 
-/// The note that the summary and the report on memory have figures of the whole run, if the rest
-/// covers a cycle.
+/// If a report covers only a cycle, this note says which figures of the summary and the report on
+/// memory are still of the whole run.
 const OF_WHOLE_RUN: &str =
     "processes, their ends, the cgroup, losses and overhead are of the whole run";
 
@@ -145,7 +145,8 @@ fn chooses_nothing(started: &[&dyn StartedAnalysis]) -> Option<OptionMatches> {
     let is_chosen =
         |of: &OptionMatches| all.iter().any(|one| one.option == of.option && one.chosen);
     let mut none: Vec<OptionMatches> = all.iter().filter(|one| !is_chosen(one)).cloned().collect();
-    // If there are several such options, the one with the most names to choose from helps most.
+    // If several options choose nothing, report the one with the most names, since its list of
+    // names helps most.
     none.sort_by_key(|one| one.there.len());
     none.pop()
 }
@@ -357,8 +358,8 @@ impl Context<'_> {
         });
         let (mut part, mut cost) = (None, None);
         let mut steps_inferred = false;
-        // A rank may be needed as it was recorded and as Holistic Trace Analysis reads it. Only one
-        // of the two is in memory at a time.
+        // A rank may be needed in two forms: as it was recorded, and as Holistic Trace Analysis
+        // reads it. Only one of the two is in memory at a time.
         for hta in [false, true] {
             let these: Vec<usize> =
                 (0..self.started.len()).filter(|&one| self.reads_as(one, hta)).collect();

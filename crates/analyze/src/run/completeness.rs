@@ -1,4 +1,4 @@
-//! The completeness of a recording, and the list of what is missing.
+//! Judges whether a recording is complete, and lists what is missing.
 
 use std::collections::BTreeMap;
 
@@ -135,7 +135,7 @@ fn merge(losses: impl Iterator<Item = LossInfo>) -> Vec<LossInfo> {
     kinds.into_iter().map(|((what, why), count)| LossInfo { what, why, count }).collect()
 }
 
-/// Returns the larger of the two counts of each kind.
+/// Joins two lists of losses; each kind has the larger of its two counts.
 fn most(a: Vec<LossInfo>, b: Vec<LossInfo>) -> Vec<LossInfo> {
     let mut kinds: BTreeMap<(String, String), u64> = BTreeMap::new();
     for loss in a.into_iter().chain(b) {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_an_account_is_counted_from_its_files() {
+    fn without_a_collectors_account_losses_are_counted_from_the_files() {
         let seen = |events, count| FileCompleteness {
             recorded: Recorded { events, samples: 2 },
             losses: vec![loss("heap events", count)],
@@ -198,7 +198,11 @@ mod tests {
         assert_eq!(share(true, &[loss("whole stacks", 11)]), None);
         assert_eq!(share(true, &[loss("whole stacks", 10), loss("CPU samples", 1)]), Some(0.01));
         assert_eq!(share(true, &[loss("CPU samples", 1)]), Some(0.00001));
-        assert_eq!(share(true, &[loss("CPU samples", 2_000)]), None, "few of all, many of theirs");
+        assert_eq!(
+            share(true, &[loss("CPU samples", 2_000)]),
+            None,
+            "few of all events, but many of all samples"
+        );
         assert_eq!(share(true, &[loss("CPU samples", u64::MAX), loss("stacks", 9)]), None);
         assert_eq!(share(true, &[loss("whole stacks", 0)]), None);
         assert_eq!(share(true, &[loss("whole stacks", 1), loss("heap events", 1)]), None);

@@ -1,4 +1,4 @@
-//! The facts of a run: command, hosts, state, start and length.
+//! Collects the facts of a run: command, hosts, state, start and length.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,6 @@
-//! Gaps that a report mentions in a note and not in its headline: a few samples without their
-//! stack, and short-lived helper processes that were not recorded.
+//! Finds out whether all gaps of a recording are minor, so that a report mentions them in a note
+//! and not in its headline. Minor are a few samples without their stack, and short-lived helper
+//! processes that were not recorded.
 
 use tprof_trace::Recorded;
 use tprof_trace::run::{BlindSpot, LossInfo, ProcessInfo, RunInfo};
@@ -10,7 +11,7 @@ const MINOR: f64 = 0.01;
 /// starts with an empty environment, takes 3 ms.
 const MOMENT_NS: u64 = 1_000_000_000;
 
-/// The events that a minor loss leaves without a place or a name.
+/// The events that a kind of loss is measured against.
 enum LossScope {
     Samples,
     Events,
@@ -62,7 +63,7 @@ pub(super) fn blind_share(infos: &[RunInfo], blind: &[BlindSpot]) -> Option<f64>
     at_most(lasted_ns, all.fold(0, u64::saturating_add))
 }
 
-/// Returns how long a process lasted that a run names as blind, ns.
+/// Returns the life of a blind process, ns; `None` if it is not known.
 fn of_blind(info: &RunInfo, blind: &BlindSpot) -> Option<u64> {
     if !info.completeness.blind.iter().any(|one| one.process == blind.process) {
         return None;

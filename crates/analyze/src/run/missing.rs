@@ -1,8 +1,8 @@
 //! Finds ranks that a launcher started and that no file contains.
 //!
-//! The number of ranks is in each rank's environment, so one rank is enough to find the others. A
-//! rank is missing if its host could not load tprof's library, if it was started without tprof's
-//! variables, or if each rank records into its own run.
+//! Each rank's environment says how many ranks there are, so one recorded rank is enough to notice
+//! the missing ones. A rank is missing if its host could not load tprof's library, if it was
+//! started without tprof's variables, or if each rank records into its own run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,8 +20,8 @@ pub(crate) fn ranks(infos: &[RunInfo]) -> Vec<BlindSpot> {
         return Vec::new();
     }
     // For each launch: the number of its ranks, and the ranks that were recorded. All starts of a
-    // launch count together, because each agent of torchrun counts only its own restarts: ranks of
-    // one start on several nodes may have different numbers of restarts.
+    // launch count together, since they can't be separated by the number of restarts: each agent of
+    // torchrun counts only its own restarts, so ranks of one start may have different numbers.
     let mut launches: BTreeMap<(Option<&str>, u32), BTreeSet<u32>> = BTreeMap::new();
     for rank in infos.iter().flat_map(|info| &info.ranks) {
         let Some(size) = rank.size.filter(|size| rank.rank < *size) else { continue };
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn starts_of_a_launch_count_together() {
-        // The second start, after which only the first agent counts a restart.
+        // The ranks of a second start. Only the agent of ranks 0 and 1 has counted a restart.
         let elastic = info(&[(0, 4, "a", 1), (1, 4, "a", 1), (2, 4, "a", 0), (3, 4, "a", 0)]);
         assert!(missing(&[elastic]).is_empty());
     }
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn many_are_counted() {
+    fn a_long_list_of_missing_ranks_is_cut() {
         let named = missing(&[info(&[(0, 1024, "", 0)])]);
         assert_eq!(named, ["ranks 1, 2, 3, 4, 5, 6, 7, 8 and 1015 more of 1024"]);
         let most = missing(&[info(&[(0, u32::MAX, "", 0)])]);

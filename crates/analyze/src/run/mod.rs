@@ -1,5 +1,5 @@
-//! A run without its ranks' rows: its processes, the completeness of the recording, and the cost of
-//! recording.
+//! Describes a run as a whole, without reading its ranks' rows: its processes, the completeness of
+//! the recording, and the cost of recording.
 
 pub mod completeness;
 pub mod info;

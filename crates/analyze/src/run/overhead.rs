@@ -1,4 +1,4 @@
-//! The cost of recording for the whole job.
+//! Computes the cost of recording for the whole job.
 
 use std::collections::BTreeMap;
 
@@ -212,11 +212,11 @@ struct Slowed<'a> {
 }
 
 impl Slowed<'_> {
-    /// Returns the slowdown as a share of the wall time. The middle assumes that one thread had all
-    /// of the CPU time and the waits. The lower bound assumes that the threads shared the CPU time
-    /// as evenly as they were busy, and that no other thread waited for a thread that waited. The
-    /// upper bound adds the collector's CPU time times the share of the processors that the job
-    /// kept busy.
+    /// Returns the slowdown as a share of the wall time. The figure itself assumes that one thread
+    /// had all of the CPU time and the waits. The lower bound assumes that the CPU time was spread
+    /// evenly over the processors that the job kept busy, and that a wait of one thread delayed no
+    /// other thread. The upper bound adds the collector's CPU time times the share of the
+    /// processors that the job kept busy.
     fn fraction(&self) -> Bounded<f64> {
         let wall = match (self.job_wall_ns.get(), self.host_ns.value.get(), self.wait_ns.get()) {
             (None, ..) | (Some(0), ..) => return Bounded::missing(NO_END),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_weighted_by_the_time_that_they_divide() {
+    fn shares_of_collectors_are_weighted_by_their_cpu_time() {
         let overhead = Overhead::of(&[info([5, 10, 15], 100), info([80, 90, 100], 9_000)]);
         assert_eq!(overhead.host_ns.value, Reading::Is(100));
         assert_eq!(overhead.host_ns.bounds(), Some((85, 115)));
@@ -308,13 +308,13 @@ mod tests {
     }
 
     #[test]
-    fn waits_slow_the_wall_and_take_no_cpu_time() {
+    fn waits_add_to_wall_time_but_not_to_cpu_time() {
         let mut info = info([5, 10, 20], 100);
         (info.start_ns, info.end_ns) = (1000, Some(1400));
         (info.overhead.wait_ns, info.overhead.collector_cpu_ns) = (30, 160);
         let overhead = Overhead::of(std::slice::from_ref(&info));
         assert_eq!(overhead.fraction.value, Reading::Is(0.1));
-        // The middle is 10 + 30 of 400. The lower bound is 5 of 400. The upper bound has 20 + 30
+        // The figure is 10 + 30 of 400. The lower bound is 5 of 400. The upper bound has 20 + 30
         // and a sixteenth of the collector's 160.
         let wall = &overhead.fraction_of_wall;
         assert_eq!((&wall.value, wall.bounds()), (&Reading::Is(0.1), Some((0.0125, 0.15))));
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn the_estimate_of_an_older_tprof_is_not_taken_for_this_one() {
+    fn the_differently_defined_estimate_of_an_older_tprof_is_not_used() {
         let mut info = info([5, 10, 20], 100);
         info.overhead.version = 0;
         info.overhead.wait_ns = 7;

@@ -1,5 +1,5 @@
-//! Unit costs of recording. The cost of a step is the sum of these, each times the number of such
-//! actions in the step.
+//! Computes the unit costs of recording, such as the cost of one event or one stack. The cost of a
+//! step is the sum of each unit cost times the number of such actions in the step.
 
 use tprof_trace::run::{OVERHEAD_VERSION, OverheadPart, RunInfo};
 
@@ -15,8 +15,8 @@ pub(crate) struct Prices {
     pub collector_ns: u64,
     /// Number of processors that the job kept busy, at least one.
     pub parallel: f64,
-    /// The share of the machine's processors that the job kept busy. The collector slowed the job
-    /// for this share of its own CPU time. `None` if it is not known.
+    /// The share of the machine's processors that the job kept busy; `None` if it is not known.
+    /// Only this share of the collector's CPU time slowed the job.
     pub busy: Option<f64>,
     /// Wall time of the longest collector, ns.
     pub wall_ns: u64,
@@ -61,7 +61,7 @@ impl Prices {
 
     /// Returns the lower and the upper bound of the cost of `count` actions of a part, ns. The
     /// upper bound is `None` if the run was too short to measure it.
-    pub fn of_so_many(&self, part: &str, count: f64) -> (f64, Option<f64>) {
+    pub fn cost_bounds(&self, part: &str, count: f64) -> (f64, Option<f64>) {
         let all = self.all(part);
         let share = if all.count == 0 { 0.0 } else { count / all.count as f64 };
         (all.ns_low as f64 * share, all.ns_high.map(|high| high as f64 * share))
@@ -74,7 +74,7 @@ mod tests {
     use tprof_trace::run::Overhead;
 
     #[test]
-    fn a_part_costs_by_its_count_what_it_cost_in_the_run() {
+    fn the_cost_of_a_part_is_proportional_to_its_count() {
         let part = |part: &str, count, ns_low, ns_high| OverheadPart {
             part: part.to_owned(),
             count,
@@ -97,9 +97,9 @@ mod tests {
             ..RunInfo::default()
         };
         let prices = Prices::of(std::slice::from_ref(&info)).unwrap();
-        assert_eq!(prices.of_so_many("events", 10.0), (20.0, Some(40.0)));
-        assert_eq!(prices.of_so_many("samples", 1.0), (10.0, None));
-        assert_eq!(prices.of_so_many("operators", 7.0), (0.0, Some(0.0)));
+        assert_eq!(prices.cost_bounds("events", 10.0), (20.0, Some(40.0)));
+        assert_eq!(prices.cost_bounds("samples", 1.0), (10.0, None));
+        assert_eq!(prices.cost_bounds("operators", 7.0), (0.0, Some(0.0)));
         assert_eq!((prices.parallel, prices.busy), (3.0, Some(0.5)));
         assert_eq!(Prices::of(&[]).unwrap_err(), NO_RUN);
         let options = serde_json::json!({"imported": []});

@@ -1,4 +1,4 @@
-//! Every program image of a run: its process, its time, and its end.
+//! Lists every program image of a run, with its process, its time and its end.
 
 use std::collections::HashMap;
 
@@ -46,7 +46,8 @@ pub struct ProcessRow {
     pub end_ns: Reading<u64>,
     /// File that holds its data.
     pub file: Option<String>,
-    /// Number of the image's lost records, and of its events before it could attach.
+    /// Number of the image's records that were lost, including events before the image could
+    /// attach.
     pub lost: Reading<u64>,
 }
 
@@ -77,8 +78,8 @@ impl Serialize for ProcessRow {
 }
 
 impl ProcessRow {
-    /// Replaces the start and the end of a process that is known only from samples by those that
-    /// the collector recorded.
+    /// Replaces the start and the end of a process that the file knows only from samples by the
+    /// times that the collector recorded.
     fn take(&mut self, collected: &ProcessRow) {
         self.ended = collected.ended.clone();
         self.end_ns = collected.end_ns.clone();
@@ -86,8 +87,9 @@ impl ProcessRow {
     }
 }
 
-/// Whether a row of the collector is about the same program as a row of a file that was made from
-/// samples. Nothing attached to such a program, so the file does not have its end.
+/// Whether a row of the collector is about the same program as a file's row that was made from
+/// samples. A program is known only from samples if it did not attach, so the file does not have
+/// its end.
 fn is_same(row: &ProcessRow, collected: &ProcessRow) -> bool {
     row.pid == collected.pid
         && [otherwise(UNKNOWN), otherwise("")].contains(&row.ended)
@@ -96,7 +98,8 @@ fn is_same(row: &ProcessRow, collected: &ProcessRow) -> bool {
         && is_cut_to(labels::program(&row.command), labels::program(&collected.command))
 }
 
-/// Whether `shown` is a program's name, or the first 15 bytes of it, which the kernel keeps.
+/// Whether `shown` is a program's name, or the first 15 bytes of it, to which the kernel cuts
+/// names.
 fn is_cut_to(shown: &str, name: &str) -> bool {
     shown == name || shown.len() == 15 && name.starts_with(shown)
 }
@@ -156,7 +159,7 @@ pub(crate) fn join(
             let mine = |files: &[&str]| process.file.as_deref().is_some_and(|f| files.contains(&f));
             let collected = of_info(process, &info.host, clock);
             if let Some(at) = known.get(&(collected.pid, collected.start_ns)) {
-                // The collector may have recorded the end after the file was written.
+                // The collector may have learned the end only after the file was written.
                 let row = &mut rows[*at];
                 row.lost = collected.lost.clone();
                 let ended = matches!(collected.ended, ImageEnd::Status(_) | ImageEnd::Signal(_));
@@ -258,7 +261,8 @@ mod tests {
             ("./fixed a b", 20, &collected.ended)
         );
         assert_eq!(both.end_ns, Reading::Is(90));
-        // Another process, another program, another time, and a process whose end is in its file.
+        // Not the same: another process, another program, another time, and a process whose end is
+        // in its file.
         assert!(!is_same(&row(8, "fixed", (0, 100), unknown()), &collected));
         assert!(!is_same(&row(7, "sh -c fixed", (0, 100), unknown()), &collected));
         assert!(!is_same(&row(7, "fixed", (95, 100), unknown()), &collected));

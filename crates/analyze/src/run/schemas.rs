@@ -1,5 +1,5 @@
-//! Schemas of objects that [`object`](crate::base::object::object) does not print: rows of
-//! `run.json`, and objects whose members depend on their values.
+//! JSON Schemas of objects that the macro [`object`](crate::base::object::object) cannot print:
+//! rows of `run.json`, and objects whose members depend on their values.
 
 use serde_json::{Value, json};
 use tprof_trace::run::{BlindSpot, LossInfo, OverheadPart};
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_have_the_members_that_are_printed() {
+    fn schemas_have_the_members_that_are_printed() {
         for [printed, schema] in
             [members::<LossInfo>(), members::<BlindSpot>(), members::<OverheadPart>()]
         {

@@ -1,4 +1,4 @@
-//! The cost of recording per step of a rank, in figures and in words.
+//! Describes the cost of recording per step of a rank, in figures and in words.
 
 use tprof_facts::units::{duration, percent};
 
@@ -7,7 +7,7 @@ use crate::base::reading::Reading;
 
 /// The cost of recording is visible if it is more than this share of a step.
 const VISIBLE: f64 = 0.05;
-/// Parts of less than this share of a step count in the sum but are left out of the sentence.
+/// The sentence leaves out parts of less than this share of a step. They still count in the sum.
 const WORTH_A_WORD: f64 = 0.002;
 
 /// Added to the sentence of an estimate without totals over time.
@@ -53,7 +53,7 @@ pub struct StepPart {
     pub part: &'static str,
     /// Mean number of actions per step; missing for a part that is measured as time.
     pub count: Reading<f64>,
-    /// Lower bound of the time that these took of a step.
+    /// Lower bound of the time that these actions took of a step.
     pub ns_low: u64,
     /// Upper bound of that time; missing if the unit cost is unknown.
     pub ns_high: Reading<u64>,
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sentence_has_the_step_its_cost_and_the_parts_that_matter() {
+    fn the_sentence_has_the_step_its_cost_and_the_largest_parts() {
         assert_eq!(
             cost(4_900_000, 6_600_000).text,
             "a step took 30.7 ms; recording took 4.9 ms to 6.6 ms of it, 16.0 % to 21.5 % (estimate): CUPTI \
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn judged_values_are_given_without_recording() {
+    fn judged_values_are_computed_as_if_without_recording() {
         let of = cost(4_900_000, 6_600_000);
         assert!(of.is_visible() && !cost(0, 1_000_000).is_visible());
         assert_eq!(of.step_without(), Some((24_100_000, 25_800_000)));

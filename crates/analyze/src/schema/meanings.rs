@@ -1,13 +1,15 @@
-//! The meaning of every key that is printed as JSON, from `meanings.txt`: the descriptions of
-//! `tprof report --schema`, and the tables of keys in `docs/metrics.md`.
+//! Reads `meanings.txt`, which has the meaning of every key that is printed as JSON. The meanings
+//! become the descriptions in `tprof report --schema` and the tables of keys in `docs/metrics.md`.
 
 use serde_json::Value;
 
 /// A section of the file: keys that mean the same wherever the section applies.
 struct Section {
-    /// `any`, a kind of report, `kind.table`, or the path of an object: `summary.cgroup`.
+    /// The places that the section applies to. A place is `any`, a kind of report, `kind.table`, or
+    /// the path of an object: `summary.cgroup`.
     places: Vec<&'static str>,
-    /// A sentence on the table's rows or on the object; empty in a section of many tables.
+    /// A sentence on the table's rows or on the object; empty if the section applies to many
+    /// tables.
     about: &'static str,
     lines: Vec<KeyMeaning>,
 }
@@ -22,11 +24,13 @@ struct KeyMeaning {
 pub(super) struct Meanings(Vec<Section>);
 
 impl Meanings {
-    /// Reads the file: `[PLACE, PLACE] Sentence.`, then a line `KEY, KEY: Meaning.` for each.
+    /// Reads the file. A section begins with a line `[PLACE, PLACE] Sentence.` and goes on with
+    /// lines `KEY, KEY: Meaning.`
     ///
     /// # Panics
     ///
-    /// On a line that is neither, which the tests of this module would meet.
+    /// If a line has neither form. The tests of this module read the whole file, so this can't
+    /// happen in a release.
     pub fn kept() -> Meanings {
         let mut sections: Vec<Section> = Vec::new();
         let is_content = |line: &&str| !line.is_empty() && !line.starts_with('#');
@@ -38,9 +42,10 @@ impl Meanings {
                 sections.push(Section { places, about: about.trim(), lines: Vec::new() });
                 continue;
             }
-            let (keys, meaning) = line.split_once(": ").expect("a key and its meaning");
+            let (keys, meaning) =
+                line.split_once(": ").expect("the line has the form `KEY: Meaning.`");
             let keys = keys.split(", ").collect();
-            let section = sections.last_mut().expect("the first line names a place");
+            let section = sections.last_mut().expect("the first line of content is `[PLACE]`");
             section.lines.push(KeyMeaning { keys, meaning });
         }
         Meanings(sections)
@@ -50,24 +55,25 @@ impl Meanings {
         self.0.iter().find(|section| section.places.contains(&place))
     }
 
-    /// The sentence on a table or an object.
+    /// Returns the sentence on a table or an object.
     pub fn about(&self, place: &str) -> Option<&'static str> {
         self.at(place).map(|section| section.about).filter(|about| !about.is_empty())
     }
 
-    /// The meaning of a key of an object.
+    /// Returns the meaning of an object's key.
     pub fn member(&self, place: &str, key: &str) -> Option<&'static str> {
         let mut lines = self.at(place)?.lines.iter();
         lines.find(|line| line.keys.contains(&key)).map(|line| line.meaning)
     }
 
-    /// The meaning of a column: what its table says, else its kind of report, else all tables.
+    /// Returns the meaning of a column. The section of its table has priority, then that of its
+    /// kind of report, then that of all tables.
     pub fn column(&self, kind: &str, table: &str, key: &str) -> Option<&'static str> {
         let places = [&format!("{kind}.{table}"), kind, "any"];
         places.into_iter().find_map(|place| self.member(place, key))
     }
 
-    /// Adds the descriptions of an object's members to its schema, and of the objects within it.
+    /// Adds descriptions to the schema of an object, its members and the objects within it.
     pub fn describe(&self, place: &str, schema: &mut Value) {
         if let Some(about) = self.about(place) {
             schema["description"] = about.into();
@@ -84,11 +90,11 @@ impl Meanings {
     }
 }
 
-/// The schema of what a list holds, or of what stands where null may stand.
+/// Returns the schema of a list's items, or of a nullable value without the null.
 fn innermost(schema: &mut Value) -> &mut Value {
     let within = ["/items", "/anyOf/0"].into_iter().find(|at| schema.pointer(at).is_some());
     match within {
-        Some(at) => innermost(schema.pointer_mut(at).expect("it was just found")),
+        Some(at) => innermost(schema.pointer_mut(at).expect("`find` has seen this pointer")),
         None => schema,
     }
 }
@@ -100,7 +106,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::fs;
 
-    /// A key in its place, with its type.
+    /// A printed key with its place and its type.
     struct Printed {
         place: String,
         key: String,
@@ -124,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_that_is_printed_has_a_meaning_and_no_other() {
+    fn the_keys_with_a_meaning_are_those_that_are_printed() {
         let (meanings, printed) = (Meanings::kept(), printed());
         let mut used = BTreeSet::new();
         let mut problems = Vec::new();
@@ -152,7 +158,7 @@ mod tests {
 
     const HEADER: &str = "| key | type | meaning |";
 
-    /// The table of a section in `docs/metrics.md`.
+    /// Formats a section as a table of `docs/metrics.md`.
     fn table(section: &Section, printed: &[Printed]) -> String {
         let is_here = |place: &str| {
             let kind = kind_of(place);
@@ -186,8 +192,8 @@ mod tests {
         text + "\n"
     }
 
-    /// What follows a table that was made before, if one stands here.
-    fn after_made(text: &str) -> &str {
+    /// Skips the generated sentence and table at the beginning of a text, if there are any.
+    fn after_generated(text: &str) -> &str {
         let mut rest = text.trim_start();
         for begin in ["**`", HEADER] {
             if rest.starts_with(begin) {
@@ -198,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tables_of_keys_are_those_of_the_reference() {
+    fn the_documented_tables_of_keys_agree_with_meanings_txt() {
         const MARK: &str = "<!-- keys: ";
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
         let (meanings, printed) = (Meanings::kept(), printed());
@@ -213,7 +219,7 @@ mod tests {
             let section = meanings.at(place).unwrap_or_else(|| panic!("{mark}: no such place"));
             placed.push(section.places[0]);
             made += &format!("{before}{mark}\n\n{}", table(section, &printed));
-            rest = after_made(after);
+            rest = after_generated(after);
         }
         made += rest;
         let all: Vec<&str> = meanings.0.iter().map(|section| section.places[0]).collect();

@@ -1,10 +1,13 @@
-//! JSON Schemas of all that is printed as JSON, draft 2020-12: `tprof report --schema`.
+//! Builds the JSON Schema (draft 2020-12) of everything that tprof prints as JSON: `tprof report
+//! --schema`.
 //!
-//! Those of the summary and the report on memory are made of their types. Which tables and columns
-//! another report has depends on the run, so those are made of a list of all of them, [`TableList`].
-//! Two files hold what is printed in a compact form, so that a change of it is seen: `tables.txt`, the
-//! list, and `objects.txt`, the members of everything that is no table. `meanings.txt` says what each
-//! key means.
+//! The schemas of the summary and the report on memory are derived from their Rust types. Which
+//! tables and columns another report has depends on the run, so their schemas are made from a list
+//! of all tables, [`TableList`].
+//!
+//! Three text files describe the output. `tables.txt` lists all tables and columns, and
+//! `objects.txt` the members of all other objects; a commit that changes the output shows up in
+//! their diff. `meanings.txt` says what each key means.
 
 mod meanings;
 #[cfg(test)]
@@ -34,8 +37,8 @@ impl HasSchema for Kind {
     }
 }
 
-/// One schema: a definition for each kind of report, for several at once, for comparisons, and those in
-/// `more`, of other commands.
+/// Returns the schema, which has a definition for each kind of report, for several reports at once
+/// and for comparisons. `more` has the definitions of other commands.
 pub fn merged(more: Vec<(&str, Value)>) -> Value {
     let mut printed = Map::new();
     for kind in REPORTS {
@@ -68,8 +71,8 @@ pub fn merged(more: Vec<(&str, Value)>) -> Value {
     })
 }
 
-/// The place in `meanings.txt` of an object by the name of its definition: `document` for a report that
-/// is made of tables.
+/// Returns the place in `meanings.txt` that describes an object, given the name of the object's
+/// definition. All reports that are made of tables have the place `document`.
 fn place_of_object(name: &str) -> String {
     match name {
         "diff" => "comparison".to_owned(),
@@ -80,12 +83,12 @@ fn place_of_object(name: &str) -> String {
     }
 }
 
-/// The schema with a name among the definitions.
+/// Returns a reference to the definition with this name.
 fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/$defs/{name}") })
 }
 
-/// Of the summary or the report on memory.
+/// Returns the schema of the summary or the report on memory.
 fn report(kind: &str) -> Value {
     let mut schema = Report::schema();
     let members = &mut schema["properties"];
@@ -96,7 +99,7 @@ fn report(kind: &str) -> Value {
     titled(&format!("tprof report {kind} --json"), schema)
 }
 
-/// Of several reports at once.
+/// Returns the schema of several reports that one command prints together.
 fn several<'a>(kinds: impl Iterator<Item = &'a str>) -> Value {
     let reports =
         kinds.fold(ObjectSchema::default(), |object, kind| object.some(kind, reference(kind)));
@@ -116,7 +119,7 @@ fn titled(title: &str, mut schema: Value) -> Value {
     schema
 }
 
-/// Of the documents of a kind.
+/// Returns the schema of the documents of a kind.
 fn document(kind: &str, command: &str, tables: Value) -> Value {
     let object = ObjectSchema::default()
         .plain("version", version())
@@ -130,7 +133,7 @@ fn document(kind: &str, command: &str, tables: Value) -> Value {
     titled(command, object.finish())
 }
 
-/// Of any number of runs in one table.
+/// Returns the schema of `tprof compare`, which has any number of runs in one table.
 fn many_runs(tables: Value) -> Value {
     let object = ObjectSchema::default()
         .plain("version", version())
@@ -142,7 +145,7 @@ fn many_runs(tables: Value) -> Value {
     titled("tprof compare --json", object.finish())
 }
 
-/// Schema of a comparison.
+/// Returns the schema of `tprof diff`.
 fn comparison(tables: Value) -> Value {
     let object = ObjectSchema::default()
         .plain("version", version())
@@ -156,7 +159,7 @@ fn comparison(tables: Value) -> Value {
     titled("tprof diff --json", object.finish())
 }
 
-/// Of a run that is compared.
+/// Returns the schema of a run that is compared with others.
 fn side() -> Value {
     ObjectSchema::default()
         .plain("run", reference("run"))

@@ -1,4 +1,5 @@
-//! The printed objects besides tables, as text: members by object, so that a change is seen in a few lines.
+//! Lists the members of all printed objects except tables in `objects.txt`, and tests that the file
+//! is up to date. So a commit that changes the output shows it in a few lines of that file.
 
 use std::{env, fs};
 
@@ -11,11 +12,13 @@ const HEAD: &str = "\
 # tprof-analyze --lib schema::` writes this file.
 ";
 
-/// Of reports that are made of tables, one: the others have the same members.
+/// The definitions that are listed. `steps` represents all reports that are made of tables, since
+/// these have the same members.
 const SHOWN: [&str; 8] =
     ["summary", "steps", "several", "diff", "compare", "side", "run", "completeness"];
 
-/// Each member of the shown objects: the path of the object, the key, and what it holds.
+/// Returns each member of the listed objects: the path of the object, the key, and the type of the
+/// value.
 fn listed(merged: &Value) -> Vec<(String, String, String)> {
     let mut members = Vec::new();
     for name in SHOWN {
@@ -24,7 +27,7 @@ fn listed(merged: &Value) -> Vec<(String, String, String)> {
     members
 }
 
-/// The same, with paths as `meanings.txt` has them.
+/// Like [`listed`], with paths as `meanings.txt` writes them.
 pub fn members(merged: &Value) -> Vec<(String, String, String)> {
     let is_described = |(path, ..): &(String, String, String)| path != "several";
     let place = |(path, key, holds): (String, String, String)| {
@@ -33,7 +36,7 @@ pub fn members(merged: &Value) -> Vec<(String, String, String)> {
     listed(merged).into_iter().filter(is_described).map(place).collect()
 }
 
-/// Lists an object, then those within it.
+/// Lists the members of an object, then those of the objects within it.
 fn list(path: &str, object: &Value, to: &mut Vec<(String, String, String)>) {
     let members = object["properties"].as_object().unwrap();
     let has = |key: String| members.contains_key(&key);
@@ -83,7 +86,7 @@ fn list(path: &str, object: &Value, to: &mut Vec<(String, String, String)>) {
     within.iter().for_each(|(path, object)| list(path, object, to));
 }
 
-/// The file's text.
+/// Formats the text of `objects.txt`.
 fn text(members: &[(String, String, String)]) -> String {
     let mut text = HEAD.to_owned();
     for of_object in members.chunk_by(|a, b| a.0 == b.0) {
@@ -104,12 +107,15 @@ fn text(members: &[(String, String, String)]) -> String {
 }
 
 #[test]
-fn members_are_those_of_the_list() {
+fn objects_txt_lists_the_members_that_are_printed() {
     let text = text(&listed(&super::merged(Vec::new())));
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/schema/objects.txt");
     if env::var_os("UPDATE_GOLDEN").is_some() {
         fs::write(path, &text).unwrap();
     }
     let kept = fs::read_to_string(path).unwrap_or_default();
-    assert!(kept == text, "what is printed has other members: UPDATE_GOLDEN=1 writes {path}");
+    assert!(
+        kept == text,
+        "the printed members differ from {path}; UPDATE_GOLDEN=1 updates the file"
+    );
 }

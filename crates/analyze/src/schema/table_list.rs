@@ -1,4 +1,4 @@
-//! All tables that reports can have, and their columns, as a list in a text file.
+//! Lists all tables that reports can have, and their columns. The list is stored in `tables.txt`.
 
 use std::collections::BTreeMap;
 
@@ -8,27 +8,28 @@ use super::meanings::Meanings;
 use crate::base::has_schema::{HasSchema, ObjectSchema, nullable};
 use crate::document::{Table, Unit};
 
-/// Tables of each kind of report: the keys of their columns, and what these hold.
+/// The tables of each kind of report by key, with the keys and types of their columns.
 #[derive(Clone, Debug, Default)]
 pub struct TableList(BTreeMap<&'static str, BTreeMap<&'static str, Columns>>);
 
-/// Columns of the tables that have one key.
+/// The columns of the tables with one key, over all reports that were added: which columns a table
+/// has may differ from run to run.
 #[derive(Clone, Debug, Default)]
 struct Columns {
     tables: usize,
     columns: BTreeMap<&'static str, ListedColumn>,
 }
 
-/// A column of these tables.
+/// A column of the tables with one key.
 #[derive(Clone, Debug)]
 struct ListedColumn {
-    /// Type of its values: one of [`TYPES`].
+    /// The type of the column's values: a name in [`TYPES`].
     holds: &'static str,
-    /// How many of the tables have it.
+    /// Number of the tables that have the column.
     tables: usize,
 }
 
-/// Types of columns: the name in the list, its type in JSON, and a description.
+/// Types of columns: the name in the list, the type in JSON, and a description.
 const TYPES: [(&str, &str, &str); 10] = [
     ("text", "string", ""),
     ("flag", "boolean", ""),
@@ -57,7 +58,7 @@ fn holds(unit: Unit) -> &'static str {
     }
 }
 
-/// The first lines of the file.
+/// The first lines of `tables.txt`.
 const HEAD: &str = "\
 # Tables of each kind of report, and their columns: key and type, with `?` where only some tables have
 # the column. `UPDATE_GOLDEN=1 cargo test -p tprof-tests --test it -- schema::` writes this file.
@@ -67,10 +68,10 @@ const HEAD: &str = "\
 const WIDTH: usize = 110;
 
 impl TableList {
-    /// The file that holds it.
+    /// Path of the file that stores the list.
     pub const FILE: &'static str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/schema/tables.txt");
 
-    /// The list in the file.
+    /// Reads the list from the file.
     pub fn kept() -> TableList {
         let mut list = TableList::default();
         let (mut kind, mut key) = ("", "");
@@ -96,7 +97,7 @@ impl TableList {
         list
     }
 
-    /// Adds what a report of a kind, or a comparison, has.
+    /// Adds the tables of a report of this kind, or of a comparison.
     pub fn see(&mut self, kind: &'static str, tables: &[Table]) {
         let list = self.0.entry(kind).or_default();
         for table in tables {
@@ -134,7 +135,7 @@ impl TableList {
         })
     }
 
-    /// The file's text.
+    /// Formats the text of `tables.txt`.
     pub fn text(&self) -> String {
         let mut text = HEAD.to_owned();
         for (kind, tables) in &self.0 {
@@ -157,7 +158,7 @@ impl TableList {
         text
     }
 
-    /// The schema of the tables of a kind.
+    /// Returns the schema of the tables of a kind.
     pub(super) fn schema(&self, kind: &str) -> Value {
         let meanings = Meanings::kept();
         let add = |object: ObjectSchema, (key, table): (&&str, &Columns)| {
@@ -174,7 +175,7 @@ impl TableList {
 }
 
 impl Columns {
-    /// The schema of a row.
+    /// Returns the schema of a row of these tables.
     fn row<'a>(&self, meaning: impl Fn(&str) -> Option<&'a str>) -> Value {
         let mut row = ObjectSchema::default();
         for (key, column) in &self.columns {
@@ -189,7 +190,8 @@ impl Columns {
             };
         }
         let mut row = row.finish();
-        // An estimate has its error beside it, and what is not known its reason.
+        // Beside an estimate, a row has the estimate's error, and beside an unknown value the
+        // reason.
         let keys: Vec<&str> = self.columns.keys().copied().collect();
         row["patternProperties"] = json!({
             format!("^({})_missing$", keys.join("|")): { "type": "string" },
@@ -199,7 +201,7 @@ impl Columns {
     }
 }
 
-/// The schema of what columns of a type hold.
+/// Returns the schema of the values of columns of a type.
 fn of_type(holds: &str) -> Value {
     match TYPES.into_iter().find(|(name, ..)| *name == holds) {
         Some((_, kind, "")) => json!({ "type": kind }),
@@ -213,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_is_read_as_it_was_written() {
+    fn tables_txt_is_unchanged_after_reading_and_writing() {
         assert_eq!(TableList::kept().text(), include_str!("tables.txt"));
     }
 

@@ -110,7 +110,7 @@ impl Maker {
     }
 }
 
-/// A closed account of a run that lasted `wall` nanoseconds.
+/// Returns the collector's description of a finished run that lasted `wall` nanoseconds.
 pub fn run_json(dir: &Path, wall: u64, processes: Vec<ProcessInfo>) -> RunInfo {
     let info = RunInfo {
         version: 1,

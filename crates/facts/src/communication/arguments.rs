@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operations_have_one_name() {
+    fn variants_of_an_operation_have_one_name() {
         for (written, meant) in [
             ("allreduce", "all_reduce"),
             ("_reduce_scatter_base", "reduce_scatter"),
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_come_from_dimensions() {
+    fn the_number_of_elements_is_the_product_of_dimensions() {
         assert_eq!(elements(b"[[2, 1024], [3]]"), Some(2051));
         assert_eq!(elements(b"[[]]"), None);
         assert_eq!(elements(b"[[18446744073709551615, 2]]"), None);

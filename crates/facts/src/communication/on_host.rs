@@ -1,10 +1,10 @@
-//! Finds operations between ranks that run on the host, those of gloo and MPI.
+//! Finds operations between ranks that run on the host: those of gloo and MPI.
 //!
 //! For MPI, the preloaded library records the calls that return when the rank's part is over: spans
 //! with the functions' names (`MPI_Allreduce`). PyTorch's process groups put a range around the
 //! work itself (ProcessGroupGloo.cpp and ProcessGroupMPI.cpp, `profilingTitle`: `gloo:all_reduce`).
-//! It begins when a thread of the group starts the operation and ends when the operation is over.
-//! So it includes the wait for the last rank, as a kernel of NCCL does.
+//! The range begins when a thread of the group starts the operation and ends when the operation is
+//! over. So its duration includes the wait for the last rank, as that of an NCCL kernel does.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::TraceFile;
@@ -41,7 +41,8 @@ pub struct HostOperation {
     pub ranks: Option<u32>,
 }
 
-/// Functions of MPI that run such operations, with the operations.
+/// Functions of MPI that run operations between ranks, with the operations' names in
+/// `torch.distributed`.
 const FUNCTIONS: [(&str, &str); 21] = [
     ("MPI_Barrier", "barrier"),
     ("MPI_Bcast", "broadcast"),
@@ -74,7 +75,8 @@ pub fn host_operation(name: &str) -> Option<&str> {
     of_range.or_else(|| name.starts_with("MPI_").then(known).flatten())
 }
 
-/// Finds such operations among the spans of a file. It parses each text of arguments once.
+/// Finds operations between ranks among the spans of a file. Equal texts of arguments are parsed
+/// only once.
 pub struct HostCollectives<'f> {
     file: &'f TraceFile,
     names: FxHashSet<NameId>,
@@ -82,7 +84,7 @@ pub struct HostCollectives<'f> {
 }
 
 impl<'f> HostCollectives<'f> {
-    /// Looks for the names of such operations in a file; `None` if there are none.
+    /// Prepares the search; `None` if no name in the file is that of such an operation.
     pub fn of(file: &'f TraceFile) -> Option<HostCollectives<'f>> {
         let is_range = |(_, name): &(NameId, &str)| host_operation(name).is_some();
         let names: FxHashSet<NameId> = file.names().filter(is_range).map(|(id, _)| id).collect();
@@ -99,7 +101,8 @@ impl<'f> HostCollectives<'f> {
         }
         let of = || HostOperation::of(self.file.name(span.name), self.file.name(span.args));
         let what = self.operations.entry((span.name, span.args)).or_insert_with(of).clone();
-        // Calls that succeeded have a number of ranks. The others exchanged nothing.
+        // The preloaded library records the number of ranks only for MPI calls that succeeded.
+        // Other calls exchanged nothing and don't count.
         let is_call = span.kind == SpanKind::Other;
         if is_call && what.ranks.is_none() {
             return None;

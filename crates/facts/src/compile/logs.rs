@@ -1,4 +1,5 @@
-//! Reads the logs of one rank, on the clock of its file.
+//! Reads the `torch.compile` logs of one rank, and converts their times to the clock of the rank's
+//! file.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,8 @@ impl RankCompile {
     }
 
     /// Returns the lines of the user's source, `FILE:LINE`, from which device kernels were
-    /// generated, by the kernel's name. Graphs with a kernel of the same name share the entry.
+    /// generated, by the kernel's name. If several graphs have a kernel of the same name, its entry
+    /// has the lines of all of them.
     pub fn kernel_sources(&self) -> HashMap<&str, Vec<&str>> {
         let mut found: HashMap<&str, Vec<&str>> = HashMap::new();
         let code = self.logs.iter().flat_map(|read| &read.log.code);

@@ -1,5 +1,5 @@
-//! Logs of `torch.compile` in a run. `owners` finds the rank that wrote each log; `logs` reads the
-//! logs of a rank, on the clock of its file.
+//! Reads the logs of `torch.compile` in a run. `owners` finds the rank that wrote each log; `logs`
+//! reads the logs of a rank.
 
 mod logs;
 mod owners;

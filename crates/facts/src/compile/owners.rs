@@ -1,4 +1,4 @@
-//! Finds the rank that wrote each of a run's logs.
+//! Finds the rank that wrote each of a run's `torch.compile` logs.
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
@@ -103,18 +103,21 @@ impl<'a> Owners<'a> {
         if let Some(file) = pid.and_then(|pid| self.described.get(&(host, pid))) {
             return Some((file, false));
         }
-        // In a container with its own process ids, the log's name may still contain the rank.
+        // In a container with its own process ids, the log's pid matches no recorded process, but
+        // the log's name may contain the rank.
         if let Some(found) = rank_of_name(&log.path).and_then(rank_file) {
             return Some(found);
         }
-        // The run may have ended before its description was written.
+        // If the run was cut off before its description was written, only the files tell which
+        // processes they recorded.
         let is_described = self.hosts.contains(host);
         if let Some(file) = pid.filter(|_| !is_described).and_then(|pid| self.recorded(pid)) {
             return Some((file, false));
         }
         let ranked = self.dir.files().iter().filter(|file| file.rank.is_some());
         let first = ranked.clone().next().or_else(|| self.dir.files().first())?;
-        // In a run with a single rank, the log can belong to no other.
+        // In a run with a single rank, the log must belong to that rank. In a run with several, the
+        // first rank is a guess.
         Some((first, ranked.count() > 1))
     }
 
@@ -147,7 +150,7 @@ impl<'a> Owners<'a> {
 }
 
 /// Returns the rank in a log's name: `dedicated_log_torch_trace_rank_3_x.log` as PyTorch names it,
-/// or a variant that people and tools make of it, such as `rank_3.log` or `trace-rank3.log.gz`.
+/// or a name that a person or a tool gave it, such as `rank_3.log` or `trace-rank3.log.gz`.
 pub fn rank_of_name(path: &Path) -> Option<u32> {
     let name = base_name(path).to_ascii_lowercase();
     let places = name.match_indices("rank").filter(|(at, _)| {
@@ -169,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_its_rank_with_a_random_end_or_without() {
+    fn the_rank_is_found_in_names_with_and_without_a_random_suffix() {
         let of = |name: &str| rank_of_name(Path::new(name));
         for (name, rank) in [
             ("dedicated_log_torch_trace_rank_3_x1y2z3ab.log", 3),

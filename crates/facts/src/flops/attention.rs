@@ -1,5 +1,5 @@
-//! The work of attention operators. Attention has two products in the forward pass, and five in the
-//! backward pass, one of which recomputes the scores.
+//! Counts the work of attention operators. Attention has two matrix products in the forward pass,
+//! and five in the backward pass, one of which recomputes the scores.
 
 use super::call::{Call, TOO_LARGE, Tensor, product};
 use super::element::ElementType;
@@ -119,8 +119,8 @@ fn attention(call: &Call, places: AttentionInputs) -> Result<Work, WhyUncounted>
         At(at) => call.flag(at),
         Mask(at) => call.number(at).map(|mask| mask != 0),
     };
-    // If the lengths differ, the position of the mask depends on PyTorch's version, so count all
-    // pairs.
+    // If the lengths of query and key differ, the position of a causal mask depends on PyTorch's
+    // version, so all pairs count.
     let needed = match causal {
         Some(true) if length == key_length && length > 0 => {
             (u128::from(all) * (u128::from(length) + 1) / (2 * u128::from(length))) as u64
@@ -134,7 +134,7 @@ fn attention(call: &Call, places: AttentionInputs) -> Result<Work, WhyUncounted>
     let bias = places.bias.and_then(|at| call.maybe(at)).map_or(Some(0), Tensor::bytes);
     let (read, written) = match places.backward {
         false => (add([inputs, bias]), add([out, Some(sums)])),
-        // It also reads the result, its gradient, and the sum of each row.
+        // A backward pass also reads the result, its gradient, and the sum of each row.
         true => (add([inputs, bias, out, out, Some(sums)]), inputs),
     };
     let work = Work::new(Family::Attention, all).of(query.of).moves(read, written);

@@ -1,4 +1,4 @@
-//! The arguments of an operator's call, read from a trace.
+//! Reads the arguments of an operator's call from a trace.
 
 use serde_json::Value;
 
@@ -43,8 +43,8 @@ pub(super) enum Input {
     Tensor(Tensor),
     /// A list of tensors.
     Tensors(Vec<Tensor>),
-    /// A value that is not a tensor, or a tensor that could not be read. It has the text that the
-    /// trace has of it, which may be empty.
+    /// A value that is not a tensor, or a tensor that could not be read, as the text in the trace,
+    /// which may be empty.
     Value(String),
 }
 
@@ -62,7 +62,8 @@ impl Call {
 
     /// Parses a span's arguments, a JSON object.
     pub fn read(args: &str) -> Result<Call, WhyUncounted> {
-        // If a trace has no sizes, most of its operators lack this key.
+        // Check for the key before parsing, since operators without sizes are common and parsing is
+        // slow.
         if !args.contains("\"Input Dims\"") {
             return Err(WhyUncounted::NoShapes);
         }
@@ -84,10 +85,10 @@ impl Call {
                     let of = text(&of_lists).and_then(|of| ElementType::of(&of));
                     Ok(Input::Tensors(tensors(dims, of)?))
                 }
-                // Without types, nested sizes are those of a list.
+                // Without types, nested sizes show that the argument is a list of tensors.
                 None if is_nested(dims) => Ok(Input::Tensors(tensors(dims, None)?)),
                 None => Ok(Input::Tensor(Tensor { dims: sizes(dims)?, of: None })),
-                // Arguments from PyTorch 2.1 have no types.
+                // PyTorch 2.1 writes an empty type for such tensors.
                 Some("") if dims.as_array().is_some_and(|dims| !dims.is_empty()) => {
                     Ok(Input::Tensor(Tensor { dims: sizes(dims)?, of: None }))
                 }

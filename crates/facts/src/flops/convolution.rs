@@ -1,8 +1,8 @@
-//! The work of convolutions, in both directions.
+//! Counts the work of convolutions in the forward and the backward pass.
 //!
-//! The count is that of `torch.utils.flop_counter`. For each point of the result, it is the filter
-//! with all pairs of channels that the filter joins. For a transposed convolution, the points are
-//! those of the input.
+//! The count is that of `torch.utils.flop_counter`. Each point of the result takes two operations
+//! for each position of the filter and each pair of channels that the filter joins. For a
+//! transposed convolution, the points are those of the input.
 
 use super::call::{Call, TOO_LARGE, Tensor, product};
 use super::why::WhyUncounted;
@@ -81,7 +81,8 @@ fn forward(call: &Call, places: &ConvolutionInputs) -> Result<Work, WhyUncounted
     fits(x, w, transposed)?;
     let out = out_dims(call, places, x, w, transposed);
     let (at, out) = match (transposed, out) {
-        // The operations follow from the input's points, so the result's sizes need not be known.
+        // For a transposed convolution, the operations follow from the input's points, so the
+        // result's sizes may be unknown.
         (true, out) => (&x.dims[2..], out.ok()),
         (false, out) => (&out.clone()?[2..], out.ok()),
     };
@@ -176,8 +177,8 @@ fn out_dims(
         None => vec![0; dims],
     };
     let groups = if transposed { None } else { Some(w.dims[0]) };
-    // The weight of a transposed convolution has the result's channels of one group. No size shows
-    // the number of groups, so an argument has to.
+    // The weight of a transposed convolution has only the result's channels of one group. So the
+    // sizes don't show the number of groups, and it must be read from an argument.
     let groups_at = places.output_padding.map(|at| match places.transposed {
         Yes if at == 5 => 6,
         Yes => at + 3,

@@ -1,4 +1,4 @@
-//! Types of tensors' elements, as PyTorch's traces write them.
+//! Parses the types of tensors' elements, as PyTorch's traces write them.
 
 /// Type of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -47,7 +47,8 @@ pub fn of(operator: &str, args: &str) -> Count {
     if !matches!(space, "aten" | "flash_attn" | "torch_attn") {
         return Count::Unread(WhyUncounted::NoFormula);
     }
-    // If there are no sizes, an empty call shows whether there is a formula.
+    // If there are no sizes, the formulas get an empty call, which shows whether the operator has a
+    // formula at all.
     let read = call::Call::read(args);
     let none = call::Call::none();
     let work = formula(space, operator, name, read.as_ref().unwrap_or(&none));
@@ -102,7 +103,7 @@ fn formula(
 }
 
 impl Work {
-    /// Whether matrix units do the work.
+    /// Whether the work consists of matrix products, which matrix units compute.
     pub fn is_product(&self) -> bool {
         self.family.level() == Level::Product
     }

@@ -1,5 +1,5 @@
-//! The work of copies, fills and selections, which move bytes without arithmetic, and of sums of
-//! selected rows.
+//! Counts the work of copies, fills and selections, which move bytes without arithmetic, of sums of
+//! selected rows, and of optimizers.
 
 use super::call::{Call, TOO_LARGE, Tensor, product};
 use super::element::ElementType;
@@ -22,8 +22,8 @@ const NO_WORK: &[&str] = &[
     "adjoint", "mH", "_nnpack_available", "resize_as_", "scalar_tensor", "_backward", "retain_grad", "broadcast_to", "broadcast_tensors", "atleast_1d", "atleast_2d", "sym_numel",
 ];
 
-/// Operators that only call others, which count instead. Some call none if there is nothing to do
-/// (`contiguous`).
+/// Operators that only call others, which count instead. Some of them, such as `contiguous`, call
+/// no other operator if there is nothing to do.
 #[rustfmt::skip]
 const CALLERS: &[&str] = &[
     "matmul", "einsum", "to", "_to_copy", "type_as", "contiguous", "item", "_local_scalar_dense", "zeros",
@@ -116,7 +116,7 @@ fn masked(call: &Call) -> Result<Work, WhyUncounted> {
     Ok(moved(bytes([x, mask].into_iter()), written)?.of(x.of))
 }
 
-/// It reads only the selected elements.
+/// An index selection reads only the selected elements.
 fn index_select(call: &Call) -> Result<Work, WhyUncounted> {
     let (x, index) = (call.tensor(0)?, call.tensor(2)?);
     let dim = call.number(1).ok_or(WhyUncounted::Unfit("its dimension was not recorded"))?;
@@ -153,7 +153,7 @@ fn embedding(call: &Call) -> Result<Work, WhyUncounted> {
     Ok(moved(read, bytes)?.of(table.of))
 }
 
-/// It adds each gradient to a row, and writes the whole table.
+/// The backward pass of an embedding adds each gradient to a row, and writes the whole table.
 fn embedding_backward(call: &Call) -> Result<Work, WhyUncounted> {
     let (grad, indices) = (call.tensor(0)?, call.tensor(1)?);
     let width = *grad.dims.last().ok_or(WhyUncounted::Unfit("its gradient has no sizes"))?;
@@ -173,7 +173,7 @@ fn embedding_bag(call: &Call) -> Result<Work, WhyUncounted> {
     Ok(Work::new(Family::Embedding, count).of(table.of).moves(read, of(bags)))
 }
 
-/// It adds a source to selected elements, which it reads and writes.
+/// The operator adds a source to selected elements, which it reads and writes.
 fn added(call: &Call, source: usize, index: usize) -> Result<Work, WhyUncounted> {
     let (source, index) = (call.tensor(source)?, call.tensor(index)?);
     let bytes = source.bytes();
@@ -194,7 +194,8 @@ fn lists(call: &Call, reads: bool) -> Result<Work, WhyUncounted> {
     Ok(moved(read, bytes(first.iter()))?.of(first[0].of))
 }
 
-/// The update of parameters, with these states. It reads the gradients but doesn't write them.
+/// An optimizer's update of parameters, with these states. It reads the gradients but doesn't write
+/// them.
 fn update(call: &Call, states: &[usize], flops: u64) -> Result<Work, WhyUncounted> {
     let (own, grads) = (call.tensors(0)?, call.tensors(1)?);
     let count = elements(own)?;
@@ -233,7 +234,7 @@ fn adagrad(call: &Call) -> Result<Work, WhyUncounted> {
     update(call, &[2], 7)
 }
 
-/// It sums the squares of each tensor, which has one result.
+/// The operator sums the squares of each tensor. Each tensor has one result.
 fn foreach_norm(call: &Call) -> Result<Work, WhyUncounted> {
     let list = call.tensors(0)?;
     let flops = elements(list)?.checked_mul(2).ok_or(TOO_LARGE)?;

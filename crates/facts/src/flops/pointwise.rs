@@ -1,8 +1,8 @@
-//! The work of operators with one result for each element: functions, arithmetic, and operators on
-//! lists of tensors (`_foreach_…`).
+//! Counts the work of operators with one result for each element: functions, arithmetic, and
+//! operators on lists of tensors (`_foreach_…`).
 //!
 //! A simple function counts as one operation per element, however many instructions the device
-//! needs for it. A function that consists of several simple ones counts their number.
+//! needs for it. A function that consists of several simple ones counts as that many operations.
 
 use super::call::{Call, TOO_LARGE, Tensor, product};
 use super::element::ElementType;
@@ -112,7 +112,7 @@ fn in_place(call: &Call, most: usize, flops: u64) -> Result<Work, WhyUncounted> 
 fn dropout(call: &Call) -> Result<Work, WhyUncounted> {
     let x = call.tensor(0)?;
     let count = x.count()?;
-    // It compares and multiplies. Besides the result, it writes which elements it kept.
+    // Dropout compares and multiplies. Besides the result, it writes which elements it kept.
     let flops = count.checked_mul(2).ok_or(TOO_LARGE)?;
     let written = x.bytes().and_then(|bytes| bytes.checked_add(count));
     Ok(Work::new(Family::Elementwise, flops).of(x.of).moves(x.bytes(), written))

@@ -1,4 +1,4 @@
-//! The work of products of matrices: 2 m n k operations.
+//! Counts the work of products of matrices: 2 m n k operations.
 
 use super::call::{Call, TOO_LARGE, Tensor};
 use super::why::WhyUncounted;
@@ -129,7 +129,8 @@ fn summed(work: Work, call: &Call) -> Result<Work, WhyUncounted> {
     Ok(Work { written: work.written.and_then(|bytes| bytes.checked_div(batch)), ..work })
 }
 
-/// The work of a product in groups of rows, of columns or of the inner size. Each row counts once.
+/// The work of a product whose rows, columns or inner dimension are divided into groups. Each row
+/// counts once, in its own group.
 fn grouped(call: &Call, bias: usize, out_type: usize) -> Result<Work, WhyUncounted> {
     let (a, b) = (call.tensor(0)?, call.tensor(1)?);
     // A one-dimensional tensor has the offsets at which groups begin; its size is the number of

@@ -1,4 +1,4 @@
-//! The work of operators over rows or channels: norms, softmax, sums, pooling, losses.
+//! Counts the work of operators over rows or channels: norms, softmax, sums, pooling, losses.
 
 use super::call::{Call, TOO_LARGE, Tensor};
 use super::element::ElementType;
@@ -187,7 +187,7 @@ fn loss(call: &Call, flops: u64) -> Result<Work, WhyUncounted> {
     Ok(work.of(x.of).moves(bytes([x, target].into_iter()), written))
 }
 
-/// It reads one element of each row.
+/// The negative log likelihood reads one element of each row.
 fn nll(call: &Call) -> Result<Work, WhyUncounted> {
     let (x, target) = (call.tensor(0)?, call.tensor(1)?);
     let rows = target.count()?;
@@ -234,18 +234,20 @@ fn pool(call: &Call, with_places: bool) -> Result<Work, WhyUncounted> {
     Ok(work.of(x.of).moves(x.bytes(), written))
 }
 
-/// It adds each gradient to one element of the input, or to all elements of a window.
+/// The backward pass of pooling adds each gradient to one element of the input, or to all elements
+/// of a window.
 fn pool_backward(call: &Call, with_places: bool) -> Result<Work, WhyUncounted> {
     let (grad, x) = (call.tensor(0)?, call.tensor(1)?);
     let count = grad.count()?;
     let places = if with_places { count.checked_mul(8) } else { Some(0) };
     let read = grad.bytes().zip(places).and_then(|(a, b)| a.checked_add(b));
-    // The windows of a mean reach every element of the input.
+    // The windows of a mean cover every element of the input; a maximum has only one element for
+    // each result.
     let flops = if with_places { count } else { x.count()? };
     Ok(Work::new(Family::Pooling, flops).of(grad.of).moves(read, x.bytes()))
 }
 
-/// It averages all input elements that belong to an element of the result.
+/// Adaptive pooling averages all input elements that belong to an element of the result.
 fn adaptive_pool(call: &Call) -> Result<Work, WhyUncounted> {
     let x = call.tensor(0)?;
     let rank = x.dims.len();

@@ -19,7 +19,7 @@ fn unread(operator: &str, dims: &str, types: &str) -> String {
 }
 
 #[test]
-fn products_take_two_operations_for_each_pair() {
+fn a_product_takes_two_operations_for_each_pair_of_elements() {
     let halves = r#"["c10::Half","c10::Half","c10::Half"]"#;
     let mm = work("aten::mm", "[[2,3],[3,5]]", halves, "[]");
     assert_eq!((mm.flops, mm.read, mm.written), (60, Some(42), Some(20)));
@@ -40,7 +40,7 @@ fn products_take_two_operations_for_each_pair() {
 }
 
 #[test]
-fn a_scaled_product_has_the_type_that_was_asked_for() {
+fn a_scaled_product_has_the_requested_result_type() {
     let types = r#"["c10::Float8_e4m3fn","c10::Float8_e4m3fn","float","float","","","Scalar"]"#;
     let dims = "[[16,32],[32,8],[],[],[],[],[]]";
     let known = work("aten::_scaled_mm", dims, types, r#"["","","","","","","15"]"#);
@@ -49,7 +49,7 @@ fn a_scaled_product_has_the_type_that_was_asked_for() {
 }
 
 #[test]
-fn convolutions_take_the_filter_for_each_point() {
+fn a_convolution_applies_the_filter_at_each_point() {
     let types = r#"["float","float","float","ScalarList","ScalarList","ScalarList","Scalar","ScalarList","Scalar"]"#;
     let dims = "[[2,4,9,9],[6,2,3,3],[6],[],[],[],[],[],[]]";
     let values = |transposed| {
@@ -73,7 +73,7 @@ fn convolutions_take_the_filter_for_each_point() {
 }
 
 #[test]
-fn gradients_of_convolutions_are_those_that_were_asked_for() {
+fn only_the_requested_gradients_of_a_convolution_count() {
     let types = r#"["float","float","float","ScalarList","ScalarList","ScalarList","ScalarList","Scalar","ScalarList","Scalar","ScalarList"]"#;
     let dims = "[[2,6,5,5],[2,4,9,9],[6,2,3,3],[],[],[],[],[],[],[],[]]";
     let backward = |mask: &str| {
@@ -83,7 +83,8 @@ fn gradients_of_convolutions_are_those_that_were_asked_for() {
     };
     let one = 2 * 25 * 9 * 2 * 6 * 2;
     let both = backward("[True, True, True]");
-    // Torch's counter takes all channels of the input for the gradient of the weight.
+    // For the gradient of the weight, torch's counter takes all channels of the input, even of
+    // other groups.
     assert_eq!((both.flops, both.needed), (one + 2 * one, 2 * one));
     let weight = backward("[False, True, False]");
     assert_eq!((weight.flops, weight.needed), (2 * one, one));
@@ -149,7 +150,7 @@ fn other_operators_have_their_elements_and_bytes() {
 }
 
 #[test]
-fn views_have_no_work_and_others_a_reason() {
+fn views_have_no_work_and_unknown_operators_have_a_reason() {
     assert_eq!(of("aten::view", ""), Count::Nothing);
     let reason = |name: &str, args: &str| match of(name, args) {
         Count::Unread(why) => why,
@@ -216,7 +217,7 @@ mod hostile {
 
     proptest! {
         #[test]
-        fn nothing_in_a_trace_makes_a_formula_fail(
+        fn formulas_accept_any_inputs_without_a_panic(
             name in prop::sample::select(NAMES),
             dims in prop::collection::vec(prop::collection::vec(prop_oneof![0_u64..5, any::<u64>()], 0..6), 0..12),
             types in prop::collection::vec(prop::sample::select(vec!["float", "Scalar", "ScalarList", "", "c10::Half", "TensorList"]), 0..12),
@@ -229,7 +230,7 @@ mod hostile {
         }
 
         #[test]
-        fn text_that_is_no_list_of_inputs_is_unread(text in ".{0,80}") {
+        fn arguments_that_are_not_json_are_accepted_without_a_panic(text in ".{0,80}") {
             of("aten::mm", &text);
             of("aten::mm", &format!("{{\"Input Dims\":{text}}}"));
         }

@@ -1,4 +1,4 @@
-//! Reasons why an operator has no count.
+//! Defines the reasons why the work of an operator can't be counted.
 
 use std::fmt;
 

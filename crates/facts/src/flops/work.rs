@@ -1,4 +1,4 @@
-//! The work of an operator.
+//! Defines the work of an operator.
 
 use super::element::ElementType;
 

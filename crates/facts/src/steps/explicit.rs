@@ -39,8 +39,8 @@ pub(super) fn of_ranges(file: &TraceFile, ranges: &[StepRange], of: SpanKind) ->
 }
 
 /// Returns the steps that marks show: each mark begins a step, which lasts until the next mark of
-/// its process. The time after the last mark has no recorded end, and contains the job's last
-/// checkpoint and evaluation. So it isn't a step; it would be the longest of all.
+/// its process. The time after the last mark isn't a step: its end is not recorded, and it contains
+/// the job's last checkpoint and evaluation, so it would be the longest step of all.
 ///
 /// A mark without a process belongs to the file's first process.
 pub(super) fn of_marks(file: &TraceFile) -> Vec<Step> {
@@ -55,7 +55,7 @@ pub fn unended(file: &TraceFile) -> Vec<Step> {
     begun.chunk_by(|a, b| a.process == b.process).filter_map(|of| of.last().copied()).collect()
 }
 
-/// Returns a step for each mark, as if none ended, by process and in order.
+/// Returns a step for each mark, by process and in order. Their ends are not set.
 fn begun(file: &TraceFile) -> Vec<Step> {
     let marks = file.marks().iter().filter(|mark| mark.kind == MarkKind::Step);
     let mut marks: Vec<(ProcessIndex, u64, NameId)> =

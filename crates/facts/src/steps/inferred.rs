@@ -1,5 +1,5 @@
-//! Estimates steps that nothing names. They are the period of a process's launches of kernels,
-//! copies and memsets; if it has none, of its operations between ranks.
+//! Estimates steps that nothing names. A step is one period of a process's launches of kernels,
+//! copies and memsets or, if these have no period, of its operations between ranks.
 //!
 //! An iteration launches the same work in the same order as the previous one: kernels with the same
 //! names, copies and memsets with the same kind and size. So the method searches for one sequence
@@ -127,8 +127,9 @@ mod tests {
     use tprof_trace::model::{CopyKind, Kernel, MemoryCopy, Span, SpanKind};
     use tprof_trace::{TraceHeader, TraceWriter};
 
-    /// Finds steps in launches of kernels with these names. Each takes 1 us and has its driver call
-    /// within. A number is a copy of this many bytes to the host, and `_` a pause.
+    /// Finds steps in launches of kernels with these names. Each launch takes 1 us and contains a
+    /// driver call. A number in `names` is a copy of this many bytes to the host, and `_` is a
+    /// pause.
     fn of_launches(names: &[&str], more: impl FnOnce(&mut TraceWriter) -> Vec<Span>) -> Steps {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
@@ -157,7 +158,7 @@ mod tests {
                 });
                 continue;
             }
-            // A name with `+` is the launch of a graph of several kernels.
+            // A name with `+` stands for the launch of a graph that has several kernels.
             let of_launch = name.split('+').zip(0..);
             kernels.extend(of_launch.map(|(name, at)| Kernel {
                 start_ns: start_ns + 900_000 + at,
@@ -179,12 +180,12 @@ mod tests {
     }
 
     #[test]
-    fn launches_of_the_same_kernels_are_a_step_from_pause_to_pause() {
+    fn a_repeated_sequence_of_kernels_is_a_step_from_pause_to_pause() {
         let names = repeated(&["_", "copy", "gemm", "gemm+relu", "adam"], 12);
         let steps = of_launches(&names, |_| Vec::new());
         assert_eq!(steps.source, Some(StepSource::Inferred));
         assert!(steps.are_inferred());
-        // The last repetition has no end.
+        // The last of the twelve repetitions has no end, so it is not a step.
         assert_eq!(steps.all.len(), 11);
         for (step, number) in steps.all.iter().zip(0..) {
             assert_eq!((step.number, step.start_ns), (number, 52_000 + 58_000 * number));
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn launches_of_other_kernels_each_time_are_no_steps() {
+    fn launches_without_a_repeated_sequence_are_not_steps() {
         let names = repeated(&["gemm"], 200);
         assert_eq!(of_launches(&names, |_| Vec::new()), Steps::default());
         let mut names = repeated(&["_", "copy", "gemm", "relu", "adam"], 12);
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_of_so_many_bytes_are_a_part_of_steps_but_where_their_sizes_differ() {
+    fn copies_are_a_part_of_steps_unless_their_sizes_differ() {
         let length = |names: &[&str]| {
             let steps = of_launches(names, |_| Vec::new());
             steps.estimate.map(|of| (of.length, steps.all.len()))

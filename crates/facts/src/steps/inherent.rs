@@ -71,11 +71,11 @@ pub(super) fn sign_of(kind: SpanKind, name: &str) -> Option<StepSign> {
 /// again. If most batches are followed by several groups, these belong to one step.
 ///
 /// A step begins where the previous one ended, or at the end of an update that a gradient scaler
-/// skipped since then. If more batches were fetched in between than for most steps, the step begins
-/// with the fetch of its own batches, which are the last ones. (The other batches are those of
-/// validation, of the end of an epoch, or of a skipped update without a record.) The first step
-/// begins with the fetch of its batches too. If nothing was fetched, there is no first step, since
-/// its beginning is unknown.
+/// skipped since then. If more batches were fetched since then than a step usually has, the earlier
+/// ones belong to validation, to the end of an epoch, or to a skipped update without a record. The
+/// step then begins with the fetch of its own batches, which are the last ones. The first step also
+/// begins with the fetch of its batches. If nothing was fetched, there is no first step, since its
+/// beginning is unknown.
 pub(super) fn updates(file: &TraceFile, ranges: &[StepRange]) -> Vec<Step> {
     let fetches = named(file, ranges, LOADER_FETCH);
     let mut steps = Vec::new();
@@ -161,7 +161,8 @@ pub(super) fn last_of_each_batch(ends: Vec<u64>, fetches: &[StepRange]) -> Vec<u
     }
 }
 
-/// Returns the steps between ends. The first end has the number `next`.
+/// Returns the steps that end at `ends`. The ends are numbered from `next`, and a step has the
+/// number of its end.
 pub(super) fn between(
     process: ProcessIndex,
     ends: &[u64],
@@ -176,7 +177,8 @@ pub(super) fn between(
     let mut last_ns = None;
     for &end_ns in ends {
         let mut number = next;
-        // Recording was switched on when this step began.
+        // If recording was switched on since the last end, the step begins there, not at the last
+        // end.
         if let Some((on_ns, of)) = windows.begins_within(last_ns.unwrap_or(0), end_ns) {
             (last_ns, number) = (of.map(|_| on_ns).or(last_ns), of.unwrap_or(number));
         }
@@ -205,8 +207,8 @@ pub(super) fn usual(counts: impl Iterator<Item = usize>) -> usize {
     counts.get(counts.len() / 2).copied().unwrap_or(1)
 }
 
-/// Returns the batches of steps, if batches were recorded. A skipped update counts at most as many
-/// of the batches before it as a step has.
+/// Returns the batches of steps, if batches were recorded. A skipped update accounts for the
+/// batches before it, but for at most as many as a step has.
 pub(super) fn batches(file: &TraceFile, ranges: &[StepRange], steps: &[Step]) -> Option<Batches> {
     let fetches = named(file, ranges, LOADER_FETCH);
     let within = |step: &Step| {
@@ -302,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn optimizers_of_a_group_update_once_a_step() {
+    fn several_optimizers_that_each_update_once_share_a_step() {
         let ranges: Vec<(u64, &str)> = (0..3)
             .flat_map(|step: u64| {
                 let at = 1000 + 100 * step;
@@ -337,7 +339,8 @@ mod tests {
     #[test]
     fn validation_and_skipped_updates_lie_between_steps() {
         let mut ranges = vec![(100, NEXT), (150, SGD), (200, NEXT), (250, SGD)];
-        // The end of the epoch, validation, and the end of validation.
+        // The fetch that ends the epoch, two fetches of validation, and the fetch that ends
+        // validation.
         ranges.extend([(300, NEXT), (310, NEXT), (320, NEXT), (330, NEXT)]);
         ranges.extend([(400, NEXT), (450, SGD), (500, NEXT), (550, SGD), (600, NEXT)]);
         let steps = of(&ranges, None);
@@ -346,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_within_another_is_a_part_of_it() {
+    fn an_update_within_another_update_does_not_count() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
         let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();

@@ -31,7 +31,7 @@ pub(super) struct Launch {
     pub what: WorkPattern,
     /// Sum of the durations of the work that the call started, ns.
     pub work_ns: u64,
-    /// `None` unless the call launches a graph; then the graph's number, if it is known.
+    /// `Some` if the call launches a graph, with the graph's number if it is known.
     pub of_graph: Option<Option<u32>>,
 }
 
@@ -70,7 +70,8 @@ pub(super) fn launches(file: &TraceFile) -> BTreeMap<ProcessIndex, Vec<Launch>> 
     if work.is_empty() {
         return BTreeMap::new();
     }
-    // The runtime call encloses the driver call with the same number, and starts earlier.
+    // A runtime call and the driver call within it have the same correlation. The runtime call,
+    // which starts earlier, is taken.
     let mut calls: FxHashMap<(ProcessIndex, u64), Launch> = FxHashMap::default();
     for span in file.blocks::<SpanOutline>().flatten() {
         let is_call = matches!(span.kind, SpanKind::Runtime | SpanKind::Driver);

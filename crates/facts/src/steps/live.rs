@@ -1,5 +1,5 @@
-//! Finds the steps of a file that is still growing, as each step ends. The rules are those for a
-//! whole file, applied to the last ranges and marks only.
+//! Finds the steps of a file that is still being written, each as soon as it ends. The rules are
+//! those for a whole file, applied to only the last ranges and marks.
 //!
 //! Updates that a gradient scaler skipped are ignored, so the step after one is longer.
 
@@ -13,13 +13,14 @@ use super::inherent::{self, StepSign};
 use super::step::{Step, StepRange};
 use super::windows::Windows;
 
-/// Number of updates that are stored; older updates do not affect new steps.
+/// Number of updates that are stored. Older updates do not affect new steps.
 const MOST_UPDATES: usize = 256;
 /// Number of fetches that are stored.
 const MOST_FETCHES: usize = 1024;
 /// Number of switches of recording that are stored.
 const MOST_SWITCHES: usize = 256;
-/// With at least this many groups of updates, the groups so far show how many a step has.
+/// Once there are at least this many groups of updates, they show how many groups a step usually
+/// has.
 const LEAST_GROUPS: usize = 3;
 /// Largest number of processes that are followed.
 const MOST_PROCESSES: usize = 64;
@@ -251,7 +252,8 @@ impl ProcessSteps {
         }
         let middle = self.updates[self.updates.len() / 2].end_ns;
         let Some(at) = ends.iter().rposition(|end_ns| *end_ns <= middle) else {
-            // The whole half is one group without an end: drop it and start again.
+            // No step ends in the older half, since all of it is one group of updates. Drop it
+            // anyway.
             self.updates.drain(..self.updates.len() / 2);
             return;
         };
@@ -309,7 +311,8 @@ mod tests {
         of_file(&TraceFile::open(&path).unwrap(), None)
     }
 
-    /// Follows the rows, this many at a time, and returns the steps in the order of their ends.
+    /// Follows the rows, `at_once` rows at a time, and returns the steps in the order of their
+    /// ends.
     fn followed(rows: &[(u64, Row)], at_once: usize) -> (Option<StepSource>, Vec<Step>) {
         let (mut live, mut source) = (LiveSteps::default(), None);
         let mut steps = Vec::new();
@@ -339,7 +342,7 @@ mod tests {
             let (before, new) = (source, live.take());
             source = live.source();
             if source != before {
-                // A better source has appeared.
+                // A more trusted source has appeared, whose steps replace the earlier ones.
                 steps.clear();
             }
             steps.extend(new);
@@ -347,7 +350,7 @@ mod tests {
         (source, steps)
     }
 
-    fn alike(rows: &[(u64, Row)], held_back: usize) {
+    fn check_follows_whole_file(rows: &[(u64, Row)], held_back: usize) {
         let expected = whole(rows);
         for at_once in [1, 2, 7, 1000] {
             let (source, steps) = followed(rows, at_once);
@@ -362,16 +365,17 @@ mod tests {
             let at = |step: u64| rows.iter().map(move |(at, row)| (1000 + 100 * step + at, *row));
             (0..count).flat_map(at).collect()
         };
-        alike(&each(&[(50, annotation(SGD))], 12), 0);
-        alike(&each(&[(0, annotation(NEXT)), (50, annotation(SGD))], 700), 0);
-        // Gradients of two batches; a group of two optimizers; two optimizers of one class.
+        check_follows_whole_file(&each(&[(50, annotation(SGD))], 12), 0);
+        check_follows_whole_file(&each(&[(0, annotation(NEXT)), (50, annotation(SGD))], 700), 0);
+        // Steps that accumulate the gradients of two batches; steps with a group of two optimizers;
+        // steps with two optimizers of one class.
         let (next, sgd, adam) = (annotation(NEXT), annotation(SGD), annotation(ADAM));
-        alike(&each(&[(0, next), (40, next), (80, sgd)], 700), 0);
-        alike(&each(&[(0, next), (50, adam), (80, sgd)], 700), 0);
-        alike(&each(&[(0, next), (50, adam), (80, adam)], 12), 0);
-        alike(&each(&[(0, next)], 12), 0);
-        alike(&each(&[(0, Row::Range(SpanKind::Nvtx, "step 7"))], 12), 0);
-        alike(&each(&[(0, Row::Mark(MarkKind::Step, "step"))], 12), 0);
+        check_follows_whole_file(&each(&[(0, next), (40, next), (80, sgd)], 700), 0);
+        check_follows_whole_file(&each(&[(0, next), (50, adam), (80, sgd)], 700), 0);
+        check_follows_whole_file(&each(&[(0, next), (50, adam), (80, adam)], 12), 0);
+        check_follows_whole_file(&each(&[(0, next)], 12), 0);
+        check_follows_whole_file(&each(&[(0, Row::Range(SpanKind::Nvtx, "step 7"))], 12), 0);
+        check_follows_whole_file(&each(&[(0, Row::Mark(MarkKind::Step, "step"))], 12), 0);
     }
 
     #[test]
@@ -388,7 +392,7 @@ mod tests {
             (801, step("step 11")),
             (900, step("step 12")),
         ];
-        alike(&rows, 0);
+        check_follows_whole_file(&rows, 0);
         let updates = [
             (100, mark(on, "cycle 1: step 4 (--schedule)")),
             (195, annotation(SGD)),
@@ -398,6 +402,6 @@ mod tests {
             (895, annotation(SGD)),
             (995, annotation(SGD)),
         ];
-        alike(&updates, 0);
+        check_follows_whole_file(&updates, 0);
     }
 }

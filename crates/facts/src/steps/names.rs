@@ -6,7 +6,7 @@ use tprof_trace::model::{NameId, SpanKind, SpanOutline};
 
 use super::shows_steps;
 
-/// Selects spans that show steps or phases. It examines each name once.
+/// Selects spans that show steps or phases. Each name is examined only once.
 #[derive(Debug)]
 pub struct StepNames<'f> {
     file: &'f TraceFile,

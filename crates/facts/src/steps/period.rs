@@ -1,13 +1,15 @@
-//! Finds the sequence that repeats through a list of symbols, if one clearly does.
+//! Finds the period of a list of symbols: the sequence that repeats through the list, if one
+//! clearly does.
 //!
-//! Candidates for its length are the distances after which stretches of 1, 2, 4, … symbols repeat.
-//! For each candidate, it finds the most frequent sequence of that length, and counts where that
-//! occurs exactly and next to itself. The sequence is the period if it covers nearly all of the
-//! list and no other sequence does, except for shorter ones that repeat a few times within it.
+//! Candidates for the sequence's length are the distances after which stretches of 1, 2, 4, …
+//! symbols repeat. For each candidate, the search finds the most frequent sequence of that length
+//! and counts its exact occurrences that are next to another one. The sequence is the period if
+//! these cover nearly all of the list. No other sequence may cover the list, except for shorter
+//! ones that repeat a few times within the period.
 //!
-//! If no sequence covers the list, the job did something else for a while, such as tuning itself or
-//! compiling. Then it searches for a long stretch through which a sequence repeats without
-//! interruption, and judges that stretch in the same way.
+//! If no sequence covers the list, the job may have done something else for a while, such as tuning
+//! itself or compiling. Then the search looks for a long stretch through which a sequence repeats
+//! without interruption, and judges that stretch in the same way.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,10 +17,11 @@ use rustc_hash::FxHashMap;
 
 /// Exact repetitions must cover at least this share of the list, or of a stretch of it.
 const LEAST_SHARE: f64 = 0.8;
-/// Least share of the list that such a stretch must have; a shorter one may be a loop over layers.
+/// The least share of the list that a stretch with a period must have. A shorter stretch may be
+/// only a loop over layers.
 const LEAST_STRETCH: f64 = 0.2;
-/// A sequence must repeat through such a stretch at least this many times as often as a sequence
-/// that covers the list must.
+/// In a stretch, a sequence must repeat more often than in a whole list: the least number of
+/// repetitions is multiplied by this.
 const LEAST_IN_STRETCH: usize = 2;
 /// If a shorter sequence repeats within a longer one, the longer one is the period only if it
 /// repeats this many times as often as the shorter one does within it.
@@ -78,9 +81,10 @@ fn covering_all(symbols: &[u32], distances: &BTreeSet<usize>) -> Vec<Period> {
     all.into_values().collect()
 }
 
-/// Returns the sequence that is the period. It is the longest, if that repeats far more often than
-/// the shorter ones do within it. An epoch of many steps repeats less often than its steps do
-/// within it, while a step with a few equal layers repeats more often than these.
+/// Returns the sequence that is the period. It is the longest sequence, if that repeats far more
+/// often than shorter ones repeat within it. This distinguishes a step from an epoch: a step
+/// repeats more often than its few equal layers do within it, but an epoch repeats less often than
+/// its many steps.
 fn clearest(found: &[Period]) -> Option<&Period> {
     let (longest, shorter) = found.split_last()?;
     let times = longest.starts.len();
@@ -200,12 +204,13 @@ fn rotated(symbols: &[u32], times_ns: &[u64], period: &Period) -> Option<Period>
     };
     let by = (0..period.length).max_by_key(|by| (pause(*by), std::cmp::Reverse(*by)))?;
     let whole = |start: &&usize| **start + by + period.length <= symbols.len();
-    // The rotated sequence lies between two adjacent repetitions.
+    // Two adjacent repetitions contain each rotation of the period.
     let follows = |pair: &[usize]| pair[1] == pair[0] + period.length;
     let first = period.starts.windows(2).find(|pair| follows(pair)).map(|pair| pair[0])?;
     let first = Some(&first).filter(whole)?;
     let starts = occurrences(symbols, &symbols[first + by..first + by + period.length]);
-    // A rotation may lose one repetition at each interruption.
+    // A rotation may have fewer repetitions than the period, because it loses one at each
+    // interruption.
     let covers = (starts.len() * period.length) as f64 >= LEAST_SHARE * symbols.len() as f64;
     (covers || starts.len() + 1 >= period.starts.len())
         .then_some(Period { length: period.length, starts })
@@ -214,7 +219,7 @@ fn rotated(symbols: &[u32], times_ns: &[u64], period: &Period) -> Option<Period>
 /// Returns the hashes of all stretches of a length, in order of their first index.
 fn hashes(symbols: &[u32], length: usize) -> impl Iterator<Item = u64> + '_ {
     const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
-    // Spread the values of symbols that are close to each other.
+    // Similar symbols must have very different hash values.
     let mixed = |symbol: u32| {
         let mixed = (u64::from(symbol) + 1).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed ^ mixed >> 29
@@ -262,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_no_layer_of_it() {
+    fn the_period_is_the_step_and_not_a_repeated_layer() {
         let period = found(&deep("hijklmnopqrstuv").repeat(4)).unwrap();
         assert_eq!((period.length, period.starts.len()), (51, 4));
     }
@@ -275,11 +280,12 @@ mod tests {
     }
 
     #[test]
-    fn a_few_alike_launches_within_a_step_are_none() {
+    fn a_few_repeated_launches_within_a_step_are_not_the_period() {
         let period = found(&format!("xy{}", "ababab_c".repeat(40))).unwrap();
-        // The first repetition begins before the first pause.
+        // The first repetition is missing, since it begins before the first pause.
         assert_eq!((period.length, period.starts.len()), (7, 39));
-        // If an epoch has six steps, the period is unknown.
+        // The list could be epochs of six steps or steps of six equal parts, so the period is
+        // unknown.
         assert_eq!(found(&format!("{}c", "ab".repeat(6)).repeat(40)), None);
     }
 
@@ -300,13 +306,13 @@ mod tests {
     }
 
     #[test]
-    fn interruptions_are_left_out_as_long_as_they_are_few() {
+    fn a_few_interruptions_do_not_hide_the_period() {
         let text = format!("{}{}x{}", "init", "abcd".repeat(10), "abcd".repeat(10));
         assert_eq!(found(&text).unwrap().starts.len(), 20);
     }
 
     #[test]
-    fn the_steady_stretch_of_a_job_that_tunes_itself_first_has_the_period() {
+    fn the_period_is_found_after_a_job_has_tuned_itself() {
         // The text has 36 symbols without a period, ten repetitions of another sequence, and 23 of
         // the period with a pause.
         let tuned: String = (b'A'..=b'Z').chain(b'0'..=b'9').map(char::from).collect();
@@ -316,7 +322,7 @@ mod tests {
         // Repetitions after an interruption count as well.
         let again = found(&format!("{text}xyz{}", "_abc".repeat(5))).unwrap();
         assert_eq!(again.starts.len(), 28);
-        // A stretch that is a small part of the list may be anything.
+        // A stretch that is only a small part of the list has no meaning.
         let other: String = ('\u{100}'..='\u{1ef}').collect();
         assert_eq!(found(&format!("{other}{}", "abc".repeat(25))), None);
     }

@@ -179,8 +179,8 @@ impl Parts<'_> {
             return;
         }
         let is_whole = !pauses.contains(&true);
-        // Batches before those of the first update are of a validation check, but a few may also
-        // have been fetched ahead.
+        // Batches before those of the first update are of a validation that some programs run
+        // before they train. If they are only a few, they may have been fetched ahead.
         let mut train = first.saturating_sub(own);
         if is_validation(train, own) {
             self.phase(PhaseKind::Validation, 0..train, None, 0);
@@ -192,7 +192,8 @@ impl Parts<'_> {
                 .get(end)
                 .map_or(self.fetches.len(), |&before| before.saturating_sub(own).max(trained));
             let paused = pauses.get(end - 1).is_some_and(|pause| *pause);
-            // The fetch after an epoch's last batch found no batch.
+            // One more fetch belongs to the epoch: the one after its last batch, which found no
+            // batch.
             let of_train = if paused { trained } else { (trained + 1).min(next.max(trained)) };
             let validates = !paused && is_validation(next.saturating_sub(of_train), own);
             let of_epoch = if validates { next } else { of_train };
@@ -223,8 +224,8 @@ impl Parts<'_> {
 }
 
 /// Whether this many fetches without an update are those of validation: at least one batch, and the
-/// fetch that finds none. If there are no more than a step has, they may be those of an update that
-/// was left out at the end of an epoch.
+/// fetch that finds none. If there are no more of them than a step has, they may instead be batches
+/// of an epoch's end for which the program made no update.
 fn is_validation(fetches: usize, own: usize) -> bool {
     fetches > own.max(1)
 }
@@ -303,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_that_the_end_of_an_epoch_left_out_are_no_validation() {
+    fn the_last_batches_of_an_epoch_without_an_update_are_not_validation() {
         let mut ranges = Vec::new();
         epoch(&mut ranges, 9, 2, 0);
         epoch(&mut ranges, 9, 2, 0);
@@ -355,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_are_known_by_words_of_their_names() {
+    fn the_kind_of_a_phase_is_found_by_words_in_its_name() {
         let of = |name| phase_of(SpanKind::Nvtx, name).map(PhaseKind::word);
         for name in ["epoch 3", "Epoch: 3", "[epoch=3]"] {
             assert_eq!(of(name), Some("epoch"), "{name}");

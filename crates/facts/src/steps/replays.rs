@@ -21,7 +21,8 @@ const FEWEST: usize = 3;
 /// Returns the steps by launches of graphs, if the `known` steps launched less than half of the
 /// devices' work and these steps launched more.
 pub(super) fn steps(file: &TraceFile, known: &[Step]) -> Option<(Vec<Step>, Estimate)> {
-    // Nearly all files launch no graph, so their work need not be read.
+    // Reading the work of a file is slow, and nearly all files launch no graph. So this is checked
+    // first.
     if !file.names().any(|(_, name)| launches_graph(name)) {
         return None;
     }
@@ -138,26 +139,26 @@ mod tests {
     }
 
     #[test]
-    fn replays_are_steps_where_updates_launched_less_than_half_of_the_devices_time() {
+    fn if_updates_launched_little_device_work_replays_are_the_steps() {
         let steps = of(1000, None);
         assert_eq!(steps.source, Some(StepSource::Inferred));
         assert_eq!(steps.others, [(StepSource::Optimizer, 3)]);
         let Some(Estimate { what, length, share }) = steps.estimate else { panic!("no estimate") };
         assert_eq!((what, length), (Repeated::Graph, 1));
-        // Updates and replays count as work. All replays lie in steps, including that of the other
-        // graph.
+        // The share is of the time of all work, which is the work of updates and of replays. All
+        // replays lie in steps, including that of the other graph.
         assert!((share - 7.0 / 11.0).abs() < 1e-9, "{share}");
         let times: Vec<(u64, u64, u64)> =
             steps.all.iter().map(|step| (step.number, step.start_ns, step.end_ns)).collect();
         let expected =
             [(0, 4000, 5000), (1, 5000, 6000), (2, 6000, 8000), (3, 8000, 9000), (4, 9000, 10_000)];
         assert_eq!(times[..5], expected);
-        // The end of the last step is that of its call.
+        // The last step ends when its call ends.
         assert_eq!(times[5..], [(5, 10_000, 10_020)]);
     }
 
     #[test]
-    fn updates_that_launched_most_of_the_devices_time_stay_the_steps() {
+    fn if_updates_launched_most_device_work_they_stay_the_steps() {
         let steps = of(4000, None);
         assert_eq!((steps.source, steps.all.len()), (Some(StepSource::Optimizer), 3));
         let asked = of(1000, Some(StepSource::Optimizer));

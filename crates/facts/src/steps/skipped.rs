@@ -3,8 +3,8 @@
 //! `GradScaler.step` checks the gradients and calls the optimizer only if all are finite;
 //! `GradScaler.update` follows in either case. Both run operators of PyTorch. If no update of an
 //! optimizer lies between a check and the update of the scale, all updates were skipped. A fused
-//! optimizer is different: it gets the outcome of the check and is always called, so an update that
-//! it skips itself has a range like any other.
+//! optimizer is always called and gets the outcome of the check. So an update that it skips itself
+//! has a range like any other, and is not found here.
 
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, SpanKind};
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skipped_update_is_no_validation_and_no_part_of_the_next_step() {
+    fn a_skipped_update_is_neither_validation_nor_a_part_of_a_step() {
         let updated = [true, true, false, true, true];
         let each = |fetches| {
             let at = move |(&updates, at): (&bool, u64)| iteration(at * 100, fetches, updates);

@@ -1,4 +1,4 @@
-//! Types for steps and for what shows them.
+//! Defines the types of steps and of the facts from which steps are found.
 
 use tprof_trace::model::{NameId, ProcessIndex, SpanKind, SpanOutline};
 
@@ -11,7 +11,7 @@ pub struct Step {
     pub end_ns: u64,
     /// Index of the step's process.
     pub process: ProcessIndex,
-    /// The number that the step's source gave it, or else its index, from 0.
+    /// The step's number according to its source, or else its index, from 0.
     pub number: u64,
 }
 
@@ -29,8 +29,8 @@ pub struct Batches {
     pub outside: usize,
 }
 
-/// The number of marks or updates that show steps. A step lies between two of them, so one of each
-/// process bounds no step on one side.
+/// The number of marks or updates that delimit steps. A step lies between two of them, so there is
+/// one more of them than steps in each process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Number of recorded updates or marks. Updates that share a batch count once.

@@ -1,5 +1,5 @@
-//! Finds the times at which the recording of a process was switched on and off, between which steps
-//! lie.
+//! Keeps the times at which the recording of a process was switched on and off, since no step may
+//! contain a pause.
 
 use tprof_trace::TraceFile;
 use tprof_trace::model::{MarkKind, ProcessIndex};
@@ -24,7 +24,8 @@ impl Windows {
         windows
     }
 
-    /// Adds a mark. Marks must come in order of time.
+    /// Adds a mark. The marks must be in order of time, unless the caller sorts the switches
+    /// afterwards.
     pub(super) fn take(&mut self, kind: MarkKind, time_ns: u64, name: &str) {
         match kind {
             MarkKind::RecordingOn => self.on.push((time_ns, number(name))),
@@ -33,12 +34,12 @@ impl Windows {
         }
     }
 
-    /// Forgets switches to recording before a time.
+    /// Forgets the times before `time_ns` at which recording was switched on.
     pub(super) fn forget_before(&mut self, time_ns: u64) {
         self.on.retain(|(on_ns, _)| *on_ns >= time_ns);
     }
 
-    /// Forgets all but the last switches.
+    /// Forgets all switches except the last `count` of each kind.
     pub(super) fn keep_last(&mut self, count: usize) {
         self.on.drain(..self.on.len().saturating_sub(count));
         self.off.drain(..self.off.len().saturating_sub(count));
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_have_the_numbers_and_beginnings_of_their_schedule() {
+    fn a_schedule_numbers_the_steps_by_updates_and_begins_the_first() {
         let marks = [
             (OFF, 0, "--schedule"),
             (ON, 100, "cycle 1: step 4 (--schedule)"),

@@ -83,7 +83,7 @@ fn scaled(number: &str, scale: u64) -> Option<u64> {
         return whole.checked_mul(scale);
     }
     let value = number.parse::<f64>().ok()? * scale as f64;
-    // This is slightly below 2^63. `f64` can't hold larger sizes exactly, and no disk is that
+    // The limit is slightly below 2^63. `f64` can't hold larger sizes exactly, and no disk is that
     // large.
     (value.is_finite() && value < 9.2e18).then_some(value.round() as u64)
 }
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read() {
+    fn sizes_are_parsed() {
         assert_eq!(parse_size("4096"), Some(4096));
         assert_eq!(parse_size("512K"), Some(512 << 10));
         assert_eq!(parse_size("64MiB"), Some(64 << 20));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read() {
+    fn durations_are_parsed() {
         assert_eq!(parse_duration("500ms"), Some(Duration::from_millis(500)));
         assert_eq!(parse_duration("2s"), Some(Duration::from_secs(2)));
         assert_eq!(parse_duration("5m"), Some(Duration::from_secs(300)));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn exact_texts_read_back() {
+    fn exact_texts_parse_to_the_same_value() {
         for bytes in [0, 1, 1000, 1024, 512 << 10, 3 << 20, (1 << 30) + 1, u64::MAX, 1 << 63] {
             assert_eq!(parse_size(&exact_size(bytes)), Some(bytes));
         }

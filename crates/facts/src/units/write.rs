@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_read_well() {
+    fn numbers_are_formatted_for_people() {
         assert_eq!(
             [count(0), count(999), count(1000), count(1_234_567)],
             ["0", "999", "1,000", "1,234,567"]

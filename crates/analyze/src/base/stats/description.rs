@@ -1,4 +1,4 @@
-//! Count, mean, deviation and quartiles of many values.
+//! Computes count, mean, deviation and quartiles of many values.
 
 use super::moments::{mean, variance};
 

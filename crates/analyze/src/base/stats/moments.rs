@@ -1,4 +1,4 @@
-//! Mean, variance and middle value.
+//! Computes the mean, variance and median of values.
 
 /// Arithmetic mean; 0 if there are no values.
 pub(super) fn mean(values: &[f64]) -> f64 {

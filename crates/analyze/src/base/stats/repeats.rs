@@ -1,4 +1,4 @@
-//! Means of repeats, and how far the difference of two can be trusted.
+//! Computes means of repeated measurements, and the error of the difference of two means.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -80,14 +80,14 @@ mod tests {
         assert!((repeats.variance - 32.0 / 7.0).abs() < 1e-12);
         assert_eq!(Repeats::of(&[]), None);
         assert_eq!(Repeats::of(&[3.0]).unwrap().deviation(), None);
-        // Seven degrees of freedom: any table of Student's t has 2.365.
+        // Eight values have seven degrees of freedom, for which any table of Student's t has 2.365.
         let error = repeats.mean_error().unwrap();
         assert!((error - 2.365 * (32.0_f64 / 7.0 / 8.0).sqrt()).abs() < 0.001, "{error}");
         assert_eq!(Repeats::of(&[3.0]).unwrap().mean_error(), None);
     }
 
     #[test]
-    fn the_interval_is_welchs() {
+    fn the_error_of_a_difference_is_that_of_welchs_test() {
         let range = |from: u32| (from..from + 6).map(f64::from).collect::<Vec<f64>>();
         let (a, b) = (Repeats::of(&range(0)).unwrap(), Repeats::of(&range(3)).unwrap());
         // Equal variances and sizes: 10 degrees of freedom, for which any table of

@@ -1,4 +1,4 @@
-//! Median and spread of a set of durations, and which of them are outliers.
+//! Computes median and spread of a set of durations, and finds outliers.
 
 use super::moments::{mean, variance};
 
@@ -96,10 +96,10 @@ mod tests {
     }
 
     #[test]
-    fn equal_values_have_no_outliers_and_few_odd_ones_are_found() {
+    fn a_few_odd_values_among_equal_ones_are_outliers() {
         let spread = Spread::of(&[7, 7, 7]).unwrap();
         assert!(!spread.is_outlier(7) && spread.is_outlier(8));
-        // More than half are equal: the mean absolute deviation, 20/9, takes over.
+        // More than half of the values are equal, so the mean absolute deviation, 20/9, is used.
         let spread = Spread::of(&[10, 10, 10, 10, 10, 10, 10, 10, 30]).unwrap();
         assert!((spread.robust_deviation - 20.0 / 9.0 * 1.2533).abs() < 1e-9);
         assert!(spread.is_outlier(30));

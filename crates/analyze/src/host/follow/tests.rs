@@ -129,7 +129,7 @@ fn waits(stack: u32, from: u64, to: u64) -> Vec<Sample> {
 }
 
 #[test]
-fn a_backward_pass_is_the_time_of_autograds_thread_below_the_line_that_calls_it() {
+fn a_backward_pass_shows_autograds_thread_below_the_calling_line() {
     let ledger = ledger(&waits(2, 4000, 8000), &works(1, 4, 3, 4100, 7900));
     let expected = [(Part::Python, 6000), (Part::Native, 3800), (Part::Other, 200)];
     assert_eq!(parts(&ledger), expected);
@@ -142,7 +142,7 @@ fn a_backward_pass_is_the_time_of_autograds_thread_below_the_line_that_calls_it(
 }
 
 #[test]
-fn a_thread_that_works_only_during_a_wait_is_awaited_and_its_own_line_is_named() {
+fn a_thread_that_works_only_during_a_wait_is_awaited() {
     let hog = (0..100).map(|at| row(3, Running, 1, at * 100, at * 100 + 100));
     let others: Vec<Sample> = works(2, 9, 5, 4000, 8000).into_iter().chain(hog).collect();
     let ledger = ledger(&waits(9, 4000, 8000), &others);
@@ -160,7 +160,7 @@ fn a_wait_without_a_working_thread_stays_a_wait_and_is_not_a_lock() {
     let found = ledger(&waits(2, 4000, 8000), &others);
     assert_eq!(parts(&found), [(Part::Python, 6000), (Part::Other, 4000)]);
     assert_eq!(followed(&found), []);
-    // A wait for a mutex stays one, whatever thread worked during it.
+    // A wait for a mutex stays a wait for a lock, even if a thread worked during it.
     let found = ledger(&waits(7, 4000, 8000), &works(2, 9, 5, 4000, 8000));
     assert_eq!(parts(&found), [(Part::Python, 6000), (Part::Lock, 4000)]);
 }
@@ -174,11 +174,11 @@ fn a_wait_may_be_for_several_threads_in_turn() {
 }
 
 #[test]
-fn only_one_of_the_threads_that_take_turns_runs() {
+fn of_threads_that_take_turns_only_the_running_one_counts() {
     let turns = |thread: u32, first: u64| {
         (0..100_u64).map(move |at| match at % 2 == first {
             true => row(thread, Running, 5, at * 100, at * 100 + 100),
-            // Half of the waits of such threads have no stack.
+            // Half of the waits of threads that take turns have no stack.
             false if at % 4 < 2 => row(thread, ThreadState::Gil, 5, at * 100, at * 100 + 100),
             false => row(thread, ThreadState::Blocked, 0, at * 100, at * 100 + 100),
         })
@@ -186,7 +186,7 @@ fn only_one_of_the_threads_that_take_turns_runs() {
     let others: Vec<Sample> = turns(2, 0).chain(turns(6, 1)).collect();
     let found = ledger(&waits(9, 4000, 8000), &others);
     assert_eq!(followed(&found), [("maker_*".to_owned(), Part::Python, 4000)]);
-    // If there is only one such thread, it waits for its turn.
+    // If there is only one such thread, it waits for its turn while no other thread runs.
     let others: Vec<Sample> = turns(2, 0).collect();
     let found = ledger(&waits(9, 4000, 8000), &others);
     let of_gil = ("maker_0".to_owned(), Part::Gil, 2000);
@@ -194,7 +194,7 @@ fn only_one_of_the_threads_that_take_turns_runs() {
 }
 
 #[test]
-fn sleep_of_the_maker_is_a_wait_for_data_and_its_work_is_its_own_time() {
+fn a_data_makers_sleep_is_a_wait_for_data_and_its_work_is_followed() {
     let idle = [row(2, Lock, 9, 0, 4000), row(2, Lock, 9, 8000, WINDOW.end)];
     let sleeps = [&idle[..], &[row(2, Sleep, 5, 4000, 8000)]].concat();
     let found = ledger(&waits(6, 4000, 8000), &sleeps);
@@ -207,7 +207,7 @@ fn sleep_of_the_maker_is_a_wait_for_data_and_its_work_is_its_own_time() {
 }
 
 #[test]
-fn waits_that_were_added_up_and_waits_without_a_stack_are_followed_in_proportion() {
+fn summed_waits_and_waits_without_a_stack_are_followed() {
     // There are ten steps: each runs for 500 ns and waits for 500 ns; only one wait has an exact
     // row.
     let mut own = Vec::new();

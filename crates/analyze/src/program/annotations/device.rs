@@ -1,5 +1,6 @@
-//! The images of annotations on devices, as torch.profiler writes them. An image lasts from the
-//! first kernel of a range to its last, per stream, including the time in between.
+//! Measures the images of annotations on devices, as torch.profiler writes them. A range has one
+//! image on each stream, which lasts from the range's first kernel on the stream to its last, gaps
+//! included.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{DeviceSpan, DeviceSpanKind, NameId};
@@ -7,7 +8,7 @@ use tprof_trace::model::{DeviceSpan, DeviceSpanKind, NameId};
 use super::effects::{DeviceImage, ImagesByName};
 use crate::rank::RankTrace;
 
-/// Returns the images by name, with the work under them.
+/// Returns the images by name, with the work that belongs to each.
 ///
 /// A piece of work belongs to the shortest image that overlaps it on its stream.
 pub(super) fn images(rank: &RankTrace) -> ImagesByName {

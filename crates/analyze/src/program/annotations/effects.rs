@@ -1,4 +1,4 @@
-//! The device work that ranges of one name caused.
+//! Defines the sums of the device work that the ranges of one name caused.
 
 use std::collections::BTreeMap;
 

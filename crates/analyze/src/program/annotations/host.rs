@@ -1,10 +1,10 @@
 //! Finds the GPU time that ranges of host threads caused.
 //!
-//! A range caused the work that was launched within it on its own thread. In addition, an autograd
-//! thread works for the thread that runs the training loop, so its launches also belong to the
-//! ranges that are open on that thread at the moment. That thread is the one that names steps. In a
-//! process without steps, it is the only other thread with an open range, and only while no range
-//! is open on the launching thread itself.
+//! A range caused the work that was launched within it on its own thread. An autograd thread works
+//! for the thread that runs the training loop, so its launches also belong to the ranges that are
+//! open on the training thread at that moment. The training thread is the one that names steps. In
+//! a process without steps, it is the only other thread with an open range; then the launches
+//! belong to its ranges only while the launching thread has no open range itself.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::modules::ModuleName;
@@ -29,7 +29,7 @@ pub(super) fn caused(rank: &RankTrace<'_>) -> EffectsByName {
     named
 }
 
-/// Finds the effects of ranges, adding up those with the same key.
+/// Finds the effects of ranges, and adds up the effects of ranges with the same key.
 pub(crate) fn caused_by(
     rank: &RankTrace<'_>,
     mut ranges: Vec<&HostSpan>,

@@ -1,4 +1,4 @@
-//! `annotations`: the GPU time that ranges named by the program caused.
+//! The report `annotations`: the GPU time that the program's ranges caused.
 
 mod device;
 mod effects;

@@ -1,4 +1,4 @@
-//! The time in PyTorch's modules, by their paths.
+//! Measures the time in PyTorch's modules, by their paths.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The tables of `annotations`.
+//! Makes the tables of `annotations`.
 
 use std::cmp::Reverse;
 

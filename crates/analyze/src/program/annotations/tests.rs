@@ -58,7 +58,7 @@ fn a_range_causes_what_is_launched_within_it_even_if_it_runs_later() {
 }
 
 #[test]
-fn a_thread_beside_the_one_that_names_steps_works_for_it() {
+fn launches_of_other_threads_count_for_the_thread_that_names_steps() {
     let mut trace = Fixture::new();
     trace.span(range(0, 0, 100_000), "ProfilerStep#1");
     trace.span(range(0, 20_000, 60_000), "backward");
@@ -79,7 +79,7 @@ fn a_thread_beside_the_one_that_names_steps_works_for_it() {
 }
 
 #[test]
-fn two_threads_with_ranges_leave_a_third_ones_work_to_nobody() {
+fn if_two_threads_have_ranges_a_third_threads_work_belongs_to_none() {
     let mut trace = Fixture::new();
     trace.span(range(0, 0, 100_000), "a");
     trace.span(range(1, 0, 100_000), "b");
@@ -122,7 +122,7 @@ fn work_belongs_to_the_shortest_image_that_overlaps_it_on_its_stream() {
 }
 
 #[test]
-fn a_modules_own_time_is_without_the_modules_that_it_calls() {
+fn a_modules_own_time_excludes_the_modules_that_it_calls() {
     let mut trace = Fixture::new();
     let mut call = |thread, start_ns, duration_ns, name: &str| {
         trace.span(range(thread, start_ns, duration_ns), &format!("nn.Module: {name}"));

@@ -1,10 +1,10 @@
-//! The time between the two graphs of a function with a graph break. In it, Python runs instead of
-//! compiled code.
+//! Measures the time that graph breaks cost: the time between the two graphs of a function with a
+//! break, in which Python runs instead of compiled code.
 //!
-//! The code after a break is a function of its own that resumes the first function. It is compiled
-//! separately, and its operator lies within the first function's operator. If gradients are
-//! recorded, the graph before the break is an operator, too. The break is the time between these
-//! two operators.
+//! PyTorch turns the code after a break into a separate function that resumes the first one, and
+//! compiles it separately. In a trace, the operator of the second function lies within the operator
+//! of the first. If gradients are recorded, the graph before the break is an operator, too. So the
+//! break is the time between the operator of that graph and the operator of the second function.
 
 use std::collections::BTreeMap;
 
@@ -80,8 +80,8 @@ mod tests {
             .join("../trace/tests/compile/torch-2.15.log.zst");
         let compile = RankCompile::of_logs_at(&[path], Some(0));
         let log = &compile.logs[0].log;
-        // A moment long after all compilations. The program's function `breaks` runs, and within it
-        // the code after its first break.
+        // A moment long after all compilations, so that none lies in the break. The program's
+        // function `breaks` runs, and within it the code after its first break.
         let at = log.extent_unix_us.unwrap().1 * 1000 + 1_000_000;
         let resumes = log.frames.iter().find(|frame| frame.id.to_string() == "1/0").unwrap();
         assert_eq!(resumes.line, Some(14));

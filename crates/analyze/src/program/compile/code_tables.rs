@@ -1,4 +1,4 @@
-//! The tables of `compile` on compiled code: its runs, caches, kernels and operators, and the
+//! Makes the tables of `compile` on compiled code: its runs, caches, kernels and operators, and the
 //! events of the log.
 
 use std::cmp::Reverse;

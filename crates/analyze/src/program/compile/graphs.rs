@@ -1,7 +1,8 @@
-//! Runs of compiled code and their time. They are found by joining operators with the log.
+//! Finds the runs of compiled code and their time, by joining operators of the trace with the
+//! compile log.
 //!
-//! PyTorch names the operator around compiled code after its compilation, such as
-//! `Torch-Compiled Region: 3/1` (without a number before 2.6). The backward graph is the function
+//! PyTorch names the operator around compiled code after the compilation: `Torch-Compiled Region:
+//! 3/1`. PyTorch before 2.6 leaves out the number. The backward graph is the function
 //! `CompiledFunctionBackward`, which has the sequence number of its forward operator.
 
 use std::collections::BTreeMap;
@@ -46,7 +47,8 @@ pub(super) struct RankGraphs {
     pub graphs: BTreeMap<CompiledGraph, GraphRuns>,
     /// Length of the steps after warm-up without a compilation, ns; `None` if there are none.
     pub steps_ns: Option<u64>,
-    /// Whether compilations are on the run's clock. If so, the time of runs excludes them.
+    /// Whether the times of compilations are known on the run's clock. If so, the time of runs
+    /// excludes compilations.
     pub is_timed: bool,
 }
 
@@ -168,13 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn compiled_code_has_its_own_time_and_what_it_launched_each_way() {
+    fn compiled_code_has_its_own_time_and_launches_in_each_direction() {
         let mut made = Fixture::new();
         operator(&mut made, 0, 100, "Torch-Compiled Region: 0/0", None);
         operator(&mut made, 10, 50, "CompiledFunction", Some(7));
         operator(&mut made, 60, 90, "Torch-Compiled Region: 1/0", None);
         kernel(&mut made, 70, 500, 1);
-        // The engine's range has no number of its own.
+        // The range of the autograd engine has no sequence number.
         operator(
             &mut made,
             200,

@@ -1,4 +1,4 @@
-//! `compile`: the activity of `torch.compile`, read from PyTorch's own structured log.
+//! The report `compile`: what `torch.compile` did, read from PyTorch's own structured log.
 //!
 //! All figures come from PyTorch; none are sampled. Without such a log, the tables are empty and
 //! the report says how to get a log.
@@ -52,7 +52,8 @@ impl Analysis for Compile {
         tables.extend(tables::all(&parts));
         tables.extend(code_tables::all(&parts));
         if parts.iter().all(|(_, part)| part.logs.is_empty()) {
-            // One table is enough to say how to get a log.
+            // If there is no log, all tables are empty. One of them is enough to say how to get a
+            // log.
             tables.iter_mut().skip(1).for_each(|table| table.view = View::Data);
         }
         let notes = parts.iter().flat_map(|(_, part)| part.problems.clone()).collect();

@@ -1,4 +1,4 @@
-//! The logs of a rank, converted to the rows of tables.
+//! Converts the logs of a rank to the rows of tables.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ pub(super) struct FrameRow {
     pub start_ns: Option<u64>,
     pub operators_before: Option<u64>,
     pub operators_after: Option<u64>,
-    /// Number of generated kernels, and number of calls of other kernels.
+    /// Number of kernels that were generated, and number of calls of kernels that were not.
     pub kernels: Option<(u64, u64)>,
 }
 
@@ -162,8 +162,8 @@ fn log_row(read: &ReadLog) -> LogRow {
 
 fn frames(read: &ReadLog, at: &RankContext, found: &mut RankCompiled) {
     let log = &read.log;
-    // The graphs and the code of a forward graph and its backward graph have one number. The
-    // backward graph's come second.
+    // A forward graph and its backward graph share one compilation number. In the log, the entries
+    // of the backward graph come second.
     let mut before: FxHashMap<CompileId, u64> = FxHashMap::default();
     let mut after: FxHashMap<CompileId, Vec<u64>> = FxHashMap::default();
     for (id, stage, counts) in &log.graphs {

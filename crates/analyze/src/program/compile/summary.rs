@@ -1,4 +1,4 @@
-//! The table of ranks: the sums of each rank's compilations.
+//! Makes the table with the sums of each rank's compilations.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The tables of `compile` on compilations: code that was compiled, and code that wasn't.
+//! Makes the tables of `compile` on compilations: code that was compiled, and code that wasn't.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

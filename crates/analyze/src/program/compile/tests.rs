@@ -89,14 +89,14 @@ fn phases_add_up_to_each_compilation() {
 }
 
 #[test]
-fn a_run_without_a_log_states_how_to_get_one() {
+fn without_a_log_the_tables_say_how_to_get_one() {
     let body = made(RankCompile::default());
     assert!(body.tables.iter().all(|table| table.rows.is_empty()));
     assert!(body.tables.iter().all(|table| table.empty.contains("tprof run --compile")));
 }
 
 #[test]
-fn a_number_of_several_functions_identifies_none() {
+fn a_number_that_several_functions_share_identifies_none() {
     let frame = |given_before, line| CompiledFrame {
         id: CompileId { frame: Some(0), compile: Some(1), given_before, ..CompileId::default() },
         line: Some(line),
@@ -113,7 +113,7 @@ fn a_number_of_several_functions_identifies_none() {
 
 /// The first compilation of `0/0` has no end, and a later compilation has the same number.
 #[test]
-fn a_compilation_without_an_end_is_of_the_function_of_its_number() {
+fn a_compilation_without_an_end_has_the_function_of_its_number() {
     let frame = |number, given_before, name: Option<&str>| CompiledFrame {
         id: CompileId {
             frame: Some(number),
@@ -132,7 +132,7 @@ fn a_compilation_without_an_end_is_of_the_function_of_its_number() {
     let found = words::by_number(again.iter());
     let names: Vec<_> = found.values().map(|of| of.and_then(|of| of.function.clone())).collect();
     assert_eq!(names, [Some("work".to_owned())]);
-    // Functions that no other compilation names are told apart by number.
+    // Functions without a name in any of their compilations are distinguished by their numbers.
     let unnamed = [frame(1, 0, None), frame(1, 1, None), frame(2, 0, None)];
     assert_eq!(words::functions(unnamed.iter()), 2);
     assert_eq!(words::functions(again.iter().chain(&unnamed)), 3);

@@ -1,5 +1,5 @@
-//! Texts and functions that the tables of `compile` share: reasons for missing values, and the
-//! column of ranks.
+//! Helpers that the tables of `compile` share: reasons for missing values, counting of functions,
+//! and the column of ranks.
 
 use std::collections::BTreeSet;
 
@@ -32,9 +32,9 @@ pub(super) fn empty(parts: &CompiledParts, none: &'static str) -> &'static str {
     if with_logs.all(|part| part.is_whole) { none } else { NOT_WHOLE }
 }
 
-/// Returns the number of functions that were compiled. For a compilation without an end, the log
-/// may lack the function's name. Then the function is the one that PyTorch gave the same number,
-/// and doesn't count again.
+/// Returns the number of functions that were compiled. A compilation without an end may have no
+/// function name in the log. Then it belongs to the function with the same number, which doesn't
+/// count again.
 pub(super) fn functions<'a>(frames: impl Iterator<Item = &'a CompiledFrame>) -> usize {
     let number = |frame: &CompiledFrame| (frame.id.autograd, frame.id.frame);
     let (named, unnamed): (Vec<_>, Vec<_>) =
@@ -51,9 +51,9 @@ fn place(frame: &CompiledFrame) -> (&Option<String>, &Option<String>, Option<u32
 }
 
 /// Returns the compilation with each number as PyTorch writes it, ignoring backward graphs. The
-/// value is `None` if different functions had the number, because operators of compiled code have
-/// nothing but the number. If several compilations have a number, those without an end are ignored,
-/// because they left no code.
+/// value is `None` if different functions had the number: operators of compiled code have only the
+/// number, so it is unknown which function they belong to. If several compilations have a number,
+/// those without an end are ignored, because they left no code.
 pub(super) fn by_number<'a>(
     frames: impl Iterator<Item = &'a CompiledFrame>,
 ) -> FxHashMap<String, Option<&'a CompiledFrame>> {

@@ -1,4 +1,5 @@
-//! Quantities that are read from time to time: memory, queue lengths, clocks, power.
+//! Computes statistics of quantities that are read from time to time: memory, queue lengths,
+//! clocks, power.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_has_the_readings_within_it() {
+    fn a_steps_statistics_are_of_the_readings_within_it() {
         let key = ("queue".to_owned(), Some(70), None);
         let values = [(5, 1.0), (110, 10.0), (150, 30.0), (350, 5.0)];
         let of = [(key.clone(), readings(&values))].into();

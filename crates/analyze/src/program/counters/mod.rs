@@ -1,4 +1,4 @@
-//! `counters`: quantities over time, and hardware counters by operator.
+//! The report `counters`: quantities over time, and hardware counters by operator.
 
 mod gauges;
 mod ranges;

@@ -1,4 +1,4 @@
-//! Hardware counters of ranges on a device, and the operators that launched them.
+//! Joins ranges on a device that have hardware counters with the operators that launched them.
 
 use rustc_hash::FxHashMap;
 use serde_json::Value;
@@ -24,7 +24,8 @@ pub struct Range {
 }
 
 /// The counters with this prefix and `FLOP_SUFFIX` count thread-level instructions. Those for
-/// additions and multiplications are floating-point operations. A fused multiply-add counts as two.
+/// additions, multiplications and fused multiply-adds count floating-point operations; a fused
+/// multiply-add is two.
 const FLOP_PREFIX: &str = "smsp__sass_thread_inst_executed_op_";
 const FLOP_SUFFIX: &str = "_pred_on.sum";
 /// Name of the value that adds up these operations.
@@ -59,8 +60,8 @@ fn operators(rank: &RankTrace, tree: &CallTree, call: u32) -> Option<(String, St
 }
 
 /// Returns the call that launched each range, and the reason if the ranges and launches can't be
-/// joined. A range profiler runs kernels one by one and reports no correlation. Then the n-th range
-/// belongs to the n-th launch, provided that there are as many ranges as launches.
+/// joined. A range profiler runs kernels one by one and reports no correlation. So the n-th range
+/// belongs to the n-th launch if there are as many ranges as launches.
 fn launches(rank: &RankTrace, spans: &[&DeviceSpan]) -> (Vec<Option<usize>>, Option<String>) {
     let mut by_correlation: FxHashMap<(u32, u64), usize> = FxHashMap::default();
     let mut in_order = Vec::new();
@@ -158,7 +159,7 @@ mod tests {
         let operators = Some(("conv2d".to_owned(), "cudnn_convolution".to_owned()));
         assert_eq!(ranges[0].operators, operators);
         assert_eq!(ranges[1].operators, operators);
-        assert_eq!(ranges[0].values.len(), 3, "text is no counter");
+        assert_eq!(ranges[0].values.len(), 3, "a value that is text is not a counter");
         assert_eq!(ranges[0].values[0], (FLOP.to_owned(), 23.0));
         assert_eq!(ranges[1].values, []);
     }

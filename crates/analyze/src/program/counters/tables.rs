@@ -1,4 +1,4 @@
-//! The tables of `counters`.
+//! Makes the tables of `counters`.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! Decides which runs of operators count, and measures each run's own time.
 //!
 //! Operators are nested, and so are their formulas: `aten::linear` calls `aten::addmm`. An operator
-//! counts unless an operator within it counts that has the same level ([`Level`]) or a higher one.
-//! A run's launches and host time are its own, but exclude those of counted runs within it.
+//! counts unless it contains an operator that counts and has the same or a higher level
+//! ([`Level`]). The launches and the host time of a run exclude those of counted runs within it.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::flops::{self, Count, Level, WhyUncounted, Work};
@@ -10,7 +10,7 @@ use tprof_trace::model::{NameId, SpanKind};
 
 use crate::rank::{CallTree, Class, RankTrace, WorkKind};
 
-/// Stands for an index if there is no run.
+/// Stands for a missing index of a run.
 const NONE: u32 = u32::MAX;
 
 /// An operator with its inputs and the work that follows from them.
@@ -58,7 +58,7 @@ pub(super) struct CountedRuns {
     /// formula, but operators within it count instead.
     pub uncounted: FxHashMap<(NameId, Option<WhyUncounted>), Uncounted>,
     /// Number and total duration of the pieces of device work that belong to no operator or have no
-    /// recorded launch; without collectives.
+    /// recorded launch. Collectives are not included.
     pub unowned: (u64, u64),
     /// Device time of the counted runs, by device, ns.
     pub devices: FxHashMap<u32, u64>,
@@ -163,7 +163,8 @@ fn levels_within(
     shapes: &[SizedOperator],
 ) -> Vec<Option<Level>> {
     let mut within: Vec<Option<Level>> = vec![None; tree.spans.len()];
-    // Callers come before the spans that they call.
+    // Callers come before the spans that they call, so the loop runs backwards, from callees to
+    // callers.
     for at in (0..tree.spans.len()).rev() {
         let own = match reads[at] {
             CountedAs::Shape(shape) => Some(shapes[shape as usize].work.family.level()),
@@ -178,9 +179,9 @@ fn levels_within(
     within
 }
 
-/// Adds the host time of operators for which nothing counts: neither they, nor operators around or
-/// within them. Of several nested ones, only the innermost is added. Returns the spans that were
-/// added.
+/// Adds the host time of operators that don't count and that have no counting operator around or
+/// within them. Of several such operators that are nested, only the innermost is added. Returns the
+/// spans that were added.
 fn add_uncounted_hosts(
     tree: &CallTree,
     reads: &[CountedAs],
@@ -230,7 +231,7 @@ fn add_devices(
             *counted.devices.entry(rank.stream(work).device).or_default() += work.duration_ns;
             continue;
         }
-        // Collectives have their own report.
+        // Collectives are left out here, since they have their own report.
         if work.class == Class::Communication {
             continue;
         }

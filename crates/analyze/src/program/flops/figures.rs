@@ -46,14 +46,14 @@ pub(super) fn shape_text(key: &SizesKey, row: &Row) -> String {
     sizes_text(&key.operator, &key.dims, &row.work)
 }
 
-/// Formats an operator like [`shape_text`], given its sizes as JSON and its work.
+/// Formats an operator like [`shape_text`], but from its sizes as JSON and its work.
 pub(super) fn sizes_text(operator: &str, dims: &str, work: &Work) -> String {
     let dims: Value = serde_json::from_str(dims).unwrap_or_default();
     let mut text = operator.to_owned();
     for dims in dims.as_array().into_iter().flatten() {
         let inner = dims.as_array().map_or(&[][..], Vec::as_slice);
         match inner.first() {
-            // A scalar, or a tensor without dimensions, says little.
+            // A scalar, or a tensor without dimensions, tells a reader little, so it is left out.
             None => continue,
             Some(Value::Array(_)) => text += &format!(" list of {}", inner.len()),
             Some(_) => text += &format!(" {dims}"),
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_keep_the_digits_that_matter() {
+    fn rates_are_formatted_with_three_significant_digits() {
         let text = |value: f64| tera(Some(value), "");
         for (value, wanted) in [
             (0.0, "0"),

@@ -1,10 +1,10 @@
 //! Joins backward operators with their forward operators, and finds out which operators recompute.
 //!
-//! An autograd function carries the sequence number of the forward operator whose gradients it
-//! computes. If an operator within such a function has its own number, it ran with gradients
-//! enabled. Then it belongs to a forward pass that is recomputed (activation checkpointing). The
-//! exception is a function in which all operators have numbers: this happens when gradients of
-//! gradients are computed.
+//! An autograd function has the sequence number of the forward operator whose gradients it
+//! computes. If an operator within such a function also has a number, it ran with gradients
+//! enabled. So it belongs to a forward pass that is recomputed (activation checkpointing). There is
+//! one exception: if all operators of the function have numbers, gradients of gradients are being
+//! computed.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::flops::NODE_PREFIX;
@@ -12,7 +12,7 @@ use tprof_trace::model::{NameId, SequencedSpan, SpanKind};
 
 use crate::rank::{CallTree, RankTrace, TreeSpan};
 
-/// Stands for an index if there is no span.
+/// Stands for a missing index of a span.
 const NONE: u32 = u32::MAX;
 
 /// The autograd function that recomputes a part of a forward pass and then computes its gradients.
@@ -68,7 +68,8 @@ impl AutogradLinks {
             if let (Some(number), Some(range)) =
                 (number, caller.filter(|_| around.innermost != NONE))
             {
-                // Some versions of PyTorch don't number the engine's range.
+                // Some versions of PyTorch don't number the engine's range, so it gets the number
+                // of its function.
                 joined.numbers.entry(range).or_insert(number);
             }
             let has_number = !is_function && joined.numbers.contains_key(&at);
@@ -107,8 +108,8 @@ impl AutogradLinks {
                 continue;
             }
             let known = found.entry(number).or_insert(Some(at));
-            // Later spans have a higher index, and so have inner spans compared with those around
-            // them.
+            // Later spans and inner spans have higher indices, so the highest index is the last,
+            // innermost operator.
             *known = known.filter(|known| thread(*known) == thread(at)).map(|known| known.max(at));
         }
         found.into_iter().filter_map(|(number, at)| Some((number, at?))).collect()

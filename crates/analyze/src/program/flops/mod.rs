@@ -1,5 +1,5 @@
-//! `flops` and `roofline`: the work of operators derived from the sizes of their inputs, their
-//! speed, and its distance from the device's peak.
+//! The reports `flops` and `roofline`: the work of operators, computed from the sizes of their
+//! inputs, and their rates compared with the device's peaks.
 
 mod count;
 mod figures;

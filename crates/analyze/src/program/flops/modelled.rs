@@ -1,4 +1,5 @@
-//! The runs of a rank with their least times, for the rules that judge them.
+//! Computes for each run of an operator the least time that the device needs for it. The rules that
+//! find slow operators compare runs with this time.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::flops::peaks::Peaks;

@@ -1,4 +1,4 @@
-//! The work of a rank's operators by training step and by module.
+//! Sums the work of a rank's operators by training step and by module.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,7 +72,8 @@ pub(super) fn modules<'c>(
     let none = ModuleSums { total: FlopSums::none(), own: FlopSums::none(), backward: 0 };
     for run in &counted.runs {
         let forward = || joined.forward(&forwards, run.at);
-        // A recomputed forward pass calls modules itself.
+        // An operator of a recomputed forward pass lies in a call of its module even during the
+        // backward pass.
         let (call, is_backward) = match of_runs.get(&run.at) {
             Some(call) => (Some(*call), false),
             None => (forward().and_then(|at| of_forwards.get(&at).copied()), true),

@@ -1,4 +1,4 @@
-//! The work of one rank's operators: by size, kernel, step and module.
+//! Sums the work of one rank's operators by size, kernel, step and module.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -82,7 +82,8 @@ pub(super) fn device(rank: &RankTrace<'_>, counted: &CountedRuns) -> Option<(Str
     Some((rank.name(device.name).to_owned(), device.memory_bytes))
 }
 
-/// Returns the given peaks, combined with those known for the device. A host has only given peaks.
+/// Returns the known peaks of the device, replaced by those that the user gave. A host has only
+/// peaks that the user gave.
 pub(super) fn peaks(
     device: Option<&(String, Option<u64>)>,
     counted: &CountedRuns,

@@ -1,4 +1,4 @@
-//! The rates of operators, for other reports that show them.
+//! Computes the rates of operators for reports other than `flops`.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::rank::RankTrace;
 const NO_COUNT: &str =
     "its operations are not known, or are those of operators within it: see `report flops`";
 
-/// The rate that runs of one operator reach, or only those with inputs of one size.
+/// The rate of the runs of one operator, or of its runs with inputs of the same sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OperatorRate {
     /// Floating-point operations that the results need.
@@ -115,7 +115,8 @@ pub(crate) fn operator_rates(
     }
     let peaks = peaks(device(rank, &counted).as_ref(), &counted, given);
     let least_times = least_times(rank, &counted, peaks.as_ref());
-    // Whether a run recomputes makes no difference here.
+    // The links only tell which runs recompute. That makes no difference here, so they are left
+    // empty.
     let links = AutogradLinks::default();
     for (key, row) in rows(rank, at, tree, &counted, &least_times, &links) {
         if row.launched == 0 && !rank.work.is_empty() {
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_is_that_of_most_of_the_time_or_not_known() {
+    fn the_bound_is_the_one_with_most_time_or_unknown() {
         let mut sum = rate(Some("memory"), 10);
         sum.add(&rate(None, 90));
         assert!(matches!(&rate_cells(Some(&sum))[3], Cell::Missing(_)), "{sum:?}");

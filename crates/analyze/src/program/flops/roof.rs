@@ -1,4 +1,5 @@
-//! The least time that work takes on a device, and what bounds it.
+//! Computes the least time that work takes on a device, and tells which limit of the device bounds
+//! it.
 
 use tprof_facts::flops::Work;
 use tprof_facts::flops::peaks::Peaks;
@@ -93,7 +94,7 @@ mod tests {
     use tprof_facts::flops::{Count, of};
 
     #[test]
-    fn work_is_bound_by_what_takes_longer() {
+    fn the_limit_that_takes_longer_bounds_the_work() {
         let peaks = Peaks::parse("fp32=10T,memory=1T").unwrap();
         let least = |size: u64| {
             let args = format!(

@@ -1,4 +1,4 @@
-//! The tables of `roofline`.
+//! Makes the tables of `roofline`.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -172,7 +172,7 @@ fn collectives(parts: &[(RankContext, RankFlops)]) -> Vec<(Collective, Collectiv
     for (what, sums) in parts.iter().flat_map(|(_, part)| &part.collectives) {
         all.entry(what).or_default().add(sums);
     }
-    // Without operators, `report comm` alone shows the collectives.
+    // Without operators, this report has no collectives either; `report comm` shows them.
     let any = parts.iter().any(|(_, part)| !part.rows.is_empty());
     all.into_iter().filter(|_| any).map(|(what, sums)| (what.clone(), sums)).collect()
 }

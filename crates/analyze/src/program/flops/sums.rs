@@ -1,4 +1,4 @@
-//! The sums over one rank's operators.
+//! Defines the sums over one rank's operators.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,8 @@ use tprof_facts::flops::{WhyUncounted, Work};
 use super::count::{CountedRun, Uncounted};
 use super::roof::{LeastTime, RoofBound};
 
-/// Floating-point operations, and the times that they are compared with.
+/// Sums of floating-point operations, and of the times with which rates and utilizations are
+/// computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct FlopSums {
     /// Operations as PyTorch counts them.
@@ -111,8 +112,8 @@ pub(super) struct Row {
     pub crosses: bool,
     /// Least time of the runs that launched work, or of all runs if none did.
     pub least: LeastTime,
-    /// The longest run: its beginning, in ns since the run began, and its time in ns, on a device
-    /// or, if it launched nothing, on the host.
+    /// The longest run of the operator: its beginning, in ns since the recording began, and its
+    /// time, ns. The time is that on the device, or on the host if the run launched nothing.
     pub slowest: (u64, u64),
 }
 
@@ -142,8 +143,9 @@ impl Row {
         }
     }
 
-    /// Returns the time to compare with, and the number of runs that took it. This is the device
-    /// time of the runs that launched work, or the host time of all runs if none did.
+    /// Returns the time that is compared with the least time, and the number of runs that took it.
+    /// It is the device time of the runs that launched work, or the host time of all runs if none
+    /// did.
     pub fn timed(&self) -> (u64, u64) {
         if self.launched > 0 { (self.device_ns, self.launched) } else { (self.host_ns, self.runs) }
     }
@@ -180,7 +182,7 @@ pub(super) struct ModuleSums {
     pub backward: u64,
 }
 
-/// The sums over collectives of one operation, type, size and group size.
+/// The sums over collectives with the same operation, type, size and group size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct CollectiveSums {
     pub runs: u64,

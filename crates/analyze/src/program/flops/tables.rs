@@ -1,4 +1,4 @@
-//! The tables of `flops`.
+//! Makes the tables of `flops`.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

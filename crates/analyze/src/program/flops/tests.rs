@@ -9,7 +9,7 @@ use tprof_trace::model::{CopyKind, Device, Kernel, MemoryCopy, NameId, Span, Spa
 const MM: &str = r#"{"Input Dims":[[64,32],[32,16]],"Input type":["float","float"]}"#;
 const LINEAR: &str = r#"{"Input Dims":[[64,32],[16,32]],"Input type":["float","float"]}"#;
 const ADD: &str = r#"{"Input Dims":[[64,16],[16]],"Input type":["float","float"]}"#;
-/// Operations of the product: 2 · 64 · 32 · 16.
+/// Operations of the matrix product that the tests use: 2 · 64 · 32 · 16.
 const PRODUCT: u64 = 65_536;
 const NODE: &str = "autograd::engine::evaluate_function: MmBackward0";
 
@@ -91,7 +91,7 @@ fn an_operation_belongs_to_the_innermost_operator_that_counts() {
     operator(&mut made, 0, [0, 1000], "aten::linear", LINEAR);
     operator(&mut made, 0, [100, 200], "aten::t", ADD);
     operator(&mut made, 0, [300, 900], "aten::mm", MM);
-    // The copy that prepares the product has a count of its own, which has no operations but bytes.
+    // The copy before the product also counts, but only with bytes, not with operations.
     let copy = r#"{"Input Dims":[[64,32],[64,32]],"Input type":["float","float"]}"#;
     operator(&mut made, 0, [350, 400], "aten::copy_", copy);
     // The inner operator's sizes don't fit its formula, so the operator around it counts.
@@ -113,11 +113,11 @@ fn an_operation_belongs_to_the_innermost_operator_that_counts() {
         ]
     );
     assert_eq!((part.all.flops, part.all.runs), (2 * PRODUCT, 3));
-    assert!(part.uncounted.is_empty(), "one around it counts: {:?}", part.uncounted);
+    assert!(part.uncounted.is_empty(), "a counted operator contains it: {:?}", part.uncounted);
 }
 
 #[test]
-fn kernels_belong_to_the_operator_that_counts_around_them() {
+fn kernels_belong_to_the_counted_operator_around_their_launch() {
     let mut made = Fixture::new();
     device(&mut made, "Tesla V100-SXM2-32GB");
     operator(&mut made, 0, [0, 1000], "aten::mm", MM);
@@ -154,7 +154,7 @@ fn kernels_belong_to_the_operator_that_counts_around_them() {
 fn measured_bounds_take_precedence_over_modelled_ones() {
     let mut made = Fixture::new();
     device(&mut made, "NVIDIA A100-SXM4-40GB");
-    // The host takes longer than the device.
+    // The host takes longer to launch this run than the device takes to execute it.
     operator(&mut made, 0, [0, 9000], "aten::mm", MM);
     launched(&mut made, 100, 1, 3000, "gemm");
     let large =
@@ -200,7 +200,7 @@ fn a_device_without_peaks_has_rates_and_no_shares() {
 }
 
 #[test]
-fn a_host_without_a_device_is_measured_by_its_own_time() {
+fn without_a_device_operators_are_measured_by_host_time() {
     let mut made = Fixture::new();
     operator(&mut made, 0, [0, 4000], "aten::mm", MM);
     range(&mut made, [0, 10_000], "ProfilerStep#7");
@@ -223,7 +223,7 @@ fn checkpointed(made: &mut Fixture) {
     numbered(made, 0, [200, 900], "aten::mm", MM, Some(1));
     range(made, [1100, 2000], "nn.Module: Net.second (Linear)");
     numbered(made, 0, [1200, 1900], "aten::mm", MM, Some(2));
-    // The gradients of the second product: first the product is recomputed.
+    // The function that computes the gradients of the second product first recomputes the product.
     numbered(made, 1, [5000, 9000], NODE, "", Some(2));
     numbered(made, 1, [5100, 8900], "MmBackward0", "", Some(2));
     numbered(made, 1, [5200, 6000], "aten::linear", LINEAR, Some(40));
@@ -236,7 +236,7 @@ fn checkpointed(made: &mut Fixture) {
 }
 
 #[test]
-fn a_forward_pass_that_is_done_again_is_not_the_models() {
+fn recomputed_work_counts_for_the_hardware_but_not_for_the_model() {
     let mut made = Fixture::new();
     checkpointed(&mut made);
     let file = made.finish();
@@ -256,8 +256,8 @@ fn a_forward_pass_that_is_done_again_is_not_the_models() {
 fn gradients_of_gradients_are_not_recomputed() {
     let mut made = Fixture::new();
     numbered(&mut made, 0, [0, 900], "aten::mm", MM, Some(1));
-    // All outermost operators of the function have numbers. The operator within another one has
-    // none.
+    // All outermost operators of the function have numbers, so nothing is recomputed. The inner
+    // operator without a number does not matter.
     numbered(&mut made, 1, [5000, 9000], NODE, "", Some(1));
     numbered(&mut made, 1, [5100, 8900], "MmBackward0", "", Some(1));
     numbered(&mut made, 1, [5300, 5900], "aten::mm", MM, Some(41));
@@ -289,7 +289,7 @@ fn backward_operators_belong_to_the_module_of_their_forward_one() {
 }
 
 #[test]
-fn a_trace_without_sizes_names_how_to_get_them() {
+fn without_sizes_the_report_says_how_to_record_them() {
     let mut made = Fixture::new();
     operator(&mut made, 0, [0, 1000], "aten::mm", "");
     let file = made.finish();
@@ -302,7 +302,7 @@ fn a_trace_without_sizes_names_how_to_get_them() {
 }
 
 #[test]
-fn other_reports_have_the_rates_of_operators_and_steps() {
+fn rates_of_operators_and_steps_are_available_to_other_reports() {
     let mut made = Fixture::new();
     device(&mut made, "NVIDIA H200");
     range(&mut made, [0, 100_000], "ProfilerStep#3");
@@ -314,7 +314,7 @@ fn other_reports_have_the_rates_of_operators_and_steps() {
     let file = made.finish();
     let rank = RankTrace::load(&file, needs());
     let rates = operator_rates(&rank, &at(), None);
-    assert_eq!(rates.len(), 1, "the product within counts, and not what calls it");
+    assert_eq!(rates.len(), 1, "only the inner product counts, not the operator that calls it");
     let row = rate_cells(rates.values().next());
     let flops_per_s = 2.0 * PRODUCT as f64 / 4_000.0 * 1e9;
     assert_eq!((&row[0], &row[3]), (&flops_per_s.into(), &"memory".into()));
@@ -331,7 +331,7 @@ fn other_reports_have_the_rates_of_operators_and_steps() {
 }
 
 #[test]
-fn utilization_by_rank_is_of_the_steps_as_the_device_did_them() {
+fn the_utilization_of_a_rank_uses_the_device_time_of_its_steps() {
     let mut made = Fixture::new();
     device(&mut made, "NVIDIA H200");
     // A warm-up step, and two steps of 100 ns on the host, in which the device works for 3 and 4

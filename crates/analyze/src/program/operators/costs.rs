@@ -1,4 +1,4 @@
-//! Costs of operators: their time on the host, and the work that they launched.
+//! Defines the costs of operators: their time on the host, and the work that they launched.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -13,7 +13,6 @@ use crate::rank::{CallTree, TreeSpan};
 ///
 /// A call belongs to the innermost operator around it on its thread. Launched work is a kernel, a
 /// copy or a memset.
-/// copy or a memset.
 pub(super) fn count(rank: &RankTrace, tree: &CallTree) -> OperatorCosts {
     let mut costs: FxHashMap<NameId, Cost> = FxHashMap::default();
     add_host_time(tree, &mut costs);

@@ -1,4 +1,4 @@
-//! `get_aten_op_kernels_and_delay` as Holistic Trace Analysis 0.5.0 computes it.
+//! Computes `get_aten_op_kernels_and_delay` as Holistic Trace Analysis 0.5.0 does.
 //!
 //! Only operators named `aten::…`, and calls whose names match HTA's pattern for kernel launches,
 //! count. A launch belongs to the operator, of any thread, that began last among those that contain

@@ -1,5 +1,5 @@
-//! `operators`: the host cost of the framework's operators, the kernels that they launched, and the
-//! launch delays.
+//! The report `operators`: the host cost of the framework's operators, the kernels that they
+//! launched, and the launch delays.
 
 mod costs;
 mod count;

@@ -1,4 +1,4 @@
-//! Costs of operators by the sizes of their inputs.
+//! Sums the costs of operators by the sizes of their inputs.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -92,8 +92,8 @@ pub(super) fn of_rank(
         if let Count::Work(work) = flops::of(operator, args) {
             (cost.flops, cost.bytes) = (Some(work.flops), work.bytes());
         }
-        // Argument texts may differ in more than sizes and types. The first such text gets the
-        // rate.
+        // Several argument texts may have the same sizes and types, and one rate covers all of
+        // them. The first text gets the rate, so that it is not added twice.
         cost.rate = rates.remove(&(operator.to_owned(), dims.clone(), types.clone()));
         named
             .entry(ShapeKey { operator: operator.to_owned(), dims, types })

@@ -1,4 +1,4 @@
-//! The tables of `operators`.
+//! Makes the tables of `operators`.
 
 use std::cmp::Reverse;
 

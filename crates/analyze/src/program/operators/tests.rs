@@ -62,14 +62,14 @@ fn sums(hta: bool) -> OperatorCosts {
 }
 
 #[test]
-fn own_time_is_what_called_operators_do_not_cover() {
+fn own_time_excludes_called_operators() {
     let sums = sums(false);
     let of = |name: &str| sums.costs[name];
     let linear = of("aten::linear");
     assert_eq!((linear.runs, linear.total_ns, linear.own_ns), (1, 100_000, 50_000));
     assert_eq!(of("aten::addmm").own_ns, 50_000);
     let all: i64 = sums.costs.values().map(|cost| cost.own_ns).sum();
-    assert_eq!(all, 100_000 + 20_000 + 30_000, "own times sum to the time in operators");
+    assert_eq!(all, 100_000 + 20_000 + 30_000, "own times add up to the time in operators");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn hta_gives_a_launch_to_the_operator_that_began_last_on_any_thread() {
 }
 
 #[test]
-fn ranks_add_up() {
+fn costs_of_ranks_add_up() {
     let one = sums(false);
     let mut two = one.clone();
     two.add(&one);

@@ -18,7 +18,7 @@ pub const FEWEST_KERNELS: usize = 3;
 pub enum Roots<'a> {
     /// Operators that no other operator called.
     Outermost,
-    /// Operators whose name contains this text, and that no such operator called.
+    /// Operators whose name contains this text and that lie in no other such operator.
     Containing(&'a str),
     /// The choice of Holistic Trace Analysis: of the spans whose name contains this text, those at
     /// the smallest depth at which one occurs.
@@ -57,7 +57,7 @@ pub fn patterns(rank: &RankTrace, tree: &CallTree, roots: Roots) -> Patterns {
     patterns
 }
 
-/// Returns for each span of the tree the chosen operator (root) that it is or lies within.
+/// Returns for each span the chosen operator (root) around it, or the span itself if it is one.
 fn root_of_each(rank: &RankTrace, tree: &CallTree, roots: Roots) -> Vec<Option<u32>> {
     let mut passes: FxHashMap<NameId, bool> = FxHashMap::default();
     let mut is_candidate = |at: usize| match roots {
@@ -71,7 +71,8 @@ fn root_of_each(rank: &RankTrace, tree: &CallTree, roots: Roots) -> Vec<Option<u
     let candidates: Vec<bool> = (0..tree.spans.len()).map(&mut is_candidate).collect();
     let least = (0..tree.spans.len()).filter(|&at| candidates[at]).map(|at| tree.depth(at as u32));
     let least = least.min().unwrap_or(0);
-    // Callers come before the spans that they call.
+    // Callers come before the spans that they call, so a caller's root is known before its callees
+    // need it.
     let mut root_of: Vec<Option<u32>> = Vec::with_capacity(tree.spans.len());
     for (at, is_candidate) in (0_u32..).zip(candidates) {
         let above = tree.caller(at).and_then(|caller| root_of[caller as usize]);

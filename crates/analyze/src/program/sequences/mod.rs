@@ -1,6 +1,6 @@
-//! `sequences`: kernels that run one after the other again and again.
+//! The report `sequences`: sequences of kernels that an operator launches again and again.
 //!
-//! A sequence that an operator launches hundreds of times is worth fusing, or capturing as a graph.
+//! A sequence that runs hundreds of times is worth fusing, or capturing as a graph.
 
 mod find;
 #[cfg(test)]
@@ -69,8 +69,8 @@ impl Analysis for Sequences {
     }
 
     fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Vec<OptionMatches> {
-        // Don't report a text that matches nothing under HTA's reading: HTA returns an empty result
-        // then, and tests compare with it.
+        // With `--hta`, a text that matches nothing is not refused: HTA returns an empty result for
+        // it, and tests compare the results.
         let Some(operator) = options.operator.as_deref().filter(|_| !options.hta) else {
             return Vec::new();
         };

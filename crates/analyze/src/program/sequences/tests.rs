@@ -51,7 +51,7 @@ fn pattern(runs: u64, device_ns: u64, host_ns: u64) -> Pattern {
 }
 
 #[test]
-fn the_outermost_operators_hold_all_their_kernels() {
+fn outermost_operators_have_the_kernels_of_inner_operators() {
     assert_eq!(
         found(Roots::Outermost),
         [

@@ -1,4 +1,4 @@
-//! Names of work as keys that are cheap to compare.
+//! Identifies the name of a piece of work by a key that is cheap to compare.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use tprof_trace::model::NameId;
 
 use crate::rank::{RankTrace, Work, WorkKind};
 
-/// The name of work; the kind tells copies without a name apart.
+/// The key: the interned name, and the kind, which distinguishes copies without a name.
 pub type WorkName = (NameId, WorkKind);
 
 /// Returns the key of a piece of work.

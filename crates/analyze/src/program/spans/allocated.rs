@@ -1,4 +1,5 @@
-//! Bytes allocated within spans, or the reason why the number isn't known.
+//! Counts the allocations within spans and the bytes that they requested, or says why the numbers
+//! aren't known.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::TraceFile;
@@ -21,7 +22,7 @@ pub(super) struct Allocated {
 }
 
 impl Allocated {
-    /// Returns the sum over no spans.
+    /// Returns the sum over zero spans.
     pub fn none() -> Allocated {
         Allocated::is(0, 0)
     }
@@ -81,7 +82,7 @@ fn counted(span: &OwnSpan) -> Option<(u64, u64)> {
     Some((span.row.allocations?, span.row.allocated_bytes?))
 }
 
-/// The position of a thread's heap events among its spans.
+/// Finds the innermost span of each of a thread's heap events, in one sweep in order of time.
 struct ThreadSweep {
     next: usize,
     end: usize,
@@ -106,7 +107,8 @@ fn recorded(
             *sum = (sum.0 + 1, sum.1.saturating_add(size));
         }
     }
-    // Inner spans come after the spans around them.
+    // Inner spans come after the spans around them, so the loop runs backwards and adds inner spans
+    // to outer ones.
     for at in (0..spans.len()).rev() {
         if let Some(parent) = spans[at].parent {
             let (allocations, bytes) = sums[at];

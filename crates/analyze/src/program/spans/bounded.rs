@@ -1,4 +1,4 @@
-//! A time of which a lower and an upper bound are known.
+//! Computes with times of which only an estimate and a lower and an upper bound are known.
 
 use std::ops::AddAssign;
 
@@ -14,8 +14,9 @@ pub(super) struct BoundedTime {
 }
 
 impl BoundedTime {
-    /// Returns how much time falls into a piece of a longer stretch, if `length_ns` lie somewhere
-    /// in the stretch. The best estimate is proportional to the piece's length.
+    /// Returns how much of a wait falls into a piece of a stretch of time. The wait lasts
+    /// `length_ns` in total and lies somewhere in the stretch, which lasts `somewhere_in_ns`. The
+    /// best estimate is proportional to the length of the piece, `piece_ns`.
     pub fn part(length_ns: u64, somewhere_in_ns: u64, piece_ns: u64) -> BoundedTime {
         let within_ns = somewhere_in_ns.max(length_ns).max(1);
         let ns = u128::from(length_ns) * u128::from(piece_ns) / u128::from(within_ns);
@@ -60,7 +61,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_piece_has_its_share_of_what_is_spread() {
+    fn a_piece_gets_a_share_in_proportion_to_its_length() {
         let of = |ns, least_ns, most_ns| BoundedTime { ns, least_ns, most_ns };
         assert_eq!(BoundedTime::part(10, 100, 50), of(5, 0, 10));
         assert_eq!(BoundedTime::part(80, 100, 50), of(40, 30, 50));

@@ -1,4 +1,5 @@
-//! A rank's own spans in nesting order, each with the span around it.
+//! Reads the spans that a program named through tprof's API, in nesting order, and finds the span
+//! around each.
 
 use std::cmp::Reverse;
 use std::rc::Rc;
@@ -12,7 +13,7 @@ use crate::memory::HeldWindow;
 /// A span that the program named through tprof's API.
 pub(super) struct OwnSpan {
     pub row: NamedSpan,
-    /// Whether any thread may end the span. Such a span is on no thread's stack.
+    /// Whether any thread may end the span. Such a span does not describe what one thread did.
     pub any_thread: bool,
     /// Floating-point operations that the program stated for the span.
     pub flops: u64,

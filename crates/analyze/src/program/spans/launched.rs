@@ -1,4 +1,4 @@
-//! Device work that was launched within spans.
+//! Sums the device work that was launched within spans.
 
 use tprof_trace::model::SpanKind;
 
@@ -15,12 +15,12 @@ const NO_LAUNCHES: &str = "no call of the trace is joined to the devices' work";
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LaunchedWork {
     pub kernels: Reading<u64>,
-    /// Time in which at least one of them ran, ns.
+    /// Time in which at least one of these kernels, copies and memsets ran, ns.
     pub device_ns: Reading<u64>,
 }
 
 impl LaunchedWork {
-    /// Returns the sum over no spans.
+    /// Returns the sum over zero spans.
     pub fn none() -> LaunchedWork {
         LaunchedWork { kernels: Reading::Is(0), device_ns: Reading::Is(0) }
     }
@@ -55,7 +55,7 @@ pub(super) fn of_groups(
         return vec![LaunchedWork::missing(why); count];
     }
     let on_thread = spans.iter().zip(group_of).filter(|(span, _)| !span.any_thread);
-    // The number of the group takes the place of the name, so that ranges are joined by group.
+    // Each row has the number of its group as its name, so that its effects are added up by group.
     let rows: Vec<HostSpan> =
         on_thread.filter_map(|(span, group)| Some(row(span, (*group)?))).collect();
     let caused = caused_by(rank, rows.iter().collect(), |row| row.name.0);

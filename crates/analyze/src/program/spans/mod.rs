@@ -1,10 +1,10 @@
-//! `spans`: time, allocations and floating-point operations of the spans that a program names
-//! itself.
+//! The report `spans`: time, allocations and floating-point operations of the spans that a program
+//! names through tprof's API.
 //!
-//! The allocations of a span's thread between the span's push and pop are exact: push and pop are
-//! either in that thread's ring, in order with its allocations, or they carry the thread's
-//! allocation counts. The thread's activity in that time comes from records of its context switches
-//! and from samples. The work that it launched comes from correlations.
+//! The allocations of a span's thread during the span are exact. The records of the span's start
+//! and end are either in that thread's ring, in order with its allocations, or they contain the
+//! thread's allocation counts. What the thread did in that time is known from its context switches
+//! and from samples. The work that it launched is found by correlations.
 
 mod allocated;
 mod bounded;

@@ -1,4 +1,4 @@
-//! The innermost span of a thread at each moment.
+//! Finds the innermost span of a thread at each moment.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,10 +9,11 @@ use tprof_trace::model::ThreadIndex;
 use super::find::OwnSpan;
 use crate::base::intervals::Interval;
 
-/// Stands for an index if no span is open.
+/// Stands for the index of the innermost span while no span is open.
 const NONE: u32 = u32::MAX;
 
-/// For each thread, the moments from which on a span is the innermost, in order of time.
+/// For each thread, in order of time: the moments at which the innermost span changes, and that
+/// span.
 pub(super) struct OpenSpans {
     changes: FxHashMap<ThreadIndex, Vec<(u64, u32)>>,
 }
@@ -136,7 +137,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_innermost_is_the_one_that_began_last_and_is_open(
+        fn the_innermost_span_is_the_open_one_that_began_last(
             rows in prop::collection::vec((0_u64..60, 0_u64..30), 0..20),
             time_ns in 0_u64..100,
             length_ns in 0_u64..50,

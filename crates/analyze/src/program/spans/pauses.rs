@@ -1,4 +1,4 @@
-//! Spans that were open while recording was off.
+//! Finds spans that were open while recording was off, whose figures are unknown.
 
 use tprof_trace::TraceFile;
 use tprof_trace::model::{MarkKind, ProcessIndex};

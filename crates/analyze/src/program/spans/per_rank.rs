@@ -20,7 +20,7 @@ use crate::rank::RankTrace;
 /// Number of slowest spans that are kept for each name and rank.
 const SLOWEST: usize = 5;
 
-/// The sums of the spans of one name, and the slowest of these spans, slowest first.
+/// The sums of the spans with one name, and the slowest of these spans, slowest first.
 #[derive(Default)]
 struct OfName {
     sums: SpanSums,
@@ -51,7 +51,7 @@ pub(super) fn of_rank(rank: &RankTrace<'_>, wanted: Interval, clock: Clock) -> S
         sum.moves(span.bytes.map_or((0, 0), |bytes| (bytes, duration_ns)));
         sum.is_of(span.category.as_deref());
         sum.holds(Some(&heap[at]), Some(&device[at]));
-        if !has_own_name_around(&spans, span) {
+        if !is_within_same_name(&spans, span) {
             sum.total_ns += duration_ns;
             sum.flops_within = sum.flops_within.saturating_add(flops[at]);
             sum.allocate(&allocated[at]);
@@ -118,8 +118,8 @@ fn times(
     of_slowest
 }
 
-/// Returns for each span the time in spans directly within it, ns, and the operations stated for it
-/// and for all spans within it.
+/// Returns for each span the time in spans directly within it, ns, and the operations that the
+/// program stated for the span and all spans within it.
 fn within(spans: &[OwnSpan]) -> (Vec<u64>, Vec<u64>) {
     let mut inner_ns = vec![0_u64; spans.len()];
     let mut flops: Vec<u64> = spans.iter().map(|span| span.flops).collect();
@@ -132,7 +132,7 @@ fn within(spans: &[OwnSpan]) -> (Vec<u64>, Vec<u64>) {
     (inner_ns, flops)
 }
 
-fn has_own_name_around(spans: &[OwnSpan], span: &OwnSpan) -> bool {
+fn is_within_same_name(spans: &[OwnSpan], span: &OwnSpan) -> bool {
     let mut around = span.parent;
     while let Some(at) = around {
         let outer = &spans[at as usize];

@@ -1,4 +1,4 @@
-//! The spans of one rank, added up by name.
+//! Adds up the spans of one rank by name.
 
 use std::collections::BTreeMap;
 

@@ -82,7 +82,7 @@ fn allocations_count_for_the_spans_of_their_own_thread() {
 }
 
 #[test]
-fn a_span_within_one_of_its_name_counts_once_in_totals() {
+fn a_span_within_a_span_of_the_same_name_counts_once_in_totals() {
     let rows = [
         (0, 0, 100, "walk", r#"{"flops":10}"#),
         (0, 10, 50, "leaf", r#"{"flops":5}"#),
@@ -131,7 +131,11 @@ fn values_that_were_not_recorded_are_missing_with_a_reason() {
     paused.writer.mark(Mark { time_ns: 150, process: None, name, kind: MarkKind::RecordingOff });
     let paused = sums(paused, 0, 999);
     assert!(why(&paused).contains("off for a part"));
-    assert_eq!(allocated(of(&paused, "b")), (Some(0), Some(0)), "none were recorded: that is 0");
+    assert_eq!(
+        allocated(of(&paused, "b")),
+        (Some(0), Some(0)),
+        "no allocation was recorded, which counts as 0"
+    );
 
     let mut lost = made(MemoryRecording::Exact, &[row]);
     let (what, why_lost) = (lost.name("records"), lost.name("the ring stayed full"));
@@ -146,7 +150,7 @@ fn values_that_were_not_recorded_are_missing_with_a_reason() {
 }
 
 #[test]
-fn counts_of_sampled_processes_are_exact_and_a_cut_leaves_the_rest_out() {
+fn counts_of_sampled_processes_are_exact_and_cover_only_the_part() {
     let sampled = MemoryRecording::Sampled { interval: 1024 };
     let rows = [(0, 100, 10, "a", ""), (0, 200, 20, "a", ""), (0, 300, 40, "a", "")];
     let mut made = made(sampled, &rows);
@@ -182,7 +186,7 @@ fn times(sums: &SpanSums) -> [Reading<u64>; 3] {
 }
 
 #[test]
-fn time_within_a_span_is_what_its_waits_leave() {
+fn the_rest_of_a_span_without_its_waits_is_time_on_a_core() {
     let rows = [
         (0, 1000, 1000, "outer", ""),
         (0, 1200, 300, "inner", ""),
@@ -212,15 +216,15 @@ fn time_within_a_span_is_what_its_waits_leave() {
 }
 
 #[test]
-fn waits_that_were_added_up_are_known_within_bounds() {
+fn times_of_summed_waits_are_known_within_bounds() {
     let rows = [(0, 0, 600, "read", ""), (0, 600, 400, "work", "")];
     let spread = Sample { spread_ns: Some(1000), ..row(0, 500, Blocked) };
     let read = |samples: &[Sample]| times(of(&timed(&rows, samples), "read"));
-    // The wait took 500 ns somewhere in 1000 ns. At least 100 and at most 500 ns of it lie in the
-    // 600 ns.
+    // The wait took 500 ns somewhere in 1000 ns. The span covers 600 ns of these, so at least 100
+    // and at most 500 ns of the wait lie in it.
     let waited = estimate(300, 200);
     assert_eq!(read(&[spread]), [estimate(300, 200), Reading::Is(0), waited.clone()]);
-    // Forty samples on a core are a better estimate.
+    // Forty samples on a core are a better estimate than the bounds.
     let samples: Vec<Sample> = (0..40).map(|at| row(600 + at * 10, 10, Running)).collect();
     let few: Vec<Sample> = samples.iter().map(|row| Sample { time_ns: 50, ..*row }).collect();
     let few = [&[spread], &few[..20]].concat();
@@ -288,7 +292,7 @@ fn work_belongs_to_the_spans_around_its_launch() {
     assert_eq!(launched("none"), (Some(0), Some(0)));
     assert_eq!(sums[&("any".to_owned(), true)].launched.kernels.get(), None);
     let none = super::tests::sums(made(MemoryRecording::Off, &rows), 0, u64::MAX);
-    assert_eq!(of(&none, "outer").launched.kernels.get(), None, "nothing was recorded");
+    assert_eq!(of(&none, "outer").launched.kernels.get(), None, "no device work was recorded");
 }
 
 #[test]
@@ -309,7 +313,7 @@ fn held(sums: &SumsByName, name: &str) -> [Reading<u64>; 4] {
 }
 
 #[test]
-fn a_span_has_the_most_that_its_process_held_while_it_was_open() {
+fn a_span_has_the_peak_memory_of_its_process_while_it_was_open() {
     let rows = [(0, 100, 100, "a", ""), (0, 300, 100, "a", ""), (1, 150, 10, "b", "")];
     let mut made = made(MemoryRecording::Exact, &rows);
     let mut block = HeapBlock::new(0);
@@ -345,7 +349,8 @@ fn the_peak_of_a_sampled_heap_in_a_span_is_estimated_between_readings() {
     block.alloc(110, 0, 50_000, 0, false);
     block.free(120, 0, 1, false);
     made.writer.heap(&mut block).unwrap();
-    // Without samples, 6,000 bytes are live at 200, and 100 more bytes are requested until 300.
+    // By the counters, 6,000 bytes are live at 200, and 100 more bytes are requested until 300.
+    // There are no samples in between.
     for (time_ns, live_bytes, allocated_bytes) in [(200, 6000, 56_000), (300, 6000, 56_100)] {
         let (peak_bytes, peak_at_ns) = (Some(53_000), Some(110));
         let live_bytes = Some(live_bytes);
@@ -361,7 +366,7 @@ fn the_peak_of_a_sampled_heap_in_a_span_is_estimated_between_readings() {
     }
     let sums = sums(made, 0, 900);
     let [peak, rise, device, _] = held(&sums, "large");
-    assert_eq!(peak, Reading::Is(53_000), "its own counter saw it");
+    assert_eq!(peak, Reading::Is(53_000), "the process's own counter has this peak");
     assert!((50_000..=53_000).contains(&rise.get().unwrap()), "{rise:?}");
     assert!(matches!(&device, Reading::Missing(why) if why.contains("no device memory")));
     assert_eq!(held(&sums, "none")[..2], [6000, 0].map(Reading::Is));

@@ -1,8 +1,9 @@
-//! The activity of threads within spans: time on a core, ready and waiting.
+//! Measures what threads did within spans: their time on a core, ready and waiting.
 //!
-//! Time off a core was recorded for each context switch. The rest of a span was on a core. Several
-//! short waits may have been summed up in one record, so only bounds are known for their part in a
-//! span. If these bounds are wide, samples of the running thread are a better estimate.
+//! The recording has the time off a core of each context switch, so the rest of a span was on a
+//! core. But the collector may have summed up several short waits in one record, so only bounds are
+//! known of how much of them lies in a span. If these bounds are wide, the samples of the running
+//! thread are a better estimate.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::units;
@@ -43,7 +44,7 @@ pub(super) struct ThreadTime {
 }
 
 impl ThreadTime {
-    /// Returns the sum over no spans.
+    /// Returns the sum over zero spans.
     pub fn none() -> ThreadTime {
         ThreadTime::all(&Reading::Is(0))
     }
@@ -80,7 +81,8 @@ impl ThreadTime {
 /// A group of spans that are added up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SpanGroup {
-    /// Sum of the spans' durations, ns. None of the spans lies within another one of the group.
+    /// Sum of the spans' durations, ns. The spans of a group do not overlap: none lies within
+    /// another one.
     pub total_ns: u64,
     /// The reason if the time of any of the spans isn't known.
     pub missing: Option<String>,
@@ -106,7 +108,8 @@ pub(super) fn of_groups(
     let open = OpenSpans::of(spans);
     let around = GroupsAround::of(spans, groups_of);
     let mut overlaps: FxHashMap<u32, u64> = FxHashMap::default();
-    // Unreadable parts were reported when the samples were first read.
+    // Errors are ignored here, since unreadable parts were reported when the samples were first
+    // read.
     for row in rank.file.blocks::<Sample>().flatten() {
         if row.state == ThreadState::Running {
             let inner = row.cpu.and_then(|_| open.at(row.thread, row.time_ns));
@@ -142,7 +145,7 @@ struct GroupsAround<'s> {
 impl<'s> GroupsAround<'s> {
     fn of(spans: &'s [OwnSpan], groups_of: &'s [[Option<u32>; 2]]) -> GroupsAround<'s> {
         let mut nearest: Vec<Option<u32>> = Vec::with_capacity(spans.len());
-        // The spans around a span come before it.
+        // The spans around a span come before it, so their entries are set already.
         for (at, span) in (0..).zip(spans) {
             let has_group = groups_of[at as usize].iter().any(Option::is_some);
             let outer = span.parent.and_then(|parent| nearest[parent as usize]);

@@ -1,4 +1,4 @@
-//! Steps in which `torch.compile` compiled functions.
+//! Finds the steps in which `torch.compile` compiled functions.
 
 use super::judge::warm_up;
 use crate::base::intervals::{Cover, Interval};
@@ -72,7 +72,7 @@ mod tests {
         ];
         let compiled = in_steps(&rank, &steps).unwrap();
         assert_eq!((compiled[1], compiled[2]), (1_000, 0));
-        // If rows were left out of a log, it may lack compilations.
+        // If rows were left out of a log, it may lack compilations, so the steps are unknown.
         rank.compile.logs[0].log.left_out.rows = 1;
         assert_eq!(in_steps(&rank, &steps), None);
         rank.compile.logs[0].log.left_out.rows = 0;

@@ -1,7 +1,7 @@
 //! Divides a step's time on its devices by class, and counts its launches.
 //!
-//! Compute takes precedence over communication, and both over copies. Work that runs beside work of
-//! a class with precedence costs no extra time.
+//! If work of several classes runs at the same time, the time counts for compute first, then for
+//! communication, then for copies. So communication that runs beside compute costs no extra time.
 
 use rustc_hash::FxHashMap;
 
@@ -33,10 +33,10 @@ impl StepDeviceTime {
     }
 }
 
-/// Divides the time of each step. `stepped` is whether steps belong to processes. Without it, the
-/// only step is the whole trace, with the work of all processes.
+/// Divides the time of each step. If `stepped` is false, the trace has no steps, and the only
+/// element of `steps` stands for the whole trace with the work of all processes.
 pub(crate) fn of_steps(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Vec<StepDeviceTime> {
-    // Compute the covers of a process once, not once per step.
+    // The covers of a process are computed only once, since all of its steps need them.
     let mut covers: FxHashMap<u32, [Cover; 3]> = FxHashMap::default();
     for step in steps {
         let process = step.process;

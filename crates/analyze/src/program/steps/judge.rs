@@ -18,14 +18,14 @@ const FEWEST_FOR_OUTLIERS: usize = 4;
 /// thousandth, a step that is two thousandths off deserves no attention.
 const LEAST_SHARE: f64 = 0.05;
 
-/// The source of a rank's steps, and what else was found.
+/// The source of a rank's steps, and facts about it and other sources.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepOrigin {
     /// The source; `None` if the rank has no steps.
     pub source: Option<StepSource>,
-    /// Number of steps that each other source would have given.
+    /// Other sources that have steps, with the number of their steps.
     pub others: Vec<(StepSource, usize)>,
-    /// Numbers of the updates or marks that delimit the steps, if they do.
+    /// If updates or marks delimit the steps, how many of them there are.
     pub bounds: Option<Bounds>,
     /// Batches of the data loader, if there are batches besides the optimizer's updates.
     pub batches: Option<Batches>,

@@ -1,4 +1,4 @@
-//! `steps`: how long training steps take, how steady they are, and where warm-up ends.
+//! The report `steps`: how long training steps take, how steady they are, and where warm-up ends.
 
 mod compiled;
 pub(crate) mod device_time;
@@ -38,7 +38,8 @@ impl Analysis for Steps {
 
     fn needs(&self, options: &Options) -> Needs {
         let needs = WINDOW_NEEDS | Needs::spans(SpanKind::Nvtx) | Needs::COMPILE;
-        // The columns that need these tables aren't displayed, and the tables are most of a trace.
+        // Operators are most of a trace, and the columns that need them aren't displayed. So they
+        // are read only for data formats.
         match options.data {
             true => needs | Needs::OPERATORS,
             false => needs,

@@ -1,4 +1,4 @@
-//! Phases of a rank's job: epochs, training, validation, checkpoints.
+//! Lists the phases of a rank's job: epochs, training, validation, checkpoints.
 
 use tprof_facts::steps::{Phase, PhaseKind, Step};
 

@@ -1,4 +1,4 @@
-//! The tables of `steps`.
+//! Makes the tables of `steps`.
 
 use std::collections::BTreeMap;
 

@@ -44,13 +44,13 @@ fn cells(tables: &[Table], table: &str, key: &str) -> Vec<Cell> {
 }
 
 #[test]
-fn steps_are_timed_on_the_device_and_the_hosts_time_stays_known() {
+fn steps_are_timed_on_the_device_and_host_times_have_own_columns() {
     let tables = tables(true);
     let of_rank = |key| cells(&tables, "step_times", key).remove(0);
     assert_eq!(of_rank("timed_on"), "device".into());
     assert_eq!((of_rank("median_ns"), of_rank("host_median_ns")), (100_u64.into(), 10_u64.into()));
     let times = cells(&tables, "steps", "duration_ns");
-    // The first step begins on the host, 5 ns before its kernel.
+    // The first step begins when the host begins it, 5 ns before its kernel.
     assert_eq!(times[..2], [105_u64.into(), 100_u64.into()]);
     assert_eq!(cells(&tables, "steps", "start_ns")[2], 205_u64.into());
     assert_eq!(cells(&tables, "steps", "host_start_ns")[2], 20_u64.into());

@@ -1,5 +1,5 @@
-//! The functions of frames. All lines and addresses of a function, in any process, are one
-//! function.
+//! Interns the functions of frames. Frames at any line or address of a function, in any process,
+//! have the same function.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Func {
         self.layer == Layer::Native && self.name.ends_with("@plt")
     }
 
-    /// If this is a frame that stands for a wait, returns the file or peer that the thread waited
+    /// If this is a synthetic frame for a wait, returns the file or peer that the thread waited
     /// for.
     pub fn waited_for(&self) -> Option<&str> {
         if self.layer != Layer::Kernel {
@@ -138,8 +138,8 @@ impl<'a> FrameFunctions<'a> {
             if all.is_empty() {
                 inlined = functions.len().saturating_sub(1);
             }
-            // Successive kernel functions without a name are merged into one, since their number
-            // has no use.
+            // Successive kernel functions without a name are merged into one, since a reader learns
+            // nothing from their number.
             let last = functions.last().map(|(id, _)| id);
             let nameless = last.is_some_and(|id| names.get(*id).is_nameless_kernel());
             if !nameless || all.last() != last {

@@ -1,5 +1,5 @@
-//! The owners of the functions on a stack: which of the functions the user can change (see
-//! [`tprof_facts::owner`]), and which save data.
+//! Tells who owns a function on a stack, which decides whether the user can change it (see
+//! [`tprof_facts::owner`]), and whether the function saves data.
 
 use tprof_facts::owner::Code;
 
@@ -26,7 +26,8 @@ const DATABASES: [&str; 5] = ["sqlite3", "lmdb", "rocksdb", "leveldb", "duckdb"]
 /// Whether the name of a user's function, in lower case, says that it saves data.
 fn is_saving_name(name: &str) -> bool {
     let name = name.trim_start_matches('_');
-    // Activation checkpoints are not written to storage.
+    // A function with `checkpoint` in its name may be about activation checkpoints, which are not
+    // written to storage. So the name must also have one of these verbs.
     let writes = ["save", "write", "dump", "store"].iter().any(|verb| name.contains(verb));
     name == "save"
         || name.starts_with("save_")
@@ -51,18 +52,19 @@ impl Func {
         self.code().is_system()
     }
 
-    /// Whether it belongs to Python's import system, whose time counts for the line that imports.
+    /// Whether the function belongs to Python's import system. Its time counts for the line that
+    /// imports.
     pub(crate) fn is_import(&self) -> bool {
         self.code().is_import()
     }
 
-    /// Whether it most likely belongs to the user who runs the job.
+    /// Whether the function most likely belongs to the user who runs the job.
     pub(crate) fn is_own(&self) -> bool {
         self.code().is_own()
     }
 
-    /// Whether it is a function of Python's `multiprocessing` that starts a process and waits until
-    /// that process, or its fork server, has begun.
+    /// Whether the function is one of Python's `multiprocessing` that starts a process and waits
+    /// until that process, or its fork server, has begun.
     pub(crate) fn starts_worker(&self) -> bool {
         self.layer == Layer::Python
             && STARTS.iter().any(|(file, function)| {
@@ -70,7 +72,7 @@ impl Func {
             })
     }
 
-    /// Whether it belongs to a database that runs within the process.
+    /// Whether the function belongs to a database that runs within the process.
     pub(crate) fn is_of_database(&self) -> bool {
         self.layer == Layer::Native && DATABASES.iter().any(|name| self.module.contains(name))
     }

@@ -1,9 +1,9 @@
 //! Classifies the time of a thread. All reports share this one definition of each kind of waiting
 //! and running.
 //!
-//! The parts are exclusive, so that they add up. The most specific cause of a wait decides:
-//! Python's lock, a device, a page fault, a collective, data from a worker, and at last the kind of
-//! system call.
+//! The parts are exclusive, so that they add up. A wait may have several causes on its stack. The
+//! most specific one decides, in this order: Python's lock, a device, a page fault, a collective,
+//! data from a worker, and last the kind of system call.
 
 mod locks;
 mod names;
@@ -21,7 +21,7 @@ pub(crate) use locks::{joins, wants_held_lock};
 pub enum Part {
     /// On a core in the interpreter, running Python code.
     Python,
-    /// On a core in compiled code, or in the kernel on its behalf.
+    /// On a core in compiled code, or in the kernel on behalf of compiled code.
     Native,
     /// Waiting for a worker process or thread to produce something: batches, results, queues. For a
     /// driving thread, also loading batches itself.
@@ -114,8 +114,9 @@ impl Part {
         }
     }
 
-    /// The part of a thread that drives a rank. If it loads its data itself, whether it runs or
-    /// waits, this counts as waiting for data, since the step waits for it as for a worker.
+    /// The part of a thread that drives a rank. If the thread loads its data itself, that time
+    /// counts as waiting for data even while the thread runs: the step waits for the data as it
+    /// would wait for a worker.
     pub fn of_driver(state: ThreadState, stack: &[FuncId], names: &FunctionTable) -> Part {
         let frames = stack.iter().map(|id| names.get(*id));
         match state == ThreadState::Running && loads_inline(frames) {
@@ -180,7 +181,8 @@ fn waiting(state: ThreadState, frames: &[&Func]) -> Part {
         return Part::Other;
     }
     match state {
-        // A condition is not a lock: the thread waits for another thread's work.
+        // A wait for a condition is not a wait for a lock: the thread waits for another thread's
+        // work.
         ThreadState::Lock if is_lock(frames) => Part::Lock,
         ThreadState::Sleep if is_lock_of_database(frames) => Part::Lock,
         ThreadState::Io | ThreadState::Poll if names::is_socket(frames) => Part::Socket,
@@ -203,7 +205,8 @@ pub(crate) fn loads_inline<'f>(frames: impl Iterator<Item = &'f Func>) -> bool {
         if Role::of(&func.name, &func.file) == Some(Role::Worker) {
             return false;
         }
-        // Before Python 3.11, the names of functions do not include their class.
+        // Before Python 3.11, the name of a function does not include its class. Then the fetchers
+        // in `fetch.py`, which this class calls, show that it runs.
         loads |= func.file.ends_with("torch/utils/data/dataloader.py")
             && func.name.starts_with("_SingleProcessDataLoaderIter.")
             || func.file.ends_with("torch/utils/data/_utils/fetch.py");
@@ -271,7 +274,7 @@ mod tests {
         };
         assert_eq!(of(&[get, fetch, inline]), Part::Data);
         assert_eq!(of(&[get, fetch, old]), Part::Data);
-        assert_eq!(of(&[get, old]), Part::Python, "it unpacks what a worker made");
+        assert_eq!(of(&[get, old]), Part::Python, "it unpacks a batch that a worker made");
         assert_eq!(of(&[get, fetch, worker, inline]), Part::Python);
         assert_eq!(part(Running, &[get, fetch, inline]), Part::Python);
     }
@@ -316,7 +319,7 @@ mod tests {
         ] {
             assert_eq!(of(&[(other, module, Native)]), Part::Allocator, "{other}");
         }
-        // Functions that are not of the heap, and tprof's hooks while they record.
+        // Functions that only look like allocators, and tprof's hooks while they record.
         for (other, module) in
             [("tc_gemm_kernel", "libops.so"), ("malloc", "libtprof_preload.so"), ("freed", "train")]
         {
@@ -331,7 +334,7 @@ mod tests {
         let get = ("Queue.get", "/usr/lib/python3.11/multiprocessing/queues.py", Python);
         assert_eq!(part(Poll, &[next, main]), Part::Data);
         assert_eq!(part(Io, &[get, main]), Part::Data);
-        // Workers that compile for PyTorch do not load data.
+        // A wait for workers that compile for PyTorch is not a wait for data.
         let result = ("Future.result", "/usr/lib/python3.11/concurrent/futures/_base.py", Python);
         let compile = ("AsyncCompile.wait", "/x/torch/_inductor/async_compile.py", Python);
         assert_eq!(part(Lock, &[result, main]), Part::Data);
@@ -350,7 +353,7 @@ mod tests {
         assert_eq!(part(Sleep, &[main]), Part::Other);
         let gloo = ("c10d::Work::wait(std::chrono::duration)", "libtorch_cpu.so", Native);
         assert_eq!(part(Lock, &[gloo, main]), Part::Collective);
-        // The reducer passes gradients on, which is not waiting for other ranks.
+        // The reducer only passes gradients on; it does not wait for other ranks.
         let reducer = ("c10d::Reducer::autograd_hook(unsigned long)", "libtorch_cpu.so", Native);
         assert_eq!(part(Running, &[reducer]), Part::Native);
         assert_eq!(part(Running, &[gloo, reducer]), Part::Collective);

@@ -1,5 +1,5 @@
-//! The role of a stack in PyTorch's DataLoader, from the functions of `torch/utils/data` on it.
-//! Loaders of other frameworks are not distinguished from other code.
+//! Finds the role of a stack in PyTorch's DataLoader by the functions of `torch/utils/data` on the
+//! stack. Loaders of other frameworks have no role.
 
 /// The role of a stack in data loading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,7 +8,8 @@ pub(crate) enum Role {
     Worker,
     /// The stack of a thread that receives batches.
     Consumer,
-    /// The stack of a thread that makes the loader. Workers are forked from this stack.
+    /// The stack of a thread that makes the loader. Workers are forked from this thread, so they
+    /// inherit this stack.
     Starter,
 }
 
@@ -27,8 +28,8 @@ impl Role {
         }
     }
 
-    /// The role of a stack, from the roles of its functions. A forked worker's stack has the frames
-    /// of its parent below its own.
+    /// The role of a stack, from the roles of its functions. A forked worker's stack also has the
+    /// frames of its parent, so the role of a worker has priority.
     pub(crate) fn of_all(roles: impl Iterator<Item = Role>) -> Option<Role> {
         let rank = |role: &Role| match role {
             Role::Worker => 2,

@@ -1,7 +1,9 @@
-//! The share that a stretch has in waits whose stack was not sampled, with its variance.
+//! Computes the error of a thread's time at one stack if some of that time was assigned from waits
+//! whose stack was not sampled.
 
-/// Number of classes of lengths. The first is for waits that the collector added up; the others are
-/// for single waits, in steps of the square root of two.
+/// Number of classes into which waits are divided by length. The first class is for rows in which
+/// the collector added up several waits. The others are for single waits; each begins at a length
+/// that is the square root of two times that of the class before.
 pub(super) const LENGTHS: usize = 11;
 
 /// The share of a stretch in the waits without a sample of its thread. If one stretch has too much,
@@ -16,7 +18,7 @@ pub struct UnsampledShare {
     shares: [f64; LENGTHS],
 }
 
-/// A variance below this share of the added squares is only due to rounding.
+/// A variance below this share of `squares` is only due to rounding, and counts as 0.
 const ROUNDING: f64 = 1e-9;
 
 impl UnsampledShare {

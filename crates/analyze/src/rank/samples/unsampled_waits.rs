@@ -7,10 +7,10 @@
 //! divided among the sampled causes in proportion, which is an estimate with an error.
 //!
 //! The length of each wait is known, and waits at one place have similar lengths: two sleeps in a
-//! loop differ more from each other than each varies. So a wait is attributed to the causes of
-//! sampled waits of about its length. The sampled waits of all lengths together count as one more
-//! such wait. If few waits of this length were sampled, as on a busy machine, this decides between
-//! a place that was sampled twice and one that was never sampled at this length.
+//! loop differ more from each other than each varies. So the time of waits of one length is divided
+//! by the sampled waits of about that length. The sampled waits of all lengths together count as
+//! one more wait of that length. So on a busy machine, where few waits of a length are sampled, a
+//! place that was never sampled at this length still gets a share.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, Sample, ThreadIndex, ThreadState};
@@ -23,7 +23,8 @@ const LOOKED_AT_NS: u64 = 25_000_000;
 /// The collector adds up waits of less than this length by their place.
 const ADDED_NS: u64 = 1_000_000;
 
-/// A thread's sampled waits do not represent its other waits if there are fewer than this.
+/// If fewer waits of a thread than this were sampled, they do not represent its other waits, which
+/// then stay without a stack.
 const LEAST_SEEN: u64 = 10;
 /// The sampled waits of all lengths together count as this many waits of the length in question.
 const ALL_COUNT_AS: u64 = 1;
@@ -103,7 +104,8 @@ pub(super) fn add_unsampled_waits(stretches: &mut [Stretch], shorts: &[ShortWait
         for of in 0..LENGTHS {
             let mut whole_ns = 0;
             for at in &unseen {
-                // A long wait without a stack, of a thread that could not be read, stays unknown.
+                // A long wait has no stack only if its thread could not be read. Such a wait stays
+                // unknown.
                 stretches[*at].weight_ns -= shorts[*at].0[of].ns;
                 whole_ns += shorts[*at].0[of].ns;
             }
@@ -169,18 +171,18 @@ mod tests {
     }
 
     #[test]
-    fn unsampled_waits_count_as_the_sampled_ones_of_their_thread() {
+    fn unsampled_waits_are_divided_like_the_sampled_waits_of_their_thread() {
         use ThreadState::{Blocked, Gil, Lock, Runnable, Running, Sleep};
         let mut stretches = [
             stretch(1, Running, &[1], 500),
             stretch(1, Gil, &[1], 30),
             stretch(1, Lock, &[2], 10),
-            // Long waits say nothing about short ones.
+            // A long wait, which the division of short waits ignores.
             stretch(1, Sleep, &[3], 700),
-            // One long wait is 60 of this.
+            // 60 of these 461 ns are one long wait without a stack.
             stretch(1, Blocked, &[], 461),
             stretch(1, Runnable, &[], 50),
-            // Too few waits of this thread were sampled.
+            // Too few waits of this thread were sampled, so its times do not change.
             stretch(2, Lock, &[2], 10),
             stretch(2, Blocked, &[], 90),
         ];
@@ -208,14 +210,14 @@ mod tests {
         let expected = 401.0_f64.powi(2) * 0.75 * 0.25 / 21.0;
         assert!((stretches[1].shared.variance() - expected).abs() < 1e-6);
         assert_eq!(stretches[3].shared.variance(), 0.0);
-        // Both places together certainly have all of the time.
+        // Both places together certainly have all of the time, so their sum has no variance.
         let mut both = stretches[1].shared;
         both.add(&stretches[2].shared);
         assert_eq!(both.variance(), 0.0);
     }
 
     #[test]
-    fn a_wait_counts_as_sampled_ones_of_its_length() {
+    fn unsampled_waits_are_divided_like_sampled_waits_of_their_length() {
         use ThreadState::{Blocked, Sleep};
         let ms = |ms: f64| (ms * 1e6) as u64;
         let rows = |lengths: &[(f64, u64)]| {

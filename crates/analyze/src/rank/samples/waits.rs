@@ -1,8 +1,8 @@
 //! Finds the cause of a thread's wait from the functions on its stack.
 //!
-//! The kernel's own functions are the most precise. If their names are hidden, the system call in
-//! the row is used, or the C library's functions. The names are those of Linux, glibc, CPython and
-//! CUDA.
+//! The kernel's functions on the stack are the most precise. If their names are hidden, the state
+//! in the row decides, which comes from the system call, or else the C library's functions on the
+//! stack. The names are those of Linux, glibc, CPython and CUDA.
 
 use tprof_trace::model::ThreadState;
 
@@ -14,7 +14,8 @@ const LOOKED_AT: usize = 40;
 /// Functions that identify the wait at any place on the stack.
 const ANYWHERE: [(&str, ThreadState); 15] = [
     ("take_gil", ThreadState::Gil),
-    // A thread that was asked to release the lock waits until another one has taken it.
+    // A thread that was asked to release the lock waits in `drop_gil` until another thread has
+    // taken it.
     ("drop_gil", ThreadState::Gil),
     ("PyEval_RestoreThread", ThreadState::Gil),
     // Before Python 3.11, a sleep is a call of `select` without descriptors.
@@ -179,7 +180,7 @@ fn is_libc(module: &str) -> bool {
 }
 
 /// Whether the C standard reserves a function's name for the C library. A static program contains
-/// the C library, so the module's name does not tell.
+/// the C library, so the module's name does not tell whether a function belongs to the C library.
 fn is_reserved(function: &str) -> bool {
     function.starts_with("__")
 }
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_in_the_row_is_kept() {
+    fn a_cause_that_the_row_already_has_is_not_changed() {
         let (names, ids) = stack(&[("poll", "libc.so.6", Layer::Native)]);
         for state in [ThreadState::Runnable, ThreadState::Sleep, ThreadState::Gil] {
             assert_eq!(wait_of(state, &ids, &names), state);

@@ -1,4 +1,4 @@
-//! The activity of a rank's devices, for the summary.
+//! Summarises the activity of a rank's devices.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! The report on a run as a whole, which every command prints from.
+//! Makes the summary of a run and the report on memory.
 
 pub mod gpu;
 

@@ -1,12 +1,14 @@
-//! The table of devices, with figures from makers' data sheets and white papers for dense matrices.
+//! The table of devices with their peak rates for dense matrices, from makers' data sheets and
+//! white papers.
 //!
 //! Each row was compared with a public copy of its source, which `docs/metrics.md` names. Figures
 //! "with sparsity" are halved.
 
 use super::Peaks;
 
-/// Words that distinguish a device from the device of the same name in the table. For example, the
-/// A100 with 64 GB was made for one customer, and has more units and slower memory.
+/// A device with one of these words in its name is not the device of the table, so the table's
+/// figures don't apply. For example, the A100 with 64 GB was made for one customer, and has more
+/// units and slower memory.
 const OTHERS: [&str; 8] = ["MIG", "Laptop", "Mobile", "Ti", "SUPER", "Max", "D", "64GB"];
 
 /// A row of the table. Figures are in 10^12 operations per second and 10^9 bytes per second; 0 if
@@ -91,9 +93,9 @@ const CDNA2: &str = "AMD Instinct MI200 data sheets (2022)";
 const CDNA3: &str = "AMD Instinct MI300 data sheets (2024)";
 const CDNA4: &str = "AMD Instinct MI350 data sheets (2025)";
 
-/// Least memory of the variant with 80 GB of a device that also exists with 40 GB.
+/// If a device exists with 40 GB and with 80 GB, one with at least this much memory is the latter.
 const LARGE: u64 = 60_000_000_000;
-/// Least memory of the variant with 144 GB of a device that also exists with 96 GB.
+/// If a device exists with 96 GB and with 144 GB, one with at least this much memory is the latter.
 const LARGEST: u64 = 120_000_000_000;
 
 #[rustfmt::skip]

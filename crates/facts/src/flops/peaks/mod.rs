@@ -1,9 +1,8 @@
-//! The peaks of devices: operations per second by type, and bytes per second.
+//! Finds the peak rates of a device: operations per second by type, and bytes per second.
 //!
 //! The figures are from makers' data sheets, for dense matrices (figures with "sparsity" are twice
-//! as high), at the highest clock. They are those of the device that programs see, which is half a
-//! card for MI250. Devices that are not in the table have no peaks, and neither have parts of a
-//! device (MIG).
+//! as high), at the highest clock. They apply to the device that programs see, which is half a card
+//! for MI250. Devices that are not in the table and parts of a device (MIG) have no peaks.
 
 mod devices;
 #[cfg(test)]
@@ -19,10 +18,10 @@ pub struct Peaks {
     pub device: &'static str,
     /// The source of the figures.
     pub source: &'static str,
-    /// Bandwidth to and from its memory, bytes per second.
+    /// Bandwidth between the device and its memory, bytes per second.
     pub memory: Option<f64>,
-    /// Bandwidth in one direction over all of its links to other devices of its host, bytes per
-    /// second; `None` if not every card of this name has links.
+    /// Bandwidth in one direction over all links between the device and other devices of its host,
+    /// bytes per second; `None` if not every card of this name has links.
     pub link: Option<f64>,
     /// Vector units with 8 bytes, operations per second.
     pub vector64: Option<f64>,
@@ -111,7 +110,7 @@ impl Peaks {
         match of {
             _ if work.is_product() => self.of_product(of, tf32),
             Float64 | Complex128 => Some((self.vector64?, "fp64")),
-            // Vector units compute shorter types in this type.
+            // Vector units compute shorter types as `float32`.
             Float32 | Float16 | BFloat16 | Float8 | Complex64 => Some((self.vector32?, "fp32")),
             _ => None,
         }

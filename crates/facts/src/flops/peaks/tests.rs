@@ -9,7 +9,7 @@ fn device(name: &str, bytes: u64) -> Option<&'static str> {
 }
 
 #[test]
-fn names_that_drivers_give_find_their_device() {
+fn devices_are_found_by_the_names_that_drivers_report() {
     for (name, bytes, wanted) in [
         ("Tesla V100-SXM2-32GB", 34_079_899_648, "V100 SXM2"),
         ("NVIDIA A100-SXM4-80GB", 84_990_623_744, "A100 80GB SXM"),
@@ -31,7 +31,7 @@ fn names_that_drivers_give_find_their_device() {
 }
 
 #[test]
-fn the_documented_figures_are_these() {
+fn the_documented_peaks_are_those_of_the_table() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
     let text = std::fs::read_to_string(path).unwrap();
     let figure = |value: f64| if value > 0.0 { value.to_string() } else { "–".to_owned() };
@@ -54,7 +54,7 @@ fn the_documented_figures_are_these() {
 }
 
 #[test]
-fn others_and_parts_of_devices_have_no_peaks() {
+fn other_devices_and_parts_of_devices_have_no_peaks() {
     for name in [
         "",
         "AMD Radeon Graphics",
@@ -70,7 +70,7 @@ fn others_and_parts_of_devices_have_no_peaks() {
 }
 
 #[test]
-fn a_product_has_the_peak_of_its_type_and_other_work_that_of_vector_units() {
+fn products_use_matrix_units_and_other_work_uses_vector_units() {
     let peaks = Peaks::of("NVIDIA H200", None).unwrap();
     let of = |family, of, tf32| {
         let work = Work { family, flops: 1, needed: 1, read: None, written: None, of: Some(of) };
@@ -94,7 +94,7 @@ fn kernels_name_the_type_that_they_round_to() {
 }
 
 #[test]
-fn peaks_that_make_no_sense_are_named() {
+fn an_error_names_the_wrong_part_of_the_peaks() {
     for (text, part) in [
         ("bf16", "no `=`"),
         ("bf17=3T", "there is no `bf17`"),

@@ -1,6 +1,7 @@
-//! Distinguishes waits that look the same to the kernel, since all wait for a futex: for the end of
-//! a thread, for a lock that another thread holds, and for a condition. Idle threads of a pool wait
-//! for a condition.
+//! Distinguishes three waits that look the same to the kernel, since all of them wait for a futex:
+//! for the end of a thread, for a lock that another thread holds, and for a condition. The
+//! distinction matters because a wait for a condition may be harmless: idle threads of a pool wait
+//! like this.
 
 use tprof_trace::model::ThreadState;
 
@@ -8,7 +9,8 @@ use super::super::names::{Func, Layer};
 
 /// Number of frames that are examined, from the innermost on.
 const DEPTH: usize = 40;
-/// Functions in which a wait for any futex ends, without leading underscores.
+/// The innermost functions of any wait for a futex, without leading underscores. They don't show
+/// what the wait is for.
 const SYSTEM_CALLS: [&str; 4] = [
     "syscall",
     "futex_abstimed_wait_common",
@@ -76,8 +78,8 @@ pub(crate) fn joins<'f>(state: ThreadState, mut frames: impl Iterator<Item = &'f
         })
 }
 
-/// Whether a wait is for a lock that another thread holds while it does something other than
-/// waiting for work.
+/// Whether a wait is for a lock that another thread holds while it works, as opposed to a wait for
+/// the next task.
 pub(crate) fn wants_held_lock<'f>(
     state: ThreadState,
     frames: impl Iterator<Item = &'f Func> + Clone,
@@ -98,14 +100,16 @@ pub(crate) fn wants_held_lock<'f>(
     if inner.clone().any(is_lock) {
         return true;
     }
-    // Queues, events and conditions acquire a lock in `threading.py`.
+    // Queues, events and conditions also acquire a lock, but in `threading.py`. So the wait is for
+    // a held lock only if the user's own code acquires the lock.
     let mut python = frames.filter(|func| func.layer == Layer::Python);
     python.next().is_some_and(|func| func.is_own() && !func.is_import())
         && native.any(|func| PYTHON_LOCKS.contains(&plain(&func.name)))
 }
 
 /// Whether a wait for a futex with this stack is for a held lock, as far as that is known. If no
-/// compiled function has a name, the user's Python code below it most likely acquires a lock.
+/// compiled function has a name, a wait directly below the user's own Python code is most likely
+/// for a lock.
 pub(super) fn is_lock(frames: &[&Func]) -> bool {
     if wants_held_lock(ThreadState::Lock, frames.iter().copied()) {
         return true;
@@ -121,7 +125,7 @@ pub(super) fn is_lock(frames: &[&Func]) -> bool {
     })
 }
 
-/// Whether a sleep is that of a database that waits for its lock.
+/// Whether a sleep is that of a database, which sleeps and retries until its lock is free.
 pub(super) fn is_lock_of_database(frames: &[&Func]) -> bool {
     let inner = frames.iter().take_while(|func| func.layer != Layer::Python);
     inner.take(DEPTH).any(|func| func.layer == Layer::Native && func.module.contains("sqlite3"))
@@ -158,7 +162,7 @@ mod tests {
     const MAIN: (&str, &str, Layer) = ("main", "train", Native);
 
     #[test]
-    fn waiting_for_the_end_of_a_thread_is_not_a_lock() {
+    fn a_wait_for_the_end_of_a_thread_is_not_a_wait_for_a_lock() {
         assert_eq!(
             is(&[WAIT, ("__pthread_clockjoin_ex", "libc.so.6", Native), MAIN]),
             (true, false)
@@ -172,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_lock_is_not_a_condition() {
+    fn a_wait_for_a_condition_is_not_a_wait_for_a_held_lock() {
         let work = ("work", "train", Native);
         assert_eq!(is(&[("__lll_lock_wait", "libc.so.6", Native), work]), (false, true));
         let lock = ("pthread_mutex_lock@@GLIBC_2.2.5", "libc.so.6", Native);

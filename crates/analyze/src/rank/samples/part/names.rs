@@ -1,5 +1,5 @@
-//! Names of functions that show what a thread does: those of Linux, glibc, CPython, PyTorch, MPI,
-//! NCCL and allocators.
+//! Lists the names of functions that show what a thread does, and tests stacks for them. The
+//! functions are those of Linux, glibc, CPython, PyTorch, MPI, NCCL and allocators.
 
 use tprof_facts::pass_through::is_of_tprof;
 
@@ -24,7 +24,7 @@ pub(super) const TAKES_DATA: [(&str, &[&str]); 8] = [
     ("datasets/iterable_dataset.py", &["__iter__"]),
 ];
 
-/// The files among these whose workers may be threads.
+/// The files in [`TAKES_DATA`] whose workers may be threads.
 pub(super) const THREADS_TOO: [&str; 3] =
     ["multiprocessing/pool.py", "concurrent/futures/_base.py", "/queue.py"];
 
@@ -56,8 +56,8 @@ const ALLOCATORS: [&str; 20] = [
     "operator new",
     "operator delete",
 ];
-/// Prefixes of such functions: of glibc with the suffixes that compilers append, jemalloc (`_rjem_`
-/// in Rust), gperftools' and Google's tcmalloc, mimalloc.
+/// Prefixes of the names of allocators' functions: glibc's, for names to which a compiler appended
+/// a suffix; jemalloc's (`_rjem_` in Rust); gperftools' and Google's tcmalloc's; mimalloc's.
 const ALLOCATOR_PREFIXES: [&str; 14] = [
     "__libc_malloc",
     "__libc_calloc",
@@ -95,19 +95,21 @@ const COLLECTORS: [&str; 6] = [
     "subtract_refs",
 ];
 
-/// CPython's functions that make objects which may refer to others. They start collections.
+/// CPython's functions that allocate objects which may refer to others. These functions also start
+/// garbage collections.
 const GC_ALLOCATORS: [&str; 4] =
     ["_PyObject_GC_New", "_PyObject_GC_NewVar", "_PyObject_GC_Malloc", "PyType_GenericAlloc"];
 
-/// Beginnings of the names of functions in which ranks start, which are not collectives of the job.
+/// Beginnings of the names of functions that start ranks. They look like collectives, but are not
+/// collectives of the job.
 const NOT_COLLECTIVES: [&str; 2] = ["MPI_Init", "PMPI_Init"];
 /// Beginnings of the names of collectives' functions.
 const COLLECTIVES: [&str; 9] =
     ["MPI_", "PMPI_", "MPIR_", "MPID", "ompi_", "opal_progress", "nccl", "pncc", "horovod::"];
 /// Parts of the names of collectives' functions.
 const COLLECTIVE_PARTS: [&str; 4] = ["c10d::", "gloo::", "ProcessGroup", "TCPStore"];
-/// Names that contain one of these parts are excluded: such functions sort gradients, and may at
-/// most call a collective.
+/// Parts of the names of functions that look like collectives but are not: they sort gradients or
+/// log. If they call a collective, its function is on the stack too.
 const NO_COLLECTIVE_PARTS: [&str; 2] = ["c10d::Reducer::", "c10d::Logger::"];
 /// Prefixes of the names of modules that only communicate.
 const COLLECTIVE_MODULES: [&str; 5] =
@@ -182,7 +184,8 @@ fn is_allocator(func: &Func) -> bool {
     let name = &*func.name;
     let base = name.split(['@', '(', '[', '.']).next().unwrap_or(name).trim_end();
     let starts = || ALLOCATOR_PREFIXES.iter().any(|start| base.starts_with(start));
-    // CPython without a GIL contains a mimalloc of its own, for its pools.
+    // CPython without a GIL contains its own mimalloc for its pools, which replacing `malloc` would
+    // not change.
     ALLOCATORS.contains(&base) || !is_interpreter(&func.module) && starts()
 }
 
@@ -207,8 +210,9 @@ pub(super) fn is_collection(frames: &[&Func]) -> bool {
 }
 
 /// Whether an interpreter whose inner functions have no names collects garbage. A function that
-/// makes an object calls allocators and the collector. Allocators call no other nameless function,
-/// except to map memory, which the C library does.
+/// makes an object calls either an allocator or the collector, and both are nameless. An allocator
+/// calls no second nameless function, except to map memory, and then the C library is on the stack.
+/// So two nameless functions without the C library are the collector.
 fn is_nameless_collection(inner: &[&Func]) -> bool {
     let makes = |func: &&Func| GC_ALLOCATORS.contains(&&*func.name);
     let Some(at) = inner.iter().position(makes) else { return false };
