@@ -1,4 +1,4 @@
-/* Makes communicators in every way that NCCL has, and calls functions that few programs call, with one rank, on the
+/* Makes communicators in every way that NCCL offers, and calls functions that few programs call, with one rank, on the
  * stand-ins. `comms refused` first makes NCCL refuse some calls, with lists that are longer than any real ones, at
  * an address where nothing is mapped. */
 #include <stdio.h>

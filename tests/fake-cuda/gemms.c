@@ -1,6 +1,8 @@
-/* Multiplies matrices on the stand-ins for cuBLAS and cuBLASLt, whose interfaces are the real ones', so that no CUDA
- * header is needed. gemms ROUNDS [WORD…]: `graph` captures one multiplication into a graph and runs that twice,
- * `wrong` makes calls that fail, `groups` multiplies groups: of several sizes, of one, with other sizes each time. */
+/* Multiplies matrices on the stand-ins for cuBLAS and cuBLASLt. It declares the real interfaces
+ * itself, so it needs no CUDA header. Usage: gemms ROUNDS [WORD…]. `graph` captures one
+ * multiplication into a graph and runs the graph twice. `wrong` makes calls that fail. `groups`
+ * multiplies groups of several sizes, groups of one size, and groups whose sizes change each
+ * time. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,18 +1,29 @@
-/* Takes device memory in every way, on the stand-in for CUDA, and prints what it did.
+/* Allocates device memory in every way, on the stand-in for CUDA, and prints what it did.
  *
- * memory WORD…: `workspace` takes 1 and 2 MiB through a library with a CUDA runtime of its own and gives back 1, around
- * 3 MiB of the program's own at an address that the library had before; `pool` takes 8 times 5 MiB in the order of a
- * stream, gives 6 back and takes 1 MiB; `arrays` takes an array of 64 KiB and one of 128 KiB, and gives back the first;
- * `register` pins 1 MiB of its own twice, and unpins it once; `ipc` opens 1 MiB of another process twice and closes one;
- * `levels` takes an array of three levels and gives it back; `drivers` takes
- * memory by the driver's functions, two arrays and two blocks of a pool, and gives back one of each, and 1 MiB of a named
- * pool; `virtual` makes 4 times 2 MiB by functions that the runtime finds, maps them, releases two handles before and two after
- * their mappings end, and ends three; `direct` does it by the driver's symbols; `entry`, `proc` and `proc1` are other ways to find
- * the functions; `reset` resets the device by the driver; `context` makes a context on the last device, takes 1, 3 and 5 MiB and an array
- * in it and 7 MiB outside, gives back 3, and ends it, `destroy` makes one and ends it at the end; `graphs` makes two
- * graphs that kernels may launch, one that they may not, and a condition, by the driver; `greedy` holds 3 and 5 MiB of two
- * functions, and asks for more than there is in every way: from 1 PiB on, each time one MiB more than before;
- * `both`: two threads do that; `wait` ends only after some readings of NVML. */
+ * usage: memory WORD…
+ *   workspace  A library with its own CUDA runtime allocates 1 and 2 MiB and frees 1. The program allocates 3 MiB of its
+ *              own, at an address that the library had before.
+ *   pool       Allocates 8 times 5 MiB in the order of a stream, frees 6 of them, and allocates 1 MiB.
+ *   arrays     Allocates an array of 64 KiB and one of 128 KiB, and frees the first.
+ *   register   Pins 1 MiB of its own memory twice, and unpins it once.
+ *   ipc        Opens 1 MiB of another process twice, and closes one.
+ *   levels     Allocates an array of three levels and frees it.
+ *   drivers    Allocates two arrays and two blocks of a pool by the driver's functions and frees one of each. Also
+ *              allocates 1 MiB of a named pool.
+ *   virtual    Makes 4 times 2 MiB of physical memory by functions that the runtime looks up, and maps them. Releases two
+ *              handles before their mappings end and two afterwards, and ends three.
+ *   direct     Does the same as virtual, by the driver's symbols.
+ *   entry, proc, proc1
+ *              Look the functions for virtual up in other ways.
+ *   reset      Resets the device by the driver.
+ *   context    Makes a context on the last device, allocates 1, 3 and 5 MiB and an array in it and 7 MiB outside, frees
+ *              the 3 MiB, and destroys the context.
+ *   destroy    Makes a context at the end and destroys it.
+ *   graphs     Makes two graphs that kernels may launch, one that they may not, and a condition, by the driver.
+ *   greedy     Holds 3 and 5 MiB in two functions. Then requests more than the device has in every way, at first 1 PiB,
+ *              and each time one MiB more than before.
+ *   both       Does everything in two threads.
+ *   wait       Ends only after NVML has been read a few times. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>

@@ -1,13 +1,13 @@
-/* A job with a profiler of its own, which uses CUPTI as Kineto (torch.profiler) does: in each session it registers its
- * callbacks, enables kinds, leaves out calls, and at the end disables them, flushes with force and reads what it got.
+/* A job with a profiler of its own, which uses CUPTI as Kineto (torch.profiler) does. In each session the profiler registers its
+ * callbacks, enables kinds and leaves out calls. At the end it disables the kinds, forces a flush and reads the records.
  *
  * profiled SESSIONS [WORD…]: `ticks` has the processor's ticks as timestamps, `threads` asks for buffers by thread, `zeroed` lends
  * zeroed buffers and sets the attribute of that, `finalize` detaches CUPTI after each session, `dlsym` finds CUPTI's functions by name, `bypass` finds
  * them where no hook is, `small` lends buffers of three records, `mean` lends none, `refused` asks for the interface of CUDA 13.3, `graph` runs a graph of
  * four kernels twice in each stretch of work, `domain` switches a callback domain off after each session; `early` begins the first
  * session before the driver starts, `loaded` loads the library of the tool for NVTX, and `injected` has a library call `profiled_begin` for that while it does.
- * `long` rests after each session, until what another client collected before is collected again.
- * It prints what each session saw: the same whether another tool is there or not. Memory that it lends is dirty. */
+ * `long` waits after each session until the kinds of another client are collected again.
+ * The program prints what each session saw, which must not depend on other tools. The memory that it lends is not zeroed. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>

@@ -2,7 +2,7 @@
  * session it subscribes, registers its callbacks, enables kernels and calls of the runtime, flushes, reads and unsubscribes.
  *
  * subscribed SESSIONS [WORD…]: `early` subscribes before the driver starts, `alone` allows no other client, `finalize` detaches
- * CUPTI after each session, `older` asks for the older interface as well. It prints what each session saw. */
+ * CUPTI after each session, `older` also calls the older interface. The program prints what each session saw. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,14 +1,28 @@
-/* Trains a little on the stand-in for CUDA: a step copies a batch to the device, runs forward and backward
- * kernels, reduces gradients between ranks, updates, and copies the loss back. The interface is the runtime's own;
- * what nvcc would make of kernels (stubs, registration) is written out, so that no header of CUDA's is needed.
+/* Trains a little on the stand-in for CUDA. A step copies a batch to the device, runs forward and backward kernels, reduces
+ * gradients between ranks, updates, and copies the loss back. The interface is the runtime's own. What nvcc would make of
+ * kernels (stubs, registration) is written out, so no header of CUDA's is needed.
  *
- * train STEPS [WORD…]: `graph` captures the kernels of a step once and replays them (`device`: as one that kernels may
- * launch, `conditions`: with a condition), `nested` sets a limit for kernels that launch kernels, `overlap` copies on a second
- * stream, `nccl` joins RANK of WORLD_SIZE through MEETING (a file for the id), `threads` trains in a second thread too,
- * `spans` names spans by tprof's table: `step` of each step, `forward` within, `nothing` after;
- * `external` pushes external ids as a profiler of operators does, `peer` copies each batch to the second device, `queue` leaves 50 launches behind a kernel that never ends, `memory` allocates and frees each step, `tool` has another CUPTI client take over half-way, past all hooks, `fork` forks one that
- * goes on, `profiler` has cudaProfilerStart before step 2 and cudaProfilerStop after step 3, `reset` resets the first device while memory of it, of the host and of a second device is held, `exit`, `_exit`, `quick_exit`, `abort`, `kill` end it so (without: it returns),
- * `handler` by `_exit` in a signal's handler, `both` by `_exit` in two threads; `children` leave by `_exit` while it goes on. */
+ * usage: train STEPS [WORD…]
+ *   graph      Captures the kernels of a step once and replays them. With device, kernels may launch the graph; with
+ *              conditions, it has a condition.
+ *   nested     Sets a limit for kernels that launch kernels.
+ *   overlap    Copies on a second stream.
+ *   nccl       Joins as RANK of WORLD_SIZE. The ranks pass the id through the file that MEETING names.
+ *   threads    Trains in a second thread, too.
+ *   spans      Records spans by tprof's table: `step` for each step, `forward` within it, `nothing` after it.
+ *   external   Pushes external ids as a profiler of operators does.
+ *   peer       Copies each batch to the second device.
+ *   queue      Leaves 50 launches behind a kernel that never ends.
+ *   memory     Allocates and frees in each step.
+ *   tool       For the middle third of the steps, another client of CUPTI that bypasses all hooks takes over.
+ *   fork       Forks a child that allocates and ends by exit.
+ *   profiler   Calls cudaProfilerStart before step 2 and cudaProfilerStop after step 3.
+ *   reset      Resets the first device while it, the host and a second device have live memory.
+ *   children   Children leave by `_exit` while the program goes on.
+ *   exit, _exit, quick_exit, abort, kill
+ *              End the program in this way. Without such a word, main returns.
+ *   handler, both
+ *              End the program by `_exit` in a signal handler, or in two threads at once. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>

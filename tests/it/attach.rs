@@ -59,19 +59,19 @@ fn a_command_substitution_ends_when_its_command_does() {
 }
 
 #[test]
-fn nobody_has_a_child_more() {
+fn attached_programs_have_no_additional_child() {
     let scratch = Scratch::new();
     attached("\"$1\" any; \"$1\" ignored; \"$1\" any", &[program("children")], &scratch);
 }
 
 #[test]
-fn nobody_has_a_descriptor_more() {
+fn attached_programs_have_no_additional_descriptor() {
     let scratch = Scratch::new();
     attached("\"$1\"; \"$1\"; ls /proc/self/fd | wc -l", &[program("first_fd")], &scratch);
 }
 
 #[test]
-fn the_inherited_state_is_the_same() {
+fn attached_programs_inherit_the_same_state() {
     let scratch = Scratch::new();
     attached("\"$1\" \"$2\"; \"$2\"", &[program("with_state"), program("inherited")], &scratch);
 }
@@ -97,7 +97,7 @@ fn processes_started_together_share_one_run() {
 /// An on-demand collector ends half a second after its last process. A process that starts at that
 /// moment is recorded by that collector or by the next one.
 #[test]
-fn processes_that_come_as_the_collector_leaves_are_recorded() {
+fn processes_that_start_as_the_collector_ends_are_recorded() {
     let scratch = Scratch::new();
     let body = "for i in 0 1 2 3 4 5 6 7; do
         for j in 0 1 2 3 4 5 6 7 8 9; do
@@ -106,7 +106,8 @@ fn processes_that_come_as_the_collector_leaves_are_recorded() {
     done; echo all";
     let (_, run) = attached(body, &[program("short")], &scratch);
     all_finished(&run);
-    // Not by their stacks: on a busy machine a process may end before its unwind tables are ready.
+    // The sites are not compared, because on a busy machine a process may end before its unwind
+    // tables are ready.
     assert_eq!(memory_report(&run).total("allocations"), 80);
 }
 
@@ -121,7 +122,7 @@ fn a_static_program_alone_is_harmless() {
 }
 
 #[test]
-fn export_lines_survive_odd_names() {
+fn exported_variables_survive_a_run_with_an_odd_name() {
     let scratch = Scratch::new();
     let odd = scratch.join("it's a \"run\" $HOME `date`");
     let script =
@@ -142,7 +143,7 @@ fn a_bad_option_of_env_fails_before_anything_is_exported() {
 }
 
 #[test]
-fn the_session_is_gone_when_the_run_is() {
+fn the_session_directory_is_removed_when_the_run_finishes() {
     let scratch = Scratch::new();
     let (_, run) = attached("\"$1\" 0", &[program("short")], &scratch);
     let info = run_info(&run, |info| info["finished"] == true);

@@ -53,7 +53,7 @@ fn a_running_process_and_its_children_are_sampled_and_left_alone() {
     let busy = rows.iter().filter(|row| {
         row["running_ns"].as_f64().unwrap() + row["ready_ns"].as_f64().unwrap() > 0.3e9
     });
-    assert_eq!(busy.count(), 2, "the shell and its child: {rows:#?}");
+    assert_eq!(busy.count(), 2, "the shell and its child are busy: {rows:#?}");
     let status = std::fs::read_to_string(format!("/proc/{}/status", victim.pid())).unwrap();
     assert!(status.contains("TracerPid:\t0"), "{status}");
     let attached = |options: &[&str]| {
@@ -70,7 +70,7 @@ fn a_running_process_and_its_children_are_sampled_and_left_alone() {
 }
 
 #[test]
-fn two_samplers_of_a_process_measure_what_each_would_alone() {
+fn two_samplers_of_one_process_measure_the_same_as_one() {
     let scratch = Scratch::new();
     let (first, second) = (scratch.join("first"), scratch.join("second"));
     let job = traced_job(&Job::new(program("naps")), &["--activities", "cpu"], &first);
@@ -91,7 +91,7 @@ fn two_samplers_of_a_process_measure_what_each_would_alone() {
         let rows = threads["tables"]["threads"].as_array().unwrap();
         let ran_ns: f64 = rows.iter().filter_map(|row| row["running_ns"].as_f64()).sum();
         // The program sleeps some 100 times a second, and runs for less than a millisecond each
-        // time.
+        // time, so it runs for much less than 0.25 s.
         assert!(ran_ns < 0.25e9, "{}: {rows:#?}", run.display());
     }
 }
@@ -127,7 +127,7 @@ fn processes_that_cannot_be_sampled_are_refused_with_the_reason() {
         let outcome = job.run_in(scratch.path());
         assert_refused(&outcome, words);
         let left = std::fs::read_dir(scratch.path()).unwrap().count();
-        assert_eq!(left, 0, "nothing is left behind");
+        assert_eq!(left, 0, "files are left behind");
     };
     refused("0", &["number above 0"]);
     refused("-1", &["number above 0"]);
@@ -146,7 +146,7 @@ fn processes_that_cannot_be_sampled_are_refused_with_the_reason() {
 }
 
 #[test]
-fn an_ancestor_of_tprof_is_sampled_only_when_that_is_asked_for() {
+fn an_ancestor_of_tprof_is_sampled_only_with_alone_or_force() {
     let scratch = Scratch::new();
     let own = std::process::id().to_string();
     let attach = |options: &[&str]| {

@@ -54,7 +54,7 @@ fn an_unknown_value_is_named_with_the_nearest() {
 }
 
 #[test]
-fn a_schedule_that_cannot_be_meant_is_refused() {
+fn a_malformed_or_contradictory_schedule_is_refused() {
     let parts = "wait=3,warmup=1,active=3";
     for (words, named) in [
         (&["--schedule", "wait=-1,active=3"][..], &["wait=-1", "a whole number from 0"][..]),
@@ -146,7 +146,7 @@ fn a_flag_wins_over_a_variable_over_the_file() {
     for line in ["mem = \"exact\"", "stacks = \"fp\"", "on-full = \"drop\""] {
         assert!(outcome.stdout.contains(line), "{line}: {outcome:?}");
     }
-    assert_eq!(std::fs::read_dir(&cwd).unwrap().count(), 1, "a dry run makes nothing");
+    assert_eq!(std::fs::read_dir(&cwd).unwrap().count(), 1, "a dry run wrote files");
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn no_command_is_an_error() {
 }
 
 #[test]
-fn a_command_that_is_not_found_gives_127() {
+fn a_command_that_is_not_found_exits_with_127() {
     let scratch = Scratch::new();
     for command in ["no-such-command-anywhere", "./missing", "/does/not/exist", "/dev/null/x"] {
         let outcome = tprof(["run", "-o", "run", "--", command]).run_in(scratch.path());
@@ -173,7 +173,7 @@ fn a_command_that_is_not_found_gives_127() {
 }
 
 #[test]
-fn a_command_that_is_not_executable_gives_126() {
+fn a_command_that_is_not_executable_exits_with_126() {
     let scratch = Scratch::new();
     let plain = scratch.write("plain", "echo no\n");
     let broken = scratch.write("broken", "\x7fELF nonsense");
@@ -221,7 +221,7 @@ fn help_and_version_go_to_standard_output() {
 }
 
 #[test]
-fn a_run_that_is_not_there_cannot_be_controlled() {
+fn ctl_refuses_a_run_that_does_not_exist() {
     let scratch = Scratch::new();
     let run = scratch.run();
     for words in [&["ctl", "status"][..], &["ctl", "stop"], &["ctl", "mark", "x"]] {

@@ -41,12 +41,12 @@ fn a_static_musl_program_is_reported() {
 }
 
 #[test]
-fn a_program_of_32_bits_is_said() {
+fn a_32_bit_program_is_reported() {
     assert_blind(&need_some!(build("leave", Kind::M32)), &["exit"], &["32", "class"]);
 }
 
 #[test]
-fn a_malloc_of_its_own_is_reported() {
+fn a_program_with_its_own_malloc_is_reported() {
     assert_blind(&program("own_malloc"), &[], &["malloc", "alloc"]);
 }
 
@@ -61,7 +61,7 @@ fn a_bundled_tcmalloc_is_reported() {
 }
 
 #[test]
-fn an_allocator_under_names_of_its_own_is_reported() {
+fn an_allocator_with_renamed_functions_is_reported() {
     for kind in [Kind::OwnJemalloc, Kind::OwnJemallocStripped] {
         let program = need_some!(build("own_allocator", kind));
         assert_blind(&program, &[], &["jemalloc, linked statically"]);
@@ -78,7 +78,7 @@ fn an_allocator_under_names_of_its_own_is_reported() {
 }
 
 #[test]
-fn a_rust_program_is_seen_as_far_as_its_allocator_leads_to_malloc() {
+fn a_rust_global_allocator_is_recorded_only_if_it_calls_malloc() {
     let own = need_some!(build("own_global", Kind::Plain));
     assert_blind(&own, &[], &["rust's #[global_allocator]"]);
     let scratch = Scratch::new();
@@ -163,7 +163,7 @@ fn a_setuid_program_runs_as_it_should_and_is_reported() {
 }
 
 #[test]
-fn a_run_that_was_recorded_whole_has_no_gap() {
+fn a_completely_recorded_run_has_no_blind_process() {
     let scratch = Scratch::new();
     let run = traced(&Job::sh("\"$1\" 0; \"$1\" 0").arg(program("short")), EXACT, &scratch);
     let report = report(&run.run);

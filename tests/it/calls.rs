@@ -1,4 +1,4 @@
-//! CUDA runtime and NCCL calls, as the preloaded library records them without CUPTI, compared with
+//! Compares the CUDA runtime and NCCL calls that the preloaded library records without CUPTI with
 //! the log of what truly ran on the stand-ins (a simulation).
 
 use serde_json::Value;
@@ -63,7 +63,7 @@ fn recorded(file: &TraceFile, spans: &[Span]) -> BTreeMap<String, usize> {
 }
 
 #[test]
-fn every_call_is_recorded_once_whichever_cuda() {
+fn every_call_is_recorded_once_on_cuda_12_and_13() {
     for major in [12, 13] {
         let scratch = Scratch::new();
         let (job, log) = need_some!(train(major, &["6", "memory", "threads"], &scratch));
@@ -82,7 +82,7 @@ fn every_call_is_recorded_once_whichever_cuda() {
 }
 
 #[test]
-fn a_call_lies_around_what_the_library_did_in_it() {
+fn a_calls_interval_contains_what_the_library_did_in_it() {
     let scratch = Scratch::new();
     let (job, log) = need_some!(train(12, &["4"], &scratch));
     let traced = traced(&job, GPU, &scratch);
@@ -107,13 +107,13 @@ fn a_call_lies_around_what_the_library_did_in_it() {
 }
 
 #[test]
-fn memory_of_devices_is_recorded_with_the_stacks_that_took_it() {
+fn device_memory_is_recorded_with_the_stacks_that_allocated_it() {
     let scratch = Scratch::new();
     let (job, log) = need_some!(train(12, &["5", "memory"], &scratch));
     let traced = traced(&job, GPU, &scratch);
     let (file, rows) = rows::<DeviceAllocation>(&traced.run, 0);
     // Operation 1 allocates memory, operation 2 frees it; kind 2 is pinned host memory.
-    let of_log: Vec<(bool, u64, bool)> = what_ran(&log)
+    let changes_in_log: Vec<(bool, u64, bool)> = what_ran(&log)
         .iter()
         .filter(|line| text(line, "what") == "memory")
         .map(|line| {
@@ -121,9 +121,9 @@ fn memory_of_devices_is_recorded_with_the_stacks_that_took_it() {
             (free, line["address"].as_u64().unwrap(), line["kind"] == 2)
         })
         .collect();
-    let of_run: Vec<(bool, u64, bool)> =
+    let changes_in_run: Vec<(bool, u64, bool)> =
         rows.iter().map(|row| (row.free, row.address, row.kind == MemoryKind::Pinned)).collect();
-    assert_eq!(of_run, of_log);
+    assert_eq!(changes_in_run, changes_in_log);
     for row in &rows {
         assert_eq!(row.allocator, Allocator::Library);
         assert_eq!(row.device, (row.kind == MemoryKind::Device).then_some(0));
@@ -141,7 +141,7 @@ fn memory_of_devices_is_recorded_with_the_stacks_that_took_it() {
             .collect();
         assert!(names.contains(&"train") && names.contains(&"main"), "{names:?}");
     }
-    // The report sums by stack what the rows have one by one.
+    // The report sums by stack the allocations that the rows list one by one.
     let report = document("device-memory", &traced.run);
     let sites = report["tables"]["sites"].as_array().unwrap();
     let taken = |site: &Value| site["taken_bytes"].as_u64().unwrap();
@@ -202,7 +202,7 @@ fn collectives_know_their_communicator_and_their_group() {
 }
 
 #[test]
-fn two_majors_in_one_process_each_get_their_own_calls() {
+fn calls_reach_the_right_one_of_two_cuda_majors_in_a_process() {
     let scratch = Scratch::new();
     let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/two_majors");
     let mut plugins = Vec::new();

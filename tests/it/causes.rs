@@ -1,5 +1,5 @@
 //! `tprof report findings` names the cause of lost time: its size, its line, and what to do. Each
-//! job has one or two causes, and measures them itself.
+//! job plants one or two causes, and measures by itself how much time they cost.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,21 +14,21 @@ const LEAK: Plant =
 const FORKED: Plant = Plant { options: &[], ..Plant::new(Python, "forked") };
 
 #[test]
-fn collections_of_garbage_are_found_apart_from_the_function_that_they_interrupt() {
+fn garbage_collection_is_separate_from_the_function_it_interrupts() {
     let Some(planted) = Planted::run("gc") else { return };
-    // The function runs for half a second, which has 50 samples.
+    // The function runs for only half a second, so it has 50 samples and a large error.
     planted.is_found("GcPauses", "gc", 0.2);
     assert!(planted.text("GcPauses").contains("gc.freeze()"));
 }
 
 #[test]
-fn time_in_malloc_and_free_is_found_with_the_rate_of_the_judged_time() {
+fn time_in_malloc_and_free_is_found_with_the_rate_of_allocations() {
     for options in [&["--mem", "off"][..], &["--mem", "sampled"], &["--mem", "exact"]] {
         let plant = Plant { options, ..Plant::new(C, "churn") };
         let Some(planted) = plant.run() else { return };
         let found = planted.found("findings").iter().find(|row| row["rule"] == "AllocationChurn");
         let row = found.unwrap_or_else(|| panic!("{options:?}: {:#?}", planted.findings));
-        // The rest of the loop takes a few instructions, except the time of tprof's hooks.
+        // The loop runs `malloc`, `free`, tprof's hooks and only a few other instructions.
         let gain = seconds("gain_ns")(row);
         let least = if options[1] == "exact" { 0.1 } else { 0.5 };
         let range = least * planted.truth["allocated"]..=1.1 * planted.truth["allocated"] + 0.02;
@@ -39,26 +39,26 @@ fn time_in_malloc_and_free_is_found_with_the_rate_of_the_judged_time() {
 }
 
 #[test]
-fn pools_of_the_interpreter_are_no_malloc() {
+fn the_interpreters_own_pools_do_not_count_as_malloc() {
     let plant = Plant { options: &["--mem", "sampled"], ..Plant::new(Python, "pools") };
     let Some(planted) = plant.run() else { return };
     let found = planted.found("findings").iter().find(|row| row["rule"] == "AllocationChurn");
     assert!(found.is_none(), "{found:#?}");
     let allocator = planted.part("allocator");
     assert!(allocator < 0.03 * planted.truth["cpu"], "{allocator} of {:?}", planted.truth);
-    // These samples belong to the interpreter, at the line that runs.
+    // These samples must belong to the interpreter, at the line that runs.
     planted.near(planted.lines("victim_counts", "cpu_ns", false), "cpu", 0.05);
 }
 
 #[test]
-fn a_list_that_keeps_all_is_found_with_the_line_that_allocates() {
+fn a_growing_list_is_found_with_the_line_that_allocates() {
     let Some(planted) = LEAK.run() else { return };
     planted.is_found("HeapGrowth", "kept", 0.1);
     assert!(planted.text("HeapGrowth").contains("victim_keeps"));
 }
 
 #[test]
-fn saving_to_slow_storage_is_a_checkpoint_and_not_any_file() {
+fn saving_to_slow_storage_is_found_as_a_checkpoint() {
     let Some(planted) = Planted::run("checkpoint") else { return };
     planted.is_found("SyncCheckpoint", "saved", 0.1);
     assert!(planted.text("SyncCheckpoint").contains("waiting for storage"));
@@ -82,8 +82,9 @@ fn pages_that_forked_workers_copy_count_once() {
     let truth = planted.truth["copied"];
     let row = planted.found("findings").iter().find(|row| row["rule"] == "ForkedCopies");
     let size = row.map_or(0.0, |row| row["size_bytes"].as_f64().unwrap());
-    // On a busy machine, reading the sizes takes long, so they are read seldom: perhaps only before
-    // everything is copied. The finding must never be larger than the copied bytes.
+    // A reading of the sizes takes long on a busy machine, so there may be few, and the last may
+    // come before everything is copied. The finding may then be too small, but never larger than
+    // the copied bytes.
     assert!(size < 1.1 * truth, "{size} of {truth}");
     let counters = document("counters", &run.run);
     let rows = counters["tables"]["byte_counters"].as_array().unwrap().iter();
@@ -123,7 +124,7 @@ fn the_file_or_peer_that_is_waited_for_is_named() {
 }
 
 #[test]
-fn a_worker_that_waits_itself_is_why_its_data_is_late() {
+fn late_data_is_explained_by_what_the_worker_itself_waits_for() {
     let Some(planted) = Planted::run("data") else { return };
     let line = planted.line_with("SLOW").unwrap();
     let text = planted.text("DataWait");
@@ -131,7 +132,7 @@ fn a_worker_that_waits_itself_is_why_its_data_is_late() {
 }
 
 #[test]
-fn processes_that_wait_on_purpose_are_no_workers() {
+fn processes_that_wait_on_purpose_are_not_named_as_workers() {
     let Some(planted) = Planted::run("helped") else { return };
     let line = planted.line_with("SLOW").unwrap();
     let text = planted.text("DataWait");
@@ -150,7 +151,7 @@ fn the_thread_that_makes_late_results_is_named() {
 }
 
 #[test]
-fn a_wait_for_another_threads_work_is_that_threads_time_and_no_lock() {
+fn a_wait_for_another_threads_work_does_not_count_as_a_lock() {
     for (language, way, function, thread) in [
         (Python, "executor", "victim_computes", "worker_"),
         (Python, "queue", "victim_produces", "producer"),
@@ -175,7 +176,7 @@ fn a_wait_for_another_threads_work_is_that_threads_time_and_no_lock() {
 }
 
 #[test]
-fn a_mutex_beside_them_is_a_lock_with_its_holder() {
+fn a_contended_mutex_is_a_lock_with_its_holder() {
     let Some(planted) = Plant::new(Cpp, "mutex").run() else { return };
     planted.is_found("LockContention", "lock", 0.1);
     let line = planted.line_with("HELD").unwrap();
@@ -311,8 +312,9 @@ const CAUSES: [(Plant, &str); 25] = [
 ];
 
 #[test]
-fn a_job_without_its_cause_does_not_show_it() {
-    // These jobs use little of a core, so several run at the same time.
+fn a_job_without_the_planted_cause_has_no_finding_of_it() {
+    // These jobs use little of a core, so several can run at the same time without disturbing each
+    // other.
     for some in CAUSES.chunks(6) {
         std::thread::scope(|scope| {
             let runs = some.iter().map(|(plant, rule)| {
@@ -350,7 +352,7 @@ fn without_perf_events_causes_are_found_too() {
 }
 
 #[test]
-fn beside_a_second_sampler_causes_keep_their_size() {
+fn causes_keep_their_size_beside_a_second_sampler() {
     for (way, rule, key, share) in
         [("hot", "HotFunction", "cpu", 0.05), ("lock", "LockContention", "lock", 0.1)]
     {
@@ -360,7 +362,7 @@ fn beside_a_second_sampler_causes_keep_their_size() {
 }
 
 #[test]
-fn rules_on_devices_take_one_line_without_a_device() {
+fn device_rules_share_one_line_if_there_is_no_device() {
     let Some(planted) = Planted::run("hot") else { return };
     let rows = planted.found("not_checked_lines").iter();
     let rows: Vec<_> = rows.filter(|row| row["rules"].as_str().unwrap().contains("Gaps")).collect();

@@ -1,4 +1,4 @@
-//! A clock that does not show the machine's time is noticed.
+//! tprof notices that a library changes the time that a job reads, and names the library.
 
 use serde_json::Value;
 use tprof_tests::{Job, Scratch, program, report, run_info, traced};

@@ -24,7 +24,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_session_directory_is_its_owners_alone() {
+fn only_its_owner_can_read_the_session_directory() {
     let scratch = Scratch::new();
     let (live, info) = start(&scratch.run(), &scratch);
     let session = PathBuf::from(info["session"].as_str().unwrap());
@@ -46,7 +46,7 @@ fn the_session_directory_is_its_owners_alone() {
 }
 
 #[test]
-fn the_files_of_a_run_are_its_owners_alone() {
+fn only_their_owner_can_read_the_files_of_a_run() {
     let scratch = Scratch::new();
     let run = scratch.run();
     let (live, _) = start(&run, &scratch);
@@ -58,7 +58,7 @@ fn the_files_of_a_run_are_its_owners_alone() {
 }
 
 #[test]
-fn no_name_in_the_run_directory_is_followed() {
+fn tprof_follows_no_link_in_the_run_directory() {
     let scratch = Scratch::new();
     let precious = scratch.write("precious", "untouched\n");
     let nowhere = scratch.join("made-through-a-link");
@@ -92,7 +92,8 @@ fn ctl_refuses_other_users() {
     let run = scratch.run();
     let (mut live, info) = start(&run, &scratch);
     let session = PathBuf::from(info["session"].as_str().unwrap());
-    // Also with an open directory, because the collector must check the peer itself.
+    // The session directory is also opened to everyone, because the collector must check the peer
+    // itself.
     for open in [false, true] {
         if open {
             fs::set_permissions(&run, PermissionsExt::from_mode(0o777)).unwrap();

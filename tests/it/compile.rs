@@ -1,5 +1,5 @@
-//! `--compile` and `report compile`, with logs that PyTorch wrote and that a job copies as if it
-//! had written them.
+//! Tests of `--compile` and `report compile`, with logs that PyTorch wrote. A job copies a log as
+//! if PyTorch in the job had written it.
 
 use serde_json::Value;
 use std::io::Read;
@@ -36,7 +36,7 @@ fn rows(report: &Value, table: &str, key: &str) -> Vec<Value> {
     rows.iter().map(|row| row[key].clone()).collect()
 }
 
-fn assert_is_of_the_job(report: &Value) {
+fn assert_has_the_logged_compilations(report: &Value) {
     assert_eq!(rows(report, "graph_breaks", "line"), [14, 16], "{report:#}");
     assert_eq!(rows(report, "graph_breaks", "count"), [1, 1]);
     let again = rows(report, "recompiles", "function");
@@ -60,14 +60,14 @@ fn the_log_that_a_job_writes_is_in_the_run() {
     assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
     let home = PathBuf::from(traced.outcome.stdout.trim());
     assert!(home.starts_with(traced.run.canonicalize().unwrap()), "{home:?}");
-    assert_is_of_the_job(&document("compile", &traced.run));
+    assert_has_the_logged_compilations(&document("compile", &traced.run));
     assert_eq!(reasons(&traced.run), Vec::<String>::new());
     let gone = tprof(["rm", "--yes"]).arg(&traced.run).run_in(scratch.path());
     assert_eq!((gone.code, traced.run.exists()), (Some(0), false), "{gone:?}");
 }
 
 #[test]
-fn a_run_that_replaces_another_has_none_of_its_logs() {
+fn a_run_that_replaces_another_removes_its_logs() {
     let scratch = Scratch::new();
     let run = traced(&writer(&plain("2.8", &scratch)), COMPILE, &scratch).run;
     let again = [COMPILE, &["--force", "-o", run.to_str().unwrap()]].concat();
@@ -78,7 +78,7 @@ fn a_run_that_replaces_another_has_none_of_its_logs() {
 }
 
 #[test]
-fn a_job_keeps_its_own_directory_and_the_run_has_a_copy() {
+fn a_job_keeps_its_own_torch_trace_and_the_run_has_a_copy() {
     let scratch = Scratch::new();
     let own = scratch.join("own");
     std::fs::create_dir(&own).unwrap();
@@ -94,7 +94,7 @@ fn a_job_keeps_its_own_directory_and_the_run_has_a_copy() {
     assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
     assert_eq!(traced.outcome.stdout.trim(), own.to_str().unwrap());
     let report = document("compile", &traced.run);
-    assert_is_of_the_job(&report);
+    assert_has_the_logged_compilations(&report);
     assert_eq!(rows(&report, "compile_ranks", "logs"), [1]);
     let why = "1 log in TORCH_TRACE, `";
     let left_out = reasons(&traced.run);
@@ -103,7 +103,7 @@ fn a_job_keeps_its_own_directory_and_the_run_has_a_copy() {
 }
 
 #[test]
-fn a_job_that_compiles_nothing_has_a_reason_and_no_directory() {
+fn a_job_that_compiles_nothing_has_no_logs_and_a_reason() {
     let scratch = Scratch::new();
     let traced = traced(&Job::new("true"), COMPILE, &scratch);
     let why = "no process wrote one: nothing was compiled, or by a PyTorch before TORCH_TRACE (2.4 has it)";
@@ -115,7 +115,7 @@ fn a_job_that_compiles_nothing_has_a_reason_and_no_directory() {
 }
 
 #[test]
-fn the_job_is_asked_for_the_lines_of_kernels_unless_it_says_otherwise() {
+fn tprof_sets_inductor_provenance_unless_the_job_does() {
     let scratch = Scratch::new();
     let job = Job::sh("echo \"<$INDUCTOR_PROVENANCE>\"");
     let seen = |job: &Job, options: &[&str]| traced(job, options, &Scratch::new()).outcome.stdout;
@@ -138,7 +138,7 @@ fn options_that_exclude_the_log_are_one_clear_error() {
 }
 
 #[test]
-fn logs_are_reported_as_they_are_and_imported() {
+fn logs_are_reported_directly_and_after_an_import() {
     let scratch = Scratch::new();
     let logs = scratch.join("logs");
     std::fs::create_dir(&logs).unwrap();
@@ -178,7 +178,7 @@ fn logs_are_reported_as_they_are_and_imported() {
 }
 
 #[test]
-fn a_miss_is_of_a_graph_that_inductor_compiles() {
+fn a_cache_miss_is_found_only_if_inductor_compiles_the_graph() {
     let scratch = Scratch::new();
     let misses = |version: &str, hit: &str, miss: &str| {
         let text = std::fs::read_to_string(plain(version, &scratch)).unwrap();
@@ -191,9 +191,9 @@ fn a_miss_is_of_a_graph_that_inductor_compiles() {
         let rows = findings["tables"]["findings"].as_array().unwrap().clone();
         rows.into_iter().filter(|row| row["rule"] == "CacheMiss").count()
     };
-    // AOTAutograd's cache misses no function, and Inductor's cache has the graphs, so they are only
-    // traced.
+    // AOTAutograd's cache misses, but Inductor's cache has the graphs, so PyTorch traces the
+    // functions again and compiles none. That isn't a finding.
     assert_eq!(misses("2.15", "aotautograd_cache_hit", "aotautograd_cache_miss"), 0);
-    // The log of a first run, unchanged: neither cache has an entry.
+    // This is the unchanged log of a first run, in which neither cache has an entry.
     assert_eq!(misses("2.8", "", ""), 1);
 }

@@ -36,9 +36,9 @@ fn sampled_totals_are_exact_however_a_process_leaves() {
 }
 
 /// The first `pthread_exit` loads libgcc_s, for which the C library allocates. These allocations
-/// are the same whatever the victim does.
+/// don't depend on what the victim does, so the test compares two runs.
 #[test]
-fn a_main_thread_that_leaves_is_counted_but_for_what_the_c_library_takes() {
+fn a_main_thread_that_calls_pthread_exit_is_counted_exactly() {
     for options in [EXACT, DEFAULT] {
         let rest = [["0", "0"], ["1000", "600"]].map(|counts| {
             let job = Job::new(program("leave")).arg("pthread_exit").args(counts);
@@ -56,7 +56,7 @@ fn a_main_thread_that_leaves_is_counted_but_for_what_the_c_library_takes() {
 }
 
 #[test]
-fn a_process_that_allocates_nothing_is_counted_so() {
+fn a_process_with_at_most_one_allocation_is_counted_exactly() {
     exact(&Job::new(program("leave")).args(["exit", "0", "0"]));
     exact(&Job::new(program("leave")).args(["kill", "1", "0"]));
 }
@@ -167,8 +167,8 @@ fn every_exec_is_followed() {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("exec_forms")), EXACT, &scratch);
     let report = memory_report(&run.run);
-    // A bare system call is not a function that a hook can interpose. The new image is followed all
-    // the same, because it keeps the environment.
+    // No hook can interpose a bare system call. tprof follows the new image nevertheless, because
+    // the image inherits the environment.
     assert_eq!(report.in_victims("allocations"), 10);
     assert_eq!(report.in_victims("bytes"), 1230);
     let run = traced(&Job::new(program("spawn")), EXACT, &scratch);
@@ -190,7 +190,7 @@ fn mapped_bytes_are_the_programs_own_sums() {
 }
 
 #[test]
-fn seccomp_is_recorded_as_far_as_it_can_be() {
+fn a_process_under_seccomp_is_recorded_or_reported_as_blind() {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("seccomp")).arg("strict"), EXACT, &scratch);
     let report = memory_report(&run.run);

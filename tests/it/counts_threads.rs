@@ -5,7 +5,7 @@ use crate::sums::exact_in_threads;
 use tprof_tests::{Expected, Job, Refused, Report, can_mount, need, program};
 
 #[test]
-fn events_after_a_threads_end_of_work_are_counted() {
+fn allocations_in_the_destructors_of_a_thread_are_counted() {
     exact_in_threads(&Job::new(program("tls_keys")).arg("50"));
     exact_in_threads(&Job::new(program("tls_cxx")));
 }
@@ -30,7 +30,8 @@ fn twelve_thousand_threads_are_counted() {
 #[test]
 fn blocks_handed_over_between_threads_are_counted_with_their_peak() {
     let runs = ["1000", "200000"].map(|n| exact_in_threads(&Job::new(program("handover")).arg(n)));
-    // The C library allocates the same for the only thread in both runs.
+    // The C library allocates the same for the program's only thread in both runs, so the
+    // differences from the program's own sums must be equal.
     let rest = |(report, wanted): &(Report, Expected)| {
         [
             report.total("allocations") - wanted.allocations,

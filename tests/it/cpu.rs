@@ -132,7 +132,7 @@ fn events_are_counted_by_thread_and_by_function() {
     let all = faults(by_function, &|_| true, "function");
     let least = 5000 - after_the_last(3000) - after_the_last(2000);
     assert!((least..=5030).contains(&touched) && all < 6000, "{least}: {by_function:#?}");
-    assert_eq!(cpu["tables"]["events"].as_array().unwrap().len(), 2, "no row of major faults");
+    assert_eq!(cpu["tables"]["events"].as_array().unwrap().len(), 2, "major faults have no row");
 }
 
 #[track_caller]
@@ -193,7 +193,7 @@ fn shares_are_known_with_frame_pointers() {
 }
 
 #[test]
-fn a_program_that_nothing_can_be_loaded_into_is_sampled() {
+fn a_static_program_is_sampled() {
     let program = match build("cpu_shares", Kind::Static) {
         Ok(program) => program,
         Err(why) => return skip(why),
@@ -206,13 +206,14 @@ fn a_program_that_nothing_can_be_loaded_into_is_sampled() {
     if !has_native(&cpu) {
         return;
     }
-    let of_it = blind.iter().find(|b| b["why"].as_str().is_some_and(|why| why.contains("static")));
-    let of_it = of_it.unwrap_or_else(|| panic!("{blind:#?}"));
-    assert_eq!(of_it["what"], "everything but CPU samples");
+    let matching =
+        blind.iter().find(|b| b["why"].as_str().is_some_and(|why| why.contains("static")));
+    let matching = matching.unwrap_or_else(|| panic!("{blind:#?}"));
+    assert_eq!(matching["what"], "everything but CPU samples");
 }
 
 #[test]
-fn a_program_that_only_samples_record_is_one_process_with_its_end() {
+fn a_static_program_is_one_process_with_its_exit_status() {
     let fixed = need_some!(build("cpu_shares", Kind::Static));
     let scratch = Scratch::new();
     let job = Job::sh("\"$1\"; true").arg(&fixed);
@@ -220,22 +221,22 @@ fn a_program_that_only_samples_record_is_one_process_with_its_end() {
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
     let summary = document("summary", &run.run);
     need!(has_native(&summary), Refused::PerfEvents);
-    let of_it = |row: &&Value| {
+    let matching = |row: &&Value| {
         let command = row["command"].as_str().unwrap();
         command.ends_with("/cpu_shares")
             && !command.starts_with("sh ")
             && row["exit_status"] != Value::Null
     };
     let processes = summary["processes"].as_array().unwrap();
-    let of_it: Vec<_> = processes.iter().filter(of_it).collect();
-    let [it] = of_it[..] else { panic!("{processes:#?}") };
+    let matching: Vec<_> = processes.iter().filter(matching).collect();
+    let [it] = matching[..] else { panic!("{processes:#?}") };
     let same = processes.iter().filter(|row| row["pid"] == it["pid"]);
     let same = same.filter(|row| row["command"] == it["command"]).count();
     assert_eq!((same, &it["exit_status"]), (1, &0.into()), "{processes:#?}");
 }
 
 #[test]
-fn the_kernel_without_names_is_one_function_and_the_report_names_the_reason() {
+fn without_kernel_symbols_the_kernel_is_one_function_with_a_note() {
     let under = program("no_kernel_names");
     let shown = Command::new(&under).args(["head", "-n", "50", "/proc/kallsyms"]).output();
     let hides = |line: &str| line.starts_with("0000000000000000 ");
@@ -295,7 +296,7 @@ fn closed_python(scratch: &Scratch) -> Result<PathBuf, String> {
 }
 
 #[test]
-fn a_python_that_exports_nothing_is_read_and_one_that_is_stripped_is_named() {
+fn python_without_exported_symbols_is_read_and_stripped_is_named() {
     let scratch = Scratch::new();
     let python = match closed_python(&scratch) {
         Ok(python) => python,
@@ -310,13 +311,13 @@ fn a_python_that_exports_nothing_is_read_and_one_that_is_stripped_is_named() {
     let Some((cpu, _)) = sampled(&job(), OFTEN, &Scratch::new()) else { return };
     assert!(cpu["tables"]["python"].is_null(), "{cpu:#}");
     let blind = cpu["completeness"]["blind"].as_array().unwrap();
-    let of_it = blind.iter().find(|entry| entry["what"] == "Python frames");
-    let why = of_it.unwrap_or_else(|| panic!("{blind:#?}"))["why"].as_str().unwrap();
+    let matching = blind.iter().find(|entry| entry["what"] == "Python frames");
+    let why = matching.unwrap_or_else(|| panic!("{blind:#?}"))["why"].as_str().unwrap();
     assert!(why.contains("stripped"), "{why}");
 }
 
 #[test]
-fn pythons_functions_are_seen_from_outside() {
+fn python_functions_are_sampled_from_outside_the_process() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/cpu_shares.py");
     let job = Job::new("/usr/bin/python3").arg(script);
     need!(Path::new("/usr/bin/python3").exists(), "there is no /usr/bin/python3");
@@ -328,8 +329,8 @@ fn pythons_functions_are_seen_from_outside() {
         let row = rows.iter().find(|row| row["name"] == name);
         row.unwrap_or_else(|| panic!("no {name} in {rows:#?}"))["total_ns"].as_f64().unwrap()
     };
-    // It is interpreted for twice as long as it compresses. Samples that were read too late may
-    // belong to either; they are counted.
+    // The program is interpreted for twice as long as it compresses. Python frames that were read
+    // too late are counted as losses; their samples may belong to either part.
     let (interpreted, native) = (total("victim_interpreted"), total("Victim.victim_native"));
     let losses = cpu["completeness"]["losses"].as_array().unwrap();
     let late = losses.iter().find(|loss| loss["what"] == "Python frames of CPU samples");
@@ -337,14 +338,14 @@ fn pythons_functions_are_seen_from_outside() {
     let all = interpreted + native + late;
     let (least, most) = (native / all, (native + late) / all);
     assert!((least - 0.05..most + 0.05).contains(&(1.0 / 3.0)), "{least} to {most}: {table:#?}");
-    // Time in a library that it calls has a row of the library's own.
+    // Time in a library that Python calls has a row for that library.
     let modules = cpu["tables"]["modules"].as_array().unwrap();
     let self_share = |name: &str| {
         let is_named = |row: &&Value| row["module"].as_str().is_some_and(|m| m.starts_with(name));
         modules.iter().find(is_named).and_then(|row| row["self_share"].as_f64())
     };
     let zlib = self_share("libz.so").unwrap_or_else(|| panic!("no zlib in {modules:#?}"));
-    // Page faults of the memory that it writes belong to the kernel: 2 % of all time on an idle
+    // Page faults of the memory that zlib writes belong to the kernel: 2 % of all time on an idle
     // machine, up to 6 % beside three programs that write memory.
     let kernel = self_share("[kernel]").unwrap_or(0.0);
     let third = 1.0 / 3.0;
@@ -363,7 +364,7 @@ fn pythons_functions_are_seen_from_outside() {
 }
 
 #[test]
-fn without_the_activity_there_are_no_samples() {
+fn without_the_cpu_activity_there_are_no_samples() {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("leave")).arg("exit"), &["--activities", "mem"], &scratch);
     let cpu = document("cpu", &run.run);
@@ -373,10 +374,10 @@ fn without_the_activity_there_are_no_samples() {
 }
 
 #[test]
-fn without_the_activity_allocations_are_not_zero_but_unknown() {
+fn without_the_mem_activity_allocations_are_unknown_and_not_zero() {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("leave")).arg("exit"), &["--activities", "cpu"], &scratch);
     let memory = report(&run.run);
-    let of_rank = &memory.0["ranks"][0]["host_memory"];
-    assert!(of_rank["allocations"].is_null(), "{of_rank}");
+    let memory_of_rank = &memory.0["ranks"][0]["host_memory"];
+    assert!(memory_of_rank["allocations"].is_null(), "{memory_of_rank}");
 }

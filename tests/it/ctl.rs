@@ -108,7 +108,7 @@ fn a_paused_run_that_is_never_started_records_no_events() {
 }
 
 #[test]
-fn marks_are_kept() {
+fn marks_are_in_the_exported_trace() {
     let scratch = Scratch::new();
     let run = scratch.run();
     let mut live = start(EXACT, &run, &scratch);
@@ -130,7 +130,8 @@ fn marks_are_kept() {
     }
 }
 
-/// A shell waits for the job, and its children start and end; the steps all belong to one process.
+/// The job's shell only waits, and children start and end. All steps must belong to the one process
+/// that works.
 #[test]
 fn steps_are_marked_in_the_process_that_works() {
     let scratch = Scratch::new();
@@ -158,7 +159,7 @@ fn steps_are_marked_in_the_process_that_works() {
     let report = document("steps", &run);
     let steps = report["tables"]["steps"].as_array().unwrap().iter();
     let numbers: Vec<_> = steps.map(|row| row["step"].as_u64().unwrap()).collect();
-    assert_eq!(numbers, [0, 1, 7], "the last one has no end");
+    assert_eq!(numbers, [0, 1, 7], "the last step has no end");
     let notes = report["notes"].to_string();
     assert!(notes.contains("3 steps lie between 4 marks: when the step of the last"), "{notes}");
     let marks = file.marks().iter().filter(|mark| mark.kind == MarkKind::Step);
@@ -177,7 +178,7 @@ const LARGEST: u64 = 515;
 /// A snapshot contains the blocks that are live at its moment, including those that are freed
 /// later.
 #[test]
-fn a_snapshot_has_what_is_held_at_its_moment() {
+fn a_snapshot_has_the_blocks_that_are_live_at_its_moment() {
     for options in [EXACT, &["--mem", "sampled=64"]] {
         let scratch = Scratch::new();
         let run = scratch.run();
@@ -218,7 +219,7 @@ fn a_snapshot_has_what_is_held_at_its_moment() {
         assert_eq!(serde_json::from_str::<Value>(&saved).unwrap()["tables"], second["tables"]);
         live.finish();
         tprof(["rm", "--yes"]).arg(&run).run_in(scratch.path()).expect_code(0);
-        assert!(!run.exists(), "its snapshots are the run's own");
+        assert!(!run.exists(), "snapshots belong to the run, so `rm` deletes them");
     }
 }
 
@@ -240,7 +241,7 @@ fn status_shows_rates_loss_and_size() {
 }
 
 #[test]
-fn a_delay_leaves_the_beginning_out() {
+fn a_delay_leaves_out_the_beginning_of_the_job() {
     let scratch = Scratch::new();
     let run = scratch.run();
     let job = Job::sh("\"$1\" exit 500 0; sleep 3; \"$1\" exit 70 0").arg(program("leave"));
@@ -251,7 +252,7 @@ fn a_delay_leaves_the_beginning_out() {
 }
 
 #[test]
-fn a_duration_leaves_the_end_out_and_the_job_alone() {
+fn a_duration_leaves_out_the_end_and_the_job_goes_on() {
     let scratch = Scratch::new();
     let run = scratch.run();
     let job = Job::sh("\"$1\" exit 500 0; sleep 3; \"$1\" exit 70 0").arg(program("leave"));

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use tprof_tests::{EXACT, Job, Outcome, Scratch, assert_refused, program, tprof, traced};
 
 /// Returns an intact run, whose copies the tests damage.
-fn sound() -> &'static Path {
+fn intact_run() -> &'static Path {
     static RUN: OnceLock<(Scratch, PathBuf)> = OnceLock::new();
     let (_, run) = RUN.get_or_init(|| {
         let scratch = Scratch::new();
@@ -22,7 +22,7 @@ fn sound() -> &'static Path {
 fn copy(scratch: &Scratch) -> (PathBuf, PathBuf) {
     let run = scratch.run();
     fs::create_dir(&run).unwrap();
-    for entry in fs::read_dir(sound()).unwrap() {
+    for entry in fs::read_dir(intact_run()).unwrap() {
         let entry = entry.unwrap();
         fs::copy(entry.path(), run.join(entry.file_name())).unwrap();
     }
@@ -81,9 +81,9 @@ fn a_file_of_another_kind_is_one_clear_error() {
 }
 
 #[test]
-fn a_truncated_file_is_read_as_far_as_it_is_whole() {
+fn a_truncated_file_is_read_up_to_the_damage() {
     let scratch = Scratch::new();
-    let whole = fs::read(sound().join("rank-0.tprof")).unwrap();
+    let whole = fs::read(intact_run().join("rank-0.tprof")).unwrap();
     let cuts = (0..20).map(|n| n * whole.len() / 20).chain([1, 7, 8, 31, 32, 33, whole.len() - 1]);
     for cut in cuts {
         let (run, rank) = copy(&scratch);
@@ -97,7 +97,7 @@ fn a_truncated_file_is_read_as_far_as_it_is_whole() {
 #[test]
 fn a_corrupted_file_is_reported_and_harms_nobody() {
     let scratch = Scratch::new();
-    let whole = fs::read(sound().join("rank-0.tprof")).unwrap();
+    let whole = fs::read(intact_run().join("rank-0.tprof")).unwrap();
     for n in 0..60 {
         // Damages places spread over the file, including the header.
         let place = if n < 20 { n * 3 } else { (n * 7919) % whole.len() };
@@ -110,7 +110,8 @@ fn a_corrupted_file_is_reported_and_harms_nobody() {
         let sound = read(&run, "memory");
         fs::write(&rank, bytes).unwrap();
         let damaged = read(&run, "memory");
-        // Much information is stored twice: block headers, and the index that repeats them.
+        // Much information is stored twice, in block headers and in the index, so the report may be
+        // unchanged. If it did change, it must say why.
         if damaged != sound {
             assert_reported(&damaged, &format!("bytes {place}..{end} of {} changed", whole.len()));
         }
@@ -163,7 +164,7 @@ fn a_newer_run_json_is_refused_naming_both() {
 #[test]
 fn exports_of_damaged_files_do_not_crash() {
     let scratch = Scratch::new();
-    let whole = fs::read(sound().join("rank-0.tprof")).unwrap();
+    let whole = fs::read(intact_run().join("rank-0.tprof")).unwrap();
     for cut in [0, 40, whole.len() / 2, whole.len() - 1] {
         let (run, rank) = copy(&scratch);
         fs::write(&rank, &whole[..cut]).unwrap();

@@ -1,5 +1,5 @@
-//! Devices that are sampled from outside the job, compared with the log of the values that NVML's
-//! stand-in returned (a simulation).
+//! GPU utilization, memory and power, which tprof samples from outside the job, are compared with
+//! the log of the values that NVML's stand-in returned (a simulation).
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -155,7 +155,7 @@ fn values_of_the_library_are_recorded_and_reported() {
 }
 
 #[test]
-fn devices_are_asked_as_often_as_wanted() {
+fn devices_are_read_at_the_requested_rate() {
     let every = |options: &[&str]| -> Result<(u64, u64), String> {
         let scratch = Scratch::new();
         let (job, _) = training("60", &[], &scratch)?;
@@ -219,7 +219,7 @@ fn memory_in_use_leaves_out_the_reserve_where_the_driver_reports_it() {
 }
 
 #[test]
-fn without_a_driver_nothing_is_known_and_nothing_is_zero() {
+fn without_a_driver_values_of_gpus_are_missing_and_not_zero() {
     let refused = ("FAKE_NVML_FAULTS", "init=9");
     let none = ("FAKE_NVML_FAULTS", "none");
     for (fault, why) in [(refused, "Driver Not Loaded"), (none, "has no device")] {

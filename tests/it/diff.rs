@@ -1,4 +1,4 @@
-//! `tprof diff` of two runs that tprof recorded of jobs without a device.
+//! `tprof diff` compares two recorded runs of jobs without a device.
 
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ fn are_sampled(run: &Path) -> bool {
 }
 
 #[test]
-fn runs_without_a_device_differ_in_what_their_hosts_did() {
+fn a_diff_of_runs_without_a_device_compares_their_hosts() {
     let (_keep_a, a) = run(&["300", "0", "50", "10", "1"]);
     let (_keep_b, b) = run(&["300", "400", "350", "1010", "3"]);
     if !are_sampled(&a) {
@@ -74,8 +74,8 @@ fn runs_without_a_device_differ_in_what_their_hosts_did() {
     assert_eq!(cpu["verdict"], "worse?", "{cpu}");
     let fails = diff(&a, &b, &["--fail-on", "cpu_time>+20%"]).expect_code(1);
     assert!(fails.stderr.contains("FAILED: cpu_time>+20%: CPU time from"), "{fails:?}");
-    // The job's first thread drives it, so its parts change as the program does. The thread sleeps,
-    // and waits for threads to end.
+    // The job's first thread drives it, so the parts of its time change as the program does. The
+    // thread sleeps, and waits for threads to end.
     let causes = both["tables"]["causes"].as_array().unwrap();
     let rests =
         causes.iter().find(|row| row["part"] == "other" && row["name"] == "rest (compared.c)");
@@ -101,7 +101,7 @@ fn runs_without_a_device_differ_in_what_their_hosts_did() {
 }
 
 #[test]
-fn conditions_are_test_cases_of_a_file_that_ci_reads() {
+fn conditions_are_test_cases_in_a_junit_file() {
     let (keep, a) = run(&["100", "20", "10", "10", "1"]);
     let (_keep, b) = run(&["100", "20", "10", "10", "3"]);
     let file = keep.join("junit.xml");
@@ -149,7 +149,7 @@ fn conditions_are_test_cases_of_a_file_that_ci_reads() {
 }
 
 #[test]
-fn a_run_is_the_same_as_itself() {
+fn a_run_does_not_differ_from_itself() {
     let (_keep, run) = run(&["100", "20", "10", "10", "1"]);
     let both = compared(&run, &run);
     for (name, table) in both["tables"].as_object().unwrap() {
@@ -161,7 +161,7 @@ fn a_run_is_the_same_as_itself() {
 }
 
 #[test]
-fn wall_time_of_rank_files_is_theirs() {
+fn the_wall_time_of_rank_files_is_shorter_than_their_runs() {
     let scratch = Scratch::new();
     let script = format!(
         "RANK=0 WORLD_SIZE=2 {0} 20 0 0 1 0; RANK=1 WORLD_SIZE=2 {0} 20 0 500 1 0",

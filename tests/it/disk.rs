@@ -53,7 +53,7 @@ fn a_run_whose_files_were_refused_says_so() {
 }
 
 #[test]
-fn a_disk_that_takes_all_leaves_no_mark() {
+fn a_disk_that_accepts_all_writes_leaves_no_marker() {
     let scratch = Scratch::new();
     let run = failing(1_000_000, &scratch);
     assert!(report(&run.run).0["completeness"]["complete"].as_bool().unwrap());

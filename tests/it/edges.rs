@@ -1,5 +1,5 @@
-//! Allocations, forks, spawns and execs that are odd or that fail behave as without tprof, and are
-//! counted. The cases are those that the C library's and the kernel's own tests look for.
+//! Odd or failing allocations, forks, spawns and execs behave as without tprof, and are counted.
+//! The cases are those that the C library's and the kernel's own tests look for.
 
 use crate::sums::{exact, exact_in_threads, recorded};
 use tprof_tests::{
@@ -22,7 +22,7 @@ fn edges_of_the_allocator_behave_as_without_tprof() {
 #[test]
 fn edges_of_the_allocator_are_counted_once() {
     let job = victim("malloc_edges").arg("expect");
-    // strdup allocates too, so not all allocations lie in the victim's own functions.
+    // strdup allocates too, so some allocations lie outside of the victim's own functions.
     exact(&job);
     let run = recorded(&job, DEFAULT);
     let sampled = report(&run.run);

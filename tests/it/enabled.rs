@@ -10,11 +10,11 @@ fn bare(job: &Job) -> Job {
 }
 
 #[test]
-fn the_command_is_the_process_that_was_started_and_nothing_is_written() {
+fn tprof_becomes_the_command_and_writes_nothing() {
     let scratch = Scratch::new();
     let cwd = scratch.cwd();
-    // The shell reads its own status. In a program that dash starts, the signals would be blocked,
-    // because dash blocks all signals while it starts a program.
+    // The shell itself reads its status, without another program: dash blocks all signals while it
+    // starts a program, so that program would show them as blocked.
     let script = "echo pid $$ parent $PPID; env | sort; for fd in /proc/$$/fd/*; do echo ${fd##*/}; done; \
                   while read -r line; do case $line in Sig[BIC]*) echo \"$line\";; esac; done </proc/$$/status; \
                   cat /proc/$$/comm; ls; kill -9 $$";
@@ -66,7 +66,7 @@ fn a_command_that_cannot_be_run_ends_as_under_a_shell() {
 }
 
 #[test]
-fn a_variable_of_1_changes_nothing_and_unknown_values_are_refused() {
+fn tprof_enabled_1_changes_nothing_and_unknown_values_are_refused() {
     let scratch = Scratch::new();
     let cwd = scratch.cwd();
     let with = |value: &str, words: &[&str]| tprof(words).env("TPROF_ENABLED", value).run_in(&cwd);

@@ -48,7 +48,7 @@ fn site_estimates_lie_within_their_error() {
 }
 
 #[test]
-fn stated_errors_are_no_wider_than_samples_make_them() {
+fn stated_errors_are_no_wider_than_the_samples_require() {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("sampled_sites")).args(["20000", "1000"]), &[], &scratch);
     let report = memory_report(&run.run);
@@ -61,7 +61,7 @@ fn stated_errors_are_no_wider_than_samples_make_them() {
 }
 
 #[test]
-fn large_blocks_are_recorded_always() {
+fn large_blocks_are_always_recorded() {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("sampled_sites")).args(["3", "600000"]), &[], &scratch);
     let report = memory_report(&run.run);

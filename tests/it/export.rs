@@ -1,4 +1,5 @@
-//! Exports: a Chrome trace per rank, and collapsed stacks that add up.
+//! Tests of exports: a Chrome trace per rank, collapsed stacks that add up, archives on standard
+//! output.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -28,7 +29,7 @@ fn ranks_run(scratch: &Scratch) -> PathBuf {
 }
 
 #[test]
-fn chrome_gives_one_valid_file_per_rank() {
+fn chrome_writes_one_valid_file_per_rank() {
     let scratch = Scratch::new();
     let run = ranks_run(&scratch);
     let out = scratch.join("out");
@@ -43,7 +44,7 @@ fn chrome_gives_one_valid_file_per_rank() {
         let events = trace["traceEvents"].as_array().or(trace.as_array()).expect("traceEvents");
         for event in events {
             let phase = event["ph"].as_str().unwrap_or_else(|| panic!("no phase: {event}"));
-            // Marks and losses have no process.
+            // Marks and losses belong to no process, so their pid is a text.
             let whose = event["pid"].is_number() || event["pid"] == "Traces";
             assert!(whose && event["name"].is_string(), "{event}");
             assert!(phase == "M" || event["ts"].is_number(), "{event}");
@@ -87,7 +88,7 @@ fn folded(run: &Path, weight: &str) -> Vec<(String, i64)> {
 }
 
 #[test]
-fn folded_stacks_go_into_a_file_and_to_stdout_by_its_name() {
+fn folded_stacks_are_written_to_a_file_or_to_stdout() {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("stacks")), EXACT, &scratch).run;
     let export = |words: &[&str]| tprof(words).arg(&run).run_in(scratch.cwd()).expect_code(0);
@@ -96,7 +97,7 @@ fn folded_stacks_go_into_a_file_and_to_stdout_by_its_name() {
     assert_eq!(to_file.stdout.trim_end(), file.display().to_string());
     let to_stdout = export(&["export", "--to", "folded", "--weight", "bytes", "-o", "-"]);
     assert_eq!(to_stdout.stdout, std::fs::read_to_string(&file).unwrap());
-    // Every format of one file goes there as it is.
+    // A format that consists of one file is printed as that file.
     let json = export(&["export", "--to", "json", "-o", "-"]).stdout;
     assert!(serde_json::from_str::<Value>(&json).is_ok(), "{json}");
     assert!(
@@ -107,7 +108,7 @@ fn folded_stacks_go_into_a_file_and_to_stdout_by_its_name() {
     );
 }
 
-/// Files below a directory with what is in them.
+/// Returns the files below a directory with their contents.
 pub fn files_in(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut left = vec![directory.to_owned()];
@@ -126,7 +127,7 @@ pub fn files_in(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Runs `tprof export … -o -` and unpacks what it prints; where that is.
+/// Runs `tprof export … -o -`, unpacks the printed archive, and returns the folder.
 pub fn unpacked(scratch: &Scratch, words: &[&str], of: &Path) -> PathBuf {
     let to = tempfile::tempdir_in(scratch.path()).unwrap().keep();
     let temporary = scratch.join("temporary");
@@ -144,7 +145,8 @@ pub fn unpacked(scratch: &Scratch, words: &[&str], of: &Path) -> PathBuf {
 fn a_format_of_several_files_is_one_archive_on_stdout() {
     let scratch = Scratch::new();
     let run = ranks_run(&scratch);
-    // One file of such a format is an archive, too: which it is does not depend on the run.
+    // A format that may have several files is an archive even if there is only one file, so that a
+    // script needn't look at the run.
     for words in
         [&["chrome"][..], &["chrome", "--rank", "0"], &["csv"], &["parquet"], &["tensorboard"]]
     {
@@ -159,9 +161,9 @@ fn a_format_of_several_files_is_one_archive_on_stdout() {
 }
 
 #[test]
-fn an_archive_that_is_ended_by_a_signal_leaves_nothing() {
+fn an_export_that_a_signal_ends_leaves_no_temporary_files() {
     let scratch = Scratch::new();
-    // More than a pipe takes.
+    // The export must be larger than a pipe's buffer.
     let job = Job::new("python3").args(["-c", "import json; json.dumps(list(range(1000)))"]);
     let run = traced(&job, EXACT, &scratch).run;
     let directory = scratch.join("csv");
@@ -174,7 +176,8 @@ fn an_archive_that_is_ended_by_a_signal_leaves_nothing() {
     let mut command = Command::new(tprof_tests::tprof_at());
     command.args(["export", "--to", "csv", "-o", "-"]).arg(&run).env("TMPDIR", &temporary);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    // Nobody reads: it waits with the archive half written, its files complete.
+    // Nobody reads the pipe, so tprof blocks with half of the archive written, while its temporary
+    // files still exist.
     let is_there =
         |entry: std::io::Result<fs::DirEntry>| entry.unwrap().path().join("csv").is_dir();
     tprof_tests::wait_until("the files are written", || {
@@ -186,14 +189,15 @@ fn an_archive_that_is_ended_by_a_signal_leaves_nothing() {
     assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
 }
 
-/// Sum of a measure over a profile's nodes that match `wanted`.
+/// Returns the sum of a measure over all nodes of a profile. `side` is `self`, or `self_before` for
+/// the run that is compared.
 fn flame_sum(profile: &Value, measure: usize, side: &str) -> u64 {
     let nodes = profile["nodes"].as_array().unwrap().iter();
     nodes.map(|node| node[side][measure].as_u64().unwrap()).sum()
 }
 
 #[test]
-fn the_trees_of_the_flame_graph_are_there_as_json() {
+fn the_trees_of_the_flame_graph_are_exported_as_json() {
     let scratch = Scratch::new();
     let cwd = scratch.cwd();
     let run = traced(&Job::new(program("stacks")), EXACT, &scratch).run;
@@ -212,7 +216,7 @@ fn the_trees_of_the_flame_graph_are_there_as_json() {
     assert_eq!(flame_sum(heap, 0, "self") as i64, report.total("allocated_bytes"));
     assert_eq!(flame_sum(heap, 1, "self") as i64, report.total("allocations"));
     assert_eq!(heap["measures"][1]["total"].as_f64(), Some(report.total("allocations") as f64));
-    // A node's way up leads through its callers.
+    // The parents of a node are its callers.
     let nodes = heap["nodes"].as_array().unwrap();
     let name = |node: &Value| {
         frames[node["frame"].as_u64().unwrap() as usize]["name"].as_str().unwrap().to_owned()
@@ -224,7 +228,7 @@ fn the_trees_of_the_flame_graph_are_there_as_json() {
         let node = &nodes[index as usize];
         above.push(name(node));
         next = node["parent"].as_u64();
-        assert!(next.is_none_or(|parent| parent < index), "parents come first");
+        assert!(next.is_none_or(|parent| parent < index), "parents come before their children");
     }
     assert!(above.iter().any(|name| name == "main"), "{above:?}");
     // An empty profile has a reason and no total.
@@ -242,7 +246,7 @@ fn the_trees_of_the_flame_graph_are_there_as_json() {
 }
 
 #[test]
-fn nothing_is_written_into_a_directory_that_is_not_there() {
+fn no_export_is_written_into_a_missing_directory() {
     let scratch = Scratch::new();
     let cwd = scratch.cwd();
     let run = traced(&Job::new(program("short")), EXACT, &scratch).run;
@@ -293,7 +297,7 @@ fn folded_stacks_begin_at_main() {
 }
 
 #[test]
-fn an_export_can_be_asked_for_with_the_run() {
+fn tprof_run_exports_on_request() {
     let scratch = Scratch::new();
     let run =
         traced(&Job::new(program("stacks")), &["--mem", "exact", "--export", "chrome"], &scratch);

@@ -1,4 +1,4 @@
-//! Operations computed from sizes, compared with `torch.utils.flop_counter`.
+//! Compares operations that tprof computes from sizes with `torch.utils.flop_counter`.
 //! `scripts/flops/fixture.py` made the traces and counts of the same models with PyTorch 2.15.
 
 use serde_json::Value;
@@ -28,7 +28,8 @@ fn by_operator(report: &Value) -> BTreeMap<String, u64> {
     for row in report["tables"]["operators"].as_array().unwrap() {
         let name = row["operator"].as_str().unwrap();
         let name = name.strip_prefix("aten::").unwrap_or(name);
-        // A convolution calls an operator of a library inside, which torch's counter does not see.
+        // A convolution calls a library's operator, which the report counts and torch's counter
+        // doesn't see. The inner operator is counted under the outer one's name.
         let is_inner = name.contains("conv") && !name.ends_with("_backward");
         let name = if is_inner { "convolution" } else { name };
         *sums.entry(format!("aten.{name}")).or_default() += row["flops"].as_u64().unwrap();
@@ -55,7 +56,7 @@ fn operations_of_models_are_those_that_pytorch_counts() {
 }
 
 #[test]
-fn recomputed_operations_are_not_counted_as_the_models() {
+fn recomputed_operations_count_in_hfu_and_not_in_mfu() {
     let of = |job: &str| {
         let scratch = Scratch::new();
         let report = report("flops", &imported(job, &scratch), &["--peaks", "fp32=1T,memory=1T"]);
@@ -140,5 +141,5 @@ fn the_report_page_draws_operators_with_operations_and_bytes() {
     };
     assert!(rows.iter().filter(is_drawn).count() > 5);
     assert_eq!(page.matches("<circle class=\"point").count(), rows.iter().filter(is_drawn).count());
-    assert!(!page.contains("class=\"roof\""), "the host has no peaks");
+    assert!(!page.contains("class=\"roof\""), "the host's peak rates are unknown");
 }

@@ -1,4 +1,5 @@
-//! Traces of other ages and devices with known figures.
+//! Reports of generated traces of old PyTorch versions and other accelerators have the known
+//! figures.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -116,7 +117,7 @@ fn libraries_own_all_reduces_are_communication() {
 }
 
 #[test]
-fn a_rank_that_comes_late_to_gloo_is_named_and_waits_at_once_count_once() {
+fn a_rank_late_to_gloo_is_named_and_concurrent_waits_count_once() {
     let scratch = Scratch::new();
     let run = scratch.join("run");
     let mut import = tprof(["import", "-o"]).arg(&run);
@@ -142,7 +143,7 @@ fn a_rank_that_comes_late_to_gloo_is_named_and_waits_at_once_count_once() {
 }
 
 #[test]
-fn parts_that_a_cropped_trace_lacks_are_reported_and_not_a_gain() {
+fn parts_that_a_cropped_trace_lacks_are_reported_without_a_gain() {
     let scratch = Scratch::new();
     let run = run_of(&scratch, &cropped());
     let findings = report(&run, "findings", &[]);

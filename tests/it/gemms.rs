@@ -1,5 +1,5 @@
-//! Matrix multiplications of cuBLAS and cuBLASLt, compared with the log of the stand-ins'
-//! multiplications (a simulation).
+//! Compares recorded matrix multiplications of cuBLAS and cuBLASLt with the log of those that the
+//! stand-ins made (a simulation).
 
 use serde_json::Value;
 use std::collections::BTreeMap;

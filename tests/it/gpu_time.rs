@@ -8,7 +8,7 @@ use tprof_tests::{Refused, document, gpu_runs, real_traces, skip};
 
 const PARTS: [&str; 4] = ["compute", "communication", "copies", "idle"];
 
-/// Runs without device work: one only allocates device memory, the other holds only counters.
+/// Runs without device work: one only allocates device memory, the other has only counters.
 const NO_WORK: [&str; 2] = ["oom", "cupti_counters"];
 
 /// Returns the faults in the division of a run's device time.
@@ -44,7 +44,7 @@ fn faults(run: &Path) -> Vec<String> {
 /// Checks that the parts add up in each of these runs or traces. Names all runs in which they
 /// don't.
 #[track_caller]
-fn add_up(runs: &[PathBuf]) {
+fn assert_add_up(runs: &[PathBuf]) {
     let wrong = |run: &PathBuf| {
         let faults = faults(run);
         (!faults.is_empty()).then(|| format!("{}: {}", run.display(), faults.join("\n  ")))
@@ -57,7 +57,7 @@ fn add_up(runs: &[PathBuf]) {
 fn parts_of_a_device_add_up_in_real_runs() {
     let runs = gpu_runs();
     assert_eq!(runs.len(), 12, "{runs:?}");
-    add_up(&runs);
+    assert_add_up(&runs);
 }
 
 #[test]
@@ -66,5 +66,5 @@ fn parts_of_a_device_add_up_in_real_traces() {
     if traces.is_empty() {
         return skip(Refused::RealTraces);
     }
-    add_up(&traces);
+    assert_add_up(&traces);
 }

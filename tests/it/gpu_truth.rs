@@ -1,10 +1,11 @@
-//! Runs of real GPU jobs with a known truth. The true cause must come first, with its line, and no
-//! false cause may be ranked high. The runs and the programs that made them are in `gpu-runs`.
+//! Tests the findings of runs of real GPU jobs whose truth is known. The true cause must come
+//! first, with its line, and no false cause may be ranked high. The runs and the programs that made
+//! them are in `gpu-runs`.
 
 use serde_json::Value;
 use tprof_tests::{Refused, document, gpu_run, skip};
 
-/// What is true of a run.
+/// What is known about a run.
 struct Truth {
     run: &'static str,
     /// A sentence that describes the truth.
@@ -101,7 +102,7 @@ const TRUTHS: &[Truth] = &[
         first: &[],
         place: None,
         says: &[],
-        // Elementwise kernels, which could be fused, take 7 % of the time.
+        // Elementwise kernels take 7 % of the time and could be fused.
         true_too: &["UnoptimizedOp"],
         wrong: &["LaunchBound", "SyncBound"],
     },
@@ -167,7 +168,7 @@ const TRUTHS: &[Truth] = &[
         first: &["Compilation", "CompileTime", "CompileInSteadyState", "GpuGaps", ONCE],
         place: None,
         says: &["ompil"],
-        // The calls show both of these.
+        // The recorded calls show both of these causes.
         true_too: &["HotFunction", "LaunchBound"],
         wrong: &[],
     },

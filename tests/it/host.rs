@@ -15,7 +15,7 @@ fn a_hot_line_of_python_has_its_time_on_a_core() {
 }
 
 #[test]
-fn waiting_for_a_worker_process_is_waiting_for_data_at_the_line_that_takes_it() {
+fn waiting_for_a_worker_process_is_a_data_wait_at_its_line() {
     let Some(planted) = Planted::run("data") else { return };
     planted.near(planted.part("data"), "data", 0.1);
     planted.near(planted.lines("victim_takes", "wait_ns", true), "data", 0.1);
@@ -65,8 +65,9 @@ fn waits_of_30_ms_for_a_peer_keep_their_line() {
     planted.hardly(&["data", "gil", "file_io", "unknown"]);
 }
 
-/// Such waits end before the sampler has noticed them, so the place that it reads may belong to
-/// another wait. The fewer places it could read, the larger the error that the report states.
+/// Waits as short as these end before the sampler has noticed them, so the place that it reads may
+/// belong to another wait. The fewer places it could read, the larger the error that the report
+/// prints.
 #[test]
 fn short_waits_of_two_lines_keep_their_lines() {
     let Some(planted) = Planted::run("naps") else { return };
@@ -79,7 +80,8 @@ fn short_waits_of_two_lines_keep_their_lines() {
     }
 }
 
-/// Two switches within a few microseconds make the kernel take hundreds of samples afterwards.
+/// Two switches within a few microseconds make the kernel take hundreds of samples afterwards,
+/// which must not hide the waits.
 #[test]
 fn waits_after_a_burst_of_switches_keep_their_places() {
     let scratch = Scratch::new();
@@ -106,21 +108,21 @@ fn time_without_a_free_core_is_a_part_of_its_own() {
 }
 
 #[test]
-fn start_up_is_apart_and_names_the_slow_module() {
+fn start_up_is_a_part_of_its_own_and_names_the_slow_module() {
     let Some(planted) = Planted::run("imports") else { return };
     let start_up = seconds("wall_ns")(&planted.table("start_up")[0]);
     assert!(start_up >= 0.95 * planted.truth["start_up"], "{start_up} of {:?}", planted.truth);
     let modules = planted.table("imports").iter();
     let slow = modules.filter(|row| row["module"] == "victim_slow").map(seconds("wall_ns")).sum();
-    // The part is between the start-up's CPU time and its wall time, because ready time has a stack
-    // only if it is long.
+    // The module's part is between the start-up's CPU time and its wall time, because ready time
+    // has a stack only if it is long.
     let (cpu, wall) = (planted.truth["imported"], planted.truth["start_up"]);
     assert!((0.9 * cpu..=1.1 * wall).contains(&slow), "{slow} of {cpu} to {wall}");
     planted.near(planted.running(), "after", 0.1);
 }
 
-/// Three threads on two processors make records faster than the collector reads them, and wait for
-/// room.
+/// Three threads on two processors make records faster than the collector reads them, so they wait
+/// for room in their rings.
 #[test]
 fn waiting_for_tprof_is_not_a_wait_of_the_thread() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! Importing traces that other tools made, with the command line.
+//! Tests of importing other tools' traces with the command line.
 
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -33,7 +33,7 @@ fn json(words: &[&Path]) -> Value {
 }
 
 #[test]
-fn a_name_that_chooses_nothing_is_refused_with_what_there_is() {
+fn a_name_that_matches_nothing_is_refused_with_the_existing_names() {
     let scratch = Scratch::new();
     let (input, _) = trace(&scratch, "trace.json", 0, 1, 5);
     let run = scratch.join("run");
@@ -61,7 +61,7 @@ fn a_name_that_chooses_nothing_is_refused_with_what_there_is() {
 }
 
 #[test]
-fn host_and_gpu_share_out_the_time_of_a_rank() {
+fn a_ranks_time_is_divided_among_host_and_gpu() {
     let scratch = Scratch::new();
     let (input, _) = trace(&scratch, "trace.json", 0, 1, 5);
     let report = json(&[Path::new("report"), Path::new("breakdown"), &input]);
@@ -75,7 +75,8 @@ fn host_and_gpu_share_out_the_time_of_a_rank() {
     let device = &report["tables"]["breakdown"][0];
     let busy = device["window_ns"].as_u64().unwrap() - device["idle_ns"].as_u64().unwrap();
     assert_eq!(of("gpu_ns"), busy);
-    // Calls alone don't show what a host does between them.
+    // Calls alone don't show what a host does between them, so the report must say that this time
+    // is unknown.
     let bare = scratch.join("bare.json");
     let event = |cat: &str, ts: u64, tid: &str| {
         format!(
@@ -91,7 +92,7 @@ fn host_and_gpu_share_out_the_time_of_a_rank() {
 }
 
 #[test]
-fn a_list_that_is_no_trace_is_refused() {
+fn a_json_list_that_is_not_a_trace_is_refused() {
     let scratch = Scratch::new();
     let path = scratch.join("list.json");
     std::fs::write(&path, "[1,2,3]").unwrap();
@@ -127,7 +128,7 @@ fn an_imported_trace_is_a_run_like_any_other() {
 }
 
 #[test]
-fn several_reports_at_once_are_what_each_is_alone() {
+fn several_reports_at_once_equal_the_single_reports() {
     let scratch = Scratch::new();
     let run = scratch.join("run");
     std::fs::create_dir(scratch.join("traces")).unwrap();
@@ -145,8 +146,8 @@ fn several_reports_at_once_are_what_each_is_alone() {
     let two = report("steps,kernels");
     let kinds: Vec<&String> = two["reports"].as_object().unwrap().keys().collect();
     assert_eq!(kinds.len(), 2, "{kinds:?}");
-    // In text, each report has a heading, in the requested order, below the part that all have in
-    // common.
+    // In the text, each report has a heading, in the requested order, below the part that all
+    // reports share.
     let words = ["report".as_ref(), "steps,kernels".as_ref(), run.as_os_str()];
     let text = tprof(words).expect_code(0).stdout;
     let places = ["COMPLETE: ", "\n== steps: ", "\n== kernels: "].map(|part| text.find(part));
@@ -189,7 +190,7 @@ fn csv_of_several_reports_is_a_file_for_each_table() {
 }
 
 #[test]
-fn report_diff_and_export_take_a_trace_as_it_is() {
+fn report_diff_and_export_accept_a_trace_without_an_import() {
     let scratch = Scratch::new();
     let (input, _) = trace(&scratch, "trace.json", 0, 1, 5);
     let (longer, _) = trace(&scratch, "longer.json", 0, 1, 8);
@@ -235,7 +236,7 @@ fn report_diff_and_export_take_a_trace_as_it_is() {
 }
 
 #[test]
-fn a_trace_that_cannot_be_read_is_named_with_the_place() {
+fn an_unreadable_trace_is_refused_with_the_position_of_the_error() {
     let scratch = Scratch::new();
     let bad = scratch.write("bad.json", "{\"traceEvents\": 5}");
     let run = scratch.join("run");
@@ -254,7 +255,7 @@ fn a_trace_that_cannot_be_read_is_named_with_the_place() {
 }
 
 #[test]
-fn a_run_of_many_ranks_is_made_of_few() {
+fn many_ranks_multiplies_the_ranks_of_a_run() {
     let scratch = Scratch::new();
     let traces = scratch.join("traces");
     std::fs::create_dir(&traces).unwrap();

@@ -1,5 +1,5 @@
-//! Several Python interpreters in one process: the functions of each are named, on the thread that
-//! runs them.
+//! Tests of several Python interpreters in one process: the functions of each are named, on the
+//! thread that runs them.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! ITT's tasks, compared with the program's own log: from a program with its own static part of
-//! ITT, and from Intel's library in Python's `ittapi`.
+//! Compares recorded ITT tasks with the program's own log. The tasks come from a program with its
+//! own static part of ITT, and from Intel's library in Python's `ittapi`.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use tprof_trace::model::{MarkKind, Span, SpanKind};
 const ITT: &[&str] = &["--activities", "nvtx"];
 const ALL: [&str; 4] = ["tasks", "overlapped", "threads", "fork"];
 
-/// Process, thread, name, domain, and the number of tasks.
+/// The number of tasks, by process, thread, name and domain.
 type Counts = BTreeMap<(u64, u64, String, String), usize>;
 
 fn logged(text: &str) -> Counts {
@@ -76,7 +76,7 @@ fn the_program_is_unchanged() {
 }
 
 #[test]
-fn a_task_that_is_open_at_the_end_ends_with_its_process() {
+fn a_task_that_never_ends_is_recorded_up_to_the_process_end() {
     let scratch = Scratch::new();
     let job = Job::new(program("itt")).arg(scratch.join("log")).args(["tasks", "open"]);
     let run = traced(&job, ITT, &scratch);
@@ -89,7 +89,7 @@ fn a_task_that_is_open_at_the_end_ends_with_its_process() {
 }
 
 #[test]
-fn nothing_is_recorded_while_recording_is_off_or_where_it_is_not_wanted() {
+fn no_task_is_recorded_while_recording_or_the_activity_is_off() {
     for options in [&["--activities", "mem"][..], &["--activities", "nvtx", "--paused"]] {
         let scratch = Scratch::new();
         let job = Job::new(program("itt")).arg(scratch.join("log")).args(ALL);
@@ -102,7 +102,7 @@ fn nothing_is_recorded_while_recording_is_off_or_where_it_is_not_wanted() {
 }
 
 #[test]
-fn a_collector_of_the_jobs_own_keeps_the_tasks_and_the_run_reports_it() {
+fn a_jobs_own_itt_collector_gets_the_tasks_and_the_run_reports_it() {
     let scratch = Scratch::new();
     let source = scratch.join("tool.c");
     let text = "#include <stdio.h>\n\

@@ -19,7 +19,7 @@ fn files(run: &Path) -> Vec<String> {
     names
 }
 
-/// Returns a rank of a job that ends at once, with the variables that its launcher sets.
+/// Returns a rank that ends at once. `of` has the variables that the launcher of its job sets.
 fn rank(rank: u32, of: &str) -> Job {
     let job = Job::new(program("short")).arg("0").env("WORLD_SIZE", "16");
     let variables = of.split(' ').filter_map(|word| word.split_once('='));
@@ -37,7 +37,7 @@ const ALONE: [&str; 2] = ["rank-0.tprof", "run.json"];
 const BOTH: [&str; 4] = ["rank-0.tprof", "rank-9.tprof", "run-…", "run.json"];
 
 #[test]
-fn a_rank_does_not_join_a_run_that_is_over_unless_one_job_is_named() {
+fn a_rank_joins_a_finished_run_only_if_both_name_the_same_job() {
     for (first, second) in [
         ("", ""),
         ("SLURM_JOB_ID=7 SLURM_STEP_ID=0", ""),
@@ -58,7 +58,7 @@ fn a_rank_does_not_join_a_run_that_is_over_unless_one_job_is_named() {
 }
 
 #[test]
-fn ranks_of_one_job_share_a_run_though_the_first_have_ended() {
+fn ranks_of_one_job_share_a_run_even_after_the_first_rank_ended() {
     for (first, second) in [
         ("SLURM_JOB_ID=7 SLURM_STEP_ID=0", "SLURM_JOB_ID=7 SLURM_STEP_ID=0"),
         ("PMIX_NAMESPACE=a SLURM_JOB_ID=7 SLURM_STEP_ID=3", "PMIX_NAMESPACE=a SLURM_JOB_ID=7"),
@@ -108,7 +108,7 @@ fn ranks_that_one_launcher_started_share_a_run() {
 }
 
 #[test]
-fn ranks_that_torchrun_started_anew_get_files_of_their_own() {
+fn ranks_that_torchrun_restarts_get_files_of_their_own() {
     let scratch = Scratch::new();
     let run = scratch.run();
     let of = "TORCHELASTIC_RUN_ID=a TORCHELASTIC_RESTART_COUNT=";
@@ -129,7 +129,7 @@ fn a_live_run_is_joined_unless_another_job_is_named() {
     record(&rank(9, ""), DEFAULT, &run).expect_code(0);
     assert_refused(&record(&rank(8, "SLURM_JOB_ID=8"), FAIL, &run), &["-o", "another job"]);
     let env = tprof(["env", "-o"]).arg(&run).env("SLURM_JOB_ID", "8").run_in(scratch.cwd());
-    assert!(env.expect_code(0).stdout.contains("-2'"), "of another job");
+    assert!(env.expect_code(0).stdout.contains("-2'"), "another job gets a run of its own");
     // A live run is never replaced: the new run gets a directory beside it.
     let beside = record(&rank(8, "SLURM_JOB_ID=8"), &["--force"], &run).expect_code(0);
     assert!(beside.stderr.contains("is recording"), "{beside:?}");
@@ -154,7 +154,7 @@ fn a_run_whose_collector_was_killed_is_not_live() {
 }
 
 #[test]
-fn attaching_by_hand_replaces_a_run_under_force_and_joins_none() {
+fn tprof_env_replaces_a_run_under_force_and_never_joins_one() {
     let scratch = Scratch::new();
     let run = scratch.run();
     record(&rank(3, ""), DEFAULT, &run).expect_code(0);

@@ -1,5 +1,6 @@
-//! `--kineto` requests windows of PyTorch's own profiler through Kineto's protocol. The tests use a
-//! stand-in that speaks the protocol, and PyTorch itself if it is installed.
+//! Tests of `--kineto`, with which tprof requests windows of PyTorch's own profiler through
+//! Kineto's protocol. They use a stand-in that speaks the protocol, and PyTorch itself if it is
+//! installed.
 
 use crate::operators::build;
 use std::path::{Path, PathBuf};
@@ -50,7 +51,7 @@ fn entries(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_window_becomes_a_run_beside_the_run_on_its_clock() {
+fn a_window_becomes_a_run_with_the_same_clock() {
     let scratch = Scratch::new();
     let Some(client) = client(&scratch) else { return };
     let job = Job::new(client).arg("window").env("RANK", "1").env("WORLD_SIZE", "2");
@@ -95,7 +96,7 @@ fn a_worker_of_a_process_has_no_window() {
 }
 
 #[test]
-fn a_job_without_its_window_is_named_with_the_reason() {
+fn a_job_without_a_window_has_a_reason() {
     let scratch = Scratch::new();
     let Some(client) = client(&scratch) else { return };
     let asked_nothing =
@@ -116,7 +117,7 @@ fn a_job_without_its_window_is_named_with_the_reason() {
 }
 
 #[test]
-fn a_process_that_reads_no_answer_holds_nobody_up() {
+fn a_process_that_reads_no_answer_delays_nothing() {
     let scratch = Scratch::new();
     let Some(client) = client(&scratch) else { return };
     let traced = traced(&Job::new(client).arg("deaf"), KINETO, &scratch);
@@ -142,7 +143,7 @@ fn options_that_exclude_a_window_are_one_clear_error() {
 }
 
 #[test]
-fn pytorch_gives_a_window_of_whole_steps_and_trains_as_without() {
+fn pytorch_records_whole_steps_and_trains_as_without_tprof() {
     let Some(python) = std::env::var_os("TPROF_TEST_TORCH") else {
         return skip(Refused::PyTorch);
     };
@@ -165,7 +166,7 @@ fn pytorch_gives_a_window_of_whole_steps_and_trains_as_without() {
 }
 
 #[test]
-fn ranks_of_pytorch_have_a_window_each_and_modules_and_train_as_without() {
+fn each_rank_of_pytorch_has_a_window_and_trains_as_without_tprof() {
     let Some(python) = std::env::var_os("TPROF_TEST_TORCH") else {
         return skip(Refused::PyTorch);
     };

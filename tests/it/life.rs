@@ -1,4 +1,4 @@
-//! The processes of a run, their parents, and how each ended.
+//! A run lists its processes, their parents, and how each ended.
 
 use serde_json::Value;
 use tprof_tests::{
@@ -27,7 +27,7 @@ fn ends_of_children_are_recorded() {
 }
 
 #[test]
-fn frees_of_blocks_from_before_a_fork_are_counted_apart() {
+fn frees_of_blocks_from_before_a_fork_are_counted_separately() {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("fork")), EXACT, &scratch);
     let report = memory_report(&run.run);
@@ -73,7 +73,7 @@ fn parents_are_recorded() {
 }
 
 #[test]
-fn a_program_that_is_slow_to_load_is_there_once() {
+fn a_program_that_is_slow_to_load_is_listed_once() {
     let scratch = Scratch::new();
     let library = build("slow_to_load", Kind::Plain).unwrap();
     let (source, slow) = (scratch.join("slow.c"), scratch.join("slow"));
@@ -110,7 +110,7 @@ fn every_image_of_a_process_is_recorded() {
 }
 
 #[test]
-fn an_image_is_known_by_what_it_began_with_however_much_that_is() {
+fn an_image_has_its_full_command_and_rank_for_any_environment() {
     let scratch = Scratch::new();
     // The second command line is longer than the part that a process sends.
     for bytes in [0, 100_000] {
@@ -126,7 +126,7 @@ fn an_image_is_known_by_what_it_began_with_however_much_that_is() {
 }
 
 #[test]
-fn a_run_has_the_keys_that_are_promised() {
+fn reports_have_the_documented_keys() {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("leave")).args(["exit", "1000", "500"]), EXACT, &scratch);
     let written: Value =

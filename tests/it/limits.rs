@@ -5,7 +5,7 @@ use tprof_tests::{Job, Outcome, Scratch, tprof_at, traced_job};
 
 /// Runs `tprof run` of a command that ends with 6, under a limit of the shell.
 #[track_caller]
-fn under(limit: &str, words: &str) -> Outcome {
+fn assert_runs_under(limit: &str, words: &str) -> Outcome {
     let scratch = Scratch::new();
     let script =
         format!("ulimit {limit} || exit 77; exec \"$0\" run {words} -o run -- sh -c 'exit 6'");
@@ -23,11 +23,11 @@ fn under(limit: &str, words: &str) -> Outcome {
     outcome
 }
 
-/// Does the same as [`under`] for a limit that makes recording impossible, and checks the error's
-/// text.
+/// Does the same as [`assert_runs_under`] for a limit that makes recording impossible, and checks
+/// the error's text.
 #[track_caller]
-fn unrecorded(limit: &str, named: &str) {
-    let outcome = under(limit, "");
+fn assert_unrecorded(limit: &str, named: &str) {
+    let outcome = assert_runs_under(limit, "");
     for text in [named, "tprof: the command runs without a recording"] {
         assert!(outcome.stderr.contains(text), "{limit}: {outcome:?}");
     }
@@ -37,11 +37,11 @@ fn unrecorded(limit: &str, named: &str) {
 fn a_job_runs_under_a_limit_of_open_files() {
     for files in [7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 24, 32, 64] {
         for words in ["", "--mem exact", "--activities mem"] {
-            under(&format!("-n {files}"), words);
+            assert_runs_under(&format!("-n {files}"), words);
         }
     }
     for files in [4, 7, 10] {
-        unrecorded(&format!("-n {files}"), "ulimit -n");
+        assert_unrecorded(&format!("-n {files}"), "ulimit -n");
     }
 }
 
@@ -50,7 +50,7 @@ fn a_job_runs_under_a_limit_of_address_space() {
     // With much less, the loader can't start tprof itself.
     for kib in [90_000, 100_000, 150_000, 200_000, 300_000, 400_000, 500_000, 1_000_000] {
         for words in ["", "-q"] {
-            under(&format!("-v {kib}"), words);
+            assert_runs_under(&format!("-v {kib}"), words);
         }
     }
 }
@@ -58,20 +58,20 @@ fn a_job_runs_under_a_limit_of_address_space() {
 #[test]
 fn a_job_runs_under_a_limit_of_file_sizes() {
     for blocks in [0, 1, 100] {
-        unrecorded(&format!("-f {blocks}"), "ulimit -f");
+        assert_unrecorded(&format!("-f {blocks}"), "ulimit -f");
     }
 }
 
 #[test]
 fn a_job_runs_under_a_limit_of_stacks() {
     for kib in [32, 64, 128, 400] {
-        under(&format!("-s {kib}"), "");
+        assert_runs_under(&format!("-s {kib}"), "");
     }
 }
 
 #[test]
 fn a_job_outlives_a_tprof_that_aborts() {
-    // The job runs as it does when an allocation of tprof fails.
+    // tprof aborts itself if one of its allocations fails, so the signal stands for that.
     let ends = [("sleep 0.1; exit 6", Some(6), None), ("kill -TERM $$", None, Some(libc::SIGTERM))];
     for (rest, code, signal) in ends {
         let script = format!("kill -ABRT $PPID; {rest}");

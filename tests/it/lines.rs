@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use tprof_tests::{Job, Scratch, assert_refused, has_native_or_skip, need, program, tprof, traced};
 
-/// A rate that gives enough samples for shares.
+/// A rate with enough samples to compare shares.
 const OFTEN: &[&str] = &["--sample-rate", "997", "--mem", "off"];
 const PYTHON: &str = "/usr/bin/python3";
 const SOURCE: &str = include_str!("../programs/lines.py");
@@ -13,7 +13,8 @@ const SOURCE: &str = include_str!("../programs/lines.py");
 /// machine can't take samples.
 fn recorded(scratch: &Scratch) -> Option<(PathBuf, PathBuf)> {
     let script = scratch.write("lines.py", SOURCE);
-    // If a file were as new as the process that reads it, it could have changed since then.
+    // tprof shows no source that is as new as the process, because it could have changed since
+    // then.
     std::thread::sleep(std::time::Duration::from_millis(50));
     let run = traced(&Job::new(PYTHON).arg(&script), OFTEN, scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
@@ -66,7 +67,7 @@ fn is_near(value: &Value, expected: f64) {
 }
 
 #[test]
-fn the_line_that_runs_and_the_line_that_waits_have_their_time_and_source() {
+fn lines_that_run_and_lines_that_wait_have_time_and_source() {
     need!(Path::new(PYTHON).exists(), "there is no /usr/bin/python3");
     let scratch = Scratch::new();
     let Some((run, _)) = recorded(&scratch) else { return };
@@ -87,7 +88,7 @@ fn the_line_that_runs_and_the_line_that_waits_have_their_time_and_source() {
 }
 
 #[test]
-fn libraries_count_for_the_own_line_that_calls_them() {
+fn time_in_libraries_counts_for_the_users_line_that_calls_them() {
     need!(Path::new(PYTHON).exists(), "there is no /usr/bin/python3");
     let scratch = Scratch::new();
     let Some((run, _)) = recorded(&scratch) else { return };
@@ -95,8 +96,8 @@ fn libraries_count_for_the_own_line_that_calls_them() {
     let all = row(&lines(&run, &[]), "through_library", line);
     let mine = lines(&run, &["--mine"]);
     let own = row(&mine, "through_library", line);
-    // The function's own time excludes it: before Python 3.12, the comprehension on that line is a
-    // function of its own.
+    // The function's total time is compared. Its own time excludes the comprehension on that line,
+    // which is a function of its own before Python 3.12.
     is_near(&of_function(&mine, "through_library", "total_ns"), 0.3);
     assert!(all["self_ns"].as_u64() < own["self_ns"].as_u64(), "{all:#?} {own:#?}");
     let rows = mine["tables"]["lines"].as_array().unwrap();
@@ -107,7 +108,7 @@ fn libraries_count_for_the_own_line_that_calls_them() {
 }
 
 #[test]
-fn a_source_that_changed_since_is_named_and_not_shown() {
+fn a_source_that_changed_after_the_run_is_named_and_not_shown() {
     need!(Path::new(PYTHON).exists(), "there is no /usr/bin/python3");
     let scratch = Scratch::new();
     let Some((run, script)) = recorded(&scratch) else { return };
@@ -161,7 +162,7 @@ fn lines_of_a_compiled_program_come_from_its_debug_information() {
 }
 
 #[test]
-fn a_name_that_is_not_there_is_named_with_the_nearest() {
+fn an_unknown_name_is_refused_with_the_nearest_name() {
     need!(Path::new(PYTHON).exists(), "there is no /usr/bin/python3");
     let scratch = Scratch::new();
     let Some((run, _)) = recorded(&scratch) else { return };

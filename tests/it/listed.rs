@@ -1,5 +1,5 @@
-//! Runs in a directory: a report without a run uses the newest one, `tprof ls` lists them, and
-//! `tprof rm` deletes them.
+//! Tests of several runs in a directory: a report without a run uses the newest, `tprof ls` lists
+//! the runs, and `tprof rm` deletes them.
 
 use serde_json::Value;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn listed(directory: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn a_report_without_a_run_is_of_the_newest_one_and_names_it() {
+fn a_report_without_a_run_uses_the_newest_and_names_it() {
     let scratch = Scratch::new();
     let nothing = tprof(["report"]).run_in(scratch.cwd());
     assert_refused(&nothing, &["no run given", "there is no run in this directory", "tprof run"]);
@@ -44,7 +44,7 @@ fn a_report_without_a_run_is_of_the_newest_one_and_names_it() {
 }
 
 #[test]
-fn runs_are_listed_newest_first_with_what_is_known_of_them() {
+fn runs_are_listed_newest_first_with_their_facts() {
     let scratch = Scratch::new();
     record(&scratch, "run-b");
     record(&scratch, "run-a");
@@ -86,7 +86,10 @@ fn only_files_of_the_run_are_deleted() {
     assert!(scratch.join("run-a/run.json").exists());
     let unknown = tprof(["rm", "--yes", "run-a", "run-d"]).run_in(scratch.path());
     assert_refused(&unknown, &["`run-d` is not a run", "tprof rm run-"]);
-    assert!(scratch.join("run-a/run.json").exists(), "one was deleted before the mistake");
+    assert!(
+        scratch.join("run-a/run.json").exists(),
+        "run-a was deleted although run-d is not a run"
+    );
     let other = scratch.join("other");
     std::fs::create_dir(&other).unwrap();
     std::fs::write(other.join("thesis.tex"), "years of work").unwrap();
@@ -129,7 +132,7 @@ fn a_live_run_is_listed_as_running_and_not_deleted() {
 }
 
 #[test]
-fn files_of_a_user_are_no_run_and_are_not_deleted() {
+fn files_that_are_not_of_a_run_are_not_listed_or_deleted() {
     let scratch = Scratch::new();
     let project = scratch.join("project");
     std::fs::create_dir_all(project.join("csv")).unwrap();

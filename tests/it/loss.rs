@@ -1,4 +1,4 @@
-//! All losses are counted, and nothing that happens to the recording harms the job.
+//! All losses are counted, and no failure of the recording harms the job.
 
 use serde_json::Value;
 use std::path::Path;
@@ -65,12 +65,12 @@ fn the_job_outlives_its_collector() {
 }
 
 #[test]
-fn a_stopped_collector_holds_the_job_up_for_a_bounded_time() {
+fn a_stopped_collector_delays_the_job_for_a_bounded_time() {
     let scratch = Scratch::new();
     let run = scratch.run();
     let (mut live, info) = start(EXACT, &run, &scratch);
     let collector = info["collector_pid"].as_u64().unwrap() as u32;
-    // Processes that it starts in the meantime also wait for the collector's answer once.
+    // Processes that the job starts in the meantime also wait for the collector's answer once.
     assert!(kill(collector, libc::SIGSTOP));
     for command in ["a", "t", "f", "a", "c", "f"] {
         live.obey(command);
@@ -112,8 +112,8 @@ fn a_deleted_run_directory_does_not_harm_the_job() {
     let scratch = Scratch::new();
     let run = scratch.run();
     let (mut live, _) = start(EXACT, &run, &scratch);
-    // The collector may be writing into the directory at this moment, so this is repeated until it
-    // is gone.
+    // The collector may be writing into the directory at this moment, so one removal may not be
+    // enough.
     while run.exists() {
         let _ = std::fs::remove_dir_all(&run);
     }
@@ -152,7 +152,7 @@ fn a_second_run_into_a_live_one_harms_neither() {
 }
 
 #[test]
-fn dropping_when_full_is_counted() {
+fn events_dropped_from_a_full_ring_are_counted() {
     let scratch = Scratch::new();
     let run = scratch.run();
     let job = Job::new(program("leave")).args(["kill", "1000000", "900000"]);
@@ -168,7 +168,7 @@ fn dropping_when_full_is_counted() {
 }
 
 #[test]
-fn a_run_that_reaches_its_size_stops_and_reports_it() {
+fn a_run_that_reaches_its_maximal_size_stops_and_reports_it() {
     let scratch = Scratch::new();
     let run = scratch.run();
     let job = Job::new(program("leave")).args(["exit", "1000000", "900000"]);

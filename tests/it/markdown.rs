@@ -1,4 +1,4 @@
-//! Reports as Markdown have the content of the text, in a form that GitHub accepts.
+//! Reports in Markdown have the content of the text reports, in a form that GitHub accepts.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ fn printed(words: &[&str], runs: &[&Path], more: &[&str]) -> String {
 }
 
 /// Returns the text that Markdown renders to.
-fn seen(markdown: &str) -> String {
+fn rendered(markdown: &str) -> String {
     let mut text = markdown.to_owned();
     for (from, to) in [("&#8203;", ""), ("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"), ("**", "")] {
         text = text.replace(from, to);
@@ -27,10 +27,10 @@ fn seen(markdown: &str) -> String {
     seen.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the numbers of the text that the Markdown lacks; with `cut`, long words may be
-/// shortened.
+/// Returns the numbers that the text has and the Markdown lacks. With `cut`, the Markdown may
+/// shorten long words.
 fn missing<'t>(text: &'t str, markdown: &str) -> Vec<&'t str> {
-    let seen = seen(markdown);
+    let seen = rendered(markdown);
     let numbers = text.split_whitespace().filter(|word| {
         let is_number =
             word.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '~' | '+' | '-'));

@@ -1,5 +1,5 @@
-//! Jobs in a memory cgroup with a limit: the report finds the memory that fills the cgroup, and
-//! does not count page cache as such.
+//! Tests of jobs in a memory cgroup with a limit. The report must find that memory in use fills the
+//! cgroup, and must not count page cache as memory in use.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -97,7 +97,7 @@ impl Ran {
 }
 
 #[test]
-fn a_job_that_fills_its_cgroup_is_near_its_limit_also_from_a_cgroup_within() {
+fn a_job_in_a_child_of_a_full_cgroup_is_near_the_limit_too() {
     let limited = need_some!(Limited::new("heap"));
     limited.run("heap", None).is_near_its_limit();
     limited.run("heap", Some("step")).is_near_its_limit();
@@ -109,7 +109,7 @@ fn a_job_that_reads_a_large_file_is_not_near_its_limit() {
     let ran = limited.run("file", None);
     assert_eq!(ran.row("findings"), None);
     let clear = ran.row("clear").unwrap()["measured"].as_str().unwrap();
-    // A file system in memory has no page cache.
+    // A file system in memory has no page cache, so the text is checked only on a disk.
     if ran.truth("used") > LIMIT / 10 * 9 {
         assert!(clear.ends_with("in use without page cache"), "{clear}");
     }

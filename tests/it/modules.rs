@@ -1,5 +1,5 @@
-//! `--modules`: the start-up hook in Python names calls of modules and changes nothing else, on
-//! every installed Python. Only the tests of recorded modules need PyTorch itself.
+//! Tests of `--modules`. The start-up hook in Python must name calls of modules and change nothing
+//! else, on every installed Python. Only the tests of recorded modules need PyTorch itself.
 
 use std::path::{Path, PathBuf};
 
@@ -45,7 +45,7 @@ fn net(name: &str) -> Vec<String> {
 
 fn all_ranges() -> Vec<String> {
     let inner = net("Net")[1..4].iter().map(|range| range["  ".len()..].to_owned()).collect();
-    // When a module is freed, its number can be used again.
+    // When a module is freed, another module can get its number.
     let calls = [net("Net"), net("Net"), net("Net#2"), inner, net("Net#2"), net("Net"), net("Net")];
     let refused = "nn.Module: Net (Net)".to_owned();
     calls.concat().into_iter().chain([refused]).collect()
@@ -86,13 +86,14 @@ fn the_jobs_own_start_up_hook_runs_under_its_name() {
 }
 
 #[test]
-fn a_python_that_takes_no_hook_runs_as_ever() {
+fn a_python_that_ignores_start_up_hooks_runs_as_without_tprof() {
     let Some(python) = pythons().pop() else { return skip("there is no Python from 3.8 on") };
     for switch in ["-I", "-E"] {
         let job = job(&python).arg(switch).arg(program("program.py"));
         assert_eq!(ranges(&job), Vec::<String>::new(), "{switch}");
     }
-    // In these modes Python runs no code that could remove the hook's directory from sys.path.
+    // In these modes Python runs no code that could remove the hook's directory from sys.path. So
+    // the whole output may differ, and the test only looks for these lines.
     let scratch = Scratch::new();
     let run = traced(&job(&python).arg("-S").arg(program("program.py")), &OPTIONS, &scratch);
     assert!(run.outcome.stdout.contains("value 14 11 15\n"), "{:?}", run.outcome);

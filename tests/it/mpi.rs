@@ -127,7 +127,7 @@ fn iterations_that_send_the_same_messages_are_steps_by_an_estimate() {
 }
 
 #[test]
-fn iterations_that_send_other_messages_each_are_no_steps() {
+fn iterations_with_different_messages_are_not_inferred_as_steps() {
     let scratch = Scratch::new();
     let Some(program) = built("mpich", "iterations.c", &[], &scratch) else { return };
     let run = traced(&ranks("mpich", &program).arg("vary"), &["--mem", "off"], &scratch);

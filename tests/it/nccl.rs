@@ -1,5 +1,5 @@
-//! NCCL's reports to a profiler plugin, in every version of the interface, on a stand-in that loads
-//! plugins as NCCL does (a simulation).
+//! Tests of what NCCL reports to tprof's profiler plugin, in every version of the interface. A
+//! stand-in loads plugins as NCCL does (a simulation).
 
 use crate::calls::rows;
 use std::collections::BTreeSet;
@@ -58,7 +58,7 @@ fn assert_chosen(traced: &Traced, with_stream: bool) {
             assert!(row.thread.is_some() && row.duration_ns.is_some());
             assert_eq!(row.stream.is_some(), with_stream);
         }
-        assert_eq!((rows[0].peer, rows[1].peer), (Some(0), None), "only a broadcast has a root");
+        assert_eq!((rows[0].peer, rows[1].peer), (Some(0), None), "only the broadcast has a root");
         let communicators = file.communicators();
         assert_eq!(communicators.len(), 1, "{communicators:?}");
         assert_eq!((communicators[0].size, communicators[0].rank), (Some(2), Some(rank)));
@@ -70,7 +70,7 @@ fn assert_chosen(traced: &Traced, with_stream: bool) {
 }
 
 #[test]
-fn every_version_of_the_plugin_adds_what_nccl_chose() {
+fn every_version_of_the_plugin_adds_the_algorithm_that_nccl_chose() {
     for version in ["1", "2", "3", "4", "5", "6"] {
         let scratch = Scratch::new();
         let job = need_some!(two_ranks(version, &scratch));
@@ -98,7 +98,7 @@ fn static_ranks(version: &str, scratch: &Scratch) -> Result<Job, String> {
 }
 
 #[test]
-fn operations_are_recorded_where_no_hook_lies_between() {
+fn operations_of_a_statically_linked_nccl_are_recorded() {
     for (version, with_stream) in [("4", false), ("6", true)] {
         let scratch = Scratch::new();
         let job = need_some!(static_ranks(version, &scratch));
@@ -121,11 +121,15 @@ fn own_plugin(version: u32, name: &str, scratch: &Scratch) -> (PathBuf, PathBuf)
 fn assert_left_alone(job: &Job, counts: &Path, why: &str, scratch: &Scratch) {
     let traced = traced(job, COMM, scratch);
     assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
-    assert_eq!(std::fs::read_to_string(counts).unwrap_or_default(), "7\n7\n", "its own events");
+    assert_eq!(
+        std::fs::read_to_string(counts).unwrap_or_default(),
+        "7\n7\n",
+        "the job's plugin counts its events"
+    );
     let (file, rows) = rows::<Collective>(&traced.run, 0);
     let names: Vec<&str> = rows.iter().map(|row| file.name(row.name)).collect();
     assert_eq!(names[..2], ["broadcast", "all_reduce"]);
-    assert_eq!((names.len(), rows[0].algorithm), (7, None), "only the hooks' rows");
+    assert_eq!((names.len(), rows[0].algorithm), (7, None), "only the hooks recorded rows");
     let info = run_info(&traced.run, |info| info["finished"] == true);
     let entries = info["completeness"]["blind"].as_array().unwrap();
     let noted = entries.iter().filter(|entry| {
@@ -136,7 +140,7 @@ fn assert_left_alone(job: &Job, counts: &Path, why: &str, scratch: &Scratch) {
 }
 
 #[test]
-fn a_plugin_that_the_job_names_keeps_its_place() {
+fn a_plugin_that_the_job_names_is_left_alone() {
     let scratch = Scratch::new();
     let (library, counts) = own_plugin(4, "own.so", &scratch);
     let job = need_some!(two_ranks("6", &scratch));
@@ -145,7 +149,7 @@ fn a_plugin_that_the_job_names_keeps_its_place() {
 }
 
 #[test]
-fn a_plugin_in_nccls_default_place_keeps_it_whatever_its_version() {
+fn a_plugin_in_nccls_default_place_of_any_version_is_left_alone() {
     for version in [3, 6] {
         let scratch = Scratch::new();
         let (library, counts) = own_plugin(version, "libnccl-profiler.so", &scratch);
@@ -158,7 +162,7 @@ fn a_plugin_in_nccls_default_place_keeps_it_whatever_its_version() {
 }
 
 #[test]
-fn work_on_channels_is_recorded_where_it_is_asked_for() {
+fn work_on_channels_is_recorded_on_request() {
     for version in ["2", "4", "6"] {
         let scratch = Scratch::new();
         let job = need_some!(two_ranks(version, &scratch));
@@ -194,13 +198,17 @@ fn work_on_channels_is_recorded_where_it_is_asked_for() {
             assert!(row.channel < 2 && row.bytes.unwrap_or(0) <= collective.bytes.unwrap());
         }
         for row in of(ChannelWorkKind::Kernel) {
-            assert_eq!(row.duration_ns, 40_000, "by the device's clock");
+            assert_eq!(row.duration_ns, 40_000, "kernels are timed by the device's clock");
         }
     }
     let scratch = Scratch::new();
     let job = need_some!(two_ranks("6", &scratch));
     let traced = traced(&job, COMM, &scratch);
-    assert_eq!(rows::<ChannelWork>(&traced.run, 0).1.len(), 0, "it costs more");
+    assert_eq!(
+        rows::<ChannelWork>(&traced.run, 0).1.len(),
+        0,
+        "channels are not recorded by default, because that costs more"
+    );
 }
 
 #[test]
@@ -221,7 +229,7 @@ fn communicators_are_known_whichever_call_made_them() {
         wanted.extend(["broadcast", "put_signal", "signal", "wait_signal"]);
         assert_eq!(names, wanted, "version {version:?}");
         let distinct: BTreeSet<_> = rows.iter().map(|row| row.communicator).collect();
-        assert_eq!(distinct.len(), 7, "two splits of one colour are two");
+        assert_eq!(distinct.len(), 7, "two splits of one colour are two communicators");
         assert!(rows.iter().all(|row| row.communicator.is_some()));
         let sized = rows[..7].iter().filter(|row| row.group_size == Some(1)).count();
         // The hooks don't know the size of a split communicator.
@@ -229,12 +237,12 @@ fn communicators_are_known_whichever_call_made_them() {
         let known: BTreeSet<_> =
             file.communicators().iter().map(|row| Some(row.communicator)).collect();
         assert_eq!(known, distinct);
-        assert_eq!(rows[8].bytes, Some(200), "of what a rank puts into another's memory");
+        assert_eq!(rows[8].bytes, Some(200), "bytes that a rank puts into another's memory");
     }
 }
 
 #[test]
-fn communicators_that_nccl_refused_are_none_and_their_lists_are_not_read() {
+fn refused_communicators_are_not_recorded_and_their_lists_not_read() {
     let (native, scratch) = (Scratch::new(), Scratch::new());
     let wanted = need_some!(comms(13, &["refused"], &native)).0.run_in(native.cwd());
     assert_eq!(wanted.stdout, "refused\ndone\n", "{wanted:?}");

@@ -1,5 +1,5 @@
-//! Pipes, devices, sockets and directories under the names of a run's files. No command waits for
-//! them, and each reports what they are.
+//! Tests of runs in which a pipe, a device, a socket or a directory has the name of a file. No
+//! command may wait for it, and each must report what it is.
 
 use serde_json::{Value, json};
 use std::fs;
@@ -49,7 +49,7 @@ fn ends(words: &[&str], scratch: &Scratch) -> Outcome {
 }
 
 #[test]
-fn no_command_waits_for_what_is_no_file() {
+fn no_command_waits_for_something_that_is_not_a_file() {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("short")), &["--mem", "exact"], &scratch).run;
     copy(&run, scratch.join("runs/ok"));
@@ -136,7 +136,7 @@ fn an_import_reads_plain_files_and_pipes_of_a_shell() {
         let outcome = ends(&["import", &name, "-o", "none"], &scratch);
         assert_ne!(outcome.code, Some(0), "{what}: {outcome:?}");
         ends(&["report", &name], &scratch);
-        // A directory of traces with one.
+        // A directory of traces, one of which is not a regular file.
         let folder = scratch.join(format!("traces-{at}"));
         fs::create_dir(&folder).unwrap();
         fs::copy(&good, folder.join("good.json")).unwrap();

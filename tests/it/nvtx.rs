@@ -1,5 +1,6 @@
-//! NVTX ranges, compared with the program's own log: from a program with its own copy of the
-//! loading protocol, from NVIDIA's own headers, and from Python.
+//! Compares recorded NVTX ranges with the program's own log. The ranges come from a program with
+//! its own copy of the loading protocol, from one that is built with NVIDIA's own headers, and from
+//! Python.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +13,7 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{HeapChange, Span, SpanKind};
 
 const NVTX: &[&str] = &["--activities", "nvtx"];
-/// Everything that the program can do, except the bad endings.
+/// All modes of the program, except those in which it ends abnormally.
 const ALL: [&str; 6] = ["push", "domains", "start", "marks", "threads", "fork"];
 /// Both sides read CLOCK_MONOTONIC; converted ticks are accurate to this many nanoseconds.
 const SLACK_NS: u64 = 2_000;
@@ -174,7 +175,7 @@ fn ranges_of_a_killed_process_are_kept_and_the_open_ones_end_with_it() {
 }
 
 #[test]
-fn nothing_is_recorded_while_recording_is_off_or_where_it_is_not_wanted() {
+fn no_range_is_recorded_while_recording_or_the_activity_is_off() {
     for options in [&["--activities", "mem"][..], &["--activities", "nvtx", "--paused"]] {
         let scratch = Scratch::new();
         let job = Job::new(program("nvtx")).arg(scratch.join("log")).args(ALL);
@@ -187,7 +188,7 @@ fn nothing_is_recorded_while_recording_is_off_or_where_it_is_not_wanted() {
 }
 
 #[test]
-fn a_tool_that_owns_the_variable_keeps_the_ranges_and_the_run_reports_it() {
+fn another_tool_in_the_nvtx_variable_gets_the_ranges_and_is_named() {
     let scratch = Scratch::new();
     let source = scratch.join("tool.c");
     let text = "#include <stdio.h>\n\

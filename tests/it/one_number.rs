@@ -51,7 +51,7 @@ fn the_wait_for_data_is_the_same_in_all_reports() {
 }
 
 #[test]
-fn a_cut_of_a_run_has_the_driving_threads_time_in_it() {
+fn an_excerpt_of_a_run_has_the_driving_threads_time_in_it() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/planted.py");
     if !Path::new("/usr/bin/python3").exists() {
         return skip("there is no /usr/bin/python3");
@@ -86,8 +86,8 @@ fn a_cut_of_a_run_has_the_driving_threads_time_in_it() {
     let (first, of_first) = judged(from_ms, from_ms + 150);
     let (second, of_second) = judged(from_ms + 150, from_ms + 400);
     assert!((first - 150.0).abs() < 1e-6 && (second - 250.0).abs() < 1e-6, "{first}, {second}");
-    // Waits are cut at the edge, and neither lost nor counted twice. Short waits were summed up,
-    // and get the rest of a part that no other wait takes.
+    // A wait across the edge is divided between the two excerpts. Short waits have no times of
+    // their own, only a sum, which fills the time that no other wait takes.
     let file = rank_file(&run, 0);
     let short = file.blocks::<Sample>().flatten();
     let short = short.filter(|row| row.spread_ns.is_some_and(|ns| row.time_ns + ns > first_ns));

@@ -59,7 +59,7 @@ fn a_port_in_use_is_reported_before_anything_is_done() {
 }
 
 #[test]
-fn a_page_of_tprofs_own_is_served_as_one() {
+fn tprofs_own_page_is_served_as_html() {
     let scratch = Scratch::new();
     let mut opened = serve(&scratch, &["--as", "timeline", "--once"]);
     let (address, path) = opened.url.strip_prefix("http://").unwrap().split_once('/').unwrap();

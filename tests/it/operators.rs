@@ -1,5 +1,5 @@
-//! Operators and ranges of PyTorch, on a stand-in that exports the same symbols as PyTorch and has
-//! the object layouts of several versions.
+//! Tests of recording PyTorch's operators and ranges. A stand-in exports the same symbols as
+//! PyTorch and has the object layouts of several versions.
 
 use crate::calls::rows;
 use std::collections::BTreeMap;
@@ -65,7 +65,7 @@ fn recorded(file: &TraceFile) -> serde_json::Value {
 }
 
 #[test]
-fn operators_have_their_sizes_whatever_the_layout_is() {
+fn operators_have_their_sizes_in_every_object_layout() {
     for layout in [NEW, OLD] {
         let scratch = Scratch::new();
         if !build(&layout, &scratch) {
@@ -97,7 +97,7 @@ fn operators_have_their_sizes_whatever_the_layout_is() {
 }
 
 #[test]
-fn a_build_that_throws_in_the_test_keeps_its_names() {
+fn a_build_that_throws_when_tested_has_names_without_sizes() {
     let scratch = Scratch::new();
     if !build(&[NEW[0], NEW[1], "-DTHROWS"], &scratch) {
         return;
@@ -113,7 +113,7 @@ fn a_build_that_throws_in_the_test_keeps_its_names() {
 }
 
 #[test]
-fn a_build_without_the_function_runs_as_before_and_the_run_says_why() {
+fn a_build_without_the_function_runs_unrecorded_with_a_reason() {
     let scratch = Scratch::new();
     if !build(&[NEW[0], NEW[1], "-DMISSING"], &scratch) {
         return;
@@ -141,7 +141,7 @@ fn operators_are_recorded_again_when_python_reloads_the_library() {
 }
 
 #[test]
-fn a_forked_child_defines_its_names_itself() {
+fn a_forked_child_defines_its_own_names() {
     let scratch = Scratch::new();
     if !build(&NEW, &scratch) {
         return;
@@ -158,7 +158,7 @@ fn a_forked_child_defines_its_names_itself() {
 }
 
 #[test]
-fn a_child_that_is_forked_while_callbacks_are_registered_registers_its_own() {
+fn a_child_forked_while_callbacks_are_registered_registers_its_own() {
     let scratch = Scratch::new();
     if !build(&[NEW[0], NEW[1], "-DFORKS=1"], &scratch) {
         return;
@@ -176,7 +176,7 @@ fn a_child_that_is_forked_while_callbacks_are_registered_registers_its_own() {
 }
 
 #[test]
-fn a_child_that_is_forked_within_the_registration_does_without_and_the_run_says_so() {
+fn a_child_forked_during_the_registration_counts_its_loss() {
     let scratch = Scratch::new();
     if !build(&[NEW[0], NEW[1], "-DFORKS=2"], &scratch) {
         return;
@@ -269,7 +269,7 @@ fn a_range_may_end_in_another_thread() {
 }
 
 #[test]
-fn a_range_that_is_open_when_its_process_is_killed_is_recorded_and_its_end_is_counted() {
+fn a_range_open_at_a_kill_is_recorded_and_its_lost_end_is_counted() {
     let scratch = Scratch::new();
     if !build(&NEW, &scratch) {
         return;
@@ -287,7 +287,7 @@ fn a_range_that_is_open_when_its_process_is_killed_is_recorded_and_its_end_is_co
 }
 
 #[test]
-fn operators_that_take_more_than_their_share_are_recorded_no_more_where_nothing_marks_steps() {
+fn recording_of_costly_operators_ends_if_nothing_marks_steps() {
     let scratch = Scratch::new();
     if !build(&NEW, &scratch) {
         return;
@@ -301,7 +301,7 @@ fn operators_that_take_more_than_their_share_are_recorded_no_more_where_nothing_
     let recorded = recorded(&file);
     assert_eq!(recorded["operators"], "steps");
     assert!(recorded["why"].as_str().unwrap().contains("more than 1 %"), "{recorded}");
-    // Reports that use operators have them for a part of the time.
+    // Reports that use operators must say that they cover only a part of the time.
     let ended = "1 rank recorded operators for a part of the time only";
     for kind in ["operators", "sequences", "critical-path", "findings"] {
         let notes = document(kind, &traced.run)["notes"].to_string();
@@ -317,7 +317,7 @@ fn operators_that_take_more_than_their_share_are_recorded_no_more_where_nothing_
 }
 
 #[test]
-fn of_operators_that_take_more_than_their_share_those_of_some_steps_are_recorded_whole() {
+fn costly_operators_are_recorded_completely_in_some_steps() {
     let scratch = Scratch::new();
     if !build(&NEW, &scratch) {
         return;
@@ -424,7 +424,7 @@ fn operators_have_callbacks_again_once_recording_is_on() {
 /// The job allocates memory after PyTorch's list of callbacks is destroyed. The stand-in aborts if
 /// the list is used then.
 #[test]
-fn a_process_that_ends_calls_pytorch_no_more() {
+fn an_ending_process_does_not_call_pytorch() {
     let scratch = Scratch::new();
     if !build(&NEW, &scratch) {
         return;
@@ -434,7 +434,7 @@ fn a_process_that_ends_calls_pytorch_no_more() {
 }
 
 #[test]
-fn nothing_is_recorded_where_it_is_not_wanted() {
+fn operators_off_records_no_operator() {
     let scratch = Scratch::new();
     if !build(&NEW, &scratch) {
         return;

@@ -31,7 +31,7 @@ impl Daemon {
     }
 }
 
-/// Returns the reasons that the run gives for a process's later events.
+/// Returns the entries in which the run says that it lacks the later events of a process.
 fn survivors(run: &Path) -> Vec<Value> {
     let info = run_info(run, |info| info["finished"] == true);
     let blind = info["completeness"]["blind"].as_array().unwrap().iter();
@@ -39,7 +39,7 @@ fn survivors(run: &Path) -> Vec<Value> {
 }
 
 #[track_caller]
-fn is_named(run: &Path) {
+fn assert_survivor_is_named(run: &Path) {
     let survivors = survivors(run);
     assert_eq!(survivors.len(), 1, "{survivors:?}");
     let process = survivors[0]["process"].as_str().unwrap();
@@ -67,7 +67,7 @@ fn a_daemon_that_still_runs_is_reported() {
         let stderr = &outcome.stderr;
         assert!(stderr.contains("still running when recording ended"), "{stderr}");
         assert!(stderr.contains("--follow"), "{stderr}");
-        is_named(&run);
+        assert_survivor_is_named(&run);
         daemon.let_go();
         daemon.wait_until_done();
     }
@@ -81,7 +81,7 @@ fn followed_daemons_are_recorded_to_their_ends() {
         let daemon = Daemon::of(need_some!(build("outlives", kind)), &scratch);
         let job = traced_job(&daemon.job, &["--mem", "exact", "--follow"], &run);
         let live = Live::start(&job, scratch.path());
-        is_following(&run);
+        wait_until_following(&run);
         daemon.let_go();
         let outcome = live.finish();
         assert!(daemon.done.exists(), "{kind:?}: {outcome:?}");
@@ -95,7 +95,7 @@ fn followed_daemons_are_recorded_to_their_ends() {
 }
 
 /// Waits until the command of a live run has ended.
-fn is_following(run: &Path) {
+fn wait_until_following(run: &Path) {
     wait_until("the run follows what was left", || {
         let status = tprof(["ctl", "status", "--json"]).arg(run).run_in(run.parent().unwrap());
         let status: Value = serde_json::from_str(&status.stdout).unwrap_or_default();
@@ -104,16 +104,16 @@ fn is_following(run: &Path) {
 }
 
 #[test]
-fn a_signal_ends_the_following_and_no_more() {
+fn a_signal_ends_the_following_and_not_the_daemon() {
     for signal in [libc::SIGINT, libc::SIGTERM] {
         let scratch = Scratch::new();
         let run = scratch.run();
         let daemon = Daemon::of(program("outlives"), &scratch);
         let live = Live::start(&traced_job(&daemon.job, &["--follow"], &run), scratch.path());
-        is_following(&run);
+        wait_until_following(&run);
         assert!(kill(live.pid(), signal));
         live.finish().expect_code(3);
-        is_named(&run);
+        assert_survivor_is_named(&run);
         daemon.let_go();
         daemon.wait_until_done();
     }
@@ -126,7 +126,7 @@ fn following_ends_with_recording() {
     let daemon = Daemon::of(program("outlives"), &scratch);
     let options = ["--follow", "--duration", "500ms"];
     traced_job(&daemon.job, &options, &run).run_in(scratch.cwd()).expect_code(3);
-    is_named(&run);
+    assert_survivor_is_named(&run);
     daemon.let_go();
     daemon.wait_until_done();
 }

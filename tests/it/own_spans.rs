@@ -1,4 +1,4 @@
-//! Spans, steps and values that a program records itself through the table `tprof_abi`.
+//! Tests of spans, steps and values that a program records itself through the table `tprof_abi`.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ fn spans_steps_and_values_are_those_of_the_program() {
         }
     }
     let lengths = spans(&file).iter().map(|span| file.name(span.name).chars().count()).max();
-    assert_eq!(lengths, Some(3801), "the cut name ends in a sign of it");
+    assert_eq!(lengths, Some(3801), "a cut name ends in `…`");
     assert_eq!(lost(&run.run, "ends of names"), [("they were too long".to_owned(), 1)]);
     assert_eq!(lost(&run.run, "ends of spans"), []);
 
@@ -92,11 +92,11 @@ fn spans_steps_and_values_are_those_of_the_program() {
     let steps = document("steps", &run.run);
     let steps = steps["tables"]["steps"].as_array().unwrap().clone();
     let numbers: Vec<_> = steps.iter().map(|row| row["step"].as_u64().unwrap()).collect();
-    assert_eq!(numbers, [10, 11, 12, 13], "the last one has no end");
+    assert_eq!(numbers, [10, 11, 12, 13], "the last step has no end");
 }
 
-/// Checks the bytes that each span's thread allocated within it: the file's count against the times
-/// of its rows. The times of successive records may be equal, because AMD's time-stamp counter
+/// Compares the bytes that the file counts for each span with the allocations of its thread within
+/// the span's times. Times of successive records may be equal, because AMD's time-stamp counter
 /// advances in steps of 10 ns.
 #[test]
 fn bytes_allocated_within_a_span_are_exact() {
@@ -130,7 +130,7 @@ fn bytes_allocated_within_a_span_are_exact() {
     }
     assert_eq!(seen, 2 * TIMES);
     let all = within.values().flatten().any(|(_, bytes)| *bytes == 7777);
-    assert!(!all, "recording was off then");
+    assert!(!all, "bytes allocated while recording was off");
 }
 
 /// A span has exactly its thread's bytes, whether allocations are recorded or only counted.
@@ -175,7 +175,7 @@ fn the_report_has_the_bytes_and_operations_of_each_span() {
 }
 
 #[test]
-fn open_spans_last_until_their_process_ends_and_the_run_states_it() {
+fn open_spans_last_until_their_process_ends_and_are_counted() {
     let scratch = Scratch::new();
     let run = scratch.run();
     traced_job(&job("kill"), &[], &run).run_in(scratch.cwd());
@@ -193,8 +193,8 @@ fn open_spans_last_until_their_process_ends_and_the_run_states_it() {
     assert_eq!(lost(&run.run, "ends of spans"), [(why, 1)]);
 }
 
-/// A thread pops spans while the handler pushes some, also in the time in which the thread waits
-/// for room.
+/// A signal handler pushes spans while its thread pops others, even while the thread waits for room
+/// in its ring.
 #[test]
 fn a_signal_handler_within_a_pop_costs_no_span() {
     let scratch = Scratch::new();
@@ -249,8 +249,8 @@ fn wrong_use_costs_no_other_span() {
     ] {
         assert_eq!(counts.get(name), Some(&count), "{name}");
     }
-    // Depths beyond 65,535 share one counter, so spans there that have no end of their own are
-    // counted.
+    // Spans deeper than 65,535 share one counter, so those without an end of their own are counted
+    // as lost ends.
     let endless: u64 = lost(&run.run, "ends of spans").iter().map(|(_, count)| count).sum();
     assert_eq!(counts["inner"] as u64 + endless, 70_000);
     let rows = document("spans", &run.run);
@@ -271,7 +271,7 @@ fn spans_without_room_are_counted() {
     let kept = spans(&rank_file(&run, 0)).len() as u64;
     let endless: u64 = lost(&run, "ends of spans").iter().map(|(_, count)| count).sum();
     let records = report(&run).lost_of("records") as u64;
-    // A pop without its push ends no span, and such pops are no more than the lost pushes.
+    // A pop whose push was lost ends no span, and there are no more such pops than lost pushes.
     assert!(kept + endless <= times, "{kept} {endless}");
     assert!(kept * 2 + endless + records * 2 >= times * 2, "{kept} {endless} {records}");
 }

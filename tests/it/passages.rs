@@ -1,5 +1,5 @@
-//! Stacks are the job's own: no function of tprof's libraries is between functions of the job, and
-//! the time of tprof itself is attributed to tprof.
+//! Stacks look as without tprof: no function of tprof's libraries is between functions of the job.
+//! Time in tprof itself is attributed to tprof.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ fn sampled(run: &Path, with: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_threads_function_follows_what_started_the_thread_and_the_real_function_the_jobs() {
+fn no_frame_of_tprof_lies_between_frames_of_the_job() {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("threads_work")), EXACT, &scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
@@ -50,11 +50,12 @@ fn a_threads_function_follows_what_started_the_thread_and_the_real_function_the_
         let inner = &stack[at + 1..];
         let real = inner.iter().position(|frame| frame.trim_start_matches('_') == "realloc");
         of_libc += usize::from(real == Some(0));
-        // No function of tprof is below the real function or called by it.
+        // No function of tprof lies between the job's function and the C library's `realloc`.
         assert!(real.is_none_or(|at| !inner[..at].iter().any(|frame| is_own(frame))), "{stack:#?}");
         of_tprof += usize::from(inner.first().is_some_and(|frame| is_own(frame)));
     }
-    // tprof takes time for an event of every call, and so does the call itself.
+    // Each call costs time in tprof, which records an event, and in libc, so both must have
+    // samples.
     assert!(of_libc > 0 && of_tprof > 0, "{of_libc} and {of_tprof} of {stacks:#?}");
 }
 

@@ -1,5 +1,5 @@
-//! Where a run is written: on full disks, in places that can't be written, and where a run exists
-//! already.
+//! Tests of where a run is written: on full disks, in places that can't be written, and over an
+//! existing run.
 
 use std::path::PathBuf;
 use tprof_tests::{
@@ -185,7 +185,7 @@ fn an_existing_run_is_kept_refused_or_replaced_as_asked() {
 }
 
 #[test]
-fn an_existing_directory_that_is_no_run_is_not_emptied() {
+fn an_existing_directory_without_a_run_is_not_emptied() {
     let scratch = Scratch::new();
     let run = scratch.run();
     std::fs::create_dir(&run).unwrap();

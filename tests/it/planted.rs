@@ -1,5 +1,5 @@
-//! Jobs that spend their time in one known way and measure it themselves, compared with tprof's
-//! reports of them.
+//! Runs jobs that spend their time in one known way and measure it themselves, and compares these
+//! measures with tprof's reports.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ pub struct Planted {
 
 /// Parts of the time in which a thread is on a core.
 const RUNNING: [&str; 5] = ["python", "native", "allocator", "page_fault", "gc"];
-/// Keys of the measures that jobs take by wall time.
+/// Keys of the measures that jobs make by wall time.
 const OF_WALL: [&str; 10] =
     ["data", "lock", "file_io", "socket", "saved", "late", "other", "long", "short", "awaited"];
 /// Rules that the machine's load or any program's start can trigger.
@@ -175,7 +175,7 @@ impl Planted {
         self.findings["tables"][table].as_array().unwrap()
     }
 
-    /// Whether other programs than the job's own had the cores; that is not a finding.
+    /// Whether other programs had the cores. Reports don't list that among the findings.
     pub fn others_had_the_cores(&self) -> bool {
         !self.found("lost_to_others").is_empty()
     }
@@ -225,7 +225,7 @@ impl Planted {
     #[track_caller]
     pub fn near(&self, found: f64, key: &str, share: f64) {
         let truth = self.truth[key];
-        // A sample represents 10 ms, and start-up has edges as precise as that.
+        // A sample represents 10 ms, so the edges of start-up are uncertain by that much.
         let most = (share * truth).max(0.02);
         // A job's measure of a wait includes the time in which the job was preempted, and the time in
         // which a collector without a core read no stacks. The reports list both separately. On a

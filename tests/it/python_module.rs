@@ -1,5 +1,5 @@
-//! The Python module `tprof`, in real processes: it records what programs ask for, and programs
-//! behave the same with and without tprof.
+//! Tests of the Python module `tprof` in real processes. It must record what programs ask for, and
+//! programs must behave the same with and without tprof.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ fn marks(file: &TraceFile, kind: MarkKind) -> Vec<String> {
 }
 
 #[test]
-fn programs_do_the_same_without_tprof_and_under_it_are_recorded() {
+fn programs_behave_as_without_tprof_and_are_recorded() {
     need!(!pythons().is_empty(), "there is no Python");
     for python in pythons() {
         let what = python.display();
@@ -73,7 +73,10 @@ fn programs_do_the_same_without_tprof_and_under_it_are_recorded() {
         for name in names.into_iter().chain([long.as_str(), "(no name)"]) {
             assert!(marks.iter().any(|mark| mark == name), "{what}: no {name} in {marks:?}");
         }
-        assert!(!marks.iter().any(|mark| mark == "not recorded"), "{what}: recorded when off");
+        assert!(
+            !marks.iter().any(|mark| mark == "not recorded"),
+            "{what}: recorded while recording was off"
+        );
     }
 }
 
@@ -152,7 +155,7 @@ fn files_below(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn profiles_record_the_steps_of_their_schedule_and_have_traces_of_those() {
+fn profiles_record_and_export_the_steps_of_their_schedule() {
     let python = need_some!(pythons().pop().ok_or("there is no Python"));
     let scratch = Scratch::new();
     let out = |name: &str| scratch.path().join(name);
@@ -203,7 +206,7 @@ fn profiles_record_the_steps_of_their_schedule_and_have_traces_of_those() {
 }
 
 #[test]
-fn the_last_lines_of_a_run_name_the_traces_that_are_there() {
+fn tprof_run_ends_with_the_paths_of_the_written_traces() {
     let python = need_some!(pythons().pop().ok_or("there is no Python"));
     let scratch = Scratch::new();
     let script = "import sys, tprof\nwith tprof.profile() as of:\n    with tprof.range('work'):\n        pass\n\
@@ -333,7 +336,7 @@ fn calls_are_measured_and_reports_are_dictionaries() {
 }
 
 #[test]
-fn the_module_and_the_run_have_one_rank() {
+fn the_module_and_the_run_agree_on_the_rank() {
     let Some(python) = pythons().pop() else { return skip("there is no Python from 3.8 on") };
     let code = "from tprof._session import rank; print(rank())";
     for (variables, expected) in [

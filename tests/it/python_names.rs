@@ -25,7 +25,7 @@ fn has_names(python: &Path, under: Option<&str>) {
 }
 
 #[test]
-fn threads_and_processes_are_called_as_python_calls_them() {
+fn threads_and_processes_have_the_names_that_python_gives_them() {
     let pythons = pythons();
     if pythons.is_empty() {
         return skip("there is no Python from 3.8 on");
@@ -36,7 +36,7 @@ fn threads_and_processes_are_called_as_python_calls_them() {
 }
 
 #[test]
-fn without_perf_events_they_have_names_too() {
+fn threads_have_their_names_without_perf_events() {
     let Some(python) = pythons().pop() else { return skip("there is no Python from 3.8 on") };
     has_names(&python, Some("no_perf"));
 }

@@ -1,5 +1,5 @@
-//! `--stacks python`: allocations have the Python functions that made them, on every installed
-//! Python.
+//! Tests of `--stacks python`: each allocation has the Python functions that made it, on every
+//! installed Python.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -207,7 +207,7 @@ fn an_interpreter_that_ends_while_threads_allocate_is_left_alone() {
 }
 
 #[test]
-fn an_interpreter_may_come_and_go() {
+fn an_interpreter_may_start_and_end_repeatedly() {
     let libraries = pythons().into_iter().filter_map(|python| {
         let version = python.file_name()?.to_str()?.strip_prefix("python")?.to_owned();
         let home = python.parent()?.parent()?.to_owned();
@@ -247,7 +247,7 @@ fn an_interpreter_may_come_and_go() {
 }
 
 #[test]
-fn no_system_call_is_made_where_none_is_allowed() {
+fn no_system_call_is_made_where_a_filter_forbids_it() {
     const CLOSED: &str = "python_closed.py";
     need!(!pythons().is_empty(), "there is no Python");
     for python in pythons() {

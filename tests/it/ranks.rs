@@ -57,7 +57,7 @@ fn a_run_without_ranks_is_rank_0_alone() {
 }
 
 #[test]
-fn torchrun_gives_a_file_to_each_rank_and_one_to_the_launcher() {
+fn each_rank_of_torchrun_and_the_launcher_have_a_file() {
     let scratch = Scratch::new();
     let run = launch(
         "for r in 0 1; do
@@ -76,7 +76,7 @@ fn torchrun_gives_a_file_to_each_rank_and_one_to_the_launcher() {
 }
 
 #[test]
-fn a_rank_alone_without_world_size_is_no_rank() {
+fn a_rank_number_without_a_world_size_is_ignored() {
     let scratch = Scratch::new();
     let run = launch("RANK=7 \"$1\" exit 100 0; true", &scratch);
     assert_eq!(traces(&run), ["rank-0.tprof"]);
@@ -263,7 +263,7 @@ fn labels(run: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_batch_script_of_slurm_holds_no_rank() {
+fn a_batch_script_of_slurm_is_not_a_rank() {
     let scratch = Scratch::new();
     // The script itself has a task number in its environment, and its ranks inherit the number.
     let run = launch(
@@ -284,7 +284,7 @@ fn a_batch_script_of_slurm_holds_no_rank() {
 }
 
 #[test]
-fn a_helper_that_srun_started_holds_no_rank() {
+fn a_helper_that_srun_started_is_not_a_rank() {
     let scratch = Scratch::new();
     // mpirun sets these variables on each node of a batch job: its helper task has a rank's number.
     let run = launch(
@@ -321,7 +321,7 @@ fn a_rank_that_names_itself_for_its_workers_stays_a_rank() {
 }
 
 #[test]
-fn two_launches_in_one_run_are_no_restart() {
+fn two_launches_in_one_run_are_not_a_restart() {
     let scratch = Scratch::new();
     let run = launch(
         "for job in a b; do for r in 0 1; do

@@ -1,4 +1,4 @@
-//! Quantities outside of the job are read as often as the options say.
+//! tprof reads memory sizes as often as the options say.
 
 use tprof_tests::{Job, Scratch, assert_refused, program, report, tprof, traced};
 use tprof_trace::TraceFile;
@@ -58,7 +58,7 @@ fn pages_that_processes_share_are_resident_once() {
     let memory = &report["ranks"][0]["timeline"];
     assert_eq!(memory["resident_source"], "PSS", "{memory}");
     let summed = memory["rss_peak_bytes"].as_u64().unwrap();
-    assert!(summed >= 5 * 64 * MIB, "RSS counts them for each: {summed}");
+    assert!(summed >= 5 * 64 * MIB, "RSS counts shared pages for each process: {summed}");
     let resident = memory["resident_peak_bytes"].as_u64().unwrap();
     assert!((64 * MIB..2 * 64 * MIB).contains(&resident), "{resident}");
     let text = tprof(["report"]).arg(&run.run).run_in(scratch.path()).expect_code(0).stdout;

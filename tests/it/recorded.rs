@@ -1,4 +1,4 @@
-//! Recorded events are counted once: every report prints the same count.
+//! Every report prints the same number of recorded events.
 
 use serde_json::Value;
 use std::collections::HashSet;
@@ -49,16 +49,20 @@ fn events_and_samples_are_the_same_number_wherever_they_are_reported() {
         serde_json::from_slice(&std::fs::read(run.join("run.json")).unwrap()).unwrap();
     let counts = counted(&info["completeness"]);
     assert!(counts.0 >= 1000, "{counts:?}");
-    assert_eq!(counted(&report(&run).0["completeness"]), counts, "the run");
+    assert_eq!(counted(&report(&run).0["completeness"]), counts, "the report of the run");
     let file = run.join("rank-0.tprof");
-    assert_eq!(counted(&report(&file).0["completeness"]), counts, "its only rank file");
+    assert_eq!(
+        counted(&report(&file).0["completeness"]),
+        counts,
+        "the report of its only rank file"
+    );
     assert_eq!(stated(&outcome.stderr), counts, "{}", outcome.stderr);
     assert_eq!(stated(&text(&run)), counts);
     assert_eq!(stated(&text(&file)), counts);
 }
 
 #[test]
-fn a_live_run_counts_as_it_does_once_it_has_ended() {
+fn status_of_a_live_run_counts_as_the_finished_run_does() {
     let scratch = Scratch::new();
     let run = scratch.run();
     // The job allocates, then waits for its input.
@@ -81,7 +85,11 @@ fn a_live_run_counts_as_it_does_once_it_has_ended() {
     assert!(asked.0 >= 1000, "{asked:?}");
     let of_live = report(&run).0;
     assert_eq!(of_live["run"]["state"], "running");
-    assert_eq!(counted(&of_live["completeness"]).0, asked.0, "as `ctl status` counts");
+    assert_eq!(
+        counted(&of_live["completeness"]).0,
+        asked.0,
+        "the report counts as `ctl status` does"
+    );
     live.send("\n");
     assert_eq!(live.finish().code, Some(0));
     let ended = counted(&report(&run).0["completeness"]);

@@ -1,4 +1,4 @@
-//! Results of a part of a run that a Python program asks for while it runs.
+//! Tests of Python programs that ask for the results of a part of their run while it runs.
 
 use tprof_tests::{EXACT, Job, Scratch, need_some, traced};
 
@@ -17,13 +17,13 @@ fn program() -> Result<Job, &'static str> {
 }
 
 #[test]
-fn a_part_has_its_results_on_the_next_line() {
+fn the_results_of_a_part_are_complete_as_soon_as_it_ends() {
     let program = need_some!(program());
     let scratch = Scratch::new();
     let run = traced(&program, EXACT, &scratch);
     let out = &run.outcome.stdout;
     let has = |name: &str| line(out, name);
-    // All events up to that moment have been written, and no later or earlier ones.
+    // A part has all events from its beginning to the moment of the question, and no others.
     assert_eq!(has("not begun"), "{} None None []", "{:?}", run.outcome);
     assert_eq!(has("within"), "{'inside': 3}");
     assert_eq!(has("behind it"), "{'inside': 3, 'last': 1}");
@@ -41,7 +41,7 @@ fn a_part_has_its_results_on_the_next_line() {
 }
 
 #[test]
-fn without_tprof_results_are_unknown_and_state_how_to_have_them() {
+fn without_tprof_results_are_unknown_with_a_hint() {
     let program = need_some!(program());
     let native = program.run_in(Scratch::new().cwd()).expect_code(0);
     let out = &native.stdout;

@@ -1,4 +1,4 @@
-//! A trace that is imported and exported again stays the same.
+//! A trace that is imported and exported has the same content when it is imported again.
 
 use std::path::{Path, PathBuf};
 use tprof_tests::foreign::{accelerator, first_kineto};
@@ -150,19 +150,19 @@ fn import_export_import_changes_nothing() {
 }
 
 #[test]
-fn real_traces_come_back_as_they_were() {
+fn real_traces_survive_an_export_and_an_import() {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
     let data = std::env::var_os("TPROF_SHARED_DATA").map_or(beside, PathBuf::from);
     if !data.join("kineto").is_dir() {
         return skip(Refused::RealTraces);
     }
     for set in ["nccl_a100", "event_sync_multi_cp", "cupti_counters", "triton", "amd_mi250"] {
-        comes_back(&data.join("kineto").join(set), set, &Scratch::new());
+        assert_survives(&data.join("kineto").join(set), set, &Scratch::new());
     }
 }
 
 /// Checks that a trace is the same after an export and another import.
-fn comes_back(trace: &Path, what: &str, scratch: &Scratch) {
+fn assert_survives(trace: &Path, what: &str, scratch: &Scratch) {
     let first = import(trace, &scratch.join("first"), scratch);
     let out = scratch.join("out");
     let job = tprof(["export", "--to", "chrome"]).arg(scratch.join("first")).arg("-o").arg(&out);
@@ -177,7 +177,7 @@ fn comes_back(trace: &Path, what: &str, scratch: &Scratch) {
 }
 
 #[test]
-fn traces_of_other_ages_and_devices_come_back_as_they_were() {
+fn traces_of_old_pytorch_and_accelerators_survive_a_round_trip() {
     let mtia = accelerator(
         3,
         ["mtia_runtime", "mtia_ccp_events", "mtia_ccp_events"],
@@ -191,6 +191,6 @@ fn traces_of_other_ages_and_devices_come_back_as_they_were() {
         let scratch = Scratch::new();
         let trace = scratch.join("trace.json");
         made.write(&trace);
-        comes_back(&trace, what, &scratch);
+        assert_survives(&trace, what, &scratch);
     }
 }

@@ -20,14 +20,14 @@ fn sandboxed(how: &str, what: &str) -> Job {
 }
 
 #[test]
-fn children_with_a_thread_pointer_of_their_own_end_as_they_do_alone() {
+fn children_with_their_own_thread_pointer_end_as_without_tprof() {
     for how in WAYS {
         assert_unchanged(&sandboxed(how, "bare"), &[EXACT, DEFAULT], &Scratch::new());
     }
 }
 
 #[test]
-fn threads_that_begin_in_a_sandbox_end_as_they_do_alone() {
+fn threads_that_begin_in_a_sandbox_end_as_without_tprof() {
     for how in WAYS {
         assert_unchanged(&sandboxed(how, "threads"), &[EXACT, DEFAULT], &Scratch::new());
     }
@@ -51,7 +51,7 @@ const FORKED: i64 = 2001;
 /// The filter `enough` kills the process for any system call that neither the program nor the
 /// library is known to make.
 #[test]
-fn threads_are_recorded_where_new_processes_may_not_be() {
+fn threads_are_recorded_where_a_filter_stops_new_processes() {
     for how in ["no_sockets", "enough"] {
         let Recorded { run, wanted, _scratch } = recorded(&sandboxed(how, "threads"), EXACT);
         let report = memory_report(&run);
@@ -76,7 +76,8 @@ fn events_that_a_filter_forbids_to_record_are_counted_as_lost() {
     }
 }
 
-/// Another library records NVTX ranges, and it has no hooks that could notice a filter.
+/// NVTX ranges are recorded by another library of tprof's, which has no hooks that could notice a
+/// filter.
 #[test]
 fn ranges_of_nvtx_in_a_sandbox_end_no_process_and_are_recorded() {
     let scratch = Scratch::new();

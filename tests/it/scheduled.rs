@@ -111,7 +111,7 @@ fn a_schedule_records_its_steps_by_every_source() {
 }
 
 #[test]
-fn live_bytes_of_a_part_of_a_job_are_unknown_where_only_records_tell_them() {
+fn live_bytes_are_unknown_if_exact_records_cover_only_a_part() {
     let (_scratch, run, _) = ran(&["abi", "12", "5"], SCHEDULE);
     let memory = memory_report(&run).only().clone();
     assert_eq!(memory["allocations"].as_i64(), Some(3 * KEEPS), "{memory}");
@@ -146,7 +146,7 @@ fn live_bytes_of_a_sampled_job_include_events_outside_the_schedule() {
 }
 
 #[test]
-fn cycles_are_repeated_and_parts_may_be_options_of_their_own() {
+fn cycles_repeat_and_each_part_may_be_an_option_of_its_own() {
     let options = ["--wait=1", "--warmup=1", "--active=2", "--repeat=2"];
     let (_scratch, run, _) = ran(&["nvtx", "12", "5"], &options);
     assert_eq!(kept(&run), each(&[2, 3, 6, 7], KEEPS));
@@ -156,7 +156,7 @@ fn cycles_are_repeated_and_parts_may_be_options_of_their_own() {
 }
 
 #[test]
-fn a_report_is_of_one_cycle_where_it_is_chosen() {
+fn a_report_covers_one_cycle_on_request() {
     let options = ["--schedule", "wait=1,warmup=1,active=2,repeat=2"];
     let (scratch, run, _) = ran(&["nvtx", "12", "5"], &options);
     assert_eq!(reported_of(&run, "1"), of_rank_0(&[2, 3]));
@@ -176,7 +176,7 @@ fn a_report_is_of_one_cycle_where_it_is_chosen() {
 }
 
 #[test]
-fn memory_and_exports_are_of_one_cycle_where_it_is_chosen() {
+fn memory_and_exports_cover_one_cycle_on_request() {
     let options = ["--schedule", "wait=1,warmup=1,active=2,repeat=2"];
     let (scratch, run, _) = ran(&["nvtx", "12", "5"], &options);
     let memory = of_cycle("memory", &run, "2");
@@ -198,7 +198,7 @@ fn memory_and_exports_are_of_one_cycle_where_it_is_chosen() {
 }
 
 #[test]
-fn cycles_that_follow_each_other_are_parts_too() {
+fn cycles_without_a_wait_between_them_are_separate() {
     let (_scratch, run, _) = ran(&["nvtx", "8", "5"], &["--schedule", "active=2,repeat=2"]);
     assert_eq!(kept(&run), each(&[0, 1, 2, 3], KEEPS));
     assert_eq!(switched_on(&run), ["cycle 1 (--schedule)", "cycle 2: step 2 (--schedule)"]);
@@ -215,7 +215,7 @@ fn ranks_record_the_same_steps_whatever_their_pace() {
 }
 
 #[test]
-fn epochs_are_counted_where_they_are_the_unit() {
+fn epochs_are_counted_if_they_are_the_unit() {
     let options = ["--schedule", "wait=1,active=1,repeat=1", "--unit", "epoch"];
     let (_scratch, run, outcome) = ran(&["epochs", "8", "5"], &options);
     assert!(outcome.stderr.contains("records epoch 1; needs at least 2"), "{outcome:?}");
@@ -263,7 +263,7 @@ fn the_end_of_a_captured_range_can_end_the_job() {
 }
 
 #[test]
-fn the_profiler_calls_of_cuda_enclose_what_is_recorded() {
+fn work_between_cudas_profiler_calls_is_recorded() {
     let scratch = Scratch::new();
     let (job, _) = need_some!(train(12, &["6", "profiler"], &scratch));
     let run = scratch.run();
@@ -313,7 +313,7 @@ fn marked(run: &Path, rank: u64, wanted: &[u64]) -> Vec<u64> {
 }
 
 #[test]
-fn steps_shorter_than_a_request_are_recorded_of_all_ranks_too() {
+fn a_request_records_even_short_steps_in_all_ranks() {
     let scratch = Scratch::new();
     let run = scratch.run();
     let mut live = paused("0", &scratch);
@@ -352,7 +352,7 @@ fn a_paused_server_records_steps_of_all_ranks_when_asked() {
 }
 
 #[test]
-fn steps_are_recorded_on_request_only_where_they_are_counted() {
+fn a_request_for_steps_is_refused_if_the_job_makes_none() {
     let scratch = Scratch::new();
     let run = scratch.run();
     let job = Job::new(program("scheduled")).args(["none", "0", "5"]);

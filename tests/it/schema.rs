@@ -352,7 +352,7 @@ fn printed(words: &[&str], runs: &[&Path], more: &[&str]) -> Value {
 }
 
 #[test]
-fn the_list_of_tables_is_that_of_the_code() {
+fn the_list_of_tables_matches_the_code() {
     let scratch = Scratch::new();
     let text = made(&corpus(&scratch)).text();
     if env::var_os("UPDATE_GOLDEN").is_some() {
@@ -363,7 +363,7 @@ fn the_list_of_tables_is_that_of_the_code() {
 }
 
 #[test]
-fn documents_of_traces_keep_to_the_schemas() {
+fn documents_of_traces_conform_to_the_schemas() {
     let scratch = Scratch::new();
     let runs = corpus(&scratch);
     let checked = Checked::new();
@@ -397,7 +397,7 @@ os.wait()
 ";
 
 #[test]
-fn documents_of_real_runs_keep_to_the_schemas() {
+fn documents_of_real_runs_conform_to_the_schemas() {
     need!(Path::new("/usr/bin/python3").exists(), "there is no /usr/bin/python3");
     let module = root().join("python");
     let job = Job::new("/usr/bin/python3").args(["-B", "-c", PROGRAM]).env("PYTHONPATH", module);

@@ -1,4 +1,4 @@
-//! Rust programs that record spans and values with the crate `tprof`.
+//! Tests of Rust programs that record spans and values with the crate `tprof`.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -113,12 +113,12 @@ fn without_tprof_another_tool_gets_nvtx_ranges() {
     assert_eq!(outcome.stderr.lines().collect::<Vec<_>>(), calls);
     assert_eq!(outcome.stdout, "true None\n");
     let run = traced(&job, &[], &scratch);
-    assert!(!run.outcome.stderr.contains("push outer"), "tprof is there");
+    assert!(!run.outcome.stderr.contains("push outer"), "under tprof, another tool gets no range");
     assert_eq!(spans(&rank_file(&run.run, 0)).len(), 4);
 }
 
 #[test]
-fn a_tool_that_refuses_or_is_not_there_changes_nothing() {
+fn a_refusing_or_missing_nvtx_tool_changes_nothing() {
     let scratch = Scratch::new();
     for library in [program("other_table"), scratch.join("missing.so")] {
         let outcome =
@@ -253,7 +253,7 @@ fn values_are_counted_in_buckets_while_they_are_recorded() {
 }
 
 #[test]
-fn bytes_work_steps_and_values_are_right_to_the_last_one() {
+fn bytes_work_steps_and_values_are_exact() {
     for options in [EXACT, &["--mem", "sampled"]] {
         let scratch = Scratch::new();
         let run = traced(&job("all"), options, &scratch);
@@ -275,7 +275,7 @@ fn bytes_work_steps_and_values_are_right_to_the_last_one() {
 
         let file = rank_file(&run.run, 0);
         let sums: Vec<f64> = (1..=400).map(|n| f64::from(n) * 3.0).collect();
-        assert_eq!(counter(&file, "samples"), sums, "from four threads, in order of time");
+        assert_eq!(counter(&file, "samples"), sums, "values of four threads are in order of time");
         assert_eq!(counter(&file, "loss"), [1.0, 1.0 / 2.0, 1.0 / 3.0, 1.0 / 4.0, 1.0 / 5.0]);
         let mib = f64::from(1 << 20);
         let pool: Vec<f64> = [1, 2, 3, 4, 5, 6, 7, 8, 7, 6, 5, 4, 3, 2].map(f64::from).to_vec();
@@ -288,12 +288,12 @@ fn bytes_work_steps_and_values_are_right_to_the_last_one() {
         let steps = document("steps", &run.run);
         let steps = steps["tables"]["steps"].as_array().unwrap().clone();
         let numbers: Vec<_> = steps.iter().map(|row| row["step"].as_u64().unwrap()).collect();
-        assert_eq!(numbers, [0, 1, 2, 3], "the last one has no end");
+        assert_eq!(numbers, [0, 1, 2, 3], "the last step has no end");
     }
 }
 
 #[test]
-fn odd_spans_are_recorded_as_they_were_or_counted() {
+fn odd_spans_are_recorded_correctly_or_counted_as_lost() {
     let scratch = Scratch::new();
     let run = traced(&job("odd"), EXACT, &scratch);
     let file = rank_file(&run.run, 0);
@@ -302,10 +302,10 @@ fn odd_spans_are_recorded_as_they_were_or_counted() {
     // and the others.
     assert!(first.0 <= second.0 && second.0 <= third.0);
     assert!(first.1 + 5_000_000 <= third.1 && third.1 <= second.1);
-    assert_eq!(first.2["style"], "start/end", "it nests in no other");
+    assert_eq!(first.2["style"], "start/end", "a span that doesn't nest has this style");
     assert_eq!((&second.2, &third.2), (&Value::Null, &Value::Null));
     for name in ["after", "last"] {
-        assert_eq!(one(&file, name).2, Value::Null, "the stack is empty again");
+        assert_eq!(one(&file, name).2, Value::Null, "later spans nest again");
     }
     let deep = spans(&file).iter().filter(|span| file.name(span.name).starts_with("deep")).count();
     assert_eq!(deep, 100);
@@ -330,7 +330,7 @@ fn odd_spans_are_recorded_as_they_were_or_counted() {
     assert_eq!(args, expected);
 
     let longest = spans(&file).iter().map(|span| file.name(span.name).chars().count()).max();
-    assert_eq!(longest, Some(3801), "the cut name ends in a sign of it");
+    assert_eq!(longest, Some(3801), "a cut name ends in `…`");
     let (_, _, many) = one(&file, "many");
     assert_eq!(many.as_object().unwrap().len(), 16);
     let (_, _, texts) = one(&file, "texts");
@@ -348,7 +348,11 @@ fn odd_spans_are_recorded_as_they_were_or_counted() {
     let reported = document("steps", &run.run);
     let rows = reported["tables"]["steps"].as_array().unwrap().iter();
     let numbers: Vec<_> = rows.map(|row| row["step"].as_u64().unwrap()).collect();
-    assert_eq!(numbers, [0, 1, 2], "they do not rise; the last one has no end");
+    assert_eq!(
+        numbers,
+        [0, 1, 2],
+        "steps are renumbered if their numbers do not rise; the last has no end"
+    );
 }
 
 #[test]
@@ -364,7 +368,7 @@ fn a_forked_child_has_its_own_spans_and_sums() {
     assert_eq!(process("child"), process("child after"));
     assert_eq!(process("around"), process("parent after"));
     assert_ne!(process("child"), process("around"));
-    assert_eq!(counter(&file, "forked"), [1.0, 1.0], "one in each process");
+    assert_eq!(counter(&file, "forked"), [1.0, 1.0], "each process counts by itself");
     assert_eq!(lost(&run.run, "ends of spans", "they were not recorded"), 0);
 }
 
@@ -387,7 +391,7 @@ fn recording_makes_no_system_call_and_allocates_nothing() {
     assert_eq!(run.outcome.stdout, "allocations Some(0)\nmarkers 4 calls []\n");
     let file = rank_file(&run.run, 0);
     let quiet = spans(&file).iter().filter(|span| file.name(span.name) == "quiet").count();
-    assert_eq!(quiet, 51 * 20, "they were recorded");
+    assert_eq!(quiet, 51 * 20, "all events were recorded");
 }
 
 #[test]
@@ -418,7 +422,7 @@ fn allocations_of_another_allocator_are_recorded_with_their_stacks() {
     let expected = "allocations 2000 frees 1900 bytes 4000000 live 100 300000 peak 303000\n";
     assert_eq!(alone.stdout, expected);
     let run = traced(&heap_job(), EXACT, &scratch);
-    assert_eq!(run.outcome.stdout, expected, "counted by the crate, recorded or not");
+    assert_eq!(run.outcome.stdout, expected, "the crate counts the same under tprof");
     let (allocations, bytes) = printed(&run);
     let spans_document = document("spans", &run.run);
     let row = spans_document["tables"]["spans"][0].clone();
@@ -494,7 +498,7 @@ fn instrumented_functions_and_spans_of_tracing_are_spans() {
     let id = request[0].1["tracing_id"].as_u64().unwrap();
     let args = serde_json::json!({"id": 7, "path": "/x", "late": 2.5, "tracing_id": id});
     let both = [("request".to_owned(), args.clone()), ("request".to_owned(), args)];
-    assert_eq!(request, both, "entered on two threads");
+    assert_eq!(request, both, "the span was entered on two threads");
     let marks = file.marks().iter().filter(|mark| mark.kind == MarkKind::Mark);
     assert_eq!(marks.map(|mark| file.name(mark.name)).collect::<Vec<_>>(), ["read rows=3"]);
     assert!(losses(&run.run).is_empty(), "{:?}", losses(&run.run));

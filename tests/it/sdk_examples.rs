@@ -1,5 +1,5 @@
-//! The crate's examples, which do the same as the READMEs of torsh-profiler and axonml-profile
-//! show: the reports have exactly what the examples do.
+//! Runs the crate's examples, which repeat the READMEs of torsh-profiler and axonml-profile. The
+//! reports must have exactly the examples' spans, operations and memory.
 
 use serde_json::Value;
 use tprof_tests::{EXACT, Job, Scratch, Traced, document, memory_report, traced};
@@ -9,7 +9,7 @@ fn figures(report: &Value, name: &str) -> [Option<u64>; 4] {
     let rows = report["tables"]["spans"].as_array().unwrap();
     let mut found = rows.iter().filter(|row| row["name"] == name);
     let row = found.next().unwrap_or_else(|| panic!("no span {name} in {rows:?}"));
-    assert!(found.next().is_none(), "one row a name: {rows:?}");
+    assert!(found.next().is_none(), "each name has one row: {rows:?}");
     ["runs", "flops", "allocations", "allocated_bytes"].map(|key| row[key].as_u64())
 }
 
@@ -57,7 +57,7 @@ fn the_training_loop_has_its_steps_spans_operations_and_memory() {
         let steps = document("steps", &run.run);
         let numbers = steps["tables"]["steps"].as_array().unwrap().iter();
         let numbers: Vec<_> = numbers.map(|row| row["step"].as_u64().unwrap()).collect();
-        assert_eq!(numbers, (0..19).collect::<Vec<_>>(), "the last one has no end");
+        assert_eq!(numbers, (0..19).collect::<Vec<_>>(), "the last step has no end");
         let counters = document("counters", &run.run);
         let loss = row(&counters, "counters", "counter", "loss");
         assert_eq!((loss["samples"].as_u64(), loss["max"].as_f64()), (Some(20), Some(1.0)));
@@ -104,7 +104,10 @@ fn operations_have_their_categories_times_and_memory() {
     assert_eq!(spans_of("matmul")["category"], "compute");
     assert_eq!(spans_of("load")["category"], "data_load");
     let transfer = spans_of("transfer")["total_ns"].as_f64().unwrap();
-    assert!((transfer - 2e6).abs() < 10e3, "measured elsewhere as 2 ms: {transfer}");
+    assert!(
+        (transfer - 2e6).abs() < 10e3,
+        "a span of 2 ms that was measured elsewhere: {transfer}"
+    );
     // If a span lies within another span of its name, its time counts once.
     let visit = spans_of("visit");
     let (total, own) = (visit["total_ns"].as_f64().unwrap(), visit["self_ns"].as_f64().unwrap());

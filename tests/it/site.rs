@@ -1,4 +1,4 @@
-//! `tprof export --to site` writes the pages over a directory of runs as files.
+//! `tprof export --to site` writes the dashboard of a directory of runs as files.
 
 use crate::export::{files_in, unpacked};
 use serde_json::{Value, json};
@@ -64,7 +64,7 @@ fn ids(site: &Path) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn a_site_has_all_that_its_pages_ask_for() {
+fn a_site_has_every_file_that_its_pages_request() {
     let scratch = Scratch::new();
     let site = scratch.join("site");
     let made = export(&scratch, runs(), &site, &[]).expect_code(0);
@@ -114,7 +114,7 @@ fn a_site_has_all_that_its_pages_ask_for() {
 }
 
 #[test]
-fn documents_of_a_site_are_those_that_tprof_prints() {
+fn documents_of_a_site_equal_those_that_tprof_prints() {
     let scratch = Scratch::new();
     let site = scratch.join("site");
     export(&scratch, runs(), &site, &[]).expect_code(0);
@@ -163,7 +163,7 @@ fn a_damaged_run_is_in_the_site_with_its_reason() {
 }
 
 #[test]
-fn a_site_replaces_nothing_that_it_was_not_told_to() {
+fn a_site_replaces_files_only_under_force_and_never_the_runs() {
     let scratch = Scratch::new();
     let directory = scratch.join("there");
     fs::create_dir(&directory).unwrap();

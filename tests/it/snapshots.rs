@@ -1,4 +1,5 @@
-//! Memory snapshots of PyTorch: reports of them, and exports as PyTorch's own viewer reads them.
+//! Tests of PyTorch's memory snapshots: reports of them, and exports that PyTorch's own viewer
+//! reads.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -54,7 +55,7 @@ fn fragmentation_is_a_finding_and_an_empty_snapshot_is_not_zero() {
 }
 
 #[test]
-fn places_in_an_order_are_not_shown_as_times() {
+fn events_without_times_get_no_times_from_their_order() {
     let report = report("device-memory", &corpus("snapshot-older.pickle"));
     assert_eq!(report["tables"]["pools"][0]["peak_at_ns"], Value::Null);
     assert_eq!(report["tables"]["out_of_memory"][0]["at_ns"], Value::Null);
@@ -95,7 +96,7 @@ fn read_back(name: &str, python: &Path, program: &str) -> String {
 }
 
 #[test]
-fn python_reads_an_export_without_any_class_and_finds_the_same() {
+fn python_reads_an_export_without_classes_and_finds_the_same() {
     // The keys that older files lack (`address` of blocks) are added.
     let program = r#"
 import pickle, sys

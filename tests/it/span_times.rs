@@ -1,4 +1,4 @@
-//! `report spans` divides the time within spans: on a core, waiting, on devices.
+//! `report spans` divides the time within spans into time on a core, waits, and time on devices.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -69,8 +69,8 @@ fn time_within_spans_is_that_of_the_programs_own_clocks() {
     assert!(bounded(sleep, "cpu_ns").0 < own["sleep"].cpu_ns + 50_000_000, "{sleep:#}");
     for (name, least) in [("sleep", 400_000_000), ("read", 90_000_000), ("naps", 40_000_000)] {
         let (waited, error) = bounded(&found[name], "waited_ns");
-        // A sleep counts from the moment at which the thread sets its timer, which it does while it
-        // is on its core. The thread was once off its core for 9 us less than 400 ms.
+        // A sleep counts from the moment at which the thread sets its timer, when the thread is
+        // still on its core. Once the thread was off its core for 9 us less than 400 ms.
         let off_core = least - own[name].cpu_ns;
         assert!(waited + error >= off_core, "{name}: {waited} \u{b1} {error} of {off_core}");
         let (cpu, _) = bounded(&found[name], "cpu_ns");

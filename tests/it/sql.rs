@@ -23,7 +23,7 @@ fn alone(scratch: &Scratch) -> Job {
 }
 
 #[test]
-fn without_its_program_it_has_its_help_and_names_what_is_missing() {
+fn without_its_program_tprof_sql_prints_help_or_what_is_missing() {
     let scratch = Scratch::new();
     let help = alone(&scratch).args(["sql", "--help"]).run_in(scratch.cwd()).expect_code(0);
     assert!(help.stdout.contains("--memory-limit"), "{help:?}");
@@ -43,7 +43,7 @@ fn without_its_program_it_has_its_help_and_names_what_is_missing() {
 }
 
 #[test]
-fn archive_is_handed_over_as_it_is_typed() {
+fn the_arguments_of_archive_are_passed_on_unchanged() {
     let scratch = Scratch::new();
     let words = ["archive", "r1", "r2", "--to", "s3://a/b", "--raw", "kernels,spans"];
     let job = alone(&scratch).args(words);
@@ -54,7 +54,7 @@ fn archive_is_handed_over_as_it_is_typed() {
 }
 
 #[test]
-fn its_program_beside_it_or_on_path_gets_the_words_and_gives_the_status() {
+fn tprof_sql_gets_the_arguments_and_its_status_is_returned() {
     for place in ["bin", "path"] {
         let scratch = Scratch::new();
         let job = alone(&scratch).args(["sql", "r1", "SELECT 1", "--format=csv", "--threads=2"]);
@@ -67,7 +67,7 @@ fn its_program_beside_it_or_on_path_gets_the_words_and_gives_the_status() {
 }
 
 #[test]
-fn a_wrong_command_line_has_the_status_of_programs_of_sql() {
+fn a_wrong_command_line_exits_with_2() {
     let scratch = Scratch::new();
     let wrong = alone(&scratch).args(["sql", "--no-such-option"]).run_in(scratch.cwd());
     assert!(wrong.expect_code(2).stderr.starts_with("error: "));

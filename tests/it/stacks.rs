@@ -33,7 +33,7 @@ fn line_of(marker: &str) -> usize {
 }
 
 #[track_caller]
-fn whole_chain(kind: Kind, stacks: &str) {
+fn assert_whole_chain(kind: Kind, stacks: &str) {
     let sites =
         sites(build("stacks", kind).unwrap(), &["--mem", "exact", "--stacks", stacks], |frame| {
             frame.starts_with("victim_a")
@@ -54,14 +54,14 @@ fn whole_chain(kind: Kind, stacks: &str) {
 
 #[test]
 fn a_chain_without_frame_pointers_is_whole() {
-    whole_chain(Kind::Plain, "auto");
-    whole_chain(Kind::Plain, "dwarf");
+    assert_whole_chain(Kind::Plain, "auto");
+    assert_whole_chain(Kind::Plain, "dwarf");
 }
 
 #[test]
 fn a_chain_with_frame_pointers_is_whole() {
-    whole_chain(Kind::FramePointers, "auto");
-    whole_chain(Kind::FramePointers, "fp");
+    assert_whole_chain(Kind::FramePointers, "auto");
+    assert_whole_chain(Kind::FramePointers, "fp");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn code_that_was_unmapped_keeps_its_names() {
 /// In this mode no thread waits for the collector, which reads the mappings some milliseconds
 /// later.
 #[test]
-fn code_that_was_unmapped_has_no_other_name_where_nothing_waits() {
+fn unmapped_code_gets_no_wrong_name_if_no_thread_waits() {
     let scratch = Scratch::new();
     let run = traced(&in_turn(), &["--mem", "exact", "--on-full", "drop"], &scratch);
     let report = memory_report(&run.run);
@@ -206,7 +206,7 @@ fn a_library_with_its_file_removed_cuts_no_stack() {
 }
 
 #[test]
-fn a_deep_stack_is_taken_or_cut_and_counted() {
+fn a_deep_stack_is_recorded_whole_or_cut_and_counted() {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("deep")), EXACT, &scratch);
     let report = memory_report(&run.run);

@@ -1,5 +1,5 @@
-//! A collector that is stopped and resumes: by a signal, a suspended machine, or a frozen cgroup.
-//! Recording then goes on, and unrecorded events are counted by process.
+//! Tests of a collector that stops and resumes: by a signal, in a suspended machine, or in a frozen
+//! cgroup. Recording must then go on, and unrecorded events must be counted by process.
 
 use serde_json::Value;
 use std::time::Duration;
@@ -57,8 +57,8 @@ impl Stopped {
         });
     }
 
-    /// Stops the collector for longer than any thread waits for it, and runs `meanwhile` in that
-    /// time.
+    /// Stops the collector for longer than any thread waits for it, and runs `meanwhile` before it
+    /// resumes.
     fn stand_still(&mut self, meanwhile: impl FnOnce(&mut Live)) {
         self.stop();
         std::thread::sleep(LONG);
@@ -108,7 +108,7 @@ fn why_lost(report: &Report) -> String {
 }
 
 #[test]
-fn recording_goes_on_when_the_collector_does_and_the_rest_is_counted() {
+fn recording_resumes_with_the_collector_and_losses_are_counted() {
     let wanted = undisturbed("123", EXACT);
     for options in [EXACT, EXACT_DROP] {
         let mut started = Stopped::start(&bursts(), options);
@@ -124,8 +124,8 @@ fn recording_goes_on_when_the_collector_does_and_the_rest_is_counted() {
         let of_job: i64 =
             report.processes("bursts").iter().map(|p| p["lost"].as_i64().unwrap()).sum();
         assert_eq!(of_job, lost, "by process: {}", report.0["processes"]);
-        // Threads wait for a live collector, so its stacks are complete, although they occur first
-        // after the stop.
+        // Threads wait for a live collector, so the stacks of `victim_third` are complete, although
+        // they first occur after the stop.
         let third = in_burst(&memory, "victim_third");
         match options == EXACT {
             true => assert_eq!(third, PAIRS * (THREADS + 1), "{}", report.0["completeness"]),
@@ -161,7 +161,7 @@ fn counters_go_on_while_the_collector_stands_still() {
 }
 
 #[test]
-fn stacks_first_met_while_nobody_took_them_are_there_later() {
+fn stacks_first_seen_while_the_collector_is_stopped_are_recorded() {
     let mut started = Stopped::start(&bursts(), EXACT);
     // The rings are full when victim_third is met for the first time.
     started.stand_still(|live| {
@@ -189,19 +189,19 @@ fn a_stopped_collector_that_is_killed_lets_the_job_go_on() {
 }
 
 #[test]
-fn a_child_forked_meanwhile_is_counted() {
+fn a_child_forked_while_the_collector_is_stopped_is_counted() {
     let mut started = Stopped::start(&bursts(), EXACT);
     started.live.obey("1");
     started.stand_still(|live| live.obey("c"));
     started.live.obey("c");
     let (report, memory) = started.finish();
-    assert_eq!(in_burst(&memory, "victim_child"), 100, "the second is recorded");
+    assert_eq!(in_burst(&memory, "victim_child"), 100, "the second child is recorded");
     let why = report.blind("child of").unwrap_or_default();
     assert!(why.contains("stood still"), "{}", report.0["completeness"]);
 }
 
 #[test]
-fn a_program_begun_meanwhile_is_recorded_from_its_return_on() {
+fn a_program_started_meanwhile_is_recorded_after_the_stop() {
     let job = Job::sh("read line; exec \"$@\"").args([program("bursts").as_os_str()]).arg("1000");
     let mut started = Stopped::start_silent(&job, EXACT);
     started.stop();
@@ -229,7 +229,7 @@ fn a_program_begun_meanwhile_is_recorded_from_its_return_on() {
 }
 
 #[test]
-fn a_program_that_came_and_went_meanwhile_is_named() {
+fn a_program_that_ran_while_the_collector_was_stopped_is_named() {
     let job = Job::sh("read line; \"$1\" exit 1000 600; echo done; read line; exit 48")
         .arg(program("leave"));
     let mut started = Stopped::start_silent(&job, EXACT);
@@ -248,7 +248,7 @@ fn a_program_that_came_and_went_meanwhile_is_named() {
 }
 
 #[test]
-fn ctl_reports_that_nobody_answers() {
+fn ctl_reports_that_the_collector_does_not_answer() {
     let mut started = Stopped::start(&bursts(), EXACT);
     started.stop();
     let status = tprof(["ctl", "status"]).arg(&started.run).run_in(started.scratch.path());
@@ -259,10 +259,10 @@ fn ctl_reports_that_nobody_answers() {
     started.finish();
 }
 
-/// If one wait has shown that the collector is stopped, other threads and later waits of the
-/// process don't wait again.
+/// Once one wait has shown that the collector is stopped, other threads and later waits of the
+/// process must not wait again.
 #[test]
-fn nobody_waits_for_a_collector_that_has_stood_still_for_long() {
+fn no_thread_waits_again_for_a_collector_known_to_be_stopped() {
     let mut started = Stopped::start(&bursts(), EXACT);
     started.live.obey("1");
     let before = started.is_back()["wait_ns"].clone();
@@ -272,7 +272,7 @@ fn nobody_waits_for_a_collector_that_has_stood_still_for_long() {
         }
     });
     let (report, _) = started.finish();
-    // The numbers of ticks are the same; only the assumed length of a tick may differ.
+    // The run counts the same ticks before and after; only the assumed length of a tick may differ.
     let more = report.0["overhead"]["wait_ns"].as_f64().unwrap() - before.as_f64().unwrap();
     assert!(more.abs() < 1e6, "{more} ns more: {}", report.0["overhead"]);
 }

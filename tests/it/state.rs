@@ -33,7 +33,7 @@ fn an_unusual_state_is_inherited() {
 }
 
 #[test]
-fn a_forked_child_inherits_the_same() {
+fn a_forked_child_inherits_the_same_state() {
     let job = Job::sh("\"$1\"; (\"$1\"); echo done")
         .arg(program("inherited"))
         .under([program("with_state")]);
@@ -85,7 +85,7 @@ fn an_environment_with_odd_entries_is_kept() {
 }
 
 #[test]
-fn a_preload_of_the_jobs_own_is_kept_behind() {
+fn the_jobs_own_preloaded_library_is_kept_behind_tprofs() {
     let scratch = Scratch::new();
     let plugin = program("other_plugin");
     let job = Job::new(program("environ")).arg("preload").env("LD_PRELOAD", &plugin);

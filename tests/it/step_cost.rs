@@ -1,5 +1,5 @@
-//! The cost of recording per step: every report of a run with steps has it. With `--overhead
-//! paired`, some steps are not recorded, to be compared with the others.
+//! Tests of the cost of recording per step, which every report of a run with steps has. With
+//! `--overhead paired`, tprof leaves some steps unrecorded, to compare them with the others.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn reported(run: &Path) -> Vec<u64> {
     rows.iter().map(|row| row["step"].as_u64().unwrap()).collect()
 }
 
-/// Returns the numbers of steps by their beginnings, recorded or not.
+/// Returns the numbers of all steps whose beginning was counted, recorded or not.
 fn begun(run: &Path) -> Vec<u64> {
     let file = TraceFile::open(&run.join("rank-0.tprof")).unwrap();
     let rows = file.counters().iter().filter(|row| file.name(row.name) == counter::STEPS_BEGUN);
@@ -63,7 +63,7 @@ fn every_report_says_what_recording_took_of_a_step() {
 }
 
 #[test]
-fn a_job_without_steps_has_no_cost_of_one_and_says_why() {
+fn a_job_without_steps_has_a_reason_in_place_of_a_cost_per_step() {
     let (_scratch, run, outcome) = ran(&["none", "3", "5"], &["--overhead", "paired"]);
     let overhead = document("summary", &run)["overhead"].clone();
     assert_eq!(overhead["step"], Value::Null);
@@ -73,7 +73,7 @@ fn a_job_without_steps_has_no_cost_of_one_and_says_why() {
 }
 
 #[test]
-fn the_last_steps_of_twenty_go_unrecorded_and_all_beginnings_are_there() {
+fn the_last_5_of_20_steps_are_unrecorded_and_all_starts_are_kept() {
     for how in ["nvtx", "abi"] {
         // Steps are so long that five of them take more than the required quarter of a second.
         let (_scratch, run, outcome) = ran(&[how, "42", "60"], &["--overhead", "paired"]);

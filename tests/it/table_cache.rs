@@ -7,8 +7,8 @@ use tprof_tests::{
     EXACT, Job, Kind, Scratch, build, need_some, program, tprof, traced, traced_job,
 };
 
-/// Builds a victim that waits for tables: musl's loader finds no frame information, and the program
-/// has so much of it that a run stores its table in the cache.
+/// Builds a victim whose run stores a table in the cache. musl's loader finds no frame information,
+/// so tprof makes the tables itself, and this program has so much that the table is stored.
 fn waiting() -> Result<PathBuf, String> {
     build("many_sites", Kind::Musl)
 }
@@ -30,13 +30,13 @@ fn stacks(run: &Path) -> Vec<String> {
     lines
 }
 
-fn kept(cache: &Path) -> Vec<PathBuf> {
+fn cached_files(cache: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(cache.join("tprof/tables")).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).collect()
 }
 
 #[test]
-fn stacks_are_the_same_without_kept_tables_and_with_those_of_an_earlier_run() {
+fn stacks_are_the_same_with_and_without_an_earlier_runs_tables() {
     let scratch = Scratch::new();
     let cache = scratch.join("cache");
     let program = need_some!(waiting());
@@ -51,10 +51,10 @@ fn stacks_are_the_same_without_kept_tables_and_with_those_of_an_earlier_run() {
     let without = run("without", &["--table-cache", "off"]);
     let sites = without.iter().filter(|line| line.contains(";victim_site_"));
     assert_eq!(sites.filter(|line| line.ends_with(" 2")).count(), 4096);
-    assert_eq!(kept(&cache).len(), 0, "off keeps nothing");
+    assert_eq!(cached_files(&cache).len(), 0, "files were cached although the cache is off");
     let first = run("first", &[]);
-    assert!(!kept(&cache).is_empty());
-    for path in kept(&cache) {
+    assert!(!cached_files(&cache).is_empty());
+    for path in cached_files(&cache) {
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     }
     let second = run("second", &[]);
@@ -63,7 +63,7 @@ fn stacks_are_the_same_without_kept_tables_and_with_those_of_an_earlier_run() {
 }
 
 #[test]
-fn walks_by_tables_and_by_rows_without_find_what_whole_walks_find() {
+fn walks_with_and_without_tables_find_the_same_as_whole_walks() {
     let scratch = Scratch::new();
     let cache = scratch.join("cache");
     for name in ["many_sites", "exceptions"] {
@@ -78,7 +78,7 @@ fn walks_by_tables_and_by_rows_without_find_what_whole_walks_find() {
 
 /// Debug information contains names and paths of the job.
 #[test]
-fn names_are_kept_for_later_runs_but_not_of_a_redacted_one() {
+fn names_are_cached_for_later_runs_except_by_a_redacted_run() {
     let scratch = Scratch::new();
     let cache = scratch.join("cache");
     let job = victim(&program("exceptions"), &cache);
@@ -90,7 +90,7 @@ fn names_are_kept_for_later_runs_but_not_of_a_redacted_one() {
     };
     let places = || {
         let is_of_places = |path: &PathBuf| path.extension().is_some_and(|end| end == "places");
-        kept(&cache).into_iter().filter(is_of_places).collect::<Vec<_>>()
+        cached_files(&cache).into_iter().filter(is_of_places).collect::<Vec<_>>()
     };
     run("redacted", &["--redact"]);
     assert_eq!(places(), Vec::<PathBuf>::new());
@@ -125,11 +125,11 @@ fn a_cache_that_cannot_be_used_changes_nothing() {
         assert!(!stacks(&run).is_empty(), "{name}");
     }
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
-    assert_eq!(kept(&open).len(), 0);
+    assert_eq!(cached_files(&open).len(), 0);
 }
 
 #[test]
-fn the_switch_is_a_variable_and_a_key_as_well() {
+fn a_variable_or_a_key_switches_the_cache_off() {
     let scratch = Scratch::new();
     let cache = scratch.join("cache");
     let program = need_some!(waiting());
@@ -140,7 +140,7 @@ fn the_switch_is_a_variable_and_a_key_as_well() {
     fs::write(folder.join("tprof.toml"), "table-cache = 'off'\n").unwrap();
     let run = scratch.join("run-with-file");
     traced_job(&victim(&program, &cache), EXACT, &run).run_in(&folder).expect_code(0);
-    assert_eq!(kept(&cache).len(), 0);
+    assert_eq!(cached_files(&cache).len(), 0);
 }
 
 /// Stacks are the same with the loader's help and with tables. Rows found without a table are not

@@ -206,12 +206,12 @@ fn tensorboards_log_grows_while_the_job_runs() {
         all.any(|bytes| bytes.windows(tag.len()).any(|part| part == tag.as_bytes()))
     };
     wait_until("steps and values are there", || has("step/step_time_ms") && has("time/loss"));
-    assert!(!has("step_mean/loss"), "that follows at the end");
+    assert!(!has("step_mean/loss"), "means are only written at the end");
     live.finish().expect_code(0);
     assert!(has("step_mean/loss") && run.join("tensorboard/rank-0.pt.trace.json.gz").exists());
     let read = need_some!(tensorboard(&run.join("tensorboard")));
     let steps = document("steps", &run);
     let times = column(&steps["tables"]["steps"], "duration_ns", 1e6);
-    assert_eq!(points(&read, "step/step_time_ms"), times, "each step once");
+    assert_eq!(points(&read, "step/step_time_ms"), times, "each step is there once");
     assert!(read["."]["text"]["summary"].is_array());
 }

@@ -1,5 +1,4 @@
-//! Signals and the terminal: signals that are sent to tprof or typed at the terminal reach the job
-//! exactly once.
+//! Signals that are sent to tprof or typed at the terminal reach the job exactly once.
 
 use std::time::Duration;
 use tprof_tests::{EXACT, Job, Kind, Live, Scratch, build, kill, program, traced_job};

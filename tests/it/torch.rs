@@ -1,5 +1,5 @@
-//! Causes in PyTorch jobs. No test installs PyTorch: `TPROF_TEST_TORCH=/venv/bin/python` names a
-//! Python that has it.
+//! Tests of finding causes in PyTorch jobs. No test installs PyTorch:
+//! `TPROF_TEST_TORCH=/venv/bin/python` names a Python that has it.
 
 use std::path::Path;
 

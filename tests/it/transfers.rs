@@ -5,7 +5,7 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::counter;
 
 const MIB: f64 = 1_048_576.0;
-/// Number of bytes that a Python interpreter reads and writes in addition.
+/// Largest number of bytes that a Python interpreter itself reads and writes in addition.
 const SLACK: f64 = 16.0 * MIB;
 const READ: f64 = 64.0 * MIB;
 const WRITTEN: f64 = 24.0 * MIB;

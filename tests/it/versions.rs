@@ -1,4 +1,4 @@
-//! Two copies of tprof with different versions, such as a wheel's and the system's: if they meet, the
+//! If two copies of tprof with different versions meet, such as a wheel's and the system's, the
 //! error names both versions.
 
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,5 @@
-//! The SQL views have the same rows as the reports: on DuckDB, over an export of the same run.
+//! The SQL views have the same rows as the reports. DuckDB runs the views over an export of the
+//! same run.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -49,7 +49,8 @@ fn waits_are_distinguished(job: &Job, more: &[&str], idle: &[&str]) {
 
 #[test]
 fn waits_are_distinguished_by_samples() {
-    // For both kinds the kernel's functions are the same; if a sample was lost, the call decides.
+    // Poll and sleep run the same functions of the kernel. If a sample was lost, tprof decides by
+    // the system call.
     waits_are_distinguished(&Job::new(program("waits")), &[], &["poll", "sleep"]);
 }
 
@@ -98,7 +99,7 @@ fn pythons_lock_is_distinguished_where_perf_events_are_refused() {
 }
 
 #[test]
-fn threads_that_a_lock_keeps_are_not_idle_and_the_wait_for_their_end_is_no_lock() {
+fn threads_behind_a_lock_are_not_idle_and_joining_them_is_no_lock() {
     let scratch = Scratch::new();
     let run = traced(&Job::new(program("contends")), OPTIONS, &scratch);
     assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);

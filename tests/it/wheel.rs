@@ -1,5 +1,5 @@
-//! The package for `pip install`: the wheel has the program and the module, and the source
-//! distribution has everything that they are built from.
+//! Tests of the packages for `pip install`: the wheel has the program and the module, and the
+//! source distribution has everything that they are built from.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,5 @@
-"""A test case with a browser. Without a browser it prints so and skips. With TPROF_TEST_SKIP=forbid, as in continuous
-integration, it fails instead."""
+"""A test case with a browser. Without a browser, the test is skipped and says so. With
+TPROF_TEST_SKIP=forbid, as in continuous integration, it fails instead."""
 
 import os
 import subprocess
@@ -59,17 +59,17 @@ class PageCase(unittest.TestCase):
         self.assertNotEqual(page.run("document.title"), "owned")
         self.assertEqual(page.run("document.querySelectorAll('img, iframe, object, embed, link[rel=stylesheet], script[src]').length"), 0)
 
-    # Returns a digest of an element's pixels.
+    # Returns a digest of the pixels of an element.
     def pixels(self, page, selector="#canvas"):
         page.settle()
         box = page.run(f"(() => {{ const r = document.querySelector('{selector}').getBoundingClientRect(); return [r.x, r.y, r.width, r.height]; }})()")
         clip = dict(zip(("x", "y", "width", "height"), box), scale=1)
         return page.call("Page.captureScreenshot", format="png", clip=clip)["data"]
 
-    # Returns the mean brightness of the page's paper, 0 to 255.
+    # Returns the mean brightness of the page's background, 0 to 255.
     def paper(self, page):
         return page.run("(() => { const c = getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number); return (c[0] + c[1] + c[2]) / 3; })()")
 
-    # No part of the page lies beyond its right edge.
+    # Fails if a part of the page lies beyond its right edge.
     def assert_fits(self, page):
         self.assertLessEqual(page.run("document.documentElement.scrollWidth"), page.run("innerWidth"))

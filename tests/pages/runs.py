@@ -1,4 +1,5 @@
-"""Makes pages to test with the built binaries, each once, in a directory of their own."""
+"""Makes the pages to test with the built binaries. Each page is made once, in a directory of its
+own."""
 
 import functools
 import os

@@ -1,7 +1,7 @@
-/* Reads a block after freeing it: built with AddressSanitizer, this is reported
- * and ends the program.
+/* Reads a block after freeing it. AddressSanitizer, with which it is built,
+ * reports that and ends the program.
  *
- * Proves: a sanitizer works as if it were alone.
+ * Proves: AddressSanitizer finds the error under tprof as it does without.
  *
  * usage: asan_error [now] */
 #include "victim.h"

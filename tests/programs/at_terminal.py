@@ -42,7 +42,7 @@ class Terminal:
 
 
 def shell(command):
-    """The other side of the terminal: a shell's job control, reduced to one job."""
+    """Runs the process at the terminal: a shell's job control, reduced to one job."""
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     job = os.fork()
     if job == 0:
@@ -72,8 +72,8 @@ def shell(command):
 
 
 def stops(victim):
-    """Whether the process stops: the terminal sends the signal to each member of the group, and
-    tprof may handle its own before the process does."""
+    """Waits whether the process stops. The terminal signals each member of the group, so tprof may
+    have stopped before the process has."""
     end = time.monotonic() + LIMIT_S
     while time.monotonic() < end:
         with open(f"/proc/{victim}/stat") as stat:

@@ -1,4 +1,4 @@
-/* Gives a program another time of day than the machine's, as libfaketime does. For LD_PRELOAD.
+/* Gives a program another time of day than the machine's, as libfaketime does. A library for LD_PRELOAD.
  *
  * build: -shared -fPIC -ldl */
 #define _GNU_SOURCE

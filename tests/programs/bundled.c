@@ -1,6 +1,6 @@
-/* An allocator such as jemalloc, linked into the executable; the build chooses which.
+/* Runs on an allocator that the build links into the executable: jemalloc or tcmalloc.
  *
- * Proves: the same as own_malloc, for jemalloc and tcmalloc.
+ * Proves: the run reports that allocations of such a program could not be recorded.
  *
  * build: -pthread */
 #include "victim.h"

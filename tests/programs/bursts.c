@@ -1,5 +1,5 @@
 /* Allocates and frees in bursts, on the first thread and on others that stay,
- * each burst in a function of its own: a job whose collector comes and goes.
+ * each burst in a function of its own. Tests stop and resume its collector.
  *
  * usage: bursts [PAIRS [THREADS]]     reads commands, one letter each:
  *   1, 2, 3  PAIRS pairs on each thread, in victim_first, _second, _third

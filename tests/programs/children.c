@@ -1,6 +1,6 @@
 /* Waits for any child, and ignores SIGCHLD.
  *
- * Proves: the job has only its own children.
+ * Proves: tprof adds no child to the job's own.
  *
  * usage: children any|ignored */
 #include "victim.h"

@@ -1,6 +1,6 @@
 /* Forks children that leave at once, some of them after a while on a core. None allocates.
  *
- * Proves: a process that only its parent and samples record is one process.
+ * Proves: a process that is known only from its parent and from samples is listed once.
  *
  * build: */
 #include "victim.h"
@@ -24,7 +24,7 @@ int main(void) {
         waitpid(pid, &status, 0);
         check(WIFEXITED(status) && WEXITSTATUS(status) == 7, "child");
     }
-    /* The collector holds a child's first samples back for a while. */
+    /* The collector holds a child's first samples back for a while, so the program must outlast that. */
     spin(400);
     return 0;
 }

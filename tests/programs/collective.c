@@ -1,7 +1,7 @@
 /* MPI ranks, one of which comes late to every collective and measures its own lateness.
  *
- * Proves: `tprof report findings` names the late rank and its line. Printed is `expect late=SECONDS`: how long rank 1 worked before collectives.
- * The line that ends in "HERE late" is the one to be named. With `calm` all ranks work alike. */
+ * Proves: `tprof report findings` names the late rank and its line, which ends in "HERE late". Prints `expect late=SECONDS`: how long
+ * rank 1 worked before collectives. With `calm`, all ranks work alike. */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>

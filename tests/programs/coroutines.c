@@ -1,7 +1,7 @@
 /* A hundred ucontext coroutines that allocate on small stacks of their own.
  *
- * Proves: a walk stays on the stack that it began on, even if that isn't the thread's own, and
- * tprof keeps no state by stack address.
+ * Proves: tprof walks a stack that isn't the thread's own without leaving it, and keeps no state
+ * by the address of a stack.
  *
  * build: -pthread */
 #include "victim.h"

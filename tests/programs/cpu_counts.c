@@ -1,7 +1,7 @@
 /* Touches and waits a known number of times, in threads and a child.
 
-   Proves: switches are counted for the thread that makes them, and faults for those threads for
-   which they can be counted. */
+   Proves: context switches are counted for the thread that makes them. Page faults are counted
+   for long-lived threads, and missing for others. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
 """Spends known CPU time in known functions, in two threads and a child.
 
-Proves: Python's functions are seen from outside, and native code below them.
+Proves: tprof samples Python's functions from outside the process, and native code below them.
 """
 
 import os

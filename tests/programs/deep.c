@@ -1,6 +1,6 @@
 /* Allocates at the bottom of 500 frames.
  *
- * Proves: deep stacks are recorded whole, or cut and marked as cut, without harm. */
+ * Proves: deep stacks are recorded whole or marked as cut, and the job goes on. */
 #include "victim.h"
 
 NOINLINE static void *victim_deep(int depth) {

@@ -1,7 +1,7 @@
 /* Throws exceptions through ten frames that allocate, a thousand times, from two threads at once
  * and through inlined frames of a plugin.
  *
- * Proves: hooks don't disturb an unwinder.
+ * Proves: exceptions can be thrown through hooks and while hooks record.
  *
  * build: -pthread */
 #include "victim.h"

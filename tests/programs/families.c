@@ -117,8 +117,8 @@ int main(int argc, char **argv) {
     }
     print("usable %zu, of nothing %zu\n", usable, malloc_usable_size(NULL));
     expect();
-    /* Allocated after `expect` is printed, because tprof may count the requested size or whole
-     * pages. */
+    /* This block isn't part of the sums that `expect` printed, because tprof may count its requested
+     * size or whole pages. */
     if (argc > 2) free(victim_pvalloc(100));
     return 0;
 }

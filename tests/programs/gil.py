@@ -1,4 +1,4 @@
-"""Two threads that want Python's lock all the time, and one that waits for another lock.
+"""Runs two threads that want Python's lock all the time, and one that waits for another lock.
 
 Proves: waiting for Python's lock is distinguished from waiting for a lock of the
 program.

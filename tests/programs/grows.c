@@ -1,4 +1,4 @@
-/* Its RSS rises step by step: `grows STEPS` touches 1 MiB more every 20 ms. */
+/* `grows STEPS` touches 1 MiB more every 20 ms, so its RSS rises step by step. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

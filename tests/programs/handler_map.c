@@ -1,7 +1,7 @@
 /* A timer's signal handler maps and unmaps memory while main allocates.
  *
- * Proves: the same as handler_malloc, but with the C library's own allocator: mapping memory in
- * a handler is correct wherever it interrupts. */
+ * Proves: the same as handler_malloc, but with the C library's own allocator, because a handler
+ * may map memory whatever it interrupts. */
 #include "victim.h"
 #include <signal.h>
 #include <sys/mman.h>

@@ -1,8 +1,8 @@
 /* One thread allocates blocks, another frees them. They are passed through a ring.
  *
- * Proves: events of two threads are put into their true order, so that a block
- * freed by one thread and handed out again to another is not confused, and live
- * and peak bytes are the program's own sums.
+ * Proves: tprof puts the events of two threads into their true order. So it does
+ * not confuse a block that one thread freed with the next block at that address,
+ * and live and peak bytes are the program's own sums.
  *
  * First both threads run freely, then in turns. The peak lies in the turns, whose blocks are
  * much larger, so it is exact.

@@ -1,6 +1,6 @@
 /* Prints its user and group, and whether the loader distrusts its environment.
  *
- * Proves: a set-user-id program runs as it should, and the run reports that it was not recorded. */
+ * Proves: a set-user-id program runs as without tprof, and the run reports that it was not recorded. */
 #include "victim.h"
 #include <sys/auxv.h>
 

@@ -1,5 +1,5 @@
-/* Reports tasks by ITT and writes down what it reported, one JSON line each, in order of their
- * beginnings: `itt LOG WORD…`.  build: -D_GNU_SOURCE -ldl -lpthread */
+/* Reports tasks by ITT and writes each to LOG, as a line of JSON, in order of their beginnings:
+ * `itt LOG WORD…`.  build: -D_GNU_SOURCE -ldl -lpthread */
 #include "itt_own.h"
 #include <stdio.h>
 #include <sys/syscall.h>
@@ -52,7 +52,7 @@ static void overlapped(void) {
     range("frame", "library");
     CALL_IN(itt_frame_begin, domain, NULL);
     range("frame", "library");
-    CALL_IN(itt_frame_begin, domain, &one); /* that of a task, too */
+    CALL_IN(itt_frame_begin, domain, &one); /* the id of a task, too */
     CALL_IN(itt_overlapped_end, domain, one);
     CALL_IN(itt_frame_end, domain, NULL);
     CALL_IN(itt_frame_end, domain, &one);

@@ -1,6 +1,6 @@
 /* A static part of ITT as a library contains it, written from its documented loading protocol: the
- * first call loads the library that INTEL_LIBITTNOTIFY64 names, which puts its functions into the
- * places of a list. If no tool creates domains, this code does. */
+ * first call loads the library that INTEL_LIBITTNOTIFY64 names, which stores its functions in a
+ * list of pointers. Without such a library, this code creates domains itself. */
 #pragma once
 #include <dlfcn.h>
 #include <pthread.h>

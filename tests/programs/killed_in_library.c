@@ -1,6 +1,6 @@
 /* Loads a library, allocates in it, and is killed at once.
  *
- * Proves: code has its name although the process can't be asked any more.
+ * Proves: functions of the library have their names, although the process has ended.
  *
  * usage: killed_in_library PLUGIN ["removed"]     removed: removes the plugin's file after
  * loading it */

@@ -1,6 +1,6 @@
 /* Leaves in every way that a process can, right after its last allocation.
  *
- * Proves: recording needs no exit hook to keep the last events.
+ * Proves: tprof records the last events even if the process ends without an exit handler.
  *
  * usage: leave HOW N M     N allocations, M frees, the last allocation last
  *

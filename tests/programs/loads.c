@@ -1,6 +1,6 @@
 /* With an argument, makes a preloaded library allocate and hold 50 MiB.
  *
- * Proves: a library's own allocator is reported once it is used.
+ * Proves: a library's own allocator is reported only if it is used.
  *
  * usage: LD_PRELOAD=LIBRARY loads [hold]
  * build: -ldl */

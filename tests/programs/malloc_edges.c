@@ -81,7 +81,7 @@ NOINLINE static void victim_nothing(void) {
 }
 
 NOINLINE static void victim_kept(void) {
-    /* A failure keeps the block, its content and its size. */
+    /* A realloc that fails leaves the block, its content and its size alone. */
     for (size_t size = 24; size < 1 << 21; size *= 7) {
         unsigned char *block = victim_take(size);
         memset(block, 0xa5, size);

@@ -1,5 +1,5 @@
-/* Sleeps again and again, some 100 times a second, until its standard input has data. It hardly
- * ever runs.
+/* Sleeps some 100 times a second until its standard input has data, and uses hardly any CPU
+ * time.
  *
  * Proves: a thread that leaves its processor is not counted as running. */
 #include "victim.h"

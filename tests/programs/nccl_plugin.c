@@ -1,5 +1,5 @@
-/* A job's own profiler plugin for NCCL. It counts collectives, and writes the count at each end of a
- * communicator. -DVERSION=N exports ncclProfiler_vN. */
+/* A job's own profiler plugin for NCCL. It counts collectives, and appends the count to the file that
+ * OWN_PLUGIN_COUNTS names when its process ends. -DVERSION=N exports ncclProfiler_vN. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Runs a command that can't read the addresses of the kernel's functions, like most users.
 
-   Proves: a report without their names is readable, and names the reason. */
+   Proves: without the kernel's names, a report has one function for the kernel, and the reason. */
 #include <linux/capability.h>
 #include <stdio.h>
 #include <sys/prctl.h>

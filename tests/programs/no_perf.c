@@ -1,6 +1,6 @@
 /* Runs a command in which perf_event_open is refused, as containers refuse it.
 
-   Proves: tprof sees threads without perf events, too. */
+   Proves: tprof samples threads without perf events, too. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

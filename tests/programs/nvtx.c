@@ -1,4 +1,4 @@
-/* Names ranges by NVTX and writes down what it named, and when (CLOCK_MONOTONIC),
+/* Records ranges by NVTX and writes each with its times (CLOCK_MONOTONIC) to LOG,
  * as JSON lines: `nvtx LOG WORD…`.  build: -ldl -lpthread
  * With -DREAL_NVTX against NVIDIA's own headers, else against nvtx_own.h. */
 #define _GNU_SOURCE

@@ -1,6 +1,6 @@
 /* Another tool's NVTX library: prints the calls that reach it to stderr.
  *
- * Proves: the crate `tprof` uses NVTX's protocol if tprof is not there.
+ * Proves: the crate `tprof` reports spans by NVTX if the process isn't run under tprof.
  *
  * build: -shared -fPIC */
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* A second library with another layout, which may be loaded at the address of the first.
+/* A library with another layout than plugin.c's, which may be loaded at the address that had that one.
  *
  * build: -shared -fPIC */
 #include <stdlib.h>

@@ -2,10 +2,10 @@
  *
  * Proves: the block that makes the peak is live at the peak, and so are the blocks before it.
  *
- * malloc, calloc, aligned: takes the block by that function, and frees it at once. thread: takes it
- * in another thread, while three more threads take and free 1 MiB each. resized: grows a block of
- * 50 MiB to it, while another thread takes and frees 1 MiB. again: takes it five times. end: never
- * frees it. small: takes 2,000 blocks of 50,000 bytes instead. late: waits for 3 s after it.
+ * HOW is how the block of 100 MiB is allocated and freed. malloc, calloc, aligned: by that function;
+ * freed at once. thread: in another thread, while three more threads allocate and free 1 MiB each.
+ * resized: a block of 50 MiB grows to it, while another thread allocates and frees 1 MiB. again: five
+ * times. end: never freed. small: 2,000 blocks of 50,000 bytes instead. late: freed at once; the program then waits for 3 s.
  *
  * build: -pthread */
 #include "victim.h"

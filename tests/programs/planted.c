@@ -1,8 +1,8 @@
 /* A compiled job that spends its time in one known way, and measures it itself.
  *
  * Proves: `tprof report findings` names the line of a program without Python. The first argument
- * is the way; printed are lines `expect KEY=SECONDS`. A line that ends in "HERE way" is the one to
- * be named. With `calm` as second argument the job does the same without the cause.
+ * chooses the way. The report must name the line that ends in "HERE" and the way. The job prints
+ * lines `expect KEY=SECONDS`. With `calm` as second argument it does the same without the cause.
  * build: -pthread */
 #define _GNU_SOURCE
 #include <pthread.h>

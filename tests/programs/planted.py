@@ -1,9 +1,9 @@
 """A job that spends its time in one known way, and measures it itself.
 
 Proves: `tprof report host` divides the main thread's time as the job does, and names the
-line; `tprof report findings` names the cause. The first argument is the way; printed are lines
-`expect KEY=SECONDS` (or bytes). A line that ends in `# HERE way` is the one to be named. With
-`calm` as second argument the job does the same without the cause.
+line; `tprof report findings` names the cause. The first argument chooses the way. The reports must
+name the line that ends in `# HERE` and the way. The job prints lines `expect KEY=SECONDS` (or
+bytes). With `calm` as second argument it does the same without the cause.
 """
 
 import _thread
@@ -69,7 +69,7 @@ def hot():
 def victim_counts(cpu_s):
     end, total = time.thread_time() + cpu_s, 0
     while time.thread_time() < end:
-        # Each number is a block in one of the interpreter's pools; malloc is called for none of them.
+        # Each number is a block in one of the interpreter's pools, for which it doesn't call malloc.
         for number in range(20000):
             total += number * number % 7000
     return total
@@ -154,8 +154,8 @@ def spins_between(begin, end):
 
 def gil():
     begin, end = threading.Event(), threading.Event()
-    # The threads begin together: otherwise the start of the second would also wait for the first, on another
-    # line. And they end with the loop: work that they did afterwards would be found at the join.
+    # The threads begin together, because otherwise the start of the second would also wait for the first, on
+    # another line. They end with the loop, because work after it would be a wait at the join.
     hogs = [threading.Thread(target=spins_between, args=(begin, end), name="hog") for _ in range(2)]
     for hog in hogs:
         if not CALM:

@@ -1,9 +1,9 @@
 /* A compiled job whose main thread waits for what another thread computes, and measures it itself.
  *
- * Proves: a wait for another thread's work is that thread's time, and a mutex is a lock. The first
- * argument is the way: `future`, `condition` or `mutex`; printed are lines `expect KEY=SECONDS`. A
- * line that ends in "HERE way" is the one to be named. With `calm` as second argument the job does the
- * same without the cause.
+ * Proves: a wait for another thread's work counts as that thread's time, and a wait for a mutex as a
+ * lock. The first argument chooses the way: `future`, `condition` or `mutex`. The report must name the
+ * line that ends in "HERE" and the way. The job prints lines `expect KEY=SECONDS`. With `calm` as
+ * second argument it does the same without the cause.
  * build: -pthread */
 #include <atomic>
 #include <condition_variable>

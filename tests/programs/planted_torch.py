@@ -1,6 +1,6 @@
 """A job of PyTorch that spends its time in one known way, and measures it itself.
 
-As in planted.py, the first argument is the way, and `calm` leaves the cause out. `ddp` starts
+As in planted.py, the first argument chooses the way, and `calm` leaves the cause out. `ddp` starts
 two ranks of gloo, one of which comes late.
 """
 
@@ -73,7 +73,7 @@ def victim_delays():
 
 def train(rank, port):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    import torch._dynamo  # noqa: F401 DistributedDataParallel does so when it is made
+    import torch._dynamo  # noqa: F401 DistributedDataParallel imports it when it is made
     import torch.distributed as dist
 
     torch.set_num_threads(1)

@@ -1,8 +1,8 @@
 /* Loads a library that contains its own allocator: with RTLD_LOCAL, bound to itself, and with
  * RTLD_GLOBAL.
  *
- * Proves: such a library keeps its allocator, the program keeps libc's, and each block returns
- * to the allocator that made it.
+ * Proves: under tprof, too, the library uses its own allocator, the program uses libc's, and each
+ * block is freed by the allocator that made it.
  *
  * usage: plugin_allocator LIBRARY
  *

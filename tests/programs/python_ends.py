@@ -3,9 +3,9 @@ allocate.
 
 Proves: an interpreter that is being finalized is not read, or is read safely.
 
-The threads stay in C from before the end begins. A thread that returned would ask for
-the lock of an interpreter that may be gone. In that case Python 3.10 and older crash
-without tprof as well (take_gil in Python/ceval_gil.h reads the deleted state; 55 of
+The threads are in C before the end begins, and stay there. A thread that returned would
+ask for the lock of an interpreter that may be gone. Then Python 3.10 and older crash
+without tprof, too (take_gil in Python/ceval_gil.h reads the deleted state; 55 of
 4,000 runs with eight at once on two processors).
 """
 

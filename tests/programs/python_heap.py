@@ -1,4 +1,4 @@
-"""Takes blocks of known sizes in known functions and lines, and ends without cleaning up.
+"""Allocates blocks of known sizes in known functions and lines, and ends without cleaning up.
 
 Proves: each allocation is recorded with the Python function and line that made it. Every block
 is kept in `kept` or dropped at once. `python_heap.py count`, which runs without tprof and with

@@ -1,7 +1,7 @@
 """Names its threads and processes.
 
-Proves: threads have the names that Python gives them, the last name counts, and a forked worker
-has a name of its own and not its parent's.
+Proves: threads have the last name that Python gave them, and a forked worker has a name of its own
+and not its parent's.
 """
 
 import multiprocessing

@@ -1,10 +1,10 @@
 /* Installs seccomp filters in one of many ways, then does what a sandbox does next.
  *
- * Proves: a call that installs nothing changes nothing; a filter that permits everything that
- * recording needs costs no events; and a child that shares memory but has a thread pointer of its
- * own choosing, as browsers start them, may call every function that it may call without tprof.
+ * Proves: a call that installs no filter changes nothing. A filter that permits everything that
+ * recording needs costs no events. Browsers start children that share memory but have their own
+ * thread pointer; such a child may call every function that it may call without tprof.
  *
- * usage: sandboxed HOW bare      such children, one for each function
+ * usage: sandboxed HOW bare      children like a browser's, one for each function
  *        sandboxed HOW threads   threads and a forked child that allocate
  * HOW: nothing, probe, refused, open, no_sockets, enough, narrow, tsync, strict
  *

@@ -1,9 +1,9 @@
 /* Makes STEPS steps of MS ms, each with KEEPS allocations of 1000 bytes that stay:
  * `scheduled HOW STEPS MS [RANKS]`.
  *
- * abi: names steps by `tprof_abi`. nvtx: by NVTX ranges `step N`. epochs: `step N` in ranges
- * `epoch N` of two steps. eval: ranges `eval` of NVTX around steps 2 and 5. range: spans `eval` of
- * `tprof_abi` around them. none: no steps. With RANKS the program starts itself so many times, with
+ * HOW is how it reports steps. abi: by `tprof_abi`. nvtx: by NVTX ranges `step N`. epochs: by `step N`
+ * in ranges `epoch N` of two steps. eval: by NVTX ranges `eval` around steps 2 and 5. range: by spans
+ * `eval` of `tprof_abi` around these. none: not at all. With RANKS it starts itself that many times, with
  * RANK and WORLD_SIZE set, and the last rank's steps take twice the time. With 0 STEPS it goes on until
  * its input is closed, and prints each step. Step N allocates in `step_N`, for N modulo 16.
  *

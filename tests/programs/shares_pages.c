@@ -22,7 +22,7 @@ int main(int argc, char **argv) {
         if (fork() == 0) {
             long sum = 0;
             for (long at = 0; at < BYTES; at += 4096) sum += pages[at];
-            /* The block makes the process attach: a process that allocates nothing is not read. */
+            /* The allocation makes the process attach; tprof reads no memory of a process that allocates nothing. */
             victim_give(victim_take(100), 100);
             usleep(stay);
             _exit(sum == BYTES / 4096 ? 0 : 1);

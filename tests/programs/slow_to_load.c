@@ -1,4 +1,4 @@
-/* A library whose constructor spins for 0.6 s. In that time no other library's constructor has run.
+/* A library whose constructor spins for 0.6 s, before any other library's constructor has run.
  *
  * build: -shared -fPIC */
 #include <time.h>

@@ -8,7 +8,7 @@
  * longer if a hypervisor took the core away, which the thread's CPU time excludes and no switch
  * between threads shows.
  *
- * Proves: the time within a span is divided as the span spent it.
+ * Proves: tprof divides the time within a span into running and waiting as the program does.
  *
  * build: -ldl -lpthread */
 #define _GNU_SOURCE

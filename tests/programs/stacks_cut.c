@@ -1,6 +1,6 @@
 /* Allocates under a function without unwind information.
  *
- * Proves: the same as stacks_bare.S.
+ * Proves: a stack that can't be followed is marked as cut and not made up.
  *
  * build: stacks_bare.S */
 #include "victim.h"

@@ -1,7 +1,7 @@
 /* Ends threads by return, pthread_exit and cancellation, with cleanup handlers
  * that free; some are detached.
  *
- * Proves: the events of a thread are counted however it ends.
+ * Proves: the events of a thread are counted in whichever way it ends.
  *
  * build: -pthread */
 #include "victim.h"

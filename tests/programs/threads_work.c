@@ -1,8 +1,8 @@
 /* Threads that allocate: nearly all of their time is in the allocator and its hooks.
  *
- * Proves: stacks of threads go from the job's function to the C library's that starts threads,
- * with no function of tprof between them, and tprof's own time in these threads is attributed to
- * tprof.
+ * Proves: in the stacks of threads, the C library's function that starts threads calls the job's
+ * function, without a function of tprof between them. tprof's own time in these threads is
+ * attributed to tprof.
  * build: -pthread */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* A library whose destructor waits until it is permitted to return.
+/* A library whose destructor waits until a test lets it return.
  *
  * build: -shared -fPIC */
 #include <unistd.h>

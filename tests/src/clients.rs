@@ -1,5 +1,5 @@
-//! Headers and packages that NVIDIA and Intel publish for programs that name their ranges: NVTX for C
-//! and for Python, ITT for Python. `scripts/test-readers.sh` installs them.
+//! Finds the third-party packages that tests run tprof against: NVIDIA's NVTX for C and for Python,
+//! Intel's ITT for Python, TensorBoard and junitparser. `scripts/test-readers.sh` installs them.
 
 use crate::programs::target_dir;
 use crate::sys;

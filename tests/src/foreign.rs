@@ -1,5 +1,6 @@
-//! Traces of other ages and devices, as their profilers write them. The expected figures are known,
-//! because this module makes the traces. Times are whole microseconds.
+//! Generates traces of old PyTorch versions and of other accelerators, in the form that their
+//! profilers write. Tests know the expected figures, because this module chooses all times, in
+//! whole microseconds.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A client of HTTP/1.1 that sends requests as they are, valid or not.
+//! Sends HTTP/1.1 requests as they are, valid or not, and reads the answers.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// If a server is silent for this long, it hangs.
+/// A server that is silent for this long counts as hung.
 const SILENT: Duration = Duration::from_secs(60);
 
-/// A request, sent as it is.
+/// A request whose text is sent unchanged, valid or not.
 #[derive(Clone, Debug)]
 pub struct Request {
     head: String,
@@ -129,7 +129,7 @@ impl Reading {
         Ok(Reading { status, headers, body: Body { stream, is_chunked, left: 0, is_first: true } })
     }
 
-    /// Reads the rest, to the end of the connection.
+    /// Reads the rest of the answer, until the server closes the connection.
     pub fn whole(mut self) -> Answer {
         let mut body = Vec::new();
         // A connection that was reset counts as ended.
@@ -143,7 +143,7 @@ impl Reading {
     pub fn event(&mut self) -> Option<(String, Value)> {
         let mut name = String::new();
         loop {
-            let line = self.body.line().expect("the server hangs, or left")?;
+            let line = self.body.line().expect("the server hangs or has ended")?;
             if let Some(given) = line.strip_prefix("event: ") {
                 given.clone_into(&mut name);
             } else if let Some(data) = line.strip_prefix("data: ") {
@@ -162,13 +162,13 @@ pub fn exchange(address: &str, bytes: &[u8]) -> Answer {
         Err(error) => {
             let kind = error.kind();
             assert!(kind != io::ErrorKind::WouldBlock, "the server does not answer: {error}");
-            assert!(kind != io::ErrorKind::ConnectionRefused, "the server is gone: {error}");
+            assert!(kind != io::ErrorKind::ConnectionRefused, "the server has ended: {error}");
             Answer { status: 0, headers: Vec::new(), body: Vec::new() }
         }
     }
 }
 
-/// A body, with or without the frames of its chunks.
+/// Reads a body, and removes the framing of its chunks if it has any.
 struct Body {
     stream: BufReader<TcpStream>,
     is_chunked: bool,

@@ -1,4 +1,4 @@
-//! A command to run, natively or traced, and its outcome.
+//! Runs a command, natively or traced, and returns its outcome.
 
 use crate::programs::target_dir;
 use crate::sys;
@@ -125,7 +125,7 @@ impl Job {
         words.join(" ")
     }
 
-    /// Runs it in this directory, with nothing on its standard input.
+    /// Runs the job in this directory, with nothing on its standard input.
     pub fn run_in(&self, cwd: impl Into<PathBuf>) -> Outcome {
         let mut command = self.command(&cwd.into());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

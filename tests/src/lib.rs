@@ -1,4 +1,4 @@
-//! Builds victim programs, runs them with and without tprof, and compares.
+//! Builds victim programs, runs them with and without tprof, and compares the outcomes.
 //!
 //! A test builds a victim from `programs/` (`programs`), runs it as a [`Job`] in a [`Scratch`]
 //! folder, natively and under `tprof run`, and reads the run through `tprof report --json`

@@ -1,4 +1,4 @@
-//! A job that runs while a test talks to it through its pipes.
+//! Runs a job while a test talks to it through its pipes.
 
 use crate::job::{self, Job, Outcome};
 use crate::sys;

@@ -1,8 +1,8 @@
 //! Makes runs of many ranks from runs of few: every rank is a copy of one of the source's ranks,
-//! with slightly shifted times and its own rank number, processes and numbers.
+//! with its own rank number, its own process ids and slightly shifted times.
 //!
-//! Collectives keep their numbers, so that the copies seem to have talked to each other. The shifts
-//! make some ranks late, and the same ones every time.
+//! Collectives keep their sequence numbers, so that the copies seem to have taken part in the same
+//! ones. The shifts make some ranks late, and the same ranks every time.
 
 use crate::synthetic::scatter;
 use std::path::Path;
@@ -41,7 +41,7 @@ pub fn many_ranks(source: &Path, output: &Path, ranks: u32) -> Result<(), TraceE
     }
     info.end_ns = info.end_ns.map(|end| end + MAX_SHIFT_NS);
     info.completeness.recorded *= u64::from(ranks) / sources.len().max(1) as u64;
-    let text = tprof_trace::info_text(&info).expect("what was read can be written");
+    let text = tprof_trace::info_text(&info).expect("an info that was read can be written");
     std::fs::write(output.join("run.json"), text).map_err(io("write"))
 }
 
@@ -88,7 +88,7 @@ impl Copy<'_> {
         // Names are interned in the same order as in the source, so they get the same numbers.
         for id in 1..=self.source.last_name().0 {
             let given = writer.name(self.source.name(NameId(id)));
-            assert_eq!(given.0, id, "a source with gaps in its names");
+            assert_eq!(given.0, id, "the source's names have gaps");
         }
         let processes = self.small(&mut writer);
         self.rows::<Span>(&mut writer)?;

@@ -1,4 +1,4 @@
-//! A running `tprof open`, and the address that it prints.
+//! Runs `tprof open` in the background, and reads the address that it prints.
 
 use crate::tprof::tprof_at;
 use std::io::{BufRead, BufReader};
@@ -35,7 +35,7 @@ impl Opened {
         self.child.id()
     }
 
-    /// Waits for its end.
+    /// Waits until the server's process has ended.
     pub fn ended(&mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }

@@ -1,4 +1,4 @@
-//! Reads a run as `tprof report --json` reports it, and the sums that a victim prints.
+//! Reads the output of `tprof report --json`, and the sums that a victim prints.
 
 use crate::tprof::tprof;
 use serde_json::Value;
@@ -108,7 +108,7 @@ impl Report {
         all[0]
     }
 
-    /// Returns the sites that have a frame whose name passes.
+    /// Returns the sites that have a frame whose name satisfies the predicate.
     pub fn sites(&self, passes: impl Fn(&str) -> bool) -> Vec<Value> {
         self.memories()
             .iter()
@@ -134,7 +134,7 @@ impl Report {
         number(&self.0["completeness"], "lost") - of_the_sampler
     }
 
-    /// Returns how many events of one kind were lost, for whatever reason.
+    /// Returns how many events of one kind were lost, summed over all reasons.
     pub fn lost_of(&self, what: &str) -> i64 {
         let losses = self.0["completeness"]["losses"].as_array().expect("losses is a list");
         losses.iter().filter(|loss| loss["what"] == what).map(|loss| number(loss, "count")).sum()
@@ -168,8 +168,8 @@ fn number(value: &Value, name: &str) -> i64 {
     value[name].as_i64().unwrap_or_else(|| panic!("no number {name} in {value}"))
 }
 
-/// Returns the `run.json` of a run that has just started or just ended. Waits until the file is
-/// there and passes.
+/// Returns the `run.json` of a run that has just started or just ended. Waits until the file exists
+/// and satisfies the predicate.
 #[track_caller]
 pub fn run_info(run: &Path, passes: impl Fn(&Value) -> bool) -> Value {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! Reads the contents of a rank's file with the reader of the format.
+//! Reads the rows of a rank's file with tprof's own reader of the format.
 
 use std::path::Path;
 use tprof_trace::{TraceFile, TraceRow};

@@ -1,4 +1,4 @@
-//! A folder for one test.
+//! Makes the folder of one test, and removes it at the end.
 
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;

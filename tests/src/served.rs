@@ -1,4 +1,4 @@
-//! A running `tprof serve`, and requests to it.
+//! Runs `tprof serve` in the background, and sends requests to it.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -32,7 +32,7 @@ impl Served {
         Served::of(Served::job(options).arg(directory))
     }
 
-    /// Returns the command without the directory to serve.
+    /// Returns the command that serves, without the directory to serve.
     pub fn job<S: AsRef<OsStr>>(options: &[S]) -> Job {
         tprof(["serve", "--no-browser"]).args(options)
     }
@@ -98,7 +98,8 @@ impl Served {
         Reading::begin(&self.address, &self.request("GET", path).bytes()).unwrap()
     }
 
-    /// Returns the row of a run in the list, which may be some moments old.
+    /// Returns the row of a run in the server's list. Waits until the list has it, because the
+    /// server doesn't look for new runs all the time.
     #[track_caller]
     pub fn row(&self, name: &str) -> Value {
         let mut row = None;

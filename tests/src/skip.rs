@@ -114,7 +114,8 @@ pub fn skip_for(why: impl Into<Why>, details: &str) {
 
 /// Whether a report's run sampled compiled code.
 pub fn has_native(report: &Value) -> bool {
-    let blind = report["completeness"]["blind"].as_array().expect("every report states it");
+    let blind =
+        report["completeness"]["blind"].as_array().expect("every report lists blind processes");
     blind.iter().all(|entry| entry["what"] != "CPU samples of native code")
 }
 

@@ -1,4 +1,5 @@
-//! Stand-ins for CUDA's libraries: a simulation, see `fake-cuda/src/lib.rs`.
+//! Builds the stand-ins for CUDA's libraries, which simulate a GPU, and the programs that run on
+//! them. See `fake-cuda/src/lib.rs`.
 
 use crate::job::Job;
 use crate::programs::target_dir;
@@ -47,7 +48,7 @@ pub fn gemms(major: u32, words: &[&str], scratch: &Scratch) -> Result<(Job, Path
     on_stand_ins("gemms", major, words, scratch)
 }
 
-/// Does the same as [`train`] for a program that takes device memory in these ways.
+/// Does the same as [`train`] for a program that allocates device memory in these ways.
 pub fn memory(major: u32, words: &[&str], scratch: &Scratch) -> Result<(Job, PathBuf), String> {
     on_stand_ins("memory", major, words, scratch)
 }
@@ -84,7 +85,8 @@ fn on_stand_ins(
     Ok((job, log))
 }
 
-/// Returns what truly ran in all processes that logged there, in the order of each process.
+/// Returns the log lines of all processes that logged into this folder: what truly ran. Lines of
+/// one process are in their order.
 pub fn what_ran(log: &Path) -> Vec<Value> {
     let mut files: Vec<PathBuf> =
         fs::read_dir(log).unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -1,4 +1,4 @@
-//! Makes traces that were not recorded: training steps as Kineto writes them, of any length.
+//! Generates traces of training steps, of any length, in the form that Kineto writes.
 //!
 //! Each step has layers; a layer is an operator with its launch and kernel, some with
 //! memory events, a copy or a collective with its arguments. Times follow a fixed

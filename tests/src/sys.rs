@@ -1,4 +1,4 @@
-//! The few system calls for which the standard library has no safe function.
+//! Makes the few system calls for which the standard library has no safe function.
 #![allow(unsafe_code)]
 
 use std::fs::File;

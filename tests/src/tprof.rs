@@ -1,4 +1,4 @@
-//! The binary under test, and the comparison of jobs with and without it.
+//! Finds the binary under test, and compares jobs with and without it.
 
 use crate::job::{Job, Outcome};
 use crate::programs::target_dir;
@@ -34,7 +34,7 @@ pub fn tprof_at() -> &'static Path {
     })
 }
 
-/// Builds the program.
+/// Rebuilds the release binary of tprof if its sources have changed.
 fn bring_up_to_date() {
     let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["build", "--release", "--quiet", "-p", "tprof-cli", "--target-dir"])

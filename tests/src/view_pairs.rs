@@ -1,4 +1,5 @@
-//! Pairs of SQL views and reports that must have the same figures, whichever engine runs the query.
+//! Lists pairs of SQL views and reports that must have the same figures, whichever engine runs the
+//! query.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ pub struct Pair {
     pub report: (&'static str, &'static str),
     /// The columns of the query's result, in order.
     pub columns: &'static [&'static str],
-    /// Whether the view covers the whole run, while the report covers the steps if there are any.
+    /// Whether the view covers the whole run. The report covers only the steps, if there are any.
     pub of_whole_run: bool,
     /// A column and its value in rows that only the report has.
     pub leaves_out: Option<(&'static str, &'static str)>,
@@ -135,8 +136,8 @@ pub const PAIRS: &[Pair] = &[
     },
 ];
 
-/// Returns rows by key, from rows with the texts of all keys and the figures. Figures of rows with the
-/// same key are summed if they are known; an unknown figure is NaN.
+/// Returns rows by key. Each input row has the texts of all keys, and its figures. Known figures of
+/// rows with the same key are summed; an unknown figure is NaN.
 pub fn rows(all: impl Iterator<Item = (Vec<String>, Vec<f64>)>) -> Rows {
     let mut rows = Rows::new();
     for (key, figures) in all {

@@ -1,5 +1,5 @@
-//! The private interface between the stand-ins. It uses C layouts, because each library is linked
-//! by itself.
+//! Defines the private interface between the stand-ins. It uses C layouts, because each library is
+//! linked by itself.
 
 use std::ffi::{c_char, c_void};
 
@@ -64,11 +64,11 @@ pub struct Place {
     pub context: u32,
     /// Number of the stream.
     pub stream: u32,
-    /// Correlation of the call that requested it.
+    /// Correlation id of the call that requested the work.
     pub correlation: u32,
-    /// The executable graph that it was part of, or 0.
+    /// The executable graph that the work was part of, or 0.
     pub graph: u32,
-    /// Its node in that graph.
+    /// The work's node in that graph.
     pub node: u64,
 }
 
@@ -114,11 +114,12 @@ pub struct Engine {
     pub begin: extern "C" fn() -> u32,
     /// Ends a call: number, name, correlation, begin, result.
     pub end: extern "C" fn(u32, *const c_char, u32, u64, u32),
-    /// Ends a call of the driver within that call, with the same arguments.
+    /// Ends a call of the driver that a call of the runtime made. The arguments are the same as for
+    /// `end`.
     pub driver_end: extern "C" fn(u32, *const c_char, u32, u64, u32),
     /// Returns the nanoseconds of CLOCK_MONOTONIC.
     pub now: extern "C" fn() -> u64,
-    /// Returns the time of CUPTI's clock at that time.
+    /// Converts a time of CLOCK_MONOTONIC to CUPTI's clock.
     pub stamp: extern "C" fn(u64) -> u64,
     /// Makes a new stream with this priority on the thread's device.
     pub stream: extern "C" fn(u32) -> *mut c_void,

@@ -1,4 +1,4 @@
-//! The interface between the stand-ins for CUDA's libraries.
+//! Simulates CUDA's libraries for tests, and defines the interface between the stand-ins for them.
 //!
 //! This is a simulation for tests. It computes nothing: a kernel is a span of time on a thread that represents its
 //! stream. But everything that a profiler observes is real: calls take time, copies copy, streams run at the same time.
@@ -6,27 +6,30 @@
 //!
 //! | library | stands for | role here |
 //! |---|---|---|
-//! | `libcuda.so.1` | the driver | holds [`Engine`]: streams, the clock, the log; loads `CUDA_INJECTION64_PATH` |
+//! | `libcuda.so.1` | the driver | contains the [`Engine`]: streams, the clock, the log; loads `CUDA_INJECTION64_PATH` |
 //! | `libcudart.so.12`, `.13` | the runtime | CUDA's calls, by way of the engine |
-//! | `libcupti.so.12`, `.13` | CUPTI | writes records of what the engine reports to it, to the byte as that version does |
-//! | `libcublas.so.12`, `.13` | cuBLAS | multiplications: a kernel or two each, launched past the runtime's stand-in |
+//! | `libcupti.so.12`, `.13` | CUPTI | writes records of what the engine reports to it, with the same bytes as that version |
+//! | `libcublas.so.12`, `.13` | cuBLAS | multiplications: one or two kernels each, launched without the runtime's stand-in |
 //! | `libcublasLt.so.12`, `.13` | cuBLASLt | the same, by descriptors and layouts |
-//! | `libnvidia-ml.so.1` | NVML | reports utilisation, memory, clocks, power, heat; of its own making |
+//! | `libnvidia-ml.so.1` | NVML | reports made-up utilisation, memory, clocks, power and temperature |
 //! | `libnccl.so.2` | NCCL | collectives as kernels that wait for the other ranks |
 //!
 //! `libcuda.so.1` is not a whole driver: it has only the functions that `tprof doctor --run-kernel` calls. The kernel
 //! of that program is the only one that computes something. It is implemented in Rust and chosen by its name; the PTX
 //! is not read.
 //!
-//! Variables: `FAKE_CUDA_LOG` names a folder for the logs, `FAKE_CUDA_DEVICES`
-//! sets how many devices there are (1), `FAKE_CUDA_BLOCK_NS` how long one block
-//! of a kernel takes (1,000), `FAKE_CUDA_DRIVER_CALLS` that launches are recorded as
-//! driver calls too, `FAKE_CUDA_INIT_NS` how long
-//! `cuInit` takes, `FAKE_CUDA_WRONG` that the one kernel that computes leaves
-//! its numbers as they are, `FAKE_CUPTI_FAULTS` what goes wrong (see
-//! `libs/cupti/faults.rs`), `FAKE_CUPTI_OFFSET_NS`, `FAKE_CUPTI_DRIFT_PPM` and
-//! `FAKE_CUPTI_STEP_NS` how CUPTI's clock differs from the host's, `FAKE_CUPTI_REPLAY` a recording
-//! of a real CUPTI that takes the simulation's place (`libs/cupti/replay.rs`).
+//! These variables change the simulation:
+//! - `FAKE_CUDA_LOG` names a folder for the logs.
+//! - `FAKE_CUDA_DEVICES` is the number of devices (1).
+//! - `FAKE_CUDA_BLOCK_NS` is the time that one block of a kernel takes (1,000).
+//! - `FAKE_CUDA_DRIVER_CALLS` makes CUPTI record launches as driver calls, too.
+//! - `FAKE_CUDA_INIT_NS` is the time that `cuInit` takes.
+//! - `FAKE_CUDA_WRONG` makes the one kernel that computes leave its numbers unchanged.
+//! - `FAKE_CUPTI_FAULTS` chooses faults (`libs/cupti/faults.rs`).
+//! - `FAKE_CUPTI_OFFSET_NS`, `FAKE_CUPTI_DRIFT_PPM` and `FAKE_CUPTI_STEP_NS` make CUPTI's clock
+//!   differ from the host's.
+//! - `FAKE_CUPTI_REPLAY` names a recording of a real CUPTI that replaces the simulation of CUPTI
+//!   (`libs/cupti/replay.rs`).
 #![allow(unsafe_code)] // libraries with a C interface
 
 pub mod feed;

@@ -1,10 +1,10 @@
-//! Compares the sentences in which reports deny something with the counts of all reports.
+//! Checks sentences such as "no kernel was recorded" in a report against the counts in all reports.
 
 use super::facts::{Facts, Subject, rows};
 use Subject::*;
 use serde_json::Value;
 
-/// Things that `findings` says were not recorded, or not judged.
+/// Things of which `findings` may say that none was recorded, or none in the steps.
 const THINGS: [(&str, Subject); 11] = [
     ("kernel, copy or memset", Work),
     ("compute kernel", Computes),
@@ -53,7 +53,8 @@ const DENIED: [(&str, Subject); 30] = [
     ("no collective was recorded, and no rank was sampled in one", Communicates),
 ];
 
-/// Beginnings of sentences that deny something that no report counts, or only a named part of it.
+/// Beginnings of sentences that this test can't check, because no report counts what they deny, or
+/// the sentence denies only a part of it.
 const UNCOUNTED: &[&str] = &[
     "none lies in the steps, only outside of them",
     "no operator with known operations began in it",
@@ -123,7 +124,7 @@ struct Sentence {
 enum Ranks {
     All,
     One(String),
-    /// As many ranks as this, without their names.
+    /// This many ranks, which the sentence doesn't name.
     Some(usize),
 }
 
@@ -220,7 +221,7 @@ fn sentences(reports: &Value) -> Vec<Sentence> {
                 },
                 (None, None) => panic!("a row without ranks: {row}"),
             };
-            // One sentence may deny several things.
+            // One sentence may deny several things, and each is checked by itself.
             let of = &of;
             let parts = row[key].as_str().unwrap().split("; no ").enumerate();
             all.extend(parts.map(|(at, part)| Sentence {
@@ -271,7 +272,7 @@ fn visit(value: &Value, path: &str, ranks: &Ranks, all: &mut Vec<Sentence>) {
     }
 }
 
-/// Returns the sentences in the text that deny something and that the JSON lacks.
+/// Returns the denials that only the text of the reports has, or only their JSON.
 pub fn unlike_text(reports: &Value, text: &str) -> Vec<String> {
     let mut reasons = Vec::new();
     for (kind, report) in reports.as_object().unwrap() {

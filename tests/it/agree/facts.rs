@@ -1,4 +1,4 @@
-//! The counts of recorded things in each kind of report, by rank.
+//! Reads from each kind of report how much of each thing it counts, by rank.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -225,7 +225,7 @@ impl Facts {
         for source in SOURCES {
             let found = rows(&reports[source.kind], source.table);
             let mut of_source: BTreeMap<String, f64> = BTreeMap::new();
-            // Some reports state the events outside of the steps separately.
+            // Some reports list the events outside of the steps in a table of their own.
             let outside = rows(&reports[source.kind], "outside_of_steps");
             let outside = outside.iter().filter(|row| !row["outside_count"].is_null());
             for row in found.iter().chain(outside) {
@@ -243,13 +243,13 @@ impl Facts {
         Facts { ranks, counts }
     }
 
-    /// Returns the largest amount that any kind counts on a rank.
+    /// Returns the largest amount that any kind of report counts on a rank.
     pub fn on_rank(&self, subject: Subject, rank: &str) -> f64 {
         let sources = self.counts[&subject].iter();
         sources.filter_map(|(_, ranks)| ranks.get(rank)).copied().fold(0.0, f64::max)
     }
 
-    /// Returns the largest amount that any kind counts anywhere, and that kind.
+    /// Returns the largest amount that any kind of report counts anywhere, and that kind.
     pub fn anywhere(&self, subject: Subject) -> Option<(&'static str, f64)> {
         let sources = self.counts[&subject].iter();
         let most = |ranks: &BTreeMap<String, f64>| ranks.values().copied().fold(0.0, f64::max);
@@ -257,8 +257,8 @@ impl Facts {
         found.filter(|(_, amount)| *amount > 0.0).max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// Returns the kinds that count none, or another number, of something that another kind counts
-    /// on the same rank.
+    /// Describes where one kind of report counts none, or another number, of something that another
+    /// kind counts on the same rank.
     pub fn disagreements(&self) -> Vec<String> {
         let mut found = Vec::new();
         for (subject, sources) in &self.counts {
@@ -275,7 +275,7 @@ impl Facts {
     }
 }
 
-/// Returns the kinds that have none of something that another kind has.
+/// Describes which kinds of report have none of something that another kind has.
 fn denied(of_rank: &[(&Source, f64)]) -> Vec<String> {
     let Some((has, amount)) = of_rank.iter().find(|(_, amount)| *amount > 0.0) else {
         return Vec::new();
@@ -288,7 +288,7 @@ fn denied(of_rank: &[(&Source, f64)]) -> Vec<String> {
     claims.collect()
 }
 
-/// Returns the kinds that count the same things and get another number.
+/// Describes which kinds of report count the same things and get another number.
 fn miscounted(of_rank: &[(&Source, f64)]) -> Vec<String> {
     let mut numbers = of_rank.iter().filter(|(source, _)| source.counts);
     let Some((first, number)) = numbers.next() else { return Vec::new() };

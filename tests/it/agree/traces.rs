@@ -1,5 +1,5 @@
-//! Generates traces in which each thing that reports count is absent, in the steps, or outside of
-//! them.
+//! Generates traces. For each thing that reports count, a seed decides whether it is absent, in the
+//! steps, or outside of them.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

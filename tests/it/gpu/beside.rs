@@ -1,5 +1,5 @@
-//! A job with a profiler of its own, which uses CUPTI as torch.profiler does. The profiler gets the
-//! same records as without tprof, and tprof gets all records.
+//! Tests of jobs with a profiler of their own that uses CUPTI as torch.profiler does. The profiler
+//! must get the same records as without tprof, and tprof must get all records.
 
 use super::*;
 use tprof_tests::profiled;
@@ -83,7 +83,7 @@ fn a_profiler_that_begins_before_the_driver_does_gets_its_records_too() {
 }
 
 #[test]
-fn a_profiler_that_begins_first_has_cupti_to_itself_where_tprof_cannot_use_it() {
+fn a_profiler_that_begins_first_keeps_a_cupti_that_tprof_cannot_use() {
     let env = [("FAKE_CUPTI_VERSION", "17")];
     for words in [["2", "early", "ticks", "zeroed"], ["2", "early", "threads", "dlsym"]] {
         let (native, scratch) = (Scratch::new(), Scratch::new());
@@ -110,7 +110,7 @@ fn a_profiler_has_cupti_to_itself_where_no_gpu_work_is_recorded() {
     assert_eq!(traced.outcome, outcome);
 }
 
-/// Builds a library for the driver to inject, which makes the program begin its first session.
+/// Builds a library that the driver injects, and that makes the program begin its first session.
 fn own_injection(scratch: &Scratch) -> Result<PathBuf, String> {
     let (source, library) = (scratch.join("own.c"), scratch.join("own.so"));
     let text = "void profiled_begin(void);\nint InitializeInjection(void) { profiled_begin(); return 1; }\n";
@@ -121,7 +121,7 @@ fn own_injection(scratch: &Scratch) -> Result<PathBuf, String> {
 }
 
 #[test]
-fn records_behind_those_of_work_that_had_not_ended_reach_a_profiler() {
+fn a_profiler_gets_the_records_behind_those_of_unfinished_work() {
     // Eight records fill a buffer, and an unreadable record lies behind the last one.
     let env = [("FAKE_CUPTI_FAULTS", "hold=8,unended")];
     let (_native, _scratch, ran) = need_some!(beside(13, &["1", "early"], &env));
@@ -129,7 +129,7 @@ fn records_behind_those_of_work_that_had_not_ended_reach_a_profiler() {
 }
 
 #[test]
-fn kinds_that_another_clients_domain_takes_with_it_are_switched_on_again() {
+fn kinds_that_another_clients_domain_disables_are_enabled_again() {
     let env = [("FAKE_CUPTI_FAULTS", "domains"), ("FAKE_CUPTI_VERSION", "24")];
     let (_native, _scratch, ran) = need_some!(beside(12, &["3", "domain"], &env));
     assert_kernels(&ran);
@@ -153,7 +153,7 @@ fn a_client_of_the_newer_interface_is_refused_by_cupti_and_named() {
 }
 
 #[test]
-fn calls_that_nobody_reads_are_left_out_but_for_the_profiler_that_wants_them() {
+fn calls_that_nobody_reads_are_left_out_unless_a_profiler_wants_them() {
     let (_native, _scratch, ran) = need_some!(beside(13, &["2"], &[]));
     let last_error = |line: &&&Value| line["name"] == "cudaGetLastError";
     assert!(of_kind(&ran.log, "call").iter().filter(last_error).count() > 72);
@@ -177,7 +177,7 @@ fn a_profiler_that_detaches_cupti_leaves_a_named_gap() {
 }
 
 #[test]
-fn a_profiler_past_all_hooks_is_named_and_flushed_into_no_more() {
+fn a_profiler_past_all_hooks_is_named_and_left_alone() {
     let scratch = Scratch::new();
     let (job, log) = need_some!(profiled(12, &["3", "bypass", "long"], &scratch));
     let job = job.env("FAKE_CUPTI_FAULTS", "lost");
@@ -213,7 +213,7 @@ fn threads_of_an_old_cuptis_overhead_are_not_invented() {
 }
 
 #[test]
-fn work_that_had_not_ended_is_no_unreadable_buffer() {
+fn work_that_had_not_ended_does_not_count_as_an_unreadable_buffer() {
     let (_scratch, ran) = need_some!(ran(12, &["6"], &[("FAKE_CUPTI_FAULTS", "unended")]));
     assert_kernels(&ran);
     assert!(losses(&ran, "bytes of GPU records", "had not ended") > 0);

@@ -1,5 +1,6 @@
-//! Hooks record the calls that start work, and tprof joins them with the work by order. The joins are
-//! compared with the numbers that the stand-ins gave to calls and work.
+//! Tests of calls that hooks record instead of CUPTI. tprof joins these calls with their work by
+//! order. The tests compare the joins with the numbers that the stand-ins assigned to calls and
+//! work.
 
 use super::*;
 use tprof_tests::{gemms, profiled};
@@ -52,9 +53,9 @@ fn work_of_file(ran: &Ran) -> Vec<u64> {
     kernels.map(|row| row.correlation.unwrap()).chain(copies).collect()
 }
 
-/// Checks that each call with a number in the file is the log's call of that number. A hook may wait
-/// for a processor before and after the call, so its time only covers that of the log. Returns how many
-/// pieces of work have a call, and how many there are.
+/// Checks that each call with a number in the file is the log's call of that number. A hook may
+/// wait for a processor before and after the call, so the recorded interval contains the logged one
+/// and may be longer. Returns how many pieces of work have a call, and how many there are.
 #[track_caller]
 fn assert_links(ran: &Ran) -> (usize, usize) {
     let calls = calls_of_file(ran);
@@ -88,7 +89,7 @@ fn launches_of_hooks(ran: &Ran) -> usize {
 }
 
 #[test]
-fn order_joins_what_numbers_join() {
+fn joining_by_order_gives_the_same_links_as_by_number() {
     for (major, words, env) in [
         (12, &["9"][..], ("", "")),
         (13, &["9", "overlap", "memory", "threads"], ("", "")),
@@ -123,10 +124,10 @@ fn order_joins_what_numbers_join() {
     }
 }
 
-/// Launches like those of the stand-in for cuBLAS: only CUPTI could record them, and it leaves launches
-/// to the hooks.
+/// No hook sees the launches inside the stand-in for cuBLAS. Only CUPTI could record these, and
+/// tprof doesn't ask CUPTI for launches if the hooks record them.
 #[test]
-fn launches_past_all_hooks_are_counted_and_get_no_others_call() {
+fn launches_past_all_hooks_are_counted_and_get_no_wrong_call() {
     let [(_a, cupti), (_b, hooks)] = need_some!(both(|scratch| gemms(13, &[], scratch)));
     let (linked, work) = assert_links(&cupti);
     assert_eq!((linked, losses(&cupti, "links", "")), (work, 0));
@@ -136,12 +137,12 @@ fn launches_past_all_hooks_are_counted_and_get_no_others_call() {
 }
 
 #[test]
-fn where_records_are_dropped_no_call_gets_work_of_another() {
+fn dropped_records_never_link_a_call_with_the_wrong_work() {
     let faulty = [("FAKE_CUPTI_FAULTS", "drop=7"), ("FAKE_CUDA_BLOCK_NS", "20000")];
     let [(_a, cupti), (_b, hooks)] = need_some!(both_train(13, &["40", "threads"], &faulty));
     let dropped = faults(&hooks.log, "dropped");
     assert_eq!(dropped, faults(&cupti.log, "dropped"));
-    // With CUPTI's numbers, all links are clear.
+    // With CUPTI's numbers, each piece of work has its call.
     let (linked, work) = assert_links(&cupti);
     assert_eq!(linked, work);
     let (linked, work) = assert_links(&hooks);

@@ -1,5 +1,5 @@
-//! Stacks of calls in which a thread waits for a device. They are sampled by the time that the
-//! calls take.
+//! Tests of the stacks of calls in which a thread waits for a device. tprof samples these stacks by
+//! the time that the calls take.
 
 use super::*;
 use std::process::Command;
@@ -23,7 +23,7 @@ fn functions(file: &TraceFile, span: &Span) -> Vec<String> {
 }
 
 #[test]
-fn calls_that_take_the_time_have_stacks() {
+fn calls_that_wait_for_long_have_stacks() {
     for major in [12, 13] {
         let (_scratch, ran) = need_some!(ran(major, &["60"], &SLOW));
         // CUPTI recorded the rows.
@@ -46,9 +46,10 @@ fn calls_that_take_the_time_have_stacks() {
     }
 }
 
-/// Without `--stacks python`, because so few calls cost nothing.
+/// Python's functions are recorded even without `--stacks python`, because the few sampled calls
+/// cost nothing.
 #[test]
-fn calls_that_python_waits_in_have_its_functions() {
+fn calls_in_which_python_waits_have_stacks_with_its_functions() {
     let home = need_some!(stand_ins());
     let scratch = Scratch::new();
     let library = scratch.join("libtrain.so");

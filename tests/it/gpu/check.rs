@@ -1,6 +1,6 @@
-//! The check that a stranger runs on a real GPU (docs/gpu-check.md), from its package, on the
-//! stand-ins: the parts work together, and a judge that only has the archive fails on each planted
-//! fault.
+//! Runs the check that users run on a real GPU (docs/gpu-check.md) on the stand-ins, from its
+//! package. Its parts must work together. Its judge, which only has the archive, must fail on each
+//! planted fault.
 
 use super::*;
 use std::process::Command;
@@ -112,7 +112,8 @@ fn replayed(home: &Path, archive: &Path) -> String {
     printed(replay.arg(format!("{SCRIPTS}/replay.py")).arg(tprof_at()).arg(home).arg(archive))
 }
 
-/// Recordings of CUPTI 12.6 and 13.0 on an H200, and those kept of other devices.
+/// Replays the recordings of CUPTI 12.6 and 13.0 on an H200, and those that are kept of other
+/// devices.
 #[test]
 fn recordings_of_real_cuptis_replay_without_a_loss() {
     let home = need_some!(stand_ins());

@@ -1,4 +1,5 @@
-//! CUPTI that refuses calls, is too old or missing, and other clients that use it.
+//! Tests of a CUPTI that refuses calls, is too old or is missing, and of other clients that use
+//! CUPTI.
 
 use super::*;
 
@@ -14,7 +15,7 @@ fn kinds_that_cupti_refuses_are_reported_and_the_rest_is_recorded() {
 }
 
 #[test]
-fn where_cupti_refuses_all_the_hooks_record_the_calls() {
+fn the_hooks_record_the_calls_if_cupti_refuses_everything() {
     let faulty = [("FAKE_CUPTI_FAULTS", "refuse=cuptiActivityRegisterCallbacks:39")];
     let (_scratch, ran) = need_some!(ran(12, &["5"], &faulty));
     assert_eq!(ran.traced.outcome.code, Some(0), "{:?}", ran.traced.outcome);
@@ -69,7 +70,7 @@ fn a_cupti_that_cannot_be_used_is_reported_and_harms_nothing() {
 }
 
 #[test]
-fn another_client_that_takes_the_records_over_is_named_with_its_times() {
+fn another_client_that_takes_over_the_records_is_named_with_the_time() {
     // The kernels take long enough to make the gap more than a moment.
     let slow = [("FAKE_CUDA_BLOCK_NS", "40000")];
     let (_scratch, ran) = need_some!(ran(12, &["120", "tool"], &slow));
@@ -95,8 +96,7 @@ fn another_client_that_takes_the_records_over_is_named_with_its_times() {
     let recorded = |span: &&Span| is_launch(ran.file.name(span.name));
     let recorded: Vec<u64> = spans.iter().filter(recorded).map(|span| span.start_ns).collect();
     assert!(recorded.iter().all(|start_ns| *start_ns < taken + 5_000_000), "{taken}: {recorded:?}");
-    // An earlier launch is recorded, or is next to a recorded call: two milliseconds, of which a
-    // part may be cut off at either end.
+    // Each earlier launch is recorded, or lies within this time of a recorded call.
     const NEXT_NS: u64 = 4_000_000;
     let calls = spans.iter().filter(|span| span.kind == SpanKind::Runtime);
     let calls: Vec<u64> = calls.map(|span| span.start_ns).collect();

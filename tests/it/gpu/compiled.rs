@@ -1,5 +1,5 @@
-//! A CUDA program that NVIDIA's own compiler made. On NVIDIA's own runtime it fails because there
-//! is no device; on the stand-ins it runs to its end.
+//! Tests of a CUDA program that NVIDIA's own compiler made. On NVIDIA's own runtime the program
+//! fails because there is no device; on the stand-ins it runs to its end.
 
 use super::*;
 use tprof_tests::{compiled, cuda_libraries};

@@ -1,4 +1,4 @@
-//! The lines of `tprof doctor` about GPUs.
+//! Tests of the lines of `tprof doctor` about GPUs.
 
 use super::*;
 
@@ -57,7 +57,7 @@ fn a_run_names_known_faults_of_the_cupti_that_it_uses() {
 }
 
 #[test]
-fn the_doctor_prints_what_of_gpus_can_be_recorded() {
+fn the_doctor_prints_which_gpu_events_can_be_recorded() {
     let home = need_some!(stand_ins());
     let scratch = Scratch::new();
     let doctor = |words: &[&Path], env: &[(&str, &Path)]| -> Value {

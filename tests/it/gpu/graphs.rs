@@ -73,7 +73,7 @@ fn a_cupti_that_refuses_whole_graphs_records_their_nodes() {
 }
 
 #[test]
-fn a_jobs_own_profiler_gets_the_nodes_of_graphs_and_whole_ones_are_recorded_around_it() {
+fn a_jobs_profiler_gets_graph_nodes_and_tprof_the_whole_graphs() {
     for major in [12, 13] {
         let scratch = Scratch::new();
         let (job, log) = need_some!(profiled(major, &["2", "graph"], &scratch));
@@ -85,8 +85,12 @@ fn a_jobs_own_profiler_gets_the_nodes_of_graphs_and_whole_ones_are_recorded_arou
         let ran = read(traced, &log, 0);
         let graphs = of_graphs(&ran);
         let nodes = graphs.iter().filter(|row| row.graph_node.is_some()).count();
-        assert_eq!(nodes, 2 * 2 * 4, "of the sessions");
-        assert_eq!(graphs.len() - nodes, 4 * 2, "of the stretches before, between and after");
+        assert_eq!(nodes, 2 * 2 * 4, "nodes in the sessions");
+        assert_eq!(
+            graphs.len() - nodes,
+            4 * 2,
+            "whole graphs before, between and after the sessions"
+        );
         assert_eq!(losses(&ran, "", ""), 0);
     }
 }
@@ -100,7 +104,7 @@ fn whole_graphs_are_recorded_again_after_a_client_detached_cupti() {
     let ran = read(traced, &log, 0);
     let graphs = of_graphs(&ran);
     let nodes = graphs.iter().filter(|row| row.graph_node.is_some()).count();
-    assert_eq!(nodes, 2 * 2 * 4, "of the sessions");
+    assert_eq!(nodes, 2 * 2 * 4, "nodes in the sessions");
     // The graph runs twice in each stretch without a session. The runs of the first stretch are
     // recorded, and those of the last one, which is long after the second session. Runs right after
     // a session lie in a gap, which tprof names.
@@ -115,7 +119,7 @@ fn whole_graphs_are_recorded_again_after_a_client_detached_cupti() {
 }
 
 #[test]
-fn work_that_devices_start_is_named_with_the_number_of_preparations() {
+fn work_that_devices_start_is_missing_and_its_set_up_is_counted() {
     let words = ["3", "graph", "device", "conditions", "nested"];
     for faults in ["", "refuse=cuptiActivityRegisterCallbacks:39"] {
         let (_scratch, ran) = need_some!(by_default(13, &words, &[("FAKE_CUPTI_FAULTS", faults)]));

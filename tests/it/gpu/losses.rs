@@ -33,8 +33,8 @@ fn records_of_unknown_kinds_are_counted_and_hide_nothing() {
 
 #[test]
 fn a_buffer_that_cannot_be_read_on_is_counted() {
-    // The job runs for over a second: at the end, where the flush is forced, it may be work that
-    // has not ended.
+    // The job runs for over a second, so that a periodic flush reads the broken buffer. If the
+    // forced flush at the end read it, the rest of the buffer could be work that has not ended.
     let faulty = [("FAKE_CUPTI_FAULTS", "broken=40"), ("FAKE_CUDA_BLOCK_NS", "40000")];
     let (_scratch, ran) = need_some!(ran(12, &["120"], &faulty));
     assert_eq!(ran.traced.outcome.code, Some(0), "{:?}", ran.traced.outcome);
@@ -86,7 +86,7 @@ fn a_device_that_is_lost_in_the_middle_leaves_what_came_before() {
 }
 
 #[test]
-fn a_job_that_ends_without_a_flush_has_lost_the_last_moment_at_most() {
+fn a_killed_job_loses_only_records_since_the_last_flush() {
     // The job runs for over two seconds, and so has at least two flushes.
     let slow = [("FAKE_CUDA_BLOCK_NS", "80000")];
     let (_scratch, ran) = need_some!(ran(12, &["120", "kill"], &slow));
@@ -114,7 +114,7 @@ fn a_job_that_ends_without_a_flush_has_lost_the_last_moment_at_most() {
 
 /// The job ends long before the first periodic flush.
 #[test]
-fn a_job_that_ends_at_once_keeps_its_last_moment() {
+fn a_job_that_ends_at_once_keeps_its_last_records() {
     for major in [12, 13] {
         for word in ["_exit", "quick_exit", "handler", "both"] {
             let (_scratch, ran) = need_some!(ran(major, &["3", word], &[]));
@@ -152,7 +152,7 @@ fn kernels_that_were_launched_and_never_recorded_are_counted() {
 
 /// Each fault of the stand-in, except those that lose whole buffers.
 #[test]
-fn whatever_goes_wrong_the_rest_is_exact() {
+fn the_records_that_a_fault_spares_are_exact() {
     for (fault, lost) in [
         ("drop=5", "dropped"),
         ("zero=7", "no times"),

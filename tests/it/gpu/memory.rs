@@ -1,11 +1,11 @@
-//! Device memory from all sources, compared with what the program did on the stand-ins.
+//! Compares the recorded device memory of all sources with what the program did on the stand-ins.
 
 use super::*;
 use tprof_trace::model::DeviceAllocation;
 
 const MIB: u64 = 1 << 20;
 
-/// Runs the program that takes memory in these ways.
+/// Runs the program that allocates memory in these ways.
 fn took(major: u32, words: &[&str], env: &[(&str, &str)]) -> Result<(Scratch, Ran), String> {
     let scratch = Scratch::new();
     let (mut job, log) = memory(major, words, &scratch)?;
@@ -38,12 +38,13 @@ fn memory_of_a_library_with_its_own_runtime_counts_beside_the_programs() {
         rows.sort_by_key(|row| row.time_ns);
         // Each change is recorded once, by CUPTI or by a hook, in the order in which the changes
         // were made.
-        let of_log: Vec<(bool, u64)> = of_kind(&ran.log, "memory")
+        let changes_in_log: Vec<(bool, u64)> = of_kind(&ran.log, "memory")
             .into_iter()
             .map(|line| (line["operation"] == 2, number(line, "address")))
             .collect();
-        let of_run: Vec<(bool, u64)> = rows.iter().map(|row| (row.free, row.address)).collect();
-        assert_eq!(of_run, of_log);
+        let changes_in_run: Vec<(bool, u64)> =
+            rows.iter().map(|row| (row.free, row.address)).collect();
+        assert_eq!(changes_in_run, changes_in_log);
         // The program's own allocations have stacks; the library's have none.
         let with_stack = rows.iter().filter(|row| row.stack != 0).count();
         assert_eq!((rows.len(), with_stack), (6, 3), "{rows:#?}");
@@ -58,7 +59,7 @@ fn memory_of_a_library_with_its_own_runtime_counts_beside_the_programs() {
 }
 
 #[test]
-fn pools_show_what_they_hold_beside_what_they_gave() {
+fn pools_show_the_bytes_that_they_hold_and_that_are_allocated() {
     let (_scratch, ran) = need_some!(took(13, &["pool"], &[]));
     let report = document("device-memory", &ran.traced.run);
     assert_eq!(sources(&report), [15, 0, 0]);
@@ -116,13 +117,17 @@ fn physical_memory_lives_until_its_last_handle_and_mapping() {
         assert!(rows.iter().all(|row| row.allocator == Allocator::Virtual), "{rows:#?}");
         // The changes are those that the driver made, one by one.
         let change = |line: &&Value| (line["operation"] == 2, number(line, "start"));
-        let mut of_log: Vec<_> = of_kind(&ran.log, "memory").iter().map(change).collect();
-        let mut of_run: Vec<_> = rows.iter().map(|row| (row.free, row.time_ns)).collect();
-        of_log.sort_unstable();
-        of_run.sort_unstable();
-        assert_eq!((of_run.len(), of_log.len()), (2 * 7, 2 * 7), "{word} {find} {faults}");
+        let mut changes_in_log: Vec<_> = of_kind(&ran.log, "memory").iter().map(change).collect();
+        let mut changes_in_run: Vec<_> = rows.iter().map(|row| (row.free, row.time_ns)).collect();
+        changes_in_log.sort_unstable();
+        changes_in_run.sort_unstable();
+        assert_eq!(
+            (changes_in_run.len(), changes_in_log.len()),
+            (2 * 7, 2 * 7),
+            "{word} {find} {faults}"
+        );
         // An allocation is stamped after the call, and a free before it.
-        for ((free, wanted), (also, got)) in of_log.iter().zip(&of_run) {
+        for ((free, wanted), (also, got)) in changes_in_log.iter().zip(&changes_in_run) {
             let (early, late) = if *free { (got, wanted) } else { (wanted, got) };
             assert!(free == also && *early <= late + JOIN_SLACK_NS, "{wanted}, not {got}");
         }
@@ -158,7 +163,7 @@ fn arrays_of_levels_and_memory_by_the_drivers_functions_are_recorded() {
 }
 
 #[test]
-fn memory_that_nccl_takes_for_the_program_is_one_row() {
+fn memory_that_nccl_allocates_for_the_program_is_one_row() {
     let scratch = Scratch::new();
     // The stand-in for NCCL calls the runtime by its public names.
     let (job, log) = need_some!(comms(12, &[], &scratch));
@@ -178,7 +183,7 @@ fn records_of_a_context_are_flushed_before_the_context_ends() {
         let env = [("FAKE_CUPTI_FAULTS", "reset")];
         let (_scratch, ran) = need_some!(took(12, &["workspace", word], &env));
         // Only CUPTI recorded the memory of the library.
-        let of_log = of_kind(&ran.log, "memory");
+        let changes_in_log = of_kind(&ran.log, "memory");
         let addresses = |lines: &mut dyn Iterator<Item = u64>| {
             let mut all: Vec<u64> = lines.collect();
             all.sort_unstable();
@@ -186,7 +191,7 @@ fn records_of_a_context_are_flushed_before_the_context_ends() {
         };
         let taken = |line: &&&Value| line["operation"] == 1;
         let wanted =
-            addresses(&mut of_log.iter().filter(taken).map(|line| number(line, "address")));
+            addresses(&mut changes_in_log.iter().filter(taken).map(|line| number(line, "address")));
         let rows = rows::<DeviceAllocation>(&ran.file);
         let got =
             addresses(&mut rows.iter().filter(|r| !r.free && r.address != 0).map(|r| r.address));
@@ -195,7 +200,7 @@ fn records_of_a_context_are_flushed_before_the_context_ends() {
 }
 
 #[test]
-fn a_function_that_the_driver_gave_by_name_still_does_its_work() {
+fn driver_functions_that_are_looked_up_by_name_still_work() {
     let scratch = Scratch::new();
     for words in [&["virtual", "workspace"][..], &["direct", "arrays", "pool"]] {
         let (job, _) = need_some!(memory(12, words, &scratch));
@@ -204,7 +209,7 @@ fn a_function_that_the_driver_gave_by_name_still_does_its_work() {
 }
 
 #[test]
-fn a_reset_by_the_driver_ends_what_was_live_whoever_took_it() {
+fn a_reset_by_the_driver_frees_all_live_memory() {
     let (_scratch, ran) = need_some!(took(12, &["workspace", "pool", "reset"], &[]));
     let report = document("device-memory", &ran.traced.run);
     for allocator in ["device", "pool"] {
@@ -213,7 +218,7 @@ fn a_reset_by_the_driver_ends_what_was_live_whoever_took_it() {
 }
 
 #[test]
-fn memory_of_a_context_ends_with_it_and_lies_on_its_device() {
+fn memory_of_a_context_is_on_its_device_and_freed_with_it() {
     for (words, device) in [(&["context"][..], 0), (&["context", "workspace"], 1)] {
         let env = [("FAKE_CUDA_DEVICES", if device == 1 { "2" } else { "1" })];
         let (_scratch, ran) = need_some!(took(12, words, &env));
@@ -249,7 +254,7 @@ fn memory_of_a_context_ends_with_it_and_lies_on_its_device() {
 }
 
 #[test]
-fn memory_in_use_by_the_driver_stands_beside_what_was_recorded() {
+fn the_drivers_memory_in_use_is_shown_beside_the_recorded_memory() {
     let scratch = Scratch::new();
     let (job, log) = need_some!(memory(13, &["workspace", "virtual", "pool", "wait"], &scratch));
     let run = traced(&job, &["--activities", "gpu", "--gpu-interval", "100ms"], &scratch);
@@ -267,7 +272,7 @@ fn memory_in_use_by_the_driver_stands_beside_what_was_recorded() {
     assert_eq!(number(row, "unexplained_bytes"), rest);
 }
 
-/// With CUPTI's records of the calls, which have no arguments, and without these records.
+/// Runs with CUPTI's records of the calls, which have no arguments, and without these records.
 #[test]
 fn requests_for_more_memory_than_the_device_has_are_recorded() {
     const MOST: u64 = 1 << 50;

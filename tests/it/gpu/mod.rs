@@ -1,5 +1,5 @@
-//! Compares what CUPTI's agent recorded of devices with the log of what truly
-//! ran on the stand-ins (a simulation).
+//! Compares the device work that CUPTI's agent recorded with the log of what truly ran on the
+//! stand-ins (a simulation).
 
 mod beside;
 mod by_hooks;
@@ -30,7 +30,8 @@ use tprof_trace::model::*;
 /// Options that record each node of graphs, so that every kernel can be compared.
 const GPU: &[&str] = &["--activities", "gpu", "--cuda-graphs", "node"];
 
-/// Largest difference between CUPTI's clock and ours beyond the uncertainty of a join.
+/// Largest difference between CUPTI's clock and tprof's, beyond the uncertainty with which the
+/// clocks were joined.
 const JOIN_SLACK_NS: u64 = 100_000;
 
 fn number(line: &Value, key: &str) -> u64 {
@@ -92,7 +93,7 @@ fn demangled(name: &str) -> &str {
 
 type KernelFacts = (String, [u64; 4], [u32; 3], [u32; 3], [u64; 5], u64);
 
-/// Returns everything that the log has of a kernel, and when it began.
+/// Returns everything that the log has of a kernel, and when the kernel began.
 fn kernel_facts(line: &Value) -> (KernelFacts, u64) {
     let n = |key: &str| number(line, key);
     let facts = (

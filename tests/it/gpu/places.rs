@@ -1,9 +1,9 @@
-//! The devices, contexts and streams of work are found in whatever order their records come.
+//! The devices, contexts and streams of work are found in whatever order their records arrive.
 
 use super::*;
 
 #[test]
-fn a_process_has_the_devices_that_it_uses_of_those_that_it_could() {
+fn a_process_lists_only_the_devices_that_it_uses() {
     let env = [("FAKE_CUDA_DEVICES", "8"), ("RANK", "5")];
     let (_scratch, ran) = need_some!(ran(13, &["6"], &env));
     let [device] = ran.file.devices() else { panic!("{:?}", ran.file.devices()) };
@@ -35,7 +35,7 @@ fn a_device_that_cupti_did_not_describe_is_described_by_the_driver() {
 }
 
 #[test]
-fn streams_find_their_device_whenever_its_context_comes() {
+fn streams_find_their_device_whenever_its_context_is_recorded() {
     let env = [("FAKE_CUPTI_FAULTS", "contexts"), ("FAKE_CUDA_DEVICES", "2"), ("RANK", "1")];
     let (_scratch, ran) = need_some!(ran(12, &["6", "overlap"], &env));
     let streams = ran.file.streams();
@@ -47,7 +47,7 @@ fn streams_find_their_device_whenever_its_context_comes() {
 }
 
 #[test]
-fn waits_for_a_device_that_13_0_does_not_record_are_their_calls() {
+fn device_waits_that_cupti_13_0_leaves_out_come_from_their_calls() {
     let of = |version: &str| -> Result<Vec<(SyncKind, u64, u64)>, String> {
         let (_scratch, ran) = ran(13, &["6"], &[("FAKE_CUPTI_VERSION", version)])?;
         let spans = rows::<Span>(&ran.file);

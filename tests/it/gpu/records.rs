@@ -1,9 +1,9 @@
-//! Compares what was recorded with the log of what ran, record by record.
+//! Compares all recorded rows with the log of what ran, record by record.
 
 use super::*;
 
 #[test]
-fn all_that_ran_is_recorded_once_whichever_cuda() {
+fn all_work_is_recorded_once_on_cuda_12_and_13() {
     for major in [12, 13] {
         let words = ["8", "overlap", "memory", "threads"];
         let (_scratch, ran) = need_some!(ran(major, &words, &[]));
@@ -72,7 +72,7 @@ fn reports_in_nsights_columns_agree_with_the_log() {
 }
 
 #[test]
-fn a_reset_of_a_device_ends_what_was_live_on_it() {
+fn a_reset_of_a_device_frees_the_live_memory_on_it() {
     for (major, devices) in [(12, "1"), (13, "2")] {
         let (_scratch, ran) =
             need_some!(ran(major, &["3", "reset"], &[("FAKE_CUDA_DEVICES", devices)]));
@@ -103,7 +103,7 @@ fn a_reset_of_a_device_ends_what_was_live_on_it() {
 }
 
 #[test]
-fn kernels_before_a_reset_are_recorded_though_cupti_forgets_what_it_has() {
+fn kernels_before_a_reset_are_recorded_though_cupti_discards_them() {
     let faults = [("FAKE_CUPTI_FAULTS", "reset")];
     let (_scratch, ran) = need_some!(ran(13, &["3", "reset"], &faults));
     assert_eq!(ran.traced.outcome.code, Some(0), "{:?}", ran.traced.outcome);
@@ -112,7 +112,7 @@ fn kernels_before_a_reset_are_recorded_though_cupti_forgets_what_it_has() {
 }
 
 #[test]
-fn a_kernel_knows_the_call_that_launched_it() {
+fn a_kernel_is_linked_to_the_call_that_launched_it() {
     let (_scratch, ran) = need_some!(ran(13, &["6"], &[]));
     let spans = rows::<Span>(&ran.file);
     for kernel in rows::<Kernel>(&ran.file) {
@@ -134,7 +134,7 @@ fn replays_of_a_graph_are_recorded_node_by_node() {
 }
 
 #[test]
-fn buffers_that_come_late_and_out_of_order_change_nothing() {
+fn late_and_out_of_order_buffers_change_nothing() {
     let faulty = [("FAKE_CUPTI_FAULTS", "late")];
     let (_scratch, ran) = need_some!(ran(12, &["20", "threads"], &faulty));
     assert_kernels(&ran);
@@ -170,7 +170,7 @@ fn the_job_is_unchanged() {
 }
 
 #[test]
-fn raw_buffers_are_kept_as_cupti_gave_them() {
+fn raw_buffers_are_kept_unchanged() {
     let raw = Scratch::new();
     let path = raw.join("raw.cupti");
     let keep = [("TPROF_CUPTI_RECORD", path.to_str().unwrap())];
@@ -219,8 +219,8 @@ fn raw_buffers_are_kept_as_cupti_gave_them() {
     assert_journal(&journal, &buffers);
 }
 
-/// Checks the protocol that the journal has: set-up within one call, and then buffers that are
-/// lent, returned and read, in this order, with as many bytes as were kept of each.
+/// Checks the order of entries in the journal: set-up within one call, then buffers that are lent,
+/// returned and read. Each read must report as many bytes as were kept of its buffer.
 fn assert_journal(journal: &[(u32, [u64; 3])], buffers: &[&[u8]]) {
     const SET_UP: [u32; 4] = [1, 3, 4, 2];
     const REQUESTED: u32 = 7;
@@ -233,12 +233,14 @@ fn assert_journal(journal: &[(u32, [u64; 3])], buffers: &[&[u8]]) {
         match *what {
             REQUESTED => lent.push(*address),
             COMPLETED => {
-                let at = lent.iter().position(|lent| lent == address).expect("a buffer of ours");
+                let at =
+                    lent.iter().position(|lent| lent == address).expect("a buffer that was lent");
                 lent.remove(at);
                 full.push((*address, *bytes));
             }
             READ => {
-                let at = full.iter().position(|(full, _)| full == address).expect("a full one");
+                let at =
+                    full.iter().position(|(full, _)| full == address).expect("a returned buffer");
                 read.push(full.remove(at).1);
             }
             _ => {}
@@ -295,7 +297,7 @@ fn each_rank_has_its_own_device_and_its_collectives_kernels() {
 }
 
 #[test]
-fn calls_of_the_driver_and_cuptis_own_time_arrive_once() {
+fn driver_calls_and_cuptis_overhead_are_recorded_once() {
     let extra = [("FAKE_CUDA_DRIVER_CALLS", "1"), ("FAKE_CUPTI_FAULTS", "overhead=3")];
     for major in [12, 13] {
         let (_scratch, ran) = need_some!(ran(major, &["6", "threads"], &extra));
@@ -342,7 +344,7 @@ fn calls_of_the_driver_and_cuptis_own_time_arrive_once() {
 }
 
 #[test]
-fn copies_between_devices_know_both() {
+fn copies_between_devices_name_both_devices() {
     for major in [12, 13] {
         let two = [("FAKE_CUDA_DEVICES", "2")];
         let (_scratch, ran) = need_some!(ran(major, &["5", "peer"], &two));
@@ -365,7 +367,7 @@ fn copies_between_devices_know_both() {
 }
 
 #[test]
-fn external_ids_arrive_once_and_reach_what_their_calls_started() {
+fn external_ids_are_recorded_once_and_reach_the_started_work() {
     for (major, words) in [(12, ["6", "external", "threads"]), (13, ["6", "external", "graph"])] {
         let (scratch, ran) = need_some!(ran(major, &words, &[]));
         assert_eq!(ran.traced.outcome.code, Some(0), "{:?}", ran.traced.outcome);
@@ -412,7 +414,7 @@ fn external_ids_arrive_once_and_reach_what_their_calls_started() {
 }
 
 #[test]
-fn calls_that_only_read_what_is_known_are_not_recorded() {
+fn calls_that_only_query_the_driver_are_not_recorded() {
     let scratch = Scratch::new();
     let (job, log) = need_some!(memory(13, &["virtual", "proc"], &scratch));
     let ran = read(traced(&job, GPU, &scratch), &log, 0);

@@ -65,7 +65,7 @@ fn settings_of_the_user_do_not_reach_the_run() {
 }
 
 #[test]
-fn without_a_driver_it_is_skipped_with_the_reason_and_fails() {
+fn without_a_driver_the_kernels_are_skipped_and_the_doctor_fails() {
     let (code, checks) = run_kernel(&[]);
     if checks.iter().all(|check| check["verdict"] == "ok") {
         assert_eq!(code, Some(0), "{checks:?}");

@@ -1,4 +1,4 @@
-//! A job with a profiler of its own that uses CUPTI's interface of several clients (CUDA 13.3).
+//! Tests of a job whose own profiler uses CUPTI's interface for several clients (CUDA 13.3).
 
 use super::*;
 use tprof_tests::{Outcome, subscribed};
@@ -23,7 +23,7 @@ fn launches(ran: &Ran) -> usize {
 }
 
 #[test]
-fn a_profiler_that_lets_others_in_before_the_driver_starts_has_tprof_beside_it() {
+fn a_profiler_that_permits_others_early_has_tprof_beside_it() {
     let (_scratch, alone, ran) = need_some!(beside(&["2", "early"], &[]));
     assert!(alone.stdout.contains("session 2: 36 kernels, 37 calls, 0 of other"), "{alone:?}");
     assert_eq!(ran.traced.outcome, alone);
@@ -35,7 +35,7 @@ fn a_profiler_that_lets_others_in_before_the_driver_starts_has_tprof_beside_it()
 }
 
 #[test]
-fn where_it_is_asked_for_sessions_of_a_profiler_and_tprof_both_have_all() {
+fn on_request_sessions_of_a_profiler_and_tprof_both_get_all_records() {
     let (_scratch, alone, ran) = need_some!(beside(&["3"], &[ASKED]));
     assert_eq!(ran.traced.outcome, alone);
     assert_kernels(&ran);
@@ -45,7 +45,7 @@ fn where_it_is_asked_for_sessions_of_a_profiler_and_tprof_both_have_all() {
 }
 
 #[test]
-fn a_client_of_the_older_interface_is_refused_by_cupti_beside_the_newer_and_named() {
+fn a_client_of_the_older_interface_is_refused_and_named() {
     let (_scratch, alone, ran) = need_some!(beside(&["1", "older"], &[ASKED]));
     assert!(alone.stdout.contains("the older interface: 39"), "{alone:?}");
     assert_eq!(ran.traced.outcome, alone);
@@ -54,7 +54,7 @@ fn a_client_of_the_older_interface_is_refused_by_cupti_beside_the_newer_and_name
 }
 
 #[test]
-fn a_profiler_that_wants_to_be_alone_is_alone_and_calls_are_recorded() {
+fn an_exclusive_profiler_stays_alone_and_hooks_record_the_calls() {
     let (_scratch, alone, ran) = need_some!(beside(&["1", "early", "alone"], &[ASKED]));
     assert_eq!(ran.traced.outcome, alone);
     assert!(blind(&ran, "CUPTI refused it"));
@@ -62,17 +62,17 @@ fn a_profiler_that_wants_to_be_alone_is_alone_and_calls_are_recorded() {
 }
 
 #[test]
-fn a_profiler_that_detaches_cupti_finds_itself_alone_and_tprof_subscribes_again() {
+fn tprof_subscribes_again_after_a_profiler_detached_cupti() {
     let (_scratch, alone, ran) = need_some!(beside(&["2", "finalize"], &[ASKED]));
     assert_eq!(ran.traced.outcome, alone);
     assert!(blind(&ran, "another client detached CUPTI from the process"));
-    // Six stretches of work. The kernels right after a session are missing.
+    // There are six stretches of work. The kernels right after a session are missing.
     let kernels = rows::<Kernel>(&ran.file).len();
     assert!((4 * 36..6 * 36).contains(&kernels), "{kernels}");
 }
 
 #[test]
-fn a_cupti_without_the_newer_interface_is_used_by_the_older_and_named() {
+fn a_cupti_without_the_newer_interface_is_used_and_named() {
     let scratch = Scratch::new();
     let (job, log) = need_some!(train(13, &["6"], &scratch));
     let job = job.env(ASKED.0, ASKED.1).env("FAKE_CUPTI_VERSION", "130300");

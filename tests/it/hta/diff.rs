@@ -1,11 +1,11 @@
-//! `tprof diff` of one step of one rank has the same figures as HTA's `TraceDiff`.
+//! `tprof diff` of one step of one rank has the same figures as the class `TraceDiff` of HTA.
 
 use super::reference::{near, number, sets};
 use std::collections::BTreeMap;
 use tprof_tests::{Refused, need_some, skip, tprof};
 
 #[test]
-fn names_are_counted_as_by_trace_diff() {
+fn names_are_counted_as_htas_trace_diff_counts_them() {
     let sets = need_some!(sets());
     let set = |name: &str| sets.iter().find(|set| set.name == name);
     let (Some(control), Some(test)) = (set("diff_control_a100"), set("diff_test_v100")) else {

@@ -1,5 +1,5 @@
-//! Reports that start from host threads: steps, operators, annotations, sequences,
-//! counters, stragglers, and the critical path.
+//! Compares reports that start from host threads with HTA's results: steps, operators, annotations,
+//! sequences, counters, stragglers, and the critical path.
 
 use super::reference::{Set, near, number, rows, sets, us};
 use serde_json::Value;
@@ -11,11 +11,11 @@ fn text<'a>(row: &'a Value, key: &str) -> &'a str {
 }
 
 fn set_named(name: &str) -> Result<&'static Set, Refused> {
-    sets().map(|sets| sets.iter().find(|set| set.name == name).expect("the set"))
+    sets().map(|sets| sets.iter().find(|set| set.name == name).expect("a set of this name"))
 }
 
 #[test]
-fn steps_are_htas() {
+fn steps_equal_htas() {
     for set in need_some!(sets()) {
         let expected: Vec<u64> =
             serde_json::from_value(set.json("profiler_steps.json").unwrap()).unwrap();
@@ -28,10 +28,10 @@ fn steps_are_htas() {
     }
 }
 
-/// Leaves out the last step, which has no recorded end, or includes the one before the first
-/// boundary.
+/// tprof's inferred steps leave out the last step, whose end was not recorded, or include the step
+/// before the first boundary. So each step is compared with the nearest of the profiler's.
 #[test]
-fn inferred_steps_are_as_long_as_those_that_the_profiler_named() {
+fn inferred_steps_are_as_long_as_the_profilers_steps() {
     for (name, within) in
         [("large_v100", 0.002), ("diff_control_a100", 0.002), ("graphs_a100", 0.006)]
     {
@@ -54,9 +54,10 @@ fn inferred_steps_are_as_long_as_those_that_the_profiler_named() {
     }
 }
 
-/// HTA's table of a rank also contains the rows of the ranks before it.
+/// HTA's table of a rank also contains the rows of the ranks before it, so the test adds the ranks
+/// up in the same order.
 #[test]
-fn operators_launch_what_hta_reports_as_late() {
+fn delays_of_operators_launches_are_those_that_hta_reports() {
     for set in need_some!(sets()) {
         let mut ranks = set.by_rank("aten_op_kernels_and_delay");
         ranks.sort();
@@ -87,7 +88,7 @@ fn operators_launch_what_hta_reports_as_late() {
 }
 
 #[test]
-fn annotations_on_devices_are_htas() {
+fn annotations_on_devices_equal_htas() {
     for set in need_some!(sets()) {
         let Some(expected) = set.result("gpu_user_annotation_breakdown.csv") else { continue };
         let tables = set.report("annotations", None);
@@ -125,10 +126,10 @@ fn annotations_on_devices_are_htas() {
 }
 
 #[test]
-fn sequences_are_htas() {
+fn sequences_equal_htas() {
     for set in need_some!(sets()) {
         let Some(expected) = set.result("frequent_cuda_kernel_sequences.csv") else { continue };
-        // HTA was asked for linear layers, and for addmm in the set without linear layers.
+        // HTA's results are of linear layers, and of addmm in the set without linear layers.
         let operator = if set.name == "dlrm_8rank_v100" { "aten::addmm" } else { "aten::linear" };
         let tables = set.report_with("sequences", &["--operator", operator]);
         let first = rows(&tables, "sequences_by_rank").map(|row| row.0).min();
@@ -151,7 +152,7 @@ fn sequences_are_htas() {
 }
 
 #[test]
-fn hardware_counters_are_htas_one_by_one() {
+fn hardware_counters_equal_htas_one_by_one() {
     let set = need_some!(set_named("cupti_counters"));
     let expected = set.result("cupti_counter_data_with_operators.0.csv").unwrap();
     let tables = set.report("counters", None);
@@ -176,7 +177,7 @@ fn hardware_counters_are_htas_one_by_one() {
 }
 
 #[test]
-fn stragglers_are_htas() {
+fn stragglers_equal_htas() {
     for set in need_some!(sets()) {
         let Some(expected) = set.json("potential_stragglers.json") else { continue };
         let expected: Vec<u64> = serde_json::from_value(expected).unwrap();
@@ -187,7 +188,7 @@ fn stragglers_are_htas() {
     }
 }
 
-/// Sets, the range that HTA was asked for, and the length of its path in microseconds.
+/// Sets, the range within which HTA looked for the path, and the path's length in microseconds.
 const PATHS: [(&str, Option<&str>, f64); 15] = [
     ("alexnet_cp", Some("measure:1"), 35_834.0),
     ("alexnet_cp", None, 43_355_655.0),
@@ -216,14 +217,14 @@ const PARTS: [(&[&str], &str); 5] = [
 ];
 
 #[test]
-fn critical_paths_are_htas() {
+fn critical_paths_equal_htas() {
     for (name, within, length) in PATHS {
         let set = need_some!(set_named(name));
         let arguments: Vec<&str> = within.map_or_else(Vec::new, |within| vec!["--within", within]);
         let tables = set.report_with("critical-path", &arguments);
         let (_, path) = rows(&tables, "critical_path").next().unwrap();
         near(us(path, "length_ns"), length, 0.0, name);
-        // Parts and graph were kept only for some of the paths.
+        // HTA's parts and graph are stored only for some of the paths.
         let whole = set.json("critical_path_whole_trace.json");
         let is_kept = within.is_some() || !name.ends_with("_cp") || name == "event_sync_cp";
         let kept =

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use tprof_tests::need_some;
 
 #[test]
-fn breakdown_is_htas() {
+fn the_breakdown_equals_htas() {
     for set in need_some!(sets()) {
         let Some(expected) = set.result("temporal_breakdown.csv") else { continue };
         let tables = set.report("breakdown", None);
@@ -35,7 +35,7 @@ fn breakdown_is_htas() {
 }
 
 #[test]
-fn idle_time_is_htas() {
+fn idle_time_equals_htas() {
     for set in need_some!(sets()) {
         let Some(expected) = set.result("idle_time_breakdown.0.csv") else { continue };
         let tables = set.report("idle", None);
@@ -80,7 +80,7 @@ fn idle_time_is_htas() {
 }
 
 #[test]
-fn overlap_is_htas() {
+fn overlap_equals_htas() {
     for set in need_some!(sets()) {
         let Some(expected) = set.result("comm_comp_overlap.csv") else { continue };
         let tables = set.report("overlap", None);
@@ -102,7 +102,7 @@ fn overlap_is_htas() {
 }
 
 #[test]
-fn kernels_are_htas_by_kind_and_by_name() {
+fn kernels_equal_htas_by_kind_and_by_name() {
     let classes =
         [("COMPUTATION", "compute"), ("COMMUNICATION", "communication"), ("MEMORY", "memory")];
     for set in need_some!(sets()) {
@@ -142,7 +142,7 @@ fn kernels_are_htas_by_kind_and_by_name() {
 }
 
 #[test]
-fn launches_are_htas_one_by_one() {
+fn launches_equal_htas_one_by_one() {
     for set in need_some!(sets()) {
         for (rank, expected) in set.by_rank("cuda_kernel_launch_stats") {
             let tables = set.report("launches", Some(&rank));
@@ -164,9 +164,9 @@ fn launches_are_htas_one_by_one() {
     }
 }
 
-/// Values after each moment, by name. If several changes have the same moment, this is the last
+/// Values after each moment, by name. If several changes have the same moment, this has the last
 /// value, because HTA leaves the order of the others to an unstable sort. Times count from the
-/// first.
+/// first change.
 type Series = BTreeMap<String, BTreeMap<i64, f64>>;
 
 fn theirs(rows: &Rows, name: &str, value: &str) -> Series {
@@ -204,7 +204,7 @@ fn assert_same(ours: &Series, theirs: &Series, what: &str) {
 }
 
 #[test]
-fn queues_are_htas_at_every_moment() {
+fn queues_equal_htas_at_every_moment() {
     for set in need_some!(sets()) {
         for (rank, expected) in set.by_rank("queue_length_time_series") {
             let tables = set.report("queue", Some(&rank));
@@ -229,8 +229,8 @@ fn queues_are_htas_at_every_moment() {
             for (theirs, key) in keys {
                 near(ours[key].as_f64().unwrap(), number(row, theirs), 0.0, &what);
             }
-            // Any order of several changes at one moment is right; it affects 1 of 30 points at
-            // most.
+            // Several changes at one moment may be in any order. This affects at most 1 of 30
+            // points.
             let mean = ours["points_mean"].as_f64().unwrap();
             near(mean, number(row, "mean"), 1.0 / 30.0, &what);
         }
@@ -238,7 +238,7 @@ fn queues_are_htas_at_every_moment() {
 }
 
 #[test]
-fn copy_rates_are_htas_at_every_moment() {
+fn copy_rates_equal_htas_at_every_moment() {
     for set in need_some!(sets()) {
         for (rank, expected) in set.by_rank("memory_bw_time_series") {
             let tables = set.report("bandwidth", Some(&rank));

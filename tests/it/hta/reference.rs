@@ -1,4 +1,5 @@
-//! The results of Holistic Trace Analysis 0.5.0 on public traces, if they are on this machine.
+//! Reads the results of Holistic Trace Analysis 0.5.0 on public traces, if they are on this
+//! machine.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -148,13 +149,13 @@ pub fn number(row: &BTreeMap<String, String>, key: &str) -> f64 {
     if text.is_empty() { 0.0 } else { text.parse().unwrap_or_else(|_| panic!("{key}: {text}")) }
 }
 
-/// Asserts that two numbers agree within a thousandth, or within what HTA rounded off.
+/// Asserts that two numbers agree within a thousandth, or within the rounding of HTA's output.
 pub fn near(found: f64, expected: f64, rounded: f64, what: &str) {
     let allowed = (expected.abs() / 1000.0).max(rounded);
     assert!((found - expected).abs() <= allowed, "{what}: {found}, HTA has {expected}");
 }
 
-/// Returns a cell of a report in nanoseconds as microseconds; 0 if there is none.
+/// Returns a cell in nanoseconds, converted to microseconds; 0 if the cell is empty.
 pub fn us(row: &Value, key: &str) -> f64 {
     row[key].as_f64().unwrap_or(0.0) / 1000.0
 }

@@ -33,7 +33,7 @@ fn assert_guarded(answer: &Answer) {
 }
 
 #[test]
-fn the_scheme_of_a_token_has_no_case() {
+fn the_scheme_of_a_token_is_case_insensitive() {
     let scratch = Scratch::new();
     let served = Served::start(&runs(&scratch), &[]);
     for scheme in ["Bearer", "bearer", "BEARER", "bearer "] {
@@ -115,7 +115,7 @@ fn the_address_exchanges_the_token_for_a_cookie() {
 }
 
 #[test]
-fn all_answers_have_the_headers_that_keep_them_here() {
+fn all_answers_have_the_headers_that_keep_other_sites_out() {
     let scratch = Scratch::new();
     let served = Served::start(&runs(&scratch), &[]);
     for path in PATHS {
@@ -129,7 +129,7 @@ fn all_answers_have_the_headers_that_keep_them_here() {
     }
     let page = |answer: &Answer| answer.header("content-security-policy").unwrap().to_owned();
     let (first, second) = (page(&served.get("/")), page(&served.get("/")));
-    assert!(first.contains("script-src 'nonce-") && first != second, "a nonce is used once");
+    assert!(first.contains("script-src 'nonce-") && first != second, "each nonce is used once");
 }
 
 #[test]
@@ -145,7 +145,8 @@ fn the_token_is_in_no_argument_list_and_no_environment() {
         assert!(!holds(pid, "cmdline") && !holds(pid, "environ"), "process {pid}");
     };
     check(served.pid());
-    // A child makes each answer. On a busy machine the child may have ended before this test looks.
+    // A child of the server makes each answer. On a busy machine the child may have ended before
+    // this test looks for it, so the test asks for several.
     let answers =
         ["page/report", "page/timeline", "report/summary", "report/memory", "report/host"];
     let mut seen = 0;

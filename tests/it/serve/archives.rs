@@ -1,5 +1,6 @@
-//! `tprof serve` of an archive, if the program that reads it is missing, has another version, is slow,
-//! or prints invalid answers. The archive itself is tested where `tprof-sql` is built (`sql/tests`).
+//! Tests of `tprof serve` over an archive, if the program that reads it is missing, has another
+//! version, is slow, or prints invalid answers. The tests in `sql/tests`, where `tprof-sql` is
+//! built, read real archives.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -53,7 +54,7 @@ impl Apart {
 }
 
 #[test]
-fn without_the_program_that_reads_archives_the_error_states_how_to_get_it() {
+fn without_tprof_sql_an_archive_is_refused_with_how_to_install_it() {
     let apart = Apart::new("");
     let outcome = apart.outcome(&[], &[&apart.archive]);
     assert_refused(&outcome, &["tprof-sql", "not installed", "cargo install --path sql"]);
@@ -77,7 +78,7 @@ fn an_archive_is_shown_by_itself_and_never_changed() {
 }
 
 #[test]
-fn a_program_of_another_version_is_named_as_that() {
+fn a_reader_of_another_version_is_named_with_its_version() {
     let older = Apart::new("echo \"error: unexpected argument '--ids' found\" >&2; exit 2");
     assert_refused(&older.outcome(&[], &[&older.archive]), &["--ids", "of one version"]);
     let other = Apart::new("case \"$*\" in *--json*) echo '{\"runs\":3}' ;; esac");
@@ -88,7 +89,7 @@ fn a_program_of_another_version_is_named_as_that() {
 }
 
 #[test]
-fn an_answer_that_is_none_is_an_error_and_the_server_goes_on() {
+fn an_invalid_answer_is_an_error_and_the_server_goes_on() {
     let apart = Apart::new(&format!("{LISTED}\necho '</script> nothing of the kind'"));
     let served = Served::of(apart.job(&[], &[&apart.archive]));
     wait_until("figures failed", || served.json("/api/v1/runs")["pending"] == 0);
@@ -105,7 +106,7 @@ fn an_answer_that_is_none_is_an_error_and_the_server_goes_on() {
 }
 
 #[test]
-fn a_question_that_takes_too_long_is_given_up_and_its_program_ended() {
+fn a_slow_query_is_abandoned_and_its_program_is_ended() {
     let apart = Apart::new(&format!("{LISTED}\nexec sleep 1000"));
     let served = Served::of(apart.job(&["--time-limit", "1s"], &[&apart.archive]));
     let answer = served.get("/api/v1/runs/1/report/kernels").expect(504).json();

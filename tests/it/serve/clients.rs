@@ -57,7 +57,7 @@ fn a_client_that_sends_slowly_is_dropped() {
 fn a_thousand_idle_connections_keep_no_one_out() {
     let scratch = Scratch::new();
     let served = Served::start(&runs(&scratch), &[]);
-    // The connections are held by another process, which may have that many files.
+    // Another process opens these connections, because it may raise its own limit of open files.
     let idle = "import resource, socket, sys\n\
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n\
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))\n\
@@ -75,7 +75,7 @@ fn a_thousand_idle_connections_keep_no_one_out() {
 }
 
 #[test]
-fn a_request_that_is_too_large_or_none_is_refused() {
+fn a_request_that_is_too_large_or_not_http_is_refused() {
     let scratch = Scratch::new();
     let served = Served::start(&runs(&scratch), &["--control"]);
     let refused = |bytes: &[u8]| {
@@ -122,7 +122,7 @@ fn a_request_that_is_too_large_or_none_is_refused() {
 }
 
 #[test]
-fn many_who_ask_at_once_get_the_same_answer() {
+fn simultaneous_requests_get_the_same_answer() {
     let scratch = Scratch::new();
     let served = Served::start(&runs(&scratch), &[]);
     let path = |number: usize| format!("/api/v1/runs/1/report/summary?top={}", 1 + number % 5);
@@ -162,7 +162,7 @@ fn requests_of_clients_that_left_hold_up_no_other_client() {
 }
 
 #[test]
-fn a_reader_that_stops_or_leaves_holds_up_nobody() {
+fn a_reader_that_stops_or_leaves_delays_no_other_client() {
     let scratch = Scratch::new();
     let served = Served::start(&runs(&scratch), &[]);
     let id = served.id_of(std::path::Path::new("imported"));

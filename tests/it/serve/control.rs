@@ -55,7 +55,7 @@ fn a_run_in_progress_is_controlled() {
     assert_eq!(job.finish().code, Some(48));
     let sites = memory_report(&run).sites(|frame| frame.starts_with("victim_keep"));
     let kept: i64 = sites.iter().map(|site| site["allocations"].as_i64().unwrap()).sum();
-    assert_eq!(kept, 2000, "what came between stop and start is not recorded");
+    assert_eq!(kept, 2000, "blocks between stop and start are not recorded");
     // A run that has ended can't be controlled, and the answer has the reason.
     let failure = served.change("POST", &path, r#"{"action":"stop"}"#).expect_failure(422);
     assert_ne!(failure["why"], "", "{failure}");
@@ -84,7 +84,7 @@ fn notes_stay_with_the_run() {
     ] {
         served.change("PUT", &path, &bad.to_string()).expect_failure(400);
     }
-    assert_eq!(served.row("noted")["note"], note, "what was refused changed nothing");
+    assert_eq!(served.row("noted")["note"], note, "refused requests changed the note");
     served.change("PUT", &path, "{}").expect(200);
     assert!(!run.join("tprof-notes.json").exists());
 }

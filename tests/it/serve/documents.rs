@@ -148,7 +148,10 @@ fn routes_of_the_first_dashboard_have_a_value_or_a_reason() {
     assert!(flame["flame"]["children"].as_array().is_some_and(|all| !all.is_empty()), "{flame}");
     let kernels = of("kernels", "imported");
     assert!(kernels["kernels"][0]["cuda_time_us"].as_f64() > Some(0.0), "{kernels}");
-    assert!(served.json("/api/profiler/kernels")["run"].is_u64(), "the newest without a number");
+    assert!(
+        served.json("/api/profiler/kernels")["run"].is_u64(),
+        "without a number, the newest run is used"
+    );
 }
 
 #[test]
@@ -179,7 +182,7 @@ fn tables_without_rows_of_a_compilation_log_are_empty_lists() {
     assert_eq!(whole["compile_time_ms"], 2.0, "{whole}");
     for key in ["graph_breaks", "recompiles"] {
         assert_eq!((&whole[key], &whole[format!("{key}_why")]), (&json!([]), &Value::Null));
-        // A truncated log may have lost some of them.
+        // A truncated log may have lost some rows, so the table is unknown and not empty.
         let cut = of("cut");
         let why = cut[format!("{key}_why")].as_str().unwrap_or_default();
         assert!(cut[key].is_null() && why.contains("left out"), "{cut}");

@@ -26,7 +26,7 @@ fn endless(scratch: &Scratch, options: &[&str], directory: &Path) -> Served {
 }
 
 #[test]
-fn a_killed_server_takes_its_children_along() {
+fn the_children_of_a_killed_server_end_too() {
     let scratch = Scratch::new();
     let directory = runs(&scratch);
     let served = endless(&scratch, &[], &directory);

@@ -42,7 +42,7 @@ fn ask_all(served: &Served, id: u64) -> Vec<Answer> {
 }
 
 #[test]
-fn texts_of_a_run_stay_texts() {
+fn texts_of_a_run_are_escaped_on_every_page() {
     let scratch = Scratch::new();
     let directory = scratch.join("runs");
     let trace = scratch.join("trace.json");
@@ -79,9 +79,9 @@ fn texts_of_a_run_stay_texts() {
         let answer = served.get(&format!("/api/v1/runs/{id}/{page}"));
         assert_eq!(answer.status, 200, "{page}: {}", answer.text());
         let text = answer.text();
-        assert!(text.contains("onerror"), "{page} has the names");
-        assert!(!text.contains("<img src=x"), "{page} has a tag of the run's");
-        assert!(!text.contains("<script><img"), "{page} has a script of the run's");
+        assert!(text.contains("onerror"), "{page} lacks the names");
+        assert!(!text.contains("<img src=x"), "{page} has a tag from the run");
+        assert!(!text.contains("<script><img"), "{page} has a script from the run");
     }
     for other in ["/", "/metrics"] {
         assert!(!served.get(other).expect(200).text().contains("onerror=alert"), "{other}");
@@ -225,7 +225,7 @@ fn a_thousand_runs_are_listed() {
 }
 
 #[test]
-fn a_damaged_trace_ends_at_most_a_child() {
+fn a_damaged_trace_ends_a_child_and_not_the_server() {
     let scratch = Scratch::new();
     let directory = scratch.join("runs");
     for (source, kind) in [(recorded(), "recorded"), (imported(), "imported")] {
@@ -278,14 +278,15 @@ fn a_run_that_changes_is_read_anew_and_one_that_is_gone_is_absent() {
 }
 
 #[test]
-fn a_run_that_is_replaced_again_and_again_harms_nobody() {
+fn a_run_that_is_replaced_repeatedly_breaks_no_request() {
     let scratch = Scratch::new();
     let directory = runs(&scratch);
     let served = Served::start(&directory, &[]);
     let id = served.id_of(Path::new("recorded"));
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Also ends the thread if a request panics; otherwise the scope would wait for ever.
+        // If a request panics, dropping this value ends the thread; otherwise the scope would wait
+        // for ever.
         let _done = Done(&is_done);
         scope.spawn(|| {
             let run = directory.join("recorded");

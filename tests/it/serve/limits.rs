@@ -1,4 +1,4 @@
-//! Limits of the memory of one report, and of the server itself.
+//! Tests of the limits of the memory that one report and the server itself may use.
 
 use std::fs;
 use std::io::BufWriter;

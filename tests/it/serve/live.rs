@@ -1,4 +1,4 @@
-//! A run in progress, as pages and metric scrapers see it.
+//! Tests of a run in progress, as pages and metric scrapers see it.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ pub fn control(served: &Served, id: u64, request: &Value) -> Value {
     served.change("POST", &path, &request.to_string()).expect(200).json()
 }
 
-/// Reads events until one passes.
+/// Reads events until one satisfies the predicate.
 #[track_caller]
 fn until(events: &mut Reading, what: &str, passes: impl Fn(&str, &Value) -> bool) -> Value {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
@@ -63,7 +63,7 @@ fn a_run_in_progress_is_followed_to_its_end() {
     control(&served, id, &json!({ "action": "mark", "name": "half-time" }));
     job.obey("a");
     let tick = until(&mut events, "the mark", |_, tick| has_event(tick, "mark", "half-time"));
-    assert!(tick["history"].is_null(), "only the start has it: {tick}");
+    assert!(tick["history"].is_null(), "only the first event has the history: {tick}");
     // The job makes steps, and then none for longer than usual.
     for _ in 0..8 {
         control(&served, id, &json!({ "action": "step" }));

@@ -1,5 +1,5 @@
-//! `tprof serve` under attack: who gets answers, which files a path or parameter can reach, what
-//! hostile runs and clients can do, and what remains after its end.
+//! Tests of `tprof serve` under attack: who gets answers, which files a path or parameter can
+//! reach, what hostile runs and clients can do, and what remains after its end.
 
 mod access;
 mod archives;

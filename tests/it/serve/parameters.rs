@@ -5,7 +5,7 @@ use tprof_tests::{Scratch, Served};
 use super::runs;
 
 #[test]
-fn a_value_becomes_no_option() {
+fn a_value_never_becomes_an_option() {
     let scratch = Scratch::new();
     let directory = runs(&scratch);
     let served = Served::start(&directory, &[]);
@@ -57,11 +57,11 @@ fn a_value_becomes_no_option() {
     }
     assert!(!target.exists());
     let left = std::fs::read_dir(served.temporary()).unwrap().count();
-    assert_eq!(left, 0, "files in the server's own folder");
+    assert_eq!(left, 0, "files are left in the server's own folder");
 }
 
 #[test]
-fn a_name_is_one_of_the_list() {
+fn only_listed_names_are_accepted() {
     let scratch = Scratch::new();
     let served = Served::start(&runs(&scratch), &[]);
     let names = [

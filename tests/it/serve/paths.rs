@@ -65,7 +65,7 @@ fn no_path_leads_to_a_file() {
 }
 
 #[test]
-fn a_number_that_is_none_is_an_error_with_a_reason() {
+fn an_invalid_number_is_an_error_with_a_reason() {
     let scratch = Scratch::new();
     let served = Served::start(&runs(&scratch), &["--control"]);
     let numbers = [

@@ -1,4 +1,4 @@
-//! How a server starts, or why it refuses to.
+//! Tests of how a server starts, or why it refuses to.
 
 use std::fs;
 use std::io::Read;
@@ -68,7 +68,7 @@ fn a_token_file_is_its_owners_only() {
 }
 
 #[test]
-fn without_a_reader_of_the_address_nothing_is_served() {
+fn a_server_that_cannot_print_its_address_does_not_start() {
     let scratch = Scratch::new();
     let directory = runs(&scratch);
     let mut command = Command::new(tprof_at());

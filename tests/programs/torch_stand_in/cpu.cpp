@@ -93,7 +93,7 @@ struct Entry {
 int observed = 0;
 std::mutex mutex;
 bool is_gone = false;
-// Destroyed last: it allocates after PyTorch's list of callbacks is gone.
+// An object that is destroyed last and then allocates, when PyTorch's list of callbacks is gone.
 struct Last {
     ~Last() {
         void *memory = nullptr;
@@ -231,7 +231,7 @@ void steps(int count) {
     }
 }
 
-// Runs steps, and what else the argument names.
+// Runs steps, and then what the argument names.
 int stand_in(const char *what) {
     if (!strcmp(what, "update")) {
         at::Running range(7, "Optimizer.step#SGD.step", -1, {});

@@ -1,4 +1,4 @@
-//! Makes input for tests and measurements that a person runs:
+//! Writes input files for tests and for measurements that a person runs by hand:
 //!
 //! ```text
 //! make-traces kineto STEPS FILE.json [RANK RANKS]   a trace as torch.profiler writes it

@@ -1,4 +1,5 @@
-//! A Rust program that names what it does by `#[tprof::instrument]`, by `tracing` and by `metrics`.
+//! Test program that reports spans and counters to tprof through `#[tprof::instrument]`, `tracing` and
+//! `metrics`.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -7,7 +8,7 @@ use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 
-/// Pending the first time.
+/// A future that is pending at its first poll and ready at its second.
 struct Yield(bool);
 
 impl Future for Yield {

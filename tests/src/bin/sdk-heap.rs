@@ -1,7 +1,7 @@
-//! A Rust program whose global allocator takes its memory from the kernel, so that none of its
+//! Test program whose global allocator takes its memory from the kernel, so that none of its
 //! allocations pass libc's `malloc`. It prints the allocations that it requested in `planted`.
 //!
-//! Proves: `tprof::Alloc` has every allocation of such a program recorded, with its stack.
+//! A test checks that `tprof::Alloc` records each of these allocations, with its stack.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -41,8 +41,8 @@ const TIMES: usize = 1000;
 #[inline(never)]
 fn planted(kept: &mut Vec<Vec<u8>>) {
     for at in 0..TIMES {
-        // Allocates 1,000 bytes and grows them to 3,000: one freed and one allocated. Keeps each
-        // tenth block.
+        // Allocates 1,000 bytes and grows them to 3,000, which frees one block and allocates
+        // another. Every tenth block is kept.
         let mut block = black_box(Vec::<u8>::with_capacity(1000));
         block.reserve_exact(3000);
         let block = black_box(block);
@@ -59,7 +59,7 @@ fn main() {
         let _span = tprof::span!("planted");
         planted(&mut kept);
     }
-    let heap = scope.heap().expect("the allocator is wrapped");
+    let heap = scope.heap().expect("`tprof::Alloc` wraps the allocator");
     println!(
         "allocations {} frees {} bytes {} live {} {} peak {}",
         heap.allocations,

@@ -1,11 +1,11 @@
-//! A Rust program that names what it does by the crate `tprof`: `sdk MODE`.
+//! Test program that records spans, values and allocations through the crate `tprof`: `sdk MODE`.
 //!
 //! - `all`: planted spans, steps, values, work, pools and allocations, from several threads.
 //! - `odd`: spans dropped in another order and 100 deep, threads that end within a span, values
-//!   that are no numbers, long names, steps that go backwards.
+//!   that aren't finite numbers, long names, steps whose numbers decrease.
 //! - `fork`: a child within its parent's span. `off`: recording switched off for a while.
-//! - `calls`: prints how many system calls a process makes while it records 20 of everything that
-//!   it has recorded before, and how often it allocates. The parent counts the calls.
+//! - `calls`: prints the system calls and the allocations of a child that records 20 events of each
+//!   kind, after it has recorded the same events before. The parent traces the child.
 //! - `nvtx`: spans, marks and steps, some dropped in another order.
 //! - `threads N`: N threads, each with a span and a counter.
 #![allow(unsafe_code)]
@@ -41,7 +41,7 @@ fn worker() {
     }
 }
 
-/// Records spans with texts that are a user's own, and with numbers.
+/// Records spans with secret texts, which must not appear in a redacted run, and with numbers.
 fn secret() {
     let path = String::from("/sesame-text");
     drop(tprof::span!(category: Category::Io, "described", path = path.as_str(), batch = 3));
@@ -178,8 +178,8 @@ fn events() {
     }
 }
 
-/// Prints the system calls that a child makes between two marker calls, whose number it uses
-/// nowhere else.
+/// Prints the system calls that a child makes between two marker calls. The child makes the marker's
+/// system call for no other purpose.
 fn calls() {
     const MARKER: libc::c_long = libc::SYS_sched_get_priority_max;
     // SAFETY: the call takes only a number.
@@ -189,8 +189,8 @@ fn calls() {
     if pid == 0 {
         // SAFETY: PTRACE_TRACEME takes no pointers; the parent below traces this child.
         unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) };
-        // A chunk of records holds some twenty of these, and the collector takes a while to read
-        // it.
+        // A chunk holds the records of some twenty rounds. The pauses give the collector time to
+        // read each chunk.
         for _ in 0..50 {
             events();
             std::thread::sleep(Duration::from_millis(2));
@@ -223,7 +223,8 @@ fn calls() {
                 registers.orig_rax as libc::c_long
             };
             if number == MARKER {
-                // A traced call stops the child at its beginning and at its end.
+                // A traced call stops the child at its beginning and at its end, so the second
+                // stop is the end of the first marker.
                 count += 1;
                 within = count == 2;
             } else if within {
@@ -270,7 +271,7 @@ fn threads(count: u64) {
     all.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// Prints the report of a part of this program's own run.
+/// Profiles a part of this program and prints what the report has of the part and of the rest.
 fn results() {
     let work = |name: &str| tprof::time(name, || std::hint::black_box(vec![1_u8; 4 << 20]).len());
     work("before");

@@ -1,5 +1,5 @@
-//! Stands in for cuBLAS: the multiplications that the tests' program makes. Like the real one, it passes
-//! some of them on to cuBLASLt.
+//! Stands in for cuBLAS, with the multiplications that the tests' program makes. Like the real cuBLAS,
+//! it passes some of them on to cuBLASLt.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
 
 use std::ffi::{c_int, c_longlong, c_void};
@@ -11,7 +11,7 @@ const INVALID_VALUE: c_int = 7;
 
 type Data = *const c_void;
 
-/// A handle, which holds its stream.
+/// A handle, which contains the address of its stream.
 struct Handle(AtomicUsize);
 
 /// Stands in for cuBLAS's function of this name.

@@ -1,5 +1,5 @@
-//! Calls CUPTI's callback as calls begin and return. Of the driver's calls, it does so only for the
-//! launch.
+//! Calls the callback that CUPTI attached, when a call begins and when it returns. Of the driver's
+//! calls, it does so only for the launch.
 
 use std::ffi::c_char;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

@@ -1,5 +1,5 @@
-//! Contexts that a program makes beside the devices' primary contexts. CUPTI's records name the
-//! device's primary context even for these.
+//! Implements contexts that a program makes in addition to the devices' primary contexts. CUPTI's
+//! records name the device's primary context even for these.
 
 use crate::memory;
 use crate::virtual_memory::call;

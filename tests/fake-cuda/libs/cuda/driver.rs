@@ -1,4 +1,5 @@
-//! The part of the driver's own interface that `tprof doctor --run-kernel` calls through cudarc.
+//! Implements the part of the driver's interface that `tprof doctor --run-kernel` calls through
+//! cudarc.
 //!
 //! Calls return before their work is done, except copies to the host: a device's memory is host
 //! memory, and the program may read the copied bytes at once.
@@ -54,7 +55,7 @@ pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, room: c_int, _device
     })
 }
 
-/// Makes a query to the driver a call like others, so that it is recorded as a call.
+/// Runs a query to the driver as a call with a number and times, so that CUPTI can record it.
 fn asked(number: u32, name: &'static CStr, body: impl FnOnce() -> u32) -> u32 {
     let (correlation, start) = (begin(), time::now());
     let result = body();

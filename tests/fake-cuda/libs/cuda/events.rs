@@ -1,4 +1,4 @@
-//! Events: marks in streams that others wait for.
+//! Implements events: marks in a stream for which other streams and the host can wait.
 
 use crate::{happened, streams, time};
 use std::ffi::c_void;

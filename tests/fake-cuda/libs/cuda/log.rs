@@ -1,5 +1,5 @@
-//! The log of what truly ran, with one line of JSON for each event, in `FAKE_CUDA_LOG/PID.jsonl`.
-//! Each line is written at once, so that a killed process has logged everything that it did.
+//! Writes the log of what truly ran: one line of JSON for each event, in `FAKE_CUDA_LOG/PID.jsonl`.
+//! Each line is written at once, so that the log of a killed process is complete.
 
 use std::ffi::CStr;
 use std::fs::{File, OpenOptions};

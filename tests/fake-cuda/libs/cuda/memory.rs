@@ -1,4 +1,4 @@
-//! Memory of every kind, all of which is host memory.
+//! Implements memory of every kind. All of it is host memory.
 
 use crate::{contexts, happened, streams, time};
 use std::collections::BTreeMap;
@@ -6,8 +6,8 @@ use std::ffi::c_void;
 use std::sync::Mutex;
 use tprof_fake_cuda::{Happened, Place, memory};
 
-/// From the address of a block to its kind, its bytes, its device, and its context (0 for a primary
-/// one).
+/// Live blocks. Maps the address of a block to its kind, its bytes, its device, and its context (0
+/// for a primary one).
 static LIVE: Mutex<BTreeMap<usize, (u32, usize, u32, usize)>> = Mutex::new(BTreeMap::new());
 /// For each device, the bytes that its default pool has handed out, and those that it holds. The
 /// pool never releases memory by itself.
@@ -123,17 +123,17 @@ fn release_on(at: *mut c_void, stream: u32, correlation: u32) -> bool {
 /// The implementation of [`tprof_fake_cuda::Engine::release_all`].
 pub extern "C" fn release_all(correlation: u32) {
     let device = crate::chosen();
-    release_those(correlation, |of, context| of == device && context == 0);
+    release_where(correlation, |of, context| of == device && context == 0);
 }
 
 /// Frees all blocks of a context, on behalf of a call.
 pub fn release_context(context: usize, correlation: u32) {
-    release_those(correlation, |_, of| of == context);
+    release_where(correlation, |_, of| of == context);
 }
 
-fn release_those(correlation: u32, is_one: impl Fn(u32, usize) -> bool) {
+fn release_where(correlation: u32, is_due: impl Fn(u32, usize) -> bool) {
     let live = LIVE.lock().unwrap();
-    let those = live.iter().filter(|(_, (_, _, device, context))| is_one(*device, *context));
+    let those = live.iter().filter(|(_, (_, _, device, context))| is_due(*device, *context));
     let all: Vec<usize> = those.map(|(at, _)| *at).collect();
     drop(live);
     for at in all {

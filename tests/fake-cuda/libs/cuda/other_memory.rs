@@ -1,4 +1,4 @@
-//! The driver's functions for arrays, for stream-ordered pools, and for the end of a context.
+//! Implements the driver's functions for arrays and for stream-ordered pools.
 
 use crate::memory;
 use crate::virtual_memory::call;

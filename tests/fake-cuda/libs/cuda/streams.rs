@@ -1,4 +1,4 @@
-//! Streams. Each is a thread that runs its work in order.
+//! Implements streams. Each stream is a thread that runs its work in order.
 
 use crate::{events, graphs, happened, memory, time};
 use std::cell::Cell;

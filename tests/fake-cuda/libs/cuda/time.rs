@@ -1,4 +1,4 @@
-//! The host's clock, and how CUPTI's differs from it.
+//! Reads the host's clock, and computes CUPTI's clock from it.
 
 use std::sync::OnceLock;
 use tprof_fake_cuda::number;
@@ -43,7 +43,7 @@ pub extern "C" fn stamp(ns: u64) -> u64 {
     (ns as i64 + d.offset + drift as i64 + step) as u64
 }
 
-/// Waits until a time. It sleeps while that is exact enough, and then spins.
+/// Waits until a time. Sleeps as long as sleeping is exact enough, and then spins.
 pub fn until(end: u64) {
     const SHARP_NS: u64 = 150_000;
     loop {

@@ -1,5 +1,5 @@
-//! The driver's virtual memory management: physical memory is a file in memory, mapped where the
-//! program reserved addresses.
+//! Implements the driver's virtual memory management. Physical memory is a memfd, which is mapped
+//! where the program reserved addresses.
 
 use crate::{begin, choose, chosen, driver_end, memory, time};
 use std::collections::BTreeMap;
@@ -35,14 +35,14 @@ struct Physical {
 struct State {
     next: u64,
     physical: BTreeMap<u64, Physical>,
-    /// From the address of a mapping to its bytes and its handle.
+    /// Maps the address of each mapping to its bytes and its handle.
     mapped: BTreeMap<usize, (usize, u64)>,
 }
 
 static STATE: Mutex<State> =
     Mutex::new(State { next: 0, physical: BTreeMap::new(), mapped: BTreeMap::new() });
 
-/// Runs a call of the driver: it is numbered, timed and reported.
+/// Runs a call of the driver, with a number and times, and reports it.
 pub fn call(number: u32, name: &'static CStr, body: impl FnOnce(u32) -> u32) -> u32 {
     crate::inject();
     let (correlation, start) = (begin(), time::now());
@@ -221,7 +221,8 @@ fn end(state: &mut State, handle: u64, correlation: u32) {
     }
 }
 
-/// Maps a file, or without one reserves addresses, at an address or anywhere.
+/// Maps a file at an address, or where the kernel chooses if the address is null. Without a file (-1),
+/// reserves the addresses.
 fn map(at: *mut c_void, bytes: usize, how: c_int, file: c_int) -> Option<*mut c_void> {
     let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
     let kind = if file < 0 { libc::MAP_PRIVATE | libc::MAP_ANONYMOUS } else { libc::MAP_SHARED };
@@ -272,7 +273,7 @@ pub unsafe extern "C" fn cuGetProcAddress(
     version: c_int,
     flags: u64,
 ) -> u32 {
-    // SAFETY: the caller guarantees what the called function requires.
+    // SAFETY: this function's caller passes the same arguments, which CUDA requires to be valid.
     call(626, c"cuGetProcAddress", |_| unsafe {
         cuGetProcAddress_v2(name, function, version, flags, std::ptr::null_mut())
     })

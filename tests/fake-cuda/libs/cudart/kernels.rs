@@ -1,4 +1,4 @@
-//! Kernels: their registration by nvcc's code, and their launches.
+//! The runtime's functions that register kernels for nvcc's code, and that launch kernels.
 
 use crate::streams::per_thread;
 use crate::{INVALID_VALUE, SUCCESS, call};
@@ -35,9 +35,9 @@ pub struct Gated {
     ns: u64,
 }
 
-/// From the address of a kernel's stub to its name.
+/// Maps the address of a kernel's stub to its name.
 static NAMES: Mutex<Option<HashMap<usize, usize>>> = Mutex::new(None);
-/// From the address of a kernel's stub to its handle, which points at that address.
+/// Maps the address of a kernel's stub to its handle, which points at that address.
 static HANDLES: Mutex<Option<HashMap<usize, &'static usize>>> = Mutex::new(None);
 thread_local!(static PUSHED: RefCell<Vec<(Dim3, Dim3, usize, usize)>> = const { RefCell::new(Vec::new()) });
 
@@ -86,7 +86,7 @@ pub extern "C" fn __cudaPushCallConfiguration(
     0
 }
 
-/// Like the runtime's function: a stub calls it for the configuration that was pushed.
+/// Like the runtime's function: a stub calls it to get the configuration that was pushed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __cudaPopCallConfiguration(
     grid: *mut Dim3,

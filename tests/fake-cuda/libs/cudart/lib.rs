@@ -1,5 +1,6 @@
-//! Stands in for the CUDA runtime, 12 and 13: the calls that the tests' programs make. A function
-//! that it lacks is an error at link time, and never gives a wrong result.
+//! Stands in for the CUDA runtime, 12 and 13. It has only the functions that the tests' programs
+//! call. A program that calls another function doesn't link, so a missing function never gives a
+//! wrong result.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -47,7 +48,7 @@ unsafe extern "C" {
     static fake_major: c_int;
 }
 
-/// Runs a call as one of the runtime's own: it is numbered, timed and reported.
+/// Runs a call of the runtime, with a number and times, and reports it.
 pub fn call(number: u32, name: &'static CStr, body: impl FnOnce(&Engine, u32) -> u32) -> u32 {
     let engine = engine();
     (engine.init)();

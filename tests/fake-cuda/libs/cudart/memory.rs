@@ -1,4 +1,4 @@
-//! Memory, copies and fills.
+//! The runtime's functions for memory, copies and fills.
 
 use crate::streams::per_thread;
 use crate::{INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, call};

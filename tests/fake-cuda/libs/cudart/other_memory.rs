@@ -1,4 +1,5 @@
-//! Arrays, memory of other processes, registered memory, and the lookup of the driver's functions.
+//! The runtime's functions for arrays, for memory of other processes and registered memory, and for
+//! the lookup of the driver's functions.
 
 use crate::{INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, call};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -54,7 +55,7 @@ pub unsafe extern "C" fn cudaMallocArray(
     height: usize,
     _flags: c_uint,
 ) -> u32 {
-    // SAFETY: the caller guarantees what the called function requires.
+    // SAFETY: this function's caller passes `to` and `channels`, which CUDA requires to be valid.
     unsafe { array((23, c"cudaMallocArray"), to, channels, Extent { width, height, depth: 0 }) }
 }
 
@@ -66,7 +67,7 @@ pub unsafe extern "C" fn cudaMalloc3DArray(
     extent: Extent,
     _flags: c_uint,
 ) -> u32 {
-    // SAFETY: the caller guarantees what the called function requires.
+    // SAFETY: this function's caller passes `to` and `channels`, which CUDA requires to be valid.
     unsafe { array((141, c"cudaMalloc3DArray"), to, channels, extent) }
 }
 
@@ -171,7 +172,8 @@ pub unsafe extern "C" fn cudaGetDriverEntryPointByVersion(
     flags: u64,
     status: *mut c_int,
 ) -> u32 {
-    // SAFETY: the caller guarantees what the called function requires.
+    // SAFETY: this function's caller passes a name that ends with a zero, and valid pointers to
+    // write to.
     unsafe {
         found((468, c"cudaGetDriverEntryPointByVersion"), name, function, version, flags, status)
     }
@@ -185,7 +187,8 @@ pub unsafe extern "C" fn cudaGetDriverEntryPoint(
     flags: u64,
     status: *mut c_int,
 ) -> u32 {
-    // SAFETY: the caller guarantees what the called function requires.
+    // SAFETY: this function's caller passes a name that ends with a zero, and valid pointers to
+    // write to.
     unsafe { found((406, c"cudaGetDriverEntryPoint"), name, function, 12000, flags, status) }
 }
 

@@ -128,7 +128,8 @@ pub unsafe extern "C" fn cudaGetDriverEntryPointByVersion_ptsz(
     flags: u64,
     status: *mut c_int,
 ) -> u32 {
-    // SAFETY: the caller guarantees what the called function requires.
+    // SAFETY: this function's caller passes a name that ends with a zero, and valid pointers to
+    // write to.
     unsafe {
         crate::other_memory::cudaGetDriverEntryPointByVersion(
             name, function, version, flags, status,

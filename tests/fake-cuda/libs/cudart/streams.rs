@@ -1,4 +1,4 @@
-//! Streams, events and waits.
+//! The runtime's functions for streams, events and waits.
 
 use crate::{INVALID_VALUE, NOT_READY, SUCCESS, call};
 use std::ffi::{CStr, c_int, c_void};

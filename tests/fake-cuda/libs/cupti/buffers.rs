@@ -1,4 +1,5 @@
-//! Buffers of a client. They are requested when needed, and returned when full or flushed.
+//! Keeps the buffers of the older interface's client. This CUPTI requests a buffer when it needs
+//! one, and returns it when it is full or flushed.
 //!
 //! Real clients of the older interface can harm each other, and here they can, too: the last client to
 //! register gets all records, a buffer that should be zeroed and isn't comes back with its old
@@ -49,8 +50,8 @@ impl Buffer {
 
 struct State {
     client: Option<(Request, Complete)>,
-    /// By the thread that fills the buffer. Key 0 is the buffer of the device's records, or of all
-    /// threads'.
+    /// Buffers that are being filled, by the thread whose records they get. Key 0 is the buffer of
+    /// the device's records, or of all records.
     open: BTreeMap<u32, Buffer>,
     late: Vec<(Buffer, Complete)>,
     /// Buffers that are held back until a forced flush.
@@ -60,7 +61,8 @@ struct State {
 static STATE: Mutex<State> =
     Mutex::new(State { client: None, open: BTreeMap::new(), late: Vec::new(), held: Vec::new() });
 
-/// Registers a client's functions. The client before gets its buffers back, and then no more records.
+/// Registers a client's functions. The client before it gets its buffers back, and then no more
+/// records.
 pub fn register(request: Request, complete: Complete) {
     let mut state = lock(&STATE);
     let before = state.client.replace((request, complete));

@@ -1,4 +1,5 @@
-//! The interface of CUDA 13.3 for several clients, each with its own kinds, calls, buffers and records.
+//! Implements the interface of CUDA 13.3 for several clients, each with its own kinds, calls,
+//! buffers and records.
 //!
 //! According to NVIDIA's documentation, a process may use this interface or the older one, and calls of the one that
 //! comes second are refused. This is simpler than CUPTI: a client lends one buffer for all threads, no client gets
@@ -54,7 +55,8 @@ const OF_OLDER: [&str; 15] = [
     "cuptiGetThreadIdType",
 ];
 
-/// Takes the interface of a function into use. Refuses if the other interface is in use.
+/// Marks the interface that a function belongs to as used. Refuses if the other interface is in
+/// use.
 pub fn use_interface(function: &str) -> CUptiResult {
     let this = match function {
         "cuptiSubscribe_v2" => NEWER,
@@ -83,7 +85,7 @@ pub fn forget() {
     INTERFACE.store(NONE, SeqCst);
 }
 
-/// Runs `f` on a client and returns its result.
+/// Runs `work` on a client and returns its result.
 fn with(
     subscriber: CUpti_SubscriberHandle,
     work: impl FnOnce(&mut Client) -> CUptiResult,
@@ -291,7 +293,8 @@ pub unsafe extern "C" fn cuptiActivityGetNextRecord_v2(
     record: *mut *mut CUpti_Activity,
 ) -> CUptiResult {
     match with(subscriber, |_| CUPTI_SUCCESS) {
-        // SAFETY: the caller guarantees what the called function requires.
+        // SAFETY: this function's caller passes a buffer that CUPTI returned, and the record before
+        // or null.
         CUPTI_SUCCESS => unsafe { crate::cuptiActivityGetNextRecord(buffer, valid, record) },
         refused => refused,
     }

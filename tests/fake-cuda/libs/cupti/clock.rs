@@ -1,5 +1,5 @@
-//! The clock that a client chose for its records. Times are converted with two readings of that
-//! clock and of CUPTI's own.
+//! Converts times to the clock that a client chose for its records, with two readings of that clock
+//! and of CUPTI's own.
 
 use crate::{KINDS, complain, enter, lock};
 use std::sync::Mutex;

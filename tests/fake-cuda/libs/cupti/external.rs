@@ -1,5 +1,5 @@
-//! External ids: each thread has a stack for each kind. A call gets a record for each stack that is
-//! not empty.
+//! Implements external ids. Each thread has a stack for each kind of id, and each call gets a
+//! record for each stack that is not empty.
 
 use crate::enter;
 use std::cell::RefCell;

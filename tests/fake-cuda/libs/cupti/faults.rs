@@ -1,26 +1,26 @@
-//! Injected faults, chosen by `FAKE_CUPTI_FAULTS`, which contains words separated by commas:
+//! Injects faults. `FAKE_CUPTI_FAULTS` chooses them, with words separated by commas:
 //!
 //! | word | what happens |
 //! |---|---|
-//! | `drop=N` | each Nth kernel's record finds no place, and is counted as dropped |
+//! | `drop=N` | each Nth kernel's record finds no room, and is counted as dropped |
 //! | `zero=N` | each Nth kernel's record has no times |
 //! | `unknown=N` | behind each Nth record comes one of an unknown kind |
 //! | `nested=N` | behind each Nth record comes one of a kernel that a kernel launched |
 //! | `broken=N` | behind each Nth record comes one of no kind, and the buffer cannot be read on |
 //! | `overhead=N` | behind each Nth kernel's record comes one of time that CUPTI itself took |
-//! | `everything` | also memory of arrays, of other processes, of the program's own and of handles has records: no documentation states whether it has |
+//! | `everything` | arrays, other processes' memory, registered memory and handles have records, too; no documentation says whether they have |
 //! | `hoststart` | graphs begin with a node of the host |
-//! | `devices` | devices have no records: they were made before anybody asked |
+//! | `devices` | devices have no records, as if they were made before a client enabled the kind |
 //! | `contexts` | records of contexts come last of all |
 //! | `late` | buffers come one flush later, the last one first |
 //! | `hold=N` | a buffer has N records, and comes back only by a forced flush |
 //! | `orphans` | buffers of a client that is replaced go to the next one |
-//! | `lost` | buffers of a client that is replaced are never given back |
-//! | `reset` | what is not given back when a context ends is lost |
-//! | `domains` | a domain that is switched off takes all kinds with it, as before 12.6 Update 1 |
-//! | `unended` | a forced flush gives buffers back with a record of work that has not ended behind the others |
+//! | `lost` | buffers of a client that is replaced are never returned |
+//! | `reset` | records in buffers that are not returned when a context ends are lost |
+//! | `domains` | switching a callback domain off disables all kinds, as before 12.6 Update 1 |
+//! | `unended` | a forced flush returns buffers whose last record is of work that has not ended |
 //! | `subscriber` | another client holds the subscription |
-//! | `refuse=CALL:RESULT` | this call fails so (`cuptiActivityEnable/10`: for that kind) |
+//! | `refuse=CALL:RESULT` | this call fails with this result (`cuptiActivityEnable/10`: for kind 10 only) |
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};

@@ -1,4 +1,5 @@
-//! The functions whose calls a client does not want recorded, although their kind is enabled.
+//! Keeps the functions whose calls a client excludes from recording, although their kind is
+//! enabled.
 
 use crate::{enter, lock};
 use std::collections::BTreeSet;

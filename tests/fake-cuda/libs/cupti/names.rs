@@ -1,5 +1,5 @@
-//! Names of the driver's calls by number, and of those runtime calls that `tprof-cupti-sys` does
-//! not list.
+//! Maps numbers of calls to names: those of the driver, and those of the runtime that
+//! `tprof-cupti-sys` does not list.
 
 use std::ffi::CStr;
 

@@ -1,4 +1,4 @@
-//! The numbers of contexts and streams in records.
+//! CUPTI's functions that return the numbers of contexts and streams in records.
 
 use crate::enter;
 use tprof_cupti_sys::bindings::*;

@@ -12,21 +12,21 @@ const ENTRY: usize = 40;
 const BUFFER: u32 = 1;
 const TEXT: u32 = 2;
 const JOURNAL: u32 = 3;
-/// An entry whose number is: result.
+/// A client registered its callbacks. Number: the result.
 pub const REGISTERED: u32 = 3;
-/// An entry whose numbers are: kind, result.
+/// A client enabled a kind. Numbers: kind, result.
 pub const ENABLED: u32 = 4;
-/// An entry whose number is: number of the loan, or 0.
+/// CUPTI requested a buffer. Number: that of the loan, or 0 without a buffer.
 pub const REQUESTED: u32 = 7;
-/// An entry whose numbers are: number of the loan, bytes, stream.
+/// CUPTI returned a buffer. Numbers: number of the loan, bytes, stream.
 pub const COMPLETED: u32 = 8;
-/// An entry: flags, result, how long it took.
+/// A client flushed. Numbers: flags, result, how long it took.
 pub const FLUSHED: u32 = 9;
-/// An entry: CUPTI's time, width, result.
+/// Both clocks were read. Numbers: CUPTI's time, width of the reading, result.
 pub const CLOCKS: u32 = 10;
-/// An entry: records.
+/// A client asked for dropped records. Number: how many were dropped.
 pub const DROPPED: u32 = 11;
-/// An entry: address, records, result.
+/// A client read a buffer. Numbers: address, records, result.
 const READ: u32 = 12;
 
 /// An entry of the journal.
@@ -38,7 +38,7 @@ pub struct Entry {
     pub thread: u32,
     /// Time of the entry, by the host's clock.
     pub at_ns: u64,
-    /// The numbers that belong to it.
+    /// The numbers that belong to the entry, as above.
     pub numbers: [u64; 3],
 }
 
@@ -76,7 +76,7 @@ fn sizes_of(version: u32) -> HashMap<u32, usize> {
 }
 
 impl Recording {
-    /// Reads a file's bytes; `None` if it holds no recording.
+    /// Reads a file's bytes; `None` if it contains no recording.
     pub fn of(file: &[u8]) -> Option<Recording> {
         let first = file.get(..HEAD)?;
         let (pid, version) = (word(first, 12), word(first, 16));

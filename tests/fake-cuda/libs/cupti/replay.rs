@@ -106,7 +106,7 @@ impl Replay {
             .map_or(CUPTI_SUCCESS, |e| e.numbers[number] as CUptiResult)
     }
 
-    /// Handles a flush of the client: it returns the buffers that were returned in a flush.
+    /// Handles a flush of the client: returns the buffers that were returned in the recorded flush.
     pub fn flush(&self) -> CUptiResult {
         static TURN: AtomicU64 = AtomicU64::new(0);
         loop {
@@ -201,7 +201,8 @@ impl Replay {
     }
 }
 
-/// Waits until everything was replayed and a flush has returned it. Returns false without a recording.
+/// Waits until every entry was replayed and a flush has returned the last buffers. Returns false
+/// without a recording.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiReplayed() -> bool {
     let Some(replay) = replay() else { return false };

@@ -1,4 +1,4 @@
-//! The one client that may hold the subscription, and the calls for which it wants callbacks.
+//! Keeps the one client that may hold the subscription, and calls back for the calls that it chose.
 
 use crate::{clients, enter, faults, lock};
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
-//! The place where the ranks of a communicator meet: a shared page with a counter of the ranks that
-//! have arrived.
+//! Lets the ranks of a communicator wait for each other, by a shared page with a counter of the
+//! ranks that have arrived.
 
 use std::ffi::CString;
 use std::fs::OpenOptions;

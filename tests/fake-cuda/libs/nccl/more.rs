@@ -1,5 +1,5 @@
-//! Functions that few programs call: other ways to make communicators, memory, one-sided transfers,
-//! and `ncclBcast`, which NCCL implements with its own public function.
+//! Functions of NCCL that few programs call: other ways to make communicators, memory, one-sided
+//! transfers, and `ncclBcast`, which NCCL implements with its own public function.
 
 use super::{
     Communicator, INVALID_ARGUMENT, SUCCESS, SYSTEM_ERROR, UniqueId, make, ncclAllReduce,

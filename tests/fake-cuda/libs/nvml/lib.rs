@@ -3,11 +3,11 @@
 //!
 //! | word | what happens |
 //! |---|---|
-//! | `init=N` | it does not start, with this result |
+//! | `init=N` | NVML does not start, and returns this result |
 //! | `none` | there is no device |
 //! | `nopower` | devices do not report their power |
 //! | `old` | an older driver: no second version of memory, no `…EventReasons`, no `…TemperatureV` |
-//! | `lost=N` | from the Nth reading of utilisation on a device is lost |
+//! | `lost=N` | a device is lost from the Nth reading of its utilisation on |
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
