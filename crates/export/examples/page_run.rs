@@ -1,7 +1,7 @@
-//! Writes a made-up training run for the tests and benchmarks of the pages:
-//! `page_run DIR [--steps N] [--ranks N] [--slow] [--plain] [--long-backward]`. By default it has
-//! two ranks of a small transformer, with Python functions, operators, launches, three streams, the
-//! nodes of a CUDA graph, collectives, allocations, samples and a thread that only waits. Unless
+//! Writes a made-up training run, which tests and benchmarks of the pages show: `page_run DIR
+//! [--steps N] [--ranks N] [--slow] [--plain] [--long-backward]`. By default, the run has two ranks
+//! of a small transformer. They have Python functions, operators, launches, three streams, the
+//! nodes of a CUDA graph, collectives, allocations, samples, and a thread that only waits. Unless
 //! `--plain` is given, some names contain markup, which a page must show as text.
 
 use std::path::Path;
@@ -55,7 +55,7 @@ struct Rank {
     writer: TraceWriter,
     rank: u32,
     now_ns: u64,
-    /// Time from which each stream is free.
+    /// Time at which each stream becomes free.
     streams: [u64; 3],
     correlation: u64,
     spans: Vec<Span>,
@@ -160,8 +160,8 @@ impl Rank {
         Ok(made)
     }
 
-    /// Adds samples of a thread that is busy before the first step and then waits for work, and the
-    /// device memory segment from which the allocator gives out blocks.
+    /// Adds samples of a thread that is busy before the first step and then waits for work. Also
+    /// adds the device memory segment that the allocator divides into blocks.
     fn start_up(&mut self) {
         for ms in 1..4 {
             self.samples.push(Sample {
@@ -253,7 +253,7 @@ impl Rank {
         self.spans.last_mut().expect("just pushed")
     }
 
-    /// Adds a launch at `now` on `thread`, and its kernel, which runs when the stream is free.
+    /// Adds a launch at `now` on `thread`, and its kernel, which begins when the stream is free.
     fn launch(&mut self, thread: u32, stream: usize, name: &str, kernel_ns: u64) -> u64 {
         let call_ns = 5_000 + self.random(4_000);
         self.correlation += 1;

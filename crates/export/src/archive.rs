@@ -1,7 +1,8 @@
-//! Packs a directory of files into one tar archive, for stdout.
+//! Packs a directory of files into one tar archive, so that an export of several files can go to
+//! stdout.
 //!
-//! Entries are sorted by name and contain neither the time of the export nor the user who made it,
-//! so the same files always give the same bytes.
+//! Entries are sorted by name, and contain neither the time of the export nor the user. So the same
+//! files always produce the same bytes.
 
 use std::fs;
 use std::io::{self, Write};

@@ -1,8 +1,9 @@
-//! Finds out which points of arrows belong together, by their ids and their order.
+//! Numbers the messages and lines of arrows, whose points a trace joins only by their ids and their
+//! order.
 //!
-//! A trace reuses an id for a new message once the previous one has arrived, and one start may have
-//! several ends. Viewers join all points of an id one after another, so each message gets a number
-//! of its own, and each end of a start gets a line of its own.
+//! A trace reuses an id for a new message once the previous one has arrived. One start may also
+//! have several ends. But a viewer joins all points with the same id into one arrow. So each
+//! message, and each end of a start, needs a number of its own.
 
 use std::ops::Range;
 
@@ -20,20 +21,20 @@ fn id_of(row: &FlowPoint) -> Id {
     (row.category, row.name, row.id)
 }
 
-/// The last message of an id.
+/// The latest message with an id.
 #[derive(Clone, Copy, Debug)]
 struct Message {
-    /// Number of messages with this id before it.
+    /// Number of messages with the same id before this one.
     number: u64,
-    /// Number of its ends so far.
+    /// Number of this message's ends so far.
     ends: u64,
 }
 
-/// The messages of a file. Its points must come in order of time.
+/// The messages of a file. Points must be passed in order of time.
 #[derive(Debug, Default)]
 pub(crate) struct Arrows {
     messages: FxHashMap<Id, Message>,
-    /// Number of ends of messages that have several, by id and message number.
+    /// For each message with several ends, the number of ends, by id and message number.
     several: FxHashMap<(Id, u64), u64>,
 }
 
@@ -47,8 +48,7 @@ pub(crate) struct FlowLinks {
 }
 
 impl FlowLinks {
-    /// Returns the number of a line. The first line of the first message with an id has the id
-    /// itself as its number.
+    /// Returns the number of a line. The first line of the first message uses the id itself.
     pub fn number(&self, id: u64, line: u64) -> u64 {
         match (self.message, line) {
             (0, 0) => id,
@@ -75,13 +75,14 @@ impl Arrows {
         Arrows { messages: FxHashMap::default(), several }
     }
 
-    /// Returns the lines of the next point.
+    /// Returns the lines of the next point of the file.
     pub fn point(&mut self, row: &FlowPoint) -> FlowLinks {
         let id = id_of(row);
         let known = self.messages.get(&id).copied();
         let next = known.map_or(0, |message| message.number + 1);
         let mut message = match (row.end, known) {
-            // A step after an end, or without a start, belongs to a message whose start is missing.
+            // A step continues the latest message, unless that message has already ended. Then the
+            // start of the step's own message is missing.
             (FlowEnd::Step, Some(message)) if message.ends == 0 => message,
             (FlowEnd::End, Some(message)) => message,
             _ => Message { number: next, ends: 0 },
@@ -101,7 +102,7 @@ impl Arrows {
 mod tests {
     use super::*;
 
-    /// Returns the message number and the line numbers of each point, given as `s` (start), `t`
+    /// Returns the message number and the line numbers of each point. A point is `s` (start), `t`
     /// (step) or `f` (end).
     fn lines(points: &str) -> Vec<(u64, Range<u64>)> {
         let rows = points.chars().map(|point| FlowPoint {
@@ -119,19 +120,19 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_one_id_are_arrows_of_their_own() {
+    fn messages_with_the_same_id_are_separate_arrows() {
         let alone = |message| (message, 0..1);
         assert_eq!(lines("sfsfsf"), [0, 0, 1, 1, 2, 2].map(alone));
         assert_eq!(lines("stfstf"), [0, 0, 0, 1, 1, 1].map(alone));
-        // Two starts before an end: the first message never arrived.
+        // If there are two starts before an end, the first message never arrived.
         assert_eq!(lines("ssf"), [0, 1, 1].map(alone));
     }
 
     #[test]
-    fn ends_of_one_start_have_a_line_each() {
+    fn each_end_of_a_start_has_its_own_line() {
         assert_eq!(lines("sff"), [(0, 0..2), (0, 0..1), (0, 1..2)]);
         assert_eq!(lines("sffsf"), [(0, 0..2), (0, 0..1), (0, 1..2), (1, 0..1), (1, 0..1)]);
-        // Ends without a start share no line.
+        // If ends have no start, each has its own line.
         assert_eq!(lines("ff"), [(0, 0..1), (0, 1..2)]);
     }
 }

@@ -1,12 +1,12 @@
-//! Chrome trace JSON, one file per rank, as torch.profiler (Kineto) writes it: for Perfetto,
-//! chrome://tracing, HTA and TensorBoard. A file is gzipped if its name ends in `.gz`, which is the
-//! default.
+//! Exports Chrome trace JSON in the form of torch.profiler (Kineto), one file per rank. Perfetto,
+//! chrome://tracing, HTA and TensorBoard read it. A file is gzipped if its name ends in `.gz`,
+//! which is the default.
 //!
-//! Host threads appear under their process, streams under a "process" with their device's number.
-//! Times are microseconds with nanosecond digits, relative to `baseTimeNanoseconds`. An imported
-//! trace keeps its times, numbers and top-level members. Memory curves are thinned to at most 4,000
-//! points, each the highest of its stretch. The text is streamed, so memory does not grow with the
-//! trace.
+//! Host threads appear under their process, and streams under a "process" with their device's
+//! number. Times are microseconds with nanosecond digits, relative to `baseTimeNanoseconds`. An
+//! imported trace keeps its times, numbers and top-level members. Memory curves are downsampled to
+//! at most 4,000 points, each the highest of its stretch. The text is streamed, so memory does not
+//! grow with the trace.
 
 mod curves;
 mod envelope;
@@ -30,7 +30,7 @@ use rows::Rows;
 use sink::Sink;
 use writer::Writer;
 
-/// Smallest size limit of a file: names need some bytes.
+/// Smallest size limit of a file. Names need some bytes even if no event fits.
 const LEAST_BYTES: u64 = 256 << 10;
 /// Bytes reserved for the end of a file.
 const REST_BYTES: u64 = 64 << 10;
@@ -58,7 +58,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     write_all(&selection, &paths, options)
 }
 
-/// Writes each file to its path; none appears unless all can be written.
+/// Writes each file to its path. If one cannot be written, no file appears.
 pub(crate) fn write_all(
     selection: &Selection<'_>,
     paths: &[PathBuf],
@@ -84,7 +84,7 @@ pub(crate) fn write_all(
     Ok(written)
 }
 
-/// Writes one file, complete except for its final name.
+/// Writes one file under a temporary name; the caller renames it.
 fn write(
     part: &OpenRank<'_>,
     selection: &Selection<'_>,
@@ -113,7 +113,7 @@ fn write(
     Ok(output)
 }
 
-/// Writes the JSON of one file. Returns the time where it was cut, if it became full.
+/// Writes the JSON of one file. If the file became full, returns the time at which it was cut.
 fn document(
     part: &OpenRank<'_>,
     unix_ns: u64,
@@ -125,8 +125,9 @@ fn document(
     let about = envelope::Envelope::of(part, unix_ns, last_rank);
     let mut writer = Writer::begin(part, about.clock, |text| about.begin(text), to)?;
     let mut rows = Rows::new(part, about.imported);
-    // Holistic Trace Analysis takes a file's first event, if it is a span, for the launch of work
-    // that has no launch.
+    // If a file's first event is a span, Holistic Trace Analysis takes it for the launch of work
+    // that has no launch. So begin with the same span as the imported file, which gives the same
+    // result.
     let first = first_span(part);
     if let Some(first) = &first {
         rows.write_out_of_order(first, &mut writer)?;

@@ -1,7 +1,7 @@
-//! Collectives at the time of their kernels.
+//! Finds the time of each collective, which is the time of its kernel.
 //!
-//! A call returns long before its collective is over, so a collective's time is that of its kernel.
-//! Collectives are few compared with kernels, so they are held in memory, sorted.
+//! A collective's call returns long before the collective is over, so the call's time is not used
+//! if the kernel is known. Collectives are few compared with kernels, so they are sorted in memory.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
@@ -10,7 +10,7 @@ use tprof_trace::model::{Collective, Kernel, ProcessIndex};
 
 use crate::Window;
 
-/// A collective and when it ran: the time of its kernel, or else of its call.
+/// A collective with the time of its kernel, or of its call if the kernel is unknown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimedCollective {
     pub row: Collective,
@@ -20,8 +20,8 @@ pub(crate) struct TimedCollective {
 
 /// Returns an id of an operation that is the same on all ranks that take part in it, and that
 /// differs from the ids of arrows within a rank. `None` if the communicator or its count of
-/// operations is unknown. A library may count the operations of each name separately, so the id
-/// depends on the name.
+/// operations is unknown. The id also depends on the operation's name, because a library may count
+/// the operations of each name separately.
 pub(crate) fn shared_id(trace: &TraceFile, row: &Collective) -> Option<u64> {
     let name = fnv1a(trace.name(row.name).as_bytes());
     Some(joined(&[row.communicator?, name, row.sequence?]) | 1 << 63)

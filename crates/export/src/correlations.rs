@@ -1,7 +1,8 @@
-//! The set of correlations that occur, one bit for each.
+//! Stores which correlations occur in a file, with one bit for each.
 //!
-//! A launch and its kernel are in different tables, but an arrow needs both. Numbers are nearly
-//! dense, so a million launches take some hundred kilobytes.
+//! A launch and its kernel are in different tables, so an arrow is drawn only after a look-up of
+//! the other end. Correlations are nearly consecutive numbers, so the bits of a million launches
+//! take some hundred kilobytes.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{Kernel, MemoryCopy, ProcessIndex, Synchronization};
@@ -15,20 +16,20 @@ const BITS: u64 = 512;
 #[derive(Debug, Default)]
 pub(crate) struct Correlations {
     pages: FxHashMap<(ProcessIndex, u64), [u64; (BITS / 64) as usize]>,
-    /// Number of further occurrences of a correlation: the nodes of a launched graph share that of
-    /// the launch.
+    /// How often a correlation occurs again. For example, all nodes of a launched graph have the
+    /// launch's correlation.
     further: FxHashMap<(ProcessIndex, u64), u64>,
 }
 
 impl Correlations {
-    /// Correlations of waits for devices that touch a window.
+    /// Reads the correlations of waits for devices that touch a window.
     pub fn of_waits(trace: &TraceFile, window: Window) -> Correlations {
         let mut set = Correlations::default();
         set.add::<Synchronization>(trace, window, |row| (row.process, row.correlation));
         set
     }
 
-    /// Correlations of kernels and copies that touch a window.
+    /// Reads the correlations of kernels and copies that touch a window.
     pub fn of_work(trace: &TraceFile, window: Window) -> Correlations {
         let mut set = Correlations::default();
         set.add::<Kernel>(trace, window, |row| (row.process, row.correlation));
@@ -61,7 +62,7 @@ impl Correlations {
         page[(correlation % BITS / 64) as usize] |= 1 << (correlation % 64);
     }
 
-    /// Number of rows of a file with this correlation.
+    /// Returns the number of rows with this correlation.
     pub fn count(&self, process: ProcessIndex, correlation: u64) -> u64 {
         let further = self.further.get(&(process, correlation)).copied().unwrap_or(0);
         u64::from(self.holds(process, correlation)) + further

@@ -1,5 +1,5 @@
-//! Downsamples curves for a viewer. A curve's time is divided into stretches, and only the highest
-//! point of each is kept.
+//! Downsamples curves for a viewer. Time is divided into stretches, and only the highest point of
+//! each stretch is written.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
@@ -15,7 +15,7 @@ pub(crate) fn stretch_ns(run_ns: u64) -> u64 {
     (run_ns / POINTS).max(LEAST_STRETCH_NS)
 }
 
-/// Keeps the highest point of each stretch, and the last point of the curve.
+/// Selects the highest point of each stretch, and the last point of the curve.
 pub(crate) struct Downsampler<V = u64> {
     stretch_ns: u64,
     /// End of the current stretch.
@@ -46,17 +46,17 @@ impl<V: Copy + PartialOrd> Downsampler<V> {
         ready
     }
 
-    /// Returns the points that are left at the end: the highest point of the last stretch, then the
-    /// last point.
+    /// Returns the points that remain at the end: the highest point of the last stretch, then the
+    /// last point of the curve.
     pub fn rest(self) -> impl Iterator<Item = (u64, V)> {
         let last = self.last.filter(|last| Some(*last) != self.highest);
         self.highest.into_iter().chain(last)
     }
 }
 
-/// Downsamples the live heap bytes of each process of a file, and calls `point` with each point
-/// that is kept. The bytes are added up from the process's allocation events if all of them were
-/// recorded, otherwise they come from the totals that the process wrote.
+/// Downsamples the live heap bytes of each process of a file, and calls `point` with each selected
+/// point. If all allocations of a process were recorded, the bytes are summed from its events.
+/// Otherwise they come from the totals that the process wrote.
 pub(crate) fn heap<E>(
     file: &TraceFile,
     stretch_ns: u64,

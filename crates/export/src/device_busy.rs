@@ -1,6 +1,6 @@
-//! The share of each stretch of time in which a device ran kernels.
+//! Computes the share of each stretch of time in which a device ran kernels.
 //!
-//! Kernels overlap, so their union counts, never their sum.
+//! Kernels may overlap, so the busy time is the union of their intervals, not the sum.
 
 use std::collections::BTreeMap;
 
@@ -21,9 +21,9 @@ pub(crate) struct DeviceBusyTime {
 
 #[derive(Debug, Default)]
 struct Device {
-    /// Everything before this time is accounted for.
+    /// Time up to which the device's busy time has been counted.
     until_ns: u64,
-    /// Busy nanoseconds of each stretch that has work, by its number.
+    /// Busy nanoseconds of each stretch with work, with the stretch's number.
     busy_ns: Vec<(u64, u64)>,
 }
 
@@ -33,7 +33,7 @@ impl DeviceBusyTime {
         DeviceBusyTime { first_ns, stretch_ns, devices: BTreeMap::new() }
     }
 
-    /// Adds a kernel. Kernels must come in order of their starts.
+    /// Adds a kernel. Kernels must be passed in order of their starts.
     pub fn kernel(&mut self, row: &Kernel) {
         let device = self.devices.entry((row.process, row.device)).or_default();
         let end_ns = row.start_ns.saturating_add(row.duration_ns);
@@ -53,8 +53,8 @@ impl DeviceBusyTime {
         }
     }
 
-    /// Returns process, device, beginning of a stretch, and its busy share. The share is 0 at the
-    /// beginning of each time without work, which lasts until the next point.
+    /// Returns the process, the device, the beginning of a stretch, and the stretch's busy share.
+    /// Of consecutive stretches without work, only the first is returned, with the share 0.
     pub fn points(self) -> impl Iterator<Item = (ProcessIndex, u32, u64, f64)> {
         let (first_ns, stretch_ns) = (self.first_ns, self.stretch_ns);
         self.devices.into_iter().flat_map(move |((process, device), found)| {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_without_work_is_one_point() {
+    fn consecutive_stretches_without_work_are_one_point() {
         let ms = 1_000_000;
         let mut busy = DeviceBusyTime::new(0, 900 * ms);
         for start in [5 * ms, 800 * ms] {

@@ -1,4 +1,4 @@
-//! Reasons why an export was not written.
+//! Defines the reasons why an export was not written.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,25 +14,25 @@ pub enum ExportError {
     /// The run has no such rank.
     #[error("there is no rank {rank}")]
     NoRank {
-        /// The rank that was asked for.
+        /// The requested rank.
         rank: u64,
-        /// The ranks that are there.
+        /// The ranks that the run has.
         there: Vec<u32>,
     },
     /// The run has no such step.
     #[error("there is no step {step}")]
     NoStep {
-        /// The first step that was asked for.
+        /// The first requested step that is missing.
         step: u64,
-        /// The steps that are there.
+        /// The steps that the run has.
         there: Vec<u64>,
     },
     /// The run has no such cycle.
     #[error("there is no cycle {cycle}")]
     NoCycle {
-        /// The cycle that was asked for.
+        /// The requested cycle.
         cycle: u32,
-        /// The cycles that are there, in words.
+        /// The cycles that the run has, in words.
         there: Vec<String>,
     },
     /// The slice ends before it begins.
@@ -54,7 +54,7 @@ pub enum ExportError {
     /// The slice lies within the run, but nothing happened there.
     #[error("the slice is empty")]
     EmptySlice,
-    /// The limit is too small even for the frame of the format.
+    /// The size limit is smaller than the parts that every file of the format has.
     #[error("{max_bytes} bytes are too few")]
     TooSmall {
         /// Size that was requested, in bytes.
@@ -68,12 +68,12 @@ pub enum ExportError {
         /// Name of the format.
         format: &'static str,
     },
-    /// Nothing that the format shows was recorded.
+    /// The run has none of the data that the format shows.
     #[error("nothing was recorded for {format}")]
     Nothing {
         /// Name of the format.
         format: &'static str,
-        /// Kinds of data that it shows.
+        /// Kinds of data that the format shows.
         wants: &'static str,
     },
     /// The run has no trace file.
@@ -85,7 +85,7 @@ pub enum ExportError {
         /// Path of the output.
         path: PathBuf,
     },
-    /// Several files would be written to one name.
+    /// Several files would be written under one name, which is not a directory.
     #[error("{files} files cannot be written to `{}`", path.display())]
     NotADirectory {
         /// The requested output.
@@ -107,7 +107,7 @@ pub enum ExportError {
         /// The missing directory.
         directory: PathBuf,
     },
-    /// The operating system refused; nothing is left under the final name.
+    /// The operating system reported an error. No file exists under the final name.
     #[error("cannot write `{}`: {source}", path.display())]
     Write {
         /// Path that could not be written.

@@ -1,15 +1,15 @@
-//! External ids for rows that have none of their own: the ids that were pushed on the thread when
-//! the row's call was made.
+//! Fills in external ids. A row without an id of its own gets the id that its thread had pushed
+//! when it made the row's call.
 
 use tprof_trace::model::*;
 use tprof_trace::{TraceFile, TraceRow};
 
-/// External ids by process and correlation of the call.
+/// External ids, by the process and the correlation of the call.
 #[derive(Debug, Default)]
 pub struct ExternalIds(Vec<(ProcessIndex, u64, u64)>);
 
-/// Order of preference among several ids of a call: an operator's comes first, an annotation's
-/// last.
+/// Returns the rank of a kind in the order of preference. If a call has several ids, an operator's
+/// id is used first, and an annotation's last.
 fn preference(kind: ExternalKind) -> u8 {
     match kind {
         ExternalKind::Custom0 => 0,
@@ -20,9 +20,11 @@ fn preference(kind: ExternalKind) -> u8 {
     }
 }
 
-/// A row that may belong to a call, with process, correlation and external id.
+/// A row that may belong to a call. The row then has a process, a correlation, and a field for the
+/// external id.
 pub trait HasCallIds: TraceRow {
-    /// Returns these three; `None` for a row that has no call.
+    /// Returns the process, the correlation and the field for the external id; `None` for a row
+    /// without a call.
     fn call(&mut self) -> Option<(ProcessIndex, u64, &mut Option<u64>)> {
         None
     }
@@ -72,7 +74,7 @@ mod tests {
     use tprof_trace::{TraceHeader, TraceWriter};
 
     #[test]
-    fn rows_without_an_id_get_that_of_their_call() {
+    fn rows_without_an_id_get_the_id_of_their_call() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
         let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();

@@ -1,4 +1,4 @@
-//! Flame graphs: one self-contained HTML page of a run, or of the changes between two runs.
+//! Exports flame graphs: one self-contained HTML page of a run, or of the changes between two runs.
 //!
 //! All requested data is aggregated here, before the page filters anything. Subtrees that matter
 //! little in every measure are then grouped, and the page says how many.
@@ -62,14 +62,15 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     Ok(written)
 }
 
-/// Folds the recorded data into trees.
+/// Reads the recorded data and adds it to trees.
 fn collect(
     run: &RunDir,
     options: &Options<'_>,
     table: &mut FrameTable,
     written: &mut Written,
 ) -> Result<Vec<Profile>, ExportError> {
-    // Ids differ from run to run, but compared frames need the same name.
+    // Ids differ from run to run. If runs are compared, equal frames must have equal names, so omit
+    // the ids.
     let (sides, ids) = match options.against {
         Some(_) => (2, Ids::LeftOut),
         None => (1, Ids::Shown),
@@ -91,7 +92,7 @@ fn collect(
     Ok(profiles)
 }
 
-/// Packs the trees for the page.
+/// Packs the trees into the payload of the page.
 fn pack(
     run: &RunDir,
     options: &Options<'_>,

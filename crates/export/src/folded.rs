@@ -1,10 +1,10 @@
-//! Collapsed stacks: `rank;process;main;…;leaf value`, one line per stack, for flamegraph.pl,
-//! inferno and speedscope.
+//! Exports collapsed stacks, one line per stack: `rank;process;main;…;leaf value`. flamegraph.pl,
+//! inferno and speedscope read them.
 //!
 //! The value is allocated bytes or the number of allocations over the run, or time on or off a core
-//! from CPU samples. Under `--mem sampled` the first two are estimates: each recorded allocation of
-//! `s` bytes stands for `1 / (1 - exp(-s / interval))` allocations, or only for itself if `s` is at
-//! least the interval.
+//! from CPU samples. Under `--mem sampled`, the first two are estimates. Each recorded allocation
+//! of `s` bytes then stands for `1 / (1 - exp(-s / interval))` allocations. If `s` is at least the
+//! interval, it stands only for itself.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -22,7 +22,7 @@ use crate::output::Output;
 use crate::stacks::represented_allocations;
 use crate::{ExportError, OpenRank, Options, Selection, Written, paths};
 
-/// Writes one file: `DIR/stacks.folded`, or what the options name.
+/// Writes one file: `DIR/stacks.folded`, or the file that the options name.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
     options.without_max_bytes("folded")?;
     let path = options
@@ -90,7 +90,7 @@ fn write(lines: &BTreeMap<String, u64>, to: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Adds the stacks of a file; returns whether they are estimates.
+/// Adds the stacks of a file. Returns whether the values are estimates.
 fn fold(
     part: &OpenRank<'_>,
     root: &str,
@@ -136,7 +136,7 @@ fn fold(
     weight.is_of_memory() && processes.keys().any(|&process| interval(process).is_some())
 }
 
-/// Removes the characters from a frame that separate frames and lines.
+/// Replaces characters in a frame's name that would separate frames or lines.
 fn clean(frame: &str) -> String {
     frame
         .chars()
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_cannot_break_the_format() {
+    fn separators_in_frame_names_are_replaced() {
         assert_eq!(clean("a;b\nc"), "a:b c");
     }
 }

@@ -1,5 +1,5 @@
-//! Finds the device of a host counter. NVML numbers the devices of the host, CUDA those that a
-//! process may see; UUIDs join the two.
+//! Finds the device that a host counter belongs to. NVML numbers all devices of the host, while
+//! CUDA numbers the devices that a process may use. Their UUIDs join the two numberings.
 
 use std::collections::BTreeMap;
 
@@ -17,15 +17,15 @@ pub(crate) struct Gpus {
 /// The device of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Gpu {
-    /// Number that the file's processes use, and one process that uses it.
+    /// The number that the file's processes use, and one process that uses it.
     Seen(Option<ProcessIndex>, u32),
-    /// Number on the host; no process of the file is known to see it.
+    /// The number on the host, if no process of the file is known to use the device.
     OfHost(u32),
 }
 
 impl Gpus {
     pub fn of(trace: &TraceFile) -> Gpus {
-        // If a property occurs twice, the last row counts.
+        // If the property occurs twice, the last row counts.
         let facts = trace.properties().filter(|(key, _)| *key == "nvml").last();
         let facts = facts.and_then(|(_, text)| serde_json::from_str::<Value>(text).ok());
         let mut seen = BTreeMap::new();
@@ -44,7 +44,7 @@ impl Gpus {
         Gpus { sampled: facts.is_some(), seen }
     }
 
-    /// Returns a counter's device, if it belongs to one.
+    /// Returns the device that a counter belongs to, if any.
     pub fn gpu(&self, row: &Counter) -> Option<Gpu> {
         let device = row.device?;
         if row.process.is_some() || !self.sampled {
@@ -74,7 +74,7 @@ mod tests {
     use tprof_trace::{TraceHeader, TraceWriter};
 
     #[test]
-    fn the_hosts_devices_are_found_by_uuid() {
+    fn devices_of_the_host_are_matched_by_uuid() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
         let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();

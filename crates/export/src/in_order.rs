@@ -1,7 +1,8 @@
 //! Merges all tables of a file into one stream, in order of time.
 //!
-//! Memory holds one block per table, and more only if blocks of a table overlap. Heap events are
-//! excluded: there may be hundreds of millions, and viewers take them as a curve (`counters`).
+//! Memory contains one block per table, and more only if blocks of a table overlap. Heap events are
+//! excluded, because there may be hundreds of millions. Viewers show them as a curve instead
+//! (`counters`).
 
 use tprof_trace::model::*;
 use tprof_trace::{RowsInOrder, TraceFile};
@@ -23,8 +24,8 @@ pub(crate) enum TimedRow<'a> {
     Flow(&'a FlowPoint),
 }
 
-/// Calls `each` with every row that touches `window`, by time. Among rows that begin together,
-/// spans come first and ends of arrows last. `each` returns whether it wants more.
+/// Calls `each` with every row that touches `window`, in order of time. Among rows that begin
+/// together, spans come first and ends of arrows last. If `each` returns false, reading stops.
 pub(crate) fn each<E>(
     trace: &TraceFile,
     window: Window,
@@ -65,8 +66,8 @@ pub(crate) fn each<E>(
             }
         }
         let Some(first_ns) = first_ns else { return Ok(()) };
-        // If two tables have rows at the same moment, the first one yields only its rows of that
-        // moment.
+        // If the next rows of two tables are at the same moment, yield from the first table only
+        // the rows of that moment.
         let until_ns = second_ns.max(first_ns.saturating_add(1));
         let more = match first {
             0 => spans.until(until_ns, |row| each(TimedRow::Span(row)), &mut next[0])?,
@@ -91,7 +92,7 @@ pub(crate) fn each<E>(
     }
 }
 
-/// Number of rows of these tables in a file, at any time.
+/// Returns the number of rows in these tables of a file, at any time.
 pub fn count(trace: &TraceFile) -> u64 {
     trace.row_count::<Span>()
         + trace.row_count::<Kernel>()
@@ -133,7 +134,7 @@ impl<'a, R: HasCallIds> Stream<'a, R> {
         self.batch.get(self.at).map(self.time)
     }
 
-    /// Yields the rows before `until_ns`, and returns the time of the next row.
+    /// Passes on the rows before `until_ns`. Returns the time of the next row.
     fn until<E>(
         &mut self,
         until_ns: u64,
@@ -155,7 +156,7 @@ impl<'a, R: HasCallIds> Stream<'a, R> {
 }
 
 impl TimedRow<'_> {
-    /// Time when the row begins.
+    /// Returns the time when the row begins.
     pub fn time_ns(&self) -> u64 {
         match self {
             TimedRow::Span(row) => row.start_ns,

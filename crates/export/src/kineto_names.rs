@@ -1,9 +1,9 @@
-//! Categories and names, as torch.profiler spells them, for rows that have none of their own.
+//! Spells categories and names as torch.profiler does, for rows that have none of their own.
 
 use tprof_trace::model::ThreadState;
 use tprof_trace::model::{CopyKind, DeviceSpanKind, SpanKind, SyncKind};
 
-/// Returns the category of a span; `None` if its own category suffices.
+/// Returns the category for a span's kind; `None` if the span has a category of its own.
 pub(crate) fn of_span(kind: SpanKind) -> Option<&'static str> {
     match kind {
         SpanKind::Runtime => Some("cuda_runtime"),
@@ -17,7 +17,8 @@ pub(crate) fn of_span(kind: SpanKind) -> Option<&'static str> {
     }
 }
 
-/// Returns the category of an interval on a stream; `None` if its own category suffices.
+/// Returns the category for an interval on a stream; `None` if the interval has a category of its
+/// own.
 pub(crate) fn of_device_span(kind: DeviceSpanKind) -> Option<&'static str> {
     match kind {
         DeviceSpanKind::Annotation => Some("gpu_user_annotation"),
@@ -30,7 +31,7 @@ pub(crate) fn of_copy(kind: CopyKind) -> &'static str {
     if kind == CopyKind::Memset { "gpu_memset" } else { "gpu_memcpy" }
 }
 
-/// Returns the name of a synchronisation that has none.
+/// Returns the name for a synchronisation without a name.
 pub(crate) fn sync_name(kind: SyncKind) -> &'static str {
     match kind {
         SyncKind::Event => "Event Sync",
@@ -41,7 +42,7 @@ pub(crate) fn sync_name(kind: SyncKind) -> &'static str {
     }
 }
 
-/// Returns the innermost frame of a thread that was not on a core; `None` if it was.
+/// Returns the innermost frame for a thread that is not on a core; `None` for a thread on a core.
 pub(crate) fn waiting(state: ThreadState) -> Option<&'static str> {
     match state {
         ThreadState::Running => None,

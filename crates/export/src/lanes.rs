@@ -1,7 +1,7 @@
-//! Distributes intervals that overlap without nesting over lanes in which they nest.
+//! Distributes intervals over lanes, so that the intervals in each lane nest.
 //!
-//! Viewers draw a track as a stack. Work on one stream, or spans of two kinds on one thread, may
-//! overlap without nesting. An interval that does not fit into a lane goes to the next lane.
+//! Viewers draw a track as a stack. But work on one stream, or spans of two kinds on one thread,
+//! may overlap without nesting. An interval that does not nest in one lane is placed in the next lane.
 
 /// The lanes of one track.
 #[derive(Debug, Default)]
@@ -11,13 +11,14 @@ pub(crate) struct NestedLanes {
 }
 
 impl NestedLanes {
-    /// Returns the lane for an interval. Intervals must come by start, the longest first.
+    /// Returns the lane for an interval. Intervals must be passed in order of start; of intervals
+    /// that begin together, the longest must come first.
     pub fn place(&mut self, start_ns: u64, end_ns: u64) -> usize {
         self.place_with(start_ns, end_ns, |open| open.len())
     }
 
     /// Does the same as [`NestedLanes::place`] for a reader that sorts intervals which begin
-    /// together, so they may come in any order of length.
+    /// together by itself. Such intervals may be passed in any order of length.
     pub fn place_sorted_later(&mut self, start_ns: u64, end_ns: u64) -> usize {
         let shorter = |one: &(u64, u64)| one.0 == start_ns && one.1 < end_ns;
         self.place_with(start_ns, end_ns, |open| {
@@ -25,7 +26,8 @@ impl NestedLanes {
         })
     }
 
-    /// Places an interval; `at` finds its position among the open intervals of a lane.
+    /// Places an interval in the first lane where it nests. `at` finds its position among the open
+    /// intervals of a lane.
     fn place_with(
         &mut self,
         start_ns: u64,

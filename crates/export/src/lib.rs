@@ -1,16 +1,16 @@
-//! Exports runs in the formats of other tools: one file per format.
+//! Exports runs in the formats of other tools, with one module per format.
 //!
-//! [`perfetto`] writes a trace for Perfetto's page and engine, [`chrome`] the JSON that
-//! torch.profiler writes, [`folded`] collapsed stacks for flame graphs, [`flame`] an interactive
-//! page of them, [`timeline`] an interactive page of all threads and streams, [`speedscope`] and
-//! [`pprof`] profiles, [`tensorboard`] a log directory, [`torch_snapshot`] memory snapshots,
-//! [`shapes`] the sizes of operators' inputs. Every output is written next to its final name and
-//! renamed when it is complete ([`output`]). [`Slice`] selects the part of a run that is exported.
-//! [`archive`] packs several files into one, for stdout.
+//! [`perfetto`] writes a trace for Perfetto's page and engine, and [`chrome`] the JSON that
+//! torch.profiler writes. [`folded`] writes collapsed stacks for flame graphs, and [`flame`] an
+//! interactive page of flame graphs. [`timeline`] writes an interactive page of all threads and
+//! streams. [`speedscope`] and [`pprof`] write profiles, [`tensorboard`] a log directory,
+//! [`torch_snapshot`] memory snapshots, and [`shapes`] the sizes of operators' inputs. [`Slice`]
+//! selects the part of a run that is exported. Every output is written under a temporary name and
+//! renamed when it is complete ([`output`]). [`archive`] packs several files into one, for stdout.
 //!
-//! Shared parts: `options` and `slice` describe the request, `in_order` and `rows` read the
-//! requested part of a file, `lanes`, `counters` and `correlations` relate its rows, `text`,
-//! `proto` and `output` write, and `page` contains the common parts of the HTML pages.
+//! The formats share these parts. `options` and `slice` describe the request. `in_order` and `rows`
+//! read the requested part of a file. `lanes`, `counters` and `correlations` relate its rows.
+//! `text`, `proto` and `output` write, and `page` contains the common parts of the HTML pages.
 
 pub mod archive;
 mod arrows;

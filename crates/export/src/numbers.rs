@@ -1,4 +1,4 @@
-//! Numbers as people list them: `3`, `0,2`, `4-9`.
+//! Parses and prints sets of numbers as people write them: `3`, `0,2`, `4-9`.
 
 use std::str::FromStr;
 
@@ -10,7 +10,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Returns its ranges, both ends included.
+    /// Returns the ranges of the set, both ends included.
     pub fn ranges(&self) -> &[(u64, u64)] {
         &self.ranges
     }
@@ -20,12 +20,12 @@ impl Numbers {
         self.ranges.iter().any(|(from, to)| (*from..=*to).contains(&number))
     }
 
-    /// Returns the smallest number, for messages.
+    /// Returns the smallest number of the set, for messages.
     pub fn first(&self) -> u64 {
         self.ranges.iter().map(|(from, _)| *from).min().unwrap_or(0)
     }
 
-    /// Returns the numbers of the set that are not among `there`; for ranges only their ends.
+    /// Returns the numbers of the set that `there` lacks. Of a range, only the ends are checked.
     pub fn missing(&self, there: &[u64]) -> Vec<u64> {
         let ends = self.ranges.iter().flat_map(|(from, to)| [*from, *to]);
         let mut missing: Vec<u64> = ends.filter(|number| !there.contains(number)).collect();
@@ -71,10 +71,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_and_ranges_are_read() {
+    fn lists_and_ranges_are_parsed() {
         let set: Numbers = "1, 4-6,9..10".parse().unwrap();
-        let held: Vec<u64> = (0..12).filter(|n| set.holds(*n)).collect();
-        assert_eq!(held, [1, 4, 5, 6, 9, 10]);
+        let in_set: Vec<u64> = (0..12).filter(|n| set.holds(*n)).collect();
+        assert_eq!(in_set, [1, 4, 5, 6, 9, 10]);
         assert_eq!(set.missing(&[1, 4, 6, 10]), [9]);
         for bad in ["", "x", "3-", "5-4", "1,,2", "-1"] {
             assert!(bad.parse::<Numbers>().is_err(), "{bad}");

@@ -1,4 +1,4 @@
-//! The request for an export, and its result.
+//! Defines the request for an export, and its result.
 
 use std::path::PathBuf;
 
@@ -8,44 +8,45 @@ use tprof_trace::{DamageList, Problem, RankFile, RunDir, SymbolSource};
 use crate::error::ExportError;
 use crate::slice::{OpenRank, Selection, Slice};
 
-/// Options of an export: where to write, and what.
+/// Options of an export: which data to write, and where.
 #[derive(Clone, Default)]
 pub struct Options<'a> {
     /// File or directory; each format has its own default. `-` is stdout.
     pub output: Option<PathBuf>,
-    /// Whether `output` is the file of the only rank, whatever its name, for formats with one file
-    /// per rank.
+    /// For formats with one file per rank: whether `output` is the file of the only rank, whatever
+    /// its name is.
     pub output_is_file: bool,
     /// Whether to replace existing files.
     pub force: bool,
     /// Part of the run to export.
     pub slice: Slice,
-    /// Largest size of a file, in bytes.
+    /// Largest size of an output file, in bytes.
     pub max_bytes: Option<u64>,
-    /// The run to compare with, for formats that compare.
+    /// The baseline, for formats that compare two runs.
     pub against: Option<&'a RunDir>,
-    /// The quantity that a stack's number counts; by default time, if there are CPU samples.
+    /// The quantity that a stack's number counts. The default is time if there are CPU samples,
+    /// otherwise bytes.
     pub weight: Option<Weight>,
     /// Whether to write JSON instead of a page, for formats that have both.
     pub json: bool,
-    /// Number of ranks in one file of each table, for formats that are tables; `None` for one file
-    /// per rank.
+    /// For formats that are tables: number of ranks that share one file of each table. `None` for
+    /// one file per rank.
     pub files_of_ranks: Option<usize>,
-    /// Tables to write, for formats that are data sets of tables; `None` for all.
+    /// For formats that are data sets of tables: the tables to write. `None` for all.
     pub tables: Option<&'a [&'a str]>,
     /// Name of the run in tables; `None` for the name of its directory.
     pub run_name: Option<&'a str>,
-    /// Names addresses that the recorder left without a name.
+    /// Looks up names for addresses that the recorder could not name.
     pub symbols: Option<&'a dyn SymbolSource>,
 }
 
 impl Options<'_> {
-    /// Whether a table is wanted.
+    /// Whether a table was requested.
     pub fn wants(&self, table: &str) -> bool {
         self.tables.is_none_or(|tables| tables.contains(&table))
     }
 
-    /// Refuses a size limit for a format that cannot be cut.
+    /// Returns an error if a size limit was requested for a format that cannot be cut.
     pub fn without_max_bytes(&self, format: &'static str) -> Result<(), ExportError> {
         match self.max_bytes {
             Some(_) => Err(ExportError::NoMaxSize { format }),
@@ -63,19 +64,19 @@ pub struct Written {
     pub events: u64,
     /// Number of rows that lie outside the slice, or did not fit.
     pub left_out: u64,
-    /// Further notes for the reader of the output.
+    /// Further notes for people who read the output.
     pub notes: Vec<String>,
     /// Number of written ranks whose operators were recorded only for a part of the time.
     pub operators_ended: u64,
-    /// Whether the output contains inferred steps, or was selected by them.
+    /// Whether the output contains inferred steps, or inferred steps selected its content.
     pub steps_inferred: bool,
-    /// Names of opened files, and what could not be read in each.
+    /// Name of each opened file, with the parts that could not be read.
     pub unread: Vec<(String, DamageList)>,
 }
 
 impl Written {
-    /// Opens a file to export from. Parts that cannot be read become notes, and so does a slice by
-    /// inferred steps.
+    /// Opens a file to export from. Adds a note for each part that cannot be read, and a note if
+    /// inferred steps select the slice.
     pub fn open<'a>(
         &mut self,
         selection: &Selection<'a>,
@@ -100,7 +101,7 @@ impl Written {
         Ok(part)
     }
 
-    /// Adds the result of other ranks.
+    /// Adds the result of exporting other ranks.
     pub fn add(&mut self, other: Written) {
         self.paths.extend(other.paths);
         self.events += other.events;
@@ -111,7 +112,7 @@ impl Written {
         self.unread.extend(other.unread);
     }
 
-    /// Returns all notes for the reader of the output, each once.
+    /// Returns all notes for people who read the output, each note once.
     pub fn all_notes(&self) -> impl Iterator<Item = String> + use<> {
         let inferred = self.steps_inferred.then(|| steps::INFERRED.to_owned());
         let unread = self.unread.iter().flat_map(|(name, unread)| {
@@ -131,12 +132,12 @@ impl Written {
     }
 }
 
-/// Unit of the number behind a stack.
+/// What the number of a stack counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
     /// Requested bytes of allocations.
     Bytes,
-    /// Number of allocations; a realloc is one.
+    /// Number of allocations. A `realloc` counts as one.
     Count,
     /// Time on a core, nanoseconds, from CPU samples.
     Cpu,
@@ -145,12 +146,12 @@ pub enum Weight {
 }
 
 impl Weight {
-    /// Whether the unit counts allocations. All other units come from CPU samples.
+    /// Whether the unit is about allocations. All other units come from CPU samples.
     pub(crate) fn is_of_memory(self) -> bool {
         matches!(self, Weight::Bytes | Weight::Count)
     }
 
-    /// Describes the counted quantity.
+    /// Describes the quantity that the unit counts.
     pub(crate) fn about(self) -> &'static str {
         match self {
             Weight::Bytes => "allocated bytes",

@@ -1,8 +1,8 @@
-//! Files that appear completely or not at all.
+//! Writes outputs that appear completely or not at all.
 //!
-//! An output is written under a temporary name in its directory and renamed at the end, so that a
-//! full disk or a kill leaves no partial file under the final name. The name `-` means stdout,
-//! where written bytes cannot be taken back.
+//! An output is written under a temporary name in its directory and renamed at the end. So a full
+//! disk or a kill leaves no partial file under the final name. The name `-` means stdout, where
+//! written bytes cannot be taken back.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use crate::ExportError;
 
-/// Output name that means stdout.
+/// The output name that means stdout.
 pub const STDOUT: &str = "-";
 
 /// Whether a name means stdout.
@@ -21,7 +21,7 @@ pub fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == STDOUT
 }
 
-/// Refuses stdout for a format with several files.
+/// Returns an error if the output is stdout, for a format with several files.
 pub(crate) fn not_stdout(path: Option<&Path>, format: &'static str) -> Result<(), ExportError> {
     match path.is_some_and(is_stdout) {
         true => Err(ExportError::NotToStdout { format }),
@@ -40,7 +40,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Refuses an output that already exists, unless `force`.
+    /// Returns an error if the output already exists, unless `force` is set.
     pub fn check(path: &Path, force: bool) -> Result<(), ExportError> {
         if !force && !is_stdout(path) && path.symlink_metadata().is_ok() {
             return Err(ExportError::Exists { path: path.to_path_buf() });
@@ -48,7 +48,7 @@ impl Output {
         Ok(())
     }
 
-    /// Creates an output that only its owner may read, like the run itself.
+    /// Creates an output that only its owner may read, as is the case for the run itself.
     pub fn create(path: &Path) -> Result<Output, ExportError> {
         let failed = |source| ExportError::Write { path: path.to_path_buf(), source };
         if is_stdout(path) {
@@ -58,7 +58,7 @@ impl Output {
         let temporary = temporary(path);
         let open = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);
         let file = match open() {
-            // The file was left by a killed process with the same id.
+            // A killed process with the same pid left this file.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 fs::remove_file(&temporary).map_err(failed)?;
                 open()
@@ -74,7 +74,7 @@ impl Output {
         Output { path: path.to_path_buf(), temporary, file, bytes: 0, kept: false }
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -109,7 +109,7 @@ impl Write for Output {
 impl Drop for Output {
     fn drop(&mut self) {
         if let Some(temporary) = self.temporary.as_ref().filter(|_| !self.kept) {
-            // Report the error that led here, not one of this cleanup.
+            // Ignore an error here, because the caller reports the error that led to this cleanup.
             let _ = fs::remove_file(temporary);
         }
     }
@@ -123,8 +123,8 @@ pub struct OutputDir {
 }
 
 impl OutputDir {
-    /// Refuses a directory that exists and is not empty, unless `force`, and refuses stdout, which
-    /// takes one file.
+    /// Returns an error if the directory exists and is not empty, unless `force` is set. Also
+    /// returns an error for stdout, which can take only one file.
     pub fn check(path: &Path, force: bool, format: &'static str) -> Result<(), ExportError> {
         not_stdout(Some(path), format)?;
         let is_empty = || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
@@ -144,17 +144,18 @@ impl OutputDir {
         Ok(OutputDir { path: path.to_path_buf(), temporary, kept: false })
     }
 
-    /// Path where files are written until the directory has its final name.
+    /// Returns the temporary path, under which files are written until the directory gets its final
+    /// name.
     pub fn unfinished(&self) -> &Path {
         &self.temporary
     }
 
-    /// Renames the directory to its final name, replacing an earlier export.
+    /// Renames the directory to its final name. This replaces an earlier export.
     pub fn keep(mut self) -> Result<PathBuf, ExportError> {
         let path = self.path.clone();
         let failed = |source| ExportError::Write { path: path.clone(), source };
         if self.path.is_dir() {
-            // A rename can replace an empty directory; a directory with content is moved aside
+            // A rename can replace an empty directory. A directory with content must be moved away
             // first.
             let aside = temporary(&self.path.with_extension("old"));
             fs::rename(&self.path, &aside).map_err(failed)?;

@@ -1,9 +1,10 @@
-//! Common parts of the HTML pages, each one a self-contained file that needs no network.
+//! Builds the HTML pages from common parts. Each page is one self-contained file that needs no
+//! network.
 //!
-//! A page consists of markup, the shared styles and scripts next to this file and its own, and one
-//! [`Payload`] of packed columns. Names of a run travel only in that payload and reach the document
-//! as text nodes or on a canvas, so that no name can become markup. A content-security policy
-//! forbids everything else.
+//! A page consists of markup, shared styles and scripts (next to this file), its own styles and
+//! scripts, and one [`Payload`] of packed columns. Names of a run are only in the payload, and the
+//! scripts show them as text nodes or on a canvas. So no name can become markup. A content-security
+//! policy also forbids everything else.
 
 mod names;
 mod payload;
@@ -21,21 +22,21 @@ pub(crate) use payload::{Payload, WriteError};
 
 use assets::{BASE_CSS, CHROME_JS, FORMAT_JS};
 
-/// Styles and scripts of pages, also for pages that are not exports.
+/// Styles and scripts of pages. Pages that are not exports use them too.
 pub mod assets {
     use tprof_facts::host_parts::HOST_PARTS;
 
     /// Colours, and styles that all pages share.
     pub const BASE_CSS: &str = include_str!("page/base.css");
-    /// Headings, tables and figures of a text.
+    /// Styles for headings, tables and figures in documents.
     pub const DOCUMENT_CSS: &str = include_str!("page/document.css");
     /// Formats numbers as words.
     pub const FORMAT_JS: &str = include_str!("page/format.js");
-    /// Theme, help, and elements created from text.
+    /// The theme, the help, and elements that are created from text.
     pub const CHROME_JS: &str = include_str!("page/chrome.js");
 
-    /// A script that defines `HOST_NAMES`, the displayed names of the parts of host time by key, in
-    /// the order of bars.
+    /// Returns a script that defines `HOST_NAMES`: the displayed names of the parts of host time by
+    /// key, in the order of bars.
     pub fn host_names_js() -> String {
         let names = HOST_PARTS.map(|(key, name)| format!("{key}: {name:?}"));
         format!("const HOST_NAMES = {{ {} }};", names.join(", "))
@@ -44,11 +45,11 @@ pub mod assets {
 
 const SCRIPTS: [&str; 3] = [include_str!("page/payload.js"), FORMAT_JS, CHROME_JS];
 
-/// The parts of a page that differ from other pages.
+/// The parts in which pages differ.
 pub(crate) struct Page<'a> {
-    /// Title of the document; any text.
+    /// Title of the document. It may contain any text, which is escaped.
     pub title: &'a str,
-    /// Markup of its body.
+    /// Markup of the document's body.
     pub body: &'a str,
     /// Style sheet of the page.
     pub style: &'a str,
@@ -57,7 +58,7 @@ pub(crate) struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// Writes the document with `payload` inside.
+    /// Writes the document with `payload` in it.
     pub fn write(&self, payload: &Payload, to: &mut impl Write) -> Result<(), WriteError> {
         self.head(to)?;
         write!(to, "{}\n<script type=\"application/octet-stream\" id=\"payload\">", self.body)?;
@@ -76,7 +77,7 @@ impl Page<'_> {
         output.keep()
     }
 
-    /// Size of the document in bytes.
+    /// Returns the size of the document in bytes.
     pub fn bytes(&self, payload: &Payload) -> u64 {
         struct Count(u64);
         impl Write for Count {
@@ -89,14 +90,15 @@ impl Page<'_> {
             }
         }
         let mut count = Count(0);
-        // Counting cannot fail, and errors of the payload come again when it is saved.
+        // Counting cannot fail. If the payload has an error, saving reports it again.
         let _ = self.write(payload, &mut count);
         count.0
     }
 
     fn head(&self, to: &mut impl Write) -> io::Result<()> {
         let title = escape(self.title);
-        // A nonce, not `unsafe-inline`: handlers inside markup never run.
+        // The policy uses a nonce instead of `unsafe-inline`, so that event handlers inside markup
+        // never run.
         let policy = "default-src 'none'; script-src 'nonce-tprof'; style-src 'unsafe-inline'; \
                       img-src data:; base-uri 'none'; form-action 'none'";
         write!(
@@ -122,8 +124,8 @@ impl Page<'_> {
     }
 }
 
-/// Chooses the path of a page: next to the run's files, in the given directory, or the given file.
-/// Refuses an existing file.
+/// Chooses the path of a page: next to the run's files, in the requested directory, or the
+/// requested file. Returns an error if the file exists.
 pub(crate) fn path(
     run: &RunDir,
     options: &Options<'_>,
@@ -138,7 +140,7 @@ pub(crate) fn path(
     Ok(path)
 }
 
-/// Returns a page's notes on its own completeness, in sentences.
+/// Returns a page's notes about data that it lacks, as sentences.
 pub(crate) fn notes(slice: &Slice, written: &Written) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     let all = written.events + written.left_out;
@@ -154,7 +156,7 @@ pub(crate) fn notes(slice: &Slice, written: &Written) -> Vec<String> {
     notes
 }
 
-/// Escapes text as HTML, for element content and quoted attributes.
+/// Escapes text for HTML, both for the content of elements and for quoted attributes.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -165,7 +167,7 @@ pub(crate) fn escape(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             '\n' | '\t' => out.push(c),
-            // Control characters are not allowed in a document.
+            // HTML does not allow control characters.
             c => out.push(printable(c)),
         }
     }

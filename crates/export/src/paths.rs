@@ -8,7 +8,8 @@ use tprof_trace::{RankFile, RankLabel, RunDir, Start};
 use crate::ExportError;
 use crate::output::is_stdout;
 
-/// Returns where an output without a name goes: into the run's directory, or next to a single file.
+/// Returns the directory for an output without a name: the run's directory, or the directory of a
+/// run that is a single file.
 pub fn default_directory(run: &RunDir) -> PathBuf {
     if run.path().is_dir() {
         return run.path().to_path_buf();
@@ -16,7 +17,7 @@ pub fn default_directory(run: &RunDir) -> PathBuf {
     run.path().parent().unwrap_or(Path::new("")).to_path_buf()
 }
 
-/// Returns `output` itself, for a run of one file.
+/// Returns `output` as the only path. Returns an error if the run has several files.
 pub(crate) fn one_file(files: &[&RankFile], output: &Path) -> Result<Vec<PathBuf>, ExportError> {
     let path = output.to_path_buf();
     match files.len() {
@@ -25,8 +26,8 @@ pub(crate) fn one_file(files: &[&RankFile], output: &Path) -> Result<Vec<PathBuf
     }
 }
 
-/// Returns one path per file of a run: `DIR/rank-3SUFFIX`, or `output` itself if that ends in one
-/// of `endings` and there is only one file.
+/// Returns one path per file of a run: `DIR/rank-3SUFFIX`. If there is only one file and `output`
+/// ends in one of `endings`, returns `output` itself.
 pub(crate) fn per_rank(
     run: &RunDir,
     files: &[&RankFile],
@@ -45,12 +46,12 @@ pub(crate) fn per_rank(
     Ok(names(files).iter().map(|name| dir.join(format!("{name}{suffix}"))).collect())
 }
 
-/// Returns a distinct name for each file: `rank-3`, `rank-3.1`, `launcher-HOST`.
+/// Returns a different name for each file: `rank-3`, `rank-3.1`, `launcher-HOST`.
 pub fn names(files: &[&RankFile]) -> Vec<String> {
     let names: Vec<String> = files.iter().map(|file| name(file)).collect();
     let mut seen = HashSet::new();
-    // Files' own names are distinct, but a label may equal another file's name. So either all use
-    // labels or none does.
+    // File names differ, but a label may equal another file's name. So use labels for all files, or
+    // for none.
     match names.iter().all(|name| seen.insert(name)) {
         true => names,
         false => files.iter().map(|file| stem(&file.path)).collect(),
@@ -71,7 +72,8 @@ fn stem(path: &Path) -> String {
     path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// Refuses a path in a missing directory, so that a typo does not create one.
+/// Returns an error if the parent directory is missing. Creating it would turn a typo into a
+/// directory.
 pub fn parent(path: &Path) -> Result<(), ExportError> {
     if is_stdout(path) {
         return Ok(());
@@ -84,7 +86,7 @@ pub fn parent(path: &Path) -> Result<(), ExportError> {
     }
 }
 
-/// Creates the directory that holds the files of `paths`; its parent must exist.
+/// Creates the directory of the files `paths`. The directory's parent must exist.
 pub(crate) fn create_directory_of(paths: &[PathBuf]) -> Result<(), ExportError> {
     let Some(dir) = paths.first().and_then(|path| path.parent()) else { return Ok(()) };
     if dir.as_os_str().is_empty() || dir.is_dir() {

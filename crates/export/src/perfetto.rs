@@ -1,13 +1,13 @@
-//! Perfetto's own protobuf: all ranks on one clock in one file, for <https://ui.perfetto.dev> and
-//! `trace_processor`.
+//! Exports Perfetto's own protobuf format for <https://ui.perfetto.dev> and `trace_processor`: one
+//! file with all ranks on one clock.
 //!
-//! Processes, threads, streams and communicators are tracks; spans, kernels, copies, waits and
-//! collectives are slices on them. Arrows join launches to the work that they started, and
+//! Processes, threads, streams and communicators are tracks. Spans, kernels, copies, waits and
+//! collectives are slices on these tracks. Arrows join launches to the work that they started, and
 //! collectives to the same collective on other ranks. Memory, queue length and utilisation are
-//! curves; samples are call stacks. `fields` defines only the messages of the schema that are
-//! written here.
+//! curves. Samples are call stacks. `fields` defines only those messages of Perfetto's schema that
+//! are written here.
 //!
-//! One rank is in memory at a time, and only one block of each of its tables.
+//! Memory contains one rank at a time, and only one block of each of its tables.
 
 mod args;
 mod curves;
@@ -37,13 +37,13 @@ use tracks::{CounterOwner, Shared, Unit};
 
 /// Compression level. Level 6 takes three times the CPU time for little gain.
 const LEVEL: u32 = 1;
-/// Smallest size limit per rank: its names need some bytes.
+/// Smallest size limit per rank. A rank's names need some bytes even if no event fits.
 const LEAST_BYTES: u64 = 256 << 10;
 /// Bytes reserved for the ends of open slices and the last curves.
 const REST_BYTES: u64 = 64 << 10;
 
-/// Writes one file: `trace.pftrace.gz`, or what the options name; it is
-/// compressed if its name ends in `.gz`.
+/// Writes one file: `trace.pftrace.gz`, or the file that the options name. The file is compressed
+/// if its name ends in `.gz`.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
     let selection = Selection::new(run, &options.slice, options.symbols)?;
     let path = match &options.output {
@@ -104,7 +104,7 @@ fn write<W: Write>(
             let share = max / count;
             share * (at as u64 + 1) - share / 16 - REST_BYTES
         });
-        // Two sequences per rank: events in order, and everything else.
+        // A rank has two sequences: one for events in order of time, and one for everything else.
         let ids = (2 * at as u64 + 1, Clock::new(selection.zero.unix_ns));
         let name = (label.clone(), file.rank.map_or(u64::from(u32::MAX), u64::from));
         let scene = RankWriter::new(&part, out, &mut shared, name, ids).map_err(failed)?;
@@ -126,7 +126,8 @@ fn write<W: Write>(
     out.finish().map_err(failed)
 }
 
-/// Writes one rank. Returns the time where it was cut, if it became full.
+/// Writes one rank. If its share of the size became full, returns the time at which the rank was
+/// cut.
 fn rank<W: Write>(
     mut scene: RankWriter<'_, '_, W>,
     second: u64,
@@ -187,11 +188,11 @@ fn rank<W: Write>(
     Ok((scene.finish()?, cut_ns))
 }
 
-/// Launches whose work has not started yet.
+/// Counts launches whose work has not started yet, as a curve for each process.
 #[derive(Default)]
 struct Queue {
     waiting: FxHashSet<(ProcessIndex, u64)>,
-    /// Curve of each process, and its last value.
+    /// Track and last value of each process's curve.
     depths: FxHashMap<ProcessIndex, (u64, i64)>,
 }
 
@@ -242,7 +243,7 @@ impl Queue {
     }
 }
 
-/// Writes the allocator's own totals.
+/// Writes the totals that an allocator counted itself.
 fn allocation<W: Write>(
     scene: &mut RankWriter<'_, '_, W>,
     row: &DeviceAllocation,
@@ -251,14 +252,16 @@ fn allocation<W: Write>(
         Some(device) => CounterOwner::Device(row.process, device),
         None => CounterOwner::Process(row.process),
     };
-    let (given, held) = match row.allocator {
+    let (allocated, reserved) = match row.allocator {
         Allocator::Framework => ("allocated by the framework", "reserved by the framework"),
         Allocator::Library => ("allocated", "reserved"),
         Allocator::Pool => ("allocated from pools", "reserved by pools"),
-        // These allocations have no totals of their own.
+        // These allocators do not count totals.
         Allocator::Virtual | Allocator::Imported | Allocator::Registered => return Ok(()),
     };
-    for (name, bytes) in [(given, row.total_allocated_bytes), (held, row.total_reserved_bytes)] {
+    for (name, bytes) in
+        [(allocated, row.total_allocated_bytes), (reserved, row.total_reserved_bytes)]
+    {
         if let Some(bytes) = bytes {
             let (shared, out) = (&mut *scene.shared, &mut scene.out);
             let track = scene.tracks.counter(owner, name, Unit::Bytes, shared, out)?;

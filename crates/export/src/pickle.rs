@@ -5,11 +5,11 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-/// Index in the memo of the reader.
+/// The number under which a value is stored in the memo of the program that loads the pickle.
 pub(crate) type Memo = u32;
 
-/// A pickle that is being written. The caller keeps the order: a dictionary is `begin_dict`, keys
-/// and values in turn, `end_dict`.
+/// A pickle that is being written. The caller must call the methods in the right order:
+/// `begin_dict`, then keys and values in turn, then `end_dict`.
 #[derive(Debug)]
 pub(crate) struct Pickle {
     bytes: Vec<u8>,
@@ -22,20 +22,20 @@ impl Pickle {
         Pickle { bytes: vec![0x80, 4], texts: HashMap::new(), memos: 0 }
     }
 
-    /// Returns the pickle, after its one value was written.
+    /// Ends the pickle and returns its bytes. Exactly one value must have been written.
     pub fn finish(mut self) -> Vec<u8> {
         self.bytes.push(b'.');
         self.bytes
     }
 
-    /// Memoizes the value that was just written; texts are memoized already.
+    /// Memoizes the value that was just written. Texts are memoized automatically.
     pub fn memoize(&mut self) -> Memo {
         self.bytes.push(0x94);
         self.memos += 1;
         self.memos - 1
     }
 
-    /// Writes a value again that was memoized before.
+    /// Writes a reference to a memoized value.
     pub fn write_memoized(&mut self, memo: Memo) {
         match u8::try_from(memo) {
             Ok(memo) => self.bytes.extend_from_slice(&[b'h', memo]),
@@ -109,7 +109,8 @@ impl Pickle {
         self.bytes.push(b'u');
     }
 
-    /// Writes a JSON value. Its nesting is as deep as its reader allowed.
+    /// Writes a JSON value. The recursion is as deep as the value, which the JSON parser has
+    /// limited.
     pub fn json(&mut self, value: &Value) {
         match value {
             Value::Null => self.none(),

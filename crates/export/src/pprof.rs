@@ -1,8 +1,8 @@
-//! pprof: samples and allocations of all ranks in one gzipped protobuf, for `go tool pprof` and all
-//! other readers of its format.
+//! Exports samples and allocations of all ranks as one gzipped pprof profile, for `go tool pprof`
+//! and all other readers of this format.
 //!
-//! Values of a stack: samples, CPU time, time off a core, allocations, allocated bytes. Labels hold
-//! rank, process and thread, so that `-tagfocus` can select by them.
+//! Each stack has five values: samples, CPU time, time off a core, allocations, and allocated
+//! bytes. Labels contain the rank, process and thread, so that `-tagfocus` can select by them.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ const VALUES: [(&str, &str); 5] = [
 /// Values of one stack, in the order of [`VALUES`].
 type Sums = [f64; VALUES.len()];
 
-/// Writes one file: `DIR/trace.pb.gz`, or what the options name.
+/// Writes one file: `DIR/trace.pb.gz`, or the file that the options name.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
     options.without_max_bytes("pprof")?;
     let selection = Selection::new(run, &options.slice, options.symbols)?;
@@ -78,7 +78,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     Ok(written)
 }
 
-/// A stack of a thread (of a process, for allocations), and its state.
+/// Key of a sample: a stack of a thread (for allocations, of a process), and the thread's state.
 type LocationKey = (ProcessIndex, Option<ThreadIndex>, StackId, ThreadState);
 
 fn rank(part: &OpenRank<'_>, profile: &mut Pprof, written: &mut Written) {
@@ -124,7 +124,7 @@ fn rank(part: &OpenRank<'_>, profile: &mut Pprof, written: &mut Written) {
     }
 }
 
-/// The profile while it is built.
+/// The profile that is being built.
 struct Pprof {
     fields: Proto,
     strings: FxHashMap<String, u64>,
@@ -144,7 +144,7 @@ impl Pprof {
             locations: FxHashMap::default(),
             samples: 0,
         };
-        // The first string is the empty one.
+        // The format requires that the first string is empty.
         profile.string("");
         for (kind, unit) in VALUES {
             let (kind, unit) = (profile.string(kind), profile.string(unit));
@@ -153,7 +153,7 @@ impl Pprof {
             profile.fields.uint(2, unit);
             profile.fields.close(open);
         }
-        // Names are resolved already, so one mapping covers all of them.
+        // Names are already resolved, so one mapping serves all locations.
         let open = profile.fields.open(field::MAPPING);
         profile.fields.uint(1, 1);
         for has in 7..=10 {

@@ -1,5 +1,5 @@
-//! Encodes protobuf, as far as traces and profiles need it. Fields are appended to a buffer, and a
-//! message gets its length when it is closed.
+//! Encodes the parts of protobuf that traces and profiles need. Fields are appended to a buffer. A
+//! message's length is filled in when the message is closed.
 
 /// A buffer of encoded fields.
 #[derive(Debug, Default)]
@@ -7,7 +7,7 @@ pub(crate) struct Proto {
     bytes: Vec<u8>,
 }
 
-/// An open message: the offset where its content begins.
+/// An open message, as the offset where its content begins.
 #[must_use]
 pub(crate) struct Open(usize);
 
@@ -52,7 +52,7 @@ impl Proto {
         values.iter().for_each(|value| self.bytes.extend_from_slice(&value.to_le_bytes()));
     }
 
-    /// Appends a string, or a message that is encoded already.
+    /// Appends a string, or an encoded message.
     pub fn blob(&mut self, field: u32, value: &[u8]) {
         self.raw(u64::from(field << 3 | 2));
         self.raw(value.len() as u64);
@@ -63,7 +63,7 @@ impl Proto {
         self.blob(field, value.as_bytes());
     }
 
-    /// Appends fields that are encoded already.
+    /// Appends encoded fields.
     pub fn append(&mut self, fields: &[u8]) {
         self.bytes.extend_from_slice(fields);
     }
@@ -75,8 +75,8 @@ impl Proto {
         Open(self.bytes.len())
     }
 
-    /// Ends a message. Most messages are shorter than 128 bytes, so one byte was left for the
-    /// length; longer messages are moved.
+    /// Ends a message. Most messages are shorter than 128 bytes, so one byte was reserved for the
+    /// length. The content of a longer message is moved.
     pub fn close(&mut self, open: Open) {
         let Open(start) = open;
         let length = self.bytes.len() - start;

@@ -1,7 +1,8 @@
-//! A report: one self-contained HTML page of tables and plots, which prints well.
+//! Writes a report as one self-contained HTML page of tables and plots, which can also be printed.
 //!
-//! The caller computes the figures and fills in a [`ReportPage`], which becomes markup here. All
-//! text is escaped. Without scripts, a page shows everything, but its tables cannot be sorted.
+//! The caller computes the figures and fills in a [`ReportPage`], which this module converts to
+//! markup. All text is escaped. Without scripts, a page shows everything, but its tables cannot be
+//! sorted.
 
 mod charts;
 mod content;
@@ -19,7 +20,7 @@ pub use content::{
 use crate::page::{Page, Payload, run_title};
 use crate::{ExportError, Options};
 
-/// Returns the path of a run's page, and refuses an existing file.
+/// Returns the path of a run's page. Returns an error if the file exists.
 pub fn path(run: &RunDir, options: &Options<'_>) -> Result<PathBuf, ExportError> {
     options.without_max_bytes("report")?;
     crate::page::path(run, options, "report.html")

@@ -1,11 +1,11 @@
-//! Reads the rows of a slice, and counts them.
+//! Reads the rows of a slice from a large table, and counts them.
 
 use tprof_trace::TraceRow;
 
 use crate::{OpenRank, Window, Written};
 
-/// Returns the rows of a large table that touch the slice, by time. Among rows that begin together,
-/// the longest come first. Counts them in `written`.
+/// Returns the rows of a large table that touch the slice, in order of time. Of rows that begin
+/// together, the longest come first. Adds their number to `written`.
 pub(crate) fn wanted<R: TraceRow>(part: &OpenRank<'_>, written: &mut Written) -> Vec<R> {
     let rows: Vec<R> =
         part.trace.in_order::<R>(part.window.from_ns, part.window.to_ns).flatten().collect();

@@ -1,8 +1,8 @@
-//! The part of a run to export: ranks, a stretch of time, training steps.
+//! Defines the part of a run to export: ranks, a stretch of time, training steps.
 //!
 //! Times are relative to the run's beginning, which is the same moment on every host. An event that
-//! touches a slice is in it, and is written completely. A moment belongs to the stretch that begins
-//! with it.
+//! touches a slice is written completely. If one stretch ends where another begins, this moment
+//! belongs to the later one.
 
 use tprof_facts::cycles::{self, Cycle};
 use tprof_facts::steps::{self, StepSource};
@@ -15,29 +15,30 @@ use crate::numbers::Numbers;
 /// Selects a part of a run; by default everything.
 #[derive(Clone, Debug, Default)]
 pub struct Slice {
-    /// Leaves out what ended before this time, nanoseconds since the run began.
+    /// Leaves out events that ended before this time, in nanoseconds since the run began.
     pub from_ns: Option<u64>,
-    /// Leaves out what began at this time or later, in the same unit.
+    /// Leaves out events that began at this time or later, in the same unit.
     pub to_ns: Option<u64>,
     /// Selects these steps of each rank.
     pub steps: Option<Numbers>,
-    /// Source of the steps; `None` for the first source that has any.
+    /// Source of the steps; `None` for the first source that has steps.
     pub steps_from: Option<StepSource>,
     /// Selects this cycle of a schedule or this captured range, counted from 1.
     pub cycle: Option<u32>,
     /// Selects these ranks.
     pub ranks: Option<Numbers>,
-    /// Whether an empty slice is allowed, because the program that chose it expects a file.
+    /// Whether an empty slice is not an error, because the program that chose it expects a file in
+    /// any case.
     pub may_be_empty: bool,
 }
 
 impl Slice {
-    /// Whether all ranks and all times are wanted.
+    /// Whether the slice selects all ranks and all times.
     pub fn is_whole(&self) -> bool {
         self.is_all_time() && self.ranks.is_none()
     }
 
-    /// Whether all times are wanted.
+    /// Whether the slice selects all times.
     pub fn is_all_time(&self) -> bool {
         let times = self.from_ns.is_none() && self.to_ns.is_none();
         times && self.steps.is_none() && self.cycle.is_none()
@@ -62,14 +63,14 @@ impl Window {
         self.from_ns <= time_ns && (time_ns < self.to_ns || self.to_ns == u64::MAX)
     }
 
-    /// Returns the part of the window from the earliest to the latest of these times.
+    /// Returns the part of the window from the earliest to the latest of these intervals.
     fn within(&self, times_ns: &[(u64, u64)]) -> Window {
         let from_ns = times_ns.iter().map(|(from, _)| *from).min().unwrap_or(u64::MAX);
         let to_ns = times_ns.iter().map(|(_, to)| *to).max().unwrap_or(u64::MAX);
         Window { from_ns: self.from_ns.max(from_ns), to_ns: self.to_ns.min(to_ns) }
     }
 
-    /// Whether an interval touches it.
+    /// Whether an interval touches the window.
     pub fn touches(&self, start_ns: u64, end_ns: u64) -> bool {
         start_ns < self.to_ns && (end_ns > self.from_ns || start_ns >= self.from_ns)
     }
@@ -93,19 +94,18 @@ pub struct OpenRank<'a> {
     pub file: &'a RankFile,
     /// Content of the file.
     pub trace: TraceFile,
-    /// Converts from its clock to time since the run began.
+    /// Converts from the file's clock to the time since the run began.
     pub clock: Clock,
-    /// The selected window; empty if nothing lies in it.
+    /// The window that the slice selects in this file; empty if the slice contains nothing of it.
     pub window: Window,
-    /// Source of its steps, see [`Slice::steps_from`].
+    /// Source of the file's steps; see [`Slice::steps_from`].
     pub steps_from: Option<StepSource>,
-    /// Whether the window was chosen by steps that were inferred.
+    /// Whether inferred steps determined the window.
     pub by_inferred_steps: bool,
 }
 
 impl<'a> Selection<'a> {
-    /// Selects the files. Addresses that the recorder left without a name are looked up in
-    /// `symbols`.
+    /// Selects the files of a slice. `symbols` looks up addresses that the recorder could not name.
     pub fn new(
         run: &'a RunDir,
         slice: &'a Slice,
@@ -146,12 +146,12 @@ impl<'a> Selection<'a> {
             let found = steps::of_file(&trace, self.slice.steps_from);
             by_inferred_steps = found.are_inferred();
             let steps = found.all;
-            let mut held = steps.iter().filter(|step| wanted.holds(step.number)).peekable();
-            if held.peek().is_none() {
+            let mut selected = steps.iter().filter(|step| wanted.holds(step.number)).peekable();
+            if selected.peek().is_none() {
                 let there = steps.iter().map(|step| step.number).collect();
                 return Err(ExportError::NoStep { step: wanted.first(), there });
             }
-            let (from_ns, to_ns) = held.fold((u64::MAX, 0), |(from_ns, to_ns), step| {
+            let (from_ns, to_ns) = selected.fold((u64::MAX, 0), |(from_ns, to_ns), step| {
                 (from_ns.min(step.start_ns), to_ns.max(step.end_ns))
             });
             window.from_ns = window.from_ns.max(from_ns);
@@ -189,7 +189,7 @@ fn cycle_of(trace: &TraceFile, cycle: u32) -> Result<Cycle, ExportError> {
     }
 }
 
-/// Returns the files of these ranks; each rank that is named must exist.
+/// Returns the files of these ranks. Returns an error if a rank that was named does not exist.
 fn of_ranks<'a>(all: Vec<&'a RankFile>, ranks: &Numbers) -> Result<Vec<&'a RankFile>, ExportError> {
     let mut there: Vec<u32> = all.iter().filter_map(|file| file.rank).collect();
     there.dedup();

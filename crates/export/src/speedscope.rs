@@ -1,7 +1,7 @@
-//! speedscope: a profile per thread, in one JSON file for <https://www.speedscope.app>.
+//! Exports one JSON file for <https://www.speedscope.app>, with several profiles per thread.
 //!
 //! Host spans are one profile per thread, in order of time. Samples are another profile per thread,
-//! and host allocations one per process. The stack of a thread that is not on a core ends in a
+//! and host allocations are one per process. If a thread is not on a core, its stack ends in a
 //! frame that says what the thread waits for.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use crate::stacks::{self, represented_allocations};
 use crate::text::Text;
 use crate::{ExportError, OpenRank, Options, Selection, Written, kineto_names, paths};
 
-/// Writes one file: `DIR/trace.speedscope.json`, or what the options name.
+/// Writes one file: `DIR/trace.speedscope.json`, or the file that the options name.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
     options.without_max_bytes("speedscope")?;
     let selection = Selection::new(run, &options.slice, options.symbols)?;
@@ -116,7 +116,7 @@ impl Speedscope {
     }
 }
 
-/// Begins a profile with its name, unit and extent.
+/// Begins a profile's JSON with its name, unit and extent.
 fn head(kind: &str, name: &str, unit: &str, (start, end): (u64, u64)) -> Text {
     let mut text = Text::default();
     text.raw(&format!("\"type\":\"{kind}\",\"name\":"));
@@ -125,7 +125,7 @@ fn head(kind: &str, name: &str, unit: &str, (start, end): (u64, u64)) -> Text {
     text
 }
 
-/// Spans of one lane while they become a profile.
+/// The spans of one lane, which become one profile.
 #[derive(Default)]
 struct ThreadLane {
     events: Text,
@@ -190,7 +190,7 @@ fn spans(part: &OpenRank<'_>, label: &str, document: &mut Speedscope, written: &
     }
 }
 
-/// Samples of a thread: a stack and a weight each.
+/// The samples of a thread: a stack and a weight for each.
 #[derive(Default)]
 struct ThreadSamples {
     stacks: Text,

@@ -1,10 +1,11 @@
-//! Weights of allocations in a sampled recording.
+//! Computes how many allocations a recorded allocation stands for, if allocations were sampled.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{MemoryRecording, ProcessIndex};
 
-/// Returns the mean number of bytes between samples, for processes with sampled allocations.
+/// Returns the mean number of bytes between samples, for each process whose allocations were
+/// sampled.
 pub(crate) fn intervals(trace: &TraceFile) -> FxHashMap<ProcessIndex, u64> {
     let sampled = trace.processes().iter().filter_map(|process| match process.memory {
         MemoryRecording::Sampled { interval } => Some((process.process, interval)),
@@ -14,7 +15,8 @@ pub(crate) fn intervals(trace: &TraceFile) -> FxHashMap<ProcessIndex, u64> {
 }
 
 /// Returns the number of allocations that a recorded one stands for. An allocation of `s` bytes is
-/// recorded with probability `1 - exp(-s / interval)`, and always from the interval on.
+/// recorded with the probability `1 - exp(-s / interval)`; from the interval on, it is always
+/// recorded.
 pub(crate) fn represented_allocations(size: u64, interval: Option<u64>) -> f64 {
     match interval {
         Some(interval) if size < interval => {
@@ -29,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_stand_for_their_kind() {
+    fn a_sampled_allocation_stands_for_similar_unsampled_ones() {
         assert_eq!(represented_allocations(10, None), 1.0);
         assert_eq!(represented_allocations(512, Some(512)), 1.0);
         let p = 1.0 - (-0.5f64).exp();

@@ -1,10 +1,11 @@
-//! Exports a run to TensorBoard: a log directory with event files, and with traces for
-//! TensorBoard's PyTorch profiler plugin.
+//! Exports a log directory for TensorBoard, with event files, and with traces for TensorBoard's
+//! PyTorch profiler plugin.
 //!
-//! `DIR/rank-0.pt.trace.json.gz` of each rank is written by [`crate::chrome`] under the name that
-//! the plugin looks for; workers of one run share a directory. `DIR/rank-0/events.out.tfevents.…`
-//! holds the rank's curves, histograms and model graph, because TensorBoard takes each directory
-//! for a run. The event file in `DIR` itself holds the texts of the whole run.
+//! [`crate::chrome`] writes `DIR/rank-0.pt.trace.json.gz` for each rank, under the name that the
+//! plugin looks for. The workers of one run must be in the same directory.
+//! `DIR/rank-0/events.out.tfevents.…` contains the rank's curves, histograms and model graph. Each
+//! rank has its own directory, because TensorBoard takes each directory for a run. The event file
+//! in `DIR` itself contains texts about the whole run.
 
 mod analysis;
 mod event_times;
@@ -52,7 +53,7 @@ pub fn export(
     analysed: &RunAnalysis,
 ) -> Result<Written, ExportError> {
     let mut selection = Selection::new(run, &options.slice, options.symbols)?;
-    // The plugin takes every trace for a worker, so files without a rank are left out.
+    // The plugin takes every trace for a worker, so leave out files without a rank.
     selection.files.retain(|file| file.rank.is_some());
     let path =
         options.output.clone().unwrap_or_else(|| paths::default_directory(run).join("tensorboard"));
@@ -74,7 +75,8 @@ pub fn export(
         Ok(written)
     };
     let mut written = write().map_err(|error| match error {
-        // The directory has a temporary name while it is written; users know the final one.
+        // While the directory is written, it has a temporary name. Report the final name, which
+        // users know.
         ExportError::Write { source, .. } => ExportError::Write { path: path.clone(), source },
         other => other,
     })?;
@@ -83,14 +85,13 @@ pub fn export(
     Ok(written)
 }
 
-/// Adds notes on how to view the output, and on what needs a network. They are the last lines that
-/// an export prints.
+/// Adds notes on how to view the output, and on what needs a network. An export prints them last.
 fn note_how_to_open(path: &Path, written: &mut Written) {
     written.notes.push(format!("tensorboard --logdir {}", path.display()));
     written.notes.push(PLUGIN.to_owned());
 }
 
-/// Writes the event file of a rank into a directory of its own.
+/// Writes the event file of a rank, in the rank's own directory.
 fn log_rank(
     selection: &Selection<'_>,
     file: &RankFile,
@@ -143,7 +144,7 @@ fn note_omitted(file: &RankFile, omitted: &MissingData, written: &mut Written) {
     }
 }
 
-/// Writes the event file with the texts of the whole run.
+/// Writes the event file with the texts about the whole run.
 fn log_texts(
     selection: &Selection<'_>,
     directory: &Path,

@@ -1,11 +1,11 @@
-//! JSON and numbers as text, appended to a buffer.
+//! Appends JSON and numbers to a text buffer.
 
 use serde::Serialize;
 
-/// A double below this without a fraction is written as a whole number.
+/// A double below this limit that has no fraction is written as a whole number.
 const WHOLE: f64 = 9e15;
 
-/// A text buffer on its way to a file.
+/// A buffer of text that will be written to a file.
 #[derive(Debug, Default)]
 pub struct Text {
     bytes: Vec<u8>,
@@ -17,12 +17,12 @@ impl Text {
         &self.bytes
     }
 
-    /// Clears the text, and keeps the memory.
+    /// Clears the text, but not the allocated memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
     }
 
-    /// Appends text as it is.
+    /// Appends text without escaping it.
     #[inline]
     pub fn raw(&mut self, text: &str) {
         self.bytes.extend_from_slice(text.as_bytes());
@@ -57,7 +57,7 @@ impl Text {
         let _ = serde_json::to_writer(&mut self.bytes, value);
     }
 
-    /// Appends nanoseconds as microseconds, exactly.
+    /// Appends a time in nanoseconds as microseconds, without rounding.
     #[inline]
     pub fn micros(&mut self, ns: u64) {
         self.uint(ns / 1000);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_read_back_as_they_were() {
+    fn strings_are_read_back_unchanged() {
         for plain in ["", "plain", "\"\\\n\t\r\u{0}\u{1f}\u{7f}", "größe \u{2028} 🦀", "a\"b"] {
             let json = text(|t| t.string(plain));
             assert!(json.bytes().all(|byte| byte >= 0x20), "{json:?}");

@@ -1,8 +1,7 @@
-//! A timeline: one self-contained HTML page with a lane for each thread and stream.
+//! Exports a timeline: one self-contained HTML page with a lane for each thread and stream.
 //!
-//! Events are packed as columns, about 6 bytes each. A page that would hold more
-//! than `MOST_EVENTS` leaves out the shortest ones and records how many, and below
-//! which duration.
+//! Events are packed as columns, about 6 bytes each. If there are more than `MOST_EVENTS`, the page
+//! leaves out the shortest ones. It then shows how many were left out, and below which duration.
 
 mod compiled;
 mod curves;
@@ -24,14 +23,14 @@ use curves::Curves;
 use events::Lanes;
 use processes::Processes;
 
-/// Number of events that a browser handles in a second or two, with memory to spare.
+/// Number of events that a browser can show within a second or two without running out of memory.
 const MOST_EVENTS: usize = 4_000_000;
-/// Smallest size of a page without events: scripts and styles.
+/// Smallest size of a page without events, which consists of scripts and styles.
 const FRAME_BYTES: u64 = 96 << 10;
-/// Cautious estimate of an event's size in bytes, for a page with a size limit.
+/// Cautious first estimate of an event's size in bytes, if the page's size is limited.
 const GUESSED_BYTES: u64 = 8;
 
-/// Writes the page: `timeline.html`, unless the options name another.
+/// Writes the page: `timeline.html`, or the file that the options name.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
     let path = crate::page::path(run, options, "timeline.html")?;
     let most = match options.max_bytes {
@@ -64,7 +63,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
         let mut written = collect(run, options, most, &mut payload)?;
         let bytes = options.max_bytes.map_or(0, |_| page.bytes(&payload));
         match options.max_bytes {
-            // The estimate was too low; each attempt removes at least a fifth.
+            // The estimate was too low, so try again with at least a fifth fewer events.
             Some(max_bytes) if bytes > max_bytes && most > 0 => {
                 most = (most as u64 * max_bytes / bytes).min(most as u64 * 4 / 5) as usize;
             }

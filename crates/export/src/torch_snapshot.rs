@@ -1,8 +1,8 @@
-//! Memory snapshots of PyTorch, for <https://pytorch.org/memory_viz> and `python -m
-//! torch.cuda._memory_viz`: one pickle per rank.
+//! Exports memory snapshots of PyTorch, one pickle per rank, for <https://pytorch.org/memory_viz>
+//! and `python -m torch.cuda._memory_viz`.
 //!
-//! Only a run that was imported from a snapshot has the allocator's segments and blocks, which the
-//! format needs.
+//! The format needs the allocator's segments and blocks. Only a run that was imported from a
+//! snapshot has them.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -18,7 +18,8 @@ use crate::output::{Output, not_stdout};
 use crate::pickle::{Memo, Pickle};
 use crate::{ExportError, Options, Selection, Written, paths};
 
-/// Property that marks a file as a snapshot. Members of its top level follow after a dot.
+/// Property that marks a file as imported from a snapshot. The properties for members of the
+/// snapshot's top level have this name, a dot and the member's name.
 const SNAPSHOT: &str = "torch.memory_snapshot";
 
 /// Writes one file per rank.
@@ -207,7 +208,7 @@ impl SnapshotDocument<'_> {
         self.pickle.integer(number.into());
     }
 
-    /// Adds the stack, and the keys that have no column.
+    /// Adds the stack, and the members that have no column.
     fn rest(&mut self, process: ProcessIndex, stack: StackId, args: NameId) {
         self.pickle.text("frames");
         self.stack(process, stack);
@@ -215,7 +216,7 @@ impl SnapshotDocument<'_> {
             serde_json::from_str(self.trace.name(args)).unwrap_or_default();
         for (key, value) in &args {
             self.pickle.text(key);
-            // The value of this key is a tuple, which JSON lacks.
+            // The value of this key is a tuple. JSON has no tuples, so it was imported as a list.
             let pair = value.as_array().and_then(|items| match &items[..] {
                 [first, second] => first.as_u64().zip(second.as_u64()),
                 _ => None,
@@ -227,7 +228,8 @@ impl SnapshotDocument<'_> {
         }
     }
 
-    /// Writes a list of frames, innermost first. Each list and each frame is one object.
+    /// Writes a list of frames, innermost first. Each list and each frame is written once, and
+    /// later only referred to.
     fn stack(&mut self, process: ProcessIndex, stack: StackId) {
         if let Some(memo) = self.stacks.get(&(process, stack)) {
             return self.pickle.write_memoized(*memo);

@@ -1,4 +1,4 @@
-//! Checks the arrows that Perfetto draws: the slices at both ends.
+//! Tests which slices Perfetto's arrows join.
 
 mod common;
 
@@ -8,8 +8,8 @@ use tprof_export::{Options, chrome, perfetto};
 use tprof_trace::RunDir;
 use tprof_trace::model::*;
 
-/// Returns the arrows in both formats that Perfetto reads, each as the names of the slices at its
-/// ends.
+/// Returns the arrows that Perfetto finds in both formats. Each arrow is the names of the slices at
+/// its two ends.
 fn arrows(run: &Path) -> Option<[Vec<(String, String)>; 2]> {
     let opened = RunDir::open(run).unwrap();
     let to = |name: &str| Options { output: Some(run.join(name)), ..Options::default() };
@@ -30,7 +30,7 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn messages_that_use_an_id_again_are_arrows_of_their_own() {
+fn messages_that_reuse_an_id_are_separate_arrows() {
     let dir = tempfile::tempdir().unwrap();
     write_two_threads(&dir.path().join("rank-0.tprof"), |writer| {
         let (mut spans, mut points) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Reads the exported files back with other parsers.
+//! Tests exported files by reading them with other parsers.
 
 mod common;
 
@@ -114,7 +114,7 @@ fn of<'a>(json: &'a Value, ph: &str) -> Vec<&'a Value> {
 }
 
 #[test]
-fn chrome_holds_names_spans_counters_and_marks() {
+fn the_json_has_names_spans_counters_and_marks() {
     let dir = tempfile::tempdir().unwrap();
     rank(dir.path(), "rank-3.tprof", 0, MemoryRecording::Exact);
     let run = RunDir::open(dir.path()).unwrap();
@@ -126,7 +126,7 @@ fn chrome_holds_names_spans_counters_and_marks() {
 
     let names: Vec<&Value> = of(&json, "M");
     let name = |what: &str| names.iter().find(|event| event["name"] == what).unwrap();
-    assert_eq!(name("process_name")["args"]["name"], NASTY, "the image after the exec, unharmed");
+    assert_eq!(name("process_name")["args"]["name"], NASTY, "the image after the exec");
     assert_eq!(
         (&name("thread_name")["tid"], &name("thread_name")["args"]["name"]),
         (&43.into(), &"worker;1".into())
@@ -152,7 +152,7 @@ fn chrome_holds_names_spans_counters_and_marks() {
 }
 
 #[test]
-fn thinned_counters_keep_the_peak_and_end_at_zero() {
+fn downsampled_counters_keep_the_peak_and_end_at_zero() {
     let dir = tempfile::tempdir().unwrap();
     rank(dir.path(), "rank-0.tprof", 0, MemoryRecording::Exact);
     let run = RunDir::open(dir.path()).unwrap();
@@ -162,7 +162,7 @@ fn thinned_counters_keep_the_peak_and_end_at_zero() {
         let point = (event["ts"].as_f64().unwrap(), event["args"]["bytes"].as_f64().unwrap());
         points.entry(event["name"].as_str().unwrap()).or_default().push(point);
     }
-    // The file need not be in order, because viewers sort.
+    // Events may be in any order in the file, because viewers sort them.
     points.values_mut().for_each(|points| points.sort_by(|a, b| a.0.total_cmp(&b.0)));
     let heap = &points["heap"];
     assert!(heap.len() < 40, "{} points of 2,000 events in 2 ms", heap.len());
@@ -189,7 +189,7 @@ fn ranks_of_several_hosts_share_a_clock() {
 }
 
 #[test]
-fn nothing_is_replaced_unless_asked_for() {
+fn existing_files_are_replaced_only_on_request() {
     let dir = tempfile::tempdir().unwrap();
     rank(dir.path(), "rank-0.tprof", 0, MemoryRecording::Exact);
     rank(dir.path(), "rank-1.tprof", 0, MemoryRecording::Exact);
@@ -220,13 +220,13 @@ fn a_full_disk_leaves_no_file() {
     {
         let mut output = tprof_export::output::Output::create(&path).unwrap();
         std::io::Write::write_all(&mut output, &[0; 100_000]).unwrap();
-        // The output is dropped unfinished, as after an error.
+        // Drop the output without finishing it, as happens after an error.
     }
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn folded_lines_sum_to_what_was_allocated() {
+fn folded_lines_sum_to_the_allocated_bytes() {
     let dir = tempfile::tempdir().unwrap();
     rank(dir.path(), "rank-0.tprof", 0, MemoryRecording::Exact);
     rank(dir.path(), "rank-1.tprof", 0, MemoryRecording::Exact);
@@ -270,7 +270,7 @@ fn the_default_weight_is_time_with_samples_and_bytes_without() {
         let dir = tempfile::tempdir().unwrap();
         rank(dir.path(), "rank-0.tprof", 0, MemoryRecording::Exact);
         if sampled {
-            // Another rank of the run, which was sampled and allocated nothing.
+            // This rank of the run was sampled but allocated nothing.
             let path = dir.path().join("rank-1.tprof");
             common::write_rank(&path, 1, common::SMALL);
         }
@@ -360,7 +360,7 @@ fn perfetto_finds_every_slice_and_arrow_in_the_json() {
 }
 
 #[test]
-fn kineto_keys_are_there() {
+fn events_have_the_keys_of_kinetos_traces() {
     let dir = tempfile::tempdir().unwrap();
     common::write_run(dir.path(), common::SMALL);
     let run = RunDir::open(dir.path()).unwrap();
@@ -401,7 +401,7 @@ fn kineto_keys_are_there() {
 }
 
 #[test]
-fn kernels_name_their_operator_and_how_far_they_fill_the_device() {
+fn kernels_have_their_operators_id_and_their_occupancy() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rank-0.tprof");
     let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
@@ -453,7 +453,7 @@ fn kernels_name_their_operator_and_how_far_they_fill_the_device() {
 }
 
 #[test]
-fn a_slice_of_the_json_is_a_whole_trace() {
+fn a_slice_is_exported_as_a_complete_trace() {
     let dir = tempfile::tempdir().unwrap();
     common::write_run(dir.path(), common::SMALL);
     let run = RunDir::open(dir.path()).unwrap();
@@ -461,18 +461,18 @@ fn a_slice_of_the_json_is_a_whole_trace() {
     let written = chrome::export(&run, &Options { slice, ..options(None) }).unwrap();
     let json = load(&written.paths[0]);
     let operators = of(&json, "X").iter().filter(|span| span["cat"] == "cpu_op").count() as u64;
-    assert_eq!(operators, common::SMALL.operators + 1, "and a collective's");
+    assert_eq!(operators, common::SMALL.operators + 1, "the collective's call is an operator too");
     assert_eq!(json["otherData"]["slice_from_ns"], 1_000_000 + 2 * common::STEP_NS);
     assert!(written.left_out > written.events);
 }
 
 #[test]
-fn slices_that_cross_are_on_tracks_of_their_own() {
+fn crossing_slices_are_moved_to_separate_tracks() {
     let dir = tempfile::tempdir().unwrap();
     common::write_two_threads(&dir.path().join("rank-0.tprof"), |writer| {
         let (mut spans, mut kernels) = (Vec::new(), Vec::new());
-        // Among events that begin together, the longer one may come later; a shorter one inside is
-        // fine.
+        // Of events that begin together, the longer one may come later. A shorter one inside it
+        // does not cross it.
         for (thread, start, duration) in
             [(0, 10, 50), (0, 20, 10), (0, 20, 20), (0, 30, 60), (0, 95, 5), (1, 30, 60)]
         {

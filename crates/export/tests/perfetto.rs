@@ -1,4 +1,4 @@
-//! Checks traces with Perfetto's own engine.
+//! Tests exported traces by queries in Perfetto's own engine.
 
 mod common;
 
@@ -67,25 +67,26 @@ fn perfetto_finds_every_slice_track_and_arrow() {
         assert_eq!(of(&["gpu_user_annotation"], "n"), sum(|c| c.device_spans));
         assert_eq!(of(&["collective"], "n"), sum(|c| c.collectives));
         // Arrows lead from launches to kernels and waits, from forward to backward operators, and
-        // from rank 0 to rank 1.
+        // from the collectives of rank 0 to those of rank 1.
         let arrows =
             sum(|c| c.kernels + c.synchronizations + c.flow_points / 2) + counts[0].collectives;
         assert_eq!(number(&answers[3], "n"), arrows);
         assert_eq!(number(&answers[4], "n"), 2 * 3);
         assert_eq!(number(&answers[5], "n"), sum(|c| c.samples));
         assert_eq!(number(&answers[6], "n"), 2, "one a rank");
-        // Both ranks have a process 4242, so one of the two got another number.
+        // Both ranks have a process with the pid 4242, so one of the two must get another number.
         let pids: Vec<_> = answers[7].iter().map(|row| row["pid"].as_u64().unwrap()).collect();
         assert_eq!(pids[0], 4242);
         assert!(pids.len() == 2 && pids[1] > 4_194_304, "no kernel gives {pids:?}");
-        // The first kernels of both hosts begin at the same time on the run's clock.
+        // The first kernels of both hosts begin at the same time on the run's clock, although the
+        // hosts' clocks differ.
         let each = (common::STEP_NS - 2_000_000) / SMALL.operators;
         assert_eq!(number(&answers[8], "t"), 1_000_000 + 1000 + each);
     }
 }
 
 #[test]
-fn arguments_names_and_stacks_arrive_as_they_are() {
+fn arguments_names_and_stacks_are_read_back_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     common::write_run(dir.path(), SMALL);
     let path = dir.path().join("trace.pftrace");
@@ -131,7 +132,7 @@ fn arguments_names_and_stacks_arrive_as_they_are() {
 }
 
 #[test]
-fn a_step_is_cut_out_with_what_it_touches() {
+fn a_slice_of_one_step_has_all_events_that_touch_it() {
     let dir = tempfile::tempdir().unwrap();
     let counts = common::write_run(dir.path(), SMALL);
     let path = dir.path().join("step.pftrace");
@@ -184,7 +185,7 @@ fn an_empty_slice_leaves_no_file() {
     let dir = tempfile::tempdir().unwrap();
     common::write_run(dir.path(), SMALL);
     let run = RunDir::open(dir.path()).unwrap();
-    // The slice begins after the last event and before the process ends.
+    // The slice begins after the last event, and before the process ends.
     let from_ns = Some(SMALL.steps * common::STEP_NS + 1_999_000);
     let output = Some(dir.path().join("out.pftrace"));
     let slice = Slice { from_ns, ..Slice::default() };
@@ -195,7 +196,7 @@ fn an_empty_slice_leaves_no_file() {
 }
 
 #[test]
-fn overlapping_kernels_of_a_stream_keep_their_lengths() {
+fn overlapping_kernels_of_a_stream_keep_their_durations() {
     use tprof_trace::{TraceHeader, TraceWriter};
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rank-0.tprof");

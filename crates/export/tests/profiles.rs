@@ -1,4 +1,4 @@
-//! Checks the content of speedscope and pprof files, and what TensorBoard and HTA read.
+//! Tests speedscope and pprof files, and what TensorBoard's plugin and HTA read from traces.
 
 mod common;
 
@@ -43,7 +43,7 @@ fn speedscope_profiles_nest_and_add_up() {
             assert_eq!(weights.iter().map(|w| w.as_u64().unwrap()).sum::<u64>(), end);
             continue;
         }
-        // As in speedscope's own importer, a frame closes before the frames around it.
+        // As speedscope's own importer requires, a frame must close before the frames around it.
         let (mut stack, mut last) = (Vec::new(), profile["startValue"].as_u64().unwrap());
         for event in profile["events"].as_array().unwrap() {
             let (frame, at) = (event["frame"].as_u64().unwrap(), event["at"].as_u64().unwrap());
@@ -64,7 +64,8 @@ fn speedscope_profiles_nest_and_add_up() {
     assert_eq!(spent, counts.iter().map(|c| c.span_ns).sum::<u64>());
 }
 
-/// Returns the fields of a protobuf message: each has a number, and a varint or bytes.
+/// Returns the fields of a protobuf message. A field is its number and a varint, or its number and
+/// bytes.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, u64, &[u8])> {
     fn varint(bytes: &mut &[u8]) -> u64 {
         let (mut value, mut shift) = (0, 0);
@@ -127,7 +128,7 @@ fn pprof_values_add_up() {
 }
 
 #[test]
-fn gos_pprof_reads_the_same_sums() {
+fn the_pprof_tool_of_go_reads_the_same_sums() {
     let (dir, run, counts) = small();
     let path = dir.path().join("out.pb.gz");
     pprof::export(&run, &options(&path)).unwrap();
@@ -143,7 +144,7 @@ fn gos_pprof_reads_the_same_sums() {
 }
 
 #[test]
-fn nothing_to_show_is_reported() {
+fn an_export_without_data_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rank-0.tprof");
     TraceWriter::create(&path, &TraceHeader::default()).unwrap().finish().unwrap();
@@ -184,7 +185,7 @@ fn holistic_trace_analysis_loads_every_rank() {
     let columns = breakdown["columns"].as_array().expect("a table, not an error");
     let at = columns.iter().position(|column| column == "compute_time(us)").unwrap();
     for (row, counts) in breakdown["data"].as_array().unwrap().iter().zip(&counts) {
-        // HTA rounds each kernel to whole microseconds, and drops the last step.
+        // HTA rounds each kernel to whole microseconds, and ignores the last step.
         let compute = row[at].as_f64().unwrap();
         let all = counts.kernel_ns as f64 / 1e3;
         let (steps, kernels) = (SMALL.steps as f64, counts.kernels as f64);
@@ -205,7 +206,7 @@ const FORMATS: [(&str, Export); 7] = [
     ("timeline", timeline::export),
 ];
 
-/// Returns what each format writes for a run, and its notes.
+/// Returns, for each format, the bytes that an export of a run writes, and its notes.
 fn outputs(dir: &Path) -> Vec<(Vec<u8>, Vec<String>)> {
     let run = RunDir::open(dir).unwrap();
     let out = tempfile::tempdir().unwrap();
@@ -218,15 +219,15 @@ fn outputs(dir: &Path) -> Vec<(Vec<u8>, Vec<String>)> {
 }
 
 #[test]
-fn an_export_that_a_damaged_block_changes_names_it() {
+fn an_export_that_a_damaged_block_changes_has_a_note() {
     let dir = tempfile::tempdir().unwrap();
     common::write_run(dir.path(), common::Job { ranks: 1, ..SMALL });
     let path = dir.path().join("rank-0.tprof");
     let bytes = std::fs::read(&path).unwrap();
     let good = outputs(dir.path());
     let is_block = |at: &usize| bytes[*at..].starts_with(b"tpB\xf1");
-    // Only blocks of heap events and of large tables are read late. Other blocks are read whenever
-    // a file is opened.
+    // Damage only blocks of heap events and of large tables, because an export decodes them late.
+    // All other blocks are decoded when a file is opened.
     let is_large = |at: &usize| matches!(bytes[at + 4], 16 | 19 | 32..=38 | 44);
     let blocks: Vec<usize> = (0..bytes.len() - 5).filter(is_block).filter(is_large).collect();
     assert_eq!(blocks.len(), 10, "{blocks:?}");

@@ -1,6 +1,6 @@
-//! Reads TensorBoard's event files back in two ways: by a decoder that shares no code with the
-//! writer, and by TensorBoard itself. The second needs the readers, or a Python with TensorBoard
-//! that `TPROF_TEST_TENSORBOARD` names.
+//! Tests TensorBoard's event files by reading them in two ways: with a decoder that shares no code
+//! with the writer, and with TensorBoard itself. The second way needs the tools of
+//! `common/readers.rs`, or a Python with TensorBoard that `TPROF_TEST_TENSORBOARD` names.
 
 mod common;
 
@@ -30,7 +30,7 @@ fn masked(bytes: &[u8]) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// Returns the records of a file. Fails if a checksum is wrong or bytes are left.
+/// Returns the records of a file. Fails if a checksum is wrong or if bytes remain.
 fn records(mut bytes: &[u8]) -> Vec<&[u8]> {
     let mut records = Vec::new();
     let word = |bytes: &[u8]| u32::from_le_bytes(bytes[..4].try_into().unwrap());
@@ -45,7 +45,7 @@ fn records(mut bytes: &[u8]) -> Vec<&[u8]> {
     records
 }
 
-/// A field of a message.
+/// The value of a field of a protobuf message.
 #[derive(Clone, Copy, Debug)]
 enum Field<'a> {
     Number(u64),
@@ -112,7 +112,8 @@ fn text(bytes: &[u8], path: &[u64]) -> String {
     String::from_utf8(message(bytes, path).to_vec()).unwrap()
 }
 
-/// Points of curves, histograms and texts by tag: step, seconds since 1970, value.
+/// The points of curves, histograms and texts by tag. A point is its step, its time in seconds
+/// since 1970, and its value.
 type Points = BTreeMap<String, Vec<(u64, f64, Value)>>;
 
 fn doubles(bytes: &[u8]) -> Vec<f64> {
@@ -203,7 +204,7 @@ fn each_rank_has_its_curves_and_histograms() {
         let step_ms = (STEP_NS - 1000) as f64 / 1e6;
         let times = values(&points, "step/step_time_ms");
         assert_eq!(times, [0, 1, 2].map(|step| (step, f64::from(step_ms as f32))));
-        // The second rank's clock began a second later, by its own clock.
+        // The second rank's clock is a second ahead of the first one's.
         let end_ns = 1_000_000 + STEP_NS - 1000;
         let at = (UNIX + end_ns) as f64 / 1e9;
         assert!((points["step/step_time_ms"][0].1 - at).abs() < 1e-6);
@@ -212,17 +213,17 @@ fn each_rank_has_its_curves_and_histograms() {
         assert_eq!(kernels, counts.kernels as f64);
         let histogram = &points["step_time_ms"][0];
         assert_eq!((histogram.0, &histogram.2["count"]), (2, &json!(3.0)));
-        // Live heap bytes rise by a MiB each microsecond, 100 times, and are never given back.
+        // Live heap bytes rise by a MiB each microsecond, 100 times. None of these blocks is freed.
         assert_eq!(
             values(&points, "step_peak/heap_bytes"),
             [0, 1, 2].map(|step| (step, 104_857_600.0))
         );
-        // Total of the allocator at operators 0, 4, …, 16.
+        // These are the allocator's totals at the operators 0, 4, …, 16.
         let device = values(&points, "step_peak/device_memory_bytes/GPU 0");
         assert_eq!(device, [0, 1, 2].map(|step| (step, 1_048_592.0)));
         let rss: Vec<(u64, f64)> = (0..5).map(|at| (at, 4096.0 * at as f64)).collect();
         assert_eq!(values(&points, "time/rss_bytes"), rss);
-        // A value that the analysis does not know is absent, not zero.
+        // A value that the analysis does not know must be absent. Zero would be wrong.
         let of_analysis = [("step/compute_ms", 3.0), ("step_mean/rss_bytes", 5000.5)];
         for (tag, first) in of_analysis {
             match rank {
@@ -236,7 +237,7 @@ fn each_rank_has_its_curves_and_histograms() {
 }
 
 #[test]
-fn tensorboard_reads_the_same() {
+fn tensorboard_reads_the_same_points() {
     let dir = tempfile::tempdir().unwrap();
     write_run(dir.path(), SMALL);
     odd_rank(&dir.path().join("rank-2.tprof"));
@@ -265,7 +266,7 @@ fn tensorboard_reads_the_same() {
                         let buckets = point[2].as_array().unwrap();
                         let counts = buckets.iter().map(|bucket| bucket[2].as_f64().unwrap());
                         assert_eq!(counts.sum::<f64>(), histogram["count"], "{tag}");
-                        // TensorBoard converts limits to 32-bit numbers.
+                        // TensorBoard converts limits to 32-bit floats.
                         let narrow = |value: &Value| value.as_f64().unwrap() as f32;
                         let ends = [&buckets[0][0], &buckets.last().unwrap()[1]].map(narrow);
                         assert_eq!(
@@ -280,7 +281,7 @@ fn tensorboard_reads_the_same() {
     }
 }
 
-/// Writes a rank of two processes, with counters of unusual names and values.
+/// Writes a rank with two processes, and counters with unusual names and values.
 fn odd_rank(path: &Path) {
     let header = TraceHeader {
         rank: Some(2),
@@ -326,24 +327,24 @@ fn odd_rank(path: &Path) {
 }
 
 #[test]
-fn odd_counters_have_curves_of_their_own() {
+fn counters_with_odd_names_or_values_have_separate_curves() {
     let dir = tempfile::tempdir().unwrap();
     odd_rank(&dir.path().join("rank-2.tprof"));
     let run = RunDir::open(dir.path()).unwrap();
     let out = dir.path().join("logs");
     let written = export(&run, &options(&out), &RunAnalysis::default()).unwrap();
     let points = events(&event_file(&out.join("rank-2")));
-    // A loss can be NaN or infinite; JSON has neither.
+    // A loss can be NaN or infinite, which JSON cannot represent.
     assert_eq!(points["time/loss"].len(), 4);
     assert_eq!(points["time/loss"][0].2, -3.5);
     assert_eq!(points["time/loss"][1].2, Value::Null);
-    // The process that runs the steps has the plain name.
+    // The process that runs the steps gets the plain name.
     assert_eq!(points["time/loss/python3"][0].2, 96.5);
     assert_eq!(points["time/a/b c"][0].2, 1.0);
     assert_eq!(points[&format!("time/{NASTY}")].len(), 4);
     let long = points.keys().find(|tag| tag.starts_with("time/lll")).unwrap();
     assert!(long.len() < 300, "{}", long.len());
-    // There are 512 tokens in each step of 10 ms.
+    // Each step of 10 ms has 512 tokens.
     assert_eq!(values(&points, "step/tokens_per_s"), [0, 1, 2].map(|step| (step, 51_200.0)));
     assert!(!points.contains_key("time/huge"));
     assert!(
@@ -355,7 +356,7 @@ fn odd_counters_have_curves_of_their_own() {
 }
 
 #[test]
-fn a_slice_has_its_steps_only() {
+fn a_slice_contains_only_its_steps() {
     let dir = tempfile::tempdir().unwrap();
     write_rank(&dir.path().join("rank-0.tprof"), 0, Job { steps: 5, ..SMALL });
     let run = RunDir::open(dir.path()).unwrap();
@@ -369,8 +370,8 @@ fn a_slice_has_its_steps_only() {
     assert!(!points.contains_key("time/rss_bytes"), "it was read before");
 }
 
-/// Writes a rank as it is after some seconds: a step and a loss every 100 ms, resident memory every
-/// 50 ms.
+/// Writes a rank as it is after some seconds. It has a step and a loss every 100 ms, and resident
+/// memory every 50 ms.
 fn growing_rank(path: &Path, seconds: u64) {
     let header = TraceHeader {
         rank: Some(0),
@@ -412,7 +413,7 @@ fn growing_rank(path: &Path, seconds: u64) {
 }
 
 #[test]
-fn appended_points_stay_and_the_rest_follows() {
+fn appended_points_stay_and_the_rest_is_added_at_the_end() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("rank-0.tprof");
     let mut log = LiveLog::of(dir.path()).unwrap();
@@ -423,7 +424,7 @@ fn appended_points_stay_and_the_rest_follows() {
         log.append().unwrap();
         let logged = event_file(&dir.path().join("tensorboard/rank-0"));
         let bytes = std::fs::read(&logged).unwrap();
-        assert!(bytes.starts_with(&before), "what was there is there");
+        assert!(bytes.starts_with(&before), "the earlier bytes are unchanged");
         before = bytes;
         let points = events(&logged);
         assert_eq!(points.get("step/step_time_ms").map_or(0, Vec::len), steps, "{seconds} s");
@@ -435,7 +436,7 @@ fn appended_points_stay_and_the_rest_follows() {
     assert_eq!(written.paths, [dir.path().join("tensorboard")]);
     assert!(dir.path().join("tensorboard/rank-0.pt.trace.json.gz").exists());
     let appended = events(&event_file(&dir.path().join("tensorboard/rank-0")));
-    // An export after the end has the same points by step, and more readings over time.
+    // An export after the end has the same points by step, but more readings over time.
     let out = dir.path().join("at-once");
     export(&run, &options(&out), &analysed()).unwrap();
     let at_once = events(&event_file(&out.join("rank-0")));
@@ -443,7 +444,7 @@ fn appended_points_stay_and_the_rest_follows() {
     for (tag, points) in &at_once {
         match tag.as_str() {
             "time/loss" => {
-                // While the run goes on, the last reading of each second is appended.
+                // While the run lasts, only the last reading of each second is appended.
                 let kept: Vec<_> = points.iter().skip(9).step_by(10).collect();
                 assert_eq!(appended[tag].iter().collect::<Vec<_>>(), kept, "{tag}");
             }
@@ -460,10 +461,10 @@ fn appended_points_stay_and_the_rest_follows() {
             _ => assert_eq!(appended[tag], *points, "{tag}"),
         }
     }
-    assert!(LiveLog::of(dir.path()).is_none(), "it is there");
+    assert!(LiveLog::of(dir.path()).is_none(), "the directory exists");
 }
 
-/// Writes a rank with two calls of a model. The first call has other operators than the second.
+/// Writes a rank with two calls of a model. The calls have different operators.
 fn rank_with_modules(path: &Path) {
     let header = TraceHeader { rank: Some(0), start_ns: START, ..TraceHeader::default() };
     let mut writer = TraceWriter::create(path, &header).unwrap();
@@ -542,7 +543,7 @@ fn the_graph_of_a_model_has_its_modules_and_their_operators() {
 }
 
 #[test]
-fn damaged_histograms_are_counted_and_those_of_two_processes_are_apart() {
+fn damaged_histograms_are_counted_and_processes_kept_apart() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rank-0.tprof");
     let header = TraceHeader { rank: Some(0), start_ns: START, ..TraceHeader::default() };
@@ -583,7 +584,7 @@ fn damaged_histograms_are_counted_and_those_of_two_processes_are_apart() {
     let written = export(&run, &options(&out), &RunAnalysis::default()).unwrap();
     let points = events(&event_file(&out.join("rank-0")));
     let own: Vec<_> = points["w"].iter().map(|(step, _, of)| (*step, of["min"].clone())).collect();
-    // A histogram also belongs to the third step, which has begun but not ended.
+    // The third step also has a histogram, although it has begun but not ended.
     assert_eq!(own, [(0, json!(0.0)), (1, json!(1.0)), (2, json!(2.0))]);
     let other = &points["w/python3"];
     assert!(other.len() == 3 && other.iter().all(|at| at.2["max"] == 2.0 && at.2["count"] == 3.0));

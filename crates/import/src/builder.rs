@@ -1,4 +1,4 @@
-//! Converts events to rows: one file of a run.
+//! Converts the events of a trace to the rows of one file of the run.
 
 use crate::categories::{self, Category};
 use crate::comm::Collectives;
@@ -21,7 +21,7 @@ use tprof_trace::TraceWriter;
 use tprof_trace::model::*;
 use tprof_trace::run::ProcessInfo;
 
-/// State that grows while a file is read.
+/// State of one file's conversion, which grows while the trace is read.
 pub(crate) struct Builder {
     pub output: Output,
     pub threads: Threads,
@@ -40,8 +40,8 @@ pub(crate) struct Builder {
     pub samples: Samples,
     pub stack_frames: StackFrames,
     pub passes: FilePass,
-    /// The profiler's own spans, each with the name of its thread. They wait until a process is
-    /// known.
+    /// The profiler's own spans, each with the name of its thread. They wait until the file's
+    /// process is known.
     pub own_spans: Vec<(Vec<u8>, Span)>,
 }
 
@@ -51,9 +51,9 @@ pub(crate) struct Built {
     pub processes: Vec<ProcessInfo>,
     /// First and last moment in the file.
     pub extent: Option<(u64, u64)>,
-    /// Events by phase and category, as JSON.
+    /// Number of events by phase and category, as JSON.
     pub kinds: serde_json::Value,
-    /// Further notes for the reader.
+    /// Notes for people who read the run.
     pub notes: Vec<String>,
 }
 
@@ -71,7 +71,8 @@ impl Interval {
 }
 
 impl Builder {
-    /// Begins to fill a file. Leaves out data that an earlier pass found implausible.
+    /// Creates a builder that fills a file. It leaves out data that an earlier pass found
+    /// implausible.
     pub fn new(writer: TraceWriter, implausible: Implausible) -> Builder {
         Builder {
             output: Output::new(writer),
@@ -95,8 +96,8 @@ impl Builder {
         }
     }
 
-    /// Returns an event's time on the run's clock. An event without a plausible time is counted,
-    /// and `None` is returned.
+    /// Returns an event's time on the run's clock. If the time is missing or implausible, counts
+    /// the event as lost and returns `None`.
     pub fn time(&mut self, event: &Event<'_>) -> Option<u64> {
         let text = event.text(event.fields().time);
         let Some(time) = number::nanoseconds(text) else {
@@ -198,7 +199,7 @@ impl Builder {
 }
 
 impl Builder {
-    /// Counts the members of an event that the model has no place for.
+    /// Counts the members of an event that the trace model has no field for.
     #[inline(always)]
     fn count_members(&mut self, event: &Event<'_>, is_sample: bool) {
         let (layout, fields) = (event.layout(), event.fields());

@@ -1,10 +1,10 @@
-//! The meaning of an event's category.
+//! Maps an event's category to its meaning.
 //!
 //! The names come from Kineto's list of activities (pytorch/kineto,
-//! `libkineto/include/ActivityType.h`, up to `XPU_SYNC`) and from its first version, which PyTorch
-//! 1.8 to 1.10 contained (`libkineto/src/output_json.cpp`). Which of them belong to a device
-//! follows PyTorch's `deviceTypeFromActivity` (`torch/csrc/profiler/kineto_shim.cpp`). Accelerators
-//! share the categories, so nothing here depends on a vendor.
+//! `libkineto/include/ActivityType.h`, up to `XPU_SYNC`) and from Kineto's first version, which
+//! PyTorch 1.8 to 1.10 contained (`libkineto/src/output_json.cpp`). PyTorch's
+//! `deviceTypeFromActivity` (`torch/csrc/profiler/kineto_shim.cpp`) defines which names belong to a
+//! device. Accelerators of all vendors share the categories, so nothing here depends on a vendor.
 
 use tprof_trace::model::{DeviceSpanKind, SpanKind};
 use tprof_trace::pytorch::{LOADER_FETCH, OPTIMIZER_STEP, PROFILER_STEP};
@@ -14,11 +14,11 @@ use tprof_trace::pytorch::{LOADER_FETCH, OPTIMIZER_STEP, PROFILER_STEP};
 pub(crate) enum Category {
     /// A span of a host thread, and whether the kind implies the category.
     Span(SpanKind, bool),
-    /// An operator, or an annotation: the first Kineto had one category for both.
+    /// An operator or an annotation. The first Kineto had one category for both.
     OperatorOrAnnotation,
     Kernel,
     Copy,
-    /// A kernel or a copy, told apart by name.
+    /// A kernel or a copy. Their names tell them apart.
     KernelOrCopy,
     Synchronization,
     /// An interval on a device that is not work.
@@ -31,14 +31,15 @@ use Category::{Kernel, KernelOrCopy, OperatorOrAnnotation, Synchronization, User
 use DeviceSpanKind as OnDevice;
 use SpanKind::{Annotation, Driver, Nvtx, Operator, Other, Overhead, Python, Runtime};
 
-/// All known categories. Any other category is a host span that keeps it.
+/// All known categories. An event of any other category becomes a host span that stores the
+/// category's text.
 const CATEGORIES: [(&str, Category); 37] = [
     ("cpu_op", Category::Span(Operator, true)),
     ("user_annotation", Category::Span(Annotation, true)),
     ("python_function", Category::Span(Python, true)),
     ("overhead", Category::Span(Overhead, true)),
     ("nvtx", Category::Span(Nvtx, true)),
-    // Library calls of a device. `hpu_op` is one, according to Kineto's own comment.
+    // Library calls of a device. According to Kineto's own comment, `hpu_op` is such a call.
     ("cuda_runtime", Category::Span(Runtime, true)),
     ("cuda_driver", Category::Span(Driver, true)),
     ("hip_runtime", Category::Span(Runtime, false)),
@@ -73,7 +74,7 @@ const CATEGORIES: [(&str, Category); 37] = [
     ("Memcpy", Category::Copy),
     ("Memset", Category::Copy),
     ("User", User),
-    // Events on the host that are kept unchanged.
+    // Events on the host that are stored unchanged.
     ("Trace", Category::Span(Other, false)),
     ("collective_comm", Category::Span(Other, false)),
 ];
@@ -84,8 +85,8 @@ pub(crate) fn category(text: &[u8]) -> Category {
     known.map_or(Category::Span(Other, false), |(_, category)| *category)
 }
 
-/// Prefixes of the annotations that PyTorch itself makes. They tell annotations from operators in
-/// versions that used one category for both.
+/// Prefixes of the annotations that PyTorch itself makes. In versions with one category for
+/// annotations and operators, only these prefixes tell them apart.
 const ANNOTATIONS: [&[u8]; 8] = [
     PROFILER_STEP.as_bytes(),
     LOADER_FETCH.as_bytes(),
@@ -97,7 +98,7 @@ const ANNOTATIONS: [&[u8]; 8] = [
     b"nccl:",
 ];
 
-/// Whether a span of the first Kineto's `Operator` is an annotation.
+/// Whether a span of the first Kineto's category `Operator` is an annotation.
 pub(crate) fn is_annotation(name: &[u8]) -> bool {
     ANNOTATIONS.iter().any(|start| name.starts_with(start))
 }
@@ -107,8 +108,8 @@ pub(crate) fn is_copy(name: &[u8]) -> bool {
     [&b"dma"[..], b"Memcpy", b"Memset"].iter().any(|start| name.starts_with(start))
 }
 
-/// Whether an arrow leads from a launch to its work, by category and name. The cases are the first
-/// Kineto, PyTorch 1.9 and 1.10, 1.11 and 1.12, and later versions.
+/// Whether an arrow leads from a launch to its work, by category and name. The cases are, in order:
+/// the first Kineto, PyTorch 1.9 and 1.10, PyTorch 1.11 and 1.12, and later versions.
 pub(crate) fn is_launch_arrow(category: &[u8], name: &[u8]) -> bool {
     match category {
         b"async" => name == b"launch",
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_of_the_first_kineto_have_names() {
+    fn stream_numbers_are_parsed_from_names_of_the_first_kineto() {
         assert_eq!(stream_of(b"stream 7"), Some(7));
         assert_eq!(stream_of(b"stream 20 user"), Some(20));
         for none in [&b"stream"[..], b"stream x", b"7", b"streams 7"] {

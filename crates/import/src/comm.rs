@@ -1,10 +1,10 @@
-//! Collectives. A trace has the host's call, its arguments and its kernel in three places; here
-//! they are joined into one row.
+//! Joins the parts of each collective into one row. A trace has the host's call, its arguments and
+//! its kernel in three places.
 //!
-//! New versions of PyTorch write the arguments (sizes, type, group) on the `record_param_comms`
-//! operator and on the kernel, and give both the same external id. Old versions write only a
-//! `nccl:…` annotation, within which the kernel is launched. If neither was recorded, the kernel's
-//! name says which collective it is.
+//! New versions of PyTorch write the arguments (sizes, type, group) both on the
+//! `record_param_comms` operator and on the kernel, with the same external id. Old versions write
+//! only an `nccl:…` annotation, which encloses the kernel's launch. If neither was recorded, the
+//! kernel's name says which collective it is.
 
 use crate::error::ImportError;
 use crate::event::Event;
@@ -22,7 +22,7 @@ use tprof_trace::model::*;
 struct Call {
     row: Collective,
     external: Option<u64>,
-    /// Whether its sizes come from the library's own arguments.
+    /// Whether the sizes come from the communication library's own arguments.
     has_arguments: bool,
 }
 
@@ -43,12 +43,12 @@ pub(crate) struct Collectives {
     /// Launches within calls, by correlation.
     launches: FxHashMap<u64, u32>,
     groups: BTreeMap<u64, Group>,
-    /// Operation of each kernel by its name, if it communicates.
+    /// For each kernel name, the operation if the kernel communicates.
     operations: FxHashMap<NameId, Option<&'static str>>,
 }
 
 impl Collectives {
-    /// Reads a host span: a call, or a launch within one.
+    /// Reads a host span. Only calls of a collective, and launches within such a call, matter.
     #[inline]
     pub fn host(&mut self, span: &Span, name: &[u8], event: &mut Event<'_>, output: &mut Output) {
         match span.kind {
@@ -69,7 +69,8 @@ impl Collectives {
     fn launch(&mut self, span: &Span) {
         let Some(calls) = self.windows.get(&span.thread) else { return };
         let Some(correlation) = span.correlation else { return };
-        // The innermost call is among the last few that began before the span.
+        // The innermost call that contains the launch is among the last few calls that began before
+        // it.
         let mut around = calls.range(..=(span.start_ns, u64::MAX, u32::MAX)).rev().take(4);
         if let Some((_, _, call)) = around.find(|call| call.1 >= span.start_ns) {
             self.launches.insert(correlation, *call);
@@ -92,7 +93,7 @@ impl Collectives {
 
     fn call(&mut self, span: &Span, event: &mut Event<'_>, output: &mut Output) {
         let row = self.arguments(event, output);
-        // Waiting for a collective is not a collective.
+        // An operator that waits for a collective or initializes a group isn't a collective.
         if !matches!(event.peek(Key::Collective), Some(b"\"wait\"" | b"\"init\"")) {
             self.add_call(span, row, true);
         }
@@ -113,7 +114,7 @@ impl Collectives {
     }
 
     /// Reads the arguments of the communication library from the host's call or from its kernel.
-    /// They also stay among the event's other arguments.
+    /// The arguments also stay in the event's `args`.
     fn arguments(&mut self, event: &mut Event<'_>, output: &mut Output) -> Collective {
         let text = |event: &mut Event<'_>, key| {
             let text = event.peek(key).map(number::unquoted).unwrap_or_default();
@@ -123,7 +124,7 @@ impl Collectives {
             event.peek(key).and_then(|text| number::unsigned(number::unquoted(text)))
         };
         let element_type = text(event, Key::DataType);
-        let (given, got) = (whole(event, Key::ElementsIn), whole(event, Key::ElementsOut));
+        let (sent, received) = (whole(event, Key::ElementsIn), whole(event, Key::ElementsOut));
         let group_size = whole(event, Key::GroupSize).and_then(|size| u32::try_from(size).ok());
         let group = event.has(Key::GroupName).then(|| {
             let name = text(event, Key::GroupName);
@@ -141,10 +142,10 @@ impl Collectives {
             name: output.plain_name(&operation(&text(event, Key::Collective))),
             communicator: group,
             sequence: whole(event, Key::CollectiveSequence),
-            elements_in: given,
-            elements_out: got,
+            elements_in: sent,
+            elements_out: received,
             element_type: output.plain_name(&element_type),
-            bytes: given.max(got).and_then(|n| n.checked_mul(element_bytes(&element_type)?)),
+            bytes: sent.max(received).and_then(|n| n.checked_mul(element_bytes(&element_type)?)),
             group_size,
             peer: peer.and_then(|peer| u32::try_from(peer).ok()),
             ..Collective::default()
@@ -177,7 +178,7 @@ impl Collectives {
             correlation: kernel.correlation,
             ..row
         };
-        // Old versions wrote the correlation instead of the external id.
+        // Old versions wrote the correlation in place of the external id.
         let external = kernel.external.filter(|external| Some(*external) != kernel.correlation);
         self.kernels.push(CommKernel { row, external, has_arguments });
     }
@@ -187,7 +188,7 @@ impl Collectives {
         std::mem::take(&mut self.groups)
     }
 
-    /// Joins calls and kernels, and writes them.
+    /// Joins calls with their kernels, and writes a row for each collective.
     pub fn write(&mut self, output: &mut Output) -> Result<(), ImportError> {
         let holders = self.holders();
         let mut by_external = FxHashMap::default();

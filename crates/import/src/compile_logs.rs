@@ -1,7 +1,7 @@
-//! Logs of `torch.compile`: recognizes them, and stores them in the run.
+//! Recognizes logs of `torch.compile`, and stores them in the run.
 //!
-//! They stay as PyTorch wrote them, compressed, in a directory per rank, where reports read them. A
-//! rank that has nothing else gets a file with only its process.
+//! The logs stay as PyTorch wrote them, but compressed, in one directory per rank, where reports
+//! read them. If a rank has a log but no trace, its file contains only its processes.
 
 use crate::content::{self, Content};
 use crate::error::ImportError;
@@ -34,11 +34,11 @@ pub(crate) struct FoundLog {
     pub log: CompileLog,
     /// The rank that the log names.
     rank: Option<u32>,
-    /// Description of the damage to the file, which is read up to that point.
+    /// Description of the damage, if the file is damaged. The log was read up to the damage.
     pub damage: Option<String>,
 }
 
-/// Reads logs, as far as reports read them.
+/// Reads logs, up to the same bounds as reports.
 pub(crate) fn read(paths: &[PathBuf], limit: u64) -> Result<Vec<FoundLog>, ImportError> {
     let bounds = Bounds::default();
     let bounds = Bounds { text: bounds.text.min(limit), ..bounds };
@@ -56,8 +56,8 @@ pub(crate) fn read(paths: &[PathBuf], limit: u64) -> Result<Vec<FoundLog>, Impor
     paths.iter().map(one).collect()
 }
 
-/// Groups logs by rank. Logs that name no rank go to the only rank, or to rank 0 with a note if
-/// there are several.
+/// Groups logs by rank. Logs that name no rank belong to the run's only rank. If there are several
+/// ranks, they belong to rank 0, and a note says so.
 pub(crate) fn by_rank(
     logs: Vec<FoundLog>,
     traces: &BTreeSet<u32>,
@@ -93,7 +93,7 @@ pub(crate) fn keep(
         for (number, found) in logs.iter().enumerate() {
             let name = file_name(&found.path);
             let stem = LOGS.iter().rev().find_map(|ending| name.strip_suffix(ending));
-            // Two directories may have files of the same name.
+            // Files in two directories may have the same name, so add a number.
             let name = format!("{number}-{}.log{KEPT_ENDING}", stem.unwrap_or(&name));
             let to = directory.join(name);
             let text = text_of(&found.path).map_err(failed(&found.path))?;

@@ -1,4 +1,5 @@
-//! Imports logs of `torch.compile`: stores them, and adds files for ranks that have nothing else.
+//! Imports logs of `torch.compile`: stores them, and adds files for ranks that have a log but no
+//! trace.
 
 use crate::compile_logs::{self, FoundLog};
 use crate::error::ImportError;
@@ -24,7 +25,7 @@ pub(crate) struct LogOptions<'a> {
     pub tprof: &'a str,
 }
 
-/// Adds logs of `torch.compile`, and files of ranks that have nothing else.
+/// Adds logs of `torch.compile`, and files for ranks without a trace.
 pub(crate) fn add(
     logs: &[PathBuf],
     parts: &mut Vec<ImportedFile>,
@@ -46,7 +47,7 @@ pub(crate) fn add(
     compile_logs::keep(&ranks, directory, options.max_input_bytes, notes)
 }
 
-/// Describes the missing part of a damaged log.
+/// Describes the part of a damaged log that is missing.
 fn loss(damage: &str) -> LossInfo {
     let what = "the rest of a log of torch.compile".to_owned();
     LossInfo { what, count: 0, why: damage.to_owned() }

@@ -1,4 +1,4 @@
-//! Recognizes files by their content, because names are not reliable.
+//! Recognizes files by their content, because users rename files.
 
 use crate::pickle;
 use crate::window::Window;
@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use tprof_trace::compile_log;
 
-/// Bytes of text to inspect in a file that was only found in a directory.
+/// Number of bytes of text to inspect in a file that the user didn't name but whose directory they
+/// named.
 const LOOKED_AT: usize = 64 << 10;
 
 /// Content of a file.
@@ -24,8 +25,8 @@ pub(crate) fn of_file(path: &Path) -> Option<Content> {
     of_window(&beginning(path)?)
 }
 
-/// Whether a file of any name contains a trace or a snapshot. Other JSON is more frequent than
-/// traces, so an event or the list of events must be found.
+/// Whether a file contains a trace or a snapshot, whatever its name is. Most JSON files aren't
+/// traces, so the text must contain an event or the list of events.
 pub(crate) fn is_trace_or_snapshot(path: &Path) -> bool {
     let Some(window) = beginning(path) else { return false };
     let bytes = &window.bytes()[..window.bytes().len().min(LOOKED_AT)];
@@ -37,7 +38,7 @@ pub(crate) fn is_trace_or_snapshot(path: &Path) -> bool {
 }
 
 fn beginning(path: &Path) -> Option<Window> {
-    // Reading a pipe would consume its data, or wait for its writer.
+    // Don't read a pipe: this would consume its data, or wait for its writer.
     if !std::fs::metadata(path).is_ok_and(|data| data.is_file()) {
         return None;
     }

@@ -1,7 +1,7 @@
-//! Scans JSON in a slice: finds where strings and values end, without interpreting them.
+//! Scans JSON in a slice: finds where strings and values end, without decoding them.
 //!
-//! Every function takes a position and returns one. [`Stop::End`] means that the slice ended first.
-//! The caller then fetches more text and starts again.
+//! Every function begins at a position and returns the position where it stopped. If the slice ends
+//! first, it returns [`Stop::End`]. The caller then fetches more text and calls the function again.
 
 /// Why a scan stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +15,8 @@ pub(crate) enum Stop {
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// Returns a word with the high bit set in each byte of `word` that equals `byte`; exact up to the
-/// first match.
+/// Returns a word with the high bit set in each byte of `word` that equals `byte`. Bits above the
+/// first match may be wrong, so only the lowest set bit may be used.
 #[inline(always)]
 fn equal(word: u64, byte: u8) -> u64 {
     let zero_where_equal = word ^ (ONES * byte as u64);
@@ -114,8 +114,8 @@ pub(crate) fn expect(bytes: &[u8], at: usize, byte: u8) -> Result<usize, Stop> {
     if bytes[at] == byte { Ok(at + 1) } else { Err(Stop::Bad(at)) }
 }
 
-/// Called after a member or an element. Returns whether another one follows, and the position after
-/// the comma or the closing bracket.
+/// Scans what follows a member or an element. Returns whether another one follows, and the position
+/// after the comma or the closing bracket.
 #[inline(always)]
 pub(crate) fn next(bytes: &[u8], at: usize, close: u8) -> Result<(bool, usize), Stop> {
     let at = space(bytes, at)?;

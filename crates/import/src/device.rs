@@ -1,4 +1,4 @@
-//! Device events: kernels, copies, waits, and intervals that are not work.
+//! Converts device events: kernels, copies, waits, and intervals that are not work.
 
 use crate::builder::{Builder, Interval};
 use crate::categories::stream_of;
@@ -13,7 +13,7 @@ use tprof_trace::hash::{fnv1a, joined};
 use tprof_trace::model::*;
 
 /// Returns the device and stream of an event. Kineto writes them both into `args` and in place of
-/// process and thread.
+/// the `pid` and the `tid`.
 fn place(event: &mut Event<'_>) -> (u32, Option<u64>) {
     let fields = event.fields();
     let device = event.take_u32(Key::Device);
@@ -50,7 +50,7 @@ fn take_three(event: &mut Event<'_>, key: Key) -> [u32; 3] {
 }
 
 impl Builder {
-    /// Whether a kernel or a copy has a duration and, if it names a stream, a plausible time on it.
+    /// Whether a kernel or a copy has a duration, and a plausible time if it names a stream.
     /// Implausible work is counted as lost.
     #[inline]
     fn is_plausible(
@@ -64,6 +64,7 @@ impl Builder {
             return false;
         }
         let Some(stream) = stream else { return true };
+        // The stream's key contains everything that may tell streams apart.
         let fields = event.fields();
         let place = [fields.pid, fields.tid].map(|place| fnv1a(event.text(place)));
         let mut number = |key| event.peek(key).map(number::unquoted).and_then(number::unsigned);
@@ -85,7 +86,7 @@ impl Builder {
             return Ok(());
         }
         self.threads.on_device(at.start_ns, at.end_ns());
-        // Kineto writes 0 for a value that it did not measure, which today is always the case.
+        // Kineto writes 0 for a value that it did not measure. Today, it never measures this one.
         if event.peek(Key::Queued) == Some(b"0") {
             event.take(Key::Queued);
         }
@@ -103,8 +104,8 @@ impl Builder {
             grid: take_three(&mut event, Key::Grid),
             block: take_three(&mut event, Key::Block),
             registers: event.take_u32(Key::Registers),
-            // The value is the sum of both kinds of shared memory, which a trace does not tell
-            // apart.
+            // The value is the sum of static and dynamic shared memory. A trace does not tell them
+            // apart, so the sum is stored as dynamic.
             shared_dynamic_bytes: event.take_u32(Key::SharedMemory),
             graph: event.take_u32(Key::Graph),
             graph_node: event.take_u64(Key::GraphNode),
@@ -192,7 +193,7 @@ impl Builder {
         self.synchronizations.push(synchronization, &mut self.output)
     }
 
-    /// Reads an annotation's span on a stream, or a range of the range profiler.
+    /// Reads an annotation's interval on a stream, or a range of the range profiler.
     pub fn device_span(
         &mut self,
         mut event: Event<'_>,
@@ -260,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_copies_hold_direction_and_memory() {
+    fn direction_and_memory_are_parsed_from_names_of_copies() {
         use {CopyKind::*, MemoryKind as Memory};
         assert_eq!(
             direction(b"Memcpy HtoD (Pinned -> Device)"),

@@ -1,7 +1,8 @@
-//! The outer structure of a trace: an array of events, or an object that contains one.
+//! Reads the outer structure of a trace: an array of events, or an object that contains one.
 //!
-//! It is read in one pass, with one event in memory. After invalid JSON, reading goes on at the
-//! next event. No byte is read more than a few times.
+//! The trace is read in one pass, with one event in memory. After invalid JSON, reading continues
+//! at the next event. No byte is read more than a few times, so the time is proportional to the
+//! trace's length.
 
 use crate::cursor::{self, Stop};
 use crate::error::ImportError;
@@ -11,11 +12,12 @@ use crate::window::Window;
 
 /// Receives the parts of a trace.
 pub(crate) trait Sink {
-    /// Receives an event.
+    /// Receives an event, which the text contains completely.
     fn event(&mut self, event: Event<'_>) -> Result<(), ImportError>;
     /// Receives an element of the list `samples`.
     fn list_sample(&mut self, event: Event<'_>);
-    /// Receives a member of the outermost object, other than the events.
+    /// Receives a member of the outermost object. Events and samples are passed to the other
+    /// methods.
     fn fact(&mut self, key: &[u8], value: &[u8]);
     /// Receives a part that had to be left out.
     fn broken(&mut self, what: Malformed, offset: u64);
@@ -30,9 +32,9 @@ pub(crate) enum Malformed {
     NoObject,
     /// An event or a value too long to be read.
     TooLong,
-    /// Everything from here on is missing: the text ends in the middle.
+    /// The text ends within a value. Everything from here on is missing.
     CutOff,
-    /// Everything from here on is left out: it is not JSON, and no event follows.
+    /// The text from here on is not JSON, and no event follows. All of it is left out.
     Tail,
 }
 
@@ -50,7 +52,7 @@ pub(crate) fn walk(window: &mut Window, sink: &mut impl Sink) -> Result<(), Impo
 /// A list whose elements are read one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum List {
-    /// Events, and whether the file is nothing but this list.
+    /// The list of events. `is_bare`: the file is only this list, without an object around it.
     Events { is_bare: bool },
     /// The list of CPU samples (`samples`).
     Samples,
@@ -75,7 +77,7 @@ impl<S: Sink> Walk<'_, S> {
             Some(b'[') => {
                 self.window.consume(1);
                 self.elements(List::Events { is_bare: true })?;
-                // Any list of objects would parse as a trace, so its events must be recognizable.
+                // Any list of objects would parse as a trace, so require that an event has a phase.
                 match self.has_phase {
                     true => Ok(()),
                     false => {
@@ -93,8 +95,8 @@ impl<S: Sink> Walk<'_, S> {
         }
     }
 
-    /// Reads what follows the document, which should be nothing. The end of a compressed file holds
-    /// its checksum, which the window verifies.
+    /// Checks that nothing follows the document. Reading to the end also makes the window verify
+    /// the checksum of a compressed file.
     fn rest(&mut self) -> Result<(), ImportError> {
         if self.peek()?.is_none() {
             return Ok(());
@@ -111,7 +113,7 @@ impl<S: Sink> Walk<'_, S> {
         }
     }
 
-    /// Reports a part that is left out.
+    /// Reports to the sink that a part is left out.
     fn broken(&mut self, what: Malformed, offset: u64) {
         self.is_cut |= matches!(what, Malformed::CutOff | Malformed::Tail);
         self.sink.broken(what, offset);
@@ -126,7 +128,7 @@ impl<S: Sink> Walk<'_, S> {
         ImportError::NotATrace { path, offset, why }
     }
 
-    /// Skips bytes if they come next.
+    /// Skips these bytes if the text continues with them.
     fn skip(&mut self, bytes: &[u8]) -> Result<(), ImportError> {
         while self.window.bytes().len() < bytes.len() && self.window.more()? {}
         if self.window.bytes().starts_with(bytes) {
@@ -156,7 +158,7 @@ impl<S: Sink> Walk<'_, S> {
         }
     }
 
-    /// Retries a scan until enough of the text is in the window.
+    /// Runs a scan, and fetches more text until the scan succeeds.
     fn enough(
         &mut self,
         scan: impl Fn(&[u8]) -> Result<usize, Stop>,
@@ -232,7 +234,7 @@ impl<S: Sink> Walk<'_, S> {
         if has_events { Ok(()) } else { Err(self.not_a_trace("it has no list `traceEvents`")) }
     }
 
-    /// Reads one member other than the events; false if the text ends within it.
+    /// Reads one member other than the events. Returns false if the text ends within the member.
     fn member(
         &mut self,
         value_at: usize,
@@ -259,12 +261,12 @@ impl<S: Sink> Walk<'_, S> {
         }
     }
 
-    /// Reads the elements of a list, after its opening bracket. False if the text ended within it;
-    /// a bare list may lack its closing bracket.
+    /// Reads the elements of a list, after its opening bracket. Returns false if the text ended
+    /// within the list, except that a bare list may lack its closing bracket.
     fn elements(&mut self, list: List) -> Result<bool, ImportError> {
         self.list = list;
         loop {
-            // The usual case scans the window once for separator and event.
+            // In the usual case, one scan of the window finds both the separator and the event.
             let bytes = self.window.bytes();
             let mut at = 0;
             let byte = loop {
@@ -365,7 +367,7 @@ impl<S: Sink> Walk<'_, S> {
         Ok(())
     }
 
-    /// Handles text that is not JSON at `at` bytes into the window: reading goes on at the next
+    /// Handles text that is not JSON at `at` bytes into the window: reading continues at the next
     /// event.
     fn not_json(&mut self, at: usize) -> Result<(), ImportError> {
         self.broken(Malformed::NotJson, self.window.offset() + at as u64);
@@ -373,7 +375,8 @@ impl<S: Sink> Walk<'_, S> {
         self.next_event()
     }
 
-    /// Moves to the next `{` after `},`, where an event probably begins, or to the end of the text.
+    /// Moves to the next `{` after `},`, where an event probably begins. If none follows, moves to
+    /// the end of the text.
     fn next_event(&mut self) -> Result<(), ImportError> {
         let mut before = [0_u8; 2];
         loop {
@@ -396,7 +399,8 @@ impl<S: Sink> Walk<'_, S> {
         }
     }
 
-    /// Skips a value of any length in constant memory; false if the text ends within it.
+    /// Skips a value of any length in constant memory. Returns false if the text ends within the
+    /// value.
     fn skip_value(&mut self) -> Result<bool, ImportError> {
         let (mut depth, mut in_string, mut escaped) = (0_u64, false, false);
         loop {

@@ -1,10 +1,10 @@
-//! Errors of an import.
+//! Defines the errors of an import.
 
 use std::io;
 use std::path::PathBuf;
 use tprof_trace::TraceError;
 
-/// Errors that make an import fail. Problems with single events are not errors: they are counted,
+/// An error that makes an import fail. A problem with a single event is not an error: it is counted
 /// and noted in the run.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
@@ -23,9 +23,9 @@ pub enum ImportError {
     NotATrace {
         /// Path of the file.
         path: PathBuf,
-        /// Offset in bytes of the JSON where it stops being a trace.
+        /// Offset in bytes at which the JSON stops being a trace.
         offset: u64,
-        /// Description of the thing that was found there.
+        /// Description of what is there instead.
         why: String,
     },
     /// The file is a damaged pickle, or not a memory snapshot of PyTorch.
@@ -33,14 +33,16 @@ pub enum ImportError {
     NotASnapshot {
         /// Path of the file.
         path: PathBuf,
-        /// Offset in bytes of the decompressed pickle; `None` if its content is something else.
+        /// Offset in bytes of the decompressed pickle; `None` if the pickle is valid but isn't a
+        /// snapshot.
         offset: Option<u64>,
-        /// Description of the thing that was found there.
+        /// Description of what is there instead.
         why: String,
         /// Whether the file ends too early.
         is_cut: bool,
     },
-    /// The file has times that need a second pass, but it can be read only once, like a pipe.
+    /// Some times in the file need a second pass, but the file can be read only once, because it is
+    /// a pipe.
     #[error("`{}` has impossible times, and can be read only once", path.display())]
     NotTwice {
         /// Path of the file.
@@ -54,14 +56,14 @@ pub enum ImportError {
         /// The limit in bytes.
         limit: u64,
     },
-    /// There is no file to import.
+    /// The directory contains no file to import.
     #[error("`{}` holds no Chrome or Kineto trace (JSON), no memory snapshot (*.pickle) and no log of torch.compile (TORCH_TRACE)", path.display())]
     NoTraces {
         /// Path of the directory.
         path: PathBuf,
-        /// Subdirectories that hold files to import.
+        /// Subdirectories that contain files to import.
         within: Vec<PathBuf>,
-        /// Files in it that cannot be read, with reasons.
+        /// Files in the directory that cannot be read, each with the reason.
         unread: Vec<String>,
     },
     /// The run could not be written.

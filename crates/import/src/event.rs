@@ -1,5 +1,5 @@
-//! One event of a trace, as positions in the text. Nothing is copied or converted until the kind of
-//! event is known.
+//! Locates the parts of one event in the trace's text. Nothing is copied or converted until the
+//! kind of event is known, because most parts are never used.
 
 use crate::cursor::{self, Stop};
 use crate::key::{KEYS, Key, key};
@@ -29,7 +29,7 @@ struct Member {
     taken: bool,
 }
 
-/// The relevant members of an event itself.
+/// Positions of those members of the event itself (outside of `args`) that the importer uses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Fields {
     pub phase: TextSpan,
@@ -41,7 +41,7 @@ pub(crate) struct Fields {
     pub duration: TextSpan,
     pub id: TextSpan,
     pub scope: TextSpan,
-    /// Id in `stackFrames` of the innermost frame of its stack.
+    /// Id in `stackFrames` of the innermost frame of the event's stack.
     pub frame: TextSpan,
     pub cpu: TextSpan,
     pub weight: TextSpan,
@@ -54,13 +54,14 @@ pub(crate) struct Layout {
     members: Vec<Member>,
     /// For each [`Key`], its index in `members` plus one; 0 if the key is absent.
     known: Vec<u16>,
-    /// Number of members of the event that have no field.
+    /// Number of members of the event that the importer doesn't use.
     pub others: u32,
-    /// Number of repeated members of the event or of `args`; the last one counts.
+    /// Number of members whose key occurs again later in the event or in `args`. Only the last
+    /// value counts.
     pub repeated: u32,
     /// Whether `args` is not an object.
     pub odd_args: bool,
-    /// Number of members of `args` beyond the limit.
+    /// Number of members of `args` beyond [`MAX_MEMBERS`].
     pub excess: u32,
 }
 
@@ -108,7 +109,7 @@ impl Layout {
                     }
                     continue;
                 }
-                // `bp` only means that an arrow binds to the slice around it.
+                // `bp` only says that an arrow binds to the enclosing slice, so ignore it.
                 b"bp" => {
                     at = cursor::value(bytes, at)?;
                     let (more, after) = cursor::next(bytes, at, b'}')?;
@@ -178,7 +179,7 @@ impl Layout {
 
 #[inline(always)]
 fn place(start: usize, end: usize) -> TextSpan {
-    // The window that events are read from is smaller than 4 GiB.
+    // This can't overflow, because the window that events are read from is smaller than 4 GiB.
     TextSpan { start: start as u32, end: end as u32 }
 }
 
@@ -194,7 +195,7 @@ impl<'a> Event<'a> {
         Event { bytes, layout }
     }
 
-    /// Positions of its own members.
+    /// Returns the positions of the event's own members.
     #[inline(always)]
     pub fn fields(&self) -> Fields {
         self.layout.fields
@@ -251,8 +252,8 @@ impl<'a> Event<'a> {
         self.take(key).map(number::unquoted)
     }
 
-    /// Returns a member that is a whole number, which then counts as taken. Negative numbers mean
-    /// "none" in Kineto; a value of another type stays among the other members.
+    /// Returns a member that is a whole number, which then counts as taken. A negative number means
+    /// "none" in Kineto. A value of another type isn't taken.
     #[inline(always)]
     pub fn take_u64(&mut self, key: Key) -> Option<u64> {
         let member = self.member(key)?;
@@ -294,7 +295,8 @@ impl<'a> Event<'a> {
     }
 
     /// Writes the members of `args` that no field took as a JSON object; writes nothing if there
-    /// are none. Returns how many could not be kept, and whether any had to be repaired.
+    /// are no such members. Returns how many members could not be written, and whether any had to
+    /// be repaired.
     #[inline]
     pub fn rest(&self, out: &mut Vec<u8>) -> (u32, bool) {
         out.clear();

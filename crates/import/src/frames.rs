@@ -1,4 +1,5 @@
-//! Frames of a trace's top level (`stackFrames`): each has a name, a category and a parent.
+//! Builds call stacks from the frames at a trace's top level (`stackFrames`). Each frame has a
+//! name, a category and a parent.
 
 use crate::losses::LossReason;
 use crate::output::Output;
@@ -7,13 +8,13 @@ use rustc_hash::FxHashMap;
 use serde_json::{Map, Value};
 use tprof_trace::model::{ProcessIndex, Stack, StackId};
 
-/// A frame as the format describes it.
+/// A frame of `stackFrames`.
 #[derive(Debug)]
 struct Frame {
     name: Box<str>,
     /// Library or program that contains the function.
     category: Box<str>,
-    /// Id of the frame that called it.
+    /// Id of the caller's frame.
     parent: Option<Box<str>>,
 }
 
@@ -33,7 +34,8 @@ pub(crate) struct StackFrames {
 }
 
 impl StackFrames {
-    /// Reads the top-level member. Invalid frames are counted when a stack lacks them.
+    /// Reads the top-level member `stackFrames`. An invalid frame is left out here; a stack that
+    /// needs it is counted as a loss.
     pub fn take(&mut self, json: &[u8], output: &mut Output) {
         let Ok(members) = serde_json::from_slice::<Map<String, Value>>(json) else {
             output.tally.count_loss(LossReason::FactTooLong);
@@ -44,8 +46,8 @@ impl StackFrames {
         self.frames.extend(frames);
     }
 
-    /// Returns the stack that ends in the frame with this id; 0 if the id is empty. The frames
-    /// themselves may follow later in the file.
+    /// Returns the id of the stack whose innermost frame has this id; 0 if the id is empty. The
+    /// frames themselves may come later in the file.
     pub fn stack(
         &mut self,
         process: ProcessIndex,
@@ -71,8 +73,8 @@ impl StackFrames {
                     output.tally.count_loss(LossReason::StackMissing);
                     break;
                 };
-                // The stack has as many frames as the file or the limit allows, so a frame is its
-                // own caller, or the stack is too long.
+                // The walk to the outermost frame visited as many frames as the file has, or as the
+                // limit allows. So either a frame is its own caller, or the stack is too long.
                 if frames.len() == MAX_FRAMES.min(self.frames.len()) {
                     output.tally.count_loss(LossReason::LongStack);
                     break;
@@ -85,7 +87,8 @@ impl StackFrames {
     }
 }
 
-/// Converts a value to an id: ids are texts in the list, and may be numbers elsewhere.
+/// Converts a value to a frame's id. Ids are texts as keys of `stackFrames`, but events may write
+/// them as numbers.
 fn id_of(value: &Value) -> Option<Box<str>> {
     match value {
         Value::String(text) => Some(text.as_str().into()),

@@ -1,4 +1,4 @@
-//! Process groups: the ranks that communicate with each other.
+//! Builds communicators from process groups, which are the ranks that communicate with each other.
 
 use crate::output::Output;
 use crate::threads::MAIN;
@@ -12,13 +12,13 @@ use tprof_trace::model::Communicator;
 pub(crate) struct Group {
     pub name: String,
     pub description: String,
-    /// Text such as `[0, 1]`; the writer cuts long lists.
+    /// Ranks as a text such as `[0, 1]`. PyTorch shortens long lists.
     pub ranks: String,
     pub size: Option<u32>,
 }
 
-/// Returns a number for a group. It is the same on all ranks, because PyTorch names groups alike
-/// there.
+/// Returns a number for a group. The number depends only on the name, which is the same on all
+/// ranks.
 pub(crate) fn group_number(name: &str) -> u64 {
     name.parse().unwrap_or_else(|_| fnv1a(name.as_bytes()))
 }

@@ -1,27 +1,28 @@
-//! Implausible data that a first pass over a file found, so that a second pass can leave it out.
+//! Remembers implausible data that a first pass over a file found, so that a second pass can leave
+//! it out.
 
 use crate::losses::{LossReason, Tally};
 use crate::run_period::{EventMoment, OutsideReason, RunPeriod, Times};
 use crate::stream_overlaps::{Overlaps, StreamWork, Streams};
 use rustc_hash::FxHashSet;
 
-/// Data that cannot be right.
+/// Data of a file that cannot be right.
 #[derive(Debug, Default)]
 pub(crate) struct Implausible {
-    /// Times of the run, if some times are outside it.
+    /// The period that the run's times lie in, if some times lie outside it.
     run_period: Option<RunPeriod>,
-    /// Work that overlaps several others on its stream.
+    /// Kernels and copies that overlap several others on their stream.
     wrong: FxHashSet<StreamWork>,
 }
 
-/// State of a pass over a file: the data that it leaves out, and the data that the next pass must
-/// leave out.
+/// State of a pass over a file. It contains the data that this pass leaves out, and collects the
+/// data that the next pass must leave out.
 #[derive(Debug, Default)]
 pub(crate) struct FilePass {
     known: Implausible,
     times: Times,
     streams: Streams,
-    /// Counts of overlapping work that is not left out.
+    /// Number of pieces of overlapping work that are kept.
     pub overlaps: Overlaps,
 }
 
@@ -31,7 +32,7 @@ impl FilePass {
         FilePass { known, ..FilePass::default() }
     }
 
-    /// Whether a time may belong to the run; otherwise it is counted.
+    /// Whether a time may belong to the run. If not, it is counted as a loss.
     #[inline]
     pub fn is_plausible_time(&mut self, moment: EventMoment, tally: &mut Tally) -> bool {
         let Some(run_period) = &self.known.run_period else {
@@ -47,7 +48,7 @@ impl FilePass {
         false
     }
 
-    /// Whether work may have run at its time; otherwise it is counted.
+    /// Whether work may have run at its time. If not, it is counted as a loss.
     #[inline]
     pub fn is_plausible_work(&mut self, work: StreamWork, tally: &mut Tally) -> bool {
         if self.known.wrong.contains(&work) {
@@ -58,8 +59,8 @@ impl FilePass {
         true
     }
 
-    /// Returns the implausible part of everything that was read; `None` if nothing has to be left
-    /// out.
+    /// Returns the implausible part of everything that was read so far; `None` if all of it is
+    /// plausible.
     pub fn found(&mut self) -> Option<Implausible> {
         let run_period = std::mem::take(&mut self.times).run_period();
         let (wrong, overlaps) = std::mem::take(&mut self.streams).overlaps();

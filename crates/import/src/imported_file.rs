@@ -1,4 +1,4 @@
-//! An imported file before it has its place in the run.
+//! Describes an imported file whose rank, and so its name, isn't final yet.
 
 use std::path::PathBuf;
 use tprof_trace::Recorded;
@@ -20,8 +20,8 @@ pub(crate) struct ImportedFile {
     pub notes: Vec<String>,
 }
 
-/// Converts an imported time to nanoseconds since 1970. Returns 0 for a time before September 2001,
-/// because then the clock counts from another moment; Kineto's counts from 1970.
+/// Converts an imported time to nanoseconds since 1970. Kineto's times count from 1970. A time
+/// before September 2001 must count from another moment, so the result is 0.
 pub(crate) fn unix_ns(time_ns: u64, offset_ns: i64) -> u64 {
     let since_1970_ns = time_ns.saturating_add_signed(offset_ns);
     if since_1970_ns > 1_000_000_000_000_000_000 { since_1970_ns } else { 0 }

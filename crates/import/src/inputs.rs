@@ -1,8 +1,10 @@
-//! Finds the files to import: those named, and those in named directories.
+//! Finds the files to import: files that the user named, and files in directories that the user
+//! named.
 //!
-//! In a directory, files with the usual names are imported, or all files if none has one; their
-//! content says what each is. Files in subdirectories are not imported, which is noted. A file that
-//! cannot be read is noted, too, because it may be a rank that the run then lacks.
+//! In a directory, files with the usual names are imported. If no file has such a name, all files
+//! are candidates, and their content decides. Files in subdirectories are not imported, and a note
+//! says so. A file that cannot be read is noted too, because it may be a rank that the run then
+//! lacks.
 
 use crate::compile_logs::{LOGS, is_log};
 use crate::content;
@@ -19,7 +21,7 @@ use tprof_trace::compile_log::LOG_PREFIX;
 /// A file to import.
 pub(crate) struct Input {
     pub path: PathBuf,
-    /// Whether it was found in a directory, so that it may turn out to be something else.
+    /// Whether the file was found in a directory. Such a file is skipped if it is not a trace.
     pub found: bool,
 }
 
@@ -30,7 +32,7 @@ pub(crate) struct Inputs {
     pub files: Vec<Input>,
     /// Logs of `torch.compile`.
     pub logs: Vec<PathBuf>,
-    /// Files of directories that are not imported, in sentences.
+    /// Sentences about files in the directories that are not imported.
     pub notes: Vec<String>,
 }
 
@@ -84,7 +86,7 @@ impl Inputs {
     }
 }
 
-/// Whether a directory that holds no run contains something to import, or a file with such a name.
+/// Whether a directory that isn't a run contains something to import, or a file with such a name.
 pub(crate) fn is_foreign_directory(directory: &Path) -> bool {
     let Ok(entries) = fs::read_dir(directory) else { return false };
     let is_plausible_time = |entry: &fs::DirEntry| {
@@ -95,7 +97,7 @@ pub(crate) fn is_foreign_directory(directory: &Path) -> bool {
             .is_ok_and(|found| !found.is_empty() || found.unread.iter().any(Unread::is_named))
 }
 
-/// Why a file without content is not read.
+/// The reason for not reading an empty file.
 const EMPTY: &str = "it is empty";
 
 /// A file of a directory that cannot be read.
@@ -175,7 +177,8 @@ impl Listing {
         if listing.is_empty() {
             listing.add_by_content(others);
         }
-        // An empty log alone means nothing, but next to the logs of other ranks, one is missing.
+        // An empty log alone means nothing. Next to other logs, it means that the log of a rank is
+        // missing.
         if listing.logs.is_empty() {
             listing
                 .unread
@@ -200,7 +203,8 @@ impl Listing {
     }
 }
 
-/// Returns why a file cannot be read. An empty file counts only if its name suggests content.
+/// Returns the reason if a file cannot be read. An empty file counts only if its name says that it
+/// is a trace, a snapshot or a log.
 fn trouble(path: &Path, name: Option<FileKind>) -> Option<String> {
     match tprof_trace::open_plain(path).and_then(|file| file.metadata()) {
         Ok(about) => (about.len() == 0 && name.is_some()).then(|| EMPTY.to_owned()),

@@ -1,4 +1,4 @@
-//! Events without a duration: marks, memory, counters, arrows, metadata.
+//! Converts events without a duration: marks, memory, counters, arrows, metadata.
 
 use crate::builder::Builder;
 use crate::categories::{is_launch_arrow, stream_of};
@@ -11,7 +11,7 @@ use crate::threads::MAIN;
 use tprof_trace::hash::fnv1a;
 use tprof_trace::model::*;
 
-/// Size of pending rows of small tables, in bytes, at which they are written.
+/// When the pending rows of small tables reach this many bytes, they are written.
 const MAX_PENDING_BYTES: usize = 4 << 20;
 
 impl Builder {
@@ -24,7 +24,7 @@ impl Builder {
             return self.memory(event, time_ns);
         }
         let pid = event.text(fields.pid);
-        // Kineto's own marks are on a "process" that does not exist.
+        // Kineto writes its own marks with a text in place of a pid. No process has it.
         let process = match number::integer(number::unquoted(pid)) {
             Some(_) => Some(self.threads.process(pid, time_ns)),
             None => None,
@@ -39,14 +39,14 @@ impl Builder {
         self.small_row()
     }
 
-    /// Reads a CPU sample: an event, or an element of the top-level list.
+    /// Reads a CPU sample, which is either an event or an element of the top-level list.
     pub fn sample(&mut self, event: &Event<'_>, is_event: bool) {
         if let Some(time_ns) = self.time(event) {
             self.samples.add(event, (time_ns, is_event), &mut self.threads, &mut self.output);
         }
     }
 
-    /// Writes small rows when many are pending.
+    /// Writes the pending rows of small tables if there are many.
     fn small_row(&mut self) -> Result<(), ImportError> {
         self.output.tally.kept += 1;
         if self.output.writer.pending_bytes() > MAX_PENDING_BYTES {
@@ -92,8 +92,8 @@ impl Builder {
         let fields = event.fields();
         let pid = event.text(fields.pid);
         let (process, device) = match event.inner(fields.category) {
-            // These counters belong to a device, whose number is written in place of a process. The
-            // first category is Kineto's, the second is that of tprof's own traces.
+            // These counters belong to a device, whose number is in the place of the pid. Kineto
+            // writes the first category, and tprof's own export writes the second.
             b"mtia_counters" | b"gpu_counters" => {
                 let device = number::unsigned(number::unquoted(pid));
                 (None, device.and_then(|device| u32::try_from(device).ok()))
@@ -155,7 +155,7 @@ impl Builder {
         self.flows.push(row, &mut self.output)
     }
 
-    /// Reads names and order of processes and threads.
+    /// Reads metadata: names and display order of processes and threads.
     pub fn metadata(&mut self, mut event: Event<'_>) {
         let fields = event.fields();
         let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));
@@ -174,7 +174,7 @@ impl Builder {
     }
 }
 
-/// Returns an arrow's number; a text gets a number of its own.
+/// Returns an arrow's number. If the id is a text, the number is derived from it.
 fn arrow(id: &[u8]) -> u64 {
     let hex = id
         .strip_prefix(b"0x")

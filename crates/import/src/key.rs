@@ -1,6 +1,6 @@
-//! Keys of an event's `args` that the model has a field for.
+//! Lists the keys of an event's `args` that the trace model has a field for.
 
-/// A key that has a meaning of its own.
+/// A key of `args` that the importer reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Key {

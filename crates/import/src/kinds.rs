@@ -13,7 +13,7 @@ struct Kind {
     count: u64,
 }
 
-/// Counts by kind. Events of one kind often follow each other.
+/// Counts by kind. Consecutive events often have the same kind, so the last one is remembered.
 #[derive(Default)]
 pub(crate) struct Kinds {
     kinds: Vec<Kind>,

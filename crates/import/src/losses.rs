@@ -1,9 +1,9 @@
-//! Counts the events that were read, kept and lost, with the reasons for losses.
+//! Counts the events that an import stored and lost, with the reasons for losses.
 
 use crate::document::Malformed;
 use tprof_trace::run::LossInfo;
 
-/// Reasons why a part of the source is not in the file. Users see the text.
+/// Reasons why a part of the source is not in the file. Users see them as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum LossReason {
@@ -107,7 +107,7 @@ const KINDS: [LossReason; 47] = [
 ];
 
 impl LossReason {
-    /// Whether whole events are missing for this reason, rather than something about them.
+    /// Whether this reason makes a whole event missing, rather than a part of it.
     pub fn is_event(self) -> bool {
         matches!(
             self,
@@ -250,11 +250,12 @@ impl From<Malformed> for LossReason {
 /// Counts of one file.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    /// Number of losses by [`LossReason`], and the offset of the first.
+    /// For each [`LossReason`], the number of losses and the offset of the first.
     lost: [(u64, Option<u64>); KINDS.len()],
     /// Number of rows written.
     pub kept: u64,
-    /// Arrows from launches to kernels, which are not kept because correlations say the same.
+    /// Number of arrows from launches to kernels. They are not stored, because correlations contain
+    /// the same information.
     pub launch_arrows: u64,
 }
 
@@ -272,9 +273,9 @@ pub(crate) struct Loss {
     pub count: u64,
     /// Why it was not kept.
     pub why: String,
-    /// Whether whole events are missing for this reason.
+    /// Whether whole events are missing, rather than parts of them.
     pub is_event: bool,
-    /// Whether the reader of the run must know it.
+    /// Whether a person who reads the run must know of the loss.
     pub matters: bool,
 }
 
@@ -304,7 +305,7 @@ impl Tally {
         entry.1.get_or_insert(offset);
     }
 
-    /// Offset where the text ended too early, if it did.
+    /// Returns the offset at which the text ended too early, if it did.
     pub fn cut_at(&self) -> Option<u64> {
         self.lost[LossReason::CutOff as usize].1
     }
@@ -339,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_has_a_place() {
+    fn every_loss_reason_has_its_own_counter() {
         let mut places: Vec<usize> = KINDS.iter().map(|kind| *kind as usize).collect();
         places.sort_unstable();
         assert_eq!(places, (0..KINDS.len()).collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! Parses decimal numbers exactly: a double cannot hold today's time in nanoseconds.
+//! Parses decimal numbers exactly. A double would be too coarse for today's time in nanoseconds.
 
 /// Largest number of digits of a mantissa.
 const MAX_DIGITS: usize = 36;
@@ -83,7 +83,7 @@ fn long(digits: &[u8], shift: i32) -> Option<i128> {
     }
 }
 
-/// Returns the text between the quotes, if there are any: some writers quote numbers.
+/// Returns the text between the quotes if the text is quoted, because some writers quote numbers.
 #[inline(always)]
 pub(crate) fn unquoted(text: &[u8]) -> &[u8] {
     match text {
@@ -113,7 +113,7 @@ pub(crate) fn integer(text: &[u8]) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-/// Parses a whole number without a sign, which may be larger than in [`integer`].
+/// Parses a whole number without a sign. The number may be larger than [`integer`] accepts.
 #[inline]
 pub(crate) fn unsigned(text: &[u8]) -> Option<u64> {
     match integer(text) {
@@ -185,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_way_to_write_a_number_means_the_same(value in 0_i64..i64::MAX / 1000, zeros in 0_usize..8) {
+        fn all_notations_of_a_number_have_the_same_value(value in 0_i64..i64::MAX / 1000, zeros in 0_usize..8) {
             let micros = format!("{}.{:03}{}", value / 1000, value % 1000, "0".repeat(zeros));
             prop_assert_eq!(nanoseconds(micros.as_bytes()), Some(value));
             let nanos = format!("{value}e-3");

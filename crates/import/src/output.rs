@@ -1,4 +1,4 @@
-//! The file that is being written: its names, and rows that wait until a block is full.
+//! Writes one file of the run: interns its names, and collects rows until a block is full.
 
 use crate::error::ImportError;
 use crate::event::Event;
@@ -11,15 +11,15 @@ use tprof_trace::{TraceRow, TraceWriter};
 const BLOCK_ROWS: usize = 1 << 14;
 /// Longest name in bytes. The writer would cut longer names, and cut arguments would not be JSON.
 const MAX_NAME_BYTES: usize = 256 << 10;
-/// Largest total size of distinct names and arguments of a file in bytes, because all of them are
-/// in memory.
+/// Largest total size of distinct names and arguments of a file in bytes. It bounds memory, because
+/// all of them are in memory.
 const MAX_NAMES_BYTES: usize = 1 << 30;
 
 /// Writer of one file, with state that all kinds of rows share.
 pub(crate) struct Output {
     pub writer: TraceWriter,
     pub tally: Tally,
-    /// Whether an event was read.
+    /// Whether an event was read from the source.
     pub began: bool,
     /// Bytes of names so far.
     names_bytes: usize,
@@ -86,7 +86,7 @@ impl Output {
         name
     }
 
-    /// Writes the losses that are known so far.
+    /// Writes the losses that were counted so far.
     pub fn write_losses(&mut self, time_ns: u64) {
         for loss in self.tally.losses() {
             let (what, why) = (self.plain_name(loss.what), self.plain_name(&loss.why));
@@ -94,7 +94,7 @@ impl Output {
         }
     }
 
-    /// Interns JSON; it is left out if it is too long.
+    /// Interns JSON. JSON that is too long is left out, because cut JSON would be invalid.
     pub fn json_name(&mut self, json: &[u8]) -> NameId {
         if json.len() > MAX_NAME_BYTES {
             self.tally.count_loss(LossReason::ArgumentsTooLong);

@@ -1,4 +1,4 @@
-//! Begin events that wait for their end events.
+//! Joins begin events with their end events.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, Span, ThreadIndex};
@@ -8,9 +8,9 @@ const MAX_OPEN: usize = 1 << 18;
 
 /// The open spans of a thread.
 ///
-/// An end without a name ends the innermost span. An end with a name ends the innermost span of
-/// that name. Spans that began within it stay open, but only for ends with their names, because
-/// most of them never end.
+/// An end event without a name ends the innermost span. An end event with a name ends the innermost
+/// span of that name. Spans that began within the ended span stay open, but only for end events
+/// with their names. Most of them never end.
 #[derive(Debug, Default)]
 struct Thread {
     /// Names and numbers of spans that an end without a name may end, innermost last.

@@ -1,4 +1,4 @@
-//! Finds the rank in a trace's file name, for a trace that does not state it.
+//! Finds the rank in a trace's file name, for a trace that does not contain its rank.
 
 /// Returns the rank in a file's name: `rank-3.json.gz`, `rank3_trace.json`,
 /// `worker0_step_12.1694128201545.pt.trace.json.gz`.
@@ -21,7 +21,7 @@ mod tests {
     use super::of_name;
 
     #[test]
-    fn file_names_hold_their_rank() {
+    fn the_rank_is_parsed_from_file_names() {
         assert_eq!(of_name("rank-3.json.gz"), Some(3));
         assert_eq!(of_name("trace_8_rank_1.json"), Some(1));
         assert_eq!(of_name("worker0_step_12.1694128201545.pt.trace.json.gz"), Some(0));

@@ -27,10 +27,10 @@ use tprof_trace::compile_log::COMPILE_DIRECTORY;
 use tprof_trace::run::{LossInfo, Overhead, ProcessInfo, RUN_VERSION, RunInfo};
 use tprof_trace::{Recorded, TraceHeader, TraceWriter, info_text};
 
-/// Default limit of the JSON in one file: a terabyte would be a gzip bomb, not a trace.
+/// Default limit of the JSON in one file. More text than this would be a gzip bomb, not a trace.
 const DEFAULT_MAX_INPUT: u64 = 64 << 30;
 
-/// Largest memory snapshot, which is in memory as a whole.
+/// Largest memory snapshot. Unlike a trace, it is in memory as a whole.
 const MAX_SNAPSHOT: u64 = 2 << 30;
 
 /// Options of an import.
@@ -40,8 +40,8 @@ pub struct Options {
     pub max_input_bytes: u64,
     /// Version of tprof, which is stored in the run.
     pub tprof: String,
-    /// Nanoseconds that are subtracted from times in JSON: the time since 1970 at the zero of the
-    /// clock that the times should be on. 0 keeps them.
+    /// Nanoseconds that are subtracted from times in JSON: the time since 1970 at which the wanted
+    /// clock was 0. With 0, times stay as written.
     pub offset_ns: i64,
     /// Counts what has been read so far.
     pub progress: Progress,
@@ -76,13 +76,14 @@ impl Progress {
 /// Result of an import.
 #[derive(Clone, Debug, Default)]
 pub struct Imported {
-    /// Trace files written, with the file that each was made from.
+    /// The trace files that were written, each with the input file that it was made from.
     pub files: Vec<(PathBuf, PathBuf)>,
     /// Number of rows written, including marks, counters and arrows.
     pub rows: u64,
-    /// Rows that count as recorded.
+    /// Number of rows that count as recorded events and samples.
     pub recorded: Recorded,
-    /// Events and parts of events that were not kept, by kind; 0 means an unknown number.
+    /// Events and parts of events that were not stored, by kind. A count of 0 means an unknown
+    /// number.
     pub losses: Vec<LossInfo>,
     /// Number of events that were not kept.
     pub lost: u64,
@@ -90,8 +91,8 @@ pub struct Imported {
     pub notes: Vec<String>,
 }
 
-/// Whether a path can be imported: a directory of traces that is not a run, or a file that tprof
-/// did not write.
+/// Whether a path should be imported: a directory that contains traces and is not a run, or a file
+/// that tprof did not write.
 pub fn is_foreign(path: &Path) -> bool {
     let Ok(metadata) = fs::metadata(path) else { return false };
     if !metadata.is_dir() {
@@ -103,8 +104,8 @@ pub fn is_foreign(path: &Path) -> bool {
 
 /// Imports files into a directory that is empty or does not exist.
 ///
-/// Files are read in parallel, one per core. If one fails, everything that was written is removed.
-/// A file that was only found in a directory and is not a trace is skipped.
+/// Files are read in parallel, one per core. If one import fails, everything that was written is
+/// removed. A file that was only found in a directory is skipped if it is not a trace.
 pub fn import(
     paths: &[PathBuf],
     directory: &Path,
@@ -121,7 +122,7 @@ pub fn import(
         imported.notes.splice(0..0, notes);
     }
     if result.is_err() && !existed {
-        // The original error matters more than one of removing.
+        // Ignore an error of removing the directory, because the original error matters more.
         let _ = fs::remove_dir(directory);
     }
     result
@@ -170,7 +171,7 @@ fn into(
     }
     if let Some(error) = failure {
         for part in parts {
-            // The original error matters more than a file that cannot be removed.
+            // Ignore a file that cannot be removed, because the original error matters more.
             let _ = fs::remove_file(part.partial);
         }
         if !logs.is_empty() {
@@ -182,11 +183,11 @@ fn into(
     Ok(imported)
 }
 
-/// Whether an import of a directory continues without a file.
+/// Whether the import of a directory continues without a file that failed with this error.
 fn is_passed_over(error: &ImportError, input: &Input) -> bool {
     match error {
         ImportError::NotATrace { .. } | ImportError::NotASnapshot { .. } => true,
-        // The error must not be about the output.
+        // An error about the output must end the import.
         ImportError::Io { path, .. } => *path == input.path,
         _ => false,
     }
@@ -203,7 +204,7 @@ fn each<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
                 return;
             }
             let result = work(index);
-            // A poisoned lock means that a worker panicked; the scope passes that on.
+            // The lock is poisoned only if a worker panicked. The scope then panics too.
             if let Ok(mut done) = done.lock() {
                 done.insert(index, result);
             }
@@ -211,7 +212,7 @@ fn each<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     };
     std::thread::scope(|scope| {
         for _ in 1..cores {
-            // If no thread may be started, this one does all the work.
+            // If no thread can be started, this thread does all the work.
             let _ = std::thread::Builder::new().spawn_scoped(scope, work);
         }
         work();
@@ -219,7 +220,7 @@ fn each<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     done.into_inner().unwrap_or_default().into_values().collect()
 }
 
-/// An imported file before its last block is written.
+/// An imported file whose last block isn't written yet.
 struct Filled {
     output: Output,
     processes: Vec<ProcessInfo>,
@@ -272,7 +273,7 @@ fn one(source: &Path, partial: &Path, options: &Options) -> Result<ImportedFile,
     })
 }
 
-/// Imports Chrome or Kineto JSON, with a second pass if something in it is implausible.
+/// Imports Chrome or Kineto JSON. If something in it is implausible, a second pass leaves that out.
 fn of_json(
     source: &Path,
     mut window: Window,
@@ -287,10 +288,11 @@ fn of_json(
         }
         let failed = |source| ImportError::Io { path: partial.to_owned(), what: "remove", source };
         fs::remove_file(partial).map_err(failed)?;
-        // The first pass has already counted the bytes for the progress line.
+        // The first pass has already counted the bytes for the progress line, so this window counts
+        // into a number that is dropped.
         window = Window::open(source, options.max_input_bytes, Arc::default())?;
         builder = read_json(&mut window, partial, implausible, options)?;
-        // This counts the overlaps that are kept again, for the notes.
+        // Finish the second pass too, because this counts the remaining overlaps for the notes.
         builder.passes.found();
     }
     let name = source.file_name().unwrap_or_default().to_string_lossy();
@@ -320,7 +322,7 @@ fn read_json(
     Ok(builder)
 }
 
-/// Counts damage to a compressed file, which may be damaged even if its text looks complete.
+/// Counts damage to a compressed file. The text of a damaged file may still look complete.
 fn count_damage(window: &Window, tally: &mut Tally) {
     if window.cut().is_some() && tally.cut_at().is_none() {
         match window.is_cut_off() {
@@ -467,7 +469,7 @@ fn assign_ranks(parts: &mut [ImportedFile], imported: &mut Imported) {
     }
 }
 
-/// Writes `run.json` to another name first, so that it is always complete.
+/// Writes `run.json` under another name and renames it, so that a `run.json` is always complete.
 fn write_info(info: &RunInfo, directory: &Path) -> Result<(), ImportError> {
     let path = directory.join("run.json");
     let failed = |source| ImportError::Io { path: path.clone(), what: "write", source };

@@ -1,19 +1,20 @@
-//! Finds the times of a trace that belong together.
+//! Finds which times of a trace are wrong because they are far from all others.
 //!
-//! Profilers write 0 for an unknown time, and ends that were never set are centuries ahead. Only
-//! all times together show which of them are wrong: a first pass gathers them, and if some do not
-//! belong to the others, a second pass leaves those out and counts them.
+//! Profilers write 0 for an unknown time. An end that was never set may be centuries ahead. Only
+//! all times together show which of them are wrong. So a first pass collects them. If some times
+//! are far from the others, a second pass leaves those out and counts them.
 
 use std::collections::BTreeMap;
 
-/// Times further than this from all others do not belong to the run: a year.
+/// Distance from which on times do not belong to the same run: a year.
 pub(crate) const FAR_NS: u64 = 365 * 24 * 3600 * 1_000_000_000;
-/// Times of 0 count as never set if the gap to the next time is longer than this: an hour.
+/// If the gap between 0 and the earliest other time is longer than this, a time of 0 counts as
+/// never set: an hour.
 const ZERO_NS: u64 = 3600 * 1_000_000_000;
-/// The gap after times of 0 must also be longer than this many times the duration of all other
-/// times.
+/// For a time of 0 to count as never set, the gap must also be longer than this many times the
+/// duration from the first other time to the last.
 const ZERO_TIMES: u64 = 100;
-/// Times are gathered in stretches of 2^50 ns (13 days). No file has many of them.
+/// Times are collected in stretches of 2^50 ns (13 days). No file has times in many stretches.
 const STRETCH_BITS: u32 = 50;
 
 /// Times in one stretch: their number, the first and the last.
@@ -24,11 +25,12 @@ struct Stretch {
     last_ns: u64,
 }
 
-/// A time of an event.
+/// The time of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventMoment {
     pub time_ns: u64,
-    /// Whether the event's time is 0 or written as 0, which may mean that it was never set.
+    /// Whether the time is 0, or was written as 0 before a base was added. Such a time may never
+    /// have been set.
     pub is_zero: bool,
 }
 
@@ -36,7 +38,8 @@ pub(crate) struct EventMoment {
 #[derive(Debug, Default)]
 pub(crate) struct Times {
     stretches: BTreeMap<u64, Stretch>,
-    /// The last stretch and its number: the next time is usually in the same stretch.
+    /// The stretch of the previous time and its number. The next time is usually in the same
+    /// stretch.
     last: Option<(u64, Stretch)>,
     /// The earliest of the times that are zero.
     zero_ns: Option<u64>,
@@ -74,7 +77,7 @@ impl Times {
         known.last_ns = known.last_ns.max(new.last_ns);
     }
 
-    /// Returns the times that belong together, if some do not.
+    /// Returns the period of the times that belong together; `None` if all times do.
     pub fn run_period(mut self) -> Option<RunPeriod> {
         self.put_away();
         let mut groups: Vec<Stretch> = Vec::new();
@@ -101,7 +104,7 @@ impl Times {
     }
 }
 
-/// The period of a run.
+/// The period that the times of a run lie in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RunPeriod {
     first_ns: u64,
@@ -115,7 +118,7 @@ pub(crate) struct RunPeriod {
 pub(crate) enum OutsideReason {
     /// The time was never set.
     Unset,
-    /// The time is more than a year away.
+    /// The time is more than a year from the run.
     Far,
 }
 
@@ -144,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn times_of_one_run_belong_together() {
+    fn times_without_large_gaps_belong_to_one_run() {
         assert_eq!(run_period(&[], &[]), None);
         assert_eq!(run_period(&[0, 0], &[]), None);
         assert_eq!(run_period(&[0], &[5_000, 9_000]), None);
@@ -162,7 +165,7 @@ mod tests {
         let outside = |time_ns, is_zero| found.outside(EventMoment { time_ns, is_zero });
         assert_eq!(outside(0, true), Some(OutsideReason::Unset));
         assert_eq!(outside(now_ns, false), None);
-        // The times count from the start of the machine, or from a base that the file names.
+        // These times count from the start of the machine, or from a base that the file names.
         assert!(run_period(&[0], &[DAY_NS, DAY_NS + 1_000_000_000]).unwrap().zero_is_unset);
         assert!(
             run_period(&[now_ns], &[now_ns + DAY_NS, now_ns + DAY_NS + 9]).unwrap().zero_is_unset
@@ -170,10 +173,10 @@ mod tests {
     }
 
     #[test]
-    fn times_of_another_year_are_far() {
+    fn times_more_than_a_year_away_are_outside_the_run() {
         let now_ns = 20_000 * DAY_NS;
         for far_ns in [1, now_ns - 9_000 * DAY_NS, now_ns + 9_000 * DAY_NS, u64::MAX] {
-            // The times may come in any order, and among equally many zeros.
+            // The wrong time may come first or later, and next to a time of 0.
             for times in [[far_ns, now_ns, now_ns + 7], [now_ns, far_ns, now_ns + 7]] {
                 let found = run_period(&[0, 0, 0], &times).unwrap();
                 let far = EventMoment { time_ns: far_ns, is_zero: false };

@@ -1,7 +1,7 @@
-//! CPU samples of a trace: the top-level list `samples`, and events of phase `P`.
+//! Converts CPU samples of a trace: the top-level list `samples`, and events of phase `P`.
 //!
-//! A sample of the list names its thread without a process, and no sample states the time that it
-//! stands for. Both are known only when everything has been read, so samples wait until then.
+//! A sample of the list names its thread without a process, and no sample says how much time it
+//! stands for. Both are known only after the whole trace has been read, so samples wait until then.
 
 use crate::error::ImportError;
 use crate::event::Event;
@@ -23,12 +23,12 @@ const MAX_SAMPLES: usize = 4 << 20;
 struct Waiting {
     time_ns: u64,
     owner: Owner,
-    /// Event that was counted until the sample: CPU cycles, cache misses.
+    /// Event whose count triggered the sample: CPU cycles, cache misses.
     event: NameId,
-    /// Index of its innermost frame.
+    /// Index of the sample's innermost frame.
     frame: u32,
     cpu: Option<u32>,
-    /// Number of samples that it stands for.
+    /// Number of samples that this sample stands for.
     weight: u64,
 }
 
@@ -50,8 +50,8 @@ pub(crate) struct Samples {
 }
 
 impl Samples {
-    /// Adds a sample. An element of the top-level list may lack a stack. An event without a stack
-    /// is counted as lost, because its stack is in another format.
+    /// Adds a sample. An element of the top-level list may lack a stack. An event without a frame
+    /// id is counted as lost, because its stack is in a format that isn't read.
     pub fn add(
         &mut self,
         event: &Event<'_>,
@@ -145,7 +145,8 @@ impl Samples {
     }
 }
 
-/// Keeps the samples of the most frequent event: samples of cache misses are not CPU time.
+/// Keeps only the samples of the most frequent event. Samples of another event, such as cache
+/// misses, do not measure CPU time.
 fn keep_one_event(waiting: &mut Vec<Waiting>, output: &mut Output) {
     let mut counts: FxHashMap<NameId, u64> = FxHashMap::default();
     waiting.iter().for_each(|one| *counts.entry(one.event).or_default() += 1);
@@ -156,7 +157,7 @@ fn keep_one_event(waiting: &mut Vec<Waiting>, output: &mut Output) {
     output.tally.count_losses(LossReason::OtherSamples, (all - waiting.len()) as u64);
 }
 
-/// Returns the usual distance between two samples of a thread; `None` if no thread has two.
+/// Returns the usual interval between two samples of a thread; `None` if no thread has two samples.
 fn period(rows: &[(ThreadIndex, Waiting)]) -> Option<u64> {
     let pairs = rows.windows(2).filter(|pair| pair[0].0 == pair[1].0);
     let distances = pairs.map(|pair| pair[1].1.time_ns - pair[0].1.time_ns);

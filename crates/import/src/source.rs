@@ -1,4 +1,5 @@
-//! Reads the text of a file, plain or compressed. Its first bytes decide which, not its name.
+//! Reads the text of a file, plain or compressed. The file's first bytes decide which, not its
+//! name.
 
 use flate2::bufread::GzDecoder;
 use std::fs::File;
@@ -40,7 +41,8 @@ pub(crate) fn text(path: &Path, read: Arc<AtomicU64>) -> io::Result<Box<dyn Read
     })
 }
 
-/// Returns a description of the damage to a compressed file; `None` if the disk caused the error.
+/// Returns a description of the damage if a compressed file is damaged; `None` if the disk caused
+/// the error.
 pub(crate) fn damage(error: &io::Error) -> Option<String> {
     match error.kind() {
         _ if error.raw_os_error().is_some() => None,
@@ -78,8 +80,8 @@ impl Read for ReadUntilDamage {
     }
 }
 
-/// The members of a gzip file, one after another: `gzip >>` creates several. Zeros after the last
-/// member are padding, as for `gzip` itself.
+/// Decodes all members of a gzip file, one after another, because `gzip >>` creates several. Zeros
+/// after the last member are padding, which `gzip` itself ignores too.
 struct GzipMembers<R: BufRead> {
     /// Decoder of the current member; `None` at the end.
     decoder: Option<GzDecoder<R>>,

@@ -1,4 +1,4 @@
-//! Spans of host threads: complete events, and begin events with their ends.
+//! Converts spans of host threads: complete events, and begin events with their end events.
 
 use crate::builder::{Builder, Interval, host_kind};
 use crate::categories::Category;
@@ -46,13 +46,13 @@ impl Builder {
         }
     }
 
-    /// Fills in the rest of a span whose times are set, and adds the span.
+    /// Sets the remaining fields of a span whose times are set, and adds the span.
     #[inline]
     fn finish_span(&mut self, mut span: Span, mut event: Event<'_>) -> Result<(), ImportError> {
         let fields = event.fields();
         let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));
         let end_ns = span.start_ns + span.duration_ns;
-        // PyTorch's profiler writes its own spans under this name in place of a pid.
+        // PyTorch's profiler writes this text in place of a pid for its own spans.
         if pid == b"\"Spans\"" && self.own_spans.len() < MAX_OWN_SPANS {
             span.process = crate::threads::MAIN;
             span.args = self.output.args(&event);
@@ -79,7 +79,7 @@ impl Builder {
         self.spans.push(span, &mut self.output)
     }
 
-    /// Returns the stack where a span began: from its arguments, or from `stackFrames`.
+    /// Returns the stack at the beginning of a span: from its arguments, or from `stackFrames`.
     #[inline(always)]
     fn stack_of(&mut self, process: ProcessIndex, event: &mut Event<'_>) -> StackId {
         match event.take_inner(Key::CallStack) {

@@ -9,7 +9,8 @@ use tprof_trace::model::{ProcessIndex, SYNTHETIC_FRAME, Stack, StackId, Symbol};
 /// Largest number of frames of a stack, which is the writer's limit.
 pub(crate) const MAX_FRAMES: usize = 1 << 16;
 
-/// Stacks and frames of one file; a trace repeats a few of them very often.
+/// Stacks and frames of one file. They are interned, because a trace repeats a few of them very
+/// often.
 #[derive(Debug, Default)]
 pub(crate) struct Stacks {
     stacks: FxHashMap<(ProcessIndex, Box<[u8]>), StackId>,
@@ -83,7 +84,8 @@ impl Stacks {
     }
 }
 
-/// Splits `file.py(12): function` into file, line and function; any other text is a function.
+/// Splits `file.py(12): function` into file, line and function. A text in another form is a
+/// function's name.
 fn parts(frame: &str) -> (&str, u32, &str) {
     let whole = ("", 0, frame);
     let Some((place, function)) = frame.split_once("): ") else { return whole };
@@ -99,7 +101,7 @@ mod tests {
     use super::parts;
 
     #[test]
-    fn frames_are_taken_apart() {
+    fn frames_are_split_into_file_line_and_function() {
         assert_eq!(parts("a/b.py(12): f"), ("a/b.py", 12, "f"));
         assert_eq!(parts("<frozen x>(7): <module>"), ("<frozen x>", 7, "<module>"));
         for whole in ["aten::add", "f(x): y", "(): ", "a.py(99999999999): f"] {

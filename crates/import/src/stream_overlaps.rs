@@ -1,25 +1,26 @@
-//! Finds overlapping work on a stream, which no device runs.
+//! Finds work that overlaps other work on its stream. A stream runs one kernel or copy at a time,
+//! so a time must be wrong.
 //!
-//! A stream runs one kernel or copy at a time. If one overlaps several that follow, its end or
-//! start is wrong: a first pass over a file finds these, and a second pass leaves them out and
-//! counts them. If one overlaps only one other, it is kept and counted: dependent launches (PDL)
-//! begin before the preceding work has ended, and nothing tells these from a wrong time, or from a
-//! record that occurs twice.
+//! If a piece of work overlaps several pieces that follow, its own start or end is wrong. A first
+//! pass over a file finds such pieces, and a second pass leaves them out and counts them. A piece
+//! that overlaps only one other is kept and counted, because it may be right: a dependent launch
+//! (PDL) begins before the preceding work has ended. The trace doesn't show whether an overlap has
+//! this reason, or comes from a wrong time or a repeated record.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Number of pieces of work to sort at a time; files are mostly in order already.
+/// Number of pieces of work to sort at a time. Sorting small batches suffices, because files are
+/// mostly in order already.
 const BATCH: usize = 1 << 14;
-/// Number of following pieces that work must overlap to be wrong: two pieces cannot both belong to
-/// the next launch.
+/// A piece that overlaps this many following pieces is wrong. A dependent launch overlaps only one.
 const OVERLAPPED: u32 = 2;
 /// An overlap up to this length may come from rounding to whole microseconds.
 const ROUNDED_NS: u64 = 1000;
 /// Largest number of pieces on one stream that may run at once: the branches of one launch of a
 /// graph.
 const MAX_RUNNING: usize = 256;
-/// If more than one piece in this many overlaps others, the trace's number is not a stream: it
-/// stands for several streams.
+/// If more than one piece in this many overlaps several others, the trace's stream number isn't one
+/// stream but stands for several.
 const WRONG_AT_MOST: u64 = 4;
 /// Largest number of pieces with wrong times that are remembered.
 const MAX_WRONG: usize = 1 << 20;
@@ -27,11 +28,11 @@ const MAX_WRONG: usize = 1 << 20;
 /// A kernel or a copy on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct StreamWork {
-    /// Number of its stream, unique over all devices and contexts.
+    /// Number of the work's stream, unique over all devices and contexts.
     pub stream: u64,
     pub start_ns: u64,
     pub duration_ns: u64,
-    /// Its launch: work from one launch of a graph may run at once.
+    /// Launch of the work. Pieces from one launch of a graph may run at once.
     pub launch: Option<u64>,
 }
 
@@ -45,9 +46,9 @@ impl StreamWork {
 #[derive(Clone, Copy, Debug)]
 struct RunningWork {
     work: StreamWork,
-    /// Number of pieces that began before its end.
+    /// Number of following pieces that began before this piece's end.
     overlapped: u32,
-    /// Whether it was counted as overlapping.
+    /// Whether this piece was counted as overlapping.
     overlaps: bool,
 }
 
@@ -67,21 +68,22 @@ pub(crate) struct Streams {
     batch: Vec<StreamWork>,
     streams: FxHashMap<u64, Stream>,
     wrong: Vec<StreamWork>,
-    /// Whether more pieces are wrong than are remembered.
+    /// Whether some wrong pieces weren't remembered, because there were too many.
     is_full: bool,
 }
 
 /// Number of overlapping kernels and copies that may be right.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Overlaps {
-    /// Pieces that overlap several others, where a number stands for several streams.
+    /// Number of pieces that overlap several others because their stream number stands for several
+    /// streams.
     pub shared: u64,
-    /// Pieces that overlap one other.
+    /// Number of pieces that overlap one other piece.
     pub one: u64,
 }
 
 impl Overlaps {
-    /// Returns notes for the reader.
+    /// Returns notes for people who read the run.
     pub fn notes(&self) -> impl Iterator<Item = String> {
         let overlap = |count| match count {
             1 => "1 kernel or copy overlaps".to_owned(),
@@ -150,8 +152,7 @@ impl Streams {
         self.batch = batch;
     }
 
-    /// Returns the work that cannot have overlapped its successors on its stream, and how much
-    /// other work overlaps.
+    /// Returns the work whose times must be wrong, and the number of other pieces that overlap.
     pub fn overlaps(mut self) -> (FxHashSet<StreamWork>, Overlaps) {
         self.sweep();
         let is_one = |stream: &Stream| {
@@ -185,14 +186,14 @@ mod tests {
     }
 
     #[test]
-    fn work_that_reaches_over_several_is_wrong() {
+    fn work_that_overlaps_several_others_is_wrong() {
         let mut all = regular(7, 20);
         all[5].2 = 900;
         let (wrong, others) = overlaps(&all);
         let wrong: Vec<u64> = wrong.iter().map(|work| work.start_ns).collect();
         assert_eq!((wrong, others), (vec![500_000], Overlaps::default()));
-        // This piece lasts to the end of the file. The pieces come in another order, and next to
-        // those of another stream.
+        // This piece lasts to the end of the file. The pieces are also out of order, and mixed with
+        // pieces of another stream.
         all[5].2 = 1 << 40;
         all.extend(regular(8, 20));
         all.reverse();
@@ -206,8 +207,8 @@ mod tests {
             assert!(wrong.is_empty() && overlaps.shared == 0, "{wrong:?} {overlaps:?}");
             overlaps.one
         };
-        // Each piece overlaps the next one, then one piece lies within another, then two begin
-        // together.
+        // In the first list, each piece overlaps the next one. In the second, one piece lies within
+        // another. In the third, two begin together.
         let next: Vec<_> = (0..20).map(|number| (7, 100 * number, 150)).collect();
         assert_eq!(count(&next), 19);
         assert_eq!(count(&[(7, 0, 80), (7, 100, 80), (7, 120, 20), (7, 200, 80)]), 1);
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_record_overlaps() {
+    fn a_repeated_record_counts_as_an_overlap() {
         let mut streams = Streams::default();
         let work = StreamWork { stream: 7, start_ns: 5_000, duration_ns: 80_000, launch: Some(3) };
         for _ in 0..2 {
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_several_streams_is_noted() {
+    fn a_number_that_stands_for_several_streams_is_noted() {
         let all: Vec<_> = (0..20).map(|number| (7, 100 * number, 350)).collect();
         let (wrong, others) = overlaps(&all);
         assert_eq!((wrong.len(), others), (0, Overlaps { shared: 18, one: 1 }));

@@ -1,5 +1,5 @@
-//! Finds subdirectories of an imported directory that contain something to import; an import does
-//! not read them.
+//! Finds subdirectories of an imported directory that contain something to import. An import
+//! doesn't read them, so a note must list them.
 
 use crate::compile_logs::{LOGS, is_log};
 use crate::names::{TRACES, has_name};
@@ -20,8 +20,8 @@ pub(crate) fn skipped(directory: &Path, paths: &[PathBuf]) -> Option<String> {
     ))
 }
 
-/// Returns subdirectories that contain traces or logs of `torch.compile` and are not imported
-/// themselves.
+/// Returns subdirectories that contain traces or logs of `torch.compile` and that the user didn't
+/// name as inputs.
 pub(crate) fn directories(directory: &Path, paths: &[PathBuf]) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -33,7 +33,7 @@ pub(crate) fn directories(directory: &Path, paths: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
-/// Whether a trace or a log lies somewhere in a directory that is not a run.
+/// Whether a directory that is not a run contains a trace or a log at any depth.
 fn holds_some(directory: &Path, deep: u32) -> bool {
     let Ok(entries) = fs::read_dir(directory) else { return false };
     let entries: Vec<_> = entries.flatten().collect();

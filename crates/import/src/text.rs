@@ -1,10 +1,11 @@
-//! Makes JSON strings and values valid. A trace file contains only valid UTF-8, and arguments are
-//! valid JSON, even if the source was neither.
+//! Repairs JSON strings and values, so that a `.tprof` file contains only valid UTF-8 and its
+//! arguments are valid JSON, even if the source isn't.
 
 use crate::cursor::{self, Stop};
 use crate::number;
 
-/// Largest nesting depth that is kept: more than any tool writes, less than what readers refuse.
+/// Largest nesting depth that is copied. It is more than any tool writes, and less than what JSON
+/// readers refuse.
 const MAX_DEPTH: usize = 64;
 
 /// Appends the decoded value of a JSON string; `raw` is its content between the quotes. Returns
@@ -42,7 +43,7 @@ pub(crate) fn unescape(raw: &[u8], out: &mut String) -> bool {
     push_utf8(rest, out) | mended
 }
 
-/// Returns the character after `\u`, and the number of bytes it took.
+/// Returns the character of the escape after `\u`, and the number of bytes that the escape takes.
 fn unicode(rest: &[u8]) -> (Option<char>, usize) {
     let hex = |text: &[u8]| -> Option<u32> {
         let text = text.get(..4).filter(|text| text.iter().all(u8::is_ascii_hexdigit))?;
@@ -70,8 +71,8 @@ fn push_utf8(bytes: &[u8], out: &mut String) -> bool {
     }
 }
 
-/// Appends a JSON string, quotes included, that is valid whatever `raw` is. Returns whether it had
-/// to be repaired.
+/// Appends a valid JSON string with quotes, whatever bytes `raw` contains. Returns whether `raw`
+/// had to be repaired.
 pub(crate) fn push_string(raw: &[u8], out: &mut Vec<u8>) -> bool {
     let clean =
         raw.iter().fold(true, |clean, b| clean & (*b >= 0x20) & (*b < 0x80) & (*b != b'\\'));
@@ -88,8 +89,8 @@ pub(crate) fn push_string(raw: &[u8], out: &mut Vec<u8>) -> bool {
     mended | raw.iter().any(|byte| *byte < 0x20)
 }
 
-/// Appends a value without its white space. On error it is not JSON or too deep, and `out` is
-/// unchanged.
+/// Appends a value without its white space. Fails if the value is not JSON or too deep; `out` is
+/// then unchanged.
 pub(crate) fn push_value(value: &[u8], out: &mut Vec<u8>) -> Result<bool, Stop> {
     let length = out.len();
     let result = copy(value, out);
@@ -132,7 +133,7 @@ fn copy(bytes: &[u8], out: &mut Vec<u8>) -> Result<bool, Stop> {
             }
             _ => at = copy_scalar(bytes, at, out)?,
         }
-        // A value has ended; closing brackets may follow.
+        // A value has ended here, so closing brackets may follow.
         loop {
             let Some(close) = depth.checked_sub(1).map(|top| closers[top]) else {
                 return if at == bytes.len() { Ok(mended) } else { Err(Stop::Bad(at)) };
@@ -167,8 +168,8 @@ fn is_no_number(token: &[u8]) -> bool {
     matches!(token, b"NaN" | b"Infinity" | b"nan" | b"inf")
 }
 
-/// Copies a number or a word. NaN and Infinity, which Python writes although they are not JSON, and
-/// numbers too large for a double become strings.
+/// Copies a number or a word. NaN and Infinity are not JSON, although Python writes them. They
+/// become strings, as do numbers too large for a double.
 fn copy_scalar(bytes: &[u8], at: usize, out: &mut Vec<u8>) -> Result<usize, Stop> {
     let ends = |byte: &u8| matches!(byte, b',' | b']' | b'}' | b' ' | b'\n' | b'\r' | b'\t');
     let end = bytes[at..].iter().position(ends).map_or(bytes.len(), |length| at + length);
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_mean_what_json_defines() {
+    fn escapes_are_decoded_as_json_defines() {
         assert_eq!(meaning(br#"a\"b\\c\n\u00e9\ud83d\ude00"#), ("a\"b\\c\né😀".to_owned(), false));
         assert_eq!(meaning(br"C:\users"), ("C:\u{fffd}sers".to_owned(), true));
         assert_eq!(meaning(br"\q\"), ("\\q\\".to_owned(), true));
@@ -232,7 +233,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_copy_is_json_and_means_the_same(value in json()) {
+        fn a_copy_of_valid_json_has_the_same_value(value in json()) {
             let text = serde_json::to_string_pretty(&value).unwrap();
             let (copy, mended) = copied(text.as_bytes()).unwrap();
             prop_assert!(!mended);

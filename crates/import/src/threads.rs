@@ -1,5 +1,5 @@
-//! Maps a trace's `pid` and `tid`, which may be any number or text, to the model's processes and
-//! threads.
+//! Maps a trace's `pid` and `tid` to the model's processes and threads. Both may be any number or
+//! text.
 
 use crate::losses::LossReason;
 use crate::number;
@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use tprof_trace::model::{MemoryRecording, NameId, Process, ProcessIndex, Thread, ThreadIndex};
 use tprof_trace::run::ProcessInfo;
 
-/// Largest number of threads of a file; later threads count as the last one.
+/// Largest number of threads of a file. All further threads count as the last one.
 const MAX_THREADS: usize = 1 << 20;
 
 /// A `pid` or `tid`.
@@ -28,8 +28,8 @@ impl Id {
         }
     }
 
-    /// Converts it to the model's 32 bits: the low bits of a number (Kineto writes pthread handles
-    /// as negative numbers), 0 for a text.
+    /// Converts an id to the model's 32 bits. Of a number, these are the low bits, because Kineto
+    /// writes pthread handles as negative numbers. A text becomes 0.
     fn bits(&self) -> u32 {
         match self {
             Id::Number(number) => *number as u32,
@@ -55,8 +55,8 @@ struct ThreadEntry {
 
 /// The processes and threads of one file.
 ///
-/// Device work belongs to the process with the first host event, because a trace names devices
-/// where it names processes, and never states their processes.
+/// Device work belongs to the process with the first host event. A trace doesn't name the process
+/// of device work, because it writes the device in place of the pid.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
     processes: Vec<ProcessEntry>,
@@ -64,10 +64,10 @@ pub(crate) struct Threads {
     process_of: FxHashMap<Id, ProcessIndex>,
     thread_of: FxHashMap<(i64, i64), ThreadIndex>,
     odd_thread_of: FxHashMap<(Id, Id), ThreadIndex>,
-    /// Names from metadata. Each may turn out to belong to a process or to a device.
+    /// Names from metadata. Whether a name belongs to a process or to a device is known only later.
     process_names: FxHashMap<Id, String>,
     thread_names: FxHashMap<(Id, Id), NameId>,
-    /// First and last moment of device work that came before any host event.
+    /// First and last moment of device work that the trace lists before any host event.
     device_span: Option<(u64, u64)>,
 }
 
@@ -85,7 +85,8 @@ impl Threads {
         end_ns: u64,
         output: &mut Output,
     ) -> (ProcessIndex, ThreadIndex) {
-        // Some writers quote numbers, and some only in some events: it is the same thread.
+        // Some writers quote numbers, and some only in some events. A quoted and an unquoted number
+        // are the same thread.
         let number = |text| number::integer(number::unquoted(text));
         let known = match (number(pid), number(tid)) {
             (Some(pid), Some(tid)) => self.thread_of.get(&(pid, tid)).copied(),
@@ -95,7 +96,7 @@ impl Threads {
         (self.touch(index, start_ns, end_ns), index)
     }
 
-    /// Returns the process that an event at this time names.
+    /// Returns the process that an event names by its `pid`. `time_ns` is the event's time.
     pub fn process(&mut self, pid: &[u8], time_ns: u64) -> ProcessIndex {
         let index = self.process_index(Id::of(pid));
         let process = &mut self.processes[index as usize];
@@ -159,7 +160,7 @@ impl Threads {
         last
     }
 
-    /// Returns the first thread of each id, of any process.
+    /// Returns, for each thread id, the first thread with this id in any process.
     pub fn by_id(&self) -> FxHashMap<Id, ThreadIndex> {
         let mut by_id = FxHashMap::default();
         for (thread, index) in self.threads.iter().zip(0..) {
@@ -168,7 +169,7 @@ impl Threads {
         by_id
     }
 
-    /// Records when something happened on a thread, and returns its process.
+    /// Records that a thread was active in an interval, and returns its process.
     #[inline]
     pub fn touch(&mut self, index: ThreadIndex, start_ns: u64, end_ns: u64) -> ProcessIndex {
         let thread = &mut self.threads[index as usize];
@@ -179,7 +180,7 @@ impl Threads {
         thread.process
     }
 
-    /// Creates a thread of the main process that only the profiler uses.
+    /// Creates a thread of the main process for the profiler's own spans.
     pub fn profiler_thread(
         &mut self,
         name: &[u8],
@@ -192,8 +193,8 @@ impl Threads {
         index
     }
 
-    /// Returns a thread of the main process by id, even if no event names it together with the
-    /// process.
+    /// Returns the thread of the main process with this id, and creates it if no event has named
+    /// it.
     pub fn main_process_thread(&mut self, id: Id, output: &mut Output) -> ThreadIndex {
         if self.processes.is_empty() {
             self.process_index(Id::Number(0));
@@ -218,14 +219,15 @@ impl Threads {
         }
     }
 
-    /// Returns the first and last moment at which anything happened.
+    /// Returns the first and last moment of any activity.
     pub fn extent(&self) -> Option<(u64, u64)> {
         let host = self.processes.iter().filter(|process| process.first_ns != u64::MAX);
         let spans = host.map(|process| (process.first_ns, process.last_ns)).chain(self.device_span);
         spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// Writes the tables, and returns the description of each process for `run.json`.
+    /// Writes the tables of processes and threads, and returns the description of each process for
+    /// `run.json`.
     pub fn write(mut self, rank: Option<u32>, output: &mut Output) -> Vec<ProcessInfo> {
         if self.processes.is_empty() && self.extent().is_some() {
             self.process_index(Id::Number(0));

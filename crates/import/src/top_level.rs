@@ -1,4 +1,4 @@
-//! The top level of a trace: rank, devices, process groups, and all other members.
+//! Reads the members of a trace's top level: rank, devices, process groups, and all others.
 
 use crate::cursor;
 use crate::event::Event;
@@ -12,17 +12,17 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use tprof_trace::model::{Device, NameId, Property};
 
-/// Longest member, and largest total metadata, that is kept, in bytes.
+/// Maximum size in bytes of a member that is stored, and of all stored metadata together.
 const MAX_FACT_BYTES: usize = 256 << 10;
-/// Largest number of members that are kept.
+/// Maximum number of members that are stored.
 const MAX_FACTS: usize = 1000;
 
-/// The content of the top level.
+/// The members of the top level that were read so far.
 #[derive(Debug, Default)]
 pub(crate) struct TopLevel {
-    /// Base of all times of the file, in nanoseconds since 1970.
+    /// Base that is added to all times of the file, in nanoseconds since 1970.
     base_ns: i64,
-    /// Offset that is subtracted from times, so that they count from the run's zero and not from
+    /// Offset that is subtracted from times, so that they count from the run's zero instead of
     /// 1970.
     pub offset_ns: i64,
     members: Vec<(String, String)>,
@@ -31,13 +31,15 @@ pub(crate) struct TopLevel {
     /// Index in `metadata` by kind, `pid` and `tid`.
     metadata_of: FxHashMap<Box<[u8]>, usize>,
     metadata_bytes: usize,
-    /// Start of the file's first event, if it is a complete event. Holistic Trace Analysis takes it
-    /// for the launch of work that has no launch, and tprof can mark it so.
+    /// Start of the file's first event, if that is a complete event. Holistic Trace Analysis
+    /// mistakes this event for the launch of work that has no launch. With this time, reports can
+    /// reproduce HTA's figures, and an export can write the event first again.
     pub first_event_ns: Option<u64>,
 }
 
 impl TopLevel {
-    /// Returns the base to add to times; 0 unless the file has it before its events.
+    /// Returns the number to add to times: the base minus the offset. The base is 0 if the file has
+    /// none before its events.
     #[inline(always)]
     pub fn base_ns(&self) -> i64 {
         self.base_ns.saturating_sub(self.offset_ns)
@@ -63,7 +65,8 @@ impl TopLevel {
         self.members.push((name, json));
     }
 
-    /// Reads metadata that does not name anything. Kineto repeats some of it: the last one counts.
+    /// Reads metadata that does not name a process or thread. Kineto repeats some of it; the last
+    /// value counts.
     pub fn metadata(&mut self, kind: &[u8], event: &Event<'_>, output: &mut Output) {
         let fields = event.fields();
         let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));
@@ -105,7 +108,7 @@ impl TopLevel {
         }
     }
 
-    /// Returns the rank that the job gave the process.
+    /// Returns the rank that the job assigned to the process.
     pub fn rank(&self) -> Option<u32> {
         let info = self.member("distributedInfo")?;
         let rank = info.get("rank")?;
@@ -172,8 +175,9 @@ impl TopLevel {
 const TEXTS: [&[u8]; 4] =
     [b"systemTraceEvents", b"powerTraceAsString", b"androidProcessDump", b"battorLogAsString"];
 
-/// Counts the events of a top-level member that no report reads: elements of a list of objects, or
-/// lines of a text. `deviceProperties` is a description, and does not count.
+/// Counts the events of a top-level member that no report reads. These are the elements of a list
+/// of objects, or the lines of a text. `deviceProperties` describes devices, so its elements don't
+/// count.
 fn events_in(key: &[u8], value: &[u8]) -> u64 {
     let is_text = TEXTS.contains(&key);
     match value {

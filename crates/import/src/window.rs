@@ -1,4 +1,4 @@
-//! The part of a trace's text that is in memory.
+//! Keeps the part of a trace's text that is being read in memory.
 
 use crate::error::ImportError;
 use crate::source;
@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 
 /// Bytes of text to fetch at a time, which fit the second-level cache.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Longest event or value that can be read as a whole, in bytes.
+/// Longest event or value that is read as a whole, in bytes.
 pub(crate) const MAX_VALUE_BYTES: usize = 64 << 20;
 
 /// A sliding window over the text of a file, plain or compressed.
@@ -17,19 +17,19 @@ pub(crate) struct Window {
     path: PathBuf,
     source: Box<dyn Read + Send>,
     buffer: Vec<u8>,
-    /// Index of the first byte that was not consumed.
+    /// Index of the first byte that isn't consumed yet.
     start: usize,
     /// Index after the last byte that was read.
     end: usize,
-    /// Offset of `buffer[0]` in the text.
+    /// Offset in the text of `buffer[0]`.
     offset: u64,
     /// Bytes of text that may still be read.
     left: u64,
     limit: u64,
     ended: bool,
-    /// Why the text ended too early, if it did.
+    /// The reason why the text ended too early, if it did.
     cut: Option<String>,
-    /// Whether the reason is that the file itself is cut off.
+    /// Whether the text ended too early because the file itself is cut off.
     is_cut_off: bool,
 }
 
@@ -61,25 +61,25 @@ impl Window {
         &self.path
     }
 
-    /// Returns the bytes that were read and not consumed.
+    /// Returns the bytes that were read and aren't consumed yet.
     #[inline(always)]
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// Consumes this many bytes.
+    /// Consumes this many bytes, so that the window begins behind them.
     #[inline(always)]
     pub fn consume(&mut self, count: usize) {
         self.start += count;
     }
 
-    /// Offset of the window in the text.
+    /// Returns the offset of the window in the text.
     pub fn offset(&self) -> u64 {
         self.offset + self.start as u64
     }
 
-    /// Returns why the text ended too early or fails its checksum: the stream is truncated or
-    /// damaged.
+    /// Returns the reason why the text ended too early or fails its checksum; `None` if the text is
+    /// complete.
     pub fn cut(&self) -> Option<&str> {
         self.cut.as_deref()
     }
@@ -94,7 +94,7 @@ impl Window {
         self.end - self.start >= MAX_VALUE_BYTES
     }
 
-    /// Reads more text; false at its end.
+    /// Reads more text. Returns false at the end of the text.
     pub fn more(&mut self) -> Result<bool, ImportError> {
         if self.ended {
             return Ok(false);
@@ -104,7 +104,7 @@ impl Window {
             self.offset += self.start as u64;
             (self.start, self.end) = (0, self.end - self.start);
         }
-        // The window doubles each time, so that a long value is not scanned too often.
+        // Double the window each time, so that a long value is scanned only a few times.
         let wanted = (self.end + CHUNK_BYTES).max(self.end * 2).min(MAX_VALUE_BYTES);
         if self.buffer.len() < wanted || self.buffer.len() > 16 * wanted {
             self.buffer.resize(wanted, 0);

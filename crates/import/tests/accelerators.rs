@@ -1,4 +1,4 @@
-//! Recognizes the devices of every vendor by the categories of their events.
+//! Tests that the devices of every vendor are recognized by the categories of their events.
 
 mod common;
 
@@ -17,7 +17,7 @@ fn import_all(events: &[String]) -> Run {
 }
 
 #[test]
-fn work_of_an_accelerator_is_work_and_its_calls_are_launches() {
+fn work_and_launches_of_every_accelerator_are_recognized() {
     for (runtime, kernel, copy) in [
         ("mtia_runtime", "mtia_ccp_events", "mtia_ccp_events"),
         ("xpu_runtime", "kernel", "gpu_memcpy"),
@@ -44,13 +44,13 @@ fn work_of_an_accelerator_is_work_and_its_calls_are_launches() {
         assert_eq!(places, [(2, 3, Some(4))], "{runtime}");
         let copies = run.rows::<MemoryCopy>();
         assert_eq!(copies.iter().map(|row| row.bytes).collect::<Vec<_>>(), [Some(64)], "{runtime}");
-        // A device's number does not create a process.
+        // A device's number is in the place of a pid, but must not create a process.
         assert_eq!(run.file().processes().len(), 1, "{runtime}");
     }
 }
 
 #[test]
-fn waits_events_and_counters_of_a_device_lie_on_it() {
+fn waits_events_and_counters_belong_to_their_device() {
     let counter =
         r#"{"ph":"C","cat":"mtia_counters","name":"HBM read","pid":2,"ts":9,"args":{"value":5.5}}"#;
     let run = import_all(&[
@@ -72,7 +72,7 @@ fn waits_events_and_counters_of_a_device_lie_on_it() {
 }
 
 #[test]
-fn repeated_labels_are_kept_once() {
+fn repeated_labels_are_stored_once() {
     let label = |index: usize, value: usize| {
         format!(
             r#"{{"name":"process_sort_index","ph":"M","ts":{index},"pid":"Spans","tid":0,"args":{{"sort_index":{value}}}}}"#
@@ -89,7 +89,7 @@ fn repeated_labels_are_kept_once() {
         kept,
         r#"[{"args":{"sort_index":8},"name":"process_sort_index","pid":"Spans","tid":0}]"#
     );
-    // Too many different labels are a loss with its own name.
+    // If there are too many different labels, the rest is a loss with its own name.
     let many = |at: usize| {
         format!(
             r#"{{"name":"thread_sort_index","ph":"M","ts":1,"pid":1,"tid":{at},"args":{{"sort_index":1}}}}"#

@@ -1,4 +1,4 @@
-//! A collective becomes one row, even if several parts of the trace record it.
+//! Tests that a collective becomes one row, even if several parts of the trace record it.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn one(run: &Run) -> Collective {
 }
 
 #[test]
-fn call_annotation_and_kernel_are_one() {
+fn call_annotation_and_kernel_become_one_row() {
     for events in
         [[CALL, ANNOTATION, LAUNCH, KERNEL, WAIT], [KERNEL, ANNOTATION, CALL, LAUNCH, WAIT]]
     {
@@ -36,7 +36,7 @@ fn call_annotation_and_kernel_are_one() {
 }
 
 #[test]
-fn a_kernel_without_its_own_arguments_is_found_by_its_launch() {
+fn a_kernel_without_arguments_is_joined_through_its_launch() {
     let old_kernel = KERNEL.replace("\"External id\":42", "\"External id\":900");
     let run = import_events(&[ANNOTATION, LAUNCH, &old_kernel]);
     let row = one(&run);

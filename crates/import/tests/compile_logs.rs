@@ -1,4 +1,4 @@
-//! Imports logs of `torch.compile`, by themselves and together with a trace of torch.profiler.
+//! Tests importing logs of `torch.compile`, alone and together with a trace of torch.profiler.
 
 mod common;
 
@@ -34,7 +34,7 @@ fn a_log_becomes_a_run_of_its_rank() {
     let process = &run.info.processes[0];
     assert!(process.pid > 0 && process.end_ns.unwrap() > process.start_ns);
     assert!(run.imported.notes[0].contains("9 compilations by torch.compile, rank 3"));
-    // The times of the log are on the clock of the file, from which the run counts.
+    // The log's times are converted to the file's clock, which counts from the start of the run.
     let file = &run.files[0];
     let found = RunLogs::of(&run.dir).of_rank(&run.dir.files()[0], file);
     let read = &found.logs[0];
@@ -96,7 +96,7 @@ fn each_log_of_any_name_in_a_directory_is_a_rank() {
         import(&[logs], &output, &Options::new("test")).unwrap();
         assert_eq!(compiled(&RunDir::open(&output).unwrap()), [(Some(0), 10), (Some(1), 10)]);
     }
-    // The error about a directory above names the directory of logs.
+    // The error about a directory above these names the directory of logs.
     let scratch = tempfile::tempdir().unwrap();
     let within = scratch.path().join("top/logs");
     fs::create_dir_all(&within).unwrap();
@@ -110,7 +110,7 @@ fn each_log_of_any_name_in_a_directory_is_a_rank() {
 }
 
 #[test]
-fn a_log_that_is_too_large_leaves_nothing() {
+fn an_import_of_a_log_that_is_too_large_leaves_no_files() {
     let scratch = tempfile::tempdir().unwrap();
     let log = scratch.path().join(NAME);
     fs::write(&log, stored("2.8")).unwrap();
@@ -122,7 +122,7 @@ fn a_log_that_is_too_large_leaves_nothing() {
 }
 
 #[test]
-fn subdirectories_with_logs_are_named() {
+fn skipped_subdirectories_with_logs_are_listed() {
     let scratch = tempfile::tempdir().unwrap();
     let logs = scratch.path().join("logs");
     let other = logs.join("host-b");
@@ -138,7 +138,7 @@ fn subdirectories_with_logs_are_named() {
     assert!(notes.iter().any(|note| note.starts_with("1 directory with traces in ")), "{notes:?}");
     let both = import(&[logs.clone(), other.clone()], "both");
     assert!(!skips(&both) && both.len() == 2, "{both:?}");
-    // The error about a directory without logs names its subdirectory that has some.
+    // If a directory has no logs, the error names its subdirectory that has some.
     fs::remove_file(logs.join(NAME)).unwrap();
     let error = tprof_import::import(&[logs], &scratch.path().join("none"), &Options::new("test"));
     assert!(

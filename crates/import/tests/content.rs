@@ -1,4 +1,4 @@
-//! Recognizes files by their content, whatever their names are.
+//! Tests that files are recognized by their content, whatever their names are.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Imports traces of PyTorch 1.8 to 1.10. Their Kineto writes numbers as text, has one category for
-//! operators and annotations, and writes no addresses of memory.
+//! Tests importing traces of PyTorch 1.8 to 1.10. Their Kineto writes numbers as text, has one
+//! category for operators and annotations, and writes no memory addresses.
 
 mod common;
 
@@ -20,7 +20,7 @@ const STEP: [&str; 9] = [
 ];
 
 #[test]
-fn a_number_in_quotes_is_the_same_thread_as_without() {
+fn quoted_and_unquoted_numbers_are_the_same_thread() {
     let memory = r#"{"ph":"i","s":"t","name":"[memory]","pid":25738,"tid":25738,"ts":220,"args":{"Device Type":1,"Device Id":0,"Bytes":512}}"#;
     let quoted = r#"{"ph":"X","cat":"Operator","name":"aten::t","pid":"25738","tid":"25738","ts":400,"dur":5}"#;
     let other = r#"{"ph":"X","cat":"Operator","name":"MulBackward0","pid":25738,"tid":"25800","ts":300,"dur":5}"#;
@@ -62,7 +62,7 @@ fn annotations_among_operators_are_recognized_by_name() {
 }
 
 #[test]
-fn arrows_of_launches_are_dropped_and_annotations_on_the_device_are_kept() {
+fn launch_arrows_are_dropped_and_device_annotations_are_kept() {
     let run = import_events(&STEP);
     assert_eq!(run.rows::<FlowPoint>(), []);
     let kernel = run.rows::<Kernel>()[0];
@@ -70,7 +70,7 @@ fn arrows_of_launches_are_dropped_and_annotations_on_the_device_are_kept() {
     let span = run.rows::<DeviceSpan>()[0];
     assert_eq!((span.kind, span.stream), (DeviceSpanKind::Annotation, Some(7)));
     assert!(run.info.completeness.losses.is_empty(), "{:?}", run.info.completeness.losses);
-    // Other arrows are kept. An arrow that ends on a stream has the stream as its end.
+    // Other arrows are stored. An arrow whose tid names a stream ends on that stream.
     let other = |phase: &str, tid: &str| {
         format!(r#"{{"ph":"{phase}","id":5,"pid":0,"tid":{tid},"ts":9,"cat":"mine","name":"x"}}"#)
     };

@@ -1,5 +1,5 @@
-//! Imports damaged and hostile traces. The result is an error that names the place, or a count of
-//! the parts that were skipped. No trace causes a panic or needs more memory than a bound.
+//! Tests importing damaged and hostile traces. The result is an error that names the place, or a
+//! count of the parts that were skipped. No trace causes a panic or exceeds the memory bound.
 
 mod common;
 
@@ -28,7 +28,7 @@ fn refused(text: &[u8]) -> (u64, String) {
 }
 
 #[test]
-fn other_files_are_refused_with_the_place() {
+fn files_that_are_not_traces_are_refused_with_the_place() {
     assert_eq!(refused(b""), (0, "the file is empty".to_owned()));
     assert_eq!(refused(b"  hello").0, 2);
     assert_eq!(refused(b"{\"a\": 1}").1, "it has no list `traceEvents`");
@@ -80,7 +80,7 @@ fn events_without_a_required_member_are_counted() {
 }
 
 #[test]
-fn events_with_something_odd_are_kept_and_reported() {
+fn odd_events_are_imported_and_reported() {
     let cases = [
         (r#"{"ph":"X","name":"a","name":"b","pid":1,"tid":1,"ts":5,"dur":1}"#, "given twice"),
         (
@@ -113,7 +113,7 @@ fn invalid_numbers_become_text() {
 }
 
 #[test]
-fn broken_events_do_not_take_their_neighbours_along() {
+fn events_next_to_broken_events_are_imported() {
     for event in [
         r#"{"ph":"X","name":"an "unescaped" name","pid":1,"tid":1,"ts":5,"dur":1}"#,
         r#"{"ph":"X",,}"#,
@@ -154,7 +154,7 @@ fn deep_nesting_is_skipped() {
     let run = between(&event(&deep(1_000_000)));
     assert_eq!(run.lost("nested too deeply"), 1);
     assert_eq!(run.name(run.rows::<Span>()[2].args), r#"{"e":1}"#);
-    // Deep values at the top level are skipped, too, and values that are never closed.
+    // Deep values at the top level are skipped too, and so are values that are never closed.
     let text = format!("{{\"x\": {}, \"traceEvents\": [{SPAN}]}}", deep(1_000_000));
     assert_eq!(import_text(text.as_bytes()).unwrap().lost("not JSON"), 1);
     assert_eq!(refused("[".repeat(1 << 20).as_bytes()).0, 1);
@@ -180,7 +180,7 @@ fn an_event_that_is_too_long_is_skipped() {
 }
 
 #[test]
-fn a_trace_is_kept_up_to_where_it_is_cut_off() {
+fn a_trace_is_imported_up_to_where_it_is_cut_off() {
     let whole = format!("{{\"traceEvents\": [{}]}}", vec![SPAN; 1000].join(","));
     for cut in [whole.len() - 1, whole.len() - 2, whole.len() - 10, 5000, 100] {
         let run = import_text(&whole.as_bytes()[..cut]).unwrap();
@@ -230,7 +230,7 @@ fn beginnings_and_ends_are_joined_thread_by_thread() {
 }
 
 #[test]
-fn processes_and_threads_may_be_anything() {
+fn pids_and_tids_may_be_any_number_or_text() {
     let run = import_events(&[
         r#"{"ph":"X","name":"a","pid":"Main","tid":"Loop","ts":1,"dur":1}"#,
         r#"{"ph":"X","name":"b","pid":1,"tid":-1029147072,"ts":2,"dur":1}"#,
@@ -267,7 +267,7 @@ fn import_kernels(times: &[(u64, u64)]) -> (Run, Vec<u64>) {
 
 #[test]
 fn times_that_were_not_set_are_counted_and_left_out() {
-    // As many kernels have no time as have one. They come first, last, or between the others.
+    // Half of the kernels have the time 0. They come first, last, or between the others.
     for zeros_at in [0, 2, 4] {
         let mut times = vec![(100, 80), (200, 80), (300, 80), (400, 80)];
         times.splice(zeros_at..zeros_at, [(0, 0), (0, 0), (0, 0), (0, 80)]);
@@ -277,7 +277,8 @@ fn times_that_were_not_set_are_counted_and_left_out() {
         let extent = run.info.end_ns.unwrap() - run.info.start_ns;
         assert_eq!(extent, 380_000);
     }
-    // A time of 0 also counts as never set if a base was added to it, or if the base makes it 0.
+    // A time of 0 also counts as never set if a base was added to it. The same holds for a time
+    // that the base turns into 0.
     let text = br#"{"baseTimeNanoseconds": 1782000000000000000, "traceEvents": [
         {"ph":"X","name":"a","pid":1,"tid":1,"ts":700000000000,"dur":5},
         {"ph":"X","name":"a","pid":1,"tid":1,"ts":0,"dur":0},
@@ -347,7 +348,7 @@ fn work_that_overlaps_one_other_on_its_stream_is_kept_and_noted() {
     let next: Vec<_> = (1..21).map(|number| (100 * number, 170)).collect();
     for (times, count) in [
         (&next[..], 19),
-        // The first list has the same kernel twice, the second has one kernel within another.
+        // The first list has the same kernel twice. The second has one kernel within another.
         (&[(100, 80), (200, 80), (200, 80), (300, 80)], 1),
         (&[(100, 80), (200, 80), (220, 40), (300, 80)], 1),
     ] {
@@ -381,7 +382,8 @@ fn work_without_a_duration_was_not_measured() {
             event("gpu_memcpy", 400, "0"),
             event("gpu_memset", 500, "2"),
             event("kernel", 600, "0.001"),
-            // Calls and waits may be shorter than the clock's resolution.
+            // A duration of 0 is valid here, because calls and waits may be shorter than the
+            // clock's resolution.
             event("cuda_runtime", 700, "0"),
             event("cuda_sync", 800, "0"),
         ];
@@ -410,13 +412,14 @@ fn an_end_ends_the_span_that_it_names() {
     };
     let row =
         |name: &str, start: u64, end: u64| (name.to_owned(), 1000 * start, 1000 * (end - start));
-    // Spans that cross end where the name of the end event says.
+    // If spans cross, the name of an end event says which span ends.
     let crossing = [begin("log", 1), begin("train", 2), end("log", 4), end("train", 1002)];
     assert_eq!(spans(&crossing), (vec![row("log", 1, 4), row("train", 2, 1002)], 0, 0));
-    // An end event whose name no open span has ends no span.
+    // An end event ends no span if no open span has its name.
     let other = [begin("train", 1), end("log", 3), end("train", 1001)];
     assert_eq!(spans(&other), (vec![row("train", 1, 1001)], 1, 0));
-    // Inner spans that never end do not use the end events of later spans, with or without names.
+    // An inner span that never ends must not use the end event of a later span, whether that event
+    // has a name or not.
     let unended = [
         begin("step", 1),
         begin("io", 2),
@@ -434,7 +437,7 @@ fn an_end_ends_the_span_that_it_names() {
     assert_eq!(spans(&nested), (vec![row("f", 1, 4), row("f", 2, 3)], 0, 0));
 }
 
-/// Returns two gzipped traces: in the second, white space follows the text.
+/// Returns two gzipped traces. In the second, white space follows the text.
 fn zipped(text: &str) -> [Vec<u8>; 2] {
     [text.to_owned(), format!("{text}\n\n")].map(|text| gzip(text.as_bytes()))
 }
@@ -474,14 +477,15 @@ fn the_checksum_of_a_compressed_file_is_checked() {
     let mut bytes = [&first[..], &last].concat();
     *bytes.last_mut().unwrap() ^= 1;
     assert_eq!(damage("a.json.gz", &bytes).len(), 1);
-    // So is the checksum of a zstd file.
+    // The checksum of a zstd file is verified too.
     let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
     encoder.include_checksum(true).unwrap();
     std::io::Write::write_all(&mut encoder, text.as_bytes()).unwrap();
     let mut bytes = encoder.finish().unwrap();
     assert!(damage("a.json.zst", &bytes).is_empty());
     *bytes.last_mut().unwrap() ^= 1;
-    // The text of a short zstd file is read only if its checksum is right.
+    // If a zstd file is short, none of its text can be read before its checksum is known to be
+    // wrong.
     let error = import_files(&[("a.json.zst", &bytes)]).err().unwrap().to_string();
     assert!(error.contains("checksum"), "{error}");
 }

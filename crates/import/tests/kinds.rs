@@ -1,4 +1,4 @@
-//! Imports every kind of event with all of its data.
+//! Tests that every kind of event is imported with all of its data.
 
 mod common;
 
@@ -35,7 +35,8 @@ fn a_launch_is_joined_to_its_operator_and_its_kernel() {
     assert_eq!((kernel.registers, kernel.shared_dynamic_bytes), (Some(16), Some(512)));
     assert_eq!(run.name(kernel.name), "gemm<\"x\">");
     assert_eq!(run.name(kernel.args), r#"{"blocks per SM":1.5}"#);
-    // Data that correlations already contain is not stored twice.
+    // The trace's arrow from the launch to its kernel isn't stored, because their correlation
+    // already joins them.
     assert_eq!(run.rows::<FlowPoint>(), []);
     assert_eq!(run.file().processes().len(), 1);
     assert_eq!(run.file().processes()[0].pid, 7);
@@ -44,7 +45,7 @@ fn a_launch_is_joined_to_its_operator_and_its_kernel() {
 }
 
 #[test]
-fn times_count_from_1970_where_the_trace_says_from_when() {
+fn times_count_from_1970_if_the_trace_has_a_base() {
     let text = br#"{"baseTimeNanoseconds": 1727743122000000000, "traceEvents": [
         {"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":2413669095762.437,"dur":1}]}"#;
     let run = import_text(text).unwrap();
@@ -80,7 +81,7 @@ fn copies_have_direction_memory_and_bytes() {
 }
 
 #[test]
-fn waits_name_the_event_they_wait_for() {
+fn waits_have_the_event_that_they_wait_for() {
     let run = import_events(&[
         r#"{"ph":"X","cat":"cuda_sync","name":"Stream Wait Event","pid":0,"tid":20,"ts":1,"dur":0,"args":{"External id":5183,"cuda_sync_kind":"Stream Wait Event","wait_on_stream":7,"wait_on_cuda_event_record_corr_id":5180,"wait_on_cuda_event_id":20,"stream":20,"correlation":5183,"device":0,"context":1}}"#,
         r#"{"ph":"X","cat":"cuda_sync","name":"Context Sync","pid":0,"tid":-1,"ts":2,"dur":3,"args":{"cuda_sync_kind":"Context Sync","stream":-1,"correlation":6,"device":0,"context":1}}"#,
@@ -128,7 +129,7 @@ fn call_stacks_are_frames_with_names() {
 }
 
 #[test]
-fn python_functions_know_their_callers() {
+fn python_functions_refer_to_their_callers() {
     let run = import_events(&[
         r#"{"ph":"X","cat":"python_function","name":"train.py(3): step","pid":7,"tid":8,"ts":1,"dur":9,"args":{"Python parent id":null,"Python id":1,"Ev Idx":77}}"#,
         r#"{"ph":"X","cat":"python_function","name":"net.py(9): forward","pid":7,"tid":8,"ts":2,"dur":5,"args":{"Python parent id":1,"Python id":2,"Python module id":4,"Ev Idx":78}}"#,
@@ -137,7 +138,7 @@ fn python_functions_know_their_callers() {
     assert_eq!((spans[0].kind, spans[0].id, spans[0].parent), (SpanKind::Python, Some(1), None));
     assert_eq!((spans[1].id, spans[1].parent), (Some(2), Some(1)));
     assert_eq!(run.name(spans[1].args), r#"{"Python module id":4}"#);
-    // The numbers are counted in the file, but the run is still complete without them.
+    // These numbers are counted as losses of parts, but the run is still complete without them.
     assert_eq!(run.lost("nothing refers to them"), 2);
     assert!(run.info.completeness.losses.is_empty());
 }
@@ -212,7 +213,7 @@ fn the_top_level_becomes_properties_devices_and_groups() {
     let run = import_files(&[("rank-9.json", text)]).unwrap();
     check(&run);
     let file = run.file();
-    // The rank that the job states takes precedence over the file's name.
+    // The rank in the trace takes precedence over the rank in the file's name.
     assert_eq!(run.dir.files()[0].rank, Some(5));
     assert_eq!(file.header().rank, Some(5));
     assert_eq!(file.property("schemaVersion"), Some("1"));
@@ -257,7 +258,7 @@ fn functions(run: &Run, stack: StackId) -> Vec<(&str, &str)> {
 
 #[test]
 fn samples_of_the_top_level_are_cpu_samples() {
-    // The frames come before or after the samples, and ids are numbers or texts.
+    // The frames may come before or after the samples, and ids may be numbers or texts.
     let frames = r#""stackFrames": {"1": {"name": "main", "category": "app"},
         "2": {"name": "inner", "category": "libx.so", "parent": "1"}}"#;
     let samples = r#""samples": [
@@ -297,7 +298,7 @@ fn samples_that_cannot_be_read_are_counted() {
     let import = |samples: &str| {
         import_text(format!(r#"{{"traceEvents": [], "samples": [{samples}]}}"#).as_bytes()).unwrap()
     };
-    // A single sample shows no period.
+    // With a single sample, the sampling period is unknown.
     let run = import(r#"{"tid": 8, "ts": 1, "sf": 1}"#);
     assert_eq!((run.lost("no thread has two"), run.rows::<Sample>().len()), (1, 0));
     let run = import(r#"17, {"tid": 8, "sf": 1}, {"tid": 8, "ts": 1}, {"tid": 8, "ts": 5}"#);
@@ -305,7 +306,7 @@ fn samples_that_cannot_be_read_are_counted() {
     assert_eq!(run.rows::<Sample>().len(), 2);
     let run = import(r#"{"tid": 8, "ts": 1, "sf": 4}, {"tid": 8, "ts": 5, "sf": 4}"#);
     assert_eq!((run.lost("`stackFrames` does not have"), run.rows::<Sample>().len()), (1, 2));
-    // The frame is its own caller.
+    // This frame is its own caller, so its stack would be endless.
     let run = import_text(
         br#"{"traceEvents": [], "stackFrames": {"1": {"name": "f", "parent": 1}},
         "samples": [{"tid": 8, "ts": 1, "sf": 1}, {"tid": 8, "ts": 2, "sf": 1}]}"#,

@@ -1,4 +1,4 @@
-//! Determines the ranks of files, and imports directories.
+//! Tests how files get their ranks, and how directories are imported.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn names(run: &Run) -> Vec<String> {
 }
 
 #[test]
-fn ranks_come_from_the_job_then_from_names_then_from_the_order() {
+fn ranks_come_from_the_trace_then_the_name_then_the_order() {
     let (named, plain) = (trace(Some(2)), trace(None));
     let run = import_files(&[
         ("x.json", &plain),
@@ -42,7 +42,7 @@ fn ranks_come_from_the_job_then_from_names_then_from_the_order() {
 }
 
 #[test]
-fn a_second_file_of_a_rank_is_kept_as_after_a_restart_and_reported() {
+fn a_second_file_of_a_rank_becomes_a_restart_and_is_reported() {
     let named = trace(Some(2));
     let run = import_files(&[("a.json", &named), ("b.json", &named)]).unwrap();
     assert_eq!(names(&run), ["rank-2.tprof", "rank-2.1.tprof"]);
@@ -70,7 +70,7 @@ fn a_directory_of_plain_and_gzipped_traces_is_imported() {
 }
 
 #[test]
-fn subdirectories_with_traces_are_noted() {
+fn skipped_subdirectories_with_traces_are_noted() {
     let scratch = tempfile::tempdir().unwrap();
     let top = scratch.path().join("top");
     for path in ["a.json", "one/b.json", "two/deep/c.json.gz", "a_run/rank-0.json"] {
@@ -91,7 +91,7 @@ fn subdirectories_with_traces_are_noted() {
         note.starts_with("2 directories with traces in ") && note.contains("top/one"),
         "{note}"
     );
-    // A subdirectory that is named itself is not skipped.
+    // A subdirectory that the user named is imported, so the note doesn't list it.
     let imported = into(&[top.clone(), top.join("one")], "r2").unwrap();
     assert!(imported.notes[0].starts_with("1 directory with traces"), "{:?}", imported.notes);
     let within = match into(&[top.join("two")], "r3").err().unwrap() {

@@ -1,5 +1,5 @@
-//! Replays the inputs that a fuzzer found worth keeping, and damages them. An import must refuse
-//! any bytes or make a consistent run of them.
+//! Replays inputs that a fuzzer found, as they are and damaged. An import must either refuse the
+//! bytes or make a consistent run of them.
 //!
 //! `cargo +nightly fuzz run import crates/import/tests/corpus` searches for more inputs.
 
@@ -96,7 +96,7 @@ fn inputs_found_by_fuzzing_are_imported_or_refused() {
 }
 
 #[test]
-fn damage_does_no_harm() {
+fn damaged_files_are_imported_or_refused() {
     let mut rows = 0;
     for (path, seed) in corpus("corpus").iter().zip(1..) {
         let whole = std::fs::read(path).unwrap();

@@ -1,4 +1,4 @@
-//! Imports real traces, if there are any, and accounts for every event.
+//! Imports real traces, if the machine has any, and accounts for every event.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn sets() -> Vec<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Counts events by phase and category with a parser that keeps everything.
+/// Counts events by phase and category with an independent JSON parser, as the reference.
 fn counts(path: &Path) -> BTreeMap<String, u64> {
     let mut text = Vec::new();
     let file = std::fs::File::open(path).unwrap();

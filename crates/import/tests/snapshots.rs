@@ -1,4 +1,5 @@
-//! Imports memory snapshots of PyTorch, and refuses other pickles. `snapshots.py` writes the files.
+//! Tests importing memory snapshots of PyTorch, and refusing other pickles. `snapshots.py` writes
+//! the files.
 
 mod common;
 
@@ -28,7 +29,7 @@ fn refused(bytes: &[u8]) -> (Option<u64>, String, bool) {
 }
 
 #[test]
-fn segments_blocks_and_entries_are_kept_as_they_are() {
+fn segments_blocks_and_entries_are_stored_unchanged() {
     let run = imported(NEWER).unwrap();
     let segments = run.rows::<AllocatorSegment>();
     let blocks = run.rows::<AllocatorBlock>();
@@ -69,14 +70,14 @@ fn allocations_have_the_totals_of_the_allocator() {
         let taken = rows.iter().filter(|row| row.allocator == Allocator::Library);
         assert_eq!(taken.map(|row| row.bytes.unwrap() / MIB).collect::<Vec<_>>(), [60, 50]);
         assert_eq!(rows[0].time_ns >= START_NS, timed);
-        let says = run.imported.notes.iter().any(|note| note.contains("no times"));
-        assert_eq!(says, !timed, "{:?}", run.imported.notes);
+        let has_note = run.imported.notes.iter().any(|note| note.contains("no times"));
+        assert_eq!(has_note, !timed, "{:?}", run.imported.notes);
     }
 }
 
 #[test]
 fn a_history_that_does_not_fit_the_segments_has_no_totals() {
-    // The first request asks for more than everything that is in use at the end.
+    // The first request asks for more bytes than are in use at the end.
     let mut bytes = NEWER.to_vec();
     let find = |from: usize, text: &[u8]| {
         let found = bytes[from..].windows(text.len()).position(|part| part == text);
@@ -150,7 +151,7 @@ fn other_pickles_are_refused_with_their_content() {
 }
 
 #[test]
-fn nesting_and_sharing_cost_no_more_than_the_file_is_long() {
+fn nesting_and_sharing_cost_no_more_than_the_files_length() {
     // A million lists lie within each other. The reader must not recurse.
     let deep = [b"\x80\x02".as_slice(), &b"]".repeat(1 << 20), &b"a".repeat((1 << 20) - 1), b"."];
     refused(&deep.concat());
@@ -159,14 +160,14 @@ fn nesting_and_sharing_cost_no_more_than_the_file_is_long() {
     program.extend_from_slice(b"X\x04\0\0\0selfh\0s.");
     let run = imported(&program).unwrap();
     assert_eq!(run.lost("not JSON"), 1);
-    // There are 40 lists, each twice in the next one: 2^40 values as JSON.
+    // Each of 40 lists occurs twice in the next one, so JSON would have 2^40 values.
     let mut program = b"\x80\x02]q\0(K\x01K\x01e".to_vec();
     for at in 1..40_u8 {
         program.extend_from_slice(&[b']', b'q', at, b'(', b'h', at - 1, b'h', at - 1, b'e']);
     }
     program.extend_from_slice(b"}X\x08\0\0\0segments]sX\x01\0\0\0ah\x27s.");
     assert_eq!(imported(&program).unwrap().lost("not JSON"), 1);
-    // One list of blocks is in many segments, which would be endless rows.
+    // One list of blocks occurs in many segments, so there would be endless rows.
     let mut program = b"\x80\x02}X\x08\0\0\0segments](".to_vec();
     program.extend_from_slice(b"}(X\x0a\0\0\0total_sizeK\x01X\x06\0\0\0blocks](");
     program.extend_from_slice(&b"N".repeat(1 << 12));
@@ -175,7 +176,7 @@ fn nesting_and_sharing_cost_no_more_than_the_file_is_long() {
     program.extend_from_slice(&b"h\0".repeat(1 << 12));
     program.extend_from_slice(b"es.");
     assert!(refused(&program).1.contains("more rows"));
-    // The index of the memo is far larger than the file.
+    // The index of this memo is far larger than the file.
     assert!(refused(b"\x80\x02}r\xff\xff\xff\x7f.").1.contains("memo"));
 }
 
@@ -183,7 +184,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_damage_is_an_error_or_a_whole_run(
+    fn damage_causes_an_error_or_a_consistent_run(
         edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
         older in any::<bool>(),
     ) {
@@ -197,7 +198,7 @@ proptest! {
     }
 
     #[test]
-    fn any_program_of_known_opcodes_is_an_error_or_a_whole_run(
+    fn known_opcodes_in_any_order_cause_an_error_or_a_consistent_run(
         program in prop::collection::vec(prop::sample::select(
             b"(.NJKMGX]lae)td}suhjqr\x80\x85\x86\x87\x88\x89\x8a\x8b\x8c\x94\x01\0".to_vec()), 0..60),
     ) {
@@ -206,7 +207,7 @@ proptest! {
 }
 
 #[test]
-fn a_time_that_was_not_set_is_that_of_the_previous_entry() {
+fn an_unset_time_becomes_that_of_the_previous_entry() {
     let time_us = (START_NS / 1000 + 7000).to_le_bytes();
     let at = NEWER.windows(7).position(|part| part == &time_us[..7]).unwrap();
     let mut bytes = NEWER.to_vec();

@@ -1,6 +1,6 @@
-//! Exports a run, or a synthetic rank with a given number of events, and prints the number of
-//! events, the CPU time and the size of the output:
-//! `cargo run --release -p tprof-tables --example speed -- FORMAT [EVENTS|RUN [OUTPUT]]`.
+//! Measures an export of a run, or of a synthetic rank with a given number of events. Prints the
+//! number of events, the CPU time and the size of the output: `cargo run --release -p tprof-tables
+//! --example speed -- FORMAT [EVENTS|RUN [OUTPUT]]`.
 
 #[path = "../../export/tests/common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! The list of tables, and the meaning of their columns.
+//! Lists the tables, with the meaning of their columns.
 
 use crate::column::{Column, ColumnAbout, identity};
 use crate::columns::{device, host, host_times, small};
@@ -13,11 +13,11 @@ pub const VERSION: u32 = 2;
 pub struct TableAbout {
     /// Name of the table.
     pub name: &'static str,
-    /// A description of its rows.
+    /// Description of what a row is.
     pub about: &'static str,
-    /// Whether each rank has rows, or the run as a whole.
+    /// Whether the table has rows for each rank, or rows for the run as a whole.
     pub scope: Scope,
-    /// Descriptions of its columns.
+    /// Descriptions of the table's columns.
     pub columns: Vec<ColumnAbout>,
 }
 
@@ -32,7 +32,7 @@ pub enum Scope {
 
 impl TableAbout {
     /// Returns the name of the column that orders the rows in time, in nanoseconds since the run
-    /// began; `None` if the table has none.
+    /// began; `None` if the table has no such column.
     pub fn time(&self) -> Option<&'static str> {
         let has = |name: &&str| self.columns.iter().any(|column| column.name == *name);
         ["start_ns", "time_ns"].into_iter().find(|name| has(name))
@@ -61,7 +61,7 @@ pub fn is_table(name: &str) -> bool {
     RANK_TABLES.contains(&name) || RUN_TABLES.iter().any(|(table, _)| *table == name)
 }
 
-/// Returns the names of the columns of a table of ranks.
+/// Returns the names of the columns of a table that each rank has.
 pub(crate) fn column_names(table: &str) -> Vec<&'static str> {
     rank_columns(table).iter().map(|column| column.name).collect()
 }
@@ -151,7 +151,7 @@ mod tests {
     use crate::context::Context;
     use crate::each::RankTables;
 
-    /// A sink that lists the columns of a file's tables.
+    /// A sink that only lists the columns of the tables that it gets.
     #[derive(Default)]
     struct List(Vec<(&'static str, Vec<ColumnAbout>)>);
 
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_catalogue_lists_the_columns_that_are_read() {
+    fn the_catalogue_lists_exactly_the_columns_that_are_read() {
         use tprof_trace::{RunDir, TraceHeader, TraceWriter};
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
@@ -197,7 +197,12 @@ mod tests {
             assert_eq!(names[0], "run", "{}", table.name);
             names.sort_unstable();
             names.dedup();
-            assert_eq!(names.len(), table.columns.len(), "{}: a name twice", table.name);
+            assert_eq!(
+                names.len(),
+                table.columns.len(),
+                "{}: two columns have one name",
+                table.name
+            );
         }
     }
 

@@ -1,12 +1,13 @@
-//! Values of cells, and the types of columns.
+//! Defines the values of cells, and the types of columns.
 
 /// Type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// A signed 64-bit number. An unsigned number of the trace is stored with the same bits,
-    /// because engines without an unsigned type read `UINT_64` as a decimal, or wrongly.
+    /// A signed 64-bit number. An unsigned number of the trace is stored with the same bits.
+    /// Parquet's `UINT_64` isn't used, because engines without an unsigned type read it as a
+    /// decimal or wrongly.
     Int,
-    /// A signed 32-bit number: a small number that identifies something.
+    /// A signed 32-bit number. It is for small numbers that identify something, such as ranks.
     Id,
     /// A 64-bit floating-point number.
     Float,
@@ -45,13 +46,13 @@ pub enum Cell<'a> {
 }
 
 impl<'a> Cell<'a> {
-    /// Returns the cell of an unsigned number. A number above 2^63 - 1 keeps its bits and becomes
-    /// negative.
+    /// Returns the cell of an unsigned number. A number above 2^63 - 1 becomes negative, with the
+    /// same bits.
     pub(crate) fn uint(value: u64) -> Cell<'a> {
         Cell::Int(value as i64)
     }
 
-    /// Returns the cell of a number that may be unknown.
+    /// Returns the cell of a number; null if the number is unknown.
     pub(crate) fn opt(value: Option<impl Into<u64>>) -> Cell<'a> {
         value.map_or(Cell::Null, |value| Cell::uint(value.into()))
     }

@@ -1,4 +1,4 @@
-//! Columns: each has a name, a type, and a function that returns its value for a row.
+//! Defines columns. A column has a name, a type, and a function that returns its value for a row.
 
 pub(crate) use crate::cell::{Cell, Type};
 use crate::context::Context;
@@ -12,14 +12,14 @@ pub struct Column<R> {
     pub kind: Type,
     /// A description for the documentation.
     pub about: &'static str,
-    /// Returns the column's value for a row.
+    /// Returns the value of the column for a row.
     pub get: for<'a> fn(&'a R, &'a Context<'_>) -> Cell<'a>,
-    /// Appends the column's values for several rows: does the same as `get`, with one call for all
-    /// rows.
+    /// Appends the values of the column for several rows. This has the same effect as `get`, but
+    /// needs only one call for all rows.
     pub fill: fn(&[R], &Context<'_>, &mut Data),
 }
 
-/// Appends the value of each row to a column; an implementation of [`Column::fill`].
+/// Appends the value of each row to a column. This is the usual [`Column::fill`].
 #[inline(always)]
 pub(crate) fn fill<R>(
     rows: &[R],
@@ -30,7 +30,7 @@ pub(crate) fn fill<R>(
     rows.iter().for_each(|row| data.push(get(row, context)));
 }
 
-/// Like [`fill`], for a value that is the same in all rows of a file.
+/// Like [`fill`], but for a value that all rows of a file share, so that it is computed once.
 fn fill_same<R>(
     rows: &[R],
     context: &Context<'_>,
@@ -42,7 +42,7 @@ fn fill_same<R>(
     }
 }
 
-// `#[derive(Clone)]` would require `R: Clone`.
+// Don't derive `Clone`, because the derived implementation would require `R: Clone`.
 impl<R> Clone for Column<R> {
     fn clone(&self) -> Column<R> {
         *self
@@ -54,7 +54,8 @@ impl<R> Copy for Column<R> {}
 /// Number of columns that [`identity`] returns.
 pub(crate) const IDENTITY: usize = 4;
 
-/// Returns the first columns of every table of a rank: the run, and the rank's file in it.
+/// Returns the columns with which every table of a rank begins. They identify the run, and the
+/// rank's file in it.
 pub(crate) fn identity<R>() -> [Column<R>; IDENTITY] {
     macro_rules! same {
         ($name:literal $kind:ident $about:literal $get:expr) => {
@@ -82,7 +83,7 @@ pub(crate) fn identity<R>() -> [Column<R>; IDENTITY] {
 pub struct ColumnAbout {
     /// Name, with the unit last: `duration_ns`.
     pub name: &'static str,
-    /// Type. Every column may be null.
+    /// Type of the values. Every column may contain nulls.
     pub kind: Type,
     /// A description; empty if the name says everything.
     pub about: &'static str,
@@ -94,20 +95,20 @@ impl<R> From<&Column<R>> for ColumnAbout {
     }
 }
 
-/// Receives the rows of tables.
+/// Receives the rows of tables, for example to write them to a file.
 pub trait Sink {
-    /// The error of the destination.
+    /// The error that the destination of the rows may report.
     type Error;
 
-    /// Whether a column of a table is wanted. The values of unwanted columns may be missing in the
-    /// rows, because they are not derived.
+    /// Whether a column of a table is wanted. The values of an unwanted column are not computed, so
+    /// they may be missing in the rows.
     fn takes(&self, table: &'static str, column: &'static str) -> bool {
         let _ = (table, column);
         true
     }
 
-    /// Receives one table of a rank. Its rows come in batches. If only some columns are wanted, the
-    /// rows may be in the file's order instead of ordered by time.
+    /// Receives one table of a rank. Its rows are passed in batches. If only some columns are
+    /// wanted, the rows may be in the file's order instead of in order of time.
     fn table<R>(
         &mut self,
         name: &'static str,

@@ -1,4 +1,4 @@
-//! The data that is needed to derive the values of a rank file's rows.
+//! Computes data about a rank's file that the columns of its rows need.
 
 use std::cell::OnceCell;
 
@@ -13,7 +13,7 @@ use tprof_trace::model::{NameId, ProcessIndex, StackId, ThreadIndex};
 use crate::cell::Cell;
 use crate::row_source::RowSource;
 
-/// An open file of a rank, with the data that is derived from it when it is first needed.
+/// An open file of a rank, with data that is computed when a column first needs it.
 pub struct Context<'a> {
     /// The run and the file.
     pub source: RowSource,
@@ -28,7 +28,7 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Creates the context of an open file, in a run with this name.
+    /// Creates the context of an open file. `run` is the name of its run.
     pub fn of(run: &str, part: &'a OpenRank<'_>) -> Context<'a> {
         Context {
             source: RowSource::of(run, part.file, &part.trace),
@@ -42,19 +42,19 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Returns the launches, steps and collectives, as reports find them. They are read at the
-    /// first call.
+    /// Returns the launches, steps and collectives, joined as in reports. The first call computes
+    /// them.
     pub(crate) fn joined(&self) -> &JoinedRank<'a> {
         self.joined.get_or_init(|| JoinedRank::of(self.trace, self.steps_from, self.world_size))
     }
 
-    /// Returns the places of spans. They are read at the first call.
+    /// Returns the places of spans. The first call computes them.
     pub(crate) fn places(&self) -> &SpanPlaces {
         self.places.get_or_init(|| SpanPlaces::of(self.trace))
     }
 
-    /// Returns the functions at the innermost address of a stack, the innermost inlined function
-    /// first.
+    /// Returns the functions at the innermost address of a stack. The innermost inlined function
+    /// comes first.
     pub(crate) fn innermost(&self, process: ProcessIndex, stack: StackId) -> Vec<Frame<'a>> {
         let frames = self.frames.get_or_init(|| Frames::new(self.trace));
         let found = self.trace.stack(process, stack).filter(|_| stack > 0);

@@ -1,8 +1,8 @@
-//! CSV, for pandas and spreadsheets: a directory with one file for each table, which has the rows
-//! of all ranks.
+//! Exports CSV for pandas and spreadsheets: a directory with one file for each table. A file has
+//! the rows of all ranks.
 //!
 //! An unknown value is an empty cell. [`tprof_facts::csv`] decides which texts are quoted, and
-//! which begin with an apostrophe.
+//! which get an apostrophe at the beginning so that spreadsheets don't take them for formulas.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -24,7 +24,7 @@ use tprof_trace::RunDir;
 /// Number of bytes to collect before they are written.
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// Writes the directory `DIR/csv`, or the one that the options name.
+/// Writes the directory `DIR/csv`, or the directory that the options name.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
     options.without_max_bytes("csv")?;
     let selection = Selection::new(run, &options.slice, options.symbols)?;

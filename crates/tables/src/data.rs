@@ -1,4 +1,4 @@
-//! Columns of values in memory.
+//! Stores columns of values in memory.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::cell::{Cell, Type};
 /// Values of a column, one for each row.
 #[derive(Clone, Debug, Default)]
 pub struct Data {
-    /// Whether each row has a value. If a row has none, its place in `values` has no meaning.
+    /// For each row, whether it has a value. If not, its element in `values` has no meaning.
     pub valid: Vec<bool>,
     /// Number of rows without a value.
     pub nulls: usize,
@@ -46,7 +46,8 @@ pub struct Texts {
     /// The different texts.
     pub distinct: Vec<Arc<str>>,
     known: FxHashMap<Arc<str>, u32>,
-    /// Address, length and index of the last text. Most rows have the same text as the row before.
+    /// Address, length and index of the previous text. Most rows have the same text as the previous
+    /// row, so comparing addresses saves a look-up.
     last: Option<(usize, usize, u32)>,
 }
 
@@ -98,11 +99,11 @@ impl Data {
         self.valid.is_empty()
     }
 
-    /// Appends a row. A value that has another type than the column, or does not fit it, becomes
-    /// null.
+    /// Appends the value of a row. A value of another type than the column's, or one that does not
+    /// fit this type, becomes null.
     #[inline]
     pub fn push(&mut self, cell: Cell<'_>) {
-        let there = match (&mut self.values, cell) {
+        let fits = match (&mut self.values, cell) {
             (Values::Int(values), Cell::Int(value)) => {
                 values.push(value);
                 true
@@ -135,8 +136,8 @@ impl Data {
                 false
             }
         };
-        self.valid.push(there);
-        self.nulls += usize::from(!there);
+        self.valid.push(fits);
+        self.nulls += usize::from(!fits);
     }
 
     /// Appends this many rows with the same value.
@@ -161,8 +162,8 @@ impl Data {
         self.nulls += if self.valid.last() == Some(&false) { more } else { 0 };
     }
 
-    /// Removes all rows, and keeps the memory. The texts stay in `distinct`, because they usually
-    /// occur again.
+    /// Removes all rows, but not the allocated memory. The texts stay in `distinct`, because most
+    /// of them occur again.
     pub fn clear(&mut self) {
         self.valid.clear();
         self.nulls = 0;

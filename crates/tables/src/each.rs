@@ -1,4 +1,4 @@
-//! The tables of a rank's file, and how each is read.
+//! Reads each table of a rank's file, and passes its rows to a sink.
 
 use tprof_analyze::joined::JoinedCollective;
 use tprof_export::external::{ExternalIds, HasCallIds};
@@ -17,7 +17,7 @@ use crate::context::Context;
 use crate::host_time::HostTime;
 use crate::rows::{self, InnermostPlaces, InputTexts, RowRequest, ShortNames};
 
-/// Names of the tables of a rank, in the order in which they are read.
+/// Names of the tables that each rank has, in the order in which they are read.
 pub const RANK_TABLES: [&str; 29] = [
     "spans",
     "kernels",
@@ -50,7 +50,7 @@ pub const RANK_TABLES: [&str; 29] = [
     "properties",
 ];
 
-/// Reads a rank's file as tables.
+/// Reads the tables of a rank's file.
 pub struct RankTables<'a> {
     context: &'a Context<'a>,
     window: Window,
@@ -58,8 +58,8 @@ pub struct RankTables<'a> {
 }
 
 impl<'a> RankTables<'a> {
-    /// Creates a reader of the rows of `part` within its window. `host_times` is the wall time of
-    /// its driving thread.
+    /// Creates a reader of the rows of `part` within its window. `host_times` has the rows of the
+    /// table of the driving thread's wall time.
     pub fn of(
         context: &'a Context<'a>,
         part: &OpenRank<'_>,
@@ -140,7 +140,8 @@ impl<'a> RankTables<'a> {
                 let rows = trace.marks().iter().filter(|row| window.holds(row.time_ns));
                 all.pass(sink, small::MARKS, rows.copied())
             }
-            // The tables that the rows above refer to are complete, even if a slice is exported.
+            // The tables from here on are complete even if a slice is exported, because rows of the
+            // tables above refer to them.
             "losses" => all.pass(sink, small::LOSSES, trace.losses().iter().copied()),
             "processes" => all.pass(sink, small::PROCESSES, trace.processes().iter().cloned()),
             "threads" => all.pass(sink, small::THREADS, trace.threads().iter().cloned()),
@@ -169,7 +170,7 @@ impl<'a> RankTables<'a> {
         }
     }
 
-    /// Returns the rows of a large table that are within the window, ordered by time.
+    /// Returns the rows of a large table within the window, in order of time.
     fn rows<R: HasCallIds>(&self, ids: &ExternalIds) -> impl Iterator<Item = R> {
         let batches = self.context.trace.in_order(self.window.from_ns, self.window.to_ns);
         batches.flat_map(|mut rows: Vec<R>| {
@@ -178,8 +179,8 @@ impl<'a> RankTables<'a> {
         })
     }
 
-    /// Returns the rows of a large table, or parts of them, block by block in the file's order. A
-    /// block that is partly within the window is passed with all of its rows.
+    /// Returns the rows of a large table, or parts of them, block by block in the file's order. If
+    /// a block overlaps the window, all of its rows are returned, even those outside.
     fn blocks<R: TracePart>(&self) -> impl Iterator<Item = R> {
         let Window { from_ns, to_ns } = self.window;
         self.context.trace.blocks_between(from_ns, to_ns).flatten()
@@ -187,7 +188,7 @@ impl<'a> RankTables<'a> {
 
     fn spans<S: Sink>(&self, ids: &ExternalIds, sink: &mut S) -> Result<(), S::Error> {
         let (context, name) = (self.context, "spans");
-        let asked = RowRequest {
+        let request = RowRequest {
             places: takes(
                 sink,
                 name,
@@ -196,7 +197,7 @@ impl<'a> RankTables<'a> {
             texts: takes(sink, name, &["input_shapes", "input_types"]),
         };
         let mut texts = InputTexts::default();
-        let mut of = |row| texts.row(row, context, asked);
+        let mut of = |row| texts.row(row, context, request);
         let table = Table { name, context };
         match takes(sink, name, &BESIDE_SPAN_OUTLINE) {
             true => table.pass(sink, host::SPANS, self.rows::<Span>(ids).map(of)),
@@ -210,9 +211,9 @@ impl<'a> RankTables<'a> {
     fn kernels<S: Sink>(&self, ids: &ExternalIds, sink: &mut S) -> Result<(), S::Error> {
         let (context, name) = (self.context, "kernels");
         let places = takes(sink, name, &["class"]) || takes(sink, name, &OF_LAUNCH);
-        let asked = RowRequest { places, texts: sink.takes(name, "short_name") };
+        let request = RowRequest { places, texts: sink.takes(name, "short_name") };
         let mut names = ShortNames::default();
-        let mut of = |row| names.kernel(row, context, asked);
+        let mut of = |row| names.kernel(row, context, request);
         let table = Table { name, context };
         match takes(sink, name, &BESIDE_KERNEL_OUTLINE) {
             true => table.pass(sink, device::KERNELS, self.rows::<Kernel>(ids).map(of)),
@@ -225,8 +226,8 @@ impl<'a> RankTables<'a> {
 
     fn copies<S: Sink>(&self, ids: &ExternalIds, sink: &mut S) -> Result<(), S::Error> {
         let (context, name) = (self.context, "copies");
-        let asked = RowRequest { places: takes(sink, name, &OF_LAUNCH), texts: false };
-        let rows = self.rows::<MemoryCopy>(ids).map(|row| rows::copy(row, context, asked));
+        let request = RowRequest { places: takes(sink, name, &OF_LAUNCH), texts: false };
+        let rows = self.rows::<MemoryCopy>(ids).map(|row| rows::copy(row, context, request));
         Table { name, context }.pass(sink, device::COPIES, rows)
     }
 
@@ -234,8 +235,8 @@ impl<'a> RankTables<'a> {
         let (context, name) = (self.context, "samples");
         let texts = takes(sink, name, &["function", "file", "line", "module"]);
         let mut innermost = InnermostPlaces::default();
-        let asked = RowRequest { places: false, texts };
-        let rows = self.rows::<Sample>(ids).map(|row| innermost.row(row, context, asked));
+        let request = RowRequest { places: false, texts };
+        let rows = self.rows::<Sample>(ids).map(|row| innermost.row(row, context, request));
         Table { name, context }.pass(sink, host::SAMPLES, rows)
     }
 
@@ -251,7 +252,7 @@ impl<'a> RankTables<'a> {
 const OF_LAUNCH: [&str; 5] =
     ["step", "launch_start_ns", "launch_duration_ns", "launch_name", "launch_thread"];
 
-/// Columns of kernels whose values are not in a [`KernelOutline`].
+/// Columns of kernels that need values which a [`KernelOutline`] lacks.
 const BESIDE_KERNEL_OUTLINE: [&str; 10] = [
     "external",
     "block_x",
@@ -265,7 +266,7 @@ const BESIDE_KERNEL_OUTLINE: [&str; 10] = [
     "submitted_ns",
 ];
 
-/// Columns of spans whose values are not in a [`SpanOutline`].
+/// Columns of spans that need values which a [`SpanOutline`] lacks.
 const BESIDE_SPAN_OUTLINE: [&str; 9] = [
     "external",
     "id",
@@ -318,14 +319,14 @@ fn takes<S: Sink>(sink: &S, table: &'static str, columns: &[&'static str]) -> bo
     columns.iter().any(|column| sink.takes(table, column))
 }
 
-/// A table while it is passed to a sink.
+/// A table whose rows are being passed to a sink.
 struct Table<'a> {
     name: &'static str,
     context: &'a Context<'a>,
 }
 
-/// Number of rows in a batch. A sink goes through the batch once for each column, so the batch
-/// should stay in the core's cache.
+/// Number of rows in a batch. A sink goes through a batch once per column, so the batch should fit
+/// the core's cache.
 const BATCH_ROWS: usize = 1 << 9;
 
 impl Table<'_> {
@@ -345,7 +346,8 @@ impl Table<'_> {
     }
 }
 
-/// Returns the number of rows with a time that [`RankTables::each`] passes on for a whole file.
+/// Returns the number of rows that [`RankTables::each`] passes on for a whole file, counting only
+/// rows that have a time.
 pub(crate) fn count(trace: &TraceFile) -> u64 {
     let small = trace.totals().len() + trace.counters().len() + trace.marks().len();
     in_order::count(trace)
@@ -356,7 +358,8 @@ pub(crate) fn count(trace: &TraceFile) -> u64 {
         + (small + trace.thread_counts().len()) as u64
 }
 
-/// Whether the rows of a table are events, which a slice selects by their time.
+/// Whether the rows of a table are events. A slice selects events by their time, and exports all
+/// other tables completely.
 pub(crate) fn is_timed(table: &str) -> bool {
     !matches!(
         table,
@@ -370,7 +373,7 @@ pub(crate) fn is_timed(table: &str) -> bool {
             | "host_times"
             | "stack_frames"
             | "properties"
-            // These tables are made from the rows of other tables.
+            // These tables are derived from the rows of other tables.
             | "steps"
             | "collective_runs"
     )

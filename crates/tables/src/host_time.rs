@@ -1,4 +1,4 @@
-//! The wall time of driving threads, from the tables of `tprof report host`.
+//! Reads the wall time of driving threads from the tables of `tprof report host`.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use tprof_export::{Options, Selection, Slice};
 use tprof_trace::live::is_collector_alive;
 use tprof_trace::{RankFile, RunDir, SymbolSource};
 
-/// Wall time of a rank's driving thread in one part.
+/// Wall time of one part of a rank's driving thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostTime {
     /// Number of the rank.
     pub rank: u32,
     /// `judged`, `step` or `start_up`.
     pub section: &'static str,
-    /// Number of the step, if the row is one.
+    /// Number of the step, if the row is about a step.
     pub step: Option<u64>,
     /// Key of the part, as in `report host --json`.
     pub part: String,
@@ -31,8 +31,8 @@ pub struct HostTime {
     pub line: Option<u64>,
 }
 
-/// Reads the times of all ranks in the slice of a run, and the problems with files that could not
-/// be read. If the run has no samples, there are no times.
+/// Reads the times of all ranks in the slice of a run. Also returns the problems with files that
+/// could not be read. If the run has no samples, the list of times is empty.
 ///
 /// # Errors
 ///
@@ -54,7 +54,7 @@ pub(crate) fn read(
     Ok((made.documents.iter().flat_map(all).collect(), problems.collect()))
 }
 
-/// Returns the times in a report: the judged time and the start-up time by part, and the time of
+/// Returns all times of a report: the judged time and the start-up time by part, and the time of
 /// each step.
 pub fn all(document: &Document) -> Vec<HostTime> {
     let find = |key: &str| document.tables.iter().find(|table| table.key == key);
@@ -100,7 +100,7 @@ fn start_up(row: &TableRow<'_>) -> Vec<HostTime> {
     let running = time(row, "start_up", "running", "running_ns");
     let unknown = time(row, "start_up", "unknown", "unknown_ns");
     let mut waiting = time(row, "start_up", "waiting", "wall_ns");
-    // The report counts unknown time as running, so it is subtracted.
+    // The report's running time includes unknown time, so subtract that from it below.
     waiting.wall_ns = waiting.wall_ns.saturating_sub(running.wall_ns);
     let running = HostTime { wall_ns: running.wall_ns.saturating_sub(unknown.wall_ns), ..running };
     vec![running, waiting, unknown]
@@ -114,18 +114,18 @@ fn step(row: &TableRow<'_>) -> Vec<HostTime> {
     parts.map(|part| HostTime { step, ..time(row, "step", part, &format!("{part}_ns")) }).collect()
 }
 
-/// The times of all ranks of an export.
+/// The times of all ranks that are exported.
 #[derive(Debug, Default)]
 pub(crate) struct HostTimes(Vec<HostTime>);
 
 impl HostTimes {
-    /// Reads the times in the slice that is exported. If nothing can be read, there are no times;
-    /// then the export fails for the same reason.
+    /// Reads the times in the slice that is exported. If the run can't be read, the list is empty,
+    /// because the export itself then reports the error.
     pub fn of(run: &RunDir, options: &Options<'_>) -> HostTimes {
         HostTimes(read(run.path(), &options.slice, options.symbols).unwrap_or_default().0)
     }
 
-    /// Returns the times of a file's rank. If a rank has several files, only the first one has
+    /// Returns the times of a file's rank. If a rank has several files, only its first file gets
     /// them.
     pub fn of_file(&self, selection: &Selection<'_>, file: &RankFile) -> Vec<HostTime> {
         let first = selection.files.iter().find(|other| other.rank == file.rank);

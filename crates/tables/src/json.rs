@@ -1,4 +1,4 @@
-//! JSON: all tables of all ranks in one document, for scripts.
+//! Exports all tables of all ranks as one JSON document, for scripts.
 //!
 //! ```json
 //! {"tables_version": 2, "run": "…", "start_unix_ns": …, "ranks": [
@@ -7,9 +7,9 @@
 //!  "tables": {"runs": {"columns": ["run", …], "rows": [[…], …]}, …}}
 //! ```
 //!
-//! The tables of a rank lack the columns that the rank's object has: `run`, `rank`, `instance` and
-//! `host`. Unknown values are `null`. The document is streamed. It is compressed if its name ends
-//! in `.gz`.
+//! The tables in a rank's object lack the columns that would repeat the object: `run`, `rank`,
+//! `instance` and `host`. Unknown values are `null`. The document is streamed, and compressed if
+//! its name ends in `.gz`.
 
 use std::io::{self, Write};
 
@@ -31,7 +31,7 @@ use crate::run::{NO_SUMS, OwnedCell, RUN_TABLES, read_run, run_columns};
 
 /// Number of bytes to collect before they are compressed.
 const BUFFER_BYTES: usize = 1 << 16;
-/// Compression level 1 is fast. Level 6 takes three times the CPU time and halves the size.
+/// Compression level. Level 1 is fast; level 6 takes three times the CPU time and halves the size.
 const LEVEL: u32 = 1;
 
 /// Writes the document `DIR/tables.json.gz`, or the file that the options name.
@@ -123,7 +123,7 @@ fn document<W: Write>(
 struct Document<W: Write> {
     to: W,
     text: Text,
-    /// Whether no table of the rank has been written yet.
+    /// Whether the next table is the first one in its object, so that no comma precedes it.
     first: bool,
     /// Number of rows of the rank that have a time.
     events: u64,

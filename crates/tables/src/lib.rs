@@ -1,13 +1,14 @@
-//! Runs as plain tables. The columns are defined once, for the formats that are tables and for the
-//! engines that query them.
+//! Presents runs as plain tables. The columns are defined once, both for export formats that are
+//! tables and for engines that query tables.
 //!
-//! [`catalogue`] lists the tables and their columns; `docs/exports.md` has the same list. Tables of
-//! ranks ([`RankTables`]) have the rows of a file, joined with the values that reports derive for
-//! them. Tables of runs ([`read_run`]) have the figures that reports print for each rank. Names are
-//! resolved, and times are nanoseconds since the run began. An unknown value is null, never 0.
+//! [`catalogue`] lists the tables and their columns; `docs/exports.md` contains the same list.
+//! Tables of a rank ([`RankTables`]) have the rows of its file, joined with the values that reports
+//! derive from them. Tables of a run ([`read_run`]) have the figures that reports print for each
+//! rank. Names are resolved, and times are nanoseconds since the run began. An unknown value is
+//! null, never 0.
 //!
-//! [`mod@parquet`], [`csv`] and [`json`] write tables to files; [`read`] passes the columns of a
-//! table that a query needs to an engine.
+//! [`mod@parquet`], [`csv`] and [`json`] write tables to files. [`read`] passes only those columns
+//! of a table to an engine that a query needs.
 
 mod row_source;
 

@@ -23,16 +23,16 @@ pub struct OpenRun {
     zero: Zero,
 }
 
-/// The part of a table that is wanted.
+/// The part of a table that a query needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Indexes of columns in [`crate::TableAbout::columns`], in the order in which a batch has
-    /// them.
+    /// Indexes of columns in [`crate::TableAbout::columns`]. A batch has the columns in this order.
     pub columns: Vec<usize>,
-    /// Rows that ended before this moment may be left out, in nanoseconds since the run began. The
-    /// reader need not leave them out, because the engine filters again.
+    /// The query needs no rows that ended before this moment, in nanoseconds since the run began.
+    /// The reader may still return such rows, because the engine filters again.
     pub from_ns: Option<i64>,
-    /// Rows that begin at this moment or later may be left out.
+    /// The query needs no rows that begin at this moment or later. The reader may still return such
+    /// rows.
     pub to_ns: Option<i64>,
 }
 
@@ -41,7 +41,7 @@ pub struct Request {
 pub struct Batch {
     /// Number of rows.
     pub rows: usize,
-    /// The columns that were asked for.
+    /// The requested columns, in the order of the request.
     pub columns: Vec<Data>,
 }
 
@@ -57,12 +57,12 @@ impl OpenRun {
         Ok(OpenRun { name: name_of(path), dir, zero })
     }
 
-    /// Changes the name of the run. If an engine opens several runs, each needs a different name.
+    /// Changes the name of the run. If an engine opens several runs, their names must differ.
     pub fn named(self, name: String) -> OpenRun {
         OpenRun { name, ..self }
     }
 
-    /// Returns the value of the column `run`.
+    /// Returns the name of the run, which is the value of the column `run`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -77,13 +77,13 @@ impl OpenRun {
         self.dir.files()
     }
 
-    /// Returns the problems with parts of the directory that could not be read, in sentences.
+    /// Returns the problems with parts of the directory that could not be read, as sentences.
     pub fn problems(&self) -> Vec<String> {
         self.dir.problems().iter().map(|problem| problem.what.clone()).collect()
     }
 
-    /// Passes the rows of one file's table to `each` until there are no more, or `each` returns
-    /// false. Returns the problems with parts of the file that could not be read, in sentences.
+    /// Passes the rows of one file's table to `each`, batch by batch, until `each` returns false.
+    /// Returns the problems with parts of the file that could not be read, as sentences.
     ///
     /// # Errors
     ///
@@ -102,7 +102,8 @@ impl OpenRun {
         let trace = TraceFile::open(&file.path)?;
         let clock = self.zero.clock(&trace, &self.dir);
         let at = |ns: i64| clock.at(u64::try_from(ns).unwrap_or(0));
-        // Times before the run's beginning are rare, and negative.
+        // Times before the run's beginning are negative. They are rare, so a limit that isn't
+        // positive selects everything.
         let from_ns = request.from_ns.filter(|ns| *ns > 0).map_or(0, at);
         let to_ns = request.to_ns.filter(|ns| *ns > 0).map_or(u64::MAX, at);
         let window = Window { from_ns, to_ns };
@@ -125,14 +126,14 @@ impl OpenRun {
         };
         let mut sink = ColumnPicker { wanted: &request.columns, each, names: column_names(table) };
         let tables = RankTables::of(&context, &part, host_times);
-        // The only error is that the engine has enough rows.
+        // The only error of this sink means that the engine has enough rows, so ignore it.
         let _ = tables.one(table, &mut sink);
         let unread = part.trace.unread().problems();
         problems.extend(unread.iter().map(|problem| sentence(&file.path, problem)));
         Ok(problems)
     }
 
-    /// Reads tables of the run as a whole. Their names are in [`crate::RUN_TABLES`].
+    /// Reads tables of the run as a whole. [`crate::RUN_TABLES`] lists their names.
     pub fn read_run(&self, tables: &[&str]) -> RunTables {
         read_run(&self.dir, &self.name, tables, None)
     }

@@ -1,4 +1,4 @@
-//! The run and the file that rows come from.
+//! Identifies the run and the file that rows come from.
 
 use std::path::Path;
 
@@ -11,9 +11,9 @@ pub struct RowSource {
     pub run: String,
     /// The rank; `None` for processes that belong to no rank.
     pub rank: Option<u32>,
-    /// Number of the file among those of its rank: 0 is the first.
+    /// Number of the file among those of its rank. The first file has 0.
     pub instance: u32,
-    /// Host; empty if an imported trace does not name it.
+    /// Host of the rank; empty if an imported trace does not name it.
     pub host: String,
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn instance_of(file: &RankFile) -> u32 {
     }
 }
 
-/// Returns the name of a run: that of its directory, or of its only file.
+/// Returns the name of a run: the name of its directory, or of its file if it is a single file.
 pub fn name_of(path: &Path) -> String {
     let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let name = if whole.is_file() { whole.file_stem() } else { whole.file_name() };

@@ -1,4 +1,4 @@
-//! Rows of a file with derived values: short names, indexes, sizes of inputs, lines of code.
+//! Adds derived values to the rows of a file: short names, indexes, sizes of inputs, lines of code.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use tprof_trace::model::{
 
 use crate::context::Context;
 
-/// Device work with its index in the work of its rank.
+/// A piece of device work, with its index in the work of its rank.
 #[derive(Clone, Debug)]
 pub(crate) struct PlacedWork<R> {
     pub row: R,
-    /// Index in the work of the rank; `None` if it was not asked for.
+    /// Index in the work of the rank; `None` if no wanted column needs it.
     pub at: Option<u32>,
-    /// Short name of a kernel; empty if it was not asked for.
+    /// Short name of a kernel; empty if no wanted column needs it.
     pub short_name: Arc<str>,
 }
 
@@ -34,16 +34,16 @@ impl<R> PlacedWork<R> {
     }
 }
 
-/// The derived values that a sink wants.
+/// The derived values that the wanted columns need.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RowRequest {
-    /// Whether the indexes of rows are wanted.
+    /// Whether the indexes of rows are needed.
     pub places: bool,
-    /// Whether derived texts are wanted.
+    /// Whether derived texts are needed.
     pub texts: bool,
 }
 
-/// Shortens the names of kernels, each name once.
+/// Shortens the names of kernels. Each name is shortened once.
 #[derive(Default)]
 pub(crate) struct ShortNames(FxHashMap<NameId, Arc<str>>);
 
@@ -52,9 +52,9 @@ impl ShortNames {
         &mut self,
         row: Kernel,
         context: &Context<'_>,
-        asked: RowRequest,
+        request: RowRequest,
     ) -> PlacedWork<Kernel> {
-        let short_name = match asked.texts {
+        let short_name = match request.texts {
             true => {
                 let of = || names::short(context.trace.name(row.name)).into();
                 self.0.entry(row.name).or_insert_with(of).clone()
@@ -71,15 +71,16 @@ impl ShortNames {
             correlation: row.correlation,
             name: row.name,
         };
-        let at = asked.places.then(|| context.joined().place(&work())).flatten();
+        let at = request.places.then(|| context.joined().place(&work())).flatten();
         PlacedWork { row, at, short_name }
     }
 }
 
+/// Finds the index of a copy in the work of its rank, if a wanted column needs it.
 pub(crate) fn copy(
     row: MemoryCopy,
     context: &Context<'_>,
-    asked: RowRequest,
+    request: RowRequest,
 ) -> PlacedWork<MemoryCopy> {
     let work = || WorkRow {
         process: row.process,
@@ -91,17 +92,17 @@ pub(crate) fn copy(
         correlation: row.correlation,
         name: row.name,
     };
-    let at = asked.places.then(|| context.joined().place(&work())).flatten();
+    let at = request.places.then(|| context.joined().place(&work())).flatten();
     PlacedWork { row, at, short_name: Arc::default() }
 }
 
-/// A host span with its index.
+/// A host span, with its index among the spans.
 #[derive(Clone, Debug)]
 pub(crate) struct SpanRow {
     pub row: Span,
-    /// Index among the spans; `None` if it was not asked for.
+    /// Index among the spans; `None` if no wanted column needs it.
     pub at: Option<u32>,
-    /// The inputs of an operator, if they were recorded and asked for.
+    /// The inputs of an operator, if they were recorded and a wanted column needs them.
     pub inputs: Option<Arc<OperatorInputs>>,
 }
 
@@ -112,14 +113,14 @@ pub(crate) struct OperatorInputs {
     pub types: String,
 }
 
-/// Parses the arguments of operators, each text once.
+/// Parses the arguments of operators. Each different text is parsed once.
 #[derive(Default)]
 pub(crate) struct InputTexts(FxHashMap<NameId, Option<Arc<OperatorInputs>>>);
 
 impl InputTexts {
-    pub fn row(&mut self, row: Span, context: &Context<'_>, asked: RowRequest) -> SpanRow {
-        let at = asked.places.then(|| context.places().take(&row)).flatten();
-        let inputs = match asked.texts && row.kind == SpanKind::Operator {
+    pub fn row(&mut self, row: Span, context: &Context<'_>, request: RowRequest) -> SpanRow {
+        let at = request.places.then(|| context.places().take(&row)).flatten();
+        let inputs = match request.texts && row.kind == SpanKind::Operator {
             true => {
                 self.0.entry(row.args).or_insert_with(|| inputs(context.trace, row.args)).clone()
             }
@@ -143,11 +144,12 @@ fn inputs(trace: &TraceFile, args: NameId) -> Option<Arc<OperatorInputs>> {
 #[derive(Clone, Debug)]
 pub(crate) struct SampleRow {
     pub row: Sample,
-    /// The innermost code of the stack; `None` if it was not asked for, or the sample has no stack.
+    /// The innermost code of the stack; `None` if no wanted column needs it, or if the sample has
+    /// no stack.
     pub innermost: Option<Arc<Place>>,
 }
 
-/// A function, and the line that ran.
+/// A function, and the line of it that ran.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub function: String,
@@ -157,16 +159,16 @@ pub(crate) struct Place {
     pub module: String,
 }
 
-/// Finds the innermost code of stacks, each stack once.
+/// Finds the innermost code of stacks. Each stack is looked up once.
 #[derive(Default)]
 pub(crate) struct InnermostPlaces(FxHashMap<(ProcessIndex, StackId), Option<Arc<Place>>>);
 
 impl InnermostPlaces {
-    pub fn row(&mut self, row: Sample, context: &Context<'_>, asked: RowRequest) -> SampleRow {
+    pub fn row(&mut self, row: Sample, context: &Context<'_>, request: RowRequest) -> SampleRow {
         let place = || {
             let frames = context.innermost(row.process, row.stack);
-            // As in reports, time in inlined code counts for the function around it. The line is
-            // that of the inlined code.
+            // As in reports, time in inlined code counts for the function that contains it. But the
+            // line is that of the inlined code.
             let (line, function) = (frames.first()?, frames.last()?);
             Some(Arc::new(Place {
                 function: function.function_or_module().into_owned(),
@@ -175,7 +177,7 @@ impl InnermostPlaces {
                 module: base_name(function.module).to_owned(),
             }))
         };
-        let innermost = match asked.texts {
+        let innermost = match request.texts {
             true => self.0.entry((row.process, row.stack)).or_insert_with(place).clone(),
             false => None,
         };

@@ -1,7 +1,8 @@
-//! Tables of a run as a whole: the run, its ranks, and the sums for each rank that reports print.
+//! Reads tables of a run as a whole: the run, its ranks, and the sums for each rank that reports
+//! print.
 //!
-//! These tables answer questions about thousands of ranks: they have some hundred rows for each
-//! rank, while the tables of ranks have millions.
+//! These tables serve queries about thousands of ranks. They have some hundred rows for each rank,
+//! while the tables of a rank have millions.
 
 use std::sync::LazyLock;
 
@@ -41,8 +42,8 @@ pub const RUN_TABLES: [(&str, &str); 14] = [
     ("findings", "what to fix, the largest gain first (`tprof report findings`)"),
 ];
 
-/// Tables that come from reports: the name of the table here, and the kind of report and the key of
-/// the table in its JSON.
+/// Tables that come from reports. Each entry is the name of the table here, the kind of report, and
+/// the key of the table in the report's JSON.
 const REPORTED: [(&str, &str, &str); 12] = [
     ("rank_summary", "breakdown", "breakdown"),
     ("rank_steps", "steps", "steps"),
@@ -58,7 +59,8 @@ const REPORTED: [(&str, &str, &str); 12] = [
     ("findings", "findings", "findings"),
 ];
 
-/// The note of an export that leaves out these tables because it exports only a part of the run.
+/// The note of an export of a part of a run. Such an export leaves out these tables, because their
+/// sums are about the whole run.
 pub(crate) const NO_SUMS: &str = "the tables of the run as a whole (runs, ranks, rank_…, findings) are \
                                   written only without --rank, --steps, --cycle and times";
 
@@ -103,20 +105,20 @@ impl OwnedCell {
 pub struct RunTable {
     /// Name of the table.
     pub name: &'static str,
-    /// The rows; each has a value for every column.
+    /// The rows. Each row has a value for every column.
     pub rows: Vec<Vec<OwnedCell>>,
 }
 
-/// Tables of a run, and the problems with files that could not be read.
+/// Tables of a run, with the problems that occurred while reading them.
 #[derive(Clone, Debug, Default)]
 pub struct RunTables {
-    /// The tables that were asked for.
+    /// The requested tables.
     pub tables: Vec<RunTable>,
-    /// Problems with files that could not be read, in sentences.
+    /// Problems with files that could not be read, as sentences.
     pub problems: Vec<String>,
 }
 
-/// Returns the columns of a table of runs.
+/// Returns the columns of a table of the run as a whole.
 pub fn run_columns(name: &str) -> Vec<ColumnAbout> {
     match name {
         "runs" => RUNS.to_vec(),
@@ -187,7 +189,7 @@ const RANKS: [ColumnAbout; 15] = [
     column("bytes", Type::Int, "size of its file"),
 ];
 
-/// The columns of each table that comes from a report; built once.
+/// The columns of each table that comes from a report. They are computed once.
 static REPORTED_COLUMNS: LazyLock<FxHashMap<&str, Vec<ColumnAbout>>> = LazyLock::new(|| {
     let columns = REPORTED.iter().map(|(name, kind, key)| {
         let kind = KINDS.iter().find(|of| of.name == *kind);
@@ -219,9 +221,9 @@ fn kind_of(unit: Unit) -> Type {
     }
 }
 
-/// Reads the tables of a run whose names are given; [`RUN_TABLES`] lists them. Tables that come
-/// from reports are read in one pass over each file. A table that cannot be read has no rows, and
-/// `problems` says why.
+/// Reads the named tables of a run; [`RUN_TABLES`] lists the names. Tables that come from reports
+/// are read in one pass over each file. If a table cannot be read, it has no rows, and `problems`
+/// contains the reason.
 pub fn read_run(
     dir: &RunDir,
     run: &str,
@@ -255,7 +257,7 @@ pub fn read_run(
         symbols,
     ) {
         Ok(made) => {
-            // Each report lists the same problems with the same files.
+            // Every report lists the same problems with the same files, so list each problem once.
             let mut problems: Vec<String> =
                 made.documents.iter().flat_map(|document| document.problems.clone()).collect();
             problems.sort();
@@ -402,7 +404,7 @@ fn reported_rows(
     table.rows.iter().map(row).collect()
 }
 
-/// Converts a measured or estimated value to the type of a column.
+/// Converts a value of a report, measured or estimated, to the type of a column.
 fn owned(cell: &Reported, kind: Type) -> OwnedCell {
     match (cell.value(), kind) {
         (Some(Value::Text(text)), Type::Text) => OwnedCell::text(text),

@@ -1,4 +1,4 @@
-//! Tests that other tools can read the exported tables.
+//! Tests the exported tables by reading them with other tools.
 
 #[path = "../../export/tests/common/mod.rs"]
 mod common;
@@ -34,10 +34,10 @@ fn duckdb_pandas_and_polars_read_the_parquet() {
     let both = (a.kernels + b.kernels, a.kernel_ns + b.kernel_ns);
     assert_eq!(read["pandas"], json!([both.0, both.1]));
     assert_eq!(read["polars"], json!([[both.0, both.1]]));
-    // Each kernel has one launch, and begins three quarters of an operator's time after the launch.
+    // Each kernel has one launch. It begins three quarters of an operator's time after its launch.
     let each = (common::STEP_NS - 2_000_000) / SMALL.operators;
     assert_eq!(read["launches"], json!([both.0, both.0 * (each - each / 4)]));
-    assert_eq!(read["nulls"], both.0, "no kernel is of a graph");
+    assert_eq!(read["nulls"], both.0, "no graph launched a kernel");
     assert_eq!(read["ranks"], json!([0, 1]));
     assert!(read["names"].as_array().unwrap().contains(&NASTY.into()));
 }
@@ -65,7 +65,7 @@ fn ranks_in_one_file_have_the_same_rows() {
 }
 
 #[test]
-fn only_wanted_tables_are_written_and_the_run_has_the_wanted_name() {
+fn only_requested_tables_are_written_under_the_requested_name() {
     let dir = tempfile::tempdir().unwrap();
     common::write_run(dir.path(), SMALL);
     let run = RunDir::open(dir.path()).unwrap();
@@ -121,7 +121,7 @@ fn fields(text: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn csv_has_every_row_and_no_formula() {
+fn csv_has_every_row_and_no_text_that_is_a_formula() {
     let dir = tempfile::tempdir().unwrap();
     let counts = common::write_run(dir.path(), SMALL);
     let run = RunDir::open(dir.path()).unwrap();
@@ -170,7 +170,7 @@ fn json_is_one_document_with_its_columns() {
 }
 
 #[test]
-fn a_dataset_appears_whole_or_not_at_all() {
+fn a_dataset_appears_completely_or_not_at_all() {
     let dir = tempfile::tempdir().unwrap();
     common::write_run(dir.path(), SMALL);
     let run = RunDir::open(dir.path()).unwrap();
@@ -234,7 +234,8 @@ fn an_engine_reads_the_rows_that_are_exported() {
                 rows.iter().enumerate().take(batches.first().map_or(0, |first| first.rows))
             {
                 for (column, value) in row.as_array().unwrap().iter().enumerate() {
-                    // The first four columns are in the object around the table.
+                    // JSON lacks the first four columns, because they are in the object around the
+                    // table.
                     let data = &batches[0].columns[column + 4];
                     let found = match &data.values {
                         _ if !data.valid[at] => Value::Null,
@@ -279,16 +280,16 @@ fn an_engine_gets_only_the_columns_and_times_that_it_asks_for() {
     let part = Request { from_ns: Some(common::STEP_NS as i64), ..two.clone() };
     let rows = read(&run, 1, "kernels", &part).iter().map(|batch| batch.rows as u64).sum::<u64>();
     assert!(0 < rows && rows <= counts[1].kernels, "{rows}");
-    let mut given = 0;
+    let mut passed_on = 0;
     let stopped = run.read_rank(0, "spans", &two, &mut |batch| {
-        given += batch.rows;
+        passed_on += batch.rows;
         false
     });
-    assert!(stopped.unwrap().is_empty() && given > 0);
+    assert!(stopped.unwrap().is_empty() && passed_on > 0);
 }
 
 #[test]
-fn a_block_that_cannot_be_read_is_a_problem_whatever_the_times() {
+fn an_unreadable_block_is_reported_for_every_requested_time() {
     let dir = tempfile::tempdir().unwrap();
     common::write_run(dir.path(), common::Job { ranks: 1, ..SMALL });
     let path = dir.path().join("rank-0.tprof");
@@ -296,7 +297,7 @@ fn a_block_that_cannot_be_read_is_a_problem_whatever_the_times() {
     let at = |name: &str| kernels.columns.iter().position(|column| column.name == name).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     let (mut named, mut whole) = (0, 0);
-    // One byte of the file is damaged at a time; some of these bytes are in the block of kernels.
+    // Damage one byte of the file at a time. Some of these bytes are in the block of kernels.
     for place in (0..bytes.len()).step_by(97) {
         let mut damaged = bytes.clone();
         damaged[place] ^= 0xff;

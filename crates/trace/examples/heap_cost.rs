@@ -18,7 +18,8 @@ impl Random {
     }
 }
 
-/// An event that is ready to be recorded. It is small, so that reading it costs little.
+/// An event that is ready to be recorded. It is small, so that reading it adds little to the
+/// measured cost.
 #[derive(Clone, Copy)]
 struct Event {
     /// Nanoseconds since the event before it.
@@ -29,7 +30,7 @@ struct Event {
     distance: u32,
 }
 
-/// Allocations and frees in turn.
+/// Returns events of a program that frees each block right after allocating it.
 fn tight(events: usize) -> Vec<Event> {
     let mut random = Random(1);
     (0..events)
@@ -43,8 +44,8 @@ fn tight(events: usize) -> Vec<Event> {
         .collect()
 }
 
-/// 100,000 live blocks, of which a random one is replaced each time. Sizes are geometric, and there
-/// are 1,665 stacks.
+/// Returns events of a program that has 100,000 live blocks and replaces a random one each time.
+/// Sizes are geometric, and there are 1,665 stacks.
 fn mixed(events: usize) -> Vec<Event> {
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
     let mut live = vec![u32::MAX; 100_000];

@@ -1,7 +1,7 @@
-//! The meaning of a CUDA or HIP call's name, from any source: a hook, CUPTI, or the trace of
-//! another tool. One function has several names: `cudaLaunchKernel`, CUPTI's
-//! `cudaLaunchKernel_v7000`, `cudaLaunchKernel_ptsz` if each thread has its own default stream, and
-//! `__cudaLaunchKernel` in code that nvcc compiles since CUDA 12.9.
+//! Interprets the names of CUDA and HIP calls, whether a hook, CUPTI or another tool recorded them.
+//! One function has several names: `cudaLaunchKernel`, CUPTI's `cudaLaunchKernel_v7000`,
+//! `cudaLaunchKernel_ptsz` if each thread has its own default stream, and `__cudaLaunchKernel` in
+//! code that nvcc compiles since CUDA 12.9.
 
 /// Functions that launch one kernel, of CUDA's runtime and driver and of HIP. The list excludes
 /// host functions, copies and whole graphs.
@@ -30,9 +30,9 @@ const LAUNCHES: [&str; 22] = [
     "hipDrvLaunchKernelEx",
 ];
 
-/// Returns the CUDA or HIP function that a name stands for. Removed are the leading underscores of
-/// functions that only nvcc's code calls, the suffixes `_ptsz` and `_ptds` (per-thread default
-/// streams), and versions. Any other name is returned unchanged.
+/// Returns the CUDA or HIP function that a name stands for. The result has no leading underscores,
+/// which mark functions that only nvcc's code calls. It also has no version and no suffix `_ptsz`
+/// or `_ptds` (per-thread default streams). Any other name is returned unchanged.
 pub fn function(name: &str) -> &str {
     let plain = name.strip_prefix("__").unwrap_or(name);
     let rest = ["cuda", "cu", "hip"].iter().find_map(|library| plain.strip_prefix(library));
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_function_has_many_names() {
+    fn every_name_of_a_function_maps_to_its_plain_name() {
         for (name, plain) in [
             ("cudaLaunchKernel", "cudaLaunchKernel"),
             ("cudaLaunchKernel_v7000", "cudaLaunchKernel"),
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_are_launched_by_any_form_of_these_calls_and_by_no_other() {
+    fn every_form_of_a_launch_call_and_no_other_call_is_a_launch() {
         for name in [
             "cudaLaunchKernel",
             "cudaLaunchKernel_ptsz",

@@ -1,16 +1,16 @@
 //! Finds the code that was mapped at a frame's address, and adds function names that were missing
 //! when the file was written.
 //!
-//! The collector writes symbols while the job runs. If it was killed before that, the modules in
-//! the file still name the files to search. A caller with a symbolizer passes it to
-//! [`TraceFile::name_missing`] as a [`SymbolSource`].
+//! The collector writes symbols while the job runs. If it was killed first, the file has no
+//! symbols, but its modules still name the files of code. A caller with a symbolizer passes it to
+//! [`TraceFile::name_missing`] as a [`SymbolSource`], which then searches those files.
 
 use crate::model::{Module, NameId, ProcessIndex, Symbol};
 use crate::reader::TraceFile;
 use std::collections::{HashMap, HashSet};
 
-/// From this bit on, a frame contains its generation: how often other code was mapped at its
-/// address before.
+/// The bits of a frame from this one on are its generation: how many times other code had been
+/// mapped at its address before.
 const ADDRESS_SHIFT: u32 = 57;
 
 /// Returns a frame's address without its generation.
@@ -18,7 +18,7 @@ pub fn address_of(frame: u64) -> u64 {
     frame & ((1 << ADDRESS_SHIFT) - 1)
 }
 
-/// Returns the number of times that other code was mapped at a frame's address before.
+/// Returns a frame's generation: how many times other code had been mapped at its address before.
 fn generation_of(frame: u64) -> u64 {
     frame >> ADDRESS_SHIFT
 }
@@ -44,7 +44,8 @@ impl<'a> CodeMap<'a> {
         CodeMap { processes }
     }
 
-    /// Returns the mapping that contains the call to which a frame returns.
+    /// Returns the mapping that contains a frame's call. The frame is the call's return address, so
+    /// the call lies just before it.
     pub fn module(&self, process: ProcessIndex, frame: u64) -> Option<&'a Module> {
         let (pc, generation) = (address_of(frame).wrapping_sub(1), generation_of(frame));
         let all = self.processes.get(&process)?;
@@ -102,7 +103,7 @@ pub struct CodePlace<'a> {
     pub path: &'a str,
     /// Build id in hex; empty if the file had none.
     pub build_id: &'a str,
-    /// The module's own (ELF) address of the call.
+    /// ELF address of the call within the file.
     pub pc: u64,
     /// Wall-clock time when recording began, nanoseconds since 1970; 0 if it isn't known.
     pub recorded_unix_ns: u64,
@@ -132,10 +133,10 @@ impl TraceFile {
     pub fn name_missing(&mut self, source: &dyn SymbolSource) -> usize {
         let mut wanted: Vec<(NameId, NameId, u64, ProcessIndex, u64)> = Vec::new();
         let code = CodeMap::new(self);
-        let mut asked = HashSet::new();
+        let mut looked_up = HashSet::new();
         for stack in self.stacks() {
             for &frame in &stack.frames {
-                if !asked.insert((stack.process, frame))
+                if !looked_up.insert((stack.process, frame))
                     || !self.symbols(stack.process, frame).is_empty()
                 {
                     continue;
@@ -146,7 +147,8 @@ impl TraceFile {
                 }
             }
         }
-        // In this order, each file is opened once, and each of its parts is read once.
+        // Sort by file and address, so that the source opens each file once and reads each of its
+        // parts once.
         wanted.sort_unstable_by_key(|w| (w.0.0, w.1.0, w.2));
         let mut found = Vec::new();
         let mut last: Option<(NameId, NameId, u64, Vec<Function>)> = None;
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_finds_the_code_of_its_own_time() {
+    fn a_frame_finds_the_code_that_was_mapped_when_it_was_taken() {
         let modules =
             [module(0x1000, 0x2000, 1), module(0x1800, 0x3000, 2), module(0x1000, 0x2000, 3)];
         let code = CodeMap::of(&modules);

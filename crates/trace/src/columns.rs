@@ -35,13 +35,14 @@ pub(crate) enum Kind {
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
-    /// The values as [`crate::planes`].
+    /// The values as byte planes; see [`crate::planes`].
     Planes = 0,
-    /// The first value (u64), then planes of the differences between each value and the one before.
+    /// The first value (u64), then byte planes of the differences between each value and the one
+    /// before.
     Rising = 1,
     /// Like `Rising`, but the differences are signed and folded: 0, -1, 1, -2, …
     Wandering = 2,
-    /// Planes of bytes that contain eight booleans each, lowest bit first.
+    /// Booleans, eight to a byte with the first in the lowest bit, as byte planes.
     Bits = 3,
 }
 
@@ -66,7 +67,7 @@ pub(crate) struct BlockWriter<'a> {
     pub raw_len: usize,
 }
 
-/// Buffers that are reused for each block that is written.
+/// Buffers that the writer reuses for each block.
 pub(crate) struct Encoder {
     planes: PlaneWriter,
     wide: Vec<u64>,
@@ -166,7 +167,7 @@ impl BlockWriter<'_> {
         *self.wide = wide;
     }
 
-    /// Adds a column of integers that some rows lack, with its companion.
+    /// Adds a column of integers that some rows lack, and its companion [`PRESENT`].
     pub fn option<R>(&mut self, id: u16, rows: &[R], value: impl Fn(&R) -> Option<u64>) {
         self.flag(id | PRESENT, rows, |row| value(row).is_some());
         self.uint(id, rows, |row| value(row).unwrap_or(0));
@@ -209,7 +210,7 @@ impl BlockWriter<'_> {
         self.column(id, Kind::Float, Encoding::Planes, rows.len(), start);
     }
 
-    /// Adds a column of texts, with its companion of lengths.
+    /// Adds a column of texts, and its companion [`LENGTHS`].
     pub fn text<R>(&mut self, id: u16, rows: &[R], value: impl Fn(&R) -> &str) {
         self.uint(id | LENGTHS, rows, |row| value(row).len() as u64);
         let bytes: Vec<u8> = rows.iter().flat_map(|row| value(row).bytes()).collect();
@@ -218,7 +219,7 @@ impl BlockWriter<'_> {
         self.column(id, Kind::Text, Encoding::Planes, bytes.len(), start);
     }
 
-    /// Adds a column of lists, with its companion of lengths.
+    /// Adds a column of lists, and its companion [`LENGTHS`].
     pub fn list<R>(&mut self, id: u16, rows: &[R], value: impl Fn(&R) -> &[u64]) {
         self.uint(id | LENGTHS, rows, |row| value(row).len() as u64);
         let all: Vec<u64> = rows.iter().flat_map(|row| value(row).iter().copied()).collect();

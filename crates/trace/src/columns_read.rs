@@ -8,14 +8,15 @@ use crate::error::Damage;
 use crate::file::{BlockHeader, MAX_ROWS, u16_at, u32_at, u64_at};
 use crate::planes::PlaneReader;
 
-/// One block's payload. Its directory was checked, and its columns are still encoded.
+/// One block's payload. Its directory has been checked; its columns are decoded when they are read.
 pub(crate) struct Columns<'a> {
     planes: &'a mut PlaneReader,
     entries: &'a [u8],
     data: &'a [u8],
     /// Number of rows, according to the block's header.
     pub rows: usize,
-    /// Bytes that rows may take in addition to the encoded columns.
+    /// Bytes of `header.raw_len` that the columns don't use. Rows may need them beyond the decoded
+    /// columns; see [`Self::fill`].
     spare: u64,
 }
 
@@ -36,8 +37,8 @@ struct Entry<'a> {
 
 impl<'a> Columns<'a> {
     /// Reads a payload's directory.
-    ///
-    /// After that, the columns together decode to at most `header.raw_len` bytes, which
+    /// If this succeeds, all columns together decode to at most `header.raw_len` bytes, which
+    /// [`BlockHeader::parse`] has bounded.
     /// [`BlockHeader::parse`] has bounded.
     pub fn parse(
         payload: &'a [u8],
@@ -56,13 +57,13 @@ impl<'a> Columns<'a> {
             let wide = entry[2] == Kind::Unsigned as u8 || entry[2] == Kind::Float as u8;
             u64::from(u32_at(entry, 4)) * if wide { 8 } else { 1 }
         };
-        let held = entries.chunks_exact(ENTRY_BYTES).map(values).sum::<u64>();
-        let spare = u64::from(header.raw_len).checked_sub(held).ok_or_else(more_than_stated)?;
+        let decoded = entries.chunks_exact(ENTRY_BYTES).map(values).sum::<u64>();
+        let spare = u64::from(header.raw_len).checked_sub(decoded).ok_or_else(more_than_stated)?;
         Ok(Columns { planes, entries, data, rows, spare })
     }
 
-    /// Counts bytes of rows that no column contains. Fails if that exceeds the size in the block's
-    /// header.
+    /// Counts bytes of decoded rows that no column contains, such as frames that rows share. Fails
+    /// if all decoded bytes together exceed the size in the block's header.
     pub fn fill(&mut self, bytes: usize) -> Result<(), Damage> {
         self.spare = self.spare.checked_sub(bytes as u64).ok_or_else(more_than_stated)?;
         Ok(())

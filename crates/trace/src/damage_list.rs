@@ -1,4 +1,4 @@
-//! The blocks of a file that any reader failed to read.
+//! Lists the damaged blocks of a file that any of its readers met.
 
 use crate::error::Problem;
 use std::collections::BTreeSet;
@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// damage.
 const MAX_PROBLEMS: usize = 1000;
 
-/// The damage that all readers of one file have met so far, each block once. Large tables are read
-/// many times, and each reader skips what it can't decode. So this list has the damage even if a
-/// reader doesn't ask for its own problems.
+/// All damage that the readers of one file have met so far, each block once. Large tables are read
+/// many times, and each reader skips blocks that it can't decode. This list has that damage even if
+/// no caller asks the reader for its problems.
 #[derive(Clone, Debug, Default)]
 pub struct DamageList(Arc<Mutex<BTreeSet<(u64, String)>>>);
 

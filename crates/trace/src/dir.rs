@@ -1,4 +1,4 @@
-//! A run directory as a whole: its files and the ranks that they belong to.
+//! Opens a run directory as a whole: its files, and the ranks that the files belong to.
 
 use crate::compile_log::COMPILE_DIRECTORY;
 use crate::error::{Problem, TraceError};
@@ -28,10 +28,10 @@ pub struct RankFile {
     pub path: PathBuf,
     /// The file's owner, from the file's name.
     pub label: RankLabel,
-    /// The rank that the file counts as. This is the label's rank, or 0 for a file without a rank
-    /// if no file of the run has one, or `None` for launchers.
+    /// The rank that the file counts as. Normally this is the label's rank. If no file of the run
+    /// has a rank, a file without one counts as rank 0. `None` for launchers.
     pub rank: Option<u32>,
-    /// Number of ranks that the file's launcher started, if it said so.
+    /// Number of ranks that the file's launcher started; `None` if it didn't say.
     pub world_size: Option<u32>,
 }
 
@@ -88,7 +88,7 @@ pub enum CompileLogOwner {
 }
 
 impl RankLabel {
-    /// Returns the owner that a file's name contains; `None` if it isn't a name that tprof makes.
+    /// Returns the owner that a file's name contains; `None` if tprof doesn't make such names.
     pub fn of_name(name: &str) -> Option<RankLabel> {
         let stem = name.strip_suffix(".tprof")?;
         if let Some(numbers) = stem.strip_prefix("rank-") {
@@ -113,7 +113,7 @@ impl RankLabel {
 
 impl RankFile {
     /// Sets the start, host and rank of each file of a run, and sorts the files: ranks in order,
-    /// then launchers, then files without a rank. The files' labels must be those of their names.
+    /// then launchers, then files without a rank. The caller must have set each label from the file's name.
     pub fn settle(files: &mut [RankFile], infos: &[RunInfo]) {
         RankFile::name_starts(files, infos);
         RankFile::name_hosts(files, infos);
@@ -129,8 +129,8 @@ impl RankFile {
         }
     }
 
-    /// Sets the start of each rank's file from what the collectors wrote. The number in a file's
-    /// name only says which name was free.
+    /// Sets the start of each rank's file from the collectors' info files. The number in a file's
+    /// name doesn't tell the start: it is the first number whose name was free.
     fn name_starts(files: &mut [RankFile], infos: &[RunInfo]) {
         let known = infos.iter().flat_map(|info| &info.ranks);
         let restarts: HashMap<&str, u32> =
@@ -247,8 +247,8 @@ impl RunDir {
         Ok(())
     }
 
-    /// Reports missing files as problems. A collector that has ended has written each file that it
-    /// names.
+    /// Reports missing files as problems. A collector that has ended wrote each file that its info
+    /// file names, so such a file was removed later.
     fn name_missing_files(&mut self) {
         let is_there = |name: &str| self.files.iter().any(|file| file.path.ends_with(name));
         let ended = self.infos.iter().filter(|info| info.finished);
@@ -301,7 +301,7 @@ impl RunDir {
                 self.infos.push(RunInfo { unwritten, ..*info });
                 return;
             }
-            // This is a user's file in the run's directory.
+            // This is a user's file that happens to be in the run's directory.
             InfoFile::Foreign if path.file_name() != Some(OsStr::new("run.json")) => return,
             InfoFile::Run(info) => newer(info.version.into()),
             InfoFile::Newer(version) => newer(version),
@@ -357,8 +357,8 @@ impl RunDir {
         &self.problems
     }
 
-    /// Returns the reason if not all of the run can be read, as far as that shows without reading
-    /// rows. A list of runs must not show such a run as whole.
+    /// Returns the reason if a part of the run can't be read, as far as this can be found without
+    /// reading rows. A list of runs must not show such a run as whole.
     pub fn unreadable(&self) -> Option<String> {
         // A run that has just begun may have an empty file.
         let may_be_empty = !self.infos.iter().all(|info| info.finished);

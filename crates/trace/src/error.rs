@@ -79,7 +79,7 @@ pub enum TraceError {
     /// The path isn't a run.
     #[error("`{}` is not a tprof run: {why}", path.display())]
     NoRun {
-        /// The path that was given.
+        /// The path that the user named.
         path: PathBuf,
         /// Describes what is there instead.
         why: String,

@@ -1,4 +1,5 @@
-//! The frame of a `.tprof` file: its header, and the header of each block.
+//! Encodes and parses the headers of a `.tprof` file: the file's own header, and the header of each
+//! block.
 //!
 //! All numbers are little-endian. A file is a header followed by blocks that are self-contained. If
 //! the file is cut anywhere, the blocks before the cut stay readable, and a damaged block doesn't
@@ -16,8 +17,8 @@ pub const OLDEST_READABLE: u16 = 1;
 /// columns that readers of format 1 don't know.
 const OLDEST_READER: u16 = 2;
 
-/// The first bytes of a file. If the file was copied in text mode, the NUL and the line ends show
-/// it.
+/// The first bytes of a file. A copy in text mode changes the NUL or the line ends, so the reader
+/// notices such a copy.
 pub(crate) const MAGIC: [u8; 8] = *b"TPROF\0\r\n";
 /// The first bytes of a block.
 pub(crate) const BLOCK_MAGIC: [u8; 4] = *b"tpB\xf1";
@@ -29,7 +30,7 @@ pub(crate) const BLOCK_HEADER_BYTES: usize = 64;
 pub(crate) const MAX_BLOCK_BYTES: usize = 64 << 20;
 /// Maximum number of rows in a block.
 pub(crate) const MAX_ROWS: usize = 1 << 20;
-/// Bits of the features that this reader knows, among those that a file may require: none yet.
+/// Bits of the required features that this reader knows: none yet.
 pub(crate) const KNOWN_FEATURES: u64 = 0;
 /// Value of [`BlockHeader::process`] for a block that belongs to no single process.
 pub(crate) const NO_PROCESS: u32 = u32::MAX;
@@ -42,9 +43,9 @@ pub struct TraceHeader {
     pub host: String,
     /// Rank, if it was known when the file was opened.
     pub rank: Option<u32>,
-    /// Whether the file was opened before its rank was known. The file's name then tells the rank.
+    /// Whether the file was opened before its rank was known. The rank is then in the file's name.
     pub provisional: bool,
-    /// Number of elastic restarts of this rank before this one.
+    /// Number of times that an elastic launcher had started the rank before.
     pub instance: u32,
     /// Time when recording began, CLOCK_MONOTONIC nanoseconds.
     pub start_ns: u64,
@@ -143,7 +144,7 @@ pub(crate) struct BlockHeader {
     /// Latest time in the block.
     pub last_ns: u64,
     /// For heap blocks, the ordinal of the first allocation. For index and end blocks, the offset
-    /// of the index part before; 0 if there is none. Otherwise 0.
+    /// of the previous index part, or 0 if this is the first. Otherwise 0.
     pub base: u64,
     /// Checksum of the payload.
     pub payload_crc: u32,

@@ -1,9 +1,9 @@
-//! Collects one process's heap events in columns until they are written as a block. This code is
-//! hot.
+//! Collects one process's heap events in columns until they are written as a block. This code runs
+//! for each event, so it must be fast.
 //!
 //! An event takes one word for its time step and operation, and one word for its content: an
-//! allocation's size and stack, or a free's distance. Values that don't fit (a step of half a
-//! second, 4 GiB) are stored separately. They are merged when the block is encoded, which happens
+//! allocation's size and stack, or a free's distance. A value that doesn't fit (a step of half a
+//! second, 4 GiB) is stored separately, and merged when the block is encoded. That happens only
 //! once per 65,536 events.
 
 use crate::columns::{BlockWriter, fold, unfold};
@@ -46,8 +46,8 @@ pub struct HeapBlock {
     allocs: Vec<u64>,
     /// The low half of the distance.
     frees: Vec<u32>,
-    /// For each run of events of another thread: the index of its first event, and the thread. The
-    /// entries from `runs` on are scratch; see [`Self::next_by`].
+    /// For each run of consecutive events of one thread: the index of its first event, and the
+    /// thread. The entries from `runs` on are scratch; see [`Self::next_by`].
     changes: Vec<(u32, ThreadIndex)>,
     runs: usize,
     wide_steps: Vec<(u32, u64)>,
@@ -140,15 +140,16 @@ impl HeapBlock {
         self.steps.push((step as u32) << OPERATION_BITS | operation);
     }
 
-    /// Begins a run of events of this thread.
+    /// Begins a run of consecutive events of this thread.
     #[cold]
     #[inline(never)]
     fn change(&mut self, thread: ThreadIndex) {
         self.next_by(thread);
     }
 
-    /// Sets the thread of the next event, which must follow at once. There is no branch on the
-    /// thread, because threads that alternate would make it mispredict.
+    /// Sets the thread of the next event, which must follow at once. The code doesn't branch on
+    /// whether the thread changed, because such a branch would be mispredicted if threads
+    /// alternate.
     #[inline(always)]
     pub fn next_by(&mut self, thread: ThreadIndex) {
         if self.runs == self.changes.len() {
@@ -282,7 +283,8 @@ impl HeapBlock {
         }
     }
 
-    /// Whether time goes backwards anywhere in the block. A folded step backwards is odd.
+    /// Whether time goes backwards anywhere in the block. A folded step is odd if it goes
+    /// backwards.
     fn steps_back(&self) -> bool {
         let any = self.steps.iter().skip(1).fold(0, |any, step| any | step);
         let wide =

@@ -1,5 +1,5 @@
-//! Reads heap events. One block of each process is decoded at a time. The events are merged by
-//! time, and ordinals are restored.
+//! Reads heap events in order of time. It decodes one block of each process at a time, merges the
+//! processes' events by time, and restores the ordinals of allocations.
 
 use crate::columns_read::Columns;
 use crate::error::{Damage, Problem};
@@ -57,7 +57,7 @@ impl Decoder {
     }
 }
 
-/// The events of one process.
+/// The events of one process, which is one of the streams that are merged.
 #[derive(Debug)]
 struct ProcessEvents {
     process: ProcessIndex,
@@ -73,8 +73,8 @@ struct ProcessEvents {
 }
 
 impl TraceFile {
-    /// Returns the heap events of all processes, in order of time. The events of one process keep
-    /// the order in which they were recorded. In a part of the file ([`Self::read_only`]), a free
+    /// Returns the heap events of all processes, in order of time. The events of one process stay
+    /// in the order in which they were recorded. In a part of the file ([`Self::read_only`]), a free
     /// may belong to an allocation before the part.
     pub fn heap_events(&self) -> HeapEvents<'_> {
         HeapEvents::new(self, None)
@@ -177,8 +177,8 @@ impl ProcessEvents {
         Ok(())
     }
 
-    /// Returns the ordinal of the allocation that is `distance` before the next one, unless it
-    /// couldn't be read.
+    /// Returns the ordinal of the allocation that is `distance` before the next one; `None` if that
+    /// allocation couldn't be read.
     #[inline(always)]
     fn freed(&self, distance: u64) -> Option<u64> {
         if distance == 0 {

@@ -71,7 +71,7 @@ impl<'a, R: TraceRow> RowsInOrder<'a, R> {
         }
     }
 
-    /// Moves the rows of the first run that come before all other runs' rows into the batch.
+    /// Moves those rows of the first run into the batch that are earlier than all other runs' rows.
     fn take(&mut self, batch: &mut Vec<R>) {
         let Some(Reverse((_, run))) = self.heads.pop() else { return };
         let other = self.heads.peek().map(|Reverse(other)| *other);

@@ -1,5 +1,5 @@
-//! Finds out by content which files of a directory a collector wrote. A directory that contains a
-//! run may be a user's, with other files of the same names.
+//! Finds out by content which files of a directory a collector wrote. The user's own files may be
+//! in the same directory under the same names.
 
 use crate::file::MAGIC;
 use crate::plain_file::{open_plain, read_plain};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// The extension of the file that [`unwritten_marker`] names.
+/// The extension of the marker whose path [`unwritten_marker`] returns.
 const UNWRITTEN: &str = "unwritten";
 /// The first version of `run.json` that always has a checksum.
 const WITH_CHECKSUM: u64 = 2;
@@ -98,9 +98,9 @@ pub fn is_info_name(name: &str) -> bool {
     name == "run.json" || name.starts_with("run-") && name.ends_with(".json")
 }
 
-/// Returns the path of the file that a collector leaves next to its info file while the disk
-/// refuses to take the info file. The marker contains the reason if the disk accepts that much. An
-/// empty file needs no block of the disk.
+/// Returns the path of the marker that a collector leaves next to its info file while the disk is
+/// full. The marker contains the reason if the disk accepts that much. An empty marker can always
+/// be created, because it needs no block of the disk.
 pub fn unwritten_marker(info: &Path) -> PathBuf {
     info.with_extension(UNWRITTEN)
 }
@@ -111,8 +111,8 @@ pub fn is_unwritten_name(name: &str) -> bool {
     stem.is_some_and(|stem| is_info_name(&format!("{stem}.json")))
 }
 
-/// Whether a file begins as a trace file does. A file that was cut off within these first bytes, or
-/// is empty, counts too.
+/// Whether a file begins with the first bytes of a trace file. An empty file, or a file that is cut
+/// off within these bytes, counts as a trace file too.
 ///
 /// Fails if the file can't be read.
 pub fn is_trace_file(path: &Path) -> io::Result<bool> {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edited_info_file_is_read_and_known_as_changed() {
+    fn an_edited_info_file_is_read_and_marked_as_changed() {
         let info = RunInfo { version: 1, tprof: "0.1.0".to_owned(), ..RunInfo::default() };
         let text = String::from_utf8(info_text(&info).unwrap()).unwrap();
         let edited = text.replace(r#""host": """#, r#""host": "other""#);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_file_begins_as_one_or_is_cut_off() {
+    fn a_trace_file_begins_with_the_magic_or_a_part_of_it() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("rank-0.tprof");
         for (bytes, is_trace) in

@@ -1,5 +1,6 @@
-//! The canonical spelling of kernel names: the one in torch.profiler's traces, which the C++
-//! library's demangler writes. So a kernel has one name, whichever tool recorded it.
+//! Converts kernel names to one canonical spelling, so that a kernel has the same name whichever
+//! tool recorded it. The canonical spelling is that of the C++ library's demangler, which
+//! torch.profiler uses.
 
 use std::borrow::Cow;
 
@@ -107,7 +108,7 @@ fn is_template_without_return_type(name: &str) -> bool {
     if !function.ends_with('>') || function.ends_with("operator>") {
         return false;
     }
-    // A return type stands before a space that is outside of all brackets.
+    // A return type ends at a space that is outside of all brackets.
     let mut depth = 0_i32;
     let is_outside = |(at, letter): (usize, char)| {
         depth += match letter {

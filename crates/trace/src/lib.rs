@@ -1,22 +1,22 @@
-//! The trace model and its file.
+//! Defines the trace model, and writes and reads it as `.tprof` files.
 //!
 //! [`model`] defines the tables that every analysis and export reads. [`TraceWriter`] and
-//! [`TraceFile`] write and read one `.tprof` per rank. [`run`] is `run.json`. [`RunDir`] opens a
-//! run directory as a whole. `docs/format.md` describes the bytes.
+//! [`TraceFile`] write and read one `.tprof` per rank. [`run`] describes `run.json`. [`RunDir`]
+//! opens a whole run directory. `docs/format.md` describes the bytes.
 //!
-//! These are the modules in reading order. Each uses only those above it, which
-//! `scripts/check-arrows.py` checks.
+//! These are the modules in reading order. `scripts/check-arrows.py` checks that each uses only
+//! modules above it.
 //!
 //! - `model`, `run`, `live`, `calls`, `kernel_name`, `error`, `plain_file`: the content of a run, the
 //!   meaning of names, the errors, and how files are opened;
-//! - `file`, `info_file`, `planes`, `columns`, `columns_read`, `tables`: rows to blocks of columns and
-//!   back;
-//! - `heap_block`, `pending`, `scan`, `loaded`, `damage_list`: blocks before they are written, and as
-//!   they are found again;
+//! - `file`, `info_file`, `planes`, `columns`, `columns_read`, `tables`: convert rows to blocks of
+//!   columns and back;
+//! - `heap_block`, `pending`, `scan`, `loaded`, `damage_list`: blocks before they are written, and
+//!   blocks that were found in a file;
 //! - `reader`: opens a file, with its small tables in memory;
-//! - `row_blocks`, `in_order`, `heap_events`, `map_events`, `recorded`, `code`: the parts of it that
-//!   are read on demand;
-//! - `tail`, `tail_names`: read a file that still grows, as far as it goes;
+//! - `row_blocks`, `in_order`, `heap_events`, `map_events`, `recorded`, `code`: the parts of a file
+//!   that are read on demand;
+//! - `tail`, `tail_names`: read a file that is still growing;
 //! - `writer`: writes a file;
 //! - `compile_log`: logs of `torch.compile` that a run keeps as PyTorch wrote them;
 //! - `dir`: the files of a run.

@@ -1,4 +1,4 @@
-//! Finds out whether the collector of a run is still at work.
+//! Finds out whether the collector of a run is still running.
 
 use crate::plain_file::read_plain;
 use crate::run::RunInfo;
@@ -23,8 +23,8 @@ pub fn this_machine() -> [(&'static str, String); 2] {
     [(BOOT, boot.trim().to_owned()), (PID_NAMESPACE, namespace.to_string_lossy().into_owned())]
 }
 
-/// Whether the collector that records into `directory` is at work. This is decided by its process
-/// if its pid has a meaning here, otherwise by the age of its info file.
+/// Whether the collector that records into `directory` is still running. If the collector's pid has
+/// a meaning on this machine, its process decides. Otherwise the age of its info file decides.
 pub fn is_collector_alive(info: &RunInfo, directory: &Path) -> bool {
     lives(info, || is_fresh(&own_file(info, directory)))
 }
@@ -61,7 +61,7 @@ fn own_file(info: &RunInfo, directory: &Path) -> PathBuf {
     std::iter::once(first).chain(further).find(is_own).unwrap_or(usual)
 }
 
-/// Whether the same collector wrote both.
+/// Whether the same collector wrote both info files.
 fn is_same(one: &RunInfo, other: &RunInfo) -> bool {
     let identity = |info: &RunInfo| {
         let place = [BOOT, PID_NAMESPACE].map(|key| info.machine[key].as_str().map(str::to_owned));
@@ -71,8 +71,8 @@ fn is_same(one: &RunInfo, other: &RunInfo) -> bool {
 }
 
 /// Whether a line of `/proc/PID/stat` belongs to the process that started at a tick, and that
-/// process hasn't ended. If the run has no start tick, the process's name decides, but a later
-/// process with the same pid may have the same name.
+/// process hasn't ended. If the run has no start tick, the process's name decides. That is less
+/// certain, because a later process with the same pid may have the same name.
 fn is_at_work(stat: &str, start_tick: Option<u64>) -> bool {
     let name = stat.split_once(" (").map_or("", |(_, rest)| rest);
     let state = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
@@ -123,7 +123,7 @@ mod tests {
     use std::fs::File;
 
     #[test]
-    fn a_collector_is_known_by_its_process_here_and_by_its_file_elsewhere() {
+    fn a_local_collector_is_judged_by_its_process_a_remote_one_by_its_file() {
         let directory = tempfile::tempdir().unwrap();
         let (directory, file) = (directory.path(), directory.path().join("run.json"));
         std::fs::write(&file, "").unwrap();
@@ -169,7 +169,7 @@ mod tests {
         std::fs::write(&file, text("RANK=0")).unwrap();
         age(SystemTime::now() - 2 * SILENT).unwrap();
         let of = |rank: &str| RunInfo { own_rank: Some(rank.to_owned()), ..elsewhere.clone() };
-        assert!(!is_collector_alive(&of("RANK=0"), directory), "by the file of another");
+        assert!(!is_collector_alive(&of("RANK=0"), directory), "judged by another's file");
         assert!(is_collector_alive(&of("RANK=1"), directory));
         age(SystemTime::now()).unwrap();
         let finished = RunInfo { finished: true, ..elsewhere };

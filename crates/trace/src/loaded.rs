@@ -1,4 +1,4 @@
-//! The small tables of an open file, in memory.
+//! Loads the small tables of a file into memory and arranges them for searching.
 
 use crate::error::Damage;
 use crate::model::*;

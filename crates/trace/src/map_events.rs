@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 
 /// Mapping events of a file in time order; see [`TraceFile::map_events`].
 ///
-/// Blocks may overlap in time, so all blocks that begin before the next event are open.
+/// Blocks may overlap in time, so all blocks that begin before the next event must be open.
 #[derive(Debug)]
 pub struct MapEvents<'a> {
     file: &'a TraceFile,

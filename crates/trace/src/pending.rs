@@ -1,4 +1,4 @@
-//! Rows that wait in memory until they are written.
+//! Stores rows in memory until the writer flushes them.
 
 use crate::model::*;
 use crate::tables::{NameRow, ProcessEndRow, ThreadEndRow, ThreadNameRow};
@@ -57,7 +57,8 @@ impl Pending {
             + self.process_ends.len()
     }
 
-    /// Whether only names, modules, stacks, symbols, totals and counters wait.
+    /// Whether only names, modules, stacks, symbols, totals and counters wait, which add detail but
+    /// no events.
     pub fn only_refines(&self) -> bool {
         let refining = self.names.len()
             + self.thread_names.len()

@@ -1,5 +1,6 @@
-//! Opens only plain files. A name in a directory may be a pipe, on which opening blocks until
-//! another process writes, or a device, which may act on being opened or never end.
+//! Opens plain files and refuses other kinds. A name in a directory may belong to a pipe, on which
+//! opening blocks until another process writes. It may also belong to a device, which may react to
+//! being opened or never end.
 
 use std::fs::{self, File, FileType, Metadata};
 use std::io::{self, Read};
@@ -13,7 +14,8 @@ const O_NONBLOCK: i32 = 0o4000;
 pub fn open_plain(path: &Path) -> io::Result<File> {
     check(&fs::metadata(path)?)?;
     let file = unblocked(path)?;
-    // Check again, because another file may have got the name meanwhile.
+    // Check the opened file too, because another file may have taken the name since the first
+    // check.
     check(&file.metadata()?)?;
     Ok(file)
 }
@@ -30,14 +32,15 @@ pub fn read_plain(path: &Path) -> io::Result<Vec<u8>> {
 /// refused.
 pub fn open_input(path: &Path) -> io::Result<File> {
     let about = fs::metadata(path)?;
-    // A shell's pipe has no name, so the link to it can't be resolved in the file system.
+    // A shell's pipe has no name in the file system, so the link to it can't be resolved.
     match about.file_type().is_fifo() && fs::canonicalize(path).is_err() {
         true => File::open(path),
         false => open_plain(path),
     }
 }
 
-/// Opens a file without waiting for the writer of a pipe. Reading a plain file works as usual.
+/// Opens a file without waiting for the writer of a pipe. The flag has no effect on reading a plain
+/// file.
 fn unblocked(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(O_NONBLOCK).open(path)
 }

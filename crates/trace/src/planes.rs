@@ -1,12 +1,12 @@
-//! Byte planes. A column of integers is stored as the lowest bytes of all values, then the next
-//! bytes of all values, and so on, for as many bytes as the largest value needs.
+//! Stores integers as byte planes: the lowest bytes of all values, then the next bytes of all
+//! values, and so on, for as many bytes as the largest value needs.
 //!
-//! Each byte of a size, a distance or a time step has its own distribution, which an entropy coder
-//! can exploit once equal-ranking bytes are together. A plane in which all bytes are equal takes
-//! one byte. Splitting and joining are plain loops that the compiler vectorizes.
+//! Each byte of a size, a distance or a time step has its own distribution. An entropy coder can
+//! exploit this once the bytes of equal rank are together. A plane in which all bytes are equal
+//! takes one byte. Splitting and joining are plain loops that the compiler vectorizes.
 //!
-//! The stored form is the number of planes (u8), then for each plane, lowest first, its form (u8)
-//! followed by one byte ([`CONSTANT`]), the bytes ([`RAW`]), or a length (u32) and a zstd frame
+//! The stored form begins with the number of planes (u8). Each plane follows, lowest first: its
+//! form (u8), then one byte ([`CONSTANT`]), the bytes ([`RAW`]), or a length (u32) and a zstd frame
 //! ([`ZSTD`]).
 
 use crate::error::Damage;
@@ -230,14 +230,14 @@ mod tests {
     }
 
     #[test]
-    fn a_column_of_one_value_takes_two_bytes_a_plane() {
+    fn a_column_of_equal_values_takes_two_bytes_a_plane() {
         assert_eq!(stored(&[0x1_0040u32; 1000]), [3, CONSTANT, 0x40, CONSTANT, 0, CONSTANT, 1]);
         assert_eq!(stored::<u64>(&[0; 1000]), [0]);
         assert_eq!(stored::<u64>(&[]), [0]);
     }
 
     #[test]
-    fn a_program_that_repeats_itself_takes_little() {
+    fn a_repeated_sequence_compresses_well() {
         // A fixed random order of 500 stacks, repeated.
         let values: Vec<u32> =
             (0..65_536u32).map(|at| (at % 500).wrapping_mul(2_654_435_761) >> 20).collect();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_values_do_not_pass_for_narrow_ones() {
+    fn values_too_wide_for_the_result_type_are_refused() {
         let mut out: Vec<u32> = Vec::new();
         let read = PlaneReader::new().unwrap().read(&stored(&[1u64 << 32, 0]), 2, &mut out);
         assert!(read.is_err());

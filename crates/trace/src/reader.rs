@@ -1,8 +1,8 @@
-//! Opens one `.tprof`. Small tables are loaded into memory; heap and mapping events are read on
-//! demand.
+//! Opens one `.tprof`. It loads small tables into memory, and reads heap events, mapping events and
+//! large tables on demand.
 //!
-//! The file is treated as hostile: lengths are checked before memory is allocated, and damaged
-//! parts are skipped and reported as problems.
+//! The reader treats the file as hostile: it checks lengths before it allocates memory, and skips
+//! and reports damaged parts.
 
 use crate::damage_list::DamageList;
 use crate::error::{Damage, Problem, TraceError};
@@ -28,7 +28,7 @@ pub struct TraceFile {
     header: TraceHeader,
     source: Source,
     problems: Vec<Problem>,
-    /// The problems above, and the damage that readers of large tables met.
+    /// Both `problems` and the damage that readers of large tables met.
     unread: DamageList,
     heap_blocks: Vec<IndexRow>,
     map_blocks: Vec<IndexRow>,
@@ -45,12 +45,12 @@ pub struct TraceFile {
 /// CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilePart {
-    /// Intervals in which events must begin to be read.
+    /// An event is read only if it begins in one of these intervals.
     pub times_ns: Vec<(u64, u64)>,
     /// The parts of these intervals in which recording was on.
     pub recorded_ns: Vec<(u64, u64)>,
-    /// If devices still worked for this part after its last interval, the time until which they
-    /// did. Kernels and copies that begin before that time belong to the part.
+    /// If devices still worked for this part after its last interval, the time when that work
+    /// ended. Kernels and copies that begin before that time belong to the part.
     pub device_until_ns: Option<u64>,
 }
 
@@ -63,8 +63,8 @@ impl FilePart {
                 && self.times_ns.iter().map(|(_, to)| *to).max().is_some_and(|to| to <= time_ns)
     }
 
-    /// Whether rows of a block may belong to the part. If the block's header has no times, they
-    /// may.
+    /// Whether rows of a block may belong to the part. A block whose header has no times may
+    /// contain such rows.
     pub(crate) fn may_hold(&self, block: &BlockHeader) -> bool {
         let from = self.times_ns.iter().map(|(from, _)| *from).min();
         let to = self.times_ns.iter().map(|(_, to)| *to).max().max(self.device_until_ns);
@@ -87,8 +87,7 @@ impl TraceFile {
             note(&mut problems, 0, what);
             TraceHeader::default()
         });
-        // If the length is damaged, it doesn't help to find the first block. Search for the block
-        // instead.
+        // Without a valid length, the first block's place is unknown, so search for it from here.
         let start = PREFIX_BYTES as u64 + if prefix.sound { u64::from(prefix.body) } else { 0 };
         let indexed = source.indexed(start, &mut planes);
         let is_indexed = indexed.is_some();
@@ -96,7 +95,7 @@ impl TraceFile {
             Some(blocks) => blocks,
             None => source.walked(start, &mut problems).map_err(failed("read"))?,
         };
-        // An end block isn't listed in the index that it closes.
+        // The index doesn't list the end block that closes it.
         let closed =
             is_indexed || blocks.last().is_some_and(|block| block.header.table == table::END);
         let mut file = TraceFile {
@@ -157,8 +156,8 @@ impl TraceFile {
 
     /// Restricts reading to a part of the file. Large tables, heap events and mapping events then
     /// return only what began within the part, and marks outside of it are removed. Small tables,
-    /// and counts from block headers, still cover the whole file. Use [`Self::holds`] to select
-    /// readings.
+    /// and counts from block headers, still cover the whole file. A caller selects the readings of
+    /// the part by [`Self::holds`].
     pub fn read_only(&mut self, part: FilePart) {
         self.tables.marks.retain(|mark| {
             matches!(mark.kind, MarkKind::RecordingOn | MarkKind::RecordingOff)
@@ -220,7 +219,7 @@ impl TraceFile {
     }
 
     /// Whether the recorder closed the file properly. If not, the file is still being written, or
-    /// was cut off. A cut between two blocks doesn't show in any other way.
+    /// was cut off. If a file was cut between two blocks, this is the only sign.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
@@ -231,8 +230,8 @@ impl TraceFile {
         &self.problems
     }
 
-    /// Returns everything that couldn't be read so far, including blocks of large tables that any
-    /// reader met.
+    /// Returns everything that couldn't be read so far. This includes the blocks of large tables
+    /// that any reader failed to read.
     pub fn unread(&self) -> &DamageList {
         &self.unread
     }

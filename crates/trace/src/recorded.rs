@@ -33,7 +33,7 @@ impl std::iter::Sum for Recorded {
 }
 
 /// Whether a table's rows are events. Rows that were read from outside of the job (samples, waits,
-/// counters), and rows that join events (arrows, external ids) or describe them, aren't.
+/// counters) aren't events, nor are rows that join events (arrows, external ids) or describe them.
 pub(crate) fn is_event(id: u16) -> bool {
     matches!(
         id,
@@ -50,8 +50,8 @@ pub(crate) fn is_event(id: u16) -> bool {
 }
 
 impl TraceFile {
-    /// Returns what was recorded. Undecodable blocks are included as far as their headers count
-    /// rows.
+    /// Returns what was recorded. An undecodable block counts if its header says how many rows it
+    /// has.
     pub fn recorded(&self) -> Recorded {
         let blocks = self.row_blocks().iter().chain(self.heap_blocks()).chain(self.map_blocks());
         let events = blocks.filter(|block| is_event(block.header.table));
@@ -71,7 +71,7 @@ mod tests {
     use crate::{HeapBlock, TraceHeader, TraceWriter};
 
     #[test]
-    fn a_file_is_counted_alike_as_it_is_written_and_as_it_is_read() {
+    fn a_writer_and_a_reader_of_a_file_count_the_same_events() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("rank-0.tprof");
         let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();

@@ -1,4 +1,4 @@
-//! Reads a large table, with one block in memory.
+//! Reads a large table block by block, with only one block in memory.
 
 use crate::error::{Damage, Problem};
 use crate::planes::PlaneReader;
@@ -17,8 +17,8 @@ pub struct RowBlocks<'a, R> {
     blocks: std::vec::IntoIter<IndexRow>,
     payload: Vec<u8>,
     planes: Option<PlaneReader>,
-    /// Number of bytes that the remaining blocks may decode to. It prevents a small file from
-    /// taking much memory.
+    /// Number of bytes that the remaining blocks may decode to. The budget prevents a small file
+    /// from taking much memory.
     budget: u64,
     problems: Vec<Problem>,
     rows: PhantomData<R>,
@@ -81,8 +81,8 @@ impl<'a, R: TracePart> RowBlocks<'a, R> {
         Some(self.blocks.as_slice().first()?.header.first_ns)
     }
 
-    /// Returns the number of rows in blocks that weren't read yet. A damaged file may state too
-    /// many.
+    /// Returns the number of rows in blocks that weren't read yet. The number comes from block
+    /// headers, so it may be too large in a damaged file.
     pub fn rows_left(&self) -> usize {
         let rows = self.blocks.as_slice().iter().map(|block| block.header.rows as usize);
         rows.sum::<usize>().min((self.file.source().memory_limit() / 8) as usize)

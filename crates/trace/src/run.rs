@@ -1,5 +1,6 @@
-//! `run.json`: facts about a run, and how complete it is. The file has a version. It is rewritten
-//! (under a temporary name, then renamed) while the job runs and at its end.
+//! Defines `run.json`: facts about a run, and how complete the run is. The file has a version. The
+//! collector rewrites the file while the job runs and at its end, under a temporary name that it
+//! then renames.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -7,8 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 /// Version of `run.json` that this build writes. From version 2 on, the file always has a checksum.
 pub const RUN_VERSION: u32 = 2;
 
-/// Contents of `run.json`, or of `run-HOST-PID.json` for further collectors that write to the same
-/// directory.
+/// Contents of `run.json`. A further collector that writes to the same directory stores its own as
+/// `run-HOST-PID.json`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunInfo {
@@ -21,8 +22,8 @@ pub struct RunInfo {
     /// Command line; only the base name under `--redact`; empty if the processes were attached by
     /// hand.
     pub command: Vec<String>,
-    /// Commit of the working tree in which the run was started, from git's files; `null` outside of
-    /// a working tree, and under `--redact`. Files may differ from the commit.
+    /// Commit of the working tree in which the run was started, from git's files. Uncommitted
+    /// changes don't show. `null` outside of a working tree, and under `--redact`.
     pub commit: Option<String>,
     /// Time when the run began, CLOCK_MONOTONIC nanoseconds.
     pub start_ns: u64,
@@ -57,18 +58,19 @@ pub struct RunInfo {
     /// The rank that the collector's own environment names, as `VARIABLE=NUMBER`, if any.
     pub own_rank: Option<String>,
     /// The last signal that asked the launcher to end, and its time (CLOCK_MONOTONIC nanoseconds).
-    /// If the run was cut off after the signal, what followed the signal may be the reason.
+    /// If the run was cut off after it, the sender may have killed the run, as schedulers do after
+    /// a grace period.
     pub asked_to_end: Option<(i32, u64)>,
     /// The ranks among `files`.
     pub ranks: Vec<RankInfo>,
     /// Further notes for people who read the recording, each a sentence.
     pub notes: Vec<String>,
-    /// Whether the file that this was read from lacks its checksum or doesn't match it: it was
-    /// damaged, or a person edited it.
+    /// Whether the file that these facts were read from lacks its checksum or doesn't match it.
+    /// Then the file was damaged, or a person edited it.
     #[serde(skip)]
     pub is_changed: bool,
-    /// The reason why the collector couldn't write its files from some time on, from the marker
-    /// next to this file; empty if the reason isn't known.
+    /// The reason why the collector could no longer write its files, from the marker next to this
+    /// file; empty if the reason isn't known. `None` without a marker.
     #[serde(skip)]
     pub unwritten: Option<String>,
 }
@@ -79,11 +81,11 @@ pub struct RunInfo {
 pub struct RankInfo {
     /// Number of the rank, from 0.
     pub rank: u32,
-    /// Number of ranks that the rank's launcher started, if it says so.
+    /// Number of ranks that the rank's launcher started; `None` if it doesn't say.
     pub size: Option<u32>,
     /// Hash of the launch's name, in hexadecimal; `null` if the launch has no name.
     pub launch: Option<String>,
-    /// Number of times that an elastic launcher had started the rank before.
+    /// Number of times that an elastic launcher had started the rank before this recording.
     pub restarts: u32,
     /// Name of the rank's file.
     pub file: String,
@@ -98,7 +100,7 @@ impl RunInfo {
     /// Returns the number of processes that the images in [`RunInfo::processes`] belong to.
     pub fn process_count(&self) -> usize {
         count_processes(self.processes.iter().map(|image| ImageLife {
-            // An import has processes on several hosts, and each host has its own file.
+            // An import has processes of several hosts, and each host has its own file.
             place: if self.is_imported() { image.file.as_deref().unwrap_or("") } else { "" },
             pid: image.pid,
             start_ns: image.start_ns,
@@ -124,7 +126,7 @@ pub struct ImageLife<'a> {
 }
 
 /// Returns the number of processes that these program images belong to. An `exec` begins an image
-/// but not a process. A reused pid is another process.
+/// but not a process. If a pid is reused after its process ended, it counts as another process.
 pub fn count_processes<'a>(images: impl IntoIterator<Item = ImageLife<'a>>) -> usize {
     let mut images: Vec<ImageLife<'a>> = images.into_iter().collect();
     images.sort_unstable_by_key(|image| (image.place, image.pid, image.start_ns));
@@ -191,8 +193,8 @@ impl BlindSpot {
     }
 }
 
-/// Whether allocations of some process weren't recorded, so that sums over the heap are only lower
-/// bounds.
+/// Whether the allocations of any process weren't recorded, so that sums over the heap are only
+/// lower bounds.
 pub fn misses_allocations(blind: &[BlindSpot]) -> bool {
     blind.iter().any(|blind| blind.what == "allocations")
 }
@@ -242,8 +244,8 @@ pub struct Overhead {
     pub wait_ns: u64,
     /// CPU time of the launched processes, or of the attached processes as they were last read.
     pub job_cpu_ns: Option<u64>,
-    /// `host_ns / job_cpu_ns`, at most 1; `null` if that isn't known, or if `job_cpu_ns` is below
-    /// 50 ms.
+    /// `host_ns / job_cpu_ns`, at most 1; `null` if either isn't known, or if `job_cpu_ns` is below
+    /// 50 ms, which is too short to measure.
     pub fraction: Option<f64>,
     /// Lower bound of `fraction`, from `host_ns_low`.
     pub fraction_low: Option<f64>,
@@ -294,8 +296,8 @@ pub struct ProcessInfo {
     pub end_ns: Option<u64>,
     /// Rank file that contains the image's data.
     pub file: Option<String>,
-    /// Number of the image's records that were lost, and of events before it could attach; `null`
-    /// for an image that never attached.
+    /// Number of the image's records that were lost, including events before the image attached;
+    /// `null` for an image that never attached.
     pub lost: Option<u64>,
 }
 
@@ -304,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processes_alike_are_named_by_the_first() {
+    fn equal_blind_spots_are_grouped_under_the_first_process() {
         let blind = |process: &str, why: &str| BlindSpot {
             process: process.to_owned(),
             what: "everything".to_owned(),
@@ -321,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exec_begins_no_process_and_a_pid_used_again_does() {
+    fn an_exec_continues_its_process_and_a_reused_pid_is_a_new_process() {
         let image = |place, pid, start_ns, end_ns, replaced| ImageLife {
             place,
             pid,
@@ -332,7 +334,7 @@ mod tests {
         let images = [
             image("a", 7, 0, Some(10), true),
             image("a", 7, 12, Some(20), false),
-            // A new process with the reused pid, recorded just before it became another program.
+            // This process reuses the pid. The row was recorded just before its `exec`.
             image("a", 7, 30, Some(50), false),
             image("a", 7, 40, Some(50), false),
             image("b", 7, 0, None, false),

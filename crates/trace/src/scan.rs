@@ -94,15 +94,15 @@ impl Source {
         BLOCK_HEADER_BYTES as u64 + u64::from(header.stored_len)
     }
 
-    /// Returns how many bytes decoded blocks may take at once. Any honest file fits, and a small
-    /// file can't take much memory.
+    /// Returns how many bytes decoded blocks may take at once. Every file that tprof wrote fits,
+    /// and a small hostile file can't take much memory.
     pub fn memory_limit(&self) -> u64 {
         MEMORY_BYTES.saturating_add(self.length.saturating_mul(MEMORY_BYTES_PER_BYTE))
     }
 
-    /// Returns how many bytes the rows of one large table may decode to, all blocks together. In a
-    /// file, kernels that repeat evenly take only a 20,000th of their decoded size, so the file's
-    /// size says little. Therefore at least half of the machine's memory is allowed.
+    /// Returns how many bytes the rows of one large table may decode to, all blocks together.
+    /// Kernels that repeat evenly take only a 20,000th of their decoded size in the file, so the
+    /// file's size says little. The limit is therefore at least half of the machine's memory.
     pub fn rows_limit(&self) -> u64 {
         static HALF: OnceLock<u64> = OnceLock::new();
         self.memory_limit().max(*HALF.get_or_init(|| machine_memory().unwrap_or(0) / 2))
@@ -156,8 +156,8 @@ impl Source {
                 self.rows(&IndexRow { offset, header }, &mut payload, planes).ok()?;
             part.reverse();
             parts.append(&mut part);
-            // An index part lies before the blocks that follow it, so the offsets in the chain must
-            // decrease.
+            // An index part lies before the blocks that follow it. So offsets that don't decrease
+            // along the chain mean damage.
             (limit, offset) = (offset, header.base);
         }
         parts.reverse();

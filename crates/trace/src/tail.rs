@@ -1,11 +1,11 @@
-//! Reads a `.tprof` that is still growing. Each call returns what was added since the call before,
-//! and nothing twice.
+//! Reads a `.tprof` that is still growing. Each call returns what was added since the previous
+//! call, so no row is returned twice.
 //!
 //! A [`TraceTail`] is a position in a file and doesn't keep the file open. A reader of a thousand
-//! ranks opens each file when reading it, and decodes all of them with one [`TailDecoder`]. Small
-//! tables that change while a job runs are decoded. Large tables are decoded only if the caller
-//! asks for them. For other blocks, only the headers are counted. An incomplete block is read by a
-//! later call. The file is treated as hostile, as in [`crate::TraceFile`].
+//! ranks can therefore open one file at a time, and decode all files with one [`TailDecoder`].
+//! Small tables that change while a job runs are always decoded, and large tables only if the
+//! caller asks for them. Of other blocks, only the headers are counted. A block that is still
+//! incomplete is read by a later call. The file is treated as hostile, as in [`crate::TraceFile`].
 
 use crate::columns_read::Columns;
 use crate::error::{Damage, TraceError};
@@ -23,7 +23,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Number of bytes after which a call decodes no further block.
+/// After a call has decoded this many bytes, it returns, and sets [`TailUpdate::more`].
 const CALL_BYTES: u64 = 32 << 20;
 /// Maximum number of blocks that one call goes through.
 const CALL_BLOCKS: usize = 1 << 16;
@@ -40,9 +40,10 @@ pub struct TailOptions {
 /// The rows that were added since the call before.
 #[derive(Debug, Default)]
 pub struct TailUpdate {
-    /// Whether the file was replaced or began again. Everything read from it before is void.
+    /// Whether the file was replaced or began again. The caller must then discard everything read
+    /// from it before.
     pub restarted: bool,
-    /// Whether another call can read more at once.
+    /// Whether more rows are already in the file, so that the caller should call again at once.
     pub more: bool,
     /// New process images.
     pub processes: Vec<Process>,
@@ -60,7 +61,7 @@ pub struct TailUpdate {
     pub marks: Vec<Mark>,
     /// Losses that were reported.
     pub losses: Vec<Loss>,
-    /// Spans that were asked for, each with its name.
+    /// Spans that [`TailOptions::spans`] selects, each with its name.
     pub spans: Vec<(SpanOutline, Box<str>)>,
     /// Samples, if they were asked for.
     pub samples: Vec<SampleMoment>,
@@ -103,10 +104,10 @@ struct Place {
     offset: u64,
     /// Size of the file at the last call, bytes.
     length: u64,
-    /// End of the bytes that were already searched for a block behind a damaged one.
+    /// End of the bytes that a search for a block behind a damaged block has covered.
     searched: u64,
-    /// Offset of the file's last block, if it didn't match its checksum at the last call and may
-    /// have been incomplete.
+    /// Offset of the file's last block, if it didn't match its checksum at the last call. The next
+    /// call tries it again, because it may have been incomplete.
     retried: Option<u64>,
     names: TailNames,
     /// Number of bytes that were decoded so far, for small and for large tables.
@@ -133,7 +134,7 @@ impl TraceTail {
         self.at.events
     }
 
-    /// Returns the number of damaged blocks, and of stretches without a block, that were skipped.
+    /// Returns the number of skipped parts: damaged blocks, and stretches without a block.
     pub fn damaged(&self) -> u64 {
         self.at.damaged
     }
@@ -208,7 +209,7 @@ impl TraceTail {
         file.try_clone().map_err(|source| self.failed(source))
     }
 
-    /// Whether nothing can have been added.
+    /// Whether the file can't have grown since the last call.
     fn is_unchanged(&self, length: u64) -> bool {
         let at = &self.at;
         length == at.length && (at.offset == length || at.searched == length)
@@ -233,13 +234,13 @@ impl TraceTail {
         let header = body(source, &prefix).map_err(|source| self.failed(source))?;
         self.at.damaged += u64::from(header.is_err());
         self.at.header = header.unwrap_or_default();
-        // As in `TraceFile::open`, a damaged length isn't used.
+        // As in `TraceFile::open`, search for the first block if the header's length is damaged.
         self.at.offset = PREFIX_BYTES as u64 + if prefix.sound { prefix.body.into() } else { 0 };
         self.at.prefix = Some(bytes);
         Ok(true)
     }
 
-    /// Goes from block to block, as far as they are complete.
+    /// Reads block after block, up to the first incomplete one.
     fn walk(
         &mut self,
         source: &Source,
@@ -265,8 +266,8 @@ impl TraceTail {
             };
             let end = offset + BLOCK_HEADER_BYTES as u64 + u64::from(header.stored_len);
             if end > source.length {
-                // The block is incomplete, or its length is wrong. In the second case, blocks
-                // behind it will show that.
+                // Either the block is still incomplete, or its length is wrong. If its length is
+                // wrong, valid blocks lie behind it.
                 match self.behind_damage(source, steady)? {
                     true => continue,
                     false => return Ok(()),
@@ -275,7 +276,8 @@ impl TraceTail {
             let taken = self.take(source, &IndexRow { offset, header }, decoder, news);
             match taken {
                 Ok(decoded) => bytes += decoded,
-                // A file system may show the new length of a file before its last bytes.
+                // The block may be incomplete, because a file system may show a file's new length
+                // before its last bytes.
                 Err(_) if end == source.length && self.at.retried != Some(offset) => {
                     self.at.retried = Some(offset);
                     return Ok(());
@@ -293,9 +295,9 @@ impl TraceTail {
     /// Moves to the next block behind a damaged or incomplete one. Returns false if there is none
     /// yet.
     ///
-    /// The bytes behind it are searched again only when there are a quarter more of them, or when
-    /// the file doesn't grow. So the cost of all searches of a file together is proportional to its
-    /// size.
+    /// Bytes that were searched once are searched again only when there are a quarter more of them,
+    /// or when the file stops growing. So the cost of all searches of a file together is
+    /// proportional to its size.
     fn behind_damage(&mut self, source: &Source, steady: bool) -> io::Result<bool> {
         let (offset, length) = (self.at.offset, source.length);
         let searched = self.at.searched.saturating_sub(offset);
@@ -351,7 +353,7 @@ impl TraceTail {
         Ok(block.header.raw_len.into())
     }
 
-    /// Whether blocks of a table are decoded.
+    /// Whether the blocks of a table are decoded.
     fn reads(&self, id: u16) -> bool {
         match id {
             table::SPANS => self.wants.spans.is_some(),
@@ -389,7 +391,8 @@ impl TraceTail {
         Ok(())
     }
 
-    /// Reads the spans with a wanted name. If no name is wanted, no other column is decoded.
+    /// Reads the spans with a wanted name. If no name in the block is wanted, the other columns
+    /// aren't decoded.
     fn spans(
         &mut self,
         source: &Source,

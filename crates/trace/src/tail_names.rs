@@ -1,5 +1,6 @@
-//! The names of a growing file, without keeping all of them. Names that were just read are returned
-//! with the rows. For other names, only the block that contains them is known.
+//! Looks up names of a growing file, without storing all of them. A name that was just read is
+//! returned with its rows. Of any other name, only the position of its block is stored, and the
+//! block is read again when the name is needed.
 
 use crate::error::Damage;
 use crate::file::{BLOCK_HEADER_BYTES, BlockHeader};
@@ -9,13 +10,14 @@ use crate::tables::{NameRow, table};
 use rustc_hash::FxHashMap;
 use std::os::unix::fs::FileExt;
 
-/// Maximum number of name blocks whose position is kept. Names in later blocks are known only while
-/// they are new.
+/// Maximum number of name blocks whose position is stored. A name in a later block is known only to
+/// the call that reads the block.
 const MAX_BLOCKS: usize = 1 << 16;
 /// Maximum number of looked-up names that are kept; `MAX_KEPT_BYTES` bounds their size.
 const MAX_KEPT: usize = 1 << 12;
 const MAX_KEPT_BYTES: usize = 256 << 10;
-/// Maximum number of wanted names that are kept.
+/// Maximum number of wanted names that are stored. A name is wanted if the caller's filter for
+/// spans selects it.
 const MAX_WANTED: usize = 1 << 14;
 /// Names longer than this are never wanted, bytes.
 const MAX_WANTED_BYTES: usize = 256;
@@ -34,12 +36,12 @@ pub(crate) struct TailNames {
     blocks: Vec<NamesBlock>,
     kept: FxHashMap<u32, Box<str>>,
     kept_bytes: usize,
-    /// The wanted names by id, each with the number of rows that use it.
+    /// The wanted names by id, each with the number of rows that have used it.
     wanted: FxHashMap<u32, (Box<str>, u32)>,
 }
 
 impl TailNames {
-    /// Records the position of a block of names, and keeps those names that are wanted.
+    /// Records the position of a block of names, and stores those names that are wanted.
     pub fn add(&mut self, offset: u64, rows: &[NameRow], is_wanted: impl Fn(&str) -> bool) {
         let ids = || rows.iter().map(|row| row.id);
         if let (Some(first), Some(last)) = (ids().min(), ids().max())
@@ -54,8 +56,8 @@ impl TailNames {
         }
     }
 
-    /// Makes room among the wanted names if there are too many: removes those of the older half
-    /// that at most one row used. Returns whether there is room.
+    /// Makes room among the wanted names if there are too many: removes the names of the older half
+    /// that at most one row has used. Returns whether there is room.
     fn has_room(&mut self) -> bool {
         if self.wanted.len() >= MAX_WANTED {
             let mut ids: Vec<u32> = self.wanted.keys().copied().collect();

@@ -1,7 +1,7 @@
-//! Writes one `.tprof` while the job runs.
+//! Writes one `.tprof` file while the job runs.
 //!
-//! Rows wait in memory until [`TraceWriter::flush`]. Blocks are appended to the file whole or not
-//! at all, so the file is readable at every moment. Blocks are never rewritten.
+//! Rows wait in memory until [`TraceWriter::flush`]. The writer appends whole blocks and never
+//! rewrites one, so the file is readable at every moment.
 
 use crate::columns::{BlockWriter, Encoder};
 use crate::error::TraceError;
@@ -35,7 +35,7 @@ const MAX_NAME_BYTES: usize = 256 << 10;
 const MAX_PENDING_BYTES: usize = 16 << 20;
 /// Maximum size of the rows that may wait past a flush; see [`TraceWriter::can_wait`].
 const MAX_WAITING_BYTES: usize = 64 << 10;
-/// Size of the JSON in a header that is written last.
+/// Size of the JSON in a blank header, which [`TraceWriter::finish_as`] fills in.
 const BLANK_HEADER_BYTES: usize = 1024;
 /// Number of blocks in one part of the index.
 const INDEX_ROWS: usize = 4096;
@@ -43,11 +43,11 @@ const INDEX_ROWS: usize = 4096;
 /// Writes one trace file, block by block.
 ///
 /// After an error, the file still ends with a whole block, and the writer still works. Rows that
-/// couldn't be written wait for the next flush (up to 16 MiB; beyond that they are dropped). Heap
-/// blocks that couldn't be written are lost.
+/// couldn't be written wait for the next flush. If more than 16 MiB of rows wait, they are dropped.
+/// Heap blocks that couldn't be written are lost.
 pub struct TraceWriter {
     path: PathBuf,
-    /// Open in append mode, so that after a truncation writing continues at the new end.
+    /// The file is open in append mode. So after a truncation, writing continues at the new end.
     file: File,
     /// Total size of the whole blocks, bytes.
     length: u64,
@@ -62,9 +62,10 @@ pub struct TraceWriter {
     /// Offset of the last part of the index; 0 if there is none.
     index_part: u64,
     recorded: Recorded,
-    /// Number of rows that were dropped, without names.
+    /// Number of rows that were dropped, not counting names.
     dropped: u64,
-    /// Names that were given up, by their ids. They are written again when a row uses them.
+    /// Names that [`Self::give_up`] removed, by their ids. The writer writes them again when a row
+    /// uses them.
     given_up: HashMap<u32, NameRow>,
 }
 
@@ -72,7 +73,7 @@ impl TraceWriter {
     /// Creates a file with permissions for only its owner, and writes its header. Fails if the file
     /// exists.
     ///
-    /// A symbolic link in its place is refused, as `O_EXCL` implies.
+    /// If the path is a symbolic link, this fails too, because of `O_EXCL`.
     pub fn create(path: &Path, header: &TraceHeader) -> Result<TraceWriter, TraceError> {
         TraceWriter::create_with(path, &header.to_bytes())
     }
@@ -89,7 +90,8 @@ impl TraceWriter {
         let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path);
         let mut file = file.map_err(failed("create"))?;
         if let Err(source) = file.write_all(bytes) {
-            // Remove the file: an empty or torn file would only mislead, and the error is reported.
+            // Remove the file, because an empty or torn file would only mislead. The caller gets
+            // the error of writing.
             let _ = std::fs::remove_file(path);
             return Err(failed("write")(source));
         }
@@ -153,8 +155,9 @@ impl TraceWriter {
         self.pending.bytes
     }
 
-    /// Whether the rows that wait for [`Self::flush`] are few and of kinds that are added all the
-    /// time, such as stacks, names and counters. Without them, a file lacks details but is correct.
+    /// Whether the rows that wait for [`Self::flush`] are few, and only of kinds that come all the
+    /// time, such as stacks, names and counters. A file without these rows lacks details but is
+    /// correct, so the flush can be postponed.
     pub fn can_wait(&self) -> bool {
         self.pending.bytes < MAX_WAITING_BYTES && self.pending.only_refines()
     }
@@ -195,8 +198,8 @@ impl TraceWriter {
         match result {
             Ok(()) => pending.bytes = 0,
             Err(_) if pending.bytes > MAX_PENDING_BYTES => {
-                // Ids of names stay valid only if the names are written in the end, so names are
-                // kept.
+                // Keep the names, because their ids are already in use: the ids are valid only if
+                // the names are written in the end.
                 let names = std::mem::take(&mut pending.names);
                 let bytes = names.iter().map(|row| row.text.len() + size_of::<NameRow>()).sum();
                 self.dropped += pending.rows() as u64;
@@ -209,8 +212,8 @@ impl TraceWriter {
         result
     }
 
-    /// Drops the rows that wait, because the disk won't accept them any more. Rows that are added
-    /// later still get their names.
+    /// Drops the rows that wait, because the disk no longer accepts them. Rows that are added later
+    /// can still use all names.
     pub fn give_up(&mut self) {
         let mut pending = std::mem::take(&mut self.pending);
         let names = std::mem::take(&mut pending.names);
@@ -283,8 +286,8 @@ impl TraceWriter {
             self.block(header, |columns| R::write(part, columns))?;
             rows.drain(..count);
         }
-        // Keep some capacity: a list that soon grows again would otherwise make the operating
-        // system map its pages again.
+        // Keep some capacity. Otherwise, for a list that soon grows again, the operating system
+        // would have to map the pages again.
         rows.shrink_to(ROWS_PER_BLOCK / 8);
         Ok(())
     }
@@ -319,7 +322,7 @@ impl TraceWriter {
     }
 
     /// Writes a part of the index, so that the index doesn't grow in memory. Each part has the
-    /// offset of the part before.
+    /// offset of the previous part, so that readers can follow the chain.
     fn index_block(&mut self) -> Result<(), TraceError> {
         let rows = std::mem::take(&mut self.index);
         let header = BlockHeader {
@@ -354,9 +357,8 @@ impl TraceWriter {
         TraceError::Io { path: self.path.clone(), what: "write", source }
     }
 
-    /// Writes the pending rows, and an index that saves readers the search for blocks.
-    ///
-    /// A file without an index is as good, only slower to open.
+    /// Writes the pending rows and an index, and closes the file. The index saves readers the
+    /// search for blocks; a file without an index has the same content but is slower to open.
     pub fn finish(mut self) -> Result<(), TraceError> {
         self.flush()?;
         if !self.index.is_empty() {
@@ -380,8 +382,8 @@ impl TraceWriter {
         if bytes.len() != PREFIX_BYTES + BLANK_HEADER_BYTES {
             return Err(failed(io::ErrorKind::FileTooLarge.into()));
         }
-        // Open the file again, because writes through the handle in append mode would go to the
-        // end.
+        // Open the file again, because writes through the append-mode handle would go to the end of
+        // the file.
         let file = OpenOptions::new().write(true).open(&path).map_err(failed)?;
         file.write_all_at(&bytes, 0).map_err(failed)
     }

@@ -1,5 +1,6 @@
-//! Tests with logs that three versions of PyTorch wrote of `scripts/compile/job.py`. The job has
-//! two graph breaks, three recompilations of one function and one of another.
+//! Tests the reader of compile logs with logs of `scripts/compile/job.py` that three versions of
+//! PyTorch wrote. The job has two graph breaks, three recompilations of one function and one of
+//! another.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -72,7 +73,7 @@ fn functions_are_compiled_with_their_time_by_phase() {
 }
 
 #[test]
-fn both_breaks_have_their_lines() {
+fn both_graph_breaks_have_their_source_lines() {
     for version in VERSIONS {
         let log = log(version);
         let lines: Vec<_> = log.graph_breaks.iter().map(|one| one.line.unwrap()).collect();
@@ -127,7 +128,7 @@ fn caches_kernels_and_operators_are_found() {
             .iter()
             .find(|(id, stage, _)| id.to_string() == "0/0" && *stage == GraphStage::Traced);
         assert_eq!(traced.unwrap().2.values().sum::<u64>(), 3, "{version}: {traced:?}");
-        // Both multiplications of the model are in the same line of the job.
+        // Both multiplications of the model are on the same line of the job.
         let addmm: Vec<_> = kernels().filter(|kernel| kernel.name.ends_with(".addmm")).collect();
         assert!(
             addmm.iter().all(|one| one.sources == ["/tmp/tprof-compile/job.py:32"]),
@@ -138,15 +139,15 @@ fn caches_kernels_and_operators_are_found() {
 }
 
 #[test]
-fn a_log_is_read_as_far_as_it_goes() {
+fn an_incomplete_log_is_read_up_to_its_last_line() {
     let text = text("2.8");
     // The first half of a log, as a killed process leaves it. It ends within a line.
     let half = read(&text[..text.len() / 2]);
     assert!(half.is_cut && half.damaged == 0, "{} {}", half.is_cut, half.damaged);
     assert!(!half.frames.is_empty() && half.frames.len() < log("2.8").frames.len());
     assert!(half.extent_unix_us.is_some());
-    // A log with a hole where the run kept no more, followed by the lines that the job wrote after
-    // that.
+    // A hole stands for the text that the run didn't store. After it come the lines that the job
+    // wrote later.
     let mut holed = text[..20_000].to_vec();
     holed.resize(70_000, 0);
     holed.extend_from_slice(&text[70_000..]);
@@ -173,13 +174,13 @@ fn content_beyond_a_bound_is_left_out_and_counted() {
             log.frames.len() + log.graph_breaks.len() + log.recompiled.len() + log.caches.len()
         };
         assert!(log.left_out.rows > 0 && rows(&log) < rows(&all), "{:?}", log.left_out);
-        // Facts that take no memory are known nevertheless.
+        // These facts take no memory, so the bound doesn't affect them.
         assert_eq!((&log.events, log.bytes, log.damaged), (&all.events, all.bytes, 0));
     }
 }
 
 #[test]
-fn a_text_is_read_as_far_as_its_bound() {
+fn a_text_is_read_up_to_its_bound() {
     // 4 MiB of text in a few compressed kilobytes.
     let line = "V1122 08:36:34.041000 7 a.py:1] {\"str\": [\"a\", 0]}\n";
     let whole = line.repeat((4 << 20) / line.len());
@@ -213,16 +214,17 @@ fn lists_of_a_hostile_log_are_bounded_and_counted() {
     let frame = &log.frames[0];
     assert_eq!((frame.line, frame.function.as_deref()), (Some(9), Some("f")));
     assert_eq!((frame.restart_reasons.len(), log.recompiled[0].reasons.len()), (64, 64));
-    // Every call of the graph is counted.
+    // Calls beyond the maximum number of names are counted as well.
     let operators = &log.graphs[0].2;
     assert_eq!((operators.len(), operators["(others)"]), (10_001, 1000));
-    // A part of the code doesn't show how many kernels the code has.
+    // The code was cut, so its number of kernels is unknown.
     assert_eq!(log.code[0].kernels, None);
     assert_eq!((log.left_out.parts, log.left_out.rows), (937 * 2 + 20_001, 0));
     assert_eq!(log.bytes_not_kept, u64::MAX);
 }
 
-/// Returns the lines of a log with the beginning and the figures of each compilation, 0.1 s apart.
+/// Returns the log lines at the beginning and the end of each compilation. The lines are 0.1 s
+/// apart.
 fn compilations(of: &[(&str, u32, u32, &str)]) -> String {
     let line = |at: usize, json: String| {
         format!("V1122 08:36:{:02}.{}00000 7 a.py:1] {json}\n", at / 10, at % 10)
@@ -245,7 +247,7 @@ fn compilations(of: &[(&str, u32, u32, &str)]) -> String {
 }
 
 #[test]
-fn numbers_that_are_given_again_are_other_compilations() {
+fn reused_numbers_are_different_compilations() {
     let took = "\"duration_us\": 5000";
     let text = compilations(&[
         ("f", 0, 0, took),
@@ -255,7 +257,7 @@ fn numbers_that_are_given_again_are_other_compilations() {
         ("g", 0, 0, took),
         ("f", 1, 0, took),
         ("f", 1, 1, took),
-        // A function whose recompilations are isolated, which gives another number again.
+        // The recompilations of this function are isolated, so it reuses a number too.
         ("f", 1, 0, took),
         ("f", 1, 1, took),
     ]);
@@ -275,7 +277,7 @@ fn numbers_that_are_given_again_are_other_compilations() {
 }
 
 #[test]
-fn a_log_twice_over_has_twice_as_many_compilations() {
+fn two_logs_in_one_file_have_twice_as_many_compilations() {
     for version in VERSIONS {
         let (text, once) = (text(version), log(version));
         let twice = read(&[&text[..], &text[..]].concat());
@@ -291,7 +293,7 @@ fn a_log_twice_over_has_twice_as_many_compilations() {
 }
 
 #[test]
-fn parts_of_a_split_graph_have_each_its_backward() {
+fn each_part_of_a_split_graph_has_its_backward_graph() {
     let mut text = compilations(&[("f", 0, 0, "\"duration_us\": 5000")]);
     for us in [100, 200, 300] {
         text += &format!(
@@ -306,7 +308,7 @@ fn parts_of_a_split_graph_have_each_its_backward() {
 }
 
 #[test]
-fn a_compilation_has_its_time_in_whichever_field_the_version_has_it() {
+fn the_duration_is_found_in_the_field_of_each_version() {
     let start = 1_763_800_594_000_000_u64;
     let text = compilations(&[
         (
@@ -331,7 +333,7 @@ fn a_compilation_has_its_time_in_whichever_field_the_version_has_it() {
     let parts = [phases.dynamo_us, phases.aot_us, phases.inductor_us, phases.kernels_us];
     assert_eq!(parts, [Some(350_000), Some(600_000), Some(700_000), None]);
     assert!(log.frames.iter().all(|one| one.is_ended));
-    // A frame without a duration ends when its figures were written.
+    // A frame without a duration ends when its metrics were written.
     let last = &log.frames[3];
     assert_eq!(last.end_unix_us.unwrap() - last.start_unix_us.unwrap(), 100_000);
     let cut = text.rsplit_once("V1122").unwrap().0;
@@ -360,13 +362,13 @@ fn unknown_events_are_counted_by_name() {
     let row = &log.events["quantum_graph"];
     assert_eq!((row.usage, row.count, row.bytes > 60), (EventUse::Unknown, 1, true));
     assert_eq!((log.damaged, log.rank, log.frames.len()), (1, Some(3), 1));
-    // Nothing in this log ties its prefixes to a year.
+    // No event in this log shows the year of its prefixes.
     assert_eq!((log.extent_unix_us, log.frames[0].start_unix_us), (None, None));
 }
 
 proptest::proptest! {
     #[test]
-    fn any_bytes_are_read_to_their_end(
+    fn any_bytes_are_read_without_a_panic(
         cuts in proptest::collection::vec((0_usize..100_000, 0_u8..=255), 0..40),
         length in 0_usize..100_000,
     ) {

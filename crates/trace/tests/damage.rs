@@ -1,5 +1,5 @@
-//! Tests with files that are cut, damaged or foreign: whole parts are read, others are reported,
-//! and nothing panics.
+//! Tests with files that are cut, damaged or foreign. Whole parts are read, other parts are
+//! reported, and nothing panics.
 
 mod common;
 
@@ -40,8 +40,9 @@ fn read(path: &Path, bytes: &[u8]) -> Result<(usize, Vec<Problem>), TraceError> 
 }
 
 #[test]
-fn a_file_cut_anywhere_opens_with_what_is_whole() {
-    // An unfinished file is the beginning of the finished one, so cuts there need no second test.
+fn a_file_cut_anywhere_opens_with_its_whole_blocks() {
+    // An unfinished file is the beginning of the finished one, so cuts in the common part are
+    // tested once.
     for (finished, from) in [(false, 0), (true, small(false).bytes.len())] {
         let small = small(finished);
         let whole = read(&small.path, small.bytes).unwrap();
@@ -66,7 +67,7 @@ fn a_file_cut_anywhere_opens_with_what_is_whole() {
 }
 
 #[test]
-fn a_file_without_its_end_is_known() {
+fn a_file_without_its_end_is_not_closed() {
     let small = small(true);
     let closed = |bytes: &[u8]| {
         std::fs::write(&small.path, bytes).unwrap();
@@ -78,14 +79,14 @@ fn a_file_without_its_end_is_known() {
     for at in &blocks[1..] {
         assert!(!closed(&small.bytes[..*at]), "cut at block {at}");
     }
-    // A damaged index does not make a closed file an open one.
+    // A closed file with a damaged index is still closed.
     let mut bytes = small.bytes.to_vec();
     bytes[blocks[blocks.len() - 2] + 20] ^= 1;
     assert!(closed(&bytes));
 }
 
 #[test]
-fn a_damaged_block_hides_no_other() {
+fn all_blocks_around_a_damaged_one_are_read() {
     let small = small(false);
     let whole = read(&small.path, small.bytes).unwrap().0;
     let blocks: Vec<usize> =
@@ -133,7 +134,7 @@ fn a_free_of_an_allocation_in_a_lost_block_has_no_ordinal() {
 }
 
 #[test]
-fn refusals_name_what_and_why() {
+fn errors_name_the_file_and_the_cause() {
     let small = small(true);
     let refuse = |bytes: &[u8]| read(&small.path, bytes).unwrap_err();
     let with = |at: usize, value: u8| {
@@ -156,8 +157,8 @@ fn refusals_name_what_and_why() {
     assert!(missing.starts_with("cannot open `/nonexistent/rank-0.tprof`: "), "{missing}");
 }
 
-/// Returns the bytes of a block with valid checksums, made of header fields and of columns given as
-/// id, kind, encoding, values and stored bytes.
+/// Returns the bytes of a block with valid checksums. Each column is an id, a kind, an encoding, a
+/// number of values, and stored bytes.
 fn forged(table: u16, process: u32, rows: u32, columns: &[(u16, u8, u8, u32, &[u8])]) -> Vec<u8> {
     let mut payload = (columns.len() as u16).to_le_bytes().to_vec();
     let mut raw_len = 0;
@@ -187,7 +188,8 @@ fn forged(table: u16, process: u32, rows: u32, columns: &[(u16, u8, u8, u32, &[u
 fn a_small_file_cannot_ask_for_much_memory() {
     let small = small(false);
     let (rows, zero, bits) = (1 << 20, &[0][..], &[1, 0, 0][..]);
-    // Times rise from 0 in steps of 1, so that the events of all processes are interleaved.
+    // Times rise from 0 in steps of 1, so the reader must have a block of every process open at
+    // once.
     let times = &[0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1][..];
     let mut bytes = small.bytes.to_vec();
     for process in 10..200 {
@@ -207,7 +209,8 @@ fn a_small_file_cannot_ask_for_much_memory() {
     let mut events = file.heap_events();
     assert_eq!(events.by_ref().take(1000).count(), 1000);
     assert!(!events.problems().is_empty(), "some 190 blocks of 27 MB cannot be open at once");
-    // Names without text: each block has 1,048,576 rows in a few bytes, and there are many blocks.
+    // These names have no text. Each block has 1,048,576 rows in a few bytes, and there are many
+    // blocks.
     let mut bytes = small.bytes.to_vec();
     for _ in 0..200 {
         bytes.extend(forged(
@@ -223,7 +226,7 @@ fn a_small_file_cannot_ask_for_much_memory() {
 }
 
 #[test]
-fn stacks_that_share_more_than_there_is_are_refused() {
+fn stacks_that_share_more_frames_than_exist_are_refused() {
     let small = small(false);
     let problem = |own: &[u8], shared: &[u8], spare: u32| {
         let mut block = forged(
@@ -249,7 +252,8 @@ fn stacks_that_share_more_than_there_is_are_refused() {
         let found = file.stack(0, 8).map(|stack| stack.frames.clone());
         (found, file.problems().first().map(|problem| problem.what.clone()))
     };
-    // A valid block: one frame that isn't shared, and the outer one of two frames that is.
+    // This block is valid: its first row has frames of its own, and its second row shares the outer
+    // one.
     assert_eq!(problem(&[1, 1, 0, 1, 0], &[1, 1, 0, 1], 8), (Some(vec![5, 6]), None));
     let refused = |found: (Option<Vec<u64>>, Option<String>), why: &str| {
         assert!(found.0.is_none() && found.1.is_some_and(|what| what.contains(why)), "{why}");
@@ -260,7 +264,7 @@ fn stacks_that_share_more_than_there_is_are_refused() {
 }
 
 #[test]
-fn tables_and_columns_of_later_formats_are_passed_over() {
+fn tables_and_columns_of_later_formats_are_skipped() {
     let small = small(false);
     let before = read(&small.path, small.bytes).unwrap();
     let mut bytes = small.bytes.to_vec();
@@ -295,7 +299,8 @@ proptest! {
         let _ = read(&small.path, &bytes);
     }
 
-    /// Fix the checksums, as a hostile writer would: otherwise they would stop random damage.
+    /// Makes the checksums valid, as a hostile writer would. Otherwise they would stop all random
+    /// damage.
     #[test]
     fn flipped_bytes_under_right_checksums_never_panic(flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
         let small = small(false);

@@ -9,7 +9,7 @@ use std::path::Path;
 use tprof_trace::{FORMAT_VERSION, TraceFile};
 
 #[test]
-fn files_of_every_readable_version_hold_what_they_held() {
+fn files_of_every_readable_version_have_unchanged_content() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     if std::env::var_os("TPROF_BLESS").is_some() {
         let path = golden.join(format!("v{FORMAT_VERSION}.tprof"));
@@ -28,7 +28,7 @@ fn files_of_every_readable_version_hold_what_they_held() {
 }
 
 #[test]
-fn a_file_written_now_holds_the_same_as_the_golden_one() {
+fn a_file_written_now_has_the_content_of_the_golden_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("now.tprof");
     common::write(&path).finish().unwrap();

@@ -1,4 +1,4 @@
-//! Tests that rows of the large tables are read as they were written.
+//! Tests that reading a large table returns the rows that were written.
 
 use proptest::prelude::*;
 use std::path::Path;
@@ -120,7 +120,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_rows_come_back(
+    fn any_rows_are_read_as_written(
         spans in prop::collection::vec(span(), 0..50),
         kernels in prop::collection::vec(kernel(), 0..50),
         copies in prop::collection::vec(copy(), 0..50),
@@ -137,9 +137,9 @@ proptest! {
     }
 }
 
-/// Tests kernels that repeat evenly, which take only a 20,000th of their memory in the file.
+/// These kernels repeat so evenly that the file is 20,000 times smaller than the rows in memory.
 #[test]
-fn rows_as_regular_as_can_be_come_back() {
+fn perfectly_regular_rows_are_read_as_written() {
     let kernel = |i: u64| Kernel {
         start_ns: 1_000 * i,
         duration_ns: 800,
@@ -154,7 +154,7 @@ fn rows_as_regular_as_can_be_come_back() {
 }
 
 #[test]
-fn the_other_tables_come_back() {
+fn rows_of_the_other_large_tables_are_read_as_written() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     let kinds = [SyncKind::Event, SyncKind::StreamWaitEvent, SyncKind::Stream, SyncKind::Context];
@@ -206,7 +206,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_outline_has_what_the_row_has(
+    fn an_outline_has_the_values_of_its_row(
         spans in prop::collection::vec(span(), 0..20),
         kernels in prop::collection::vec(kernel(), 0..20),
     ) {
@@ -249,7 +249,7 @@ proptest! {
 }
 
 #[test]
-fn many_rows_take_many_blocks_and_a_window_reads_few() {
+fn a_window_reads_few_of_many_blocks() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("trace");
     let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
@@ -265,13 +265,13 @@ fn many_rows_take_many_blocks_and_a_window_reads_few() {
     let few: usize =
         file.blocks_between::<Kernel>(1_000_000, 1_000_100).map(|rows| rows.len()).sum();
     assert!((10..=65_536).contains(&few), "{few}");
-    // The end of a block's last row counts, not only its start.
+    // A block overlaps a window by the end of its last row, not only by its start.
     assert_eq!(file.blocks_between::<Kernel>(1_999_994, u64::MAX).count(), 1);
     assert_eq!(file.blocks_between::<Kernel>(1_999_996, u64::MAX).count(), 0);
 }
 
 #[test]
-fn the_small_tables_beside_them_come_back() {
+fn rows_of_small_tables_are_read_as_written() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("trace");
     let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
@@ -308,12 +308,12 @@ fn the_small_tables_beside_them_come_back() {
 }
 
 #[test]
-fn rows_in_order_enclose_what_comes_after_them() {
+fn rows_in_order_come_before_the_rows_that_they_enclose() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rank-0.tprof");
     let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
     let span = |start_ns, duration_ns| Span { start_ns, duration_ns, ..Span::default() };
-    // The blocks overlap, aren't in order of their beginnings, and their rows aren't sorted.
+    // The blocks overlap, aren't in order of time, and have unsorted rows.
     for rows in [
         vec![span(50, 5), span(40, 2)],
         vec![span(10, 10), span(20, 5), span(41, 1)],
@@ -330,7 +330,8 @@ fn rows_in_order_enclose_what_comes_after_them() {
     };
     let whole = [(10, 90), (10, 10), (20, 5), (40, 2), (41, 1), (50, 5), (95, 0), (200, 1)];
     assert_eq!(all(0, u64::MAX), whole);
-    // A row that ends where the interval begins is outside. An instant there is inside.
+    // A row that ends exactly where the interval begins is outside. An instant at that time is
+    // inside.
     assert_eq!(all(42, 200), [(10, 90), (50, 5), (95, 0)]);
     assert_eq!(all(95, 96), [(10, 90), (95, 0)]);
     assert_eq!(file.extent_ns(), Some((10, 201)));

@@ -1,5 +1,5 @@
-//! Tests that everything that is written is read back: heap events of any kind, and rows of every
-//! table.
+//! Tests that reading a file returns everything that was written: heap events of any kind, and rows
+//! of every table.
 
 mod common;
 
@@ -14,7 +14,7 @@ struct Event {
     thread: u32,
     size: u64,
     stack: u32,
-    /// For a free, how many allocations before the next one the freed one was; `None` for an
+    /// For a free, how many allocations ago the freed block was allocated; `None` for an
     /// allocation.
     distance: Option<u64>,
     realloc: bool,
@@ -81,7 +81,7 @@ fn write(events: &[Event], per_block: usize, writer: &mut TraceWriter) -> Vec<He
 
 proptest! {
     #[test]
-    fn heap_events_of_several_processes_come_back_in_order(list in events(false), per_block in 1..100usize) {
+    fn heap_events_of_several_processes_are_read_in_order(list in events(false), per_block in 1..100usize) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("heap.tprof");
         let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
@@ -91,7 +91,7 @@ proptest! {
         prop_assert_eq!(file.problems(), &[]);
         prop_assert_eq!(file.heap_event_count(), expected.len() as u64);
         let mut read: Vec<HeapEvent> = file.heap_events().collect();
-        // Events of several processes at the same time may come in any order.
+        // The order of events of several processes at the same time isn't defined.
         expected.sort_by_key(|event| (event.time_ns, event.process));
         prop_assert!(read.is_sorted_by_key(|event| event.time_ns));
         read.sort_by_key(|event| (event.time_ns, event.process));
@@ -117,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn names_are_interned_and_come_back(names in prop::collection::vec(".{0,20}", 0..50)) {
+    fn names_are_interned_and_read_back(names in prop::collection::vec(".{0,20}", 0..50)) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("names.tprof");
         let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
@@ -133,7 +133,7 @@ proptest! {
     }
 
     #[test]
-    fn measured_rows_come_back(rows in prop::collection::vec((any::<[u64; 7]>(), any::<[u32; 4]>(), any::<[Option<u64>; 3]>(), any::<f64>(), 0..4u8), 0..200)) {
+    fn measured_rows_are_read_as_written(rows in prop::collection::vec((any::<[u64; 7]>(), any::<[u32; 4]>(), any::<[Option<u64>; 3]>(), any::<f64>(), 0..4u8), 0..200)) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("rows.tprof");
         let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
@@ -179,7 +179,7 @@ proptest! {
     }
 
     #[test]
-    fn described_rows_come_back(rows in prop::collection::vec((any::<[u64; 4]>(), any::<[u32; 6]>(), any::<Option<u32>>(), prop::collection::vec(any::<u64>(), 0..9), 0..4u8), 0..100)) {
+    fn rows_of_processes_and_code_are_read_as_written(rows in prop::collection::vec((any::<[u64; 4]>(), any::<[u32; 6]>(), any::<Option<u32>>(), prop::collection::vec(any::<u64>(), 0..9), 0..4u8), 0..100)) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("rows.tprof");
         let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
@@ -246,7 +246,7 @@ fn a_long_run_has_an_index_in_parts_and_full_blocks() {
 }
 
 #[test]
-fn a_stack_may_be_defined_after_its_use() {
+fn a_stack_may_be_written_after_an_event_that_uses_it() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("late.tprof");
     let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();

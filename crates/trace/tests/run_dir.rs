@@ -1,4 +1,4 @@
-//! Tests with run directories, complete and incomplete.
+//! Tests opening complete and incomplete run directories.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn labels(run: &RunDir) -> Vec<(String, Option<u32>)> {
 }
 
 #[test]
-fn ranks_come_in_order_then_launchers_then_the_rest() {
+fn files_are_sorted_by_rank_then_launchers_then_the_rest() {
     let directory = tempfile::tempdir().unwrap();
     for name in [
         "rank-10.tprof",
@@ -41,7 +41,7 @@ fn ranks_come_in_order_then_launchers_then_the_rest() {
         ("rank 10", Some(10)),
         ("launcher on a", None),
         ("launcher 2 on a", None),
-        // No `run.json` names a host `b`, so `b.1` may be the whole name of a host.
+        // No `run.json` names a host `b`, so `b.1` may be a host's whole name.
         ("launcher on b.1", None),
         ("process a-b-77", None),
     ];
@@ -50,7 +50,7 @@ fn ranks_come_in_order_then_launchers_then_the_rest() {
 }
 
 #[test]
-fn a_file_that_was_never_given_a_rank_is_rank_0_alone() {
+fn a_single_file_without_a_rank_counts_as_rank_0() {
     let directory = tempfile::tempdir().unwrap();
     trace(directory.path(), "process-a-77.tprof");
     let run = RunDir::open(directory.path()).unwrap();
@@ -75,7 +75,7 @@ fn a_damaged_or_newer_run_json_is_a_problem_not_an_error() {
 }
 
 #[test]
-fn one_file_is_a_run_and_names_its_rank() {
+fn a_single_file_opens_as_a_run_with_its_rank() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("renamed.tprof");
     TraceWriter::create(&path, &common::header()).unwrap();
@@ -100,7 +100,7 @@ fn a_path_that_is_not_a_run_is_refused_with_a_reason() {
 }
 
 #[test]
-fn names_of_files_are_read_strictly() {
+fn only_file_names_that_tprof_makes_are_parsed() {
     for name in ["rank-.tprof", "rank-x.tprof", "rank-1.2.3.tprof", "rank-1.json", "other.tprof"] {
         assert_eq!(RankLabel::of_name(name), None, "{name}");
     }

@@ -1,5 +1,5 @@
-//! Tests with files that grow while they are read: new rows are read once and completely, and are
-//! the same as when the whole file is read.
+//! Tests reading files that grow. Each new row is returned once, and all rows together are the same
+//! as when the whole file is read.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn written(path: &Path, rounds: u64) -> TraceWriter {
     writer.process(&common::process(0, name));
     for at in 0..rounds {
         let time_ns = common::START + 1000 * at;
-        // The kind of a span decides, too: an operator with this name isn't wanted.
+        // The filter also checks the kind of a span: an operator with this name isn't wanted.
         let kinds = [SpanKind::Annotation, SpanKind::Operator];
         let named = [UPDATE, "forward", &format!("layer {at}")].map(|name| writer.name(name));
         let mut spans: Vec<Span> = named
@@ -63,7 +63,7 @@ fn written(path: &Path, rounds: u64) -> TraceWriter {
     writer
 }
 
-/// Returns the bytes of such a file, with its end if `finished`.
+/// Returns the bytes of such a file. If `finished`, the end of the file is included.
 fn bytes(finished: bool) -> &'static [u8] {
     static BYTES: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
         let directory = tempfile::tempdir().unwrap();
@@ -131,7 +131,7 @@ impl Growing {
         lines.extend(news.samples.iter().map(|row| format!("{row:?}")));
     }
 
-    /// Returns what was read so far, in an order that doesn't depend on the calls.
+    /// Returns what was read so far, sorted so that the order doesn't depend on the calls.
     fn sorted(&self) -> Vec<String> {
         let mut lines = self.lines.clone();
         lines.sort();
@@ -139,7 +139,7 @@ impl Growing {
     }
 }
 
-/// Returns the same for a whole file.
+/// Returns the same for a file that is read as a whole.
 fn whole(path: &Path) -> Vec<String> {
     let file = TraceFile::open(path).unwrap();
     let mut lines: Vec<String> = Vec::new();
@@ -172,7 +172,7 @@ fn each_block_is_read_once_as_soon_as_it_is_whole() {
     for to in blocks[1..].iter().copied().chain([bytes.len()]) {
         growing.append(&bytes[from..to - 1]);
         growing.read();
-        assert_eq!(growing.read(), 0, "nothing came");
+        assert_eq!(growing.read(), 0, "nothing was added");
         growing.append(&bytes[to - 1..to]);
         growing.read();
         from = to;
@@ -190,7 +190,7 @@ fn each_block_is_read_once_as_soon_as_it_is_whole() {
 }
 
 #[test]
-fn a_name_of_long_ago_is_found_again() {
+fn a_name_from_an_earlier_call_is_found_again() {
     let mut growing = Growing::new();
     growing.append(bytes(false));
     let file = File::open(&growing.path).unwrap();
@@ -204,7 +204,7 @@ fn a_name_of_long_ago_is_found_again() {
 }
 
 #[test]
-fn a_damaged_block_is_counted_and_hides_no_other() {
+fn a_damaged_block_is_counted_and_all_others_are_read() {
     let sound = bytes(false);
     let blocks: Vec<usize> =
         (0..sound.len()).filter(|at| sound[*at..].starts_with(b"tpB\xf1")).collect();
@@ -218,17 +218,17 @@ fn a_damaged_block_is_counted_and_hides_no_other() {
             growing.read();
             growing.append(&bytes[half..]);
             growing.read();
-            // Blocks behind damage are searched for once the file doesn't grow.
+            // The reader searches for blocks behind the damage once the file stops growing.
             growing.read();
             assert_eq!(growing.sorted(), whole(&growing.path), "byte {within} of {at}");
-            // Damage in a payload that isn't decoded isn't noticed.
+            // The reader doesn't notice damage in a payload that it doesn't decode.
             assert!(within == 66 || growing.tail.damaged() > 0);
         }
     }
 }
 
 #[test]
-fn a_file_that_began_anew_is_read_anew() {
+fn a_file_that_began_again_is_read_from_its_start() {
     let mut growing = Growing::new();
     growing.append(bytes(true));
     growing.read();
@@ -240,7 +240,7 @@ fn a_file_that_began_anew_is_read_anew() {
     growing.append(&bytes(true)[2000..]);
     growing.read();
     assert_eq!((growing.sorted(), growing.restarts), (before, 1));
-    // Another file takes the place of the file, and is longer.
+    // Replace the file by another file that is longer.
     let other = growing.path.with_extension("other");
     let mut writer = TraceWriter::create(&other, &TraceHeader::default()).unwrap();
     let name = writer.name("other");
@@ -272,7 +272,7 @@ fn a_file_that_is_not_a_trace_is_refused() {
 }
 
 #[test]
-fn a_long_file_is_read_in_parts() {
+fn a_long_file_is_read_in_several_calls() {
     let mut growing = Growing::new();
     std::fs::remove_file(&growing.path).unwrap();
     let mut writer = TraceWriter::create(&growing.path, &TraceHeader::default()).unwrap();
@@ -317,12 +317,13 @@ proptest! {
     }
 
     #[test]
-    fn hostile_bytes_never_panic_and_are_read_as_by_the_reader_of_whole_files(
+    fn hostile_bytes_are_read_as_by_the_reader_of_whole_files(
         flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         cut in any::<prop::sample::Index>(),
     ) {
         let mut bytes = bytes(false).to_vec();
-        // Fix the checksums, as a hostile writer would: otherwise they would stop random damage.
+        // Make the checksums valid, as a hostile writer would. Otherwise they would stop all random
+        // damage.
         let blocks: Vec<usize> =
             (0..bytes.len()).filter(|at| bytes[*at..].starts_with(b"tpB\xf1")).collect();
         for (at, value) in flips {

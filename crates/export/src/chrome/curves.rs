@@ -12,7 +12,7 @@ use super::writer::Writer;
 use crate::counters::{self, Downsampler};
 use crate::gpus::{Gpu, Gpus};
 
-/// Lifetime of a process or thread, on one track.
+/// Lifetime of a process or thread, as a span on one track.
 struct Life<'a> {
     start_ns: u64,
     end_ns: u64,
@@ -22,7 +22,8 @@ struct Life<'a> {
     process: &'a Process,
 }
 
-/// Writes a span for the lifetime of each process, on its first thread, and of each further thread.
+/// Writes the lifetime of each process as a span on its first thread, and of each further thread on
+/// that thread.
 pub(super) fn lives<W: Write>(to: &mut Writer<'_, W>) -> io::Result<()> {
     let (trace, window) = (&to.part.trace, to.part.window);
     let last_ns = trace.extent_ns().map_or(0, |(_, last_ns)| last_ns);
@@ -51,7 +52,7 @@ pub(super) fn lives<W: Write>(to: &mut Writer<'_, W>) -> io::Result<()> {
     }
     for ((_, tid), mut lives) in tracks {
         lives.sort_by_key(|life| life.start_ns);
-        // Ids are reused, but spans of one track must not overlap.
+        // Pids and tids are reused, but spans on one track must not overlap.
         for i in 1..lives.len() {
             lives[i - 1].end_ns = lives[i - 1].end_ns.min(lives[i].start_ns);
         }
@@ -98,7 +99,7 @@ fn life<'a, W: Write>(to: &Writer<'a, W>, process: &'a Process, last_ns: u64) ->
     }
 }
 
-/// Writes marks. A mark that belongs to no process is drawn over all of them.
+/// Writes marks. A mark without a process is drawn over all processes.
 pub(super) fn marks<W: Write>(to: &mut Writer<'_, W>) -> io::Result<()> {
     let (trace, window) = (&to.part.trace, to.part.window);
     for mark in trace.marks().iter().filter(|mark| window.holds(mark.time_ns)) {
@@ -122,7 +123,7 @@ pub(super) fn marks<W: Write>(to: &mut Writer<'_, W>) -> io::Result<()> {
 /// Writes losses at the time when they were noticed.
 pub(super) fn losses<W: Write>(to: &mut Writer<'_, W>) -> io::Result<()> {
     let (trace, window) = (&to.part.trace, to.part.window);
-    // Losses of an import are not events of the job.
+    // Losses of an import are about the imported trace, not about the job, so leave them out.
     let native = trace.property("tprof.import").is_none();
     for loss in trace.losses().iter().filter(|loss| native && window.holds(loss.time_ns)) {
         let what = trace.name(loss.what);
@@ -145,7 +146,7 @@ fn instant<W: Write>(
 ) -> io::Result<()> {
     let trace = &to.part.trace;
     let owner = process.and_then(|process| trace.process(process));
-    // Kineto's name for the process of events that belong to none.
+    // Kineto uses this name as the process of events that belong to no process.
     let (scope, place) = match owner {
         Some(process) => ("p", to.main_thread(process)),
         None => ("g", "\"pid\":\"Traces\",\"tid\":\"Trace\"".into()),
@@ -165,8 +166,8 @@ fn instant<W: Write>(
     })
 }
 
-/// Writes curves. Memory that tprof recorded is thinned; everything else is kept. Returns the
-/// number of rows.
+/// Writes curves. Memory curves that tprof recorded are downsampled, and all other curves are
+/// written completely. Returns the number of rows.
 pub(super) fn memory<W: Write>(to: &mut Writer<'_, W>) -> io::Result<u64> {
     let (trace, window) = (&to.part.trace, to.part.window);
     let (first_ns, last_ns) = trace.extent_ns().unwrap_or_default();
@@ -216,7 +217,7 @@ fn is_own(name: &str) -> bool {
     own.contains(&name)
 }
 
-/// Ends the memory curves of a process when it ends.
+/// Ends the memory curves of a process at its end, with the value 0.
 fn ends<W: Write>(to: &mut Writer<'_, W>, drawn: &HashSet<(ProcessIndex, &str)>) -> io::Result<()> {
     let (trace, window) = (&to.part.trace, to.part.window);
     for process in trace.processes() {
@@ -256,7 +257,7 @@ fn point<W: Write>(
         Some(Gpu::OfHost(device)) => envelope::unused_device_pid(device).to_string().into(),
         None => to.pid(process.unwrap_or(first)),
     };
-    // Viewers show name and key: `heap` with its `bytes`.
+    // Viewers show the name and the key, so write the unit as the key: `heap` with `bytes`.
     let own = is_own(name) || name == counter::HEAP_BYTES;
     let (name, unit) = match name.strip_suffix("_bytes").filter(|_| own) {
         Some(quantity) => (quantity, "bytes"),

@@ -1,4 +1,4 @@
-//! The parts of a file apart from its events: rank, devices, names of processes.
+//! Writes the parts of a file apart from its events: rank, devices, names of processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -14,24 +14,26 @@ use crate::gpus::{Gpu, Gpus};
 use crate::text::Text;
 use crate::{OpenRank, Window};
 
-/// Returns a made-up process id for a device that no process of the file uses, and which therefore
-/// has no CUDA number.
+/// Returns a made-up process id for a device that no process of the file uses. Such a device has no
+/// CUDA number.
 pub(super) fn unused_device_pid(device: u32) -> u64 {
     1_000 + u64::from(device)
 }
 
-/// Kineto draws devices below processes.
+/// Added to a device's sort index, so that viewers draw devices below processes, as with Kineto's
+/// traces.
 const DEVICE_SORT_INDEX: u64 = 5_000_000;
 const BASE: &str = "baseTimeNanoseconds";
 
-/// The members around the list of events.
+/// The members of the JSON object around the list of events.
 pub(super) struct Envelope<'a> {
     part: &'a OpenRank<'a>,
-    /// Whether the trace was imported from this format and brought its own top level.
+    /// Whether the trace was imported from this format and has a top level of its own.
     pub imported: bool,
-    /// Clock of the times: the run's clock if the trace was imported, otherwise the host's.
+    /// Converts times to the file's clock: the run's clock if the trace was imported, otherwise the
+    /// host's.
     pub clock: Clock,
-    /// Base time of the file, if it is written, and whether it comes before the events.
+    /// Base time of the file, if the file has one, and whether it is written before the events.
     base: Option<u64>,
     base_first: bool,
     last_rank: Option<u32>,
@@ -52,9 +54,9 @@ impl<'a> Envelope<'a> {
         if !imported {
             return about;
         }
-        // tprof's importer adds the base to all times if the base comes before the events, so the
-        // times are written relative to it. Kineto writes the base after the events; the importer
-        // then leaves the times as they are.
+        // If the base comes before the events, tprof's importer adds it to all times, so the times
+        // must be relative to it. Kineto writes the base after the events, and the importer then
+        // leaves the times unchanged.
         let base: Option<u64> = trace.property(BASE).and_then(|text| text.parse().ok());
         let (first_ns, _) = trace.extent_ns().unwrap_or((0, 0));
         let from = |start_ns| Clock { start_ns, late_ns: 0 };
@@ -84,7 +86,7 @@ impl<'a> Envelope<'a> {
         text.raw(",");
     }
 
-    /// Returns the rank and the known facts about the job.
+    /// Returns the rank and other facts about the distributed job.
     fn distributed(&self) -> Value {
         let trace = &self.part.trace;
         let mut info = Map::new();
@@ -151,7 +153,7 @@ impl<'a> Envelope<'a> {
         }
     }
 
-    /// Writes labels of devices that were sampled but that no process of the file uses.
+    /// Writes labels of devices that have counters but that no process of the file uses.
     fn devices_of_host<W: Write>(&self, to: &mut Writer<'_, W>) -> io::Result<()> {
         let trace = &self.part.trace;
         let gpus = Gpus::of(trace);
@@ -168,7 +170,7 @@ impl<'a> Envelope<'a> {
         Ok(())
     }
 
-    /// Writes labels of devices, and names of streams that have one.
+    /// Writes labels of devices, and the names of named streams.
     fn streams<W: Write>(&self, to: &mut Writer<'_, W>) -> io::Result<()> {
         let trace = &self.part.trace;
         let devices: BTreeSet<u32> = trace.devices().iter().map(|device| device.device).collect();
@@ -196,7 +198,7 @@ impl<'a> Envelope<'a> {
                 if own || key == BASE && self.base_first {
                     continue;
                 }
-                // A property is JSON, unless the file is damaged.
+                // A property is valid JSON, unless the file is damaged.
                 if serde_json::from_str::<serde::de::IgnoredAny>(value).is_ok() {
                     text.raw(",\n");
                     text.string(key);
@@ -215,7 +217,7 @@ impl<'a> Envelope<'a> {
         })
     }
 
-    /// Returns facts that a reader of the file should know.
+    /// Returns facts that a person who reads the file should know.
     fn facts(&self, cut_ns: Option<u64>) -> Map<String, Value> {
         let trace = &self.part.trace;
         let mut facts = Map::new();

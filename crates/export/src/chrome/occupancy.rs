@@ -1,4 +1,4 @@
-//! Computes how well a kernel's blocks fill a device, as Kineto does for the arguments of a kernel.
+//! Computes how far a kernel's blocks fill a device, as Kineto does for the arguments of a kernel.
 
 use serde_json::Value;
 use tprof_trace::TraceFile;
@@ -6,8 +6,8 @@ use tprof_trace::model::{Device, Kernel};
 
 /// Registers are allocated to a warp in units of this many.
 const REGISTER_UNIT: u64 = 256;
-/// The registers of a multiprocessor are divided into this many equal parts. All registers of a
-/// warp come from one part.
+/// A multiprocessor's registers are divided into this many equal parts. All registers of a warp
+/// come from one part.
 const PARTS: u64 = 4;
 /// Shared memory is allocated to a block in units of this many bytes.
 const SHARED_UNIT: u64 = 128;
@@ -33,13 +33,13 @@ pub(super) struct KernelOccupancy {
     pub blocks: f64,
     /// Warps of the kernel per multiprocessor.
     pub warps: f64,
-    /// Percentage of a multiprocessor's threads that the kernel can keep resident. `None` if its
-    /// registers or shared memory are unknown.
+    /// Percentage of a multiprocessor's threads that blocks of the kernel can occupy at once.
+    /// `None` if the kernel's registers or shared memory are unknown.
     pub occupancy: Option<u64>,
 }
 
 impl Multiprocessors {
-    /// Reads a device's properties; `None` if they are unknown.
+    /// Reads a device's properties; `None` if one of them is unknown.
     pub fn of(trace: &TraceFile, device: &Device) -> Option<Multiprocessors> {
         let properties: Value = serde_json::from_str(trace.name(device.properties)).ok()?;
         let number = |key: &str| properties[key].as_u64().filter(|value| *value > 0);
@@ -74,8 +74,8 @@ impl Multiprocessors {
         })
     }
 
-    /// Returns the number of blocks that one multiprocessor can hold at once, limited by the
-    /// scarcest resource.
+    /// Returns the number of blocks that fit one multiprocessor at once. The scarcest resource
+    /// limits it.
     fn blocks_at_once(&self, row: &Kernel, threads: u64) -> Option<u64> {
         let warps = threads.div_ceil(self.warp_threads);
         let of_threads = self.most_threads / self.warp_threads / warps;
@@ -122,7 +122,7 @@ mod tests {
 
     /// The kernel and its figures are from a trace that torch.profiler recorded on an H200.
     #[test]
-    fn occupancy_is_what_kineto_states() {
+    fn occupancy_equals_kinetos_value() {
         let load = |row: &Kernel| H200.load(row).unwrap();
         let few = load(&kernel(16, 128, 18, 0));
         assert_eq!((few.blocks * 1e6).round(), 121_212.0);
@@ -136,17 +136,17 @@ mod tests {
             H200.load(&kernel(100_000, block, registers, shared)).unwrap().occupancy
         };
         assert_eq!(occupancy(32, 0, 256), Some(100));
-        // With 96 registers for a thread, each of the 4 parts holds 5 warps: 20 of 64.
+        // With 96 registers per thread, each of the 4 parts has room for 5 warps: 20 of 64.
         assert_eq!(occupancy(96, 0, 32), Some(31));
         assert_eq!(occupancy(32, 100 << 10, 256), Some(25));
-        // There can be 32 blocks, of one warp each.
+        // Without other limits, a multiprocessor has room for 32 blocks, here of one warp each.
         assert_eq!(occupancy(16, 0, 32), Some(50));
         // The block is too large for a multiprocessor.
         assert_eq!(occupancy(255, 0, 1024), Some(0));
     }
 
     #[test]
-    fn unknown_sizes_leave_the_occupancy_out() {
+    fn occupancy_is_unknown_without_the_kernels_sizes() {
         assert_eq!(H200.load(&kernel(0, 128, 18, 0)), None);
         let row = Kernel { registers: None, ..kernel(132, 128, 18, 0) };
         let load = H200.load(&row).unwrap();

@@ -1,31 +1,31 @@
-//! Numbers that join operators with the calls that they make and the device work that those start,
-//! as Kineto's `External id` does. A run has such numbers of its own only if a profiler in the job
-//! pushed some.
+//! Joins operators with the calls that they make and with the device work of these calls, by
+//! numbers like Kineto's `External id`. A run contains such numbers only if a profiler in the job
+//! pushed some. For other runs, they are assigned here.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ExternalId, ProcessIndex, Span, SpanKind, ThreadIndex};
 
-/// Operators that are open, and calls whose device work has not come yet.
+/// The open operators, and the calls whose device work hasn't been written yet.
 #[derive(Default)]
 pub(super) struct OperatorIds {
     has_own: bool,
     last: u64,
-    /// Ends and numbers of the open operators of each thread, outermost first.
+    /// Ends and numbers of each thread's open operators, outermost first.
     open: FxHashMap<ThreadIndex, Vec<(u64, u64)>>,
     calls: FxHashMap<(ProcessIndex, u64), u64>,
 }
 
 impl OperatorIds {
-    /// Creates the state for a file; an imported file keeps its own numbers.
+    /// Creates the state for a file. An imported file keeps its own numbers.
     pub fn of(trace: &TraceFile, imported: bool) -> OperatorIds {
         let has_own = imported || trace.row_count::<ExternalId>() > 0;
         OperatorIds { has_own, ..OperatorIds::default() }
     }
 
-    /// Returns the number of a span: an operator's own number, or for a call the number of the
-    /// operator around it, which is kept if device work follows. Spans must come by time, the
-    /// longest first among those that begin together.
+    /// Returns the number of a span. An operator gets a number of its own. A call gets the number
+    /// of the operator around it, which is stored if device work follows. Spans must be passed in
+    /// order of time; of spans that begin together, the longest must come first.
     pub fn span(&mut self, row: &Span, has_work: bool) -> Option<u64> {
         let is_call = matches!(row.kind, SpanKind::Runtime | SpanKind::Driver);
         if self.has_own || !(is_call || row.kind == SpanKind::Operator) {
@@ -42,14 +42,14 @@ impl OperatorIds {
         }
         let (_, id) = *open.last()?;
         if let (Some(correlation), true) = (row.correlation, has_work) {
-            // A driver call within a runtime call has the same number.
+            // A driver call within a runtime call has the same correlation and so the same number.
             self.calls.insert((row.process, correlation), id);
         }
         Some(id)
     }
 
-    /// Returns the number of the device work of a call, and forgets the call unless more work
-    /// follows.
+    /// Returns the number of the call that started this device work. Forgets the call unless it
+    /// started more work.
     pub fn work(
         &mut self,
         process: ProcessIndex,
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_the_job_pushed_are_kept() {
+    fn numbers_that_the_job_pushed_are_not_replaced() {
         let mut ids = OperatorIds { has_own: true, ..OperatorIds::default() };
         assert_eq!(ids.span(&span(SpanKind::Operator, 0, 100, 0), false), None);
         let call = Span { external: Some(40), ..span(SpanKind::Runtime, 1, 2, 7) };

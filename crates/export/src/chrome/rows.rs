@@ -19,18 +19,19 @@ use crate::in_order::TimedRow;
 use crate::text::Text;
 use crate::{OpenRank, kineto_names};
 
-/// The number of an arrow is its correlation, combined with the process index shifted by this many
-/// bits.
+/// An arrow from a launch has the correlation as its number, in the bits below this one. The bits
+/// above contain the process index, because processes use the same correlations.
 const PROCESS_SHIFT: u32 = 40;
 
-/// Turns rows into events.
+/// Converts rows to events.
 pub(super) struct Rows<'a> {
     trace: &'a TraceFile,
     imported: bool,
     frames: Frames<'a>,
-    /// Call stacks in their written form.
+    /// Call stacks that were written before, as text.
     stacks: FxHashMap<(ProcessIndex, StackId), Box<str>>,
-    /// Correlations of work and waits in the slice, and of launches that were written.
+    /// Correlations of work and waits in the slice. `launched` has those of launches that were
+    /// written.
     work: Correlations,
     waits: Correlations,
     launched: Correlations,
@@ -44,7 +45,8 @@ pub(super) struct Rows<'a> {
 impl<'a> Rows<'a> {
     pub fn new(part: &'a OpenRank<'_>, imported: bool) -> Rows<'a> {
         let trace = &part.trace;
-        // An imported trace has the values that its profiler computed for each kernel, or none.
+        // An imported trace already has the values that its profiler computed for each kernel, or
+        // has none. So compute no occupancy for it.
         let devices = trace.devices().iter().filter(|_| !imported);
         let devices = devices.filter_map(|device| {
             Some(((device.process, device.device), Multiprocessors::of(trace, device)?))
@@ -84,7 +86,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Number of slices that cross another one on their thread or stream.
+    /// Returns the number of slices that cross another slice on their thread or stream.
     pub fn crossing(&self) -> u64 {
         self.places.crossing()
     }
@@ -116,8 +118,8 @@ impl<'a> Rows<'a> {
         self.places.of_slice(on_device(device, stream), label, interval, to)
     }
 
-    /// Writes a span before spans that begin earlier. The tracks forget it, so it does not affect
-    /// how later spans nest.
+    /// Writes a span ahead of spans that begin earlier. The tracks forget the span, so it does not
+    /// affect how later spans nest.
     pub fn write_out_of_order<W: Write>(
         &mut self,
         row: &Span,
@@ -131,14 +133,14 @@ impl<'a> Rows<'a> {
     fn span<W: Write>(&mut self, row: &Span, to: &mut Writer<'_, W>) -> io::Result<()> {
         let trace = self.trace;
         let category = match (trace.name(row.category), kineto_names::of_span(row.kind)) {
-            // The domain of an NVTX range is not a category.
+            // The domain of an NVTX range is written as an argument, because it is not a category.
             (category, None) => category,
             ("", Some(implied)) => implied,
             (_, Some("nvtx")) => "nvtx",
             (category, Some(_)) => category,
         };
         let stack = self.stack(row);
-        // A profiler's own spans are on a "process" that does not exist, each on a "thread" with
+        // A profiler's own spans belong to a made-up "process", and each to a made-up "thread" with
         // its name.
         let own = category == "Trace" && self.imported;
         let place = match own {
@@ -315,7 +317,7 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// Writes a collective's call. In an imported trace, its operator already shows it.
+    /// Writes a collective's call as an operator. An imported trace already has the operator.
     fn collective<W: Write>(&mut self, row: &Collective, to: &mut Writer<'_, W>) -> io::Result<()> {
         let (Some(thread), Some(duration_ns), false) = (row.thread, row.duration_ns, self.imported)
         else {
@@ -406,8 +408,8 @@ impl<'a> Rows<'a> {
         };
         let place = self.places.of_point(place, row.time_ns);
         let time_ns = to.at(row.time_ns);
-        // Ends of one start share its number, as the format requires. A further message with the
-        // same id gets a number that a double can hold.
+        // All ends of one start share its number, as the format requires. A later message with the
+        // same id gets a number that a double can represent exactly.
         let lines = self.arrows.point(row);
         let id = match lines.message {
             0 => row.id,
@@ -432,7 +434,7 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// Ends the arrow from a launch, if the launch was written.
+    /// Writes the end of the arrow from a launch, if the launch was written.
     fn arrive<W: Write>(
         &mut self,
         process: ProcessIndex,
@@ -470,8 +472,8 @@ fn complete(
     text.micros(duration_ns);
 }
 
-/// Writes the place of a stream: Kineto puts device and stream in place of process and thread, and
-/// -1 if there is no stream.
+/// Returns the place of a stream. As in Kineto's traces, the device is the `pid`, and the stream is
+/// the `tid`, or -1 if there is no stream.
 fn on_device(device: u32, stream: Option<u64>) -> Box<str> {
     match stream {
         Some(stream) => format!("\"pid\":{device},\"tid\":{stream}").into(),
@@ -503,14 +505,15 @@ fn arrow<W: Write>(
     })
 }
 
-/// Arguments that the trace stores as JSON objects. In a damaged file they may be something else.
+/// Caches arguments that the trace stores as JSON objects. In a damaged file, they may be something
+/// else.
 #[derive(Default)]
 struct Objects {
     sound: FxHashMap<NameId, bool>,
 }
 
 impl Objects {
-    /// Returns the members of an object as text; empty if it is not an object.
+    /// Returns the text between an object's braces; empty if it is not an object.
     fn inner<'t>(&mut self, trace: &'t TraceFile, object: NameId) -> &'t str {
         let json = trace.name(object);
         let Some(inner) = json.strip_prefix('{').and_then(|json| json.strip_suffix('}')) else {
@@ -524,7 +527,7 @@ impl Objects {
     }
 }
 
-/// Writes the arguments of an event one by one. The object is closed when this is dropped.
+/// Writes the arguments of an event one by one. Dropping this value writes the closing brace.
 struct EventArgs<'t> {
     text: &'t mut Text,
     first: bool,
@@ -577,7 +580,7 @@ impl<'t> EventArgs<'t> {
         }
     }
 
-    /// Writes the members of an object.
+    /// Writes the members of an object, which are already JSON.
     fn object(&mut self, members: &str) {
         if !members.is_empty() {
             self.text.raw(if self.first { "" } else { "," });

@@ -1,4 +1,4 @@
-//! Destination of the text: gzip, or plain.
+//! Writes a file's text, compressed by gzip or plain.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,14 +11,14 @@ use crate::output::Output;
 /// Compression level. Level 6 takes three times the CPU time and halves the size.
 const LEVEL: u32 = 1;
 
-/// A file that is being written.
+/// The destination of a file's text.
 pub(super) enum Sink {
     Gzip(Box<GzEncoder<Output>>),
     Plain(Output),
 }
 
 impl Sink {
-    /// Compresses if the file's final name says so.
+    /// Creates a sink that compresses if the file's final name ends in `.gz`.
     pub fn new(output: Output, path: &Path) -> Sink {
         match path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz")) {
             true => Sink::Gzip(Box::new(GzEncoder::new(output, Compression::new(LEVEL)))),
@@ -26,7 +26,7 @@ impl Sink {
         }
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written to the file so far.
     pub fn bytes(&self) -> u64 {
         match self {
             Sink::Gzip(gzip) => gzip.get_ref().bytes(),
@@ -34,7 +34,7 @@ impl Sink {
         }
     }
 
-    /// Returns the file, complete except for its final name.
+    /// Finishes the text and returns the file, which still has its temporary name.
     pub fn finish(self) -> io::Result<Output> {
         match self {
             Sink::Gzip(gzip) => gzip.finish(),

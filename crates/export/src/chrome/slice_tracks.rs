@@ -1,7 +1,8 @@
-//! Chooses tracks for slices: a slice that crosses another one on its thread or stream goes to a
-//! separate track.
+//! Chooses a track for each slice. A slice that crosses another one on its thread or stream goes to
+//! a separate track.
 //!
-//! The format has one stack of slices per `tid`, and Perfetto drops slices that cross.
+//! This is necessary because the format nests the slices of a `tid` as a stack, and Perfetto drops
+//! slices that cross.
 
 use std::io::{self, Write};
 
@@ -10,16 +11,17 @@ use rustc_hash::FxHashMap;
 use super::writer::Writer;
 use crate::lanes::NestedLanes;
 
-/// First number for extra tracks: no kernel gives it to a thread, and no driver to a stream.
+/// First number of extra tracks. No kernel assigns a tid this high, and no driver numbers a stream
+/// this high.
 const FIRST_TRACK: u64 = 1_000_000_000;
 
-/// The tracks of a file, by `"pid":1,"tid":2`.
+/// The tracks of a file, by place (`"pid":1,"tid":2`).
 #[derive(Default)]
 pub(super) struct SliceTracks {
     lanes: FxHashMap<Box<str>, SliceLanes>,
     tracks: u64,
-    /// Places of slices that were moved because they cross another one, by original place and
-    /// start.
+    /// The new places of slices that were moved because they cross another slice, by original place
+    /// and start.
     moved: FxHashMap<(Box<str>, u64), Box<str>>,
     crossing: u64,
 }
@@ -27,13 +29,13 @@ pub(super) struct SliceTracks {
 #[derive(Default)]
 struct SliceLanes {
     nested: NestedLanes,
-    /// Places of the second and further lanes.
+    /// Places of the second and all further lanes.
     further: Vec<Box<str>>,
 }
 
 impl SliceTracks {
-    /// Returns the place of a slice that belongs at `place`, which a reader knows as `label`.
-    /// Slices must come in order of their starts.
+    /// Returns the place of a slice whose original place is `place`. `label` names that place for
+    /// people. Slices must be passed in order of their starts.
     pub fn of_slice<W: Write>(
         &mut self,
         place: Box<str>,
@@ -68,7 +70,8 @@ impl SliceTracks {
         Ok(track)
     }
 
-    /// Returns the place of an arrow's end, which is that of the slice that begins there.
+    /// Returns the place of an arrow's point. The point must lie on the slice that begins there,
+    /// which may have been moved.
     pub fn of_point(&self, place: Box<str>, time_ns: u64) -> Box<str> {
         if self.moved.is_empty() {
             return place;
@@ -77,7 +80,7 @@ impl SliceTracks {
         self.moved.get(&key).cloned().unwrap_or(key.0)
     }
 
-    /// Number of slices on tracks of their own.
+    /// Returns the number of slices that were moved to separate tracks.
     pub fn crossing(&self) -> u64 {
         self.crossing
     }

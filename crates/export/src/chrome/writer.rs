@@ -1,4 +1,4 @@
-//! Writes the list of events, and maps processes and threads to the file's ids.
+//! Writes the list of events, and maps the run's processes and threads to ids of the file.
 
 use std::io::{self, Write};
 
@@ -9,10 +9,10 @@ use tprof_trace::model::{Process, ProcessIndex, ThreadIndex};
 use crate::OpenRank;
 use crate::text::Text;
 
-/// Bytes gathered before they are compressed.
+/// Number of bytes to collect before they are compressed.
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// Writes events, with a comma before every one but the first.
+/// Writes events, separated by commas.
 pub(super) struct Writer<'a, W: Write> {
     pub part: &'a OpenRank<'a>,
     pub to: W,
@@ -28,7 +28,7 @@ pub(super) struct Writer<'a, W: Write> {
 impl<'a, W: Write> Writer<'a, W> {
     /// Begins the file.
     ///
-    /// Times are written after `clock`; `head` writes the members before the events.
+    /// `clock` converts times to the file's clock. `head` writes the members before the events.
     pub fn begin(
         part: &'a OpenRank<'a>,
         clock: Clock,
@@ -55,7 +55,7 @@ impl<'a, W: Write> Writer<'a, W> {
         Ok(Writer { part, to, text, first: true, clock, processes, threads })
     }
 
-    /// Writes one event, between its braces.
+    /// Writes one event. `fill` writes the text between its braces.
     pub fn event(&mut self, fill: impl FnOnce(&mut Text)) -> io::Result<()> {
         self.text.raw(if self.first { "\n{" } else { ",\n{" });
         self.first = false;
@@ -64,7 +64,7 @@ impl<'a, W: Write> Writer<'a, W> {
         if self.text.bytes().len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Returns a time as the file has it: nanoseconds after its base.
+    /// Returns a time on the file's clock, in nanoseconds after its base.
     pub fn at(&self, time_ns: u64) -> u64 {
         self.clock.since_start(time_ns)
     }
@@ -79,13 +79,14 @@ impl<'a, W: Write> Writer<'a, W> {
         self.processes.get(&process).cloned().unwrap_or_else(|| "0".into())
     }
 
-    /// Returns `"pid":1,"tid":1` for a process, which its first thread stands for.
+    /// Returns `"pid":1,"tid":1` for a process. Rows without a thread are drawn on its first
+    /// thread.
     pub fn main_thread(&self, process: &Process) -> Box<str> {
         let pid = self.pid(process.process);
         format!("\"pid\":{pid},\"tid\":{pid}").into()
     }
 
-    /// Number of bytes that wait to be compressed.
+    /// Returns the number of bytes that wait to be compressed.
     pub fn buffered(&self) -> u64 {
         self.text.bytes().len() as u64
     }
@@ -96,7 +97,7 @@ impl<'a, W: Write> Writer<'a, W> {
         Ok(())
     }
 
-    /// Ends the file with the members after the events.
+    /// Ends the file. `fill` writes the members after the events.
     pub fn end(mut self, fill: impl FnOnce(&mut Text)) -> io::Result<W> {
         self.text.raw("\n]");
         fill(&mut self.text);
@@ -106,7 +107,7 @@ impl<'a, W: Write> Writer<'a, W> {
     }
 }
 
-/// Returns the number of a process or thread, or its name if it has no number, as Kineto does.
+/// Returns the number of a process or thread. Without a number, returns the name, as Kineto does.
 fn id(number: u32, name: &str) -> Box<str> {
     if number > 0 || name.is_empty() {
         return number.to_string().into();

@@ -1,4 +1,4 @@
-//! Device time and device memory, under the host code that requested them.
+//! Adds device time and device memory to trees, below the host code that caused them.
 //!
 //! If several kernels run on a device at once, they share the time equally, so that the total is
 //! the time in which the device was busy and not a sum of overlapping durations.
@@ -46,7 +46,7 @@ struct Work {
     external: Option<u64>,
 }
 
-/// Adds the device's work under the ranges and operators that `host` contains, and under the stacks
+/// Adds the device's work below the ranges and operators of the tree `host`, and below the stacks
 /// that were recorded at the launches.
 pub(crate) fn collect(
     part: &OpenRank<'_>,
@@ -88,7 +88,7 @@ pub(crate) fn collect(
     }
 }
 
-/// Adds device allocations under the spans and stacks in which they were made.
+/// Adds device allocations below the spans and stacks in which they were made.
 pub(crate) fn memory(
     labels: &mut Labels<'_>,
     table: &mut FrameTable,
@@ -164,7 +164,7 @@ fn kernel_frame(name: &str, communicates: bool, table: &mut FrameTable) -> u32 {
     table.frame(kind, if name.is_empty() { "(unnamed kernel)" } else { name }, "")
 }
 
-/// Returns the busy time of each piece of work. Sorts the work by device and start.
+/// Returns each piece's share of the busy time. Sorts the work by device and start.
 fn shares(work: &mut [Work]) -> Vec<f64> {
     work.sort_by_key(|work| (work.process, work.device, work.start_ns));
     let mut shares = Vec::with_capacity(work.len());
@@ -174,29 +174,31 @@ fn shares(work: &mut [Work]) -> Vec<f64> {
             .flat_map(|(at, work)| [(work.start_ns, true, at), (work.end_ns, false, at)])
             .collect();
         bounds.sort_unstable();
-        // Time that one of `running` equal pieces has received so far, since the first began.
-        let (mut got, mut running, mut now_ns) = (0.0, 0u32, 0);
-        let mut mine = vec![0.0; work.len()];
+        // `received`: the time that a piece which runs from the beginning would have received so far.
+        // While `running` pieces run, each receives an equal part of the time.
+        let (mut received, mut running, mut now_ns) = (0.0, 0u32, 0);
+        let mut received_by = vec![0.0; work.len()];
         for (time_ns, begins, at) in bounds {
             if running > 0 {
-                got += (time_ns - now_ns) as f64 / f64::from(running);
+                received += (time_ns - now_ns) as f64 / f64::from(running);
             }
             now_ns = time_ns;
             running = if begins { running + 1 } else { running - 1 };
-            mine[at] = if begins { -got } else { mine[at] + got };
+            received_by[at] = if begins { -received } else { received_by[at] + received };
         }
-        shares.extend(mine.into_iter().map(|share| share.max(0.0)));
+        shares.extend(received_by.into_iter().map(|share| share.max(0.0)));
     }
     shares
 }
 
-/// Frames of host nodes as they stand above a kernel, without the calls that launched it.
+/// Converts nodes of the host tree to the frames that are drawn above a kernel: ranges and
+/// operators, but not the calls that launched it.
 #[derive(Default)]
 struct HostPaths {
     ranges: FxHashMap<u32, Vec<u32>>,
 }
 
-/// Number of frames that every path of the host tree begins with: rank, process and thread.
+/// Number of frames at the beginning of every path of the host tree: rank, process and thread.
 const ABOVE: usize = 3;
 
 impl HostPaths {

@@ -1,4 +1,4 @@
-//! Host allocations by stack: bytes, calls, and bytes live at the peak.
+//! Adds host allocations to trees, by stack: bytes, calls, and bytes that were live at the peak.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{HeapChange, MemoryRecording, ProcessIndex, StackId, ThreadIndex};
@@ -75,8 +75,8 @@ fn heap_events(heaps: &FxHashMap<ProcessIndex, Heap>) -> u64 {
     heaps.values().map(|heap| heap.events as u64).sum()
 }
 
-/// Adds the blocks that were live at each process's peak. Reads the events a second time, up to the
-/// peak.
+/// Adds the blocks that were live at each process's peak. For this, the events up to the peak are
+/// read a second time.
 fn live_at_peak(
     part: &OpenRank<'_>,
     heaps: &FxHashMap<ProcessIndex, Heap>,
@@ -104,14 +104,14 @@ fn live_at_peak(
     }
 }
 
-/// Live bytes of one process, to find when they were highest.
+/// Live bytes of one process, which are tracked to find their peak.
 #[derive(Default)]
 struct Heap {
     sizes: FxHashMap<u64, f64>,
     live: f64,
     peak: f64,
     events: usize,
-    /// Number of events up to the peak.
+    /// Number of events before the peak.
     peak_at: usize,
 }
 

@@ -1,4 +1,5 @@
-//! The complete trees of the flame page as JSON, without grouping. docs/exports.md describes it.
+//! Writes the complete trees of the flame page as JSON. Unlike on the page, no frames are grouped.
+//! docs/exports.md describes the format.
 
 use std::io::{self, Write};
 
@@ -7,17 +8,17 @@ use serde_json::{Value, json};
 use super::profile::{Profile, rounded};
 use super::tree::{FrameKind, FrameTable, ROOT};
 
-/// Version of the document. It increases when a reader of the previous version would misread the
-/// new one.
+/// Version of the document. It increases when a program that was written for the previous version
+/// would misread the new one.
 pub(crate) const VERSION: u32 = 1;
 
-/// Head of the document: the runs that were read.
+/// The first part of the document, which names the runs.
 pub(crate) struct Head {
     /// Title of the run.
     pub run: String,
-    /// Title of the run that it is compared with.
+    /// Title of the baseline, if two runs are compared.
     pub before: Option<String>,
-    /// Notes for the reader.
+    /// Notes for people who read the document.
     pub notes: Vec<String>,
 }
 
@@ -60,8 +61,8 @@ fn profile_to(profile: &Profile, compared: bool, to: &mut impl Write) -> io::Res
     let (key, label) = (json!(key), json!(label));
     write!(to, "{{\"key\":{key},\"label\":{label},\"estimate\":{estimate},")?;
     write!(to, "\"empty\":{},\"measures\":{},\"nodes\":[", json!(empty), json!(measures))?;
-    // Values are rounded to whole numbers so that their sum is within one of the exact total, as on
-    // the page.
+    // Values are rounded to whole numbers in such a way that their sum is within one of the exact
+    // total, as on the page.
     let column =
         |column: usize| rounded((0..tree.len() as u32).map(|node| tree.value(node, column)));
     let side = |side: usize| -> Vec<Vec<u64>> {
@@ -90,7 +91,7 @@ fn comma(at: usize) -> &'static str {
     if at == 0 { "" } else { "," }
 }
 
-/// Returns the stable name of a frame's kind.
+/// Returns the name of a frame's kind in JSON, which never changes.
 fn name_of(kind: FrameKind) -> &'static str {
     match kind {
         FrameKind::Rank => "rank",

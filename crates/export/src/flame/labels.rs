@@ -1,4 +1,4 @@
-//! Frames of one file: its rank, processes and threads, and its stacks with names.
+//! Makes the frames of one file: its rank, processes and threads, and its stacks with names.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::frames::{Frame, Frames, Layer, Resolution};
@@ -10,7 +10,7 @@ use tprof_trace::model::{ProcessIndex, StackId, ThreadIndex};
 use super::tree::{FrameKind, FrameOwner, FrameTable};
 use crate::OpenRank;
 
-/// Converts numbers of a file into named frames of the shared table.
+/// Converts the ids of a file to named frames of the shared table.
 pub(crate) struct Labels<'a> {
     file: &'a TraceFile,
     frames: Frames<'a>,
@@ -34,7 +34,7 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// Returns rank, process and thread, which are the first three frames of every path.
+    /// Returns the frames for rank, process and thread, with which every path begins.
     pub fn above(
         &mut self,
         process: ProcessIndex,

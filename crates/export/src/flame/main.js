@@ -1,4 +1,4 @@
-// Handles input, and shows what the page holds.
+// Connects the flame page to its controls: handles input, and shows the profiles of the page.
 
 async function start() {
   const data = await readPayload();
@@ -7,7 +7,7 @@ async function start() {
   const sides = compared ? 2 : 1;
   const kind = (frame) => KINDS[kinds[frame]];
   const hue = (frame) => owners[frame] === OWN ? "own" : kind(frame);
-  // Every file has a `<module>`, so the label says which one it is.
+  // Every file has a `<module>`, so add the file's name to the label.
   const name = (frame) => frame < 0 ? "all" : names[frame] === "<module>" && places[frame] ? `<module> ${places[frame].split("/").slice(-2).join("/")}` : names[frame];
   const profiles = data.profiles.map((profile) => ({
     ...profile,
@@ -66,7 +66,7 @@ async function start() {
     describe();
   }
 
-  // Builds the tree for the selected profile and options, and shows all of it.
+  // Builds and shows the whole tree for the selected profile and options.
   function rebuild() {
     state.tree = upright(state.profile, state.profile.columns, state.split, state.interpreter ? null : kinds, owners);
     state.root = state.invert ? inverted(state.tree) : state.tree;
@@ -94,7 +94,7 @@ async function start() {
     state.focus = node;
     const box = view.boxes.find((box) => box.node === node && !box.rest);
     if (!box) {
-      // Too narrow to draw: its parent becomes the root.
+      // The node is too narrow to draw, so show its parent instead.
       zoom(node.parent || node);
       if (!view.boxes.some((box) => box.node === node && !box.rest)) zoom(node);
       state.focus = node;
@@ -169,7 +169,7 @@ async function start() {
     const test = matcher($("search").value);
     state.matches = test && new Set(names.keys().filter((frame) => test(names[frame]) || test(places[frame])));
     if (!state.matches) { $("found").textContent = ""; return; }
-    // Nested matches count once.
+    // A match inside another match is already counted.
     let sum = 0, hits = 0;
     const visit = [state.tree];
     while (visit.length) {
@@ -178,8 +178,8 @@ async function start() {
     }
     $("found").textContent = hits ? `${show(sum)}, ${formatShare(sum, value(state.tree))}` : "no match";
   }
-  // Frames that match, widest first. In an inverted tree only drawn frames count, because the
-  // others do not exist yet.
+  // Frames that match, widest first. In an inverted tree, only frames that were drawn count,
+  // because other nodes are not created yet.
   function matching() {
     const hit = (node) => state.matches.has(node.frame) && value(node) > 0;
     if (state.invert) return view.boxes.filter((box) => !box.rest && hit(box.node)).map((box) => box.node);
@@ -225,7 +225,7 @@ async function start() {
     }));
     $("table-about").textContent = shown.length > 200 ? `the first 200 of ${formatCount(shown.length)}` : `${formatCount(shown.length)}`;
   }
-  // Goes to the widest place of a frame.
+  // Zooms to the widest node of a frame.
   function pick(frame) {
     let best = null;
     const visit = [...kidsOf(state.root)];
@@ -254,7 +254,7 @@ async function start() {
     return element("span", {}, box, text);
   }
 
-  // Keeps the selection in the address, so that it can be linked.
+  // Stores the selection in the address, so that a link shows it again.
   function hold() {
     const parts = new URLSearchParams({ profile: state.profile.key, measure: state.measure, split: state.split });
     if (state.invert) parts.set("invert", "1");

@@ -1,6 +1,7 @@
-// The tree of a profile as it is shown: split or joined, upright or inverted. A node is { frame,
-// parent, depth, values, self, kids }. Its numbers come one per column (measure times side). Kids
-// of an inverted tree are created on demand.
+// Builds the tree that is shown from a profile: split or joined by rank, process or thread, and
+// upright or inverted. A node is { frame, parent, depth, values, self, kids }. It has one number
+// per column (a measure of one side). The kids of an inverted tree are created when they are
+// needed.
 
 const KINDS = ["rank", "process", "thread", "native", "python", "operator", "range", "call",
   "kernel", "collective", "copy", "unknown", "group", "overhead"];
@@ -15,10 +16,10 @@ const HIDEABLE = new Set([KINDS.indexOf("native"), KINDS.indexOf("unknown")]);
 const PYTHON = KINDS.indexOf("python");
 const [OWN, IMPORT] = [1, 2]; // owners of code; 0 is a library
 
-// Joins the subtrees below the omitted levels. With `kinds` of frames, native frames above the
-// innermost Python frame of a stack are omitted: they belong to the interpreter, and Python's
-// frames stand for them. Frames of Python's import system are omitted too: their time belongs to
-// the line that imports.
+// Builds the upright tree. Levels of rank, process and thread beyond `split` are omitted, and the
+// subtrees below them joined. With `kinds`, native frames above the innermost Python frame of a
+// stack are omitted too. They belong to the interpreter, and Python's own frames represent them.
+// Frames of Python's import system are also omitted; their time belongs to the line that imports.
 function upright(profile, columns, split, kinds = null, owners = null) {
   const { parent, frame, values } = columns;
   const count = parent.length, width = values.length;
@@ -64,11 +65,11 @@ function upright(profile, columns, split, kinds = null, owners = null) {
       for (let c = 0; c < width; c++) node.values[c] += kid.values[c];
     }
   };
-  // Children first, without recursion: stacks may be very deep.
+  // Sum children first. Don't recurse, because stacks may be very deep.
   const order = [root];
   for (let i = 0; i < order.length; i++) order.push(...(order[i].kids || []));
   for (let i = order.length - 1; i >= 0; i--) sum(order[i]);
-  // Nodes that are left only because hidden frames were below them have no values.
+  // A node without values had only hidden frames below it, so drop it.
   const holds = (node) => node.values.some((value) => value > 0);
   let all = 0;
   for (const node of order) {
@@ -79,8 +80,8 @@ function upright(profile, columns, split, kinds = null, owners = null) {
   return root;
 }
 
-// Leaves on top, callers below. An entry is a node of the upright tree that these stacks have
-// reached, and the values it carries.
+// Builds the inverted tree: leaves on top, callers below. An entry is a node of the upright tree
+// and the values of the stacks that have been followed up to it.
 function inverted(tree) {
   const width = tree.values.length;
   const root = makeNode(-1, null, width);
@@ -127,7 +128,8 @@ function kidsOf(node) {
 
 const inOrder = new Intl.Collator("en", { numeric: true }).compare;
 
-// Widest first; but ranks, processes and threads by name, because they stay side by side.
+// Sorts by width. Only ranks, processes and threads are sorted by name, because people compare them
+// side by side.
 function sortKids(node, weigh) {
   if (node.sorted === weigh.key) return;
   kidsOf(node).sort((a, b) => {
@@ -137,7 +139,7 @@ function sortKids(node, weigh) {
   node.sorted = weigh.key;
 }
 
-// Self value and total of each frame; recursion counts once.
+// Sums the self value and the total of each frame. A frame that calls itself counts once.
 function byFrame(from, columns) {
   const rows = new Map();
   const open = new Map();

@@ -1,19 +1,19 @@
-//! The profiles of a page: measures along stacks.
+//! Defines the profiles of a page. A profile is a tree of stacks with one or several measures.
 
 use serde_json::{Value, json};
 
 use super::tree::{FrameTable, ROOT, Tree};
 use crate::page::Payload;
 
-/// Largest number of nodes of a tree on a page; the others are grouped.
+/// Largest number of nodes of a tree on a page. If a tree has more, the smallest are grouped.
 const MOST_NODES: usize = 120_000;
 
-/// One measure of every node.
+/// A quantity that every node has a value of.
 pub(crate) struct Measure {
     pub label: &'static str,
     /// `ns`, `bytes` or `count`.
     pub unit: &'static str,
-    /// Description in a sentence.
+    /// Description of the measure in a sentence.
     pub about: &'static str,
 }
 
@@ -22,17 +22,17 @@ pub(crate) struct Profile {
     pub key: &'static str,
     pub label: &'static str,
     pub measures: &'static [Measure],
-    /// Explains how to record data for an empty profile.
+    /// Text for an empty profile: how to record its data.
     pub empty: &'static str,
     pub tree: Tree,
-    /// Whether any value is an estimate, per measure.
+    /// For each measure, whether any value is an estimate.
     pub estimate: bool,
     sides: usize,
     side: usize,
 }
 
 impl Profile {
-    /// Creates a profile; `sides` is 2 if two runs are compared.
+    /// Creates a profile. `sides` is 2 if two runs are compared, otherwise 1.
     pub fn new(
         key: &'static str,
         label: &'static str,
@@ -44,7 +44,7 @@ impl Profile {
         Profile { key, label, measures, empty, tree, estimate: false, sides, side: 0 }
     }
 
-    /// Whether nothing was added.
+    /// Whether no value was added.
     pub fn is_empty(&self) -> bool {
         self.tree.len() == 1
     }
@@ -54,7 +54,7 @@ impl Profile {
         self.side = side;
     }
 
-    /// Returns the node at the end of two paths, one after the other.
+    /// Returns the node at the end of `above` and `frames`, one after the other.
     pub fn node(&mut self, above: &[u32], frames: &[u32]) -> u32 {
         let at = self.tree.path(ROOT, above);
         self.tree.path(at, frames)
@@ -64,7 +64,8 @@ impl Profile {
         self.tree.add(node, measure * self.sides + self.side, value);
     }
 
-    /// Packs the tree into the payload, and returns its part of the head.
+    /// Packs the tree's columns into the payload. Returns the profile's entry in the payload's
+    /// head.
     pub fn pack(self, table: &mut FrameTable, payload: &mut Payload) -> Value {
         let (measures, sides, key) = (self.measures, self.sides, self.key);
         let (tree, pruned) = self.tree.pruned(MOST_NODES, table);
@@ -92,7 +93,7 @@ impl Profile {
     }
 }
 
-/// Rounds values so that each running sum stays within one of the exact sum.
+/// Rounds values to whole numbers so that each running sum stays within one of the exact sum.
 pub(super) fn rounded(values: impl Iterator<Item = f64>) -> Vec<u64> {
     let mut owed = 0.0;
     values

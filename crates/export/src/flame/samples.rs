@@ -1,4 +1,4 @@
-//! Samples by stack: time on a core, and time spent waiting.
+//! Adds samples to trees, by stack: time on a core, and time spent waiting.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
@@ -49,7 +49,7 @@ pub(crate) fn collect(
     }
 }
 
-/// Returns a name for the wait of a thread that does not run.
+/// Returns a frame's name for what a thread waits for; `None` if the thread runs.
 pub(crate) fn waiting_for(state: ThreadState) -> Option<&'static str> {
     Some(match state {
         ThreadState::Running => return None,

@@ -1,8 +1,8 @@
-//! Host spans, nested by time, and the place of each launch among them.
+//! Adds host spans to trees, nested by time, and finds the place of each launch among the spans.
 //!
-//! The time of a thread is added to the path of spans that are open at that moment, so a path's
-//! numbers add up to the time that its thread spent in spans. Spans that cross (as two NVTX ranges
-//! may) nest in the order in which they began.
+//! At each moment, a thread's time is added to the path of spans that are open. So the numbers of a
+//! path add up to the time that its thread spent in these spans. Spans that cross, as two NVTX
+//! ranges may, nest in the order in which they began.
 
 use std::cmp::Reverse;
 
@@ -25,12 +25,12 @@ pub(crate) const MEASURES: [Measure; 2] = [
     Measure { label: "Calls", unit: "count", about: "spans that began" },
 ];
 
-/// Place where a launch was made.
+/// The place among the spans where a launch was made.
 #[derive(Clone, Copy)]
 pub(crate) struct LaunchSite {
     /// Node of the host tree.
     pub node: u32,
-    /// Innermost stack recorded there.
+    /// Innermost stack that a span around the launch has.
     pub stack: Option<StackId>,
     pub thread: ThreadIndex,
 }
@@ -92,7 +92,7 @@ pub(crate) fn collect(
     places
 }
 
-/// Orders spans that cover the same time, outermost first.
+/// Returns the order of spans that cover the same time: the outermost kind is lowest.
 fn outwards(kind: SpanKind) -> u8 {
     match kind {
         SpanKind::Python => 0,
@@ -109,7 +109,8 @@ fn outwards(kind: SpanKind) -> u8 {
 /// A span that is still open.
 struct OpenSpan {
     end_ns: u64,
-    /// Earliest end of this span and of all spans below it.
+    /// Earliest end of this span and of the spans around it. Normally this is the span's own end,
+    /// but a span that it crosses may end earlier.
     least_end_ns: u64,
     frame: u32,
     node: u32,
@@ -126,7 +127,7 @@ struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// Assigns the time until `to_ns`, and closes spans that end before.
+    /// Adds the time until `to_ns` to the open spans, and closes spans that end before.
     fn advance(&mut self, to_ns: u64) {
         while let Some(end_ns) = self.open.last().map(|top| top.least_end_ns) {
             if end_ns > to_ns {
@@ -176,8 +177,8 @@ impl Sweep<'_> {
         Some(LaunchSite { node: top.node, stack: top.stack, thread: self.thread })
     }
 
-    /// Remembers the places of launches and operators. The outermost call of a correlation counts:
-    /// the runtime's, not the driver's inside it.
+    /// Stores the places of launches and operators. If several calls have one correlation, the
+    /// outermost counts, which is the runtime's call and not the driver's call inside it.
     fn note(&self, span: &Span, places: &mut SpanSites) {
         let Some(place) = self.place() else { return };
         let calls = matches!(span.kind, SpanKind::Runtime | SpanKind::Driver);
@@ -213,7 +214,8 @@ fn span_frame(span: &Span, file: &TraceFile, table: &mut FrameTable) -> u32 {
     };
     let name = match file.name(span.name) {
         "" => "(unnamed)",
-        // Steps are joined into one frame: separate frames would hide what they share.
+        // All steps share one frame, because separate frames would hide what the steps have in
+        // common.
         name if kind == FrameKind::Range => without_number(name),
         name => name,
     };
@@ -225,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_lose_their_numbers_and_other_names_nothing() {
+    fn numbers_are_removed_from_steps_but_not_from_other_names() {
         assert_eq!(without_number("ProfilerStep#12"), "ProfilerStep");
         assert_eq!(without_number("Optimizer.step#AdamW.step"), "Optimizer.step#AdamW.step");
         assert_eq!(without_number("#7"), "#7");

@@ -1,8 +1,8 @@
-//! Stacks folded into one tree, and the table of frames that trees share.
+//! Folds stacks into a tree, and defines the table of frames that all trees share.
 
 use rustc_hash::FxHashMap;
 
-/// Kind of a frame, which decides its colour.
+/// Kind of a frame. It decides the frame's colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum FrameKind {
@@ -19,9 +19,9 @@ pub(crate) enum FrameKind {
     Kernel = 8,
     Collective = 9,
     Copy = 10,
-    /// Marks an unknown frame.
+    /// A frame that could not be named.
     Unknown = 11,
-    /// Several frames too small to keep.
+    /// Several frames that are too small to be shown.
     Group = 12,
     Overhead = 13,
 }
@@ -30,16 +30,16 @@ pub(crate) enum FrameKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum FrameOwner {
-    /// A library, the interpreter or the kernel, or no code at all.
+    /// A library, the interpreter or the kernel, or a frame that isn't code.
     #[default]
     Library = 0,
-    /// Most likely written by the person who runs the job.
+    /// Code that the person who runs the job most likely wrote.
     Own = 1,
     /// Python's import system.
     Import = 2,
 }
 
-/// Names, kinds and places of frames.
+/// Names, kinds and places of all frames.
 #[derive(Default)]
 pub(crate) struct FrameTable {
     index: FxHashMap<(FrameKind, String, String, FrameOwner), u32>,
@@ -51,12 +51,12 @@ pub(crate) struct FrameTable {
 }
 
 impl FrameTable {
-    /// Returns a frame that is not code, or code of unknown origin.
+    /// Returns the frame for something that isn't code, or for code whose origin is unknown.
     pub fn frame(&mut self, kind: FrameKind, name: &str, place: &str) -> u32 {
         self.code(kind, name, place, FrameOwner::default())
     }
 
-    /// Returns a frame of code.
+    /// Returns the frame for code.
     pub fn code(&mut self, kind: FrameKind, name: &str, place: &str, owner: FrameOwner) -> u32 {
         let key = (kind, name.to_owned(), place.to_owned(), owner);
         *self.index.entry(key).or_insert_with(|| {
@@ -69,7 +69,7 @@ impl FrameTable {
     }
 }
 
-/// A tree of frames. Each node holds `columns` numbers of its own, without its children.
+/// A tree of frames. Each node has `columns` numbers, which do not include its children.
 pub(crate) struct Tree {
     columns: usize,
     pub parents: Vec<u32>,
@@ -119,7 +119,7 @@ impl Tree {
         self.values[node as usize * self.columns + column]
     }
 
-    /// Sum of a column over all nodes.
+    /// Returns the sum of a column over all nodes.
     pub fn total(&self, column: usize) -> f64 {
         self.values.iter().skip(column).step_by(self.columns).sum()
     }
@@ -135,8 +135,8 @@ impl Tree {
         frames
     }
 
-    /// Returns the totals of each node and column, including everything below. Children come after
-    /// their parents.
+    /// Returns each node's totals in each column, including everything below it. This relies on the
+    /// order of nodes: children come after their parents.
     fn inclusive(&self) -> Vec<f64> {
         let mut sums = self.values.clone();
         for node in (1..self.len()).rev() {
@@ -148,8 +148,9 @@ impl Tree {
         sums
     }
 
-    /// Returns a tree of at most about `most` nodes. Subtrees that matter least in every column
-    /// become one group below their parent, whose name says what it stands for.
+    /// Returns a tree of about `most` nodes at most. The subtrees with the least share in every
+    /// column become one group below their parent. The group's name says how many frames it
+    /// replaces.
     pub fn pruned(self, most: usize, table: &mut FrameTable) -> (Tree, Pruned) {
         let nodes = self.len();
         if nodes <= most {
@@ -165,7 +166,8 @@ impl Tree {
         let shares: Vec<f64> = (0..nodes).map(share).collect();
         let mut sorted = shares.clone();
         let (_, &mut least, _) = sorted.select_nth_unstable_by(nodes - most, f64::total_cmp);
-        // If many subtrees matter equally little, all of them are removed.
+        // If many subtrees have the same small share, remove all of them, because no choice among
+        // them would be right.
         let ties = shares.iter().filter(|share| **share >= least).count() > most + most / 8;
         let kept = |node: usize| match node {
             0 => true,
@@ -174,14 +176,15 @@ impl Tree {
         };
         let mut tree = Tree::new(self.columns);
         let mut place = vec![ROOT; nodes];
-        // Nodes and values that were removed below a kept node.
+        // For each kept node, the number and the values of the nodes that were removed below it.
         let mut groups: FxHashMap<u32, (usize, Vec<f64>)> = FxHashMap::default();
         for node in 0..nodes {
             let parent = self.parents[node] as usize;
             place[node] = match node {
                 0 => ROOT,
-                // A subtree is never larger than its parent, so a removed node's place is that of
-                // its nearest kept ancestor.
+                // A subtree's share is never larger than its parent's. So if a node is removed,
+                // everything below it is removed too, and its values go to its nearest kept
+                // ancestor.
                 _ if kept(node) => tree.child(place[parent], self.frames[node]),
                 _ => place[parent],
             };
@@ -213,8 +216,8 @@ impl Tree {
     }
 }
 
-/// Result of the grouping: the number of grouped frames, and a share of the whole that each of them
-/// stays below.
+/// Result of the grouping: the number of grouped frames, and the share of the whole that each of
+/// them is below.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pruned {
     pub frames: usize,
@@ -226,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_frames_are_grouped_and_nothing_is_lost() {
+    fn small_frames_are_grouped_without_losing_values() {
         let mut table = FrameTable::default();
         let mut tree = Tree::new(2);
         let main = table.frame(FrameKind::Native, "main", "");
@@ -251,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_that_fits_stays_as_it_is() {
+    fn a_tree_that_fits_is_unchanged() {
         let mut table = FrameTable::default();
         let mut tree = Tree::new(1);
         let frame = table.frame(FrameKind::Native, "main", "");

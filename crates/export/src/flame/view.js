@@ -1,4 +1,4 @@
-// Draws the tree on a canvas that covers its visible part.
+// Draws the tree on a canvas, which is only as large as the visible part of the tree.
 
 const ROW = 19;
 const LEAST = 1; // pixels; narrower boxes become a hatched rest
@@ -25,7 +25,7 @@ function frameColour(kind, name, dark) {
   return `hsl(${(hue + spread * 8).toFixed(0)} ${saturation}% ${((dark ? night : light) + spread * 9).toFixed(1)}%)`;
 }
 
-// Orange for more, blue for less, grey for as before.
+// Returns the colour of a change: orange for more, blue for less, grey for no change.
 function changeColour(now, before, dark) {
   const most = Math.max(now, before);
   const change = most > 0 ? (now - before) / most : 0;
@@ -42,7 +42,7 @@ class View {
     this.widths = new Map();
   }
 
-  // Boxes of everything below `top` that is wide enough, and of its ancestors.
+  // Computes the boxes of `top`'s ancestors, and of everything below `top` that is wide enough.
   layout(top, weigh) {
     this.width = Math.max(1, this.scroll.clientWidth);
     const boxes = [];
@@ -140,7 +140,7 @@ class View {
     context.restore();
   }
 
-  // Draws the text, or as much of it as fits with an ellipsis.
+  // Draws the text. If the text doesn't fit, cuts it with an ellipsis.
   text(text, x, y, room) {
     let width = this.widths.get(text);
     if (width === undefined) this.widths.set(text, width = this.context.measureText(text).width);
@@ -153,7 +153,7 @@ class View {
     this.context.fillText(text, x, y);
   }
 
-  // The box at a point of the window.
+  // Returns the box at a point of the window.
   at(clientX, clientY) {
     const area = this.canvas.getBoundingClientRect();
     const x = clientX - area.left, row = Math.floor((clientY - area.top + this.scroll.scrollTop) / ROW);

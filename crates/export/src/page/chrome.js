@@ -1,9 +1,9 @@
-// Parts that every page has around its content: theme, help, elements from text.
+// Creates the parts that every page has around its content: theme, help, elements from text.
 
 const $ = (id) => document.getElementById(id);
 
-// Characters that change the direction of the text around them; they are removed from texts of a
-// job.
+// Characters that change the direction of the text around them. They are removed from all texts of
+// a job, because they could make a text look like another one.
 const TURNING = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 const straight = (value) => typeof value === "string" ? value.replace(TURNING, "\ufffd") : value;
 
@@ -21,7 +21,7 @@ function element(tag, attributes, ...children) {
 
 const THEMES = ["auto", "light", "dark"];
 
-// Light, dark, or the system's theme; `changed` repaints.
+// Switches between the light, dark and system theme. `changed` repaints the page.
 function startTheme(changed) {
   const button = $("theme");
   let theme = "auto";
@@ -41,7 +41,8 @@ function startTheme(changed) {
     changed();
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);
-  // The theme was chosen in another page of the same server, such as the one that frames this page.
+  // The theme was changed in another page of the same server, such as the page that frames this
+  // one.
   addEventListener("storage", (event) => {
     if (event.key !== "tprof-theme") return;
     theme = event.newValue || "auto";
@@ -64,7 +65,7 @@ function startHelp() {
   return open;
 }
 
-// Whether a key press belongs to a text field.
+// Whether a key press is meant for a text field.
 function typing(event) {
   const tag = event.target.tagName;
   return tag === "INPUT" || tag === "SELECT" || tag === "TEXTAREA" || $("help").open;
@@ -77,7 +78,8 @@ function fail(error) {
   document.body.replaceChildren(element("main", { class: "failed", role: "alert" }, why));
 }
 
-// Turns a search term into a test of names: /regular expression/, otherwise words in any case.
+// Converts a search term to a function that tests names. The term is /a regular expression/, or
+// words in upper or lower case.
 function matcher(term) {
   term = term.trim();
   if (!term) return null;

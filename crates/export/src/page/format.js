@@ -1,4 +1,4 @@
-// Numbers as people read them. Three digits are enough to compare by.
+// Formats numbers for people. Three digits suffice for comparing.
 
 function digits(value) {
   const size = Math.abs(value);

@@ -1,4 +1,4 @@
-//! Titles that pages give to runs.
+//! Chooses the titles that pages show for runs.
 
 use tprof_facts::labels::base_name;
 use tprof_trace::RunDir;
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_has_no_directories_of_programs() {
+    fn directories_of_programs_and_scripts_are_removed() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let command = words("/venv/bin/python -u /me/train.py --data /data/set");
         assert_eq!(short(&command), "python -u train.py --data /data/set");

@@ -26,8 +26,8 @@ async function readPayload() {
   return head;
 }
 
-// Returns a Uint32Array if the numbers fit, otherwise a Float64Array. Differences are summed up;
-// sums have at most 53 bits.
+// Joins byte planes. Returns a Uint32Array if the numbers fit, otherwise a Float64Array. If
+// `difference` is set, the numbers are summed; the sums must have at most 53 bits.
 function joinPlanes(bytes, at, count, planes, difference) {
   if (planes <= 4 && !difference) {
     const out = new Uint32Array(count);

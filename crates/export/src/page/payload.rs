@@ -1,9 +1,10 @@
-//! Columns of numbers and a JSON head, packed for a page.
+//! Packs columns of numbers and a JSON head into a page.
 //!
-//! The bytes are `u32 length of the head, head, columns`, gzipped, in base64. A number is split
-//! into byte planes (all first bytes, then all second bytes, …), because neighbouring similar bytes
-//! compress to about half the size. Sorted columns hold zigzag differences. Base64 contains no
-//! character that could end the element.
+//! The payload is a length (u32), a JSON head of that length, and the columns, all gzipped and in
+//! base64. Numbers are split into byte planes (all first bytes, then all second bytes, …).
+//! Neighbouring bytes are then similar and compress to about half the size. Columns of sorted
+//! numbers contain zigzag differences. Base64 contains no character that could close the HTML
+//! element.
 
 use std::io::{self, Write};
 
@@ -14,8 +15,8 @@ use flate2::write::GzEncoder;
 use serde_json::{Map, Value, json};
 use tprof_facts::printable::replace_direction_marks;
 
-/// Compression level. Level 6 takes half a second per 50 MB, and the file is a seventh smaller than
-/// at level 1.
+/// Compression level. Compared with level 1, level 6 makes the file a seventh smaller, and takes
+/// half a second per 50 MB.
 const LEVEL: u32 = 6;
 
 /// Error of writing a page.
@@ -30,20 +31,20 @@ pub(crate) struct Payload {
 }
 
 impl Payload {
-    /// Adds a value to the head. Its texts cannot change the text direction of the page around
-    /// them.
+    /// Adds a value to the head. Removes characters from its texts that would change the text
+    /// direction of the page around them.
     pub fn set(&mut self, key: &str, value: impl Into<Value>) {
         let mut value = value.into();
         straighten_all(&mut value);
         self.head.insert(key.to_owned(), value);
     }
 
-    /// Adds a column of whole numbers below 2^53.
+    /// Adds a column of whole numbers, which must be below 2^53.
     pub fn column(&mut self, name: &str, values: &[u64]) {
         self.planes(name, "plain", values.len(), || values.iter().copied());
     }
 
-    /// Adds a column as differences from each number to the next one.
+    /// Adds a column that is packed as the differences between consecutive numbers.
     pub fn differences(&mut self, name: &str, values: &[u64]) {
         self.planes(name, "difference", values.len(), || {
             values.iter().scan(0, |last, &value| {
@@ -123,7 +124,7 @@ mod tests {
         let planes: Vec<_> =
             head["columns"].as_array().unwrap().iter().map(|c| c["planes"].as_u64()).collect();
         assert_eq!(planes, [Some(1), Some(0), Some(2)]);
-        // 2000, 6, 3 as zigzag: low bytes, then high ones.
+        // 2000, 6, 3 as zigzag numbers: all low bytes, then all high bytes.
         assert_eq!(bytes[4 + length..], [0, 255, 7, 0xd0, 6, 3, 7, 0, 0]);
     }
 }

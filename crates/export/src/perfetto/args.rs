@@ -1,5 +1,5 @@
-//! Arguments of an event: numbers that all events of a kind have, and further facts from their
-//! source.
+//! Encodes the arguments of an event: numbers that all events of a kind have, and further facts
+//! from the event's source.
 
 use rustc_hash::FxHashMap;
 use serde_json::Value;
@@ -15,13 +15,13 @@ const MOST_KEPT_BYTES: usize = 8 << 20;
 /// Writes arguments into the fields of a `TrackEvent`.
 #[derive(Default)]
 pub(super) struct Args {
-    /// Cached encoded objects; many events share one.
+    /// Encoded objects by id. They are cached, because many events have the same object.
     kept: FxHashMap<NameId, Box<[u8]>>,
     kept_bytes: usize,
 }
 
 impl Args {
-    /// Writes the keys of a JSON object, which is the string `object` of the file.
+    /// Writes the members of the JSON object `text`, whose id in the file is `object`.
     pub fn object(&mut self, object: NameId, text: &str, names: &mut Interned<'_>, to: &mut Proto) {
         if object.0 == 0 {
             return;
@@ -36,7 +36,7 @@ impl Args {
                     one(key, value, names, &mut encoded);
                 }
             }
-            // The text is not a JSON object, but it is kept.
+            // The text is valid JSON but not an object, so write it as one argument.
             Ok(value) => one("args", &value, names, &mut encoded),
             Err(_) => one("args", &Value::String(text.to_owned()), names, &mut encoded),
         }
@@ -69,7 +69,7 @@ fn one(key: &str, value: &Value, names: &mut Interned<'_>, to: &mut Proto) {
     to.close(open);
 }
 
-/// Writes a number, if there is one.
+/// Writes a number if it is known.
 pub(super) fn number(
     name: &'static str,
     value: Option<u64>,
@@ -84,7 +84,7 @@ pub(super) fn number(
     }
 }
 
-/// Writes a text, unless it is empty.
+/// Writes a text if it is not empty.
 pub(super) fn text(name: &'static str, value: &str, names: &mut Interned<'_>, to: &mut Proto) {
     if !value.is_empty() {
         let open = to.open(event::ANNOTATION);
@@ -94,7 +94,8 @@ pub(super) fn text(name: &'static str, value: &str, names: &mut Interned<'_>, to
     }
 }
 
-/// Writes the three sizes of a grid or block; zeros mean unknown.
+/// Writes the three sizes of a grid or block. Writes nothing if they are zeros, which means
+/// unknown.
 pub(super) fn sizes(name: &'static str, value: [u32; 3], names: &mut Interned<'_>, to: &mut Proto) {
     if value != [0; 3] {
         let [x, y, z] = value;

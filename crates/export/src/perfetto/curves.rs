@@ -1,7 +1,8 @@
-//! Data that is not an event of a thread or stream: curves, marks, losses, process lifetimes.
+//! Writes data that is not an event of a thread or stream: curves, marks, losses, process
+//! lifetimes.
 //!
-//! The data comes from small tables, or is computed. It goes into a sequence of its own with
-//! absolute times, so that it needs no order.
+//! The data comes from small tables, or is computed. Its packets are in a separate sequence with
+//! absolute times, so they may be written in any order.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -20,7 +21,7 @@ use crate::device_busy::DeviceBusyTime;
 use crate::gpus::{Gpu, Gpus};
 use crate::proto::Proto;
 
-/// Writes everything of a rank that is not in its large tables, and returns the number of rows.
+/// Writes all rows of a rank that are not in its large tables. Returns their number.
 pub(super) fn write<W: Write>(scene: &mut RankWriter<'_, '_, W>, sequence: u64) -> io::Result<u64> {
     lives(scene, sequence)?;
     marks(scene, sequence)?;
@@ -122,7 +123,7 @@ fn instant<W: Write>(
     })
 }
 
-/// Writes heap curves, thinned, and measured quantities, all points.
+/// Writes heap curves, which are downsampled, and all points of measured quantities.
 fn memory<W: Write>(scene: &mut RankWriter<'_, '_, W>, sequence: u64) -> io::Result<u64> {
     let (trace, window) = (&scene.part.trace, scene.part.window);
     let (first_ns, last_ns) = trace.extent_ns().unwrap_or_default();
@@ -167,7 +168,7 @@ fn memory<W: Write>(scene: &mut RankWriter<'_, '_, W>, sequence: u64) -> io::Res
     Ok(rows)
 }
 
-/// Returns the owner of a curve's track.
+/// Returns the process, device or host that a curve's track belongs to.
 fn owner(process: Option<ProcessIndex>, gpu: Option<Gpu>) -> CounterOwner {
     match (process, gpu) {
         (_, Some(Gpu::Seen(Some(process), device))) => CounterOwner::Device(process, device),
@@ -177,7 +178,7 @@ fn owner(process: Option<ProcessIndex>, gpu: Option<Gpu>) -> CounterOwner {
     }
 }
 
-/// Returns the name and unit of a quantity. The name does not repeat "bytes" if the unit says so.
+/// Returns the name and unit of a quantity. The ending of the name becomes the unit.
 fn named(name: &str) -> (&str, Unit) {
     let unit = match CounterUnit::of(name) {
         CounterUnit::Bytes => Unit::Bytes,
@@ -190,7 +191,7 @@ fn named(name: &str) -> (&str, Unit) {
     (name.strip_suffix("_bytes").unwrap_or(name), unit)
 }
 
-/// Writes how busy each device was: the share of each stretch in which a kernel ran.
+/// Writes how busy each device was: the share of each stretch of time in which a kernel ran.
 pub(super) fn utilisation<W: Write>(
     scene: &mut RankWriter<'_, '_, W>,
     sequence: u64,

@@ -1,5 +1,5 @@
-//! Numbers of the fields that are written, message by message, as Perfetto's
-//! schema (`perfetto_trace.proto`) defines them.
+//! Defines the numbers of the protobuf fields that are written, message by message, as in
+//! Perfetto's schema (`perfetto_trace.proto`).
 
 pub mod trace {
     pub const PACKET: u32 = 1;
@@ -15,7 +15,7 @@ pub mod packet {
     pub const DEFAULTS: u32 = 59;
     pub const TRACK_DESCRIPTOR: u32 = 60;
     pub const PERF_SAMPLE: u32 = 66;
-    /// Everything interned before on this sequence becomes invalid.
+    /// All interned data that this sequence wrote before becomes invalid.
     pub const STATE_CLEARED: u64 = 1;
     /// The packet refers to interned data.
     pub const NEEDS_STATE: u64 = 2;
@@ -26,11 +26,11 @@ pub mod clock_snapshot {
     pub const CLOCK_ID: u32 = 1;
     pub const TIMESTAMP: u32 = 2;
     pub const IS_INCREMENTAL: u32 = 3;
-    /// Wall clock, nanoseconds since 1970.
+    /// The wall clock, in nanoseconds since 1970.
     pub const REALTIME: u64 = 1;
-    /// Clock of timestamps, unless a packet names another.
+    /// The clock of timestamps in packets that name no clock.
     pub const BOOTTIME: u64 = 6;
-    /// First free number for a sequence's own clock.
+    /// The first number that a sequence may assign to a clock of its own.
     pub const OWN: u64 = 64;
 }
 
@@ -48,7 +48,7 @@ pub mod descriptor {
     pub const CHILD_ORDERING: u32 = 11;
     pub const RANK: u32 = 12;
     pub const DESCRIPTION: u32 = 14;
-    /// Children are drawn by their [`RANK`].
+    /// Viewers order the child tracks by their [`RANK`].
     pub const EXPLICIT: u64 = 3;
 }
 

@@ -1,4 +1,4 @@
-//! Strings and stacks that a sequence refers to by number.
+//! Interns the strings and stacks that the packets of a sequence refer to by number.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::frames::Frames;
@@ -9,22 +9,23 @@ use super::fields::{frame, interned, mapping, stack};
 use crate::kineto_names;
 use crate::proto::Proto;
 
-/// Interns data by number. Data that the next packets refer to and the reader does not know yet is
-/// collected in `new`, which is written before the packet.
+/// Interns data by number. If the next packet refers to data that the sequence has not defined yet,
+/// the definition is collected in `new`, which is written before the packet.
 pub(super) struct Interned<'a> {
     file: &'a TraceFile,
     frames: Frames<'a>,
-    /// Encoded `InternedData` for the next packet.
+    /// Encoded `InternedData` that must be written before the next packet.
     pub new: Proto,
     events: FxHashMap<NameId, u64>,
     categories: FxHashMap<NameId, u64>,
-    /// All texts, by table.
+    /// The number of each text, by table.
     texts: FxHashMap<u32, FxHashMap<Box<str>, u64>>,
-    /// Static texts of tprof, by table and address.
+    /// The number of each static text of tprof, by table and address. A look-up by address needs no
+    /// hash of the text.
     fixed: FxHashMap<(u32, usize), u64>,
     stacks: FxHashMap<(ProcessIndex, StackId, ThreadState), u64>,
     frame_ids: FxHashMap<(u64, u64, u64, u32), u64>,
-    /// Last number assigned, by table.
+    /// The last number that was assigned in each table.
     last: FxHashMap<u32, u64>,
     mapping: Option<u64>,
 }
@@ -46,7 +47,7 @@ impl<'a> Interned<'a> {
         }
     }
 
-    /// Returns the name of an event, or `none` if it has no name.
+    /// Returns the number of an event's name. If the name is empty, `none` is used.
     pub fn event(&mut self, name: NameId, none: &str) -> u64 {
         if let Some(iid) = self.events.get(&name) {
             return *iid;
@@ -60,7 +61,7 @@ impl<'a> Interned<'a> {
         iid
     }
 
-    /// Returns a category by its name in the file; `None` if that is empty.
+    /// Returns the number of a category; `None` if its name is empty.
     pub fn category(&mut self, name: NameId) -> Option<u64> {
         if let Some(iid) = self.categories.get(&name) {
             return Some(*iid);
@@ -74,7 +75,7 @@ impl<'a> Interned<'a> {
         Some(iid)
     }
 
-    /// Returns a string of one of the tables in [`interned`].
+    /// Returns the number of a text in one of the tables of [`interned`].
     pub fn text(&mut self, table: u32, text: &str) -> u64 {
         let known = self.texts.entry(table).or_default();
         if let Some(iid) = known.get(text) {
@@ -89,7 +90,7 @@ impl<'a> Interned<'a> {
         iid
     }
 
-    /// Does the same as [`Self::text`] for a static text, which is found by address.
+    /// Does the same as [`Self::text`] for a static text, which is looked up by address.
     pub fn fixed(&mut self, table: u32, text: &'static str) -> u64 {
         if let Some(iid) = self.fixed.get(&(table, text.as_ptr().addr())) {
             return *iid;
@@ -99,8 +100,8 @@ impl<'a> Interned<'a> {
         iid
     }
 
-    /// Returns a stack. If the thread waits, its innermost frame names the cause. `None` if no
-    /// stack was recorded.
+    /// Returns the number of a stack. If the thread waits, the reason is added as its innermost
+    /// frame. `None` if no stack was recorded.
     pub fn stack(&mut self, process: ProcessIndex, id: StackId, state: ThreadState) -> Option<u64> {
         if id == 0 {
             return None;
@@ -130,7 +131,8 @@ impl<'a> Interned<'a> {
         let mapping = self.mapping();
         let function = self.text(interned::FUNCTIONS, function);
         let path = if file.is_empty() { 0 } else { self.text(interned::SOURCE_PATHS, file) };
-        // Frames of one function differ by line; the reader tells them apart by address.
+        // Frames of one function have different lines, but readers tell frames apart only by
+        // address. So each line gets its own address.
         let key = (function, relative, path, line);
         if let Some(iid) = self.frame_ids.get(&key) {
             return *iid;
@@ -150,8 +152,8 @@ impl<'a> Interned<'a> {
         iid
     }
 
-    /// Returns the mapping of all frames: every frame needs one, and because names are resolved
-    /// already, one mapping serves all.
+    /// Returns the number of the mapping of all frames. The format requires one for every frame.
+    /// Names are already resolved, so one mapping serves all frames.
     fn mapping(&mut self) -> u64 {
         if let Some(iid) = self.mapping {
             return iid;

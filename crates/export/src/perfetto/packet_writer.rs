@@ -1,11 +1,11 @@
-//! Writes packets one after another. Each rank has two sequences.
+//! Writes packets, and numbers the sequences to which they belong. Each rank has two sequences.
 
 use std::io::{self, Write};
 
 use super::fields::{clock_snapshot, defaults, packet, trace};
 use crate::proto::Proto;
 
-/// Bytes gathered before they are written.
+/// Number of bytes to collect before they are written.
 const BUFFER_BYTES: usize = 1 << 16;
 
 /// Writes the stream of packets.
@@ -33,7 +33,7 @@ impl<W: Write> PacketWriter<W> {
         Ok(())
     }
 
-    /// Bytes that wait to be written.
+    /// Returns the number of bytes that wait to be written.
     pub fn buffered(&self) -> u64 {
         self.buffer.bytes().len() as u64
     }
@@ -43,28 +43,29 @@ impl<W: Write> PacketWriter<W> {
         &self.to
     }
 
-    /// Writes the remaining bytes.
+    /// Writes the remaining bytes, and returns the destination.
     pub fn finish(mut self) -> io::Result<W> {
         self.flush()?;
         Ok(self.to)
     }
 }
 
-/// How long before the run's beginning the first event may be. Clocks of devices and of other hosts
-/// are not exact, and imported traces may begin at any time.
+/// How long before the run's beginning an event may be. Clocks of devices and of other hosts are
+/// not exact, and imported traces may begin at any time.
 const LEAD_NS: u64 = 3_600_000_000_000;
 
 /// The trace's clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
-    /// Beginning of the run on this clock.
+    /// The run's beginning on this clock.
     pub zero_ns: u64,
-    /// Whether it is the wall clock.
+    /// Whether this clock is the wall clock.
     pub is_wall: bool,
 }
 
 impl Clock {
-    /// Counts from 1970 if the run has wall time, otherwise from an hour before its beginning.
+    /// Creates a clock that counts from 1970 if the run has wall time. Otherwise it counts from
+    /// [`LEAD_NS`] before the run's beginning, so that times shortly before it aren't negative.
     pub fn new(unix_ns: u64) -> Clock {
         match unix_ns > LEAD_NS {
             true => Clock { zero_ns: unix_ns, is_wall: true },
@@ -73,14 +74,15 @@ impl Clock {
     }
 }
 
-/// A sequence of packets; each time is the difference from the previous packet.
+/// A sequence of packets. A packet's time is stored as the difference from the previous packet's
+/// time.
 pub(super) struct Sequence {
     id: u64,
     last_ns: u64,
 }
 
 impl Sequence {
-    /// Begins a sequence.
+    /// Begins a sequence, and defines its clock.
     pub fn begin<W: Write>(id: u64, at: Clock, out: &mut PacketWriter<W>) -> io::Result<Sequence> {
         let first_ns = at.zero_ns - LEAD_NS;
         out.packet(|fields| {
@@ -109,14 +111,14 @@ impl Sequence {
         Ok(Sequence { id, last_ns: first_ns })
     }
 
-    /// Adds the fields of a packet at a time, which must not decrease.
+    /// Adds the sequence and the time to a packet. Times must not decrease.
     pub fn at(&mut self, time_ns: u64, fields: &mut Proto) {
         fields.uint(packet::TIMESTAMP, time_ns.saturating_sub(self.last_ns));
         self.last_ns = self.last_ns.max(time_ns);
         self.of(fields);
     }
 
-    /// Adds the fields of a packet without a time.
+    /// Adds the sequence to a packet without a time.
     pub fn of(&self, fields: &mut Proto) {
         fields.uint(packet::SEQUENCE, self.id);
         fields.uint(packet::SEQUENCE_FLAGS, packet::NEEDS_STATE);

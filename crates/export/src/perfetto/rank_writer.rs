@@ -1,8 +1,8 @@
 //! Writes the events of one rank as packets, in order of time.
 //!
-//! A slice is a beginning and an end. Ends wait in a heap until their time has come, so that times
-//! in a sequence never decrease and their differences stay small. Beginnings wait until their
-//! moment is over, so that ends of arrows at that moment find them.
+//! A slice is written as a beginning and an end. Ends wait in a heap until their time, so that
+//! times in a sequence never decrease and their differences stay small. Beginnings wait until all
+//! rows of their moment have been read, so that an arrow's end at that moment can be added to them.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -24,15 +24,16 @@ use crate::correlations::Correlations;
 use crate::proto::Proto;
 use crate::{OpenRank, kineto_names};
 
-/// Number of low bits that hold an arrow's own number. The base of its kind is in the bits above.
+/// Number of low bits of an arrow's id that contain its own number. The bits above contain the base
+/// of its kind.
 const FLOW_BITS: u32 = 40;
 
-/// Kinds of arrows that have separate numbers.
+/// Kinds of arrows. Each kind is numbered separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum FlowKind {
-    /// Arrows from launches of a process to their work.
+    /// Arrows from the launches of a process to their work.
     Launches(ProcessIndex),
-    /// Arrows of the trace, by category and name.
+    /// Arrows that the trace contains, by category and name.
     Category(NameId, NameId),
 }
 
@@ -40,7 +41,7 @@ enum FlowKind {
 #[derive(Default)]
 struct OpenEvent {
     track: u64,
-    /// Whether it ends when it begins.
+    /// Whether the event ends when it begins.
     is_empty: bool,
     fields: Proto,
 }
@@ -55,19 +56,20 @@ pub(super) struct RankWriter<'a, 's, W: Write> {
     names: Interned<'a>,
     sequence: Sequence,
     args: Args,
-    /// Slices that begin at the current moment: the first `count`. The others are kept to reuse
-    /// their memory.
+    /// Slices that begin at the current moment. Only the first `count` are valid; the others are
+    /// kept to reuse their memory.
     begun: Vec<OpenEvent>,
     count: usize,
     now_ns: u64,
     ends: BinaryHeap<Reverse<(u64, u64)>>,
-    /// Correlations of work on devices, of waits for it, and of launches that were written.
+    /// Correlations of work on devices. `waits` has those of waits for devices, and `launched`
+    /// those of launches that were written.
     work: Correlations,
     waits: Correlations,
     launched: Correlations,
-    /// Number of arrows that have ended, for launches with several pieces of work.
+    /// For launches with several pieces of work, the number of arrows that have ended.
     arrived: FxHashMap<(ProcessIndex, u64), u64>,
-    /// Base numbers of arrows from launches by process, and of others by category.
+    /// The base number of each kind of arrow.
     bases: FxHashMap<FlowKind, u64>,
     arrows: Arrows,
 }
@@ -131,8 +133,9 @@ impl<'a, 's, W: Write> RankWriter<'a, 's, W> {
             && (self.work.holds(row.process, correlation)
                 || self.waits.holds(row.process, correlation))
         {
-            // The first call with a correlation begins an arrow to each piece of its work: a
-            // launched graph has several. A second call with the same correlation begins only one.
+            // The first call with a correlation begins an arrow to each piece of its work, because
+            // a launched graph has several. A second call with the same correlation begins only one
+            // arrow.
             let is_first = !self.launched.holds(row.process, correlation);
             let pieces = self.pieces(row.process, correlation);
             self.launched.insert(row.process, correlation);
@@ -143,7 +146,7 @@ impl<'a, 's, W: Write> RankWriter<'a, 's, W> {
         Ok(())
     }
 
-    /// Whether this span starts work on a device that is in the slice.
+    /// Returns the span's correlation if the span started work on a device that is in the slice.
     pub fn starts_work(&self, row: &Span) -> Option<u64> {
         row.correlation.filter(|correlation| self.work.holds(row.process, *correlation))
     }
@@ -217,7 +220,7 @@ impl<'a, 's, W: Write> RankWriter<'a, 's, W> {
         Ok(())
     }
 
-    /// Writes a collective, over the time of its kernel.
+    /// Writes a collective as a slice over the time of its kernel.
     pub fn collective(&mut self, found: &TimedCollective) -> io::Result<()> {
         let TimedCollective { row, start_ns, end_ns } = *found;
         let trace = &self.part.trace;
@@ -244,8 +247,8 @@ impl<'a, 's, W: Write> RankWriter<'a, 's, W> {
         Ok(())
     }
 
-    /// Writes one end of an arrow: on the innermost slice that begins at its moment, otherwise on a
-    /// mark of its own.
+    /// Writes one end of an arrow. It is added to the innermost slice that begins at its moment. If
+    /// none begins there, a mark is written for it.
     pub fn flow_point(&mut self, row: &FlowPoint) -> io::Result<()> {
         let Some(place) = place_of(row) else { return Ok(()) };
         let time_ns = self.at(row.time_ns);
@@ -299,7 +302,8 @@ impl<'a, 's, W: Write> RankWriter<'a, 's, W> {
         })
     }
 
-    /// Writes a point of a curve, in order with all other events.
+    /// Writes a point of a curve in the sequence of events, so its time must not be earlier than
+    /// theirs.
     pub fn point(&mut self, track: u64, time_ns: u64, value: i64) -> io::Result<()> {
         let time_ns = self.at(time_ns);
         if time_ns != self.now_ns {
@@ -316,13 +320,13 @@ impl<'a, 's, W: Write> RankWriter<'a, 's, W> {
         })
     }
 
-    /// Writes all pending events, at the end of the rank.
+    /// Writes all pending events, because the rank has ended.
     pub fn finish(mut self) -> io::Result<PacketWriter<W>> {
         self.moment(u64::MAX)?;
         Ok(self.out)
     }
 
-    /// Begins a slice. The caller adds its arguments to the result.
+    /// Begins a slice. Returns the fields to which the caller adds arguments.
     fn begin(
         &mut self,
         row: TrackRow,
@@ -370,7 +374,7 @@ impl<'a, 's, W: Write> RankWriter<'a, 's, W> {
         self.args.object(object, text, &mut self.names, to);
     }
 
-    /// Ends an arrow at the slice that was begun last, if its launch was written.
+    /// Adds the end of an arrow to the slice that was begun last, if the launch was written.
     fn arrive(&mut self, process: ProcessIndex, correlation: Option<u64>) {
         if let Some(correlation) = correlation
             && self.launched.holds(process, correlation)
@@ -387,7 +391,7 @@ impl<'a, 's, W: Write> RankWriter<'a, 's, W> {
         }
     }
 
-    /// Number of pieces of work, and waits, of a launch.
+    /// Returns the number of pieces of work and waits that a launch has.
     fn pieces(&self, process: ProcessIndex, correlation: u64) -> u64 {
         self.work.count(process, correlation) + self.waits.count(process, correlation)
     }
@@ -410,8 +414,8 @@ impl<'a, 's, W: Write> RankWriter<'a, 's, W> {
         }
     }
 
-    /// Advances to a moment: writes the slices that begin at the current moment, then all ends up
-    /// to the next.
+    /// Advances to the next moment. Writes the slices that begin at the current moment, and then
+    /// all ends up to the next moment.
     fn moment(&mut self, next_ns: u64) -> io::Result<()> {
         self.names()?;
         let (sequence, now_ns) = (&mut self.sequence, self.now_ns);
@@ -436,7 +440,7 @@ impl<'a, 's, W: Write> RankWriter<'a, 's, W> {
         Ok(())
     }
 
-    /// Writes names that the reader does not know yet.
+    /// Writes the definitions of names that the sequence has not written yet.
     fn names(&mut self) -> io::Result<()> {
         if self.names.new.bytes().is_empty() {
             return Ok(());
@@ -466,7 +470,7 @@ fn end<W: Write>(
     })
 }
 
-/// Returns the row on which an end of an arrow lies.
+/// Returns the row of tracks that an end of an arrow lies on.
 fn place_of(row: &FlowPoint) -> Option<TrackRow> {
     match (row.thread, row.device, row.stream) {
         (Some(thread), ..) => Some(TrackRow::Thread(thread)),

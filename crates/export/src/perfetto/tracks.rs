@@ -1,6 +1,6 @@
-//! The tracks of one rank: processes, threads, streams, communicators, counters.
+//! Creates the tracks of one rank: processes, threads, streams, communicators, counters.
 //!
-//! Each gets a number, and a descriptor when it is first needed.
+//! A track gets its number, and its descriptor is written, when it is first needed.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use crate::gpus::Gpu;
 use crate::lanes::NestedLanes;
 use crate::proto::Proto;
 
-/// First of the made-up process ids, which no kernel gives to a process.
+/// The first made-up process id. No kernel assigns a pid this high.
 const MADE_UP_PID: u32 = 10_000_000;
 
 /// State that the ranks of one trace share.
@@ -32,7 +32,7 @@ impl Shared {
         Shared { last_track: 0, last_flow: 0, pids: HashSet::new(), next_pid: MADE_UP_PID }
     }
 
-    /// Returns a base number for arrows of one kind in one process.
+    /// Returns a new base for numbers of arrows, which no other kind of arrow uses.
     pub fn flow_base(&mut self) -> u64 {
         self.last_flow += 1;
         self.last_flow
@@ -43,9 +43,9 @@ impl Shared {
         self.last_track
     }
 
-    /// Returns the pid itself, or another number if a process of another rank has this pid. Hosts
-    /// and containers number their processes alike, and the reader would join processes with equal
-    /// pids.
+    /// Returns the pid itself, or another number if a process of another rank has the same pid.
+    /// Processes on different hosts or in different containers may have equal pids, and Perfetto
+    /// would join them.
     fn pid(&mut self, pid: u32) -> u32 {
         if self.pids.insert(pid) {
             return pid;
@@ -56,27 +56,27 @@ impl Shared {
     }
 }
 
-/// Row that a track of intervals belongs to.
+/// A row of a rank that has tracks for intervals. If its intervals cross, it has several tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum TrackRow {
     Thread(ThreadIndex),
     /// Kernels and copies of a stream.
     Stream(ProcessIndex, u32, u64),
-    /// Annotations and other intervals on a stream that are not work.
+    /// Annotations, and other intervals on a stream that are not work.
     Ranges(ProcessIndex, u32, Option<u64>),
-    /// Waits of a stream, or for a stream.
+    /// Waits that a stream makes, or waits for a stream.
     Waits(ProcessIndex, Option<u32>, Option<u64>),
     Communicator(ProcessIndex, Option<u64>),
-    /// Process images of a process.
+    /// The program images of a process.
     Life(ProcessIndex),
 }
 
-/// The owner of a counter's curve.
+/// The process, device or host that a counter's curve belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum CounterOwner {
     Process(ProcessIndex),
     Device(ProcessIndex, u32),
-    /// A device that no process is known to see.
+    /// A device, if no process is known to use it.
     Gpu(Gpu),
     /// The host, or its cgroup.
     Host,
@@ -101,7 +101,7 @@ pub(super) struct Tracks<'a> {
     file: &'a TraceFile,
     label: String,
     sort: u64,
-    /// Last process image of each pid.
+    /// The last program image of each pid.
     last_of_pid: FxHashMap<u32, ProcessIndex>,
     processes: FxHashMap<ProcessIndex, (u64, u32)>,
     by_pid: FxHashMap<u32, (u64, u32)>,
@@ -112,7 +112,7 @@ pub(super) struct Tracks<'a> {
 }
 
 impl<'a> Tracks<'a> {
-    /// Creates the tracks; `label` is the name of the rank.
+    /// Creates the tracks of a rank. `label` is the rank's name.
     pub fn new(file: &'a TraceFile, label: String, sort: u64) -> Tracks<'a> {
         Tracks {
             file,
@@ -128,7 +128,7 @@ impl<'a> Tracks<'a> {
         }
     }
 
-    /// Returns the track for an interval of a row.
+    /// Returns the track on which an interval of a row is drawn.
     pub fn place<W: Write>(
         &mut self,
         row: TrackRow,
@@ -150,7 +150,7 @@ impl<'a> Tracks<'a> {
         Ok(track)
     }
 
-    /// Returns a process's own track, and the id that it has in this trace.
+    /// Returns the track of a process, and the process's id in this trace.
     pub fn process<W: Write>(
         &mut self,
         index: ProcessIndex,
@@ -162,7 +162,8 @@ impl<'a> Tracks<'a> {
         }
         let row = self.file.process(index);
         let real = row.map_or(0, |process| process.pid);
-        // An exec starts another image of the same process; the last image names it.
+        // An `exec` starts another image of the same process. The process gets the name of its last
+        // image.
         if let Some(found) = self.by_pid.get(&real).copied().filter(|_| row.is_some()) {
             self.processes.insert(index, found);
             return Ok(found);
@@ -260,7 +261,7 @@ impl<'a> Tracks<'a> {
         let (parent, pid) = self.process(owner, shared, out)?;
         let name = self.file.thread_name(index).unwrap_or_default();
         if further {
-            // This track holds spans that overlap those on the thread's own track.
+            // The extra track is for spans that overlap spans on the thread's own track.
             let space = if name.is_empty() { "" } else { " " };
             return self.named(
                 parent,
@@ -285,7 +286,7 @@ impl<'a> Tracks<'a> {
         Ok(track)
     }
 
-    /// Returns the track that holds a device's streams.
+    /// Returns the parent track of a device's streams.
     fn device<W: Write>(
         &mut self,
         process: ProcessIndex,
@@ -352,7 +353,7 @@ impl<'a> Tracks<'a> {
         Ok(track)
     }
 
-    /// Returns the track of marks and losses that belong to no process.
+    /// Returns the track for marks and losses that have no process.
     pub fn host<W: Write>(
         &mut self,
         shared: &mut Shared,
@@ -402,7 +403,7 @@ fn describe(fields: &mut Proto, track: u64, parent: Option<u64>, more: impl FnOn
     fields.close(open);
 }
 
-/// Returns `nccl default_pg`, as far as the trace has it.
+/// Returns a name such as `nccl default_pg`, from the parts that the trace contains.
 fn communicator_name(file: &TraceFile, row: &Communicator) -> String {
     let words = [row.backend, row.name, row.description].map(|name| file.name(name));
     let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();

@@ -1,5 +1,5 @@
-//! Plots as SVG. They are drawn here, so that they need no script and print as they look. The
-//! content of a plot is also in its text, for people who cannot see it.
+//! Draws plots as SVG and HTML. They need no script, and look the same in print. Each plot also has
+//! its content as text, for people who cannot see it.
 
 use std::fmt::Write;
 
@@ -35,7 +35,7 @@ fn caption(out: &mut String, title: &str) {
     let _ = write!(out, "<figcaption>{}</figcaption>", escape(title));
 }
 
-/// HTML bars: their parts are as wide as their shares, and labelled if they have room.
+/// Draws HTML bars. Each part is as wide as its share, and has a label if the label fits.
 fn stacks(out: &mut String, title: &str, parts: &[(String, String)], rows: &[(String, Vec<f64>)]) {
     caption(out, title);
     *out += "<div class=\"key\">";
@@ -94,7 +94,7 @@ fn columns(out: &mut String, title: &str, columns: &[(String, f64, String, bool)
                 "<text x=\"{middle:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{text}</text>"
             );
         }
-        // As many labels as there is room for.
+        // Draw only every Nth label, so that labels do not overlap.
         let every = (40.0 / wide).ceil().max(1.0) as usize;
         if at % every == 0 {
             let y = COLUMN_HEIGHT + 32.0;
@@ -144,7 +144,7 @@ fn curves(
     );
 }
 
-/// Draws a step from value to value, with gaps for unknown values.
+/// Returns the path of a step curve, with gaps where values are unknown.
 fn path(values: &[Option<f64>], most: f64) -> String {
     let step = WIDTH / values.len().max(1) as f64;
     let mut path = String::new();
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_curve_has_gaps_where_nothing_is_known() {
+    fn a_curve_has_gaps_where_values_are_unknown() {
         let path = path(&[Some(1.0), Some(2.0), None, Some(2.0)], 2.0);
         assert_eq!(path, "M0.0 63.0H225.0V6.0H450.0M675.0 6.0H900.0");
     }

@@ -1,13 +1,13 @@
-//! Content of a report page.
+//! Defines the content of a report page.
 
 /// The content of a report.
 #[derive(Clone, Debug, Default)]
 pub struct ReportPage {
-    /// Line below the title: where and when it ran.
+    /// Line below the title: where and when the job ran.
     pub about: String,
-    /// Figures at the top.
+    /// Figures at the top of the page.
     pub facts: Vec<Fact>,
-    /// Whether everything was recorded, and the parts that were not.
+    /// Whether everything was recorded, and which parts were not.
     pub complete: Completeness,
     /// Sections of the report.
     pub sections: Vec<Section>,
@@ -22,7 +22,7 @@ pub struct Fact {
     pub name: String,
     /// Value as text.
     pub value: String,
-    /// Remark about it, or why it is unknown.
+    /// Remark about the value, or the reason why it is unknown.
     pub remark: String,
 }
 
@@ -31,7 +31,7 @@ pub struct Fact {
 pub struct Completeness {
     /// Whether nothing was lost and every process was recorded.
     pub whole: bool,
-    /// The same as a sentence.
+    /// The same fact as a sentence.
     pub sentence: String,
     /// Sentences about the parts that are missing.
     pub gaps: Vec<String>,
@@ -44,7 +44,7 @@ pub struct Section {
     pub key: String,
     /// Title of the section.
     pub title: String,
-    /// Notes for the reader.
+    /// Notes for people who read the section.
     pub notes: Vec<String>,
     /// Plots of the section.
     pub charts: Vec<Chart>,
@@ -59,9 +59,9 @@ pub struct Section {
 pub struct Table {
     /// Title of the table.
     pub title: String,
-    /// How to read it.
+    /// How to read the table.
     pub about: String,
-    /// Columns: headings, and whether they hold words.
+    /// For each column, the heading and whether its cells are words.
     pub headings: Vec<(String, bool)>,
     /// Rows, most important first.
     pub rows: Vec<Vec<TableCell>>,
@@ -74,7 +74,7 @@ pub struct Table {
     pub left_out: usize,
     /// Reasons for unknown values.
     pub reasons: Vec<String>,
-    /// Why there are no rows.
+    /// If the table has no rows, the reason.
     pub empty: String,
 }
 
@@ -87,7 +87,7 @@ pub struct TableCell {
     pub number: Option<f64>,
     /// A share from 0 to 1, drawn behind the text.
     pub share: Option<f64>,
-    /// Tooltip: a whole name, or why the value is unknown.
+    /// Tooltip: the whole name, or the reason why the value is unknown.
     pub title: String,
     /// Link relative to this page; empty for none.
     pub href: String,
@@ -113,7 +113,7 @@ pub struct RooflinePoint {
 /// A plot of the report.
 #[derive(Clone, Debug)]
 pub enum Chart {
-    /// Operation rates over intensities, both on logarithmic axes, below the limits of a device.
+    /// Operation rates over intensities, below the limits of a device. Both axes are logarithmic.
     Roofline {
         /// Title of the plot.
         title: String,
@@ -126,7 +126,7 @@ pub enum Chart {
         /// Operators, those with the most time first.
         points: Vec<RooflinePoint>,
     },
-    /// Bars of parts of a whole, one bar per row.
+    /// One bar for each row, divided into parts of a whole.
     Stacks {
         /// Title of the plot.
         title: String,
@@ -135,20 +135,21 @@ pub enum Chart {
         /// Label of each row, and its parts from 0 to 1.
         rows: Vec<(String, Vec<f64>)>,
     },
-    /// Columns of one value each.
+    /// One column for each value.
     Columns {
         /// Title of the plot.
         title: String,
         /// Label and value of each column, the value as text, and whether the column stands out.
         columns: Vec<(String, f64, String, bool)>,
     },
-    /// Curves over the same period.
+    /// Several curves over the same period.
     Curves {
         /// Title of the plot.
         title: String,
         /// First and last moment as text.
         ends: [String; 2],
-        /// Name of each curve, its peak as text, and its values, evenly spaced, where known.
+        /// For each curve, its name, its peak as text, and its evenly spaced values; `None` where a
+        /// value is unknown.
         curves: Vec<(String, String, Vec<Option<f64>>)>,
     },
 }

@@ -6,9 +6,10 @@ use super::charts;
 use super::content::{ReportPage, Section, Table, TableCell};
 use crate::page::escape;
 
-/// Number of rows of a table that are visible at first; a button shows the others.
+/// Number of rows of a table that are visible at first. A button shows the other rows.
 const ROWS: usize = 12;
-/// Severities that have a colour. The headline contains the severity as a word, too.
+/// Severities that have a colour. The headline also contains the severity as a word, for people who
+/// cannot see colours.
 const SEVERITIES: [&str; 5] = ["critical", "high", "medium", "low", "note"];
 
 pub(super) fn body(title: &str, report: &ReportPage) -> String {
@@ -168,7 +169,7 @@ fn data(out: &mut String, cell: &TableCell, words: bool) {
     let _ = write!(out, ">{}</td>", anchored(cell, escape(&cell.text)));
 }
 
-/// Wraps a cell's escaped text in the cell's link, if it has one.
+/// Wraps a cell's escaped text in a link, if the cell has one.
 fn anchored(cell: &TableCell, text: String) -> String {
     match cell.href.is_empty() {
         true => text,
@@ -176,13 +177,13 @@ fn anchored(cell: &TableCell, text: String) -> String {
     }
 }
 
-/// Returns the text of a cell with its link, and with commands in backticks as code.
+/// Returns the text of a cell with its link. Text in backticks becomes code.
 fn linked(cell: &TableCell) -> String {
     let escaped = escape(&cell.text);
     let mut text = String::with_capacity(escaped.len());
     let parts: Vec<&str> = escaped.split('`').collect();
     for (at, part) in parts.iter().enumerate() {
-        // A backtick without a partner stays a backtick.
+        // A backtick without a partner is shown as it is.
         let is_closed = at + 1 < parts.len();
         match (at % 2 == 1, is_closed) {
             (true, true) => text.extend(["<code>", part, "</code>"]),
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_code_and_places_are_links() {
+    fn commands_become_code_and_places_become_links() {
         let cell = |text: &str, href: &str| TableCell {
             text: text.into(),
             href: href.into(),
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_beyond_the_first_unfold_and_those_left_out_are_counted() {
+    fn further_rows_unfold_and_omitted_rows_are_counted() {
         let row =
             || vec![TableCell { text: "x".into(), number: Some(1.5), ..TableCell::default() }];
         let table = Table {

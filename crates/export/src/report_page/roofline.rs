@@ -1,5 +1,5 @@
-//! A roofline plot: the operations per second that operators reach, over their operations per byte,
-//! below the limits of the device.
+//! Draws a roofline plot. It shows the operations per second that operators reach, over their
+//! operations per byte, below the limits of the device.
 
 use std::fmt::Write;
 use std::ops::RangeInclusive;
@@ -9,14 +9,14 @@ use crate::page::escape;
 
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 420.0;
-/// Room for the axis labels.
+/// Space for the axis labels.
 const LEFT: f64 = 62.0;
 const BELOW: f64 = 38.0;
 const ABOVE: f64 = 22.0;
 const RIGHT: f64 = 24.0;
 /// Height of a label.
 const LABEL: f64 = 15.0;
-/// Radius of the point with the most time, and of the smallest point.
+/// Radius of the point with the most time. `SMALLEST` is the radius of the smallest point.
 const LARGEST: f64 = 20.0;
 const SMALLEST: f64 = 2.5;
 
@@ -59,7 +59,7 @@ fn along(value: f64, [from, to]: &[i32; 2]) -> f64 {
     (value.log10() - f64::from(*from)) / f64::from(to - from)
 }
 
-/// Returns the range from the power of ten below the smallest value to the one above the largest.
+/// Returns the range between two powers of ten that contains all values.
 fn powers(values: impl Iterator<Item = f64>) -> Option<[i32; 2]> {
     let logs = values.filter(|value| value.is_finite() && *value > 0.0).map(f64::log10);
     let (least, most) = logs.fold((f64::MAX, f64::MIN), |(a, b), log| (a.min(log), b.max(log)));
@@ -138,8 +138,8 @@ fn grid(out: &mut String, axes: &Axes) {
     );
 }
 
-/// Returns the powers of ten at which grid lines are drawn. A wide range has a line at only every
-/// Nth power.
+/// Returns the powers of ten at which grid lines are drawn. In a wide range, only every Nth power
+/// has a line.
 fn each(range: &[i32; 2]) -> impl Iterator<Item = i32> {
     let all: RangeInclusive<i32> = range[0]..=range[1];
     let every = ((range[1] - range[0]) / 12 + 1) as usize;
@@ -162,8 +162,8 @@ fn rate(value: f64) -> String {
     }
 }
 
-/// Draws the limits of memory and of each type. Without a known memory bandwidth, there is no
-/// slope.
+/// Draws the limits of memory and of each data type. If the memory bandwidth is unknown, the slope
+/// is left out.
 fn lines(out: &mut String, axes: &Axes, roofs: &Roofs<'_>) {
     let left = 10_f64.powi(axes.x[0]);
     let right = 10_f64.powi(axes.x[1]);
@@ -188,7 +188,8 @@ fn lines(out: &mut String, axes: &Axes, roofs: &Roofs<'_>) {
             }
             None => write!(out, "<path class=\"roof\" d=\"M{LEFT} {y:.1}H{end:.1}\"/>"),
         };
-        // The label stands above its line, or below if the label of a near roof leaves no room.
+        // The label is above its line. If the label of a near roof leaves no room there, it is
+        // below that label.
         let label = match y - 4.0 >= last_label + LABEL {
             true => y - 4.0,
             false => (y + 12.0).max(last_label + LABEL),
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_hold_all_points_and_ridges() {
+    fn axes_contain_all_points_and_ridges() {
         let roofs = [("fp32".to_owned(), 1e13)];
         let roofs = Roofs { memory: Some(1e12), roofs: &roofs };
         let axes = Axes::of(&roofs, &[point(0.3, 2e9), point(5.0, 9e12)]).unwrap();

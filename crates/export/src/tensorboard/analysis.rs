@@ -1,13 +1,13 @@
-//! Results of reports that an event file contains.
+//! Defines the results of reports that an event file contains.
 
 use std::collections::HashMap;
 
-/// Figures of ranks, and texts about the run.
+/// Figures of each rank, and texts about the run.
 #[derive(Clone, Debug, Default)]
 pub struct RunAnalysis {
-    /// Ranks, as [`tprof_facts::labels::rank`] names them.
+    /// Figures by rank. The keys are those of [`tprof_facts::labels::rank`].
     pub ranks: HashMap<String, RankFigures>,
-    /// Texts of the whole run as Markdown, by tag.
+    /// Texts about the whole run as Markdown, by tag.
     pub texts: Vec<(String, String)>,
 }
 
@@ -16,7 +16,7 @@ pub struct RunAnalysis {
 pub struct RankFigures {
     /// Time of each step by purpose.
     pub steps: Vec<StepFigures>,
-    /// Each counter in each step.
+    /// The mean of each counter in each step.
     pub counters: Vec<StepCounter>,
 }
 
@@ -27,7 +27,7 @@ pub struct StepFigures {
     pub number: u64,
     /// When it began, nanoseconds since the run began.
     pub start_ns: u64,
-    /// Known values only.
+    /// The figures of the step whose values are known.
     pub values: Vec<(Figure, f64)>,
 }
 
@@ -38,7 +38,7 @@ pub enum Figure {
     Compute,
     /// Time with communication but no compute, ns.
     ExposedCommunication,
-    /// Time with copies but neither of those, ns.
+    /// Time with copies but neither compute nor communication, ns.
     ExposedCopies,
     /// Time with nothing on a device, ns.
     Idle,
@@ -64,8 +64,8 @@ pub struct StepCounter {
 pub struct CounterKey {
     /// Name of the counter.
     pub name: String,
-    /// Process id, if it belongs to one.
+    /// Process id, if the counter belongs to a process.
     pub pid: Option<u32>,
-    /// Device, if it belongs to one.
+    /// Device, if the counter belongs to a device.
     pub device: Option<u32>,
 }

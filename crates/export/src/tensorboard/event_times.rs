@@ -1,4 +1,4 @@
-//! Times at which data of a rank's file is drawn.
+//! Converts times of a rank's file to positions on TensorBoard's axes.
 
 use tprof_facts::{Step, Zero};
 
@@ -11,19 +11,20 @@ pub(super) fn start_s(part: &OpenRank<'_>, zero: Zero) -> f64 {
     wall_s(zero, part.at(first_ns))
 }
 
-/// Returns the time at the end of a step.
+/// Returns the position of a step: its number, and the time of its end.
 pub(super) fn at_step(zero: Zero, part: &OpenRank<'_>, step: &Step) -> EventTime {
     EventTime { step: step.number, wall_s: wall_s(zero, part.at(step.end_ns)) }
 }
 
-/// Returns the position of a moment of the file's clock. Its step is the number of milliseconds
-/// since the run began.
+/// Returns the position of a time on the file's clock. Its step number is the milliseconds since
+/// the run began.
 pub(super) fn at_time(zero: Zero, part: &OpenRank<'_>, time_ns: u64) -> EventTime {
     let since_start_ns = part.at(time_ns);
     EventTime { step: since_start_ns / 1_000_000, wall_s: wall_s(zero, since_start_ns) }
 }
 
-/// Returns seconds since 1970, or since the run began if that moment is unknown.
+/// Converts a time since the run began to seconds since 1970. If the run's beginning is unknown,
+/// the result counts from that beginning.
 pub(super) fn wall_s(zero: Zero, since_start_ns: u64) -> f64 {
     zero.unix_ns.saturating_add(since_start_ns) as f64 / 1e9
 }

@@ -45,7 +45,7 @@ mod tensor {
     pub const STRING_VALUE: u32 = 8;
 }
 
-/// Position of an event on the axes.
+/// Position of an event on TensorBoard's axes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct EventTime {
     /// Number of a training step, or milliseconds since the run began.
@@ -54,7 +54,7 @@ pub(super) struct EventTime {
     pub wall_s: f64,
 }
 
-/// Name and description of a curve.
+/// Name and description of a curve, histogram or text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tag {
     pub name: String,
@@ -71,11 +71,12 @@ pub(super) fn code(name: &str) -> String {
 pub(super) struct EventFile<W> {
     to: W,
     proto: Proto,
-    /// State of the file before: nothing up to the times in `progress` is written again.
+    /// What the file contained before this append. Nothing up to the times in `progress` is written
+    /// again.
     progress: Progress,
-    /// Newest time written now, by tag.
+    /// Newest time that this append wrote, by tag.
     newest_s: HashMap<String, f64>,
-    /// Number of values that do not fit a 32-bit float.
+    /// Number of values that were left out because they do not fit a 32-bit float.
     pub left_out: u64,
 }
 
@@ -95,7 +96,7 @@ impl<W: Write> EventFile<W> {
         EventFile { to, proto, progress, newest_s, left_out: 0 }
     }
 
-    /// Writes a point of a curve. TensorBoard keeps 32-bit floats.
+    /// Writes a point of a curve. TensorBoard stores it as a 32-bit float.
     pub fn scalar(&mut self, tag: &Tag, at: EventTime, value: f64) -> io::Result<()> {
         let narrow = value as f32;
         if value.is_finite() && !narrow.is_finite() {
@@ -122,7 +123,7 @@ impl<W: Write> EventFile<W> {
         })
     }
 
-    /// Writes a text, which is shown as Markdown.
+    /// Writes a text. TensorBoard shows it as Markdown.
     pub fn text(&mut self, tag: &Tag, at: EventTime, markdown: &str) -> io::Result<()> {
         self.value(tag, "text", at, |proto| {
             let open = proto.open(summary::TENSOR);
@@ -137,7 +138,7 @@ impl<W: Write> EventFile<W> {
         })
     }
 
-    /// Writes the graph of the rank's model, a `GraphDef`, unless the file has it.
+    /// Writes the graph of the rank's model, a `GraphDef`, unless the file already has it.
     pub fn graph(&mut self, wall_s: f64, graph: &[u8]) -> io::Result<()> {
         if std::mem::replace(&mut self.progress.has_graph, true) {
             return Ok(());
@@ -147,12 +148,12 @@ impl<W: Write> EventFile<W> {
         self.write()
     }
 
-    /// Names of counters' curves.
+    /// Returns the names of counters' curves that the file uses.
     pub fn names(&mut self) -> &mut HashMap<CounterKey, String> {
         &mut self.progress.names
     }
 
-    /// Ends the current append.
+    /// Ends the append, and returns what the file contains now.
     pub fn finish(self) -> (W, Progress) {
         let mut progress = self.progress;
         progress.until_s.extend(self.newest_s);

@@ -1,9 +1,9 @@
-//! The model's graph as TensorBoard draws it: modules within modules, and the operators that each
-//! calls.
+//! Builds a model's graph as TensorBoard draws it: modules within modules, and the operators that
+//! each module calls.
 //!
-//! The first call of each outermost module is used. A node is an operator, or a module in which no
-//! operator was recorded. A node's name contains the modules around it, which TensorBoard draws as
-//! boxes. It was not recorded which operator uses whose result, so edges show the order of
+//! The graph shows the first call of each outermost module. A node is an operator, or a module in
+//! which no operator was recorded. A node's name contains the enclosing modules, which TensorBoard
+//! draws as boxes. It was not recorded which operator uses whose result, so edges show the order of
 //! execution.
 
 use std::collections::{HashMap, HashSet};
@@ -15,7 +15,8 @@ use tprof_trace::model::{NameId, ProcessIndex, SpanKind, SpanOutline, ThreadInde
 use crate::OpenRank;
 use crate::proto::Proto;
 
-/// Largest number of nodes: TensorBoard can lay out only a few thousand.
+/// Largest number of nodes. TensorBoard can lay out only a few thousand nodes, so more would be
+/// useless.
 const MOST_NODES: usize = 20_000;
 /// Largest size of an attribute in bytes.
 const MOST_ATTRIBUTE: usize = 1 << 10;
@@ -38,7 +39,7 @@ mod field {
 pub(super) struct Graph {
     /// The encoded message `GraphDef` of TensorFlow.
     pub encoded: Vec<u8>,
-    /// Number of nodes beyond the limit.
+    /// Number of nodes that were left out because of the limit.
     pub left_out: u64,
 }
 
@@ -47,7 +48,7 @@ pub(super) struct Graph {
 struct Node {
     name: String,
     operation: String,
-    /// The preceding node in the same outermost module.
+    /// The preceding node in the same outermost module; an edge leads from it.
     input: Option<String>,
     attributes: Vec<(&'static str, String)>,
 }
@@ -110,14 +111,13 @@ fn first_calls(
             roots.push(span);
         }
     }
-    // Several threads or processes may run copies of one model. Only one copy of each module is
-    // drawn.
+    // If several threads or processes run copies of one model, draw only one copy of each module.
     let mut taken = HashSet::new();
     roots.retain(|root| taken.insert(root.name));
     roots
 }
 
-/// A span that is open while its calls are read.
+/// An open span, during which other spans are called.
 struct Scope {
     end_ns: u64,
     /// For a module: its scope in the graph, and its path.
@@ -148,7 +148,7 @@ fn nodes(
             before = None;
         }
         let end_ns = end_ns(call);
-        // An operator inside another operator is an implementation detail.
+        // Skip an operator inside another operator, because it is an implementation detail.
         if open.last().is_some_and(|scope| scope.module.is_none()) {
             continue;
         }
@@ -163,7 +163,7 @@ fn nodes(
                 (format!("{around}/{}", plain(short)), "", operator)
             }
         };
-        // A module that calls something is a box, not a node.
+        // A module that calls something is drawn as a box, so it is not a node.
         if let Some(own) = open.last_mut().and_then(|scope| scope.node.take()) {
             dropped.insert(own);
         }
@@ -197,7 +197,7 @@ fn nodes(
     (nodes, left_out)
 }
 
-/// Joins a node to the preceding one, skipping nodes that turned out to be boxes.
+/// Adds an edge from the preceding node, skipping nodes that turned out to be boxes.
 fn link(nodes: &mut [Node], at: usize, before: &mut Option<usize>, dropped: &HashSet<usize>) {
     let input = match *before {
         Some(last) if dropped.contains(&last) => nodes[last].input.clone(),
@@ -208,8 +208,8 @@ fn link(nodes: &mut [Node], at: usize, before: &mut Option<usize>, dropped: &Has
     *before = Some(at);
 }
 
-/// Returns the scope of a module: below the module around it, if its path begins with that module's
-/// path.
+/// Returns the scope of a module. The scope is below that of the enclosing module if the module's
+/// path begins with that module's path.
 fn scope_of(around: Option<&(String, String)>, module: &ModuleName<'_>) -> String {
     let within = |path: &str| module.path.strip_prefix(path)?.strip_prefix('.');
     match around {
@@ -221,7 +221,7 @@ fn scope_of(around: Option<&(String, String)>, module: &ModuleName<'_>) -> Strin
     }
 }
 
-/// Makes part of a name safe: TensorBoard takes `/` for boxes and `:` for outputs.
+/// Replaces characters that have a meaning in node names: `/` separates boxes, and `:` outputs.
 fn plain(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     let plain: String = name.chars().take(200).map(|c| if is_plain(c) { c } else { '_' }).collect();

@@ -1,10 +1,10 @@
-//! Histograms as TensorBoard stores them: counts between limits.
+//! Counts values in histograms as TensorBoard stores them: numbers between limits.
 
 use tprof_facts::histograms::ProgramHistogram;
 
 /// Number of buckets between the lowest and the highest value.
 const BUCKETS: usize = 30;
-/// Ratio of neighbouring limits of durations.
+/// Ratio between neighbouring limits of histograms of durations.
 const FACTOR: f64 = 1.1;
 /// The first limit, in microseconds.
 const FIRST_LIMIT: f64 = 1e-3;
@@ -24,7 +24,7 @@ pub(super) struct Histogram {
 }
 
 impl Histogram {
-    /// Converts a histogram that the program counted itself; `None` if it has no value.
+    /// Converts a histogram that the program itself counted; `None` if it contains no value.
     pub fn counted(of: &ProgramHistogram) -> Option<Histogram> {
         let (min, max) = (of.min?, of.max?);
         let width = (max - min) / of.counts.len() as f64;
@@ -42,7 +42,7 @@ impl Histogram {
         })
     }
 
-    /// Counts values in buckets of equal width; `None` without values.
+    /// Counts values in buckets of equal width; `None` if there is no value.
     pub fn of(values: &[f64]) -> Option<Histogram> {
         let mut made = ValueSums::default();
         values.iter().for_each(|value| made.add(*value));
@@ -95,8 +95,8 @@ impl ValueSums {
     }
 }
 
-/// Counts durations as they come, in constant memory. Each limit is a tenth higher than the
-/// previous one, as in TensorFlow's own histograms.
+/// Counts durations one by one, in constant memory. Each limit is a tenth higher than the previous
+/// one, as in TensorFlow's own histograms.
 #[derive(Clone)]
 pub(super) struct Durations {
     sums: ValueSums,
@@ -112,8 +112,8 @@ impl Durations {
     pub fn add(&mut self, duration_ns: u64) {
         let micros = duration_ns as f64 / 1e3;
         self.sums.add(micros);
-        // The first limit that is not below the value; rounding may be off by one in either
-        // direction.
+        // Find the first limit that is not below the value. Rounding may make this index wrong by
+        // one in either direction.
         let at = ((micros / FIRST_LIMIT).ln() / FACTOR.ln()).ceil().clamp(0.0, LIMITS as f64);
         let mut at = at as usize;
         while at > 0 && micros <= limit(at - 1) {
@@ -138,7 +138,7 @@ impl Durations {
     }
 }
 
-/// Upper limit of a bucket in microseconds.
+/// Returns the upper limit of a bucket in microseconds.
 fn limit(bucket: usize) -> f64 {
     FIRST_LIMIT * FACTOR.powi(bucket as i32)
 }

@@ -1,7 +1,7 @@
-//! A log directory that grows while the job runs.
+//! Writes a log directory that grows while the job runs.
 //!
-//! Only settled data is appended, which cannot change later. The rest follows when the run has
-//! ended.
+//! While the job runs, only settled data is appended, which cannot change later. The rest is
+//! appended when the run has ended.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -20,8 +20,7 @@ use super::rank::{MissingData, RankLog};
 use super::{file_name, log_texts, note_how_to_open, note_omitted};
 use crate::{ExportError, OpenRank, Options, Selection, Slice, Written, chrome, paths};
 
-/// Data that is younger than this may still change, because threads write out their events only now
-/// and then.
+/// Data younger than this may still change, because threads deliver their events with a delay.
 const UNSETTLED_NS: u64 = 5_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -30,13 +29,13 @@ const SECOND_NS: u64 = 1_000_000_000;
 pub struct LiveLog {
     run: PathBuf,
     directory: PathBuf,
-    /// Event file of each rank and its content, by name of the rank.
+    /// For each rank's name, its event file and what the file contains.
     ranks: BTreeMap<String, (PathBuf, Progress)>,
 }
 
 impl LiveLog {
-    /// Prepares `RUN/tensorboard`, which is created when there is something to write; `None` if it
-    /// exists already.
+    /// Prepares `RUN/tensorboard`; `None` if the directory exists already. It is created when there
+    /// is something to write.
     pub fn of(run: &Path) -> Option<LiveLog> {
         let directory = run.join("tensorboard");
         let is_there = directory.symlink_metadata().is_ok();
@@ -44,7 +43,7 @@ impl LiveLog {
         (!is_there).then(|| LiveLog { run, directory, ranks: BTreeMap::new() })
     }
 
-    /// Appends data that is settled by now.
+    /// Appends the data that has settled since the last call.
     pub fn append(&mut self) -> Result<(), ExportError> {
         let run = RunDir::open(&self.run)?;
         let slice = Slice::default();
@@ -58,7 +57,7 @@ impl LiveLog {
             let mut part = selection.open(file)?;
             let Some((_, last_ns)) = part.trace.extent_ns() else { continue };
             let settled_ns = part.at(last_ns).saturating_sub(UNSETTLED_NS);
-            // Whole seconds only, because each second has one reading.
+            // Append only whole seconds, because each second has one reading, which must be final.
             part.window.to_ns = part.clock.at(settled_ns / SECOND_NS * SECOND_NS);
             self.write(&selection, &part, name, Extent::SoFar, &RankFigures::default())?;
         }
@@ -97,7 +96,7 @@ impl LiveLog {
         Ok(written)
     }
 
-    /// Appends to the file of a rank.
+    /// Appends to the event file of a rank.
     fn write(
         &mut self,
         selection: &Selection<'_>,
@@ -117,7 +116,8 @@ impl LiveLog {
                 Ok(added)
             }
             Err(source) => {
-                // The file may end in a partial record, so the next attempt starts over.
+                // The file may end in a partial record, so remove it. The next attempt writes it
+                // from the beginning.
                 let _ = fs::remove_file(&path);
                 Err(ExportError::Write { path, source })
             }

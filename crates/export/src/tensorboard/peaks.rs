@@ -1,4 +1,4 @@
-//! The peak memory of each step: of the heap, resident, and on devices.
+//! Finds the peak memory of each step: of the heap, of resident memory, and on devices.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -11,7 +11,8 @@ use crate::{OpenRank, counters};
 /// The highest value of each step, in the order of steps.
 pub(super) struct StepPeaks<'a> {
     steps: &'a [Step],
-    /// Whether a value holds until the next one, because all changes were recorded.
+    /// Whether a value is valid until the next one, because every change was recorded. Otherwise
+    /// values are single readings.
     holds: bool,
     held: Option<u64>,
     /// Index of the step that contains the last value, or of the next step.
@@ -43,8 +44,8 @@ impl<'a> StepPeaks<'a> {
         known.filter_map(|(place, peak)| Some((place, peak?)))
     }
 
-    /// Advances to the step at a moment. The value held so far counts for all steps that begin
-    /// before the moment.
+    /// Advances to the step that contains a moment. The held value counts for each step on the way
+    /// that begins before the moment.
     fn hold_until(&mut self, time_ns: u64) {
         while let Some(step) = self.steps.get(self.at) {
             if step.start_ns < time_ns {
@@ -59,7 +60,7 @@ impl<'a> StepPeaks<'a> {
 }
 
 /// Returns the highest live heap bytes of a process in each step. Under `--mem sampled`, the heap
-/// is read only now and then, and a step without a reading has no value.
+/// is read only from time to time, so a step without a reading has no value.
 pub(super) fn heap(
     part: &OpenRank<'_>,
     process: ProcessIndex,
@@ -68,7 +69,7 @@ pub(super) fn heap(
     let row = part.trace.process(process);
     let exact = row.is_none_or(|row| row.memory == MemoryRecording::Exact);
     let mut peaks = StepPeaks::new(steps, exact);
-    // A stretch of 0 ns means that no events are merged.
+    // With a stretch of 0 ns, no points are merged.
     let read: Result<(), Infallible> = counters::heap(&part.trace, 0, |of, time_ns, bytes| {
         if of == process {
             peaks.take(time_ns, bytes);
@@ -79,8 +80,8 @@ pub(super) fn heap(
     peaks.finish().collect()
 }
 
-/// Returns the highest bytes in use on each device of a process, by step, as its allocator counted
-/// them.
+/// Returns the highest number of bytes in use on each device of a process in each step, as the
+/// framework's allocator counted them.
 pub(super) fn devices(
     part: &OpenRank<'_>,
     process: ProcessIndex,
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_value_counts_until_it_changes() {
+    fn a_value_counts_for_each_step_until_it_changes() {
         let values = [(5, 9), (12, 4), (19, 7), (20, 3), (35, 100), (38, 8), (45, 2)];
         assert_eq!(peaks(&values, true), [(0, 9), (1, 3), (2, 8), (3, 2)]);
         assert_eq!(peaks(&[], true), []);

@@ -1,4 +1,4 @@
-//! Histograms that a program records of its own values (`tprof.histogram`).
+//! Writes the histograms that a program recorded of its own values (`tprof.histogram`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
@@ -23,7 +23,8 @@ pub(super) struct SkippedHistograms {
     pub damaged: u64,
 }
 
-/// Writes a rank's histograms up to a moment. The process that runs the steps has the plain names.
+/// Writes a rank's histograms up to a moment. The process that runs the steps gets the plain names;
+/// other processes' names get a suffix.
 pub(super) fn write<W: Write>(
     part: &OpenRank<'_>,
     zero: Zero,
@@ -78,8 +79,8 @@ pub(super) fn write<W: Write>(
     Ok(left_out)
 }
 
-/// Returns the number of the step that a mark is in: a step that has ended, otherwise the last step
-/// that its process began.
+/// Returns the number of the step that contains a mark. If no step that has ended contains it, this
+/// is the last step that its process began.
 fn step_of(mark: &Mark, settled: &[Step], unended: &[Step]) -> Option<u64> {
     let after = settled.partition_point(|step| step.start_ns <= mark.time_ns);
     let last = after.checked_sub(1).map(|at| &settled[at]);

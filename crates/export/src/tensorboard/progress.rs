@@ -1,4 +1,4 @@
-//! Content of an event file so far, so that more can be appended to it.
+//! Remembers what an event file contains, so that more can be appended to it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,11 +13,12 @@ pub(super) struct Progress {
     pub until_s: HashMap<String, f64>,
     /// Whether the model's graph was written.
     pub has_graph: bool,
-    /// Names of counters' curves. A curve keeps its name, whichever processes come later.
+    /// Names of counters' curves. A curve keeps its name even if other processes with the same
+    /// counter appear later.
     pub names: HashMap<CounterKey, String>,
 }
 
-/// How much of a rank to write.
+/// The part of a rank's data to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
     /// Everything of a run that has ended.

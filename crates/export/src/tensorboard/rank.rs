@@ -24,7 +24,7 @@ use crate::counters::{self, Downsampler, POINTS, stretch_ns};
 
 /// Largest number of histograms over the steps of a rank.
 const MOST_HISTOGRAMS: usize = 50;
-/// Smallest number of steps per histogram.
+/// Smallest number of steps that share a histogram.
 const LEAST_STEPS: usize = 10;
 const NS_PER_MS: f64 = 1e6;
 
@@ -32,9 +32,9 @@ const NS_PER_MS: f64 = 1e6;
 pub(super) struct RankLog<'a, W> {
     part: &'a OpenRank<'a>,
     zero: Zero,
-    /// Steps of the process that has most of them, in order of time.
+    /// Steps of the process with the most steps, in order of time.
     steps: Vec<Step>,
-    /// The process of these steps, otherwise the first process.
+    /// The process of these steps. Without steps, the first process.
     process: Option<ProcessIndex>,
     /// Whether the steps were inferred.
     pub steps_inferred: bool,
@@ -47,14 +47,14 @@ pub(super) struct RankLog<'a, W> {
 pub(super) struct MissingData {
     /// Number of values that do not fit a 32-bit float.
     pub wide: u64,
-    /// Skipped histograms of the program.
+    /// Histograms of the program that were skipped.
     pub own: SkippedHistograms,
-    /// Number of omitted nodes of the model's graph.
+    /// Number of nodes that the model's graph lacks.
     pub nodes: u64,
 }
 
 impl<'a, W: Write> RankLog<'a, W> {
-    /// Prepares a rank. `extent` says how much of it to write.
+    /// Prepares to write a rank. `extent` selects the part of its data.
     pub fn new(
         part: &'a OpenRank<'a>,
         zero: Zero,
@@ -87,7 +87,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         if self.extent == Extent::SoFar {
             self.heaps()?;
             self.over_time(&all)?;
-            // The steps of later histograms are not known yet.
+            // Histograms after the last step are not written yet, because their step is not known.
             let settled_ns = self.steps.last().map_or(0, |step| step.end_ns);
             let own = self.own_histograms(settled_ns)?;
             let wide = self.file.left_out;
@@ -183,7 +183,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         Ok(())
     }
 
-    /// Writes the mean of each counter in each step.
+    /// Writes the mean of each counter during each step.
     fn counters_by_step(
         &mut self,
         figures: &RankFigures,
@@ -202,8 +202,8 @@ impl<'a, W: Write> RankLog<'a, W> {
         Ok(())
     }
 
-    /// Writes live heap bytes over time for each process. If every event was recorded, this waits
-    /// until the run has ended: there are too many.
+    /// Writes live heap bytes over time for each process. If every event was recorded, there are
+    /// too many points for a growing file, so this waits until the run has ended.
     fn heaps(&mut self) -> io::Result<()> {
         let (part, zero, is_whole) = (self.part, self.zero, self.extent == Extent::Whole);
         if self.extent != Extent::SoFar {
@@ -301,8 +301,8 @@ impl<'a, W: Write> RankLog<'a, W> {
         Ok(())
     }
 
-    /// Writes counters as they were read. If there are more readings than a curve has points, bytes
-    /// keep the highest of each stretch and other counters the last.
+    /// Writes counters as they were read. If a counter has more readings than a curve has points,
+    /// one reading per stretch is written: the highest for bytes, and the last for other counters.
     fn over_time(&mut self, all: &BTreeMap<CounterKey, Series>) -> io::Result<()> {
         let stretch_ns = self.stretch_ns();
         for series in all.values() {
@@ -321,8 +321,8 @@ impl<'a, W: Write> RankLog<'a, W> {
         Ok(())
     }
 
-    /// Keeps one reading per second, so that the reading of a past second never changes: the
-    /// highest of bytes, otherwise the last.
+    /// Selects one reading per second: the highest for bytes, and the last for other counters. So
+    /// the reading of a past second never changes.
     fn of_seconds(&self, readings: &[(u64, f64)], in_bytes: bool) -> Vec<(u64, f64)> {
         let second = |reading: &(u64, f64)| self.part.at(reading.0) / 1_000_000_000;
         let of_second = |readings: &[(u64, f64)]| match in_bytes {
@@ -332,7 +332,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         readings.chunk_by(|a, b| second(a) == second(b)).filter_map(of_second).collect()
     }
 
-    /// Writes step times, with equally many steps per histogram.
+    /// Writes histograms of step times. Each histogram has the same number of steps.
     fn step_histograms(&mut self) -> io::Result<()> {
         let tag =
             tag("step_time_ms", "times of consecutive steps, milliseconds; the last one's number");
@@ -345,7 +345,8 @@ impl<'a, W: Write> RankLog<'a, W> {
         Ok(())
     }
 
-    /// Writes durations of kernels that began in the same steps, or before the next group of steps.
+    /// Writes histograms of kernel durations, one for each group of steps. A kernel counts for the
+    /// last group that began before it.
     fn kernel_histograms(&mut self) -> io::Result<()> {
         let (part, zero) = (self.part, self.zero);
         let tag = tag(
@@ -363,7 +364,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         for kernel in kernels {
             last_ns = last_ns.max(end_ns(&kernel));
             let after = groups.partition_point(|(start_ns, _)| *start_ns <= kernel.start_ns);
-            // Kernels before the first step belong to no step.
+            // Kernels before the first step belong to no group.
             let group = match after {
                 0 if groups.is_empty() => 0,
                 0 => continue,
@@ -381,7 +382,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         Ok(())
     }
 
-    /// Stretch of time that a point of a curve stands for.
+    /// Returns the length of the stretch of time that one point of a curve stands for.
     fn stretch_ns(&self) -> u64 {
         let (first_ns, last_ns) = self.part.trace.extent_ns().unwrap_or_default();
         stretch_ns(last_ns.saturating_sub(first_ns))
@@ -394,9 +395,8 @@ fn is_exact(part: &OpenRank<'_>, process: ProcessIndex) -> bool {
     row.is_none_or(|row| row.memory == MemoryRecording::Exact)
 }
 
-/// Returns the steps of the most trusted source that names any. Steps of a data loader are left
-/// out: they would be used until the first update of the optimizer, and then replaced by the steps
-/// of updates.
+/// Returns the steps of the most trusted source that names any. Steps of a data loader are
+/// excluded, because the first update of the optimizer would replace them by other steps.
 fn named_steps(trace: &TraceFile) -> Steps {
     let mut names = StepNames::of(trace);
     let spans = trace.blocks::<SpanOutline>().flatten().filter(|span| names.has(span));
@@ -419,7 +419,8 @@ fn tag(name: &str, about: &str) -> Tag {
     Tag { name: name.to_owned(), about: about.to_owned() }
 }
 
-/// Returns the name of a figure's curve, its description, and the divisor of its values.
+/// Returns the name of a figure's curve, its description, and the number by which its values are
+/// divided.
 fn named(figure: Figure) -> (&'static str, &'static str, f64) {
     match figure {
         Figure::Compute => ("compute_ms", "compute on devices, milliseconds", NS_PER_MS),
@@ -460,7 +461,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_run_has_as_many_histograms_as_a_person_reads() {
+    fn a_long_run_has_a_limited_number_of_histograms() {
         let step = |number| Step { number, start_ns: number, end_ns: number + 1, process: 0 };
         for (steps, histograms) in [(0, 0), (1, 1), (10, 1), (11, 2), (500, 50), (100_001, 50)] {
             let steps: Vec<Step> = (0..steps).map(step).collect();
@@ -469,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn curves_are_thinned_by_stretches() {
+    fn curves_have_one_reading_per_stretch() {
         let read = [(1, 5.0), (2, 9.0), (3, 1.0), (11, 2.0), (12, f64::NAN)];
         let times = |kept: Vec<(u64, f64)>| kept.iter().map(|point| point.0).collect::<Vec<_>>();
         assert_eq!(times(last(&read, 10)), [3, 12]);

@@ -1,7 +1,7 @@
-//! TFRecord, the format by which TensorBoard finds records in a file and verifies them.
+//! Writes TFRecord, the format in which TensorBoard finds the records of a file and verifies them.
 //!
-//! A record is its length (8 bytes, little-endian), the masked CRC32C of that, the bytes, and the
-//! masked CRC32C of the bytes (`tensorflow/core/lib/io/record_writer.h`).
+//! A record consists of its length (8 bytes, little-endian), the length's masked CRC32C, the bytes,
+//! and the bytes' masked CRC32C (`tensorflow/core/lib/io/record_writer.h`).
 
 use std::io::{self, Write};
 
@@ -9,8 +9,8 @@ use crc::{CRC_32_ISCSI, Crc};
 
 /// CRC32C: Castagnoli's polynomial.
 const CRC32C: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
-/// Added to a rotated checksum, so that the checksum of bytes which contain checksums is not
-/// weaker.
+/// Added to the rotated checksum. Without this mask, checksums of bytes that contain checksums
+/// would be weaker.
 const MASK: u32 = 0xa282_ead8;
 
 fn masked_crc32c(bytes: &[u8]) -> u32 {
@@ -31,13 +31,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn checksums_are_those_of_rfc_3720_and_masked() {
+    fn checksums_match_rfc_3720_and_are_masked() {
         // Test vectors of RFC 3720, B.4: 32 bytes of zeros, of ones, and rising.
         assert_eq!(CRC32C.checksum(&[0; 32]), 0x8a91_36aa);
         assert_eq!(CRC32C.checksum(&[0xff; 32]), 0x62a8_ab43);
         let rising: Vec<u8> = (0..32).collect();
         assert_eq!(CRC32C.checksum(&rising), 0x46dd_794e);
-        // The length is 24, as in the first record of event files by TensorFlow and PyTorch.
+        // The length is 24, as that of the first record in event files by TensorFlow and PyTorch.
         assert_eq!(masked_crc32c(&24_u64.to_le_bytes()).to_le_bytes(), [0xa3, 0x7f, 0x4b, 0x22]);
     }
 

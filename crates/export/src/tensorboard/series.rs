@@ -1,4 +1,4 @@
-//! Counters of a rank, and the names of their curves.
+//! Reads the counters of a rank, and chooses the names of their curves.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -9,31 +9,32 @@ use super::analysis::CounterKey;
 use crate::OpenRank;
 use crate::gpus::Gpus;
 
-/// Number of characters of a name that are kept: a program may name a counter with a megabyte.
+/// Maximum number of characters of a name. A program may use a megabyte of text as a counter's
+/// name.
 const MOST_CHARACTERS: usize = 200;
 
 /// Readings of a counter.
 pub(super) struct Series {
-    /// Name of its curves, after their group.
+    /// Name of the counter's curves, without their group.
     pub name: String,
     /// Name of the counter.
     pub counter: String,
     /// Times on the file's clock in ns, and values, in order of time.
     pub readings: Vec<(u64, f64)>,
-    /// Its process, if it belongs to one.
+    /// The counter's process, if it belongs to one.
     pub process: Option<ProcessIndex>,
 }
 
 impl Series {
-    /// Whether it belongs to this process, or to none.
+    /// Whether the counter belongs to this process, or to no process.
     pub fn is_of(&self, process: Option<ProcessIndex>) -> bool {
         self.process.is_none() || self.process == process
     }
 }
 
 /// Returns all counters of a rank except the heap's, by key. If several processes have the same
-/// counter, that of `primary` gets the plain name, unless `names` already has another. Missing
-/// names are added.
+/// counter, the process `primary` gets the plain name, unless `names` already contains another name
+/// for it. New names are added to `names`.
 pub(super) fn series(
     part: &OpenRank<'_>,
     primary: Option<ProcessIndex>,
@@ -63,7 +64,7 @@ pub(super) fn series(
         })
         .collect();
     let mut taken: HashSet<String> = names.values().cloned().collect();
-    // Plain names are assigned first.
+    // Assign the plain names first.
     let mut read: Vec<_> = read.into_iter().collect();
     let is_plain = |key: &CounterKey| key.pid.is_none() || plain[&key.name] == key.pid;
     read.sort_by_key(|(key, _)| !is_plain(key));
@@ -99,7 +100,7 @@ pub(super) fn unique_name(name: String, taken: &mut HashSet<String>) -> String {
     free
 }
 
-/// Cuts a name to the length that is kept.
+/// Cuts a name to the maximum length.
 pub(super) fn shorten_name(name: &str) -> String {
     match name.char_indices().nth(MOST_CHARACTERS) {
         Some((at, _)) => format!("{}…", &name[..at]),

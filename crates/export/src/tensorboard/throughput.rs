@@ -1,14 +1,14 @@
-//! Samples, tokens and the like per second in each step, by counters of the program.
+//! Computes samples, tokens and the like per second in each step, from counters of the program.
 //!
-//! A counter's name says what it counts. If its values only rise, it is a running total; otherwise
-//! each reading is an amount. `batch_size` is an amount of samples that holds until it changes,
-//! because trainers set it once or at each batch. Readings between the end of a step and the
-//! beginning of the next belong to the step that ended, because programs count when a step is done.
-//! Readings after the last step belong to none, because a step that did not end may have begun.
+//! A counter's name contains the unit that it counts. If its values only rise, it is a running
+//! total. Otherwise each reading is an amount. `batch_size` is an amount of samples that stays
+//! valid until it changes, because trainers set it once or at each batch. Readings between two
+//! steps belong to the earlier step, because programs count when a step is done. Readings after the
+//! last step belong to no step, because they may belong to a step that did not end.
 
 use tprof_facts::Step;
 
-/// Units that are counted.
+/// Units that count as throughput.
 const UNITS: [&str; 9] =
     ["tokens", "samples", "images", "examples", "sequences", "frames", "words", "records", "rows"];
 /// Words that may accompany the unit in a name.
@@ -25,10 +25,10 @@ const BESIDE: [&str; 11] = [
     "global",
     "so",
 ];
-/// Trainers' name for the number of samples per step or batch.
+/// The name that trainers use for the number of samples per step or batch.
 const BATCH_SIZE: &str = "batch_size";
 
-/// Returns the unit that a counter counts, by its name.
+/// Returns the unit in a counter's name, if the counter counts a throughput.
 pub(super) fn unit(name: &str) -> Option<&'static str> {
     if name == BATCH_SIZE {
         return Some("samples");
@@ -92,7 +92,7 @@ mod tests {
         }
     }
 
-    /// Returns steps of 1 s, 2 s apart, from 10 s on.
+    /// Returns steps that last 1 s and begin 2 s apart, the first at 10 s.
     fn steps(count: u64) -> Vec<Step> {
         let second = 1_000_000_000;
         let at = |number| Step {
@@ -109,11 +109,11 @@ mod tests {
     }
 
     #[test]
-    fn a_running_total_counts_by_its_rise() {
+    fn the_rate_of_a_running_total_is_its_rise() {
         let readings = read(&[(9.0, 100.0), (11.5, 612.0), (13.5, 612.0), (14.5, 1636.0)]);
         let found = rates("tokens", &readings, &steps(3));
         assert_eq!(found, [(0, 512.0), (1, 0.0), (2, 1024.0)]);
-        // Nothing is known about the time before the first reading.
+        // The rise before the first reading is unknown, so its step has no rate.
         assert_eq!(rates("tokens", &readings[1..], &steps(3)), [(1, 0.0), (2, 1024.0)]);
     }
 
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_size_holds_until_it_changes() {
+    fn a_batch_size_counts_for_each_step_until_it_changes() {
         let readings = read(&[(1.0, 32.0), (14.5, 64.0)]);
         let found = rates("batch_size", &readings, &steps(3));
         assert_eq!(found, [(0, 32.0), (1, 32.0), (2, 64.0)]);

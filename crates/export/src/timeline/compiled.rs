@@ -1,4 +1,4 @@
-//! Data from logs of `torch.compile`: a lane of compilations, and the source lines of kernels.
+//! Adds data from logs of `torch.compile`: a lane of compilations, and the source lines of kernels.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::compile::{RankCompile, ReadLog};
@@ -44,13 +44,14 @@ pub(crate) fn compilations(
     }
 }
 
-/// Returns the lines of the user's source that each kernel was generated from, for its details.
+/// Returns, for each kernel, the lines of the user's source that it was generated from. The page
+/// shows them in the kernel's details.
 pub(crate) fn sources(compile: &RankCompile) -> FxHashMap<&str, String> {
     let all = compile.kernel_sources().into_iter();
     all.map(|(name, lines)| (name, format!("from {}", lines.join(", ")))).collect()
 }
 
-/// Returns the process that wrote a log, or the first process if the log does not name one.
+/// Returns the process that wrote a log. If the log names no process, returns the first one.
 fn process_of(part: &OpenRank<'_>, read: &ReadLog) -> u32 {
     let processes = part.trace.processes();
     let wrote = processes.iter().find(|process| Some(process.pid) == read.log.pid);

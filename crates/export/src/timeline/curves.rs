@@ -1,5 +1,5 @@
-//! Curves below the lanes: memory of host and device, and other counters. They are thinned to their
-//! maxima, so that no peak is lost.
+//! Adds curves below the lanes: memory of host and device, and other counters. Curves are
+//! downsampled to their maxima, so that no peak is lost.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -16,14 +16,14 @@ use crate::page::Payload;
 use crate::rows::wanted;
 use crate::{OpenRank, Window, Written};
 
-/// A quantity over time, in thousandths if it is not a whole number.
+/// A quantity over time. Values that are not whole numbers are stored in thousandths.
 struct Curve {
     process: Option<usize>,
     /// The device, as the process numbers it.
     device: Option<u32>,
     name: String,
     unit: CounterUnit,
-    /// Whether the value only rises.
+    /// Whether the quantity is a running total, which only rises.
     total: bool,
     scale: u64,
     points: Vec<(u64, u64)>,
@@ -63,17 +63,17 @@ impl Curves {
         }
     }
 
-    /// Adds the memory that processes took from each device, by their calls. The level holds from
-    /// one call to the next.
+    /// Adds the memory that processes have allocated on each device, by their calls. The level
+    /// stays the same from one call to the next.
     fn taken(&mut self, part: &OpenRank<'_>, processes: &mut Processes, stretch_ns: u64) {
         for ((process, device), mut points) in device_memory::taken(&part.trace) {
-            let held = points.last().map_or(0, |(_, bytes)| *bytes);
+            let last_bytes = points.last().map_or(0, |(_, bytes)| *bytes);
             let last_ns = part.trace.extent_ns().map_or(0, |(_, last_ns)| last_ns);
             match part.trace.process_end(process) {
                 Some((end_ns, how)) if how != ProcessEnd::Exec => {
-                    points.extend([(end_ns, held), (end_ns.saturating_add(1), 0)]);
+                    points.extend([(end_ns, last_bytes), (end_ns.saturating_add(1), 0)]);
                 }
-                _ => points.push((last_ns, held)),
+                _ => points.push((last_ns, last_bytes)),
             }
             let mut thin = Downsampler::new(stretch_ns);
             let mut kept = Vec::new();
@@ -127,7 +127,8 @@ impl Curves {
         let last_ns = part.trace.extent_ns().map_or(0, |(_, last_ns)| last_ns);
         for ((process, gpu, name), mut points) in curves {
             let name = part.trace.name(tprof_trace::model::NameId(name));
-            // These counters are written only when they change.
+            // These counters are written only when they change, so their last value is valid until
+            // the end.
             if let Some((_, all)) = points.last().copied().filter(|_| is_total(name)) {
                 points.push((last_ns, all));
             }
@@ -185,7 +186,7 @@ fn level(
     Curve { process, device, name, unit: CounterUnit::Bytes, total: false, scale: 1, points }
 }
 
-/// Returns a unit's name in the page's script.
+/// Returns the name of a unit that the page's script knows.
 fn word(unit: CounterUnit) -> &'static str {
     match unit {
         CounterUnit::Bytes => "bytes",
@@ -198,21 +199,22 @@ fn word(unit: CounterUnit) -> &'static str {
     }
 }
 
-/// Returns levels within a window, where each holds until the next: the level at its beginning, the
-/// changes, and the last level again at its end.
+/// Returns levels within a window, if each level is valid until the next: the level at the window's
+/// beginning, each change, and the last level again at the window's end.
 fn levels_within<V: Copy>(points: &[(u64, V)], window: Window) -> Vec<(u64, V)> {
     let begun = points.partition_point(|(time_ns, _)| *time_ns <= window.from_ns);
     let ended = points.partition_point(|(time_ns, _)| *time_ns < window.to_ns).max(begun);
     let before = begun.checked_sub(1).map(|at| (window.from_ns, points[at].1));
-    let mut held: Vec<(u64, V)> = before.into_iter().chain(points[begun..ended].to_vec()).collect();
-    if let Some((_, level)) = held.last().copied().filter(|_| ended < points.len()) {
-        held.push((window.to_ns, level));
+    let mut levels: Vec<(u64, V)> =
+        before.into_iter().chain(points[begun..ended].to_vec()).collect();
+    if let Some((_, level)) = levels.last().copied().filter(|_| ended < points.len()) {
+        levels.push((window.to_ns, level));
     }
-    held
+    levels
 }
 
 /// Returns the time from the first to the last device allocation, counter or heap event of a file.
-/// Rows whose time is 0 (unknown) or the maximum (no end) do not count.
+/// Rows with a time of 0 (unknown) or the maximum (no end) are ignored.
 fn length_ns(part: &OpenRank<'_>) -> u64 {
     let spans = part.trace.blocks::<DeviceAllocation>().flatten().map(|row| row.time_ns);
     let counters = part.trace.counters().iter().map(|row| row.time_ns);
@@ -227,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_level_holds_from_before_the_window_until_it_ends() {
+    fn a_level_from_before_the_window_is_valid_until_its_end() {
         let points = [(10, 1), (20, 2), (30, 3), (40, 0)];
         let within = |from_ns, to_ns| levels_within(&points, Window { from_ns, to_ns });
         assert_eq!(within(15, 35), [(15, 1), (20, 2), (30, 3), (35, 3)]);

@@ -1,4 +1,4 @@
-//! Lanes of device streams: kernels, copies, annotations above them, and waits.
+//! Adds lanes of device streams: kernels, copies, annotations above them, and waits.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -20,14 +20,14 @@ use crate::{OpenRank, Written};
 
 type LaneKey = (ProcessIndex, Option<u32>, LaneKind, Option<u64>);
 
-/// Description of a collective, and a number that is the same on all its ranks.
+/// Description of a collective, and a number that the collective has on all its ranks.
 #[derive(Default)]
 struct Description {
     text: String,
     kin: u64,
 }
 
-/// Adds the device work of a file; `sources` describes some kernels by name.
+/// Adds the device work of a file. `sources` has the source lines of some kernels by name.
 pub(crate) fn streams(
     part: &OpenRank<'_>,
     sources: &FxHashMap<&str, String>,
@@ -132,7 +132,7 @@ fn stream_name(
     }
 }
 
-/// Describes each collective, by the correlation of its kernel.
+/// Describes each collective. The key is the correlation of its kernel.
 fn collectives(
     part: &OpenRank<'_>,
     written: &mut Written,
@@ -146,7 +146,7 @@ fn collectives(
         }
         let text = &mut described.text;
         if !text.is_empty() {
-            // Grouped operations share a kernel.
+            // Operations that were grouped share a kernel, so list all of them.
             text.push_str("; ");
         }
         text.push_str(part.trace.name(row.name));
@@ -190,7 +190,7 @@ fn kernel_detail(row: &Kernel, name: &str, source: Option<&str>, text: &mut Stri
         part(format_args!("{bytes} bytes shared"));
     }
     match row.graph {
-        // By default a graph is recorded as one run.
+        // By default, a graph is recorded as one run, not as nodes.
         Some(graph) if name == graph_name(graph) => {
             part(format_args!("its nodes were not recorded: --cuda-graphs node"));
         }

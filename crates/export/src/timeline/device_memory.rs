@@ -1,4 +1,4 @@
-//! Device memory by the calls that took it and gave it back.
+//! Computes the device memory of each process from the calls that allocated and freed it.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,16 @@ use tprof_trace::model::{Allocator, DeviceAllocation, MemoryKind, ProcessIndex};
 /// A device as a process numbers it.
 pub(super) type ProcessDevice = (ProcessIndex, u32);
 
-/// Returns the bytes that each process had of each device after each change, in order of time.
-/// Blocks of a framework's allocator lie in memory that it took before, so they do not count again.
+/// Returns the bytes that each process had allocated on each device after each change, in order of
+/// time. Blocks of a framework's allocator are not counted, because they are parts of memory that
+/// the allocator allocated by such calls.
 pub(super) fn taken(trace: &TraceFile) -> BTreeMap<ProcessDevice, Vec<(u64, u64)>> {
     let mut levels: BTreeMap<ProcessDevice, Vec<(u64, u64)>> = BTreeMap::new();
     let mut blocks: FxHashMap<(ProcessIndex, u64), (u32, u64)> = FxHashMap::default();
-    let mut change = |of: ProcessDevice, time_ns: u64, taken: u64, given: u64| {
+    let mut change = |of: ProcessDevice, time_ns: u64, allocated: u64, freed: u64| {
         let points = levels.entry(of).or_default();
         let before = points.last().map_or(0, |(_, bytes)| *bytes);
-        points.push((time_ns, before.saturating_add(taken).saturating_sub(given)));
+        points.push((time_ns, before.saturating_add(allocated).saturating_sub(freed)));
     };
     for row in trace.in_order::<DeviceAllocation>(0, u64::MAX).flatten() {
         let key = (row.process, row.address);
@@ -27,7 +28,8 @@ pub(super) fn taken(trace: &TraceFile) -> BTreeMap<ProcessDevice, Vec<(u64, u64)
         if !row.free {
             let Some(device) = row.device.filter(|_| is_of_device(&row)) else { continue };
             let bytes = row.bytes.unwrap_or(0);
-            // The previous block at this address is gone, although its end was not recorded.
+            // The address was allocated again, so the previous block was freed, although its free
+            // was not recorded.
             if let Some((device, bytes)) = blocks.insert(key, (device, bytes)) {
                 change((row.process, device), row.time_ns, 0, bytes);
             }
@@ -37,21 +39,21 @@ pub(super) fn taken(trace: &TraceFile) -> BTreeMap<ProcessDevice, Vec<(u64, u64)
                 change((row.process, device), row.time_ns, 0, bytes);
             }
         } else if let Some(device) = row.device.filter(|_| row.correlation.is_none()) {
-            // A reset gives back everything that the process has on the device.
-            let mut given = 0;
+            // A reset frees everything that the process has allocated on the device.
+            let mut freed = 0;
             blocks.retain(|(process, _), (of, bytes)| {
                 let gone = *process == row.process && *of == device;
-                given += if gone { *bytes } else { 0 };
+                freed += if gone { *bytes } else { 0 };
                 !gone
             });
-            change((row.process, device), row.time_ns, 0, given);
+            change((row.process, device), row.time_ns, 0, freed);
         }
     }
     levels
 }
 
-/// Whether a block takes memory of the device. Managed memory may be elsewhere, and memory that
-/// another process took belongs to that process.
+/// Whether a block uses memory of the device that counts for this process. Managed memory may be
+/// elsewhere, and memory that another process allocated counts for that process.
 fn is_of_device(row: &DeviceAllocation) -> bool {
     let own = matches!(row.allocator, Allocator::Library | Allocator::Virtual | Allocator::Pool);
     let kinds =
@@ -77,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_count_from_their_call_until_they_are_given_back() {
+    fn blocks_count_from_their_allocation_until_their_free() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
         let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
@@ -86,7 +88,8 @@ mod tests {
             DeviceAllocation { allocator: Allocator::Framework, ..row(4, false, 0x10, 50) };
         let managed =
             DeviceAllocation { kind: MemoryKind::Managed, ..row(5, false, 0x50, 1 << 30) };
-        // The device that is selected at the free is not the block's device.
+        // The free has another device than the allocation, because the program had selected another
+        // one.
         let elsewhere = DeviceAllocation { device: Some(1), ..row(6, true, 0x10, 0) };
         writer
             .write(&mut vec![

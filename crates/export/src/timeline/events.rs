@@ -1,11 +1,12 @@
-//! Events of a timeline, and the lanes on which they lie.
+//! Defines the events of a timeline and the lanes on which they are drawn, and packs them for the
+//! page.
 
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use crate::page::Payload;
 
-/// Kind of an event, which decides its colour.
+/// Kind of an event. It decides the event's colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum EventKind {
@@ -21,11 +22,11 @@ pub(crate) enum EventKind {
     Collective = 7,
     Copy = 8,
     Memset = 9,
-    /// Span of an annotation on a device.
+    /// The part of a stream that an annotation covers.
     DeviceRange = 10,
-    /// A native function, found by samples.
+    /// A native function that samples found.
     Native = 11,
-    /// A wait, found by samples.
+    /// A wait that samples found.
     Waiting = 12,
     /// A wait for a device, or of one stream for another.
     Synchronization = 13,
@@ -41,12 +42,13 @@ pub(crate) struct Event {
     pub duration_ns: u64,
     pub name: u32,
     pub kind: EventKind,
-    /// Index into the table of detail texts; 0 for none.
+    /// Index into the table of detail texts; 0 if the event has none.
     pub detail: u32,
-    /// Joins a launch to the work that it launched, within its process.
+    /// Number that joins a launch to the work that it launched, within a process.
     pub correlation: Option<u64>,
-    /// A number shared by events that belong together, over all ranks: the same collective on each
-    /// rank, a forward operator and its backward operator; 0 for none.
+    /// A number that events which belong together share, over all ranks. Examples are the same
+    /// collective on each rank, or a forward operator and its backward operator. 0 for an event
+    /// without such a group.
     pub kin: u64,
 }
 
@@ -61,10 +63,9 @@ pub(crate) enum LaneKind {
     Ranges,
     /// Kernels and copies of a stream.
     Stream,
-    /// Synchronisations with a device.
+    /// Waits of the host or of streams for a device.
     Waits,
-    /// Functions that `torch.compile` compiled, according to a log. They are not activity of a
-    /// thread.
+    /// Compilations by `torch.compile`, from a log. They are not activity of a thread.
     Compilations,
 }
 
@@ -81,7 +82,7 @@ pub(crate) struct Lane {
     pub events: Vec<Event>,
 }
 
-/// Strings that events refer to, each kept once.
+/// Strings that events refer to by index. Each string is stored once.
 #[derive(Default)]
 pub(crate) struct Strings {
     index: FxHashMap<String, u32>,
@@ -118,8 +119,8 @@ impl Lanes {
         self.lanes.iter().map(|lane| lane.events.len()).sum()
     }
 
-    /// Leaves out the shortest events, so that about `most` stay. Returns how many were left out,
-    /// and the duration below which all were.
+    /// Leaves out the shortest events, so that about `most` remain. Returns the number of events
+    /// that were left out, and the duration that all of them are below.
     pub fn thin(&mut self, most: usize) -> Option<(usize, u64)> {
         let count = self.count();
         if count <= most {
@@ -132,7 +133,8 @@ impl Lanes {
             .map(|event| event.duration_ns)
             .collect();
         let (_, &mut least_ns, _) = durations.select_nth_unstable(count - most.max(1));
-        // If many events have the same duration, more are removed than necessary; each is counted.
+        // If many events have the same duration, more are removed than necessary. All removed
+        // events are counted.
         let keep_ns = least_ns.saturating_add(u64::from(most == 0));
         for lane in &mut self.lanes {
             lane.events.retain(|event| event.duration_ns >= keep_ns);
@@ -146,7 +148,7 @@ impl Lanes {
         Some((count - self.count(), keep_ns))
     }
 
-    /// Packs the events as columns, lane after lane, each by time. Among events that begin
+    /// Packs the events as columns, lane after lane, in order of time. Of events that begin
     /// together, the longest comes first.
     pub fn pack(mut self, payload: &mut Payload) -> Vec<Value> {
         for lane in &mut self.lanes {
@@ -189,7 +191,7 @@ impl Lanes {
         about
     }
 
-    /// Renumbers names by use, so that the most frequent ones fit one byte.
+    /// Renumbers names by how often events use them, so that the most frequent names fit one byte.
     fn names_by_use(&self) -> Vec<u32> {
         let mut uses: Vec<(u64, usize)> = (0..self.names.all.len()).map(|name| (0, name)).collect();
         for event in self.lanes.iter().flat_map(|lane| &lane.events) {
@@ -203,8 +205,9 @@ impl Lanes {
         places
     }
 
-    /// Returns for each event one more than the number of the event that launched it; 0 if unknown.
-    /// The first call of a correlation counts: the runtime's, not the driver's inside it.
+    /// Returns for each event the number of the event that launched it, plus one; 0 if unknown. If
+    /// several calls have the same correlation, the first counts, which is the runtime's call and
+    /// not the driver's call inside it.
     fn links(&self) -> Vec<u64> {
         let all = || self.lanes.iter().flat_map(|lane| lane.events.iter().map(move |e| (lane, e)));
         let mut calls: FxHashMap<(usize, u64), u64> = FxHashMap::default();
@@ -222,7 +225,7 @@ impl Lanes {
         all().map(link).collect()
     }
 
-    /// Returns for each event the number of its group; 0 if it is alone.
+    /// Returns for each event the number of its group; 0 if no other event is in the group.
     fn kin(&self) -> Vec<u64> {
         let all = || self.lanes.iter().flat_map(|lane| lane.events.iter().map(|event| event.kin));
         let mut members: FxHashMap<u64, (u32, u64)> = FxHashMap::default();
@@ -274,18 +277,19 @@ mod tests {
         assert_eq!(some.thin(5), None);
         assert_eq!(some.thin(3), Some((2, 5)));
         assert_eq!(some.count(), 3);
-        // Events of equal duration are removed together rather than exceed the limit.
+        // Events of the same duration are removed together, because the number of events must not
+        // exceed the limit.
         let mut equal = lanes(&[4; 100]);
         assert_eq!(equal.thin(10), Some((100, 5)));
     }
 
     #[test]
-    fn an_event_without_kin_is_in_no_group() {
+    fn an_event_that_shares_its_number_with_no_other_is_in_no_group() {
         assert_eq!(lanes(&[5, 5, 5]).kin(), [1, 0, 1]);
     }
 
     #[test]
-    fn kernels_point_at_their_launches() {
+    fn kernels_refer_to_their_launches() {
         let mut lanes = lanes(&[5, 5, 5]);
         let mut kernel = lanes.lanes[0].events[2];
         kernel.kind = EventKind::Kernel;

@@ -1,26 +1,26 @@
-//! Runs of CUDA graphs whose nodes were recorded: a bar around the nodes of each run.
+//! Adds a bar around the nodes of each run of a CUDA graph, if its nodes were recorded.
 
 use std::collections::BTreeMap;
 
 use super::events::{Event, EventKind, Lanes};
 
-/// Returns the name of a graph's run, as the recorder names it.
+/// Returns the name that the recorder uses for a graph's run.
 pub(super) fn graph_name(graph: u32) -> String {
     format!("CUDA graph {graph}")
 }
 
-/// A run of a graph on one stream: the call that launched it, and the graph.
+/// A graph's run on one stream: the correlation of the call that launched it, and the graph.
 type GraphRun = (Option<u64>, u32);
 
-/// Collects the nodes of each run, from the first start to the last end.
+/// Collects the interval of each run, from its first node's start to its last node's end.
 #[derive(Default)]
 pub(super) struct GraphRuns {
     found: BTreeMap<GraphRun, (u64, u64)>,
 }
 
 impl GraphRuns {
-    /// Adds a node of a graph. A node without a launching call is ignored, because runs could not
-    /// be told apart.
+    /// Adds a node of a graph. A node without a launching call is ignored, because its run cannot
+    /// be identified.
     pub fn node(&mut self, event: &Event, graph: Option<u32>, node: Option<u64>) {
         if let (Some(graph), Some(_), Some(_)) = (graph, node, event.correlation) {
             let end_ns = event.start_ns.saturating_add(event.duration_ns);
@@ -65,8 +65,8 @@ mod tests {
         for (start_ns, call) in [(10, 1), (20, 1), (30, 2)] {
             runs.node(&node(start_ns, Some(call)), Some(7), Some(3));
         }
-        // A graph that was recorded as a whole, a kernel outside graphs, and a node of an unknown
-        // launch.
+        // These three have no bar: a graph that was recorded as a whole, a kernel outside of
+        // graphs, and a node whose launch is unknown.
         runs.node(&node(40, Some(3)), Some(7), None);
         runs.node(&node(50, Some(4)), None, None);
         runs.node(&node(60, None), Some(7), Some(3));

@@ -1,4 +1,4 @@
-//! Makes the lanes of host threads, which show their spans.
+//! Adds lanes of host threads, which show the threads' spans.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(crate) fn spans(
 ) {
     let file = &part.trace;
     let arrows = arrows(part, processes);
-    // If spans begin together, an arrow belongs to the innermost one, which is the shortest.
+    // If spans begin together, an arrow belongs to the innermost span, which is the shortest.
     let mut ends: FxHashMap<(ThreadIndex, u64), (usize, u64)> = FxHashMap::default();
     let mut threads: BTreeMap<ThreadIndex, Lane> = BTreeMap::new();
     for row in wanted::<Span>(part, written) {
@@ -59,15 +59,15 @@ pub(crate) fn spans(
         }
     }
     let tid = |thread: ThreadIndex| file.thread(thread).map_or(u32::MAX, |row| row.tid);
-    // Lanes are in the order of tids, so that the first thread of a process comes first. Threads
-    // with the tid 0 are pseudo-threads and come last.
+    // Lanes are sorted by tid, so that the first thread of a process comes first. Threads with the
+    // tid 0 are not real threads, and come last.
     let mut threads: Vec<(ThreadIndex, Lane)> = threads.into_iter().collect();
     threads.sort_by_key(|(thread, lane)| (lane.process, tid(*thread).wrapping_sub(1)));
     lanes.lanes.extend(threads.into_iter().map(|(_, lane)| lane));
 }
 
-/// Finds the ends of arrows from forward to backward operators, and returns the arrow's id for
-/// each.
+/// Finds the ends of arrows from forward to backward operators. Returns the id of the arrow for
+/// each thread and time.
 fn arrows(part: &OpenRank<'_>, processes: &mut Processes) -> FxHashMap<(ThreadIndex, u64), u64> {
     let (mut arrows, mut messages) = (FxHashMap::default(), Arrows::default());
     for row in part.trace.in_order::<FlowPoint>(0, u64::MAX).flatten() {
@@ -93,8 +93,8 @@ fn kind(kind: SpanKind) -> EventKind {
     }
 }
 
-/// Returns the details of a span that many spans share: its domain, its category, and the status of
-/// a call that failed.
+/// Returns the details that a span shares with many others: its domain, its category, and the
+/// status if the call failed.
 fn detail(part: &OpenRank<'_>, row: &Span) -> String {
     let mut parts = Vec::new();
     match row.kind {

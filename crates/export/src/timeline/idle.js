@@ -1,5 +1,6 @@
-// Lanes in which hardly anything happened in the judged time are folded into one line. A thread
-// that was only busy earlier, while the program started, counts as idle, too.
+// Finds lanes in which hardly anything happened in the time that the page judges; the page folds
+// them into one line. A thread that was only busy earlier, while the program started, also counts
+// as idle.
 
 // A thread is idle if it was active for less than this share of the time of the busiest thread of
 // its process.
@@ -25,7 +26,7 @@ function idleOf(trace, lanes, launched) {
   });
 }
 
-// Time within [from, to] in which a lane shows that its thread did anything but wait.
+// Returns how long, within [from, to], a lane shows that its thread did anything except wait.
 function active(trace, lane, from, to) {
   if (lane.kind === "samples") return total(running(trace, lane, from, to));
   return lane.rows.length ? total(within(trace, lane.rows[0], from, to, BUSY_KINDS)) : 0;

@@ -1,4 +1,4 @@
-// Handles input: moving, zooming, selecting, searching.
+// Connects the timeline page to its controls: moving, zooming, selecting, searching.
 
 // Largest number of arrows, and the smallest distance in pixels between the ends of two. More
 // arrows would hide the events that they point at.
@@ -35,7 +35,8 @@ async function start() {
     $("span").textContent = formatTime(view.to - view.from);
   }
 
-  // The arrows of the selection; if little is shown, the arrows of all kernels.
+  // Returns the arrows of the selected event. Without a selection, returns the arrows of all
+  // kernels if few events are shown.
   function arrows() {
     state.arrows = [];
     const add = (event, strong) => { if (trace.launch[event] >= 0) state.arrows.push([trace.launch[event], event, strong]); };
@@ -46,7 +47,7 @@ async function start() {
         for (const row of lane.rows) {
           const a = trace.after(row.from, row.to, view.from), b = trace.startsAt(a, row.to, view.to);
           if (few.length + b - a > MOST_ARROWS) { few.length = MOST_ARROWS + 1; break; }
-          // A graph's nodes use the arrow of their graph.
+          // The nodes of a graph have no arrows of their own, because the graph's bar has one.
           for (let i = a; i < b; i++) if (!(trace.parent[i] >= 0 && KINDS[trace.kind[trace.parent[i]]] === "graph")) few.push(i);
         }
         if (few.length > MOST_ARROWS) break;
@@ -82,7 +83,7 @@ async function start() {
     panel.event(event);
     paint();
   }
-  // Brings an event into view, keeping the zoom if it can.
+  // Moves the view to an event. Changes the zoom only if necessary.
   function reveal(event) {
     const y = layout.show(trace.rowOf(event));
     if (y < scroll.scrollTop || y + ROW > scroll.scrollTop + scroll.clientHeight) scroll.scrollTop = Math.max(0, y - scroll.clientHeight / 2);
@@ -107,14 +108,14 @@ async function start() {
   function introduce() {
     panel.range(state.scope.from, state.scope.to, state.scope.title);
   }
-  // Shows a stretch of the run, and its statistics if nothing is selected.
+  // Shows a stretch of the run. If nothing is selected, also shows the statistics of that stretch.
   function enter(scope) {
     state.scope = scope;
     if (scope === run) show(trace.least, trace.most); else show(...around(scope));
     if (state.selected < 0 && !state.range) introduce();
   }
 
-  // The event at a point of the window, or the one nearest within two pixels.
+  // Returns the event at a point of the window, or the nearest one within two pixels.
   function eventAt(clientX, clientY) {
     const area = scroll.getBoundingClientRect();
     if (clientX < area.left + label()) return -1;
@@ -163,7 +164,7 @@ async function start() {
     $("next").disabled = $("back").disabled = !hits;
     paint();
   }
-  // The next match after the selection, in order of time.
+  // Selects the next match after the selection, in order of time.
   function step(back) {
     if (!raster.matched) return;
     const from = state.selected >= 0 ? trace.start[state.selected] : back ? view.to : view.from;
@@ -186,7 +187,8 @@ async function start() {
     if (found) show(found.at - (found.end - found.at) * 0.03, found.end + (found.end - found.at) * 0.03);
   }
 
-  // Moves from the selection to a neighbour: in its row, its caller, its first callee.
+  // Moves from the selected event to a neighbour: the next one in its row, its caller, or its first
+  // callee.
   function walk(key) {
     const at = state.selected;
     if (at < 0) {
@@ -222,7 +224,7 @@ async function start() {
     if (to >= 0) { select(to); reveal(to); }
   }
 
-  // Held keys move steadily; the speed does not depend on key repeat.
+  // A held key moves the view at a steady speed, which does not depend on the rate of key repeat.
   const held = new Set();
   let last = 0;
   function glide(now) {
@@ -269,7 +271,8 @@ async function start() {
     paint();
   }
 
-  // Keeps the view in the address, so that it can be linked; written when movement pauses.
+  // Stores the view in the address, so that a link shows it again. The address changes only when
+  // movement pauses.
   let holding = 0;
   function hold() {
     clearTimeout(holding);

@@ -1,11 +1,12 @@
-// Events by row: each lane is split into rows of nesting depth, and all columns are reordered by
-// row. So a row is a range of indexes whose events do not overlap. With cumulative durations, the
-// busy time of any stretch of the row is found without visiting its events.
+// Arranges events by row. Each lane is split into rows of nesting depth, and all columns are
+// reordered by row. So a row is a range of indexes whose events do not overlap. Because durations
+// are also stored as running sums, the busy time of any stretch of a row is found without visiting
+// its events.
 
 const KINDS = ["python", "operator", "range", "call", "overhead", "other", "kernel", "collective", "copy",
   "memset", "device range", "native", "waiting", "synchronisation", "graph"];
-// Kernels, copies and so on, without the bar around the nodes of a graph, because the nodes are the
-// work.
+// Kinds of device work: kernels, copies and so on. The bar around a graph's nodes is excluded,
+// because its nodes are the work.
 const DEVICE_KINDS = new Set([6, 7, 8, 9]);
 
 class Trace {
@@ -22,7 +23,7 @@ class Trace {
       this.lanes.push({ ...about, index: this.lanes.length, first, last: first + about.count, rows: [], depth: deep });
       first += about.count;
     }
-    // New index of each event.
+    // The new index of each event.
     const place = new Uint32Array(count);
     let next = 0;
     for (const lane of this.lanes) {
@@ -62,7 +63,7 @@ class Trace {
       const above = this.parent[i];
       if (above >= 0) this.self[above] -= Math.max(0, Math.min(this.end[i], this.end[above]) - this.start[i]);
     }
-    // Busy time from the first event on.
+    // Busy time from the row's first event up to each event.
     this.busy = new Float64Array(count + 1);
     for (let i = 0; i < count; i++) this.busy[i + 1] = this.busy[i] + this.end[i] - this.start[i];
     this.curves = curves(data);
@@ -73,7 +74,7 @@ class Trace {
     this.idle = idleLanes(this);
   }
 
-  // First and last moment of all data.
+  // Returns the first and the last moment of all data.
   bounds(data) {
     let first = Infinity, last = -Infinity;
     for (const { from, to } of this.rows) {
@@ -99,7 +100,8 @@ class Trace {
     return this.rows[low];
   }
 
-  // First event of a range that ends after `time`; ends rise within a row.
+  // Returns the first event in [from, to) that ends after `time`. Ends rise within a row, so a
+  // binary search finds it.
   after(from, to, time) {
     while (from < to) {
       const middle = (from + to) >> 1;
@@ -108,7 +110,8 @@ class Trace {
     return from;
   }
 
-  // First event of a range that starts at `time` or later, searched nearby first.
+  // Returns the first event in [from, to) that starts at `time` or later. Searches near the last
+  // result first.
   startsAt(from, to, time) {
     let step = 1, low = from;
     while (low + step < to && this.start[low + step] < time) { low += step; step *= 2; }
@@ -120,7 +123,7 @@ class Trace {
     return low;
   }
 
-  // Events that an event launched.
+  // Returns the events that an event launched.
   launched(event) {
     if (!this.byLaunch) {
       this.byLaunch = new Map();
@@ -132,7 +135,7 @@ class Trace {
     return this.byLaunch.get(event) || [];
   }
 
-  // Events that belong together with an event, including itself, by time.
+  // Returns the events of an event's group, including the event itself, in order of time.
   related(event) {
     if (this.kin[event] === 0) return [];
     if (!this.groups) {
@@ -146,7 +149,7 @@ class Trace {
     return this.groups.get(this.kin[event]);
   }
 
-  // Number of events with a name, and their total duration.
+  // Returns the number of events with a name, and their total duration.
   use(name) {
     if (!this.uses.has(name)) {
       let count = 0, total = 0;
@@ -157,8 +160,8 @@ class Trace {
   }
 }
 
-// Computes depth and parent of each event of a lane. An event is one row below the deepest event
-// that is still open, so that crossing events do not overlap. Returns the number of rows.
+// Computes the depth and the parent of each event of a lane. An event is one row below the deepest
+// event that is still open, so that crossing events do not overlap. Returns the number of rows.
 function nest(start, duration, depth, parent, first, last) {
   const ends = [], latest = [];
   let open = 0, deepest = 0;

@@ -1,9 +1,10 @@
-// The order of a process's rows. The streams and memory of a device come right below the thread
-// that launches most of its work; earlier threads that launch for it come above that thread.
-// Samples of these threads follow, and then the other threads.
+// Sorts the rows of a process. The streams and memory of a device come directly below the thread
+// that launches most of its work. Threads that launched for the device earlier come above that
+// thread. Below are the samples of these threads, and then the other threads.
 
 const DEVICE_ROWS = ["ranges", "stream", "waits"];
-// A thread launches for a device if it launches at least this share of its work.
+// A thread counts as launching for a device if it launches at least this share of the device's
+// work.
 const LEAST_LAUNCHED = 0.05;
 
 // Counts the kernels and copies of each device that each thread of a process launches.
@@ -17,7 +18,7 @@ function launches(trace, lanes) {
       for (let i = from; i < to; i++) {
         const launch = trace.launch[i];
         if (launch < 0) continue;
-        // The next launch is usually in the same row.
+        // The next launch is usually in the same row, so look there first.
         if (!row || launch < row.from || launch >= row.to) { done(); row = trace.rowOf(launch); }
         count++;
       }
@@ -27,13 +28,13 @@ function launches(trace, lanes) {
   return counts;
 }
 
-// The thread that launches most; null if no launch is known.
+// Returns the thread that launches most; null if no launch is known.
 function mostLaunching(threads) {
   return [...threads].reduce((best, one) => one[1] > best[1] ? one : best, [null, 0])[0];
 }
 
-// Devices by the thread that launches most of their work, with earlier threads that launch for
-// them.
+// Groups devices by the thread that launches most of their work, together with earlier threads that
+// launch for them.
 function byLead(threads, devices, launched) {
   const groups = new Map();
   for (const device of devices) {
@@ -48,7 +49,7 @@ function byLead(threads, devices, launched) {
   return groups;
 }
 
-// Lanes of a process and curves of its devices, from top to bottom.
+// Returns the lanes of a process and the curves of its devices, from top to bottom.
 function inOrder(lanes, curves, launched) {
   const threads = [...new Set(lanes.filter((lane) => lane.thread !== null).map((lane) => lane.thread))];
   const devices = [...new Set([...lanes.filter((lane) => DEVICE_ROWS.includes(lane.kind)), ...curves].map((row) => row.device))];
@@ -59,7 +60,7 @@ function inOrder(lanes, curves, launched) {
   const place = (lead, own, helpers) => {
     const members = [...threads.filter((thread) => helpers.has(thread) && !placed.has(thread)), ...threads.filter((thread) => thread === lead)];
     const spans = members.flatMap((thread) => of(thread, "thread")), sampled = members.flatMap((thread) => of(thread, "samples"));
-    // If the thread has no spans, its samples show where it is.
+    // If the thread has no spans, its samples are shown in their place.
     const below = of(lead, "thread").length > 0;
     out.push(...spans, ...(below ? [] : sampled));
     for (const device of own) {

@@ -1,8 +1,8 @@
-// The panel's content for an event or a stretch of time.
+// Fills the panel for an event or a stretch of time.
 
 const MOST_NAMES = 40;
 
-// Writes byte counts of details as people read them.
+// Formats the byte counts in a detail text for people.
 function readable(detail) {
   return detail.replace(/(\d+) bytes/g, (_, bytes) => formatBytes(Number(bytes)));
 }
@@ -60,7 +60,7 @@ class Panel {
     return element("dl", {}, ...facts.flatMap(([term, fact]) => [element("dt", {}, term), element("dd", {}, fact)]));
   }
 
-  // The longest events of the same name.
+  // Lists the longest events with the same name.
   alike(event) {
     const { trace } = this, name = trace.name[event];
     const same = [];

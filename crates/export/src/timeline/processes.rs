@@ -1,4 +1,4 @@
-//! The groups of a timeline: processes, each with its rank.
+//! Numbers the processes of a timeline, which are its groups of lanes, and names their ranks.
 
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
@@ -17,12 +17,12 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    /// Marks the beginning of another file.
+    /// Must be called before the processes of another file.
     pub fn next_file(&mut self) {
         self.file += 1;
     }
 
-    /// Returns a process's number in the page.
+    /// Returns the number of a process in the page.
     pub fn index(&mut self, part: &OpenRank<'_>, process: ProcessIndex) -> usize {
         *self.row_of.entry((self.file, process)).or_insert_with(|| {
             let name = labels::process(&part.trace, process, Ids::Shown);

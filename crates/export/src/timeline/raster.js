@@ -1,6 +1,6 @@
-// Draws rows into a pixel buffer. The cost of a row depends on its pixels and its wide events, not on
-// the number of narrow events: all events that start within a pixel become one column, whose strength
-// is the share of the pixel's time that was busy.
+// Draws rows into a pixel buffer. The cost of a row depends on its pixels and its wide events, but
+// not on the number of narrow events. All events that start within a pixel become one column, whose
+// strength is the share of the pixel's time that was busy.
 
 // Hue, saturation and lightness on a light background, and lightness on a dark one. The hues are from
 // Okabe and Ito's palette for the colour-blind; rows and labels distinguish the kinds as well.
@@ -11,9 +11,9 @@ const COLOURS = {
   waiting: [0, 0, 84, 30], synchronisation: [285, 30, 74, 46], graph: [164, 24, 84, 30],
 };
 const TINTS = 8;
-// Lines of steps and marks are not drawn if they are this close together, in pixels, or closer.
+// If lines of steps and marks are at most this many pixels apart, they are not drawn.
 const FADED = 6;
-// Lines that are at least this far apart, in pixels, are drawn with their full strength.
+// If lines are at least this many pixels apart, they are drawn with their full strength.
 const CLEAR = 28;
 
 function hslBytes(hue, saturation, lightness) {
@@ -66,14 +66,14 @@ class Raster {
     this.solid = Uint32Array.from(this.colours, pack);
     const fade = (colour, share) => pack(colour.map((c, i) => Math.round(this.paper[i] + (c - this.paper[i]) * share)));
     this.faded = Uint32Array.from(this.colours, (colour) => fade(colour, 0.3));
-    // Sixteen strengths of each colour.
+    // Each colour has sixteen strengths.
     this.strengths = new Uint32Array(this.colours.length * 16);
     this.colours.forEach((colour, i) => { for (let s = 0; s < 16; s++) this.strengths[i * 16 + s] = fade(colour, 0.25 + 0.75 * s / 15); });
     this.marks = Uint32Array.from({ length: 16 }, (_, s) => fade(this.markBytes, 0.4 + 0.6 * s / 15));
     this.background = pack(this.paper);
   }
 
-  // Takes the names that match the search, and returns the number of their events. `before[i]` is the
+  // Stores which names match the search. Returns the number of their events. `before[i]` is the
   // number of matching events before event i.
   search(matches) {
     this.matched = matches;
@@ -96,7 +96,7 @@ class Raster {
     this.canvas.style.height = `${height}px`;
   }
 
-  // Draws the events of a row into one line of pixels. The time `t0` is at the pixel `left`.
+  // Draws the events of a row into one line of pixels. `left` is the pixel of the time `t0`.
   scan(row, line, left, width, t0, perNs, labels, top) {
     const { trace, tint, solid, strengths, before, faded, marks } = this;
     const { start, end, name, kind, busy } = trace;
@@ -117,7 +117,7 @@ class Raster {
       }
       const x = Math.max(0, Math.floor(from)), next = t0 + (x + 1) * nsPer;
       let k = Math.max(j + 1, trace.startsAt(j, row.to, next));
-      // The last event may be wide; then it is drawn separately.
+      // If the last event is wide, it is drawn separately.
       if (k - 1 > j && (end[k - 1] - start[k - 1]) * perNs >= 1.5) k--;
       const strength = Math.min(15, Math.ceil(15 * (busy[k] - busy[j]) * perNs));
       if (before) line[left + x] = before[k] > before[j] ? marks[Math.max(8, strength)] : faded[colour];
@@ -126,7 +126,7 @@ class Raster {
     }
   }
 
-  // Paints everything that is visible.
+  // Draws everything that is visible.
   paint(layout, view, scrollTop, height, label, state) {
     const { context, ratio, pixels } = this;
     const W = this.canvas.width, H = this.canvas.height;
@@ -209,8 +209,8 @@ class Raster {
     context.restore();
   }
 
-  // Draws the beginnings of steps and the marks of a rank over its own lanes. Lines that are too
-  // close together would hide the events, so they fade and finally disappear.
+  // Draws the beginnings of a rank's steps and its marks over the rank's own lanes. Lines that are
+  // close together would hide the events, so they fade, and disappear at a small distance.
   marks2d(layout, x, scrollTop, label, wide) {
     const { context } = this;
     context.strokeStyle = this.dim;
@@ -252,7 +252,7 @@ class Raster {
     context.globalAlpha = 1;
   }
 
-  // Draws a step curve, with the highest value of each pixel.
+  // Draws a step curve. Each pixel shows the highest value of its time.
   curve(curve, y, x, view, label, wide) {
     const { context } = this, { time, value } = curve;
     if (!time.length || !(curve.most > 0)) return;

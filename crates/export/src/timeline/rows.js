@@ -1,4 +1,4 @@
-// Layout: groups of lanes and curves, from top to bottom.
+// Lays out groups of lanes and curves, from top to bottom.
 
 const ROW = 17;
 const GROUP = 22;
@@ -17,7 +17,8 @@ class Layout {
     });
     const run = trace.curves.filter((curve) => curve.process === null);
     if (run.length) this.groups.push({ index: -1, process: { rank: "host", name: "" }, lanes: [], rows: [], curves: run, idle: [] });
-    // The busiest process of each rank comes first, rank by rank; then the others.
+    // Sort the groups: the busiest process of each rank comes first, rank by rank, and then the
+    // other processes.
     const events = (group) => group.lanes.reduce((sum, lane) => sum + lane.count, 0);
     const ranks = trace.processes.map((process) => process.rank);
     const place = (group) => group.index < 0 ? ranks.length : ranks.indexOf(group.process.rank);
@@ -69,7 +70,7 @@ class Layout {
     this.name();
   }
 
-  // Labels are elements, so that a keyboard and a screen reader find them.
+  // Creates labels as elements, so that a keyboard and a screen reader can find them.
   name() {
     this.labels.replaceChildren(...this.items.map((item) => {
       const made = this.label(item);
@@ -110,7 +111,7 @@ class Layout {
     this.changed();
   }
 
-  // Opens everything that hides a row, and returns its position.
+  // Unfolds everything that hides a row. Returns the row's position.
   show(row) {
     let changed = this.closed.delete(row.lane.process);
     const group = this.groups.find((group) => group.index === row.lane.process);
@@ -120,7 +121,7 @@ class Layout {
     return this.y(row);
   }
 
-  // Top of a row, or null if the row is hidden.
+  // Returns the top of a row; null if the row is hidden.
   y(row) {
     const item = this.items.find((item) => item.lane === row.lane);
     return item && row.depth < item.rows ? item.y + row.depth * ROW : null;

@@ -1,4 +1,4 @@
-// The area above the lanes: an overview of the whole run, and the ruler with its steps.
+// Draws the area above the lanes: an overview of the whole run, and the ruler with its steps.
 
 function ruler2d(ruler, overview, trace, view, state, label) {
   const contexts = [ruler.getContext("2d"), overview.getContext("2d")];
@@ -20,8 +20,8 @@ function ruler2d(ruler, overview, trace, view, state, label) {
     glance = null;
   }
 
-  // Share of each pixel of the run in which any host thread ran and any GPU had work, averaged
-  // over the ranks that have such lanes.
+  // Computes, for each pixel of the overview, the share of its time in which any host thread ran
+  // and in which any GPU had work. Both are averaged over the ranks that have such lanes.
   function measure(width) {
     const shares = { cpu: new Float64Array(width), gpu: new Float64Array(width) };
     const ranks = { cpu: 0, gpu: 0 };
@@ -94,7 +94,7 @@ function ruler2d(ruler, overview, trace, view, state, label) {
     const room = Math.max(2, Math.floor(wide / 110));
     const rough = span / room, power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough);
-    // Labels are short: if they would need many digits, they count from a base.
+    // Labels must be short. If they would need many digits, they count from a base.
     const fits = (size) => TIME_UNITS.filter(([, least]) => size >= least).pop() || TIME_UNITS[0];
     let base = 0, unit = fits(view.to);
     if (step < unit[1] / 1000) {
@@ -119,7 +119,7 @@ function ruler2d(ruler, overview, trace, view, state, label) {
     context.fillText(about, 8, height - 9);
   }
 
-  // Steps of the first rank that has any, as bands; marks as flags.
+  // Draws the steps of the first rank that has steps as bands, and marks as flags.
   function steps(context, x, wide) {
     const first = state.steps.find((mark) => mark.step !== undefined);
     let free = 0;
@@ -128,7 +128,7 @@ function ruler2d(ruler, overview, trace, view, state, label) {
       if (mark.step === undefined) {
         context.fillStyle = colours.accent;
         context.fillRect(at, 0, 1.5, 18);
-        // If there are steps, their names come first; a mark's name appears on hover.
+        // The names of steps take precedence over the names of marks, which also appear on hover.
         if (!first && at > free) {
           const text = mark.name.slice(0, 60);
           context.fillText(text, at + 4, 9);
@@ -153,7 +153,8 @@ function ruler2d(ruler, overview, trace, view, state, label) {
     }
   }
 
-  // Dragging on the overview selects the visible part; dragging the ruler moves it.
+  // Handles dragging. On the overview, it selects the visible part; on the ruler, it moves that
+  // part.
   function pointers(show) {
     const timeOf = (event) => {
       const area = overview.getBoundingClientRect(), left = area.left + label();

@@ -1,4 +1,4 @@
-//! Lanes of host threads from samples: nested functions.
+//! Adds lanes of host threads that show samples as nested functions.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,16 +12,16 @@ use crate::flame::{FrameKind, FrameOwner, FrameTable, Labels, waiting_for};
 use crate::rows::wanted;
 use crate::{OpenRank, Written};
 
-/// Every running thread is sampled at least this often.
+/// The longest sampling period: every running thread is sampled at least this often.
 const LONGEST_PERIOD_NS: u64 = 1_000_000_000;
 
-/// Adds the samples of a file. Neighbouring samples that share the outer part of their stacks are
-/// shown as one call, although it may have been several.
+/// Adds the samples of a file. If consecutive samples have the same outer part of their stacks,
+/// this part is shown as one call, although it may have been several.
 ///
-/// A sample of a running thread stands for the period before it, a sample of a wait for the time
-/// that the wait lasted. A thread that runs is sampled once per period, so a shorter time without
-/// any sample was spent running. A thread that was preempted resumes where it was, and such waits
-/// have no stack of their own. Everything is cut off at the bounds of the slice.
+/// A sample of a running thread stands for the period before it. A sample of a wait stands for the
+/// time that the wait lasted. A running thread is sampled once per period, so in a shorter time
+/// without a sample the thread ran. A thread that was preempted resumes at the same place, and such
+/// a wait has no stack of its own. Everything is clipped to the slice.
 pub(crate) fn sampled(
     part: &OpenRank<'_>,
     written: &mut Written,
@@ -43,8 +43,8 @@ pub(crate) fn sampled(
         for row in rows {
             let waits = row.state != ThreadState::Running;
             let from_ns = row.time_ns.saturating_sub(if waits { 0 } else { row.weight_ns });
-            // The period that a sample stands for is an estimate, so it says nothing outside the
-            // slice.
+            // The period that a sample stands for is only an estimate, so it must not reach beyond
+            // the slice.
             let (from_ns, to_ns) = part.window.clip(from_ns, row.weight_ns);
             let (start_ns, end_ns) = (part.at(from_ns), part.at(to_ns));
             let mut frames = match row.stack {
@@ -85,7 +85,7 @@ pub(crate) fn sampled(
     }
 }
 
-/// Returns samples after the slice, of threads that ran in its last moments.
+/// Returns the samples just after the slice, of threads that ran in its last moments.
 fn just_after(part: &OpenRank<'_>) -> Vec<Sample> {
     let to_ns = part.window.to_ns;
     let until_ns = to_ns.saturating_add(LONGEST_PERIOD_NS);
@@ -97,7 +97,7 @@ fn just_after(part: &OpenRank<'_>) -> Vec<Sample> {
     rows.filter(ran).collect()
 }
 
-/// Returns a stack without frames that its Python frames stand for: native frames of the
+/// Returns a stack without frames that its Python frames represent. These are native frames of the
 /// interpreter above the innermost Python frame, and frames of Python's import system, which only
 /// pass calls on.
 fn without_interpreter(mut stack: Vec<u32>, table: &FrameTable) -> Vec<u32> {
@@ -112,7 +112,7 @@ fn without_interpreter(mut stack: Vec<u32>, table: &FrameTable) -> Vec<u32> {
     stack
 }
 
-/// Returns the name of a frame. Module-level code is named after its file and the file's folder.
+/// Returns the name of a frame. Module-level code is named after its file and the file's directory.
 fn name(table: &FrameTable, frame: u32) -> Cow<'_, str> {
     let (name, place) = (&table.names[frame as usize], &table.places[frame as usize]);
     match &**name {
@@ -124,24 +124,24 @@ fn name(table: &FrameTable, frame: u32) -> Cow<'_, str> {
     }
 }
 
-/// The calls that a thread's samples show. They nest and never overlap: a call that began before
-/// the last sample ended begins there.
+/// The calls that a thread's samples show. Calls nest and never overlap. If a call began before the
+/// previous sample ended, it is shown from the end of that sample.
 #[derive(Default)]
 struct Calls {
     open: Vec<(u32, Event)>,
     done: Vec<Event>,
     end_ns: u64,
-    /// Longest time without a sample for which the thread counts as running.
+    /// In a time without a sample up to this long, the thread counts as running.
     longest_gap_ns: u64,
 }
 
 impl Calls {
-    /// Whether the open calls lasted until `start_ns`.
+    /// Whether the open calls can have lasted until `start_ns`.
     fn is_near(&self, start_ns: u64) -> bool {
         start_ns <= self.end_ns.saturating_add(self.longest_gap_ns)
     }
 
-    /// Returns the frames of the open calls, except calls of the kind `but`.
+    /// Returns the frames of the open calls, leaving out calls of the kind `but`.
     fn frames(&self, but: EventKind) -> Vec<u32> {
         self.open.iter().filter(|(_, event)| event.kind != but).map(|(frame, _)| *frame).collect()
     }
@@ -155,17 +155,17 @@ impl Calls {
     ) {
         let mut same = match self.is_near(start_ns) {
             true => self.open.iter().zip(frames).take_while(|((a, _), b)| a == *b).count(),
-            // After a long time without a sample, no open call goes on.
+            // After a long time without a sample, all open calls count as ended.
             false => 0,
         };
         let end_ns = end_ns.max(self.end_ns);
         let start_ns = start_ns.clamp(self.end_ns, end_ns);
-        // Two waits in the same place are two calls, because the thread ran in between.
+        // Two waits in the same place are separate calls, because the thread ran in between.
         let waited = self.open.last().is_some_and(|(_, event)| event.kind == EventKind::Waiting);
         if waited && same == self.open.len() && start_ns > self.end_ns {
             same -= 1;
         }
-        // A wait ends with its sample. A call goes on until something else is sampled.
+        // A wait ends with its sample. A call continues until a sample shows something else.
         if self.is_near(start_ns) {
             for (_, event) in self.open.iter_mut().filter(|(_, e)| e.kind != EventKind::Waiting) {
                 event.duration_ns = start_ns - event.start_ns;
@@ -214,19 +214,19 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_share_the_outer_part_of_their_stacks() {
+    fn consecutive_samples_share_the_outer_part_of_their_stacks() {
         let seen = calls(&[(0, 10, &[1, 2]), (10, 20, &[1, 3]), (30, 40, &[1, 3])]);
         assert_eq!(seen, [(1, 0, 20), (1, 30, 40), (2, 0, 10), (3, 10, 20), (3, 30, 40)]);
     }
 
     #[test]
-    fn a_gap_too_short_for_a_sample_was_spent_running() {
+    fn a_gap_shorter_than_a_period_counts_as_running() {
         let seen = calls(&[(0, 10, &[1, 2]), (14, 20, &[1, 3]), (26, 30, &[1, 3])]);
         assert_eq!(seen, [(1, 0, 20), (1, 26, 30), (2, 0, 14), (3, 14, 20), (3, 26, 30)]);
     }
 
     #[test]
-    fn two_waits_in_one_place_are_apart_where_the_thread_ran() {
+    fn two_waits_in_one_place_are_separate_if_the_thread_ran() {
         let mut calls = Calls { longest_gap_ns: 5, ..Calls::default() };
         for (start_ns, end_ns) in [(0, 10), (12, 20), (20, 30)] {
             calls.see(start_ns, end_ns, &[1, 2], |name, start_ns| Event {
@@ -246,13 +246,13 @@ mod tests {
     }
 
     #[test]
-    fn samples_that_overlap_become_calls_that_do_not() {
+    fn overlapping_samples_become_calls_that_do_not_overlap() {
         let seen = calls(&[(0, 100, &[1, 2]), (60, 90, &[4]), (95, 120, &[5])]);
         assert_eq!(seen, [(1, 0, 100), (2, 0, 100), (4, 100, 100), (5, 100, 120)]);
     }
 
     #[test]
-    fn the_sample_after_the_slice_shows_calls_until_its_end() {
+    fn calls_last_to_the_slices_end_if_the_next_sample_shows_them() {
         let dir = tempfile::tempdir().unwrap();
         let header = TraceHeader::default();
         let mut writer = TraceWriter::create(&dir.path().join("rank-0.tprof"), &header).unwrap();
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn python_frames_stand_for_the_interpreters() {
+    fn python_frames_replace_frames_of_the_interpreter() {
         let mut table = FrameTable::default();
         let [native, python, leaf] = [
             table.frame(FrameKind::Native, "_PyEval_EvalFrame", ""),

@@ -1,11 +1,11 @@
-// The stretch of time that the page shows and judges at first: the requested slice, otherwise the
-// steps, otherwise the time in which devices had work, otherwise the whole run.
+// Chooses the stretch of time that the page shows and judges at first. This is the requested slice,
+// otherwise the steps, otherwise the time in which devices had work, otherwise the whole run.
 
-// Steps represent the job if at least this share of the devices' work lies in them.
+// Steps represent the job if they contain at least this share of the devices' work.
 const LEAST_OF_WORK = 0.1;
-// If the page shows the time of the devices' work, up to `FAR_WORK` of the work may be left out on
-// either side, if it is further than `FAR` of the remaining time from the rest. An example is a
-// copy when the job begins.
+// If the page shows the time of the devices' work, it may leave out up to `FAR_WORK` of the work at
+// either end. This work must be further from the rest than `FAR` of the remaining time. An example
+// is a copy at the beginning of the job.
 const FAR_WORK = 0.01;
 const FAR = 0.05;
 
@@ -13,8 +13,8 @@ function scopes(trace, slice) {
   const run = { from: trace.first, to: trace.last, button: "Whole run", title: "The whole run" };
   const streams = trace.lanes.filter((lane) => lane.kind === "stream").flatMap((lane) => lane.rows);
   const steps = ofSteps(trace, streams);
-  // Overlapping work counts twice here. That is precise enough for deciding whether the steps hold
-  // enough of the work.
+  // Overlapping work counts twice here. This is precise enough for deciding whether the steps
+  // contain enough of the work.
   const sum = (row, from, to) => trace.busy[trace.startsAt(row.from, row.to, to)] - trace.busy[trace.after(row.from, row.to, from)];
   const sums = (from, to) => streams.reduce((all, row) => all + sum(row, from, to), 0);
   if (slice) return { run, chosen: { from: slice[0], to: slice[1], button: "Slice", title: `The slice${steps ? `, with s${steps.title.slice(1)}` : ""}` } };
@@ -23,7 +23,8 @@ function scopes(trace, slice) {
   return { run, chosen: all ? ofWork(work, all) : run };
 }
 
-// The time of the devices' work, without a small share that lies far before or after.
+// Returns the time of the devices' work, without a small share that is far before or after the
+// rest.
 function ofWork(work, all) {
   const cut = (first, by) => {
     let i = first;
@@ -35,13 +36,14 @@ function ofWork(work, all) {
   while (a > 0 && work[a] - work[a - 1] < far) a -= 2;
   while (b + 2 < work.length && work[b + 2] - work[b + 1] < far) b += 2;
   const from = work[a], to = work[b + 1];
-  // The share is rounded down, so that a part of the work is never shown as 100 %.
+  // Round the share down, so that a part of the work is never shown as 100 %.
   const share = Math.floor(1000 * total(work.slice(a, b + 2)) / all) / 10;
   const title = a === 0 && b + 2 === work.length ? "From the first work of a GPU to its last" : `${share.toFixed(1)} % of the GPUs' work`;
   return { from, to, button: "GPU work", title };
 }
 
-// From the first step to the end of the last step and of the work launched in it.
+// Returns the time from the first step to the end of the last step, or to the end of the work that
+// it launched.
 function ofSteps(trace, streams) {
   const steps = trace.marks.filter((mark) => mark.step !== undefined);
   if (!steps.length) return null;

@@ -1,14 +1,15 @@
-// Statistics of a stretch of time. Shares are computed from unions of intervals, so that overlaps
+// Computes statistics of a stretch of time. Shares come from unions of intervals, so that overlaps
 // count once.
 
-// Kinds that count as host work: operators, Python and calls. A range only names a stretch of time,
-// whether or not anything happened in it.
+// Kinds that count as host work: operators, Python and calls. Ranges are excluded, because a range
+// only names a stretch of time, and nothing may have happened in it.
 const HOST_WORK = new Set(["python", "operator", "call"].map((kind) => KINDS.indexOf(kind)));
-// Sampled calls last through waits, which are calls of their own.
+// A sampled call lasts through the waits in it. The waits are calls of their own, so they can be
+// subtracted.
 const SAMPLED = new Set(["python", "native"].map((kind) => KINDS.indexOf(kind)));
 const WAITING = new Set([KINDS.indexOf("waiting")]);
 
-// Intervals of a row within [from, to] of these kinds, as starts and ends in turn.
+// Returns a row's intervals of these kinds within [from, to], as starts and ends in turn.
 function within(trace, row, from, to, kinds) {
   const { start, end, kind } = trace, wanted = KINDS.map((_, one) => kinds.has(one));
   const first = trace.after(row.from, row.to, from), last = trace.startsAt(first, row.to, to);
@@ -23,7 +24,7 @@ function within(trace, row, from, to, kinds) {
   return out.subarray(0, n);
 }
 
-// Union of two lists of disjoint, rising intervals.
+// Returns the union of two lists. The intervals of a list must be disjoint and rising.
 function union(one, other) {
   if (!one.length) return other;
   if (!other.length) return one;
@@ -54,7 +55,7 @@ function total(intervals) {
   return sum;
 }
 
-// Parts of the first list that are not in the second.
+// Returns the parts of the first list that are not in the second list.
 function without(one, other) {
   const out = [];
   let j = 0;
@@ -70,36 +71,36 @@ function without(one, other) {
   return out;
 }
 
-// Times when samples found a thread on a core: its time except for the waits.
+// Returns when samples found a thread on a core: the time of its calls without the waits.
 function running(trace, lane, from, to) {
   const sampled = lane.rows.length ? within(trace, lane.rows[0], from, to, SAMPLED) : [];
   return without(sampled, unionOfAll(lane.rows.map((row) => within(trace, row, from, to, WAITING))));
 }
 
-// Lanes of each rank.
+// Groups lanes by rank.
 function byRank(trace) {
   const ranks = new Map(trace.processes.map(({ rank }) => [rank, []]));
   for (const lane of trace.lanes) ranks.get(trace.processes[lane.process].rank).push(lane);
   return ranks;
 }
 
-// Times when events of these kinds lay on any lane of a kind; null without such a lane.
+// Returns when any lane of a kind had events of these kinds; null if there is no such lane.
 function busyTimes(trace, lanes, kind, from, to, kinds) {
   const there = lanes.filter((lane) => lane.kind === kind);
   return there.length ? unionOfAll(there.flatMap((lane) => lane.rows.map((row) => within(trace, row, from, to, kinds)))) : null;
 }
 const gpuTimes = (trace, lanes, from, to) => busyTimes(trace, lanes, "stream", from, to, DEVICE_KINDS);
-// Times within operators, Python functions or calls, as far as these were recorded.
+// Returns when operators, Python functions or calls ran, if spans of these kinds were recorded.
 const spanTimes = (trace, lanes, from, to) => busyTimes(trace, lanes, "thread", from, to, HOST_WORK);
 const isSampled = (lanes) => lanes.some((lane) => lane.kind === "samples");
-// Times when any host thread ran, estimated from samples; without samples, spans count.
+// Returns when any host thread ran, estimated from samples. Without samples, spans are used.
 function cpuTimes(trace, lanes, from, to) {
   if (!isSampled(lanes)) return spanTimes(trace, lanes, from, to);
   return unionOfAll(lanes.filter((lane) => lane.kind === "samples").map((lane) => running(trace, lane, from, to)));
 }
 
-// Duration of each activity per rank, and how long host and GPU were active at once. Null means
-// that no lane has it.
+// Returns the duration of each activity per rank, and how long host and GPU were active at the same
+// time. A value is null if no lane shows the activity.
 function activity(trace, from, to) {
   return [...byRank(trace)].map(([rank, lanes]) => {
     const guessed = isSampled(lanes), spans = spanTimes(trace, lanes, from, to);
@@ -109,9 +110,9 @@ function activity(trace, from, to) {
   });
 }
 
-// Per name and kind: events that touch the stretch, their time within it, and their time without
-// nested events, clipped in proportion. Idle threads are left out, because their waits would come
-// before everything else.
+// Returns for each name and kind: the number of events that touch the stretch, their time in it,
+// and their time without nested events, clipped in proportion. Idle threads are excluded, because
+// otherwise their waits would be at the top.
 function names(trace, from, to) {
   const rows = new Map();
   for (const row of trace.rows) {

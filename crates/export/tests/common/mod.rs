@@ -1,4 +1,4 @@
-//! Writes ranks of a training job with rows of every kind, and counts the rows.
+//! Writes ranks of a made-up training job with rows of every kind, and counts the rows.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
@@ -15,11 +15,11 @@ pub const UNIX: u64 = 1_790_000_000_000_000_123;
 /// A kernel name with markup, quotes, control characters and separators.
 pub const NASTY: &str = "<img src=x onerror=alert(1)> \"q\" \\ \u{1}\n\u{2028} größe;,|";
 
-/// Size of a training job whose files are written.
+/// Size of the made-up training job.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
     pub steps: u64,
-    /// Operators of a step; each launches a kernel.
+    /// Number of operators in a step. Each operator launches a kernel.
     pub operators: u64,
     pub ranks: u32,
 }
@@ -52,7 +52,7 @@ pub fn write_run(dir: &Path, job: Job) -> Vec<Counts> {
         .collect()
 }
 
-/// Writes a rank of two threads; `fill` adds rows.
+/// Writes a rank with two threads. `fill` adds its rows.
 pub fn write_two_threads(path: &Path, fill: impl FnOnce(&mut TraceWriter)) {
     let header = TraceHeader { rank: Some(0), start_ns: 1_000, ..TraceHeader::default() };
     let mut writer = TraceWriter::create(path, &header).unwrap();
@@ -73,7 +73,7 @@ pub fn write_rank(path: &Path, rank: u32, job: Job) -> Counts {
     let header = TraceHeader {
         host: format!("node{rank}"),
         rank: Some(rank),
-        // Each host has its own clock; the wall clock joins them.
+        // Each host has its own clock. Their wall-clock times join the clocks.
         start_ns: START + u64::from(rank) * 1_000_000_000,
         start_unix_ns: UNIX,
         tprof: "0.1.0".into(),
@@ -176,7 +176,7 @@ fn small_tables(writer: &mut TraceWriter, rank: u32, job: Job, start: u64) {
     writer.process_end(0, last, ProcessEnd::Exited(0));
 }
 
-/// Rows of a rank that wait until they fill a block.
+/// Rows of a rank that are collected until they fill a block.
 struct Rows<'a> {
     writer: &'a mut TraceWriter,
     start: u64,
@@ -239,8 +239,8 @@ impl<'a> Rows<'a> {
         self.spans.push(span);
     }
 
-    /// Adds one step: an annotation around operators, each with a launch inside and a kernel later.
-    /// A copy, a wait and a collective are at its end.
+    /// Adds one step: an annotation around operators. Each operator contains a launch, whose kernel
+    /// runs later. A copy, a wait and a collective are at the end of the step.
     fn step(&mut self, step: u64, job: Job, names: &[NameId], kernels: &[NameId]) {
         let begin = self.start + 1_000_000 + step * STEP_NS;
         let name = self.writer.name(&format!("ProfilerStep#{step}"));
@@ -388,7 +388,7 @@ impl<'a> Rows<'a> {
             bytes: Some(4000),
             group_size: Some(2),
             stream: Some(7),
-            // The last kernel of the step stands for the collective's own.
+            // The step's last kernel is also the kernel of the collective.
             correlation: Some(correlation - 1),
             ..Collective::default()
         });

@@ -1,4 +1,4 @@
-//! Errors of pickles, with their offset.
+//! Defines the errors of reading a pickle, with their offsets.
 
 /// Why a pickle was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -6,7 +6,7 @@
 pub(crate) struct PickleError {
     /// Offset of the opcode, in bytes of the pickle.
     pub offset: usize,
-    /// Description of the thing that was found there.
+    /// Description of what is wrong there.
     pub why: String,
     /// Whether the data ends too early.
     pub is_cut: bool,
@@ -17,7 +17,7 @@ impl PickleError {
         PickleError { offset, why: why.into(), is_cut: false }
     }
 
-    /// The data ends within, or before, what starts at an offset.
+    /// Returns the error for data that ends before or within the part that starts at an offset.
     pub fn cut(offset: usize) -> PickleError {
         PickleError { is_cut: true, ..PickleError::new(offset, "the pickle is cut off") }
     }

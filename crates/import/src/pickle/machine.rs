@@ -1,4 +1,4 @@
-//! The stack machine that executes a pickle.
+//! Executes a pickle's opcodes on a stack machine that can only build values.
 
 use super::error::PickleError;
 use super::opcodes::{self as op, refused};
@@ -16,9 +16,10 @@ pub(crate) fn is_pickle(head: &[u8]) -> bool {
 ///
 /// # Errors
 ///
-/// The first opcode that is refused, is invalid at its place, or is cut off.
+/// Returns the position of the first opcode that is refused, isn't valid at its place, or is cut
+/// off.
 pub(crate) fn read(input: &[u8]) -> Result<(Arena<'_>, Value), PickleError> {
-    // Positions of texts have 32 bits.
+    // An arena stores positions of texts in 32 bits, so refuse longer input.
     if u32::try_from(input.len()).is_err() {
         return Err(PickleError::new(0, "the pickle has 4 GiB or more"));
     }
@@ -74,7 +75,7 @@ impl<'i> Machine<'i> {
                     }
                 }
                 op::FRAME => {
-                    // It is only a hint for readers from a pipe.
+                    // The length of a frame is only a hint for readers from a pipe, so skip it.
                     let _: [u8; 8] = self.take()?;
                 }
                 _ => {
@@ -113,7 +114,7 @@ impl<'i> Machine<'i> {
         }
     }
 
-    /// Pops the last mark, and returns the stack height there.
+    /// Pops the last mark, and returns the stack's height at that mark.
     fn mark(&mut self) -> Result<usize, PickleError> {
         let height = self.marks.pop().filter(|height| *height <= self.stack.len());
         height.ok_or_else(|| self.wrong("an opcode needs a mark that was not set"))
@@ -194,8 +195,8 @@ impl<'i> Machine<'i> {
             self.stack.push(value);
             return Ok(());
         }
-        // Python numbers memos one by one, at most one per byte. Without this bound, five bytes
-        // could request gigabytes.
+        // Python numbers memos one by one, and each takes at least one byte of the input. Without
+        // this bound, an opcode of five bytes could make the reader allocate gigabytes.
         if index > self.arena.input.len() {
             return Err(self.wrong(format!("memo {index} in so short a pickle")));
         }
@@ -210,7 +211,7 @@ impl<'i> Machine<'i> {
 
     fn sequence(&mut self, items: Vec<Value>) -> u32 {
         self.arena.sequences.push(items);
-        // There is at most one per byte of the input, whose length has 32 bits.
+        // This fits 32 bits, because each sequence takes at least one byte of the input.
         (self.arena.sequences.len() - 1) as u32
     }
 
@@ -272,7 +273,7 @@ impl<'i> Machine<'i> {
         self.set_items(from)
     }
 
-    /// Puts pairs above a stack height into the dictionary below them.
+    /// Moves the pairs above a stack height into the dictionary below them.
     fn set_items(&mut self, from: usize) -> Result<(), PickleError> {
         let at = match from.checked_sub(1).and_then(|below| self.stack.get(below)) {
             Some(Value::Dict(at)) => *at as usize,
@@ -302,7 +303,7 @@ impl<'i> Machine<'i> {
     }
 }
 
-/// Returns why an opcode is refused.
+/// Returns the reason why an opcode is refused.
 fn unread(opcode: u8) -> String {
     match refused(opcode) {
         Some((name, true)) => format!(

@@ -1,10 +1,10 @@
-//! Reads Python pickles, for memory snapshots of PyTorch.
+//! Reads Python pickles, the format of PyTorch's memory snapshots.
 //!
 //! Only values are read: numbers, texts, lists, tuples and dictionaries. Opcodes that make Python
-//! import or call something (GLOBAL, REDUCE, BUILD and the like) are refused by name, so nothing
-//! can run. Values lie in an arena and refer to each other by number: a real file has 768,000
-//! references to 20,790 objects, and no reference copies its target. Memory is bounded by the
-//! length of the input, and nothing recurses.
+//! import or call something (GLOBAL, REDUCE, BUILD and the like) are refused by name, so a hostile
+//! pickle can't run code. Values are in an arena and refer to each other by number. A real file has
+//! 768,000 references to 20,790 objects, so copying the targets would cost too much. The length of
+//! the input bounds memory, and nothing recurses.
 
 mod error;
 mod machine;

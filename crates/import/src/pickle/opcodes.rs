@@ -1,4 +1,4 @@
-//! Opcodes of pickles, with the names that Python's `pickletools` gives them.
+//! Defines the opcodes of pickles, with the names that Python's `pickletools` uses.
 
 pub(super) const MARK: u8 = b'(';
 pub(super) const STOP: u8 = b'.';
@@ -35,8 +35,8 @@ pub(super) const BINUNICODE8: u8 = 0x8d;
 pub(super) const MEMOIZE: u8 = 0x94;
 pub(super) const FRAME: u8 = 0x95;
 
-/// Returns the name of a refused opcode, and whether it makes Python import or call something;
-/// `None` if no protocol has it.
+/// Returns the name of a refused opcode, and whether it makes Python import or call something.
+/// Returns `None` if no protocol defines the opcode.
 pub(super) fn refused(opcode: u8) -> Option<(&'static str, bool)> {
     Some(match opcode {
         b'c' => ("GLOBAL", true),

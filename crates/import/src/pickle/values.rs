@@ -1,4 +1,4 @@
-//! Values of a pickle, by number.
+//! Stores the values of a pickle, and looks them up by number.
 
 /// A value. A container is an index into the [`Arena`], so that a copy refers to the same object.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -6,7 +6,7 @@ pub(crate) enum Value {
     None,
     Bool(bool),
     Int(i64),
-    /// An integer from 2^63 on.
+    /// An integer of at least 2^63.
     Large(u64),
     Float(f64),
     /// A text: the position of its first byte in the input, and its length.

@@ -1,4 +1,4 @@
-//! The allocator's history: its actions, in order.
+//! Reads the allocator's history: its actions, in order.
 
 use tprof_trace::model::{AllocatorEvent, NameId};
 

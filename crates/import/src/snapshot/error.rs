@@ -1,4 +1,4 @@
-//! Reasons why a pickle cannot be imported as a memory snapshot.
+//! Defines the reasons why a pickle cannot be imported as a memory snapshot.
 
 use crate::error::ImportError;
 use crate::pickle::PickleError;
@@ -8,7 +8,7 @@ use crate::pickle::PickleError;
 pub(crate) enum SnapshotError {
     /// The pickle is invalid.
     Pickle(PickleError),
-    /// The pickle contains something else.
+    /// The pickle is valid but isn't a snapshot.
     Content(String),
     /// The run could not be written.
     Import(ImportError),

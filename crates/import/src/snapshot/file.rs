@@ -1,4 +1,4 @@
-//! Imports a snapshot: its top level, and the rows made from it.
+//! Imports a snapshot: reads its top level and writes the resulting rows.
 
 use std::collections::BTreeMap;
 
@@ -31,9 +31,9 @@ const BLOCK_ROWS: usize = 1 << 14;
 /// Result of reading a snapshot, apart from the rows in the file.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
-    /// First and last moment, if its entries have times.
+    /// First and last moment of the history, if its entries have times.
     pub extent: Option<(u64, u64)>,
-    /// The process that it describes.
+    /// The process whose memory the snapshot describes.
     pub processes: Vec<ProcessInfo>,
     /// Summary for the run's properties.
     pub facts: serde_json::Value,
@@ -44,8 +44,7 @@ pub(crate) struct Snapshot {
 /// Reads a snapshot into a file. `rank` comes from the file's name.
 ///
 /// # Errors
-///
-/// The pickle is damaged or refused, contains something else, or the run cannot be written.
+/// The pickle is damaged or refused, is not a snapshot, or the run cannot be written.
 pub(crate) fn read(
     input: &[u8],
     rank: Option<u32>,
@@ -73,8 +72,9 @@ pub(crate) fn read(
     finish(reading, members, rank)
 }
 
-/// Whether the file has keys for pinned host memory, how many devices have a history, and whether
-/// the Python module `tprof` wrote the heap, with or without estimates.
+/// Whether the file has keys for pinned host memory, and how many devices have a history. Also
+/// whether the Python module `tprof` wrote the snapshot from the heap, and whether it contains
+/// estimates.
 #[derive(Clone, Copy, Debug, Default)]
 struct Members {
     has_host: bool,
@@ -146,7 +146,8 @@ fn not_a_snapshot(what: &str) -> SnapshotError {
     SnapshotError::Content(format!("the pickle is not a memory snapshot of PyTorch: {what}"))
 }
 
-/// Keeps a top-level member that has no table: allocator settings, annotations.
+/// Stores a top-level member that has no table, such as allocator settings or annotations, as a
+/// property.
 fn fact(reading: &mut Reading<'_, '_>, key: &[u8], value: Value) {
     let mut text = Vec::new();
     let limit = MAX_FACT_BYTES.min(reading.json_left);
@@ -161,8 +162,8 @@ fn fact(reading: &mut Reading<'_, '_>, key: &[u8], value: Value) {
     }
 }
 
-/// Sets impossible times of entries to the time of the previous entry, because the order of entries
-/// is certain.
+/// Replaces an impossible time of an entry by the time of the previous entry. This keeps the order
+/// of the entries, which is certain.
 fn repair_times(events: &mut [AllocatorEvent], tally: &mut Tally) {
     let mut times = Times::default();
     let moment = |time_ns| EventMoment { time_ns, is_zero: time_ns == 0 };
@@ -209,7 +210,8 @@ fn finish(
     process(&mut reading, snapshot.extent, rank, &mut snapshot.processes);
     notes(&reading, &events, timed, &unmatched, &mut snapshot.notes);
     if let Some(is_estimate) = members.heap {
-        // On the host there is no history that could be switched on.
+        // A snapshot of the host's heap never has a history, so advice to switch it on would
+        // mislead.
         snapshot.notes.retain(|note| !note.starts_with(NO_HISTORY));
         let estimate = if is_estimate { "; sizes are estimates from samples" } else { "" };
         snapshot.notes.push(format!(
@@ -256,8 +258,8 @@ fn write(
     Ok(())
 }
 
-/// Adds the process, with made-up values: a snapshot does not contain its number, its name or its
-/// threads.
+/// Adds the process with made-up values, because a snapshot does not contain its pid, its name or
+/// its threads.
 fn process(
     reading: &mut Reading<'_, '_>,
     extent: Option<(u64, u64)>,

@@ -1,13 +1,13 @@
-//! Converts values of a pickle to JSON, with bounds: a value may contain itself, or the same list a
-//! thousand times.
+//! Converts values of a pickle to JSON. Depth and length are bounded, because a value may contain
+//! itself, or the same list a thousand times.
 
 use crate::pickle::{Arena, Value};
 
-/// Largest nesting depth that is kept.
+/// Largest nesting depth that is converted.
 const MAX_DEPTH: u32 = 16;
 
-/// Appends a value. Returns false if it is too deep, makes `out` longer than `limit`, or has keys
-/// that are not texts; `out` is then cut somewhere.
+/// Appends a value. Returns false if the value is too deep, makes `out` longer than `limit`, or has
+/// keys that are not texts. The caller must then discard what was appended.
 pub(super) fn push(arena: &Arena<'_>, value: Value, limit: usize, out: &mut Vec<u8>) -> bool {
     push_at(arena, value, limit, out, 0)
 }

@@ -1,9 +1,11 @@
-//! Memory snapshots of PyTorch (`torch.cuda.memory._dump_snapshot`): what its caching allocator
-//! holds, in which pieces, and its actions before.
+//! Imports memory snapshots of PyTorch (`torch.cuda.memory._dump_snapshot`). A snapshot contains
+//! the memory that the caching allocator has reserved, its blocks, and the allocator's earlier
+//! actions.
 //!
 //! A snapshot is a pickle of plain values. Its segments, blocks and entries become rows of three
-//! tables, unchanged. Entries that take or give back memory also become rows of device allocations,
-//! as from any other source. Keys without a column stay with their row as JSON.
+//! tables, unchanged. Entries that allocate or free memory also become rows of device allocations,
+//! so that analyses treat them like those of any other source. Keys that have no column are stored
+//! with their row as JSON.
 
 mod entries;
 mod error;

@@ -1,4 +1,4 @@
-//! State while a snapshot is read.
+//! Defines the state that the functions for the parts of a snapshot share.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ use crate::pickle::{Arena, Value};
 /// Largest JSON of the keys of one row that have no column, in bytes.
 const MAX_ARGS_BYTES: usize = 4 << 10;
 
-/// Bytes in a device's segments when the snapshot is taken.
+/// Sizes of a device's segments at the time of the snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct HeldBytes {
     /// Bytes in segments.
     pub reserved: u64,
-    /// Bytes that the program requested, in blocks that it holds.
+    /// Bytes that the program requested, in blocks that it has not freed.
     pub allocated: u64,
     /// Whether the requested size of every such block is known.
     pub is_known: bool,
@@ -65,13 +65,13 @@ pub(super) struct Reading<'a, 'i> {
     pub segment_rows: Vec<AllocatorSegment>,
     pub block_rows: Vec<AllocatorBlock>,
     pub event_rows: Vec<AllocatorEvent>,
-    /// Pairs without a column that were collected since the last row.
+    /// Keys without a column, and their values, that were collected since the last row.
     pub others: Vec<(Value, Value)>,
     pub names: FxHashMap<(u32, u32), NameId>,
-    /// Number of rows that may still be written. One list may occur in many places, so without a
-    /// bound a short file could produce endless rows.
+    /// Number of rows that may still be written. One list of a pickle may occur in many places, so
+    /// without this bound a short file could produce endless rows.
     pub rows_left: usize,
-    /// Bytes of JSON that may still be written, for the same reason.
+    /// Bytes of JSON that may still be written. The bound has the same reason as that of rows.
     pub json_left: usize,
     pub json: Vec<u8>,
 }
@@ -89,7 +89,7 @@ impl Reading<'_, '_> {
         name
     }
 
-    /// Counts rows against the limit.
+    /// Counts rows against the limit. Fails if too many were written.
     pub fn count_rows(&mut self, rows: usize) -> Result<(), SnapshotError> {
         self.rows_left = self.rows_left.checked_sub(rows).ok_or_else(|| {
             SnapshotError::Content("more rows than a file of this length describes".to_owned())

@@ -1,4 +1,4 @@
-//! Reads segments and their blocks.
+//! Reads a snapshot's segments and their blocks.
 
 use tprof_trace::model::{AllocatorBlock, AllocatorSegment, NameId};
 
@@ -9,7 +9,7 @@ use crate::pickle::Value;
 use crate::threads::MAIN;
 
 impl Reading<'_, '_> {
-    /// Reads a list of segments; `host` says whether they are pinned host memory.
+    /// Reads a list of segments. `host` is true for segments of pinned host memory.
     pub fn segments(&mut self, list: Value, host: bool) -> Result<(), SnapshotError> {
         for item in self.arena.items(list).unwrap_or_default() {
             self.count_rows(1)?;
@@ -74,8 +74,8 @@ impl Reading<'_, '_> {
         Ok(())
     }
 
-    /// Reads a block. `address` is the end of the previous block, where this block begins if the
-    /// file does not say; older files do not.
+    /// Reads a block. `address` is the end of the previous block. Older files do not contain a
+    /// block's address; the block then begins there.
     fn block(&mut self, value: Value, segment: &AllocatorSegment, address: &mut u64) {
         let arena = self.arena;
         let Some(pairs) = arena.pairs(value) else {

@@ -1,4 +1,4 @@
-//! Stacks of a snapshot: lists of frames that many entries share.
+//! Interns the stacks of a snapshot, which are lists of frames that many entries share.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SYNTHETIC_FRAME, Stack, StackId, Symbol};
@@ -11,7 +11,7 @@ use crate::threads::MAIN;
 /// Largest number of frames of a stack, which is the writer's limit.
 const MAX_FRAMES: usize = 1 << 16;
 
-/// Stacks and frames by the objects of the pickle, and by their content.
+/// Stacks and frames that are already written, by their objects in the pickle and by their content.
 #[derive(Debug, Default)]
 pub(super) struct SnapshotStacks {
     by_list: FxHashMap<u32, StackId>,

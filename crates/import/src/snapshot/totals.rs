@@ -1,9 +1,9 @@
 //! Derives device allocations from the history, with the allocator's totals at each of them.
 //!
-//! A history is a ring buffer, whose beginning may be overwritten. But the segments show what the
-//! allocator holds at the end, so totals are counted backwards from there. A negative total shows
-//! that the history and the segments do not belong together, because recording ended before the
-//! snapshot. Then no total is known.
+//! A history is a ring buffer, whose beginning may be overwritten. But the segments show the
+//! allocator's totals at the end, so earlier totals are computed backwards from there. If a total
+//! becomes negative, the history does not fit the segments, because recording ended before the
+//! snapshot was taken. Then no total is known.
 
 use tprof_trace::model::{Allocator, AllocatorEvent, DeviceAllocation, MemoryKind};
 
@@ -44,13 +44,13 @@ pub(super) fn allocations(
     let changes: Vec<(&AllocatorEvent, Change)> = (events.iter())
         .filter_map(|event| Some((event, change(event, words, frees_are_requested)?)))
         .collect();
-    // A device without a segment at the end holds nothing.
+    // A device without a segment has no reserved memory at the end.
     let held = held.unwrap_or(HeldBytes { is_known: true, ..HeldBytes::default() });
     let totals = if held.is_known { backwards(&changes, held) } else { None };
     let mut last_ns = 0;
     let row = |(at, (event, change)): (usize, &(&AllocatorEvent, Change))| {
         let time_ns = if timed { event.time_ns.unwrap_or(0) } else { event.order };
-        // The order of entries is certain, but a clock may be set back.
+        // The order of entries is certain, but a clock may be set back, so never go back in time.
         last_ns = time_ns.max(last_ns);
         let (allocator, free) = match *change {
             Change::Give => (Allocator::Framework, false),
@@ -79,7 +79,8 @@ pub(super) fn allocations(
     (changes.iter().enumerate().map(row).collect(), totals.is_some())
 }
 
-/// Returns the bytes allocated and reserved after each change; `None` if they would be negative.
+/// Returns the bytes allocated and reserved after each change; `None` if any of them would be
+/// negative.
 fn backwards(changes: &[(&AllocatorEvent, Change)], held: HeldBytes) -> Option<Vec<(u64, u64)>> {
     let (mut allocated, mut reserved) = (held.allocated, held.reserved);
     let mut totals = vec![(0, 0); changes.len()];

@@ -1,4 +1,4 @@
-//! Imports texts, and reads the resulting runs by public functions.
+//! Imports texts for the tests, and reads the resulting runs.
 
 #![allow(dead_code, reason = "every test uses a part")]
 
@@ -73,7 +73,7 @@ impl Run {
         self.file().name(id)
     }
 
-    /// Returns how many parts of the source were lost for reasons that contain a text.
+    /// Returns how many parts of the source were lost for reasons whose text contains `why`.
     pub fn lost(&self, why: &str) -> u64 {
         let file = self.file();
         let losses = file.losses().iter().filter(|loss| file.name(loss.why).contains(why));
@@ -81,7 +81,7 @@ impl Run {
     }
 }
 
-/// Checks the properties that every imported run has.
+/// Checks the properties that every imported run must have.
 pub fn check(run: &Run) {
     for file in &run.files {
         assert_eq!(file.problems(), []);

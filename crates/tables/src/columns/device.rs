@@ -1,4 +1,4 @@
-//! Tables of the work of devices.
+//! Defines the columns of tables of device work.
 
 use tprof_trace::model::*;
 
@@ -131,12 +131,12 @@ columns! { pub(crate) ALLOCATIONS of DeviceAllocation:
     "stack" Int "stack in `stack_frames`" |r, _| Cell::opt((r.stack > 0).then_some(r.stack));
 }
 
-/// Returns the class of the kernel with this index in the work of its rank.
+/// Returns the class of the kernel that has this index in the work of its rank.
 fn class<'a>(at: Option<u32>, context: &Context<'_>) -> Cell<'a> {
     at.map_or(Cell::Null, |at| Cell::Text(context.joined().class(at).name()))
 }
 
-/// Returns one of three sizes. If all three are zero, they are unknown.
+/// Returns one of three sizes. Three zeros mean that the sizes are unknown.
 fn size<'a>(sizes: [u32; 3], at: usize) -> Cell<'a> {
     Cell::opt((sizes != [0; 3]).then_some(sizes[at]))
 }

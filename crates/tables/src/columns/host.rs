@@ -1,4 +1,4 @@
-//! Tables of the activity of host threads.
+//! Defines the columns of tables of host threads' activity.
 
 use tprof_analyze::joined::{JoinedCollective, SpanPlace};
 use tprof_trace::model::*;
@@ -175,7 +175,7 @@ columns! { pub(crate) MAP_EVENTS of MapEvent:
     "stack" Int "stack in `stack_frames`" |r, _| Cell::opt((r.stack > 0).then_some(r.stack));
 }
 
-/// Returns the place of a span among its thread's spans, if it was asked for.
+/// Returns the place of a span among its thread's spans; `None` if no wanted column needs it.
 fn place(row: &SpanRow, context: &Context<'_>) -> Option<SpanPlace> {
     Some(context.places().place(row.at?))
 }

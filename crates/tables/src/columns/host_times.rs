@@ -1,4 +1,4 @@
-//! The columns of the table of the driving threads' wall time.
+//! Defines the columns of the table of the driving threads' wall time.
 
 use crate::column::{Cell, columns};
 use crate::host_time::HostTime;

@@ -1,4 +1,4 @@
-//! The columns of each table of a rank.
+//! Defines the columns of each table of a rank.
 
 pub(crate) mod device;
 pub(crate) mod host;

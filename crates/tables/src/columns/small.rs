@@ -1,4 +1,5 @@
-//! Tables of quantities and instants, and tables that the rows of other tables refer to.
+//! Defines the columns of tables of quantities and instants, and of tables that other tables' rows
+//! refer to.
 
 use tprof_facts::frames::{Frame, Frames};
 use tprof_facts::histograms;
@@ -188,7 +189,7 @@ columns! { pub(crate) STACK_FRAMES of StackFrame:
     "module" Text "library or program" |r, _| Cell::text(&r.module);
 }
 
-/// A property of the file: a key and its value.
+/// A property of the file, as a key and a value.
 #[derive(Clone, Debug)]
 pub(crate) struct PropertyText {
     pub key: String,

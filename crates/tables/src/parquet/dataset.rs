@@ -1,5 +1,5 @@
-//! Writes the files of a dataset. Ranks don't depend on each other, so all cores write them in
-//! parallel.
+//! Writes the files of a Parquet dataset. Ranks are independent of each other, so they are written
+//! in parallel on all cores.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,12 +21,12 @@ use crate::host_time::HostTimes;
 use crate::row_source::name_of;
 use crate::run::{NO_SUMS, OwnedCell, RUN_TABLES, RunTable, read_run, run_columns};
 
-/// Writes the dataset `DIR/parquet`, or the one that the options name.
+/// Writes the dataset `DIR/parquet`, or the directory that the options name.
 ///
 /// # Errors
 ///
-/// Returns an error if the run cannot be read, the slice is empty or the output cannot be written.
-/// In this case there is no output under the final name.
+/// Returns an error if the run cannot be read, the slice is empty, or the output cannot be written.
+/// Nothing then exists under the final name.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
     options.without_max_bytes("parquet")?;
     let selection = Selection::new(run, &options.slice, options.symbols)?;
@@ -92,7 +92,7 @@ struct ExportContext<'a> {
     options: &'a Options<'a>,
 }
 
-/// The result of writing one or several ranks.
+/// The result of writing one rank or several.
 #[derive(Default)]
 struct ExportPart {
     written: Written,
@@ -100,19 +100,20 @@ struct ExportPart {
 }
 
 impl ExportContext<'_> {
-    /// Writes each rank to files of its own.
+    /// Writes the files of each rank separately.
     fn each_apart(&self, files: &[(&RankFile, String)]) -> Vec<Result<ExportPart, ExportError>> {
         parallel::each(files, |(file, name)| {
             let rank = match file.rank {
                 Some(rank) => format!("rank={rank}"),
-                // Hive's name of the partition without a value.
+                // This is Hive's name for the partition of rows without a value.
                 None => "rank=__HIVE_DEFAULT_PARTITION__".to_owned(),
             };
             self.write(PathBuf::from(rank).join(format!("{name}.parquet")), &[file])
         })
     }
 
-    /// Writes one file of each table for every `ranks` files of the run.
+    /// Writes one file of each table for every `ranks` files of the run, so that several ranks
+    /// share a file.
     fn together(
         &self,
         files: &[(&RankFile, String)],
@@ -120,8 +121,8 @@ impl ExportContext<'_> {
     ) -> Vec<Result<ExportPart, ExportError>> {
         let chunks: Vec<&[(&RankFile, String)]> = files.chunks(ranks.max(1)).collect();
         parallel::each(&chunks, |chunk| {
-            // The files' names without their prefix tell them apart: a rank that was started again
-            // has several files.
+            // Name an output file by the first and last file of its ranks. A rank's number would
+            // not do, because a rank that was started again has several files.
             let of = |name: &'_ str| name.strip_prefix("rank-").unwrap_or(name).to_owned();
             let name = match chunk {
                 [first, .., last] => format!("ranks-{}-{}.parquet", of(&first.1), of(&last.1)),
@@ -145,7 +146,7 @@ impl ExportContext<'_> {
             let host_times = self.host_times.of_file(self.selection, file);
             let before = dataset.events;
             RankTables::of(&context, &rank, host_times).each(&mut dataset).map_err(failed)?;
-            // If the user chose tables, rows of the others do not count as left out.
+            // If the user selected tables, rows of the other tables do not count as left out.
             if self.options.tables.is_none() {
                 part.written.left_out +=
                     each::count(&rank.trace).saturating_sub(dataset.events - before);
@@ -159,7 +160,7 @@ impl ExportContext<'_> {
     }
 }
 
-/// A sink that writes the files of all tables for one or several ranks.
+/// A sink that writes one rank or several to the files of all tables.
 struct Dataset<'a> {
     dir: &'a Path,
     inside: PathBuf,
@@ -220,7 +221,7 @@ fn run_table(dir: &Path, run: &str, table: &RunTable) -> io::Result<u64> {
     file.finish()
 }
 
-/// Writes a file without rows, so that an engine knows the columns of the table in queries.
+/// Writes a file without rows, so that engines know the table's columns.
 fn empty_table(dir: &Path, table: &TableAbout) -> io::Result<()> {
     let directory = dir.join(table.name);
     fs::create_dir_all(&directory)?;
@@ -228,14 +229,14 @@ fn empty_table(dir: &Path, table: &TableAbout) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the name of a run as a part of a file name: replaces characters that have a meaning in
-/// paths and in Hive's convention.
+/// Converts the name of a run to a part of a file name. Characters with a meaning in paths or in
+/// Hive's convention are replaced.
 fn file_name(run: &str) -> String {
     let plain = |letter: char| match letter {
         '/' | '=' | '%' | '\0' => '-',
         other => other,
     };
-    // Readers skip files whose names begin with `.` or `_`.
+    // Remove `.` and `_` at the beginning, because readers skip files with such names.
     let name: String = run.chars().map(plain).collect();
     let name = name.trim_start_matches(['.', '_']);
     if name.is_empty() { "run".to_owned() } else { name.to_owned() }

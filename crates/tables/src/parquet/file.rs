@@ -1,4 +1,4 @@
-//! Writes one file of a table.
+//! Writes one Parquet file of a table.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -17,8 +17,8 @@ use crate::cell::Cell;
 use crate::column::ColumnAbout;
 use crate::data::Data;
 
-/// Number of rows in a row group. An engine skips whole groups by their minimum and maximum values,
-/// and its threads share the work by groups.
+/// Number of rows in a row group. An engine skips groups by their minimum and maximum values, and
+/// its threads work on different groups.
 const GROUP_ROWS: usize = 100_000;
 
 /// A file that is being written.
@@ -47,7 +47,7 @@ impl TableFile {
         Ok(TableFile { writer, columns, count: 0 })
     }
 
-    /// Appends rows; `column` appends the cells of each column in turn.
+    /// Appends this many rows. `column` is called once per column, and appends the column's cells.
     pub fn add(&mut self, rows: usize, mut column: impl FnMut(usize, &mut Data)) -> io::Result<()> {
         for (at, data) in self.columns.iter_mut().enumerate() {
             column(at, data);
@@ -65,7 +65,7 @@ impl TableFile {
         self.add(1, |_, data| data.push(cells.next().unwrap_or(Cell::Null)))
     }
 
-    /// Writes the rows in memory as one row group.
+    /// Writes the collected rows as one row group.
     fn group(&mut self) -> io::Result<()> {
         if self.columns.first().is_none_or(Data::is_empty) {
             return Ok(());
@@ -81,7 +81,7 @@ impl TableFile {
         Ok(())
     }
 
-    /// Finishes the file, and returns its number of rows.
+    /// Finishes the file. Returns its number of rows.
     pub fn finish(mut self) -> io::Result<u64> {
         self.group()?;
         let mut file = self.writer.into_inner().map_err(parquet_failed)?;
@@ -90,7 +90,7 @@ impl TableFile {
     }
 }
 
-/// Converts a Parquet error to an I/O error: the one that caused it, if there is one.
+/// Converts a Parquet error to an I/O error. If an I/O error caused it, returns that one.
 fn parquet_failed(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(inner) => match inner.downcast::<io::Error>() {

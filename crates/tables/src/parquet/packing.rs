@@ -14,7 +14,7 @@ use crate::cell::Type;
 use crate::column::ColumnAbout;
 use crate::data::{Data, Values};
 
-/// Columns of numbers that differ little from one row to the next.
+/// Columns of numbers that differ little from one row to the next, so differences are short.
 const DELTA: [&str; 15] = [
     "start_ns",
     "time_ns",
@@ -33,19 +33,20 @@ const DELTA: [&str; 15] = [
     "step",
 ];
 
-/// Columns of numbers that are the same in many rows: their differences take no space, and no
-/// dictionary has to be searched.
+/// Columns of numbers that many consecutive rows share. Their differences are zeros, which take no
+/// space, and no dictionary has to be searched.
 const FEW: [&str; 8] =
     ["rank", "instance", "process", "thread", "tid", "device", "stream", "launch_thread"];
 
-/// Columns by which queries select rows: their pages have minimum and maximum values.
+/// Columns by which queries select rows. Their pages have minimum and maximum values, by which
+/// engines skip pages.
 const SEARCHED: [&str; 4] = ["start_ns", "time_ns", "rank", "step"];
 
-/// Columns of texts by which queries select rows. For other texts, the minimum and maximum are of
-/// no use, and comparing them takes a twentieth of an export's time.
+/// Columns of texts by which queries select rows. Other columns of texts get no minimum and
+/// maximum, because comparing texts for that takes a twentieth of an export's time.
 const SEARCHED_TEXTS: [&str; 6] = ["run", "host", "name", "kind", "class", "cause"];
 
-/// Sets the encoding of a column: differences if these are shorter, otherwise a dictionary.
+/// Sets the encoding of a column: differences if these are short, otherwise a dictionary.
 pub(super) fn packed(
     properties: WriterPropertiesBuilder,
     column: &ColumnAbout,
@@ -67,7 +68,7 @@ pub(super) fn packed(
 
 /// Returns the schema of a table. Every column may be null.
 pub(super) fn schema(name: &str, columns: &[ColumnAbout]) -> Result<TypePtr> {
-    let one = |column: &ColumnAbout| -> Result<TypePtr> {
+    let column_type = |column: &ColumnAbout| -> Result<TypePtr> {
         let (physical, logical) = match column.kind {
             Type::Int => (Physical::INT64, None),
             Type::Id => (Physical::INT32, None),
@@ -81,11 +82,11 @@ pub(super) fn schema(name: &str, columns: &[ColumnAbout]) -> Result<TypePtr> {
             .build()?;
         Ok(Arc::new(column))
     };
-    let fields = columns.iter().map(one).collect::<Result<Vec<_>>>()?;
+    let fields = columns.iter().map(column_type).collect::<Result<Vec<_>>>()?;
     Ok(Arc::new(Schema::group_type_builder(name).with_fields(fields).build()?))
 }
 
-/// Writes a column of a row group.
+/// Writes a column as a part of a row group.
 pub(super) fn write(data: &Data, column: &mut SerializedColumnWriter<'_>) -> Result<()> {
     let levels: Vec<i16> = data.valid.iter().map(|valid| i16::from(*valid)).collect();
     let levels = Some(&levels[..]);
@@ -115,7 +116,7 @@ pub(super) fn write(data: &Data, column: &mut SerializedColumnWriter<'_>) -> Res
     Ok(())
 }
 
-/// Returns the values of the rows that have one.
+/// Returns the values of those rows that have a value.
 fn present<'d, T: Copy>(data: &Data, values: &'d [T]) -> std::borrow::Cow<'d, [T]> {
     match data.nulls {
         0 => values.into(),

@@ -1,7 +1,8 @@
-//! Bounds on how much of a log's text is read, and how much of its content is kept.
+//! Bounds how much of a log's text is read, and how much memory its content may take.
 //!
-//! The run bounds the text of a log that it keeps. But a compressed log may expand to any length,
-//! and any line may add a row. Content beyond a bound is left out and counted; see [`LeftOut`].
+//! tprof bounds the text of a log that it copies into a run. A reader still needs bounds, because a
+//! compressed log may expand to any length, and because any line may add a row. Content beyond a
+//! bound is left out and counted; see [`LeftOut`].
 
 use super::code::GeneratedKernel;
 use super::graph::{GraphStage, OperatorCounts};
@@ -14,21 +15,21 @@ use super::log::{
 pub struct Bounds {
     /// Maximum number of bytes of text. Only the beginning of a longer log is read.
     pub text: u64,
-    /// Maximum number of bytes of rows and texts that are kept. Growing vectors take up to twice as
-    /// many.
+    /// Maximum number of bytes that stored rows and texts take. Vectors that grow may take up to
+    /// twice as many.
     pub kept: usize,
 }
 
 impl Default for Bounds {
-    /// 2 GiB of text, eight times what a run keeps of a log, and 64 MiB of rows. Rows take 11 % of
-    /// a log of PyTorch 2.4 and less than 1 % of a log of 2.8 or 2.15, so everything that a run
-    /// keeps of a log fits.
+    /// 2 GiB of text and 64 MiB of rows. A run stores at most an eighth of that text per log. Rows
+    /// take 11 % of a log of PyTorch 2.4 and less than 1 % of a log of 2.8 or 2.15, so the rows of
+    /// every log in a run fit.
     fn default() -> Bounds {
         Bounds { text: 2 << 30, kept: 64 << 20 }
     }
 }
 
-/// Counts the bytes that may still be kept, and the content that was left out.
+/// Counts the bytes that rows may still take, and the content that was left out.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     left: usize,
@@ -62,10 +63,10 @@ impl Budget {
 
 /// A row whose memory counts against the budget.
 pub(super) trait Kept: Sized {
-    /// Returns the number of bytes that the row refers to.
+    /// Returns the number of bytes that the row refers to, without the row itself.
     fn referred(&self) -> usize;
 
-    /// Returns the number of bytes of the row, including those it refers to.
+    /// Returns the number of bytes of the row, including the bytes that it refers to.
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.referred()
     }

@@ -1,4 +1,5 @@
-//! Kernels in the code that Inductor generated: the payload of `inductor_output_code`.
+//! Finds the kernels in code that Inductor generated, which is the payload of the event
+//! `inductor_output_code`.
 
 use super::nodes::{NodeLines, file_comment};
 use super::stacks::KernelLines;
@@ -239,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn generated_and_external_kernels_are_apart() {
+    fn generated_and_external_kernels_are_told_apart() {
         let code = "async_compile = AsyncCompile()\n\
             # kernel path: /tmp/x.py\n\
             # Topologically Sorted Source Nodes: [y], Original ATen: [aten.add, aten.relu]\n\

@@ -1,4 +1,4 @@
-//! The times in glog's prefixes, which have no year and no time zone.
+//! Converts the times in glog's prefixes, which have no year and no time zone, to times since 1970.
 
 /// Number of microseconds in a day.
 const DAY_US: i64 = 86_400_000_000;
@@ -82,7 +82,7 @@ mod tests {
     const NEW_YEAR_US: u64 = 1_767_225_600_000_000;
 
     #[test]
-    fn a_year_turns_within_a_log() {
+    fn times_on_both_sides_of_new_year_get_the_right_year() {
         let before = Zone::of(at(12, 31, 23, 50), NEW_YEAR_US - 600_000_000);
         assert_eq!(before.ahead_us, 0);
         assert_eq!(before.unix_us(at(1, 1, 0, 10)), NEW_YEAR_US + 600_000_000);

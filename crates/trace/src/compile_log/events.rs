@@ -1,4 +1,4 @@
-//! The events that PyTorch writes, and how many of each a log contains.
+//! Lists the events that PyTorch writes, and counts how many of each a log contains.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ pub enum EventUse {
     Read,
     /// The event is known, but only counted.
     Counted,
-    /// The event isn't written by any version of PyTorch that this reader was made for.
+    /// No version of PyTorch that this reader was made for writes the event.
     Unknown,
 }
 
@@ -77,8 +77,8 @@ const COUNTED: &[&str] = &[
     "symbolic_shape_specialization",
 ];
 
-/// Artifacts whose payload is read. Other artifacts are counted by name; those with a function's
-/// bytecode share one name.
+/// Artifacts whose payload is read. Other artifacts are counted by name, except that all artifacts
+/// with a function's bytecode share one name.
 const ARTIFACTS: &[&str] = &[
     "aotautograd_cache_bypass",
     "aotautograd_cache_hit",
@@ -107,7 +107,8 @@ pub(super) fn use_of(event: &str) -> EventUse {
     }
 }
 
-/// Returns the name under which an artifact is counted, and its use. Artifacts may have any name.
+/// Returns the name under which an artifact is counted, and how the reader uses it. Artifacts may
+/// have any name.
 pub(super) fn artifact(name: &str) -> (String, EventUse) {
     let bytecode = ["_ORIGINAL_BYTECODE", "_MODIFIED_BYTECODE"];
     if let Some(ending) = bytecode.into_iter().find(|ending| name.ends_with(ending)) {

@@ -1,4 +1,4 @@
-//! Counts the operators of a graph in its text.
+//! Counts the operators in the printed text of a graph.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,8 @@ pub enum GraphStage {
 /// The operators of a graph by name, with the number of each.
 pub type OperatorCounts = BTreeMap<String, u64>;
 
-/// Maximum number of different operators of one graph. Calls of further ones count as one name.
+/// Maximum number of different operators of one graph. Calls of all further operators count under
+/// one name.
 const MAX_OPERATORS: usize = 10_000;
 const OTHERS: &str = "(others)";
 

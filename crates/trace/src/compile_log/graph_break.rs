@@ -1,4 +1,5 @@
-//! Reads why a graph ended within a function: the payload of `dynamo_graph_break_reason`.
+//! Reads why Dynamo ended a graph in the middle of a function: the payload of
+//! `dynamo_graph_break_reason`.
 
 use super::log::{CompiledFrame, GraphBreak};
 use super::texts::short;
@@ -19,7 +20,7 @@ pub(super) fn parse(payload: &str) -> (GraphBreak, u64) {
             .or_else(|| text.strip_prefix("Reason: "))
             .filter(|_| found.reason.is_none())
         {
-            // Some versions write the instruction first, and the reason in another line.
+            // Some versions write the instruction first, and the reason on another line.
             let reason = match reason.starts_with("Encountered graph break") {
                 true => lines.by_ref().map(str::trim).find(|line| !line.is_empty()),
                 false => Some(reason),
@@ -44,7 +45,8 @@ pub(super) fn parse(payload: &str) -> (GraphBreak, u64) {
     (found, left_out)
 }
 
-/// Returns the break after which this function resumes, such as `torch_dynamo_resume_in_f_at_14`.
+/// Returns the break after which this function resumes. The function's name shows it, such as
+/// `torch_dynamo_resume_in_f_at_14`.
 pub(super) fn before(frame: &CompiledFrame) -> Option<GraphBreak> {
     let name = frame.function.as_deref()?.strip_prefix("torch_dynamo_resume_in_")?;
     let (_, line) = name.rsplit_once("_at_")?;
@@ -84,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_in_another_form_keeps_its_first_line() {
+    fn the_first_line_of_a_reason_in_an_unknown_form_is_read() {
         let first = parse("\n call_function x\nmore").0.reason;
         assert_eq!(first.as_deref(), Some("call_function x"));
         assert_eq!(parse("").0.reason, None);

@@ -1,4 +1,4 @@
-//! The JSON of a line: one event, and the compilation that it belongs to.
+//! Parses the JSON of a log line: one event, and the compilation that the event belongs to.
 
 use super::json::Last;
 use super::log::CompileId;
@@ -26,13 +26,13 @@ pub(super) enum Content {
     Nothing,
     Artifact(String),
     Metrics(Box<Metrics>),
-    /// A compilation starts; the innermost frame of the stack.
+    /// A compilation starts. The value is the innermost frame of its stack.
     Start(Option<StackFrame>),
     Code(Option<String>),
     Text(String, u64),
 }
 
-/// A frame of a stack. Its file is a number that a `str` event has defined.
+/// A frame of a stack. Its file is a number, which an earlier `str` event defines.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct StackFrame {
@@ -60,7 +60,7 @@ struct Code {
     file_path: Option<String>,
 }
 
-/// Parses a line's JSON. A line with an error is damaged.
+/// Parses a line's JSON. The caller counts a line as damaged if this fails.
 pub(super) fn parse(json: &[u8]) -> Result<Head, serde_json::Error> {
     serde_json::from_slice(json)
 }
@@ -93,7 +93,8 @@ impl<'de> Visitor<'de> for HeadVisitor {
                     map.next_value::<IgnoredAny>()?;
                     head.has_payload = true;
                 }
-                // If the line has an event, these fields only describe its context.
+                // These fields only describe the context of an event. A line that has a `stack` and
+                // no other event is itself the event `stack`.
                 "stack" | "process" | "thread" | "timestamp" | "pathname" | "lineno"
                 | "is_forward" => {
                     map.next_value::<IgnoredAny>()?;

@@ -1,4 +1,5 @@
-//! Deserializes parts of JSON without holding more in memory than is used, whatever a log contains.
+//! Deserializes JSON but stores only the parts that the reader uses, so that a hostile log can't
+//! fill memory.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_hold_what_is_used_of_them() {
+    fn lists_store_only_the_elements_that_are_used() {
         let json = format!("[{}\"x\"]", "\"\",".repeat(100));
         let first: FirstTexts = serde_json::from_str(&json).unwrap();
         assert_eq!((first.texts.len(), first.more), (64, 37));

@@ -1,11 +1,11 @@
-//! Writes logs that a run takes over from elsewhere: compressed, and bounded in length.
+//! Copies a log of `torch.compile` into a run, compressed and with a bounded length.
 
 use super::source::CUT_LINE;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
-/// The ending of the name of a log that a run keeps.
+/// The ending of the file names of logs in a run.
 pub const KEPT_ENDING: &str = ".zst";
 
 /// Writes a log's text to a new file, compressed by zstd. If the text is longer than `limit` bytes,
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_beyond_the_bound_are_counted() {
+    fn bytes_beyond_the_limit_are_counted_but_not_written() {
         let dir = tempfile::tempdir().unwrap();
         let line = "V1122 08:36:34.041000 7 a.py:1] {\"str\": [\"a\", 0]}\n".repeat(100);
         let whole = dir.path().join("whole.log.zst");

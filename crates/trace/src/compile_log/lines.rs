@@ -20,8 +20,8 @@ pub(super) enum LineContent<'a> {
     Text(&'a [u8]),
     /// The line is longer than [`MAX_LINE`].
     TooLong,
-    /// The line contains zero bytes. If a log was longer than its bound, its middle is a hole. What
-    /// remains of the lines before and after the hole belongs to this line.
+    /// The line contains zero bytes. tprof cuts a hole into the middle of a log that is longer than
+    /// its bound. The incomplete lines before and after the hole count as one line with it.
     Hole,
 }
 
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_have_their_ends_and_holes() {
+    fn lines_have_their_ends_and_holes_are_reported() {
         let (lines, has_more) = all(b"a\n\n\0\0b\nlast", 100);
         let hole = Line { content: LineContent::Hole, bytes: 4, has_end: true };
         assert_eq!(lines, [text(b"a", true), text(b"", true), hole, text(b"last", false)]);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_one() {
+    fn an_overlong_line_counts_as_one_line() {
         let mut source = vec![b'x'; MAX_LINE as usize + 10];
         source.extend_from_slice(b"\nnext\n");
         let (lines, _) = all(&source, u64::MAX);

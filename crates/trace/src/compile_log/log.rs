@@ -1,4 +1,4 @@
-//! The content of a log: compiled functions, graph breaks, recompilations, caches, kernels.
+//! Defines the content of a log: compiled functions, graph breaks, recompilations, caches, kernels.
 
 use super::code::GeneratedKernel;
 use super::events::EventCount;
@@ -16,8 +16,8 @@ pub struct CompileId {
     pub frame: Option<u32>,
     /// Number of the function's compilation, from 0.
     pub compile: Option<u32>,
-    /// How often the process had given these numbers before. Numbers start again after
-    /// `torch._dynamo.reset()`.
+    /// How many earlier compilations of the process had the same numbers. PyTorch starts its
+    /// numbers again after `torch._dynamo.reset()`.
     pub given_before: u32,
 }
 
@@ -50,8 +50,7 @@ impl fmt::Display for CompileId {
     }
 }
 
-/// Time by phase, microseconds. If one phase lies within another, its time isn't part of the
-/// other's.
+/// Time by phase, microseconds. The time of a phase excludes the phases nested in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompilePhases {
     /// Tracing of the function, guards, and everything that belongs to no other phase.
@@ -66,7 +65,7 @@ pub struct CompilePhases {
     pub cuda_graphs_us: Option<u64>,
 }
 
-/// The compilation of a function, or of the backward graph of one.
+/// The compilation of a function, or of a function's backward graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompiledFrame {
     /// Id of the compilation.
@@ -107,8 +106,8 @@ pub struct CompiledFrame {
 }
 
 impl CompiledFrame {
-    /// Removes the texts, and returns how many there were. It remains visible whether the
-    /// compilation failed or has no CUDA graph.
+    /// Removes the texts, and returns how many there were. Whether the compilation failed or lacks
+    /// a CUDA graph remains known.
     pub(super) fn drop_texts(&mut self) -> u64 {
         let names = [&mut self.function, &mut self.file, &mut self.recompile_reason];
         let names = names.into_iter().filter_map(Option::take).count();
@@ -218,7 +217,7 @@ impl LeftOut {
 pub struct CompileLog {
     /// Pid of the process, as the process itself sees it.
     pub pid: Option<u32>,
-    /// Rank of the process, if it was initialized by the time that it wrote the log.
+    /// Rank of the process, if `torch.distributed` was initialized when the process wrote the log.
     pub rank: Option<u32>,
     /// Version of PyTorch, if the log has it.
     pub torch: Option<String>,
@@ -229,9 +228,10 @@ pub struct CompileLog {
     pub events: BTreeMap<String, EventCount>,
     /// Number of lines that are neither an event nor part of a payload.
     pub damaged: u64,
-    /// Whether compilations would report why no CUDA graph was recorded.
+    /// Whether this version of PyTorch logs why it recorded no CUDA graph. If not, a missing reason
+    /// means nothing.
     pub states_cuda_graphs: bool,
-    /// Number of bytes of the log that the run doesn't keep.
+    /// Number of bytes of the original log that tprof left out when it copied the log into the run.
     pub bytes_not_kept: u64,
     /// Whether the last line has no end.
     pub is_cut: bool,

@@ -1,17 +1,17 @@
-//! Reads the figures of a compilation: `compilation_metrics` of PyTorch 2.4 to 2.15.
+//! Reads the metrics of a compilation: the event `compilation_metrics` of PyTorch 2.4 to 2.15.
 
 use super::json::FirstTexts;
 use super::log::{CompilePhases, CompiledFrame};
 use super::texts::short;
 use serde::{Deserialize, Deserializer};
 
-/// Longest duration of a compilation that is accepted. So sums over all rows that are kept stay far
+/// Longest duration of a compilation that is accepted. With it, sums over all stored rows stay far
 /// below 2^64 ns.
 const MAX_US: u64 = 24 * 3600 * 1_000_000;
 /// Times since 1970 that are accepted: the years 2001 to 2286.
 const POSSIBLE_UNIX_US: std::ops::Range<u64> = 1_000_000_000_000_000..10_000_000_000_000_000;
 
-/// The fields that are read. Each version has some of them, and many others.
+/// The fields that this reader uses. Each version of PyTorch writes some of them, and many others.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Metrics {
@@ -53,7 +53,7 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// Whether these figures would contain the reason for skipped CUDA graphs.
+    /// Whether this version of PyTorch would log the reason for skipped CUDA graphs here.
     pub(super) fn states_cuda_graphs(&self) -> bool {
         self.cudagraph_skip_reason.is_some()
     }
@@ -83,12 +83,12 @@ impl Metrics {
         self.is_forward == Some(false) || event.contains("bwd") || event.contains("backward")
     }
 
-    /// Whether the figures belong to a run of compiled code, and not to a compilation.
+    /// Whether the metrics belong to a run of compiled code, which isn't a compilation.
     pub(super) fn is_of_run(&self, event: &str) -> bool {
         self.is_runtime == Some(true) || event.ends_with("_runtime")
     }
 
-    /// Returns the number of reasons beyond those that are kept.
+    /// Returns the number of restart reasons that weren't stored because there were too many.
     pub(super) fn reasons_left_out(&self) -> u64 {
         self.restart_reasons.as_ref().map_or(0, |reasons| reasons.more)
     }
@@ -112,7 +112,8 @@ impl Metrics {
         let inductor = self.inductor_cumulative_compile_time_us;
         let inductor = inductor.or_else(|| seconds(self.inductor_compile_time_s));
         let kernels = self.triton_compile_time_us;
-        // Each time includes the one after it. A cached graph has no Inductor time.
+        // Each time includes the one after it, so subtract that one. A graph from the cache has no
+        // Inductor time.
         let without = |of: Option<u64>, inner: &[Option<u64>]| {
             Some(of?.saturating_sub(inner.iter().flatten().next().copied().unwrap_or(0)))
         };
@@ -148,7 +149,7 @@ impl Metrics {
     }
 }
 
-/// Deserializes a field that is present, whatever its value.
+/// Deserializes an optional field so that `null` differs from a missing field.
 fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>, D::Error> {
     Option::<String>::deserialize(value).map(Some)
 }
@@ -174,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn phases_add_up_to_the_whole() {
+    fn phases_add_up_to_the_total_duration() {
         let metrics = Metrics {
             duration_us: Some(100),
             aot_autograd_cumulative_compile_time_us: Some(80),

@@ -1,19 +1,21 @@
-//! PyTorch's structured log of `torch.compile` (`TORCH_TRACE`), as a run keeps it.
+//! Reads PyTorch's structured log of `torch.compile` (`TORCH_TRACE`), which a run stores as PyTorch
+//! wrote it.
 //!
-//! Each process of a job writes its own log. The log of a killed job is read as far as it goes. A
-//! line consists of glog's prefix (month and day but no year, in the job's local time, and the
-//! process) and JSON with one event. The lines of the event's payload follow, each after a tab.
+//! Each process of a job writes its own log. If the job was killed, the log is read up to its last
+//! whole line. A line consists of glog's prefix and JSON with one event. The prefix has the month
+//! and day but no year, in the job's local time, and the process. The lines of the event's payload
+//! follow, each after a tab.
 //!
-//! Reading is tolerant, because the versions of PyTorch have different events and fields. Events
-//! that this reader doesn't use are counted, unknown ones by name, and damaged lines are counted as
-//! such. Memory holds one line and one payload of bounded length, and the result within [`Bounds`].
-//! Content that a bound leaves out is counted.
+//! The reader is tolerant, because the versions of PyTorch have different events and fields. It
+//! counts events that it doesn't use, unknown events by name, and damaged lines. Memory contains
+//! one line and one payload, both of bounded length, and a result that fits [`Bounds`]. The reader
+//! counts the content that a bound leaves out.
 //!
 //! `dates` and `line` read a prefix, `events` lists PyTorch's events, `head` reads the JSON, and
-//! `metrics` the figures of a compilation. `numbers` tells apart compilations with the same number.
-//! `graph_break`, `graph`, `code`, `stacks` and `payload` read payloads. `source` opens files, and
-//! `keep` writes those that a run takes over. `reader` separates `lines` into events and payloads,
-//! and `rows` makes a [`CompileLog`] of them.
+//! `metrics` reads the metrics of a compilation. `numbers` tells apart compilations with the same
+//! number. `graph_break`, `graph`, `nodes`, `code`, `stacks` and `payload` read payloads; `json`
+//! and `texts` bound their parts. `source` opens files, and `keep` copies a log into a run.
+//! `reader` separates `lines` into events and payloads, and `rows` makes a [`CompileLog`] of them.
 
 mod bounds;
 mod code;

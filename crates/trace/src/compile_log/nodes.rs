@@ -1,4 +1,4 @@
-//! Finds the lines of the program that a graph's nodes come from, in the graph's text.
+//! Finds, in a graph's text, the lines of the program that the graph's nodes come from.
 
 use super::graph::assigned;
 use rustc_hash::FxHashMap;
@@ -6,14 +6,15 @@ use rustc_hash::FxHashMap;
 /// Bytes of an entry in addition to its text.
 const ENTRY_BYTES: usize = 48;
 
-/// The lines of the program that the nodes of a graph come from. PyTorch prints them as comments:
-/// `# File: /job.py:15 in f, code: …` applies to the nodes that follow, until another such comment
-/// or one that says that they have no stack trace.
+/// The lines of the program that the nodes of a graph come from. PyTorch prints a line as a comment
+/// before its nodes: `# File: /job.py:15 in f, code: …`. The comment applies to all following nodes
+/// until the next such comment, or until a comment says that the nodes after it have no stack
+/// trace.
 #[derive(Debug, Default)]
 pub(super) struct NodeLines {
     places: Vec<String>,
     place_of: FxHashMap<String, usize>,
-    /// The place of the nodes that follow; an index into `places`.
+    /// The place of the nodes that are read next; an index into `places`.
     current: Option<usize>,
     /// Approximate size of the places and names, bytes.
     pub bytes: usize,

@@ -34,7 +34,7 @@ pub(super) struct Numbers {
 /// The facts that are known about a number.
 #[derive(Debug, Default)]
 struct CompileCounts {
-    /// How often the number was given, minus one.
+    /// How often PyTorch has given the number to a compilation, minus one.
     latest: u32,
     /// Whether the latest compilation with the number has reasons.
     has_reasons: bool,
@@ -57,8 +57,8 @@ impl Numbers {
         if !is_known && (stage == Stage::Within || !budget.takes(ENTRY_BYTES)) {
             return id;
         }
-        let given = self.by_id.entry(id).or_default();
-        CompileId { given_before: given.which(stage), ..id }
+        let counts = self.by_id.entry(id).or_default();
+        CompileId { given_before: counts.which(stage), ..id }
     }
 }
 
@@ -118,13 +118,13 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_given_again_when_it_begins_again() {
+    fn a_number_that_begins_again_is_another_compilation() {
         use Stage::{Begin, End, Reasons, Within};
         let once = [Reasons, Within, Begin(0), Within, Begin(1), End, Within];
         let twice = [once, once].concat();
         assert_eq!(which(&twice), [vec![0; 7], vec![1; 7]].concat());
-        // The reasons belong to a function that isn't compiled again. Then comes a log without
-        // beginnings.
+        // After the first reasons, PyTorch didn't compile the function again. The next log lacks
+        // the beginnings of compilations.
         assert_eq!(which(&[Reasons, Reasons, Begin(0), End]), [0, 1, 1, 1]);
         assert_eq!(which(&[End, End, End]), [0, 1, 2]);
         // Two logs are in one file, and the process died during the first compilation of the first
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn backward_graphs_are_of_those_without_one() {
+    fn a_backward_graph_belongs_to_a_compilation_without_one() {
         use Stage::{BackwardEnd, Begin, End};
         let two = [Begin(0), End, Begin(0), End, BackwardEnd, BackwardEnd, BackwardEnd];
         assert_eq!(which(&two), [0, 0, 1, 1, 1, 0, 1]);

@@ -1,4 +1,5 @@
-//! Reads payloads in JSON: the reasons of recompilations and bypasses, the version, a time.
+//! Reads payloads in JSON: the reasons of recompilations and bypasses, PyTorch's version, and a
+//! time.
 
 use super::json::{FirstTexts, Scalar};
 use super::texts::{one_line, short};
@@ -61,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bypass_has_its_reason_where_either_form_has_it() {
+    fn the_reason_of_a_bypass_is_found_in_both_forms() {
         let own =
             r#"{"key": null, "cache_bypass_reason": "Unsupported\n stack", "components": []}"#;
         assert_eq!(bypass(own).as_deref(), Some("Unsupported"));
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_and_moments_of_another_form_are_taken_as_far_as_they_go() {
+    fn reasons_and_times_in_unknown_forms_are_read_in_part() {
         assert_eq!(reasons("[\"a  b\\nc\"]"), (vec!["a b".to_owned()], 0));
         assert_eq!(reasons("guard\nstack\n"), (vec!["guard".to_owned()], 0));
         assert_eq!(

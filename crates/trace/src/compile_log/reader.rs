@@ -63,7 +63,8 @@ struct Payload {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PayloadUse {
     Nothing,
-    /// The time of a `chromium_event`; used until one such time is known.
+    /// The time of a `chromium_event`. Only the first such time is used, because one is enough to
+    /// find the zone.
     Anchor,
     Break,
     Reasons,
@@ -126,7 +127,8 @@ impl Reader {
     }
 
     fn payload_line(&mut self, text: &[u8], bytes: u64) {
-        // After a hole or a damaged line, a payload line belongs to the lost event.
+        // After a hole or a damaged line, a payload line belongs to an event that was lost, so skip
+        // it.
         let Some(payload) = &mut self.payload else { return };
         payload.bytes += bytes;
         if payload.want == PayloadUse::Nothing {
@@ -218,8 +220,8 @@ fn stage(head: &Head, name: &str) -> Stage {
     }
 }
 
-/// Returns the number of bytes that weren't kept, if this is the line that tprof writes at the end
-/// of a cut log.
+/// Returns the number of bytes that tprof left out of the log, if this is the line with which tprof
+/// ends a log that it cut.
 fn bytes_left_out(line: &[u8]) -> Option<u64> {
     std::str::from_utf8(line.strip_prefix(CUT_LINE.as_bytes())?).ok()?.trim().parse().ok()
 }

@@ -49,8 +49,8 @@ pub(super) struct LogRows {
     /// graphs.
     nodes: FxHashMap<CompileId, NodeLines>,
     nodes_bytes: usize,
-    /// Lines of the nodes of the last graph that Inductor received. The code of this graph follows
-    /// it.
+    /// Lines of the nodes of the last graph that Inductor received. The code that Inductor generates
+    /// from this graph comes next in the log.
     lowered: Option<(CompileId, NodeLines)>,
     /// Index of the latest frame of each compilation and direction (backward or not).
     frames: FxHashMap<(CompileId, bool), usize>,
@@ -58,8 +58,8 @@ pub(super) struct LogRows {
     zone: Option<Zone>,
     /// Times in the first and the last prefix.
     times: Option<(PrefixTime, PrefixTime)>,
-    /// Prefixes of frames' beginnings until the zone is known. In `ended`, those of the ends of
-    /// frames without a duration.
+    /// For frames that began before the zone was known: the frame's index, and the prefix at its
+    /// beginning. `ended` has the prefixes at the ends of frames without a duration.
     began: Vec<(usize, PrefixTime)>,
     ended: Vec<(usize, PrefixTime)>,
 }
@@ -103,12 +103,12 @@ impl LogRows {
         events::count(&mut self.log.events, name, of, bytes)
     }
 
-    /// Whether nothing has tied the prefixes to the time since 1970 yet.
+    /// Whether it is still unknown how the prefixes relate to the time since 1970.
     pub(super) fn lacks_zone(&self) -> bool {
         self.zone.is_none()
     }
 
-    /// Counts a payload that was cut, if `is_cut`.
+    /// Counts the payload as left out in part if `is_cut`.
     pub(super) fn payload_ends(&mut self, is_cut: bool) {
         self.budget.left_out.payloads += u64::from(is_cut);
     }
@@ -184,8 +184,8 @@ impl LogRows {
             && let Some(began) = metrics.start_unix_us()
         {
             // The prefix was written at the end of the compilation, which may be minutes after its
-            // beginning. The zone is found in steps of a quarter hour, so it needs the time at
-            // which the prefix was written.
+            // beginning. The zone is rounded to a quarter hour, so compare the prefix with the time
+            // of the end.
             let end = began.saturating_add(metrics.total_us(is_backward).unwrap_or(0));
             self.anchor(time, end);
         }

@@ -1,4 +1,4 @@
-//! The names of log files, and how to open their text.
+//! Defines the names of log files, and opens their text.
 
 use super::line;
 use crate::plain_file::open_plain;
@@ -10,7 +10,7 @@ use std::path::Path;
 pub const COMPILE_DIRECTORY: &str = "compile";
 /// The prefix of the names of PyTorch's log files.
 pub const LOG_PREFIX: &str = "dedicated_log_torch_trace_";
-/// The line that tprof writes at the end of a log of which it keeps only the beginning. A number of
+/// The line that tprof writes at the end of a log of which it stores only the beginning. A number of
 /// bytes follows.
 pub const CUT_LINE: &str = "tprof: bytes not kept: ";
 

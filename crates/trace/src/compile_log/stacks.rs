@@ -1,5 +1,5 @@
-//! Reads the lines of the program by kernel from
-//! `inductor_provenance_tracking_kernel_stack_traces`. PyTorch writes this artifact if
+//! Reads which lines of the program each kernel comes from, from the artifact
+//! `inductor_provenance_tracking_kernel_stack_traces`. PyTorch writes it only if
 //! INDUCTOR_PROVENANCE is set.
 
 use super::json::FirstTexts;
@@ -17,9 +17,9 @@ pub(super) struct KernelLines {
     pub places: Vec<String>,
 }
 
-/// Parses a payload:
-/// `{"triton_poi_fused_add_0:1": ["  File \"/job.py\", line 15, in f\n    x + y"]}`. The number
-/// after the name tells calls of a kernel apart. Also returns how many stacks were left out.
+/// Parses a payload: `{"triton_poi_fused_add_0:1": ["  File \"/job.py\", line 15, in f\n x + y"]}`.
+/// The number after a kernel's name tells the kernel's calls apart. Also returns how many stacks
+/// were left out.
 pub(super) fn parse(payload: &str) -> (Vec<KernelLines>, u64) {
     let mut json = serde_json::Deserializer::from_str(payload);
     json.deserialize_map(StacksVisitor).unwrap_or_default()
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_in_another_form_has_no_kernels() {
+    fn a_payload_in_an_unknown_form_has_no_kernels() {
         for payload in ["", "[]", "null", "{\"a\": 1}", "{\"a\": [\"File"] {
             assert_eq!(parse(payload).0, [], "{payload}");
         }

@@ -1,4 +1,4 @@
-//! Shortens the texts of a log for keeping.
+//! Shortens the texts of a log before they are stored.
 
 /// Maximum length of a name, a reason, an explanation or a hint that is kept, in characters.
 const MAX_CHARS: usize = 600;

@@ -1,8 +1,9 @@
-//! A memory snapshot of PyTorch: the state of the caching allocator at one moment, and its history.
+//! Defines the rows of a memory snapshot of PyTorch: the state of the caching allocator at one
+//! moment, and its history.
 
 use super::{NameId, ProcessIndex, StackId};
 
-/// A segment: memory that the allocator took from the device in one piece.
+/// A segment, which the allocator requested from the device in one piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocatorSegment {
     /// Index of the process.
@@ -19,14 +20,15 @@ pub struct AllocatorSegment {
     pub stream: u64,
     /// Kind of the segment, as the framework names it: `small` or `large`.
     pub kind: NameId,
-    /// First part of the id of the segment's private pool (of a CUDA graph, or of the program; 0
-    /// and 0 mean the default pool). `None` if the file has no pools.
+    /// First part of the id of the segment's private pool, which belongs to a CUDA graph or to the
+    /// program. The id `0, 0` means the default pool. `None` if the file has no pools.
     pub pool_major: Option<u64>,
     /// Second part of the pool's id.
     pub pool_minor: Option<u64>,
     /// Whether the segment can grow (expandable segments); `None` if the file doesn't say.
     pub expandable: Option<bool>,
-    /// Stack that made the allocator take the segment; 0 if no stack was recorded.
+    /// Stack of the allocation for which the allocator requested the segment; 0 if no stack was
+    /// recorded.
     pub stack: StackId,
     /// Everything else that the file contains about the segment, as a JSON object.
     pub args: NameId,
@@ -48,7 +50,7 @@ pub struct AllocatorBlock {
     /// State of the block, as the framework names it: `active_allocated`, `inactive`,
     /// `active_pending_free`.
     pub state: NameId,
-    /// Stack that took the block last; 0 if no stack was recorded.
+    /// Stack that allocated the block last; 0 if no stack was recorded.
     pub stack: StackId,
     /// Everything else that the file contains about the block, as a JSON object.
     pub args: NameId,

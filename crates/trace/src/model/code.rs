@@ -1,4 +1,4 @@
-//! Code and stacks: mappings, frames, and the functions at their addresses.
+//! Defines rows for code and stacks: mappings, frames, and the functions at their addresses.
 
 use super::ids::{NameId, ProcessIndex, StackId};
 
@@ -23,8 +23,8 @@ pub struct Module {
 
 /// This bit is set in a frame that isn't an address: a function of an interpreter, of the operating
 /// system's kernel, or of an imported call stack. The low 32 bits are a number that the process
-/// assigned. The row with that number in the symbols table describes the frame. Addresses in user
-/// space are lower on every machine.
+/// assigned, and the symbols table has the function under that number. No address in user space has
+/// this bit on any machine.
 pub const SYNTHETIC_FRAME: u64 = 1 << 56;
 
 /// A call stack: return addresses or [`SYNTHETIC_FRAME`]s, innermost first.

@@ -1,11 +1,11 @@
-//! Communication between ranks.
+//! Defines rows for communication between ranks.
 
 use super::ids::{NameId, ProcessIndex, ThreadIndex};
 
 /// A collective or point-to-point operation of one rank.
 ///
-/// The operation's kernel is the one with the same `correlation`. Operations that were grouped have
-/// the same kernel.
+/// The operation's kernel has the same `correlation`. Operations that the program grouped share one
+/// kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collective {
     /// Time when the host called the operation; if the call wasn't recorded, time when its kernel
@@ -62,8 +62,8 @@ pub enum ChannelWorkKind {
 
 /// Work of an operation on one channel.
 ///
-/// If the library reads the device's clock, it gives the duration of a kernel. The start is the
-/// time when the library noticed the work, which may be late if its thread was busy.
+/// For a kernel, the duration comes from the device's clock if the library reads that clock. The
+/// start is the time when the library noticed the work, which may be late if its thread was busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelWork {
     /// Start of the work.
@@ -103,7 +103,8 @@ pub struct ChannelWork {
 pub struct Communicator {
     /// Index of the process.
     pub process: ProcessIndex,
-    /// Number of the communicator. It is the same in all ranks if the library gives a common id.
+    /// Number of the communicator. If the library provides a common id, the number is the same in
+    /// all ranks.
     pub communicator: u64,
     /// Name of the process group; empty if it has none.
     pub name: NameId,

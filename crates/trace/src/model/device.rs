@@ -1,4 +1,4 @@
-//! The work of devices, and the devices' properties.
+//! Defines rows for devices, their properties and their work.
 
 use super::ids::{NameId, ProcessIndex, StackId, ThreadIndex};
 
@@ -38,7 +38,7 @@ pub struct Stream {
     pub stream: u64,
     /// Name of the stream; empty if it has none.
     pub name: NameId,
-    /// Priority of the stream as its library has it, plus 2^31; `None` if unknown.
+    /// Priority of the stream as its library numbers it, plus 2^31; `None` if unknown.
     pub priority: Option<u32>,
 }
 
@@ -267,8 +267,8 @@ pub enum SyncKind {
     Context = 4,
 }
 
-/// An interval on a device that isn't work itself: an annotation's image on a stream, or a range of
-/// a range profiler.
+/// An interval on a device that isn't work itself: the part of a stream that an annotation on the
+/// host covers, or a range of a range profiler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceSpan {
     /// Time when the span began.
@@ -299,7 +299,8 @@ pub struct DeviceSpan {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum DeviceSpanKind {
-    /// The image of an annotation, from the start of its first kernel to the end of its last.
+    /// The part of a stream that an annotation covers, from the start of its first kernel to the
+    /// end of its last.
     Annotation = 0,
     /// A range with hardware counters in `args`.
     Counters = 1,
@@ -323,18 +324,18 @@ pub struct DeviceAllocation {
     pub free: bool,
     /// Number of the device; `None` for host memory.
     pub device: Option<u32>,
-    /// Address of the memory. In a free, 0 means `cudaDeviceReset`: it frees everything that the
-    /// process has live on this device, whichever call of the device's library allocated it. In a
-    /// framework's rows, 0 means that the address isn't known ([`Self::is_placed`]).
+    /// Address of the memory. In a free by the device's library, 0 means `cudaDeviceReset`, which
+    /// frees everything that the process has allocated on this device through any call of that
+    /// library. In a framework's rows, 0 means that the address isn't known ([`Self::is_placed`]).
     pub address: u64,
     /// Number of bytes. `None` for a free without a size: its size is that of the last allocation
     /// at its address before it.
     pub bytes: Option<u64>,
     /// Kind of memory.
     pub kind: MemoryKind,
-    /// Bytes that the allocator has given out after the change, by its own count.
+    /// Live bytes after the change, by the allocator's own count.
     pub total_allocated_bytes: Option<u64>,
-    /// Bytes that the allocator holds after the change, by its own count.
+    /// Bytes that the allocator has reserved after the change, by its own count.
     pub total_reserved_bytes: Option<u64>,
     /// Stream of a stream-ordered allocation.
     pub stream: Option<u64>,
@@ -347,8 +348,8 @@ pub struct DeviceAllocation {
 }
 
 impl DeviceAllocation {
-    /// Whether the address is known. A free finds its allocation by the address. PyTorch before
-    /// 1.10 wrote no addresses.
+    /// Whether the address is known. Without it, a free can't be matched to its allocation. PyTorch
+    /// before 1.10 wrote no addresses.
     pub fn is_placed(&self) -> bool {
         self.address != 0 || self.allocator != Allocator::Framework
     }
@@ -365,24 +366,24 @@ pub enum Allocator {
     Framework = 1,
     /// A stream-ordered pool (`cudaMallocAsync`).
     Pool = 2,
-    /// Physical memory from the driver's virtual memory management (`cuMemCreate`). Its address is
-    /// a number close to its handle that no other live memory has.
+    /// Physical memory from the driver's virtual memory management (`cuMemCreate`). Such memory has
+    /// no address, so `address` is a number close to its handle that no other live memory uses.
     Virtual = 3,
-    /// Memory that another process allocated and this one opened (`cudaIpcOpenMemHandle`); without
-    /// bytes.
+    /// Memory that another process allocated and this process opened (`cudaIpcOpenMemHandle`). Its
+    /// size isn't recorded.
     Imported = 4,
     /// Memory that the program allocated itself and pinned (`cudaHostRegister`).
     Registered = 5,
 }
 
-/// The same moment on the run's clock and on another clock.
+/// The same moment on the run's clock and on another clock, by which times are converted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockJoin {
     /// Time on the run's clock.
     pub time_ns: u64,
     /// Time on the other clock.
     pub foreign_ns: u64,
-    /// The longest time that can lie between the two readings.
+    /// The longest time that may have passed between reading the two clocks.
     pub uncertainty_ns: u64,
     /// Index of the process.
     pub process: ProcessIndex,
@@ -391,7 +392,7 @@ pub struct ClockJoin {
 }
 
 /// An id that a thread had pushed when it called the device's library. A profiler inside the job
-/// uses such ids to join calls to its operators.
+/// pushes such ids to join calls to its operators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExternalId {
     /// Index of the process.
@@ -400,7 +401,7 @@ pub struct ExternalId {
     pub correlation: u64,
     /// The numbering that the id belongs to.
     pub kind: ExternalKind,
-    /// The innermost id of its kind. Each call has at most one of each kind.
+    /// The innermost id of its kind at the call. A call has at most one id of each kind.
     pub id: u64,
 }
 
@@ -415,8 +416,8 @@ pub enum ExternalKind {
     OpenAcc = 1,
     /// The first of three numberings that any client may use. PyTorch uses it for operators.
     Custom0 = 2,
-    /// The second of these. PyTorch uses it for annotations.
+    /// The second of the three numberings. PyTorch uses it for annotations.
     Custom1 = 3,
-    /// The third of these.
+    /// The third of the three numberings.
     Custom2 = 4,
 }

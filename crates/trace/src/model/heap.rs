@@ -1,4 +1,4 @@
-//! The heap and the mappings, as events and as exact totals.
+//! Defines rows for the heap and the mappings: events, and exact totals.
 
 use super::ids::{ProcessIndex, StackId, ThreadIndex};
 
@@ -49,11 +49,11 @@ pub struct MapEvent {
     pub thread: ThreadIndex,
     /// Kind of change.
     pub kind: MapKind,
-    /// First address of the mapping; for [`MapKind::Remap`], of the result.
+    /// First address of the mapping. For [`MapKind::Remap`], this is the new mapping.
     pub address: u64,
-    /// Size of the mapping in bytes; for [`MapKind::Remap`], of the result.
+    /// Size of the mapping in bytes. For [`MapKind::Remap`], this is the new mapping.
     pub length: u64,
-    /// For [`MapKind::Remap`], the size in bytes of the mapping that it replaces.
+    /// For [`MapKind::Remap`], the size in bytes of the old mapping.
     pub old_length: u64,
     /// Stack of the call.
     pub stack: StackId,
@@ -75,7 +75,7 @@ pub enum MapKind {
     Detach,
 }
 
-/// Exact totals of a process at one moment. They exist in every recording mode but `Off`.
+/// Exact totals of a process at one moment. Every recording mode except `Off` counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapTotals {
     /// Time when the totals were read.

@@ -1,4 +1,5 @@
-//! Numbers by which rows refer to names, processes, threads and stacks of the same file.
+//! Defines the numbers by which rows refer to names, processes, threads and stacks of the same
+//! file.
 
 /// An interned string of one file; 0 is the empty string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,4 +1,4 @@
-//! Quantities that are read from time to time.
+//! Defines rows for quantities that the collector reads from time to time.
 
 use super::ids::{NameId, ProcessIndex};
 
@@ -11,7 +11,8 @@ pub struct Counter {
     pub process: Option<ProcessIndex>,
     /// Number of the device, if the value belongs to one.
     pub device: Option<u32>,
-    /// Name of the quantity, with its unit last: one of [`counter`], or a program's own.
+    /// Name of the quantity, with its unit last: a name in [`counter`], or a name that the program
+    /// chose.
     pub name: NameId,
     /// The value that was read.
     pub value: f64,
@@ -45,15 +46,15 @@ pub mod counter {
     /// Resident set size of a process, bytes.
     pub const RSS_BYTES: &str = "rss_bytes";
     /// Proportional set size of a process, bytes. A page that several processes map is divided
-    /// among them. All values of a file with the same time were read together, so they may be added
-    /// up.
+    /// among them. All values of a file with the same time were read together, so their sum is the
+    /// memory of these processes.
     pub const PSS_BYTES: &str = "pss_bytes";
     /// Virtual size of a process, bytes.
     pub const MAPPED_BYTES: &str = "mapped_bytes";
-    /// Bytes that a process has read by calls since it began (`rchar` in `/proc/PID/io`): from
-    /// files, pipes and, with `read`, sockets; from the page cache or from storage. Children that
-    /// the process waited for are included. This value and the next three are written when they
-    /// change.
+    /// Bytes that a process has read by calls since it began (`rchar` in `/proc/PID/io`). They come
+    /// from files, pipes and, with `read`, sockets, and from the page cache or from storage.
+    /// Children that the process waited for are included. This value and the next three are written
+    /// when they change.
     pub const READ_BYTES: &str = "io_read_bytes";
     /// Bytes that a process has written by calls (`wchar`).
     pub const WRITTEN_BYTES: &str = "io_written_bytes";
@@ -62,40 +63,39 @@ pub mod counter {
     /// Bytes that a process wrote to storage, or to pages that will be written to storage
     /// (`write_bytes`).
     pub const STORAGE_WRITTEN_BYTES: &str = "storage_written_bytes";
-    /// Live heap bytes of a process: requested bytes in an exact recording, usable bytes in a
-    /// sampled one.
+    /// Live heap bytes of a process. An exact recording counts requested bytes, and a sampled one
+    /// counts usable bytes.
     pub const HEAP_BYTES: &str = "heap_bytes";
-    /// `memory.current` of the run's cgroup, bytes. If cgroups around it have limits too, this is
+    /// `memory.current` of the run's cgroup, bytes. If enclosing cgroups have limits too, this is
     /// the value of the cgroup with the least memory left.
     pub const CGROUP_BYTES: &str = "cgroup_memory_bytes";
     /// The part of [`CGROUP_BYTES`] that is page cache and that the operating system can reclaim,
     /// bytes. It is written only while at least [`CGROUP_CACHE_SHARE`] of the limit is in use.
     pub const CGROUP_CACHE_BYTES: &str = "cgroup_cache_bytes";
-    /// Share of the limit from which on [`CGROUP_CACHE_BYTES`] is read. It isn't read below,
-    /// because the operating system takes long to add it up.
+    /// Share of the limit from which on [`CGROUP_CACHE_BYTES`] is read. Below it, the value isn't
+    /// read, because the operating system takes long to add it up.
     pub const CGROUP_CACHE_SHARE: f64 = 0.8;
     /// `memory.max` of the same cgroup, bytes; absent if there is no limit.
     pub const CGROUP_LIMIT_BYTES: &str = "cgroup_memory_limit_bytes";
     /// `oom_kill` count of the run's cgroup since the run began.
     pub const CGROUP_OOM_KILLS: &str = "cgroup_oom_kills";
-    /// Average number of the host's processors that were busy with any program since the value
-    /// before.
+    /// Average number of the host's processors that any program kept busy since the previous value.
     pub const HOST_BUSY_CORES: &str = "host_busy_cores";
-    /// Time that the CPU limit of the run's cgroup has kept its tasks off the processors since the
-    /// run began, ns, summed over processors; absent where the kernel keeps no such account.
+    /// Time for which the CPU limit of the run's cgroup has kept its tasks off the processors since
+    /// the run began, ns, summed over processors; absent if the kernel doesn't count it.
     pub const CGROUP_THROTTLED_NS: &str = "cgroup_throttled_ns";
     /// Share of the driver's last sampling period in which a kernel ran on a device. This counter
-    /// and those of devices below belong to no process, except for the pools. They use NVML's
-    /// number of the device on the host.
+    /// and the device counters below have no process, and number devices as NVML does on the host.
+    /// The two counters of pools are exceptions.
     pub const GPU_UTILIZATION: &str = "gpu_utilization";
     /// Share of the driver's last sampling period in which the device's memory was read or written.
     pub const GPU_MEMORY_UTILIZATION: &str = "gpu_memory_utilization";
     /// Memory of a device in use by all processes, bytes.
     pub const GPU_MEMORY_BYTES: &str = "gpu_memory_used_bytes";
-    /// Bytes that a process's stream-ordered pools of a device hold. The device has the number that
-    /// the process uses.
+    /// Bytes that a process's stream-ordered pools of a device have reserved. The row has the
+    /// process's own number of the device.
     pub const POOL_HELD_BYTES: &str = "gpu_pool_held_bytes";
-    /// The part of [`POOL_HELD_BYTES`] that is given out.
+    /// The part of [`POOL_HELD_BYTES`] that is allocated to the program.
     pub const POOL_GIVEN_BYTES: &str = "gpu_pool_given_bytes";
     /// Clock of the multiprocessors, Hz.
     pub const GPU_SM_CLOCK: &str = "gpu_sm_clock_hz";
@@ -105,12 +105,12 @@ pub mod counter {
     pub const GPU_POWER: &str = "gpu_power_watts";
     /// Temperature of the chip, degrees Celsius.
     pub const GPU_TEMPERATURE: &str = "gpu_temperature_celsius";
-    /// The reasons for which clocks are lower than they could be: NVML's bits, as a number.
+    /// The reasons why clocks are lower than they could be: NVML's bits, as a number.
     pub const GPU_THROTTLE: &str = "gpu_throttle_reasons";
     /// Number of steps that a process has begun, recorded or not (`--overhead paired`). The value
     /// is written at the beginning of each step.
     pub const STEPS_BEGUN: &str = "steps_begun";
-    /// All names above. Any other name is a program's own.
+    /// All names above. A program may use any other name.
     pub const OWN: [&str; 25] = [
         RSS_BYTES,
         PSS_BYTES,

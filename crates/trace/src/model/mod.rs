@@ -1,4 +1,5 @@
-//! The trace model: a few tables, interned names and stacks, integer nanoseconds.
+//! Defines the trace model: a few tables with interned names and stacks, and times in integer
+//! nanoseconds.
 //!
 //! Times are absolute nanoseconds on the run's one clock (CLOCK_MONOTONIC of the host). For
 //! display, times count from [`crate::run::RunInfo::start_ns`].

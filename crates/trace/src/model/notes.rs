@@ -1,12 +1,13 @@
-//! Rows that aren't events: marks, properties of the file, losses.
+//! Defines rows that aren't events: marks, properties of the file, losses.
 
 use super::ids::{NameId, ProcessIndex};
 
 /// Names of losses that analyses must recognize.
 pub mod loss {
-    /// Heap events that are missing from every counter and every record, whatever was recorded.
+    /// Heap events that every counter and every record misses, in any recording mode.
     pub const EVENTS: &str = "events";
-    /// The kernel's records of samples, and of threads that leave and enter a processor.
+    /// Records that the kernel's perf events deliver: samples, and switches of threads on and off a
+    /// processor.
     pub const PERF_RECORDS: &str = "records of perf events";
     /// Samples of running threads.
     pub const CPU_SAMPLES: &str = "CPU samples";
@@ -58,16 +59,16 @@ pub struct Property {
 
 /// Keys of the properties that tprof itself writes.
 pub mod property {
-    /// The events that were requested, as an object with a key for each: the reason why it wasn't
-    /// counted, or `null` if it was.
+    /// The hardware events that the user requested, as an object with a key for each event. The
+    /// value is the reason why the event wasn't counted, or `null` if it was.
     pub const EVENTS: &str = "tprof.events";
     /// The share of the time for which each event was counted, once that is known: an object with a
     /// key for each event. The share is below 1 if the processor has too few counters.
     pub const EVENT_SHARES: &str = "tprof.event_shares";
-    /// The number of counters that each thread had for an event, one for each processor. After the
-    /// last sample of each, events aren't counted any more.
+    /// The number of counters that each thread had for an event, one for each processor. Events
+    /// after the last sample of each counter aren't counted.
     pub const COUNTERS_PER_THREAD: &str = "tprof.counters_per_thread";
-    /// The reason why there are no proportional set sizes, or none from some time on: a text.
+    /// The reason why there are no proportional set sizes, or none after some moment: a text.
     pub const NO_PSS: &str = "tprof.no_pss";
     /// The reason why the kernel's functions have no names in samples: a text.
     pub const KERNEL_NAMES_HIDDEN: &str = "tprof.kernel_names_hidden";
@@ -98,8 +99,9 @@ pub struct SourceStamp {
     pub bytes: u64,
     /// Time of the file's last change, nanoseconds since 1970.
     pub changed_unix_ns: i64,
-    /// Whether the file changed after the code that ran was made. For a program, this means after
-    /// the program's file was written; for a script, after its process began.
+    /// Whether the file changed after the code that ran was made, so that lines may not match. For
+    /// a compiled program, this means after the program's file was written; for a script, after its
+    /// process began.
     pub is_newer: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Processes and threads.
+//! Defines rows for processes and threads.
 
 use super::ids::{NameId, ProcessIndex, ThreadIndex};
 

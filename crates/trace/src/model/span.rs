@@ -1,4 +1,5 @@
-//! The activity of host threads: spans, arrows between them, and samples of stacks.
+//! Defines rows for the activity of host threads: spans, arrows between spans, and samples of
+//! stacks.
 
 use super::ids::{NameId, ProcessIndex, StackId, ThreadIndex};
 
@@ -40,18 +41,19 @@ pub struct Span {
     /// Everything else that is known about the span, as a JSON object; 0 if nothing.
     pub args: NameId,
     /// Number of allocations by the span's thread within the span. With
-    /// [`super::MemoryRecording::Sampled`], the thread counted them. With
-    /// [`super::MemoryRecording::Exact`], the recorded allocations are counted by the order of the
-    /// thread's records, because their times may equal the span's.
+    /// [`super::MemoryRecording::Sampled`], the thread counted them itself. With
+    /// [`super::MemoryRecording::Exact`], tprof counts the allocations between the span's records
+    /// in the order of the thread's records. It doesn't compare times, because an allocation may
+    /// have the same time as the span's start or end.
     pub allocations: Option<u64>,
     /// Bytes that these allocations requested.
     pub allocated_bytes: Option<u64>,
 }
 
-/// Category of the spans that a program names itself through the table `tprof_abi`.
+/// Category of the spans that a program records itself through the table `tprof_abi`.
 pub const OWN_SPANS: &str = "tprof";
 
-/// The columns of a [`Span`] that are read for spans that the program named.
+/// The columns of a [`Span`] that describe a range that the program named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NamedSpan {
     /// Time when the span began.
@@ -217,8 +219,8 @@ pub enum FlowEnd {
     End = 2,
 }
 
-/// The operating system's counts for a thread, at its end or at the end of the recording. `None`
-/// means unknown.
+/// The operating system's counts for a thread. They are read when the thread ends or the recording
+/// ends. `None` means unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadCounts {
     /// Time of the reading.
@@ -231,7 +233,7 @@ pub struct ThreadCounts {
     pub voluntary: Option<u64>,
     /// How often the thread left its core although it could have continued.
     pub involuntary: Option<u64>,
-    /// How often the thread came back on another core.
+    /// How often the thread continued on another core.
     pub migrations: Option<u64>,
     /// Number of page faults on pages that were already in memory.
     pub minor_faults: Option<u64>,
@@ -289,8 +291,8 @@ pub struct SampleOutline {
     pub state: ThreadState,
 }
 
-/// The number of events of one kind (cycles, cache misses, page faults) since the last row of the
-/// same kind and thread.
+/// The number of hardware or kernel events of one kind (cycles, cache misses, page faults) since
+/// the previous row of the same kind and thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventSample {
     /// Time when the last of these events was counted.
@@ -299,7 +301,7 @@ pub struct EventSample {
     pub process: ProcessIndex,
     /// Index of the thread.
     pub thread: ThreadIndex,
-    /// Place of the last event: a stack with only the innermost frame; 0 if it isn't known.
+    /// Stack at the last event, with only the innermost frame; 0 if it isn't known.
     pub stack: StackId,
     /// Kind of the events, by the name that `perf list` uses.
     pub event: NameId,
@@ -334,7 +336,7 @@ pub enum ThreadState {
 
 impl ThreadState {
     /// Whether a row of the samples table in this state is a CPU sample. Other rows are waits, or
-    /// time on a core that no sample covers.
+    /// time on a core without a sample.
     pub(crate) fn is_cpu_sample(self, stack: StackId) -> bool {
         self == ThreadState::Running && stack != 0
     }

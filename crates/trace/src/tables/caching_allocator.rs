@@ -1,4 +1,4 @@
-//! The tables of memory snapshots.
+//! Lists the columns of the tables of memory snapshots.
 
 use super::field::columns_of;
 use crate::columns::BlockWriter;

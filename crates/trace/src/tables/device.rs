@@ -1,4 +1,4 @@
-//! The tables of devices and of the work on them.
+//! Lists the columns of the tables of devices and of the work on them.
 
 use super::field::{columns_of, numbered, part_of};
 use super::{Row, narrow, rows, table};

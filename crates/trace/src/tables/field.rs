@@ -1,8 +1,8 @@
-//! The fields of the large tables, and how each is stored as a column.
+//! Stores each field of the large tables as a column.
 //!
-//! [`columns_of!`] implements [`Row`](super::Row) from a list of fields with the ids of their
-//! columns. `plain` fields are numbers that repeat. `steady` fields are numbers that rise slowly
-//! from row to row, so they are stored as differences.
+//! [`columns_of!`] implements [`Row`](super::Row) from a list of fields and their column ids.
+//! `plain` fields are numbers that repeat. `steady` fields are numbers that rise slowly from row to
+//! row, so they are stored as differences.
 
 use crate::columns::BlockWriter;
 use crate::columns_read::Columns;

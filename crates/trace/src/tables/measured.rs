@@ -1,4 +1,4 @@
-//! The small tables of measured values: totals, counters, marks, losses, mappings.
+//! Encodes the small tables of measured values: totals, counters, marks, losses, mappings.
 
 use super::{Row, narrow, rows, table};
 use crate::columns::BlockWriter;

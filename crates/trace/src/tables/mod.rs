@@ -1,8 +1,8 @@
-//! The small tables: the column that stores each field of the model.
+//! Assigns ids to the tables, and encodes each row of the small tables as columns.
 //!
-//! Ids of tables and columns are permanent: a field that is no longer written leaves a gap. A
-//! reader skips ids that it doesn't know. `docs/format.md` lists the ids that are reserved for
-//! later tables.
+//! Ids of tables and columns are permanent: if a field is no longer written, its id isn't used
+//! again. A reader skips ids that it doesn't know. `docs/format.md` lists the ids that are reserved
+//! for later tables.
 
 mod caching_allocator;
 mod device;
@@ -60,7 +60,7 @@ pub(crate) mod table {
     pub const INDEX: u16 = 254;
     pub const END: u16 = 255;
 
-    /// Whether rows of a table are read on demand, and not when the file is opened.
+    /// Whether readers decode a table on demand, and not when they open the file.
     pub fn is_large(table: u16) -> bool {
         matches!(
             table,
@@ -114,8 +114,8 @@ impl TraceRow for AllocatorSegment {}
 impl TraceRow for AllocatorBlock {}
 impl TraceRow for AllocatorEvent {}
 
-/// A row of a large table, or a part of such a row that can be read alone. Sealed, like
-/// [`TraceRow`].
+/// A row of a large table, or some of its columns. A reader decodes only the columns that it
+/// needs. Sealed, like [`TraceRow`].
 #[expect(private_bounds)]
 pub trait TracePart: Part {}
 
@@ -130,7 +130,7 @@ impl TracePart for SampleMoment {}
 impl TracePart for KernelOutline {}
 impl TracePart for KernelShape {}
 
-/// Some columns of a table that are read together.
+/// Some columns of a table that are decoded together.
 pub(crate) trait Part: Sized {
     /// Number of the table.
     const TABLE: u16;
@@ -164,8 +164,8 @@ pub(crate) trait Row: Sized {
     fn end_ns(&self) -> u64 {
         self.time_ns()
     }
-    /// Returns the number of values that the row adds to its longest column. Blocks are cut by this
-    /// number.
+    /// Returns the number of values that the row adds to its longest column. The writer begins a
+    /// new block when the sum of these numbers reaches a limit.
     fn weight(&self) -> usize {
         1
     }
@@ -190,7 +190,7 @@ pub(crate) struct ProcessEndRow {
     pub end: ProcessEnd,
 }
 
-/// A thread's name from a time on.
+/// A thread's name, valid from a time on.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ThreadNameRow {
     pub thread: ThreadIndex,

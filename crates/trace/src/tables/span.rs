@@ -1,4 +1,4 @@
-//! The tables of spans, flows, samples and collectives.
+//! Lists the columns of the tables of spans, flows, samples and collectives.
 
 use super::field::{columns_of, numbered, part_of};
 use super::{Row, narrow, rows, table};
@@ -86,7 +86,8 @@ part_of! {
     12 sequence,
 }
 
-/// The columns of a [`Span`] that decide whether more columns are read.
+/// The columns of a [`Span`] that a reader decodes first, to decide whether it needs the other
+/// columns.
 pub(crate) struct SpanTitle {
     pub kind: SpanKind,
     pub name: NameId,

@@ -1,8 +1,8 @@
-//! The table of stacks.
+//! Encodes the table of stacks.
 //!
 //! The stacks of a program share most of their outer frames, and have few different frames. So a
-//! row stores how many outer frames it shares with the row before, and its other frames as
-//! positions in a list of the block's frames.
+//! row stores two things: how many outer frames it shares with the previous row, and its other
+//! frames as positions in a list of the block's frames.
 
 use super::{Row, table};
 use crate::columns::BlockWriter;
@@ -10,13 +10,13 @@ use crate::columns_read::Columns;
 use crate::error::Damage;
 use crate::model::Stack;
 
-/// The frames as format 1 stored them: a list for each row. This column is read but never written.
+/// The frames as format 1 stored them: a list for each row. Only old files have this column.
 const WHOLE: u16 = 4;
 /// The number of outer frames that a row shares with the row before.
 const SHARED: u16 = 5;
 /// The row's other frames, innermost first, as positions in [`FRAMES`].
 const OWN: u16 = 6;
-/// All frames that rows don't share with the row before: each once, in ascending order.
+/// All frames that some row doesn't share with the previous row: each once, in ascending order.
 const FRAMES: u16 = 7;
 
 impl Row for Stack {
@@ -91,7 +91,7 @@ fn joined(columns: &mut Columns<'_>) -> Result<Vec<Vec<u64>>, Damage> {
         let from = usize::try_from(shared).ok().and_then(|shared| before.len().checked_sub(shared));
         let outer = from.and_then(|from| before.get(from..));
         let outer = outer.ok_or_else(|| Damage::new("a stack shares frames that are not there"))?;
-        // The size in the block's header includes these frames.
+        // The size in the block's header includes the shared frames, which no column contains.
         columns.fill(8 * outer.len())?;
         let mut frames = Vec::with_capacity(places.len() + outer.len());
         for place in places {

@@ -1,4 +1,5 @@
-//! One method for each small table. The row waits for the next flush.
+//! Adds rows to the small tables, with one method for each table. A row waits in memory for the
+//! next flush.
 
 use super::TraceWriter;
 use crate::model::*;

@@ -15,13 +15,13 @@ fn marks(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_failed_write_is_cut_off_and_made_up_for() {
+fn a_failed_write_is_cut_off_and_repeated_later() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("rank-0.tprof");
     let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
     mark(&mut writer, "first");
     writer.flush().unwrap();
-    // A file that is open only for reading refuses writes, as a full disk does, and also
+    // A file that is open only for reading refuses writes, as a full disk does. It also refuses
     // truncation.
     let good = std::mem::replace(&mut writer.file, File::open(&path).unwrap());
     mark(&mut writer, "second");
@@ -32,7 +32,7 @@ fn a_failed_write_is_cut_off_and_made_up_for() {
     block.alloc(1, 0, 1, 0, false);
     assert!(writer.heap(&mut block).is_err());
     assert_eq!((block.len(), block.next_ordinal()), (0, 1));
-    // Bytes that remain from a write that ran out of space.
+    // Append a part of a block, as a write that runs out of space leaves it.
     writer.file = good;
     writer.file.write_all(&writer.out[..writer.out.len() / 2]).unwrap();
     assert!(writer.torn);
@@ -42,12 +42,12 @@ fn a_failed_write_is_cut_off_and_made_up_for() {
     assert_eq!(marks(&path), ["first", "second"]);
     let file = TraceFile::open(&path).unwrap();
     let freed: Vec<_> = file.heap_events().map(|event| event.what).collect();
-    // The allocation was in the block that couldn't be written.
+    // The allocation has no ordinal, because it was in the block that couldn't be written.
     assert_eq!(freed, [HeapChange::Free { ordinal: None, realloc: false }]);
 }
 
 #[test]
-fn rows_that_the_disk_refuses_are_dropped_in_the_end_and_counted() {
+fn rows_that_the_disk_refuses_are_finally_dropped_and_counted() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("rank-0.tprof");
     let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
@@ -69,7 +69,7 @@ fn rows_that_the_disk_refuses_are_dropped_in_the_end_and_counted() {
 }
 
 #[test]
-fn losses_have_their_names_when_all_that_waited_was_given_up() {
+fn losses_have_names_even_after_pending_names_were_dropped() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("rank-0.tprof");
     let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
@@ -92,7 +92,7 @@ fn losses_have_their_names_when_all_that_waited_was_given_up() {
 }
 
 #[test]
-fn an_existing_file_and_a_link_are_left_alone() {
+fn an_existing_file_or_link_is_not_overwritten() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("rank-0.tprof");
     std::os::unix::fs::symlink(directory.path().join("elsewhere"), &path).unwrap();
@@ -102,7 +102,7 @@ fn an_existing_file_and_a_link_are_left_alone() {
 }
 
 #[test]
-fn a_file_is_for_its_owner_alone() {
+fn only_the_owner_may_read_the_file() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("rank-0.tprof");

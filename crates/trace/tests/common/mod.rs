@@ -1,4 +1,4 @@
-//! A small file with a row of every kind, and the expected result of reading it.
+//! Writes a small file with a row of every kind, and describes what reading it returns.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
