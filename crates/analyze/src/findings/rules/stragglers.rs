@@ -90,7 +90,8 @@ fn not_compared(ranks: &[RankFindings]) -> Outcome {
 /// Adds an outcome to each rank, based on the arrivals of all ranks.
 fn compare(ranks: &mut [RankFindings], found: &[Arrival]) {
     let nothing = Outcome::of(NAME);
-    let delay = |at: usize| delay_ns(&ranks[at], &found[at]);
+    let stride = stride(ranks);
+    let delay = |at: usize| found[at].delay_ns.saturating_mul(stride);
     let Some(worst) = (0..ranks.len()).max_by_key(|&at| (delay(at), std::cmp::Reverse(at))) else {
         return;
     };
@@ -118,10 +119,10 @@ fn compare(ranks: &mut [RankFindings], found: &[Arrival]) {
     }
 }
 
-/// Returns the time that a rank's delays cost in the window, ns. If only a sample of the
-/// collectives was kept, scales the time up.
-fn delay_ns(rank: &RankFindings, arrival: &Arrival) -> u64 {
-    arrival.delay_ns.saturating_mul(rank.rank_collectives.compared.stride.max(1))
+/// One in so many collectives is compared on all ranks, by which times are scaled up: the largest
+/// stride of the ranks, since ranks with smaller ones leave out what the others lack.
+fn stride(ranks: &[RankFindings]) -> u64 {
+    ranks.iter().map(|rank| rank.rank_collectives.compared.stride).max().unwrap_or(1).max(1)
 }
 
 /// Returns the finding on the rank that causes the most delay (`worst`). It also mentions the rank
@@ -142,10 +143,9 @@ fn finding(
         true => format!("{} comes late, and the others wait", rank.label),
         false => "ranks delay each other in turn".to_owned(),
     };
-    let estimate = match rank.rank_collectives.compared.stride > 1 {
-        true => {
-            format!(" Estimated from one in {} collectives.", rank.rank_collectives.compared.stride)
-        }
+    let stride = stride(ranks);
+    let estimate = match stride > 1 {
+        true => format!(" Estimated from one in {stride} collectives."),
         false => String::new(),
     };
     let compared = match ranks.iter().filter_map(|rank| rank.rank_collectives.ranks).max() {
@@ -160,9 +160,9 @@ fn finding(
         rank.label,
         count(late.last),
         count(late.met),
-        per_step(delay_ns(rank, late)),
+        per_step(late.delay_ns.saturating_mul(stride)),
         ranks[waits].label,
-        per_step(found[waits].waited_ns),
+        per_step(found[waits].waited_ns.saturating_mul(stride)),
     );
     let on_host = blamed && rank.rank_collectives.is_on_host;
     let found = Finding::new(what).bound(bound);

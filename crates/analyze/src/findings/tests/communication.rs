@@ -95,6 +95,23 @@ fn the_late_rank_is_found_with_the_delay_that_it_causes() {
     assert!(last(&ranks[0]).found.is_empty() && last(&ranks[0]).clear.is_none());
 }
 
+/// A rank with many collectives keeps one in four of them, so only those can be compared.
+#[test]
+fn delays_are_scaled_by_the_largest_stride_of_all_ranks() {
+    let mut ranks: Vec<_> = [9000, 1000, 7000].iter().map(|us| rank("rank", *us)).collect();
+    for rank in &mut ranks {
+        for (id, met) in (0..).step_by(4).zip(&mut rank.rank_collectives.compared.kept) {
+            met.collective_id = id;
+        }
+    }
+    ranks[0].rank_collectives.compared.stride = 4;
+    stragglers::judge(&mut ranks);
+    let (finding, _) = &last(&ranks[1]).found[0];
+    assert_eq!(finding.bound_ns, 4 * 12 * MS);
+    assert!(finding.seen.contains("waited longest, 32.0 ms a step"), "{}", finding.seen);
+    assert!(finding.seen.contains("Estimated from one in 4"), "{}", finding.seen);
+}
+
 #[test]
 fn ranks_that_arrive_together_are_not_stragglers() {
     let ranks = stragglers_of(&[1900, 1000, 2500]);
