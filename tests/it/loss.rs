@@ -184,3 +184,20 @@ fn a_run_that_reaches_its_maximal_size_stops_and_reports_it() {
     let completeness = report.0["completeness"].to_string();
     assert!(completeness.contains("size"), "{completeness}");
 }
+
+#[test]
+fn a_sampled_run_counts_live_bytes_after_its_maximal_size() {
+    let scratch = Scratch::new();
+    let run = scratch.run();
+    // Of a million blocks of the job, a tenth stays.
+    let job = Job::new(program("leave")).args(["exit", "1000000", "900000"]);
+    let options = ["--mem", "sampled=64", "--max-size", "256K"];
+    let outcome = traced_job(&job, &options, &run).run_in(scratch.cwd());
+    assert_eq!(outcome.code, Some(11), "{outcome:?}");
+    let report = report(&run);
+    let completeness = report.0["completeness"].to_string();
+    assert!(completeness.contains("size"), "{completeness}");
+    let memory = &report.0["ranks"][0]["host_memory"];
+    let live = memory["live_at_exit_bytes"].as_u64().unwrap_or_else(|| panic!("{memory}"));
+    assert!(live >= 100_000 * 24, "{memory}");
+}

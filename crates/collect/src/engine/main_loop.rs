@@ -28,6 +28,7 @@ use std::sync::atomic::Ordering::*;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 use tprof_trace::run::RunInfo;
+use tprof_wire::region::off;
 use tprof_wire::schedule::Schedule;
 
 pub(super) const MS: u64 = 1_000_000;
@@ -340,7 +341,8 @@ impl Engine {
             && self.out.files.bytes() >= most
         {
             (self.recording.full, self.recording.over) = (true, true);
-            self.switch(false, "--max-size is reached");
+            // Totals take little room, and nobody asked for a gap in them.
+            self.stop(off::SESSION, "--max-size is reached");
             self.out.processes.losses.lose("events after the limit", "--max-size was reached", 0);
         }
         if self.recording.start_at_ns.is_some_and(|at| now >= at) {

@@ -10,11 +10,22 @@ use tprof_trace::model::{Mark, MarkKind};
 impl Engine {
     /// Switches recording on or off, marks that in every file, and notes that totals have a gap.
     pub(super) fn switch(&mut self, on: bool, why: &str) {
+        match on {
+            true => self.set_off(0, why, MarkKind::RecordingOn),
+            false => self.stop(self.parts.config.session_off(), why),
+        }
+    }
+
+    /// Switches recording off for these reasons in [`off`].
+    pub(super) fn stop(&mut self, reasons: u32, why: &str) {
+        self.set_off(reasons, why, MarkKind::RecordingOff);
+    }
+
+    fn set_off(&mut self, off: u32, why: &str, mark: MarkKind) {
         let page = self.parts.session.page();
-        if (page.off.load(Relaxed) == 0) == on {
+        if (page.off.load(Relaxed) == 0) == (off == 0) {
             return;
         }
-        let off = if on { 0 } else { self.parts.config.session_off() };
         page.off.store(off, SeqCst);
         let now = sys::monotonic_ns();
         for target in self.targets.values_mut() {
@@ -22,7 +33,7 @@ impl Engine {
             target.observe_heap(&mut self.out, now);
         }
         self.recording.always_on = false;
-        self.mark(why, if on { MarkKind::RecordingOn } else { MarkKind::RecordingOff });
+        self.mark(why, mark);
     }
 
     /// Marks this moment in every file.
