@@ -1,18 +1,18 @@
-//! `--capture-range`: the range of the program that is recorded.
+//! Describes `--capture-range`: the range of the program that is recorded.
 
 use serde::{Deserialize, Serialize};
 use tprof_wire::capture::{self, CaptureTrigger};
 
-/// The range to capture, and what its end does.
+/// The range to capture, and what happens at its end.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Capture {
     /// The range that is recorded.
     pub range: CaptureRange,
-    /// The action at the end of the range.
+    /// What happens at the end of the range.
     pub end: CaptureEnd,
 }
 
-/// The event that opens and closes a capture.
+/// The event that begins and ends a capture.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum CaptureRange {
@@ -24,21 +24,21 @@ pub enum CaptureRange {
     Range(String),
 }
 
-/// The action at the end of a captured range.
+/// What happens at the end of a captured range.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum CaptureEnd {
-    /// Recording stops; the job goes on.
+    /// Recording stops, and the job continues.
     #[default]
     Stop,
-    /// The job is ended by SIGTERM.
+    /// The job is asked to end, by SIGTERM.
     StopJob,
-    /// The next range of the name is recorded as well.
+    /// The next range of this name is captured as well.
     Repeat,
 }
 
 impl Capture {
-    /// Encodes the range for the process; `None` if the name is too long.
+    /// Encodes the capture for a process's region; `None` if the name is too long.
     pub fn words(&self) -> Option<[u64; capture::WORDS]> {
         let (opens, name) = match &self.range {
             CaptureRange::CudaProfiler => (CaptureTrigger::CudaProfiler, ""),
@@ -56,7 +56,7 @@ impl Capture {
         }
     }
 
-    /// Describes what is recorded, and what happens at the end of the range.
+    /// Describes what will be recorded, and what will happen at the end of the range.
     pub fn plan(&self) -> String {
         let then = match self.end {
             CaptureEnd::Stop => "the first one",
@@ -66,13 +66,14 @@ impl Capture {
         format!("records {}, {then}", self.recorded())
     }
 
-    /// Returns what a capture leaves out, and why.
+    /// Returns what isn't recorded because of the capture, and why.
     pub(crate) fn outside(&self) -> (String, String) {
         let why = "not recorded by request (--capture-range)".to_owned();
         (format!("everything outside of {}", self.recorded()), why)
     }
 
-    /// Returns what is missing in a job that had `captures` of these ranges, and why.
+    /// Returns what is missing because the job had no such range, and why; `None` if it had
+    /// `captures` of them.
     pub(crate) fn missing(&self, captures: u64) -> Option<(String, String)> {
         let why = "the job had no such range".to_owned();
         (captures == 0).then(|| (self.recorded(), why))
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_capture_states_its_plan_and_what_it_missed() {
+    fn a_capture_describes_its_plan_and_what_is_missing() {
         let range = CaptureRange::Nvtx("eval".to_owned());
         let capture = Capture { range, end: CaptureEnd::Repeat };
         assert_eq!(capture.plan(), "records the NVTX range `eval`, each time");

@@ -1,4 +1,4 @@
-//! The resolved options of a run, shared by launcher and collector.
+//! The options of a run, which launcher and collector share.
 
 pub use crate::capture::{Capture, CaptureEnd, CaptureRange};
 use crate::schedule::{ScheduleUnit, Timetable};
@@ -8,88 +8,89 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tprof_wire::region::off;
 
-/// Resolved options of a run.
+/// The options of a run, with all defaults filled in.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 pub struct Config {
     /// Run directory, absolute.
     pub output: PathBuf,
-    /// The way to continue if the run directory already holds a run.
+    /// What to do if the run directory already contains a run.
     #[serde(default)]
     pub if_exists: IfExists,
-    /// The sources that are recorded.
+    /// The kinds of events that are recorded.
     pub activities: Vec<Activity>,
     /// How allocations are recorded.
     pub mem: MemMode,
     /// How stacks are taken.
     pub stacks: StackMode,
-    /// CPU samples a second and thread.
+    /// CPU samples per second and thread.
     pub sample_rate: u32,
-    /// Processor events that are counted in addition to time.
+    /// Events of the processor or kernel that are counted in addition to time.
     pub counters: Vec<PerfEvent>,
     /// What NCCL reports in addition to its operations.
     #[serde(default)]
     pub nccl: Vec<NcclEvent>,
-    /// How CUDA graphs that run are recorded.
+    /// How runs of CUDA graphs are recorded.
     pub cuda_graphs: GraphDetail,
-    /// Who records CUDA calls that start work.
+    /// Whether hooks or CUPTI record CUDA calls that start work.
     #[serde(default)]
     pub cuda_calls: CallSource,
     /// How PyTorch's operators are recorded.
     #[serde(default)]
     pub operators: OperatorDetail,
-    /// Whether calls of PyTorch's modules are named by their paths.
+    /// Whether calls of PyTorch's modules are named by the paths of the modules.
     #[serde(default)]
     pub modules: bool,
-    /// The window for which PyTorch's own profiler is requested.
+    /// The steps that PyTorch's own profiler records as well, if it is requested.
     #[serde(default)]
     pub kineto: Option<KinetoWindow>,
-    /// Whether PyTorch's own log of `torch.compile` is kept.
+    /// Whether PyTorch's own log of `torch.compile` is stored with the run.
     #[serde(default)]
     pub compile: bool,
-    /// Time between readings of RSS, mapped bytes, live heap and cgroup.
+    /// Time between readings of RSS, mapped bytes, live heap bytes and the cgroup.
     pub rss_interval: Duration,
     /// Time between readings of devices by NVML.
     pub gpu_interval: Duration,
-    /// The behaviour of a thread when its ring is full.
+    /// What a thread does when its ring is full.
     pub on_full: OnFull,
-    /// Directory in which unwind tables and symbols are cached between runs; `None` disables the
-    /// cache.
+    /// Directory in which unwind tables and symbols are cached for later runs; `None` if they
+    /// aren't.
     #[serde(default)]
     pub table_cache: Option<PathBuf>,
-    /// Recording stops when the run's files have this many bytes.
+    /// Recording stops when the run's files have this many bytes, if set.
     pub max_size: Option<u64>,
-    /// Recording stops this long after it began.
+    /// Recording stops this long after it has begun, if set.
     pub duration: Option<Duration>,
-    /// Recording begins this long after the start.
+    /// Recording begins this long after the start, if set.
     pub delay: Option<Duration>,
     /// Whether recording is off until `tprof ctl start`.
     pub paused: bool,
-    /// The steps or seconds of the job that are recorded, if not all.
+    /// The steps or seconds of the job that are recorded; `None` for all.
     #[serde(default)]
     pub schedule: Option<Timetable>,
-    /// The range of the program that is recorded, if not everything.
+    /// The range of the program that is recorded; `None` for everything.
     #[serde(default)]
     pub capture: Option<Capture>,
-    /// Whether the run lasts until the last process of the job has ended, and not only its command.
+    /// Whether the run lasts until the last process of the job has ended, instead of the job's
+    /// command.
     #[serde(default)]
     pub follow: bool,
-    /// Whether arguments, paths and environment are left out.
+    /// Whether arguments, paths and the environment are left out of the files.
     pub redact: bool,
-    /// Directory in which the job was started, if it is not the collector's own. It determines the
-    /// commit.
+    /// Directory in which the job was started, if it isn't the collector's own. The run's commit is
+    /// that of this directory.
     #[serde(skip)]
     pub started_in: Option<PathBuf>,
-    /// Command line; empty if the run was attached by hand.
+    /// Command line of the job; empty if no command was launched.
     pub command: Vec<String>,
 }
 
 impl Config {
-    /// Returns the schedule by which each process switches its own recording.
+    /// Returns the schedule by which each process switches its own recording, if there is one.
     pub(crate) fn steps(&self) -> Option<Timetable> {
         self.schedule.filter(|of| of.unit != ScheduleUnit::Second)
     }
 
-    /// Returns the schedule by which the session's recording is switched.
+    /// Returns the schedule by which the session's recording is switched, if there is one.
     pub(crate) fn seconds(&self) -> Option<Timetable> {
         self.schedule.filter(|of| of.unit == ScheduleUnit::Second)
     }
@@ -105,12 +106,12 @@ impl Config {
         self.capture.is_some() || self.steps().is_some()
     }
 
-    /// Whether only a part of the job is recorded, which the job's own progress determines.
+    /// Whether a schedule or capture limits recording to a part of the job.
     pub(crate) fn is_in_part(&self) -> bool {
         self.capture.is_some() || self.schedule.is_some()
     }
 
-    /// Returns the option that determines which part of the job is recorded.
+    /// Returns the option that limits recording to a part of the job.
     pub(crate) fn in_part_by(&self) -> &'static str {
         match self.capture {
             Some(_) => "--capture-range",
@@ -119,7 +120,7 @@ impl Config {
         }
     }
 
-    /// Returns how allocations are recorded, which is not at all if they are not requested.
+    /// Returns how allocations are recorded: not at all unless memory is one of the activities.
     pub fn memory(&self) -> MemMode {
         match self.activities.contains(&Activity::Mem) {
             true => self.mem,
@@ -128,22 +129,22 @@ impl Config {
     }
 }
 
-/// The way to continue if the run directory holds a run that a rank may not share.
+/// What to do if the run directory contains a run that this rank may not join.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum IfExists {
-    /// Record into the next free name next to it: `r1-2`.
+    /// Record into the next free name, for example `r1-2`.
     #[default]
     Rename,
-    /// Record into it too.
+    /// Record into it nevertheless.
     Join,
-    /// Replace it; a run that is being recorded stays, and this one is renamed.
+    /// Replace it. If the run is still being recorded, use the next free name instead.
     Force,
     /// Refuse to start.
     Fail,
 }
 
-/// A source of events.
+/// A kind of events that can be recorded.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
 pub enum Activity {
@@ -166,20 +167,20 @@ pub enum GraphDetail {
     /// Record each run of a graph as a whole, where CUPTI can.
     #[default]
     Graph,
-    /// Record each node of each run, which costs as much as launching it by itself.
+    /// Record each node of each run, which costs as much as if the node were launched by itself.
     Node,
 }
 
-/// `--cuda-calls`: who records calls of the CUDA runtime's that start work.
+/// `--cuda-calls`: whether hooks or CUPTI record the CUDA runtime's calls that start work.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum CallSource {
-    /// CUPTI, because that is tested on devices.
+    /// CUPTI, because that way is tested on devices.
     #[default]
     Auto,
-    /// CUPTI, which gives a call and its work the same number.
+    /// CUPTI, which gives a call and the work that it starts the same number.
     Cupti,
-    /// The hooks. Their calls are joined with CUPTI's records of the work by their order.
+    /// The hooks. Their calls are joined with CUPTI's records of work by their order.
     Hooks,
 }
 
@@ -187,19 +188,19 @@ pub enum CallSource {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum OperatorDetail {
-    /// Like `Names`, as long as it takes at most a hundredth of a thread's time.
+    /// The same as `Names`, as long as that takes at most a hundredth of a thread's time. Otherwise
+    /// only some steps are recorded.
     #[default]
     Auto,
     /// Names, times and autograd's sequence numbers.
     Names,
-    /// Like `Names`, with sizes and types of the inputs.
+    /// The same as `Names`, with sizes and types of the inputs.
     Shapes,
     /// Operators are not recorded.
     Off,
 }
 
-/// `--kineto`: the window for which PyTorch's own profiler is requested in each process that
-/// trains.
+/// `--kineto`: the steps for which PyTorch's own profiler runs, in each process that trains.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct KinetoWindow {
     /// Number of steps.
@@ -216,14 +217,14 @@ impl Default for KinetoWindow {
     }
 }
 
-/// The values of `--nccl`: what NCCL's profiler plugin records in addition to operations, at a
-/// higher cost.
+/// The values of `--nccl`: what NCCL's profiler plugin records in addition to operations. Each
+/// costs more than operations do.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
 pub enum NcclEvent {
-    /// The proxy thread's sends and receives, with its waits.
+    /// Sends and receives of NCCL's proxy thread, with its waits.
     Proxy,
-    /// Times of kernels by channel, which NCCL measures on the device.
+    /// Times of kernels per channel, which NCCL measures on the device.
     Kernels,
 }
 
@@ -243,9 +244,9 @@ impl NcclEvent {
 pub enum MemMode {
     /// Every allocation and free.
     Exact,
-    /// Exact totals, stacks sampled by bytes.
+    /// Exact totals, and the stacks of a sample of the bytes.
     Sampled {
-        /// Mean bytes between samples.
+        /// Mean number of bytes from one sample to the next.
         interval: u64,
     },
     /// Allocations are not recorded.
@@ -256,13 +257,13 @@ pub enum MemMode {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum StackMode {
-    /// Unwind rows; frame pointers where the rows permit them.
+    /// Unwind by tables, and by frame pointers where the tables permit that.
     Auto,
-    /// Only frame pointers.
+    /// Unwind only by frame pointers.
     Fp,
     /// The same as `Auto`.
     Dwarf,
-    /// Like `Auto`, and the stacks of allocations have the frames of Python's functions too.
+    /// The same as `Auto`, and stacks of allocations include Python's frames.
     Python,
     /// Stacks are not taken.
     Off,
@@ -275,7 +276,7 @@ pub enum StackMode {
 pub enum PerfEvent {
     /// Cycles of the processor.
     Cycles,
-    /// Instructions that it finished.
+    /// Instructions that the processor finished.
     Instructions,
     /// References to the last-level cache.
     CacheReferences,
@@ -285,14 +286,14 @@ pub enum PerfEvent {
     Branches,
     /// Branches that were mispredicted.
     BranchMisses,
-    /// Page faults, including the first use of a page.
+    /// Page faults, including those at the first use of a page.
     PageFaults,
     /// Page faults for which a page had to be read from disk.
     MajorFaults,
 }
 
 impl PerfEvent {
-    /// All events, with their names.
+    /// All events, each with its name.
     pub const ALL: [(&'static str, PerfEvent); 8] = [
         ("cycles", PerfEvent::Cycles),
         ("instructions", PerfEvent::Instructions),
@@ -303,8 +304,8 @@ impl PerfEvent {
         ("page-faults", PerfEvent::PageFaults),
         ("major-faults", PerfEvent::MajorFaults),
     ];
-    /// The events that are counted by default. They show how much the processor does in a cycle,
-    /// and how well its cache works.
+    /// The events that are counted by default. They show how many instructions the processor
+    /// finishes per cycle, and how well its cache works.
     pub const STANDARD: [PerfEvent; 4] = [
         PerfEvent::Cycles,
         PerfEvent::Instructions,
@@ -335,10 +336,11 @@ pub const DEFAULT_SAMPLE_INTERVAL: u64 = 512 << 10;
 pub const DEFAULT_RSS_INTERVAL: Duration = Duration::from_millis(100);
 /// Default time between readings of NVML.
 pub const DEFAULT_GPU_INTERVAL: Duration = Duration::from_millis(500);
-/// Allowed values of `rss_interval`: the collector sleeps 10 ms at a time.
+/// Allowed values of `rss_interval`. Shorter ones are useless, because the collector may sleep for
+/// 10 ms.
 pub const RSS_INTERVALS: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(60);
-/// Allowed values of `gpu_interval`: a call of NVML takes milliseconds, a device has several
-/// quantities, and utilisation is the driver's mean over at least 1/6 s.
+/// Allowed values of `gpu_interval`. Shorter ones are useless: a call to NVML takes milliseconds,
+/// each device has several quantities, and utilization is the driver's mean over at least 1/6 s.
 pub const GPU_INTERVALS: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(60);

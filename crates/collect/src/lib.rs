@@ -1,23 +1,24 @@
-//! The collector: drains rings, joins clocks, resolves symbols, assigns ranks, and writes the files
-//! while the job runs.
+//! The collector reads what the processes of a job record, and writes the files of the run while
+//! the job runs. It drains rings, converts all times to one clock, resolves symbols and assigns
+//! processes to ranks.
 //!
-//! The modules in reading order; each uses only those of its own paragraph and above
-//! (`scripts/check-arrows.py` checks that):
+//! The modules in reading order. Each module uses only modules of its own paragraph of `mod` lines
+//! below and of the paragraphs above it, which `scripts/check-arrows.py` checks:
 //!
 //! - `os`: system calls, and what `/proc` shows of processes;
 //! - [`elf`], [`unwind_table`], [`symbols`], [`modules`]: the code that processes run;
 //! - `shared`: the memory that targets share with the collector, and their clock;
-//! - [`perf`], `python`, [`cpu`]: samples of threads, by perf events or by `/proc`, with Python's
-//!   frames;
+//! - [`perf`], `python`, [`cpu`]: samples of threads, taken by perf events or read from `/proc`,
+//!   with Python's frames;
 //! - `out`: the files of a run, the fates of its processes, and the losses;
-//! - `gpu`, `nvml`: CUPTI's records of devices, and their driver's readings;
-//! - `targets`: the processes of the job, their rings and their records, and the assignment of
-//!   samples;
+//! - `gpu`, `nvml`: CUPTI's records of devices, and the GPU driver's readings of them;
+//! - `targets`: the attached processes of the job, their rings and records, and the assignment of
+//!   samples to them;
 //! - `directory`: the directory of a session: its socket, its lock, its owner;
-//! - `engine`: the main loop, and threads for work that takes longer than a pass over the rings may;
+//! - `engine`: the main loop, and the threads that do its slow work;
 //! - `session`: begins and ends a run, and answers processes that attach.
 //!
-//! `tprof run` holds a [`Session`].
+//! `tprof run` owns a [`Session`].
 
 mod capture;
 pub mod config;

@@ -1,28 +1,28 @@
-//! `--schedule`: which steps or seconds of a job are recorded.
+//! Describes `--schedule`: which steps or seconds of a job are recorded.
 
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use tprof_wire::schedule::Schedule;
 
-/// A schedule and the unit of its numbers.
+/// A schedule, and the unit in which its numbers count.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Timetable {
     /// Number of units at the beginning of each cycle that are not recorded.
     pub wait: u32,
-    /// Number of units after those of `wait` that are not recorded.
+    /// Number of units after the `wait` ones that are not recorded either.
     pub warmup: u32,
-    /// Number of units after those of `warmup` that are recorded.
+    /// Number of units after the `warmup` ones that are recorded.
     pub active: u32,
-    /// Number of cycles; 0 for as many as the job has.
+    /// Number of cycles; 0 if the cycles repeat until the job ends.
     pub repeat: u32,
-    /// Number of units before the first cycle, which are not recorded.
+    /// Number of units before the first cycle. They are not recorded.
     pub skip_first: u32,
-    /// Whether the first cycle has no wait.
+    /// Whether the first cycle begins without `wait`.
     pub skip_first_wait: bool,
     /// The unit of these numbers.
     pub unit: ScheduleUnit,
-    /// Whether this is a paired recording: some steps are left out to compare them with the
+    /// Whether this is a paired recording: some steps are left out, to compare them with the
     /// recorded ones.
     pub paired: bool,
 }
@@ -31,7 +31,7 @@ pub struct Timetable {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum ScheduleUnit {
-    /// Training steps, which each process counts by itself.
+    /// Training steps. Each process counts its own.
     #[default]
     Step,
     /// Epochs, which are ranges `epoch N` of the program.
@@ -66,10 +66,10 @@ pub(crate) const SOURCES: &str = "steps are those of tprof_abi, NVTX ranges `ste
 const LISTED: u64 = 3;
 
 impl Timetable {
-    /// `--overhead paired`: of each 20 steps the last five are not recorded. The steps are chosen
-    /// by number, so that all ranks leave out the same steps: a rank that waits for a recorded rank
-    /// takes as long as that rank. There are five, since the first steps after a switch are not
-    /// compared.
+    /// `--overhead paired`: of every 20 steps, the last five are not recorded. Steps are chosen by
+    /// number, so that all ranks leave out the same ones. Otherwise a rank would wait for a
+    /// recorded rank and take just as long. Five steps are needed, because the first steps after a
+    /// switch aren't compared.
     pub const PAIRED: Timetable = Timetable {
         wait: 5,
         warmup: 0,
@@ -81,7 +81,8 @@ impl Timetable {
         paired: true,
     };
 
-    /// Returns the schedule as a function of a step's number.
+    /// Returns the schedule in the form that processes use, which tells for each step whether it is
+    /// recorded.
     pub fn schedule(&self) -> Schedule {
         let Timetable { wait, warmup, active, repeat, skip_first, skip_first_wait, unit, paired } =
             *self;
@@ -89,7 +90,7 @@ impl Timetable {
         Schedule { wait, warmup, active, repeat, skip_first, skip_first_wait, epochs, boundaries }
     }
 
-    /// Describes the recorded steps, such as `steps 4 to 6`. The first step of a job is 0.
+    /// Names the recorded steps, for example `steps 4 to 6`. The first step of a job is 0.
     fn recorded(&self) -> String {
         let steps = |cycle| self.schedule().steps_of(cycle);
         let listed: Vec<_> = (0..LISTED).map_while(steps).collect();
@@ -101,7 +102,7 @@ impl Timetable {
         }
     }
 
-    /// Formats steps, such as `steps 4 to 6 and 11 to 13`.
+    /// Formats lists of steps, for example `steps 4 to 6 and 11 to 13`.
     fn words(&self, steps: &[RangeInclusive<u64>]) -> String {
         let is_one = matches!(steps, [steps] if steps.start() == steps.end());
         let what = if is_one { self.unit.singular() } else { self.unit.plural() };
@@ -122,14 +123,14 @@ impl Timetable {
         format!("{what} {all}")
     }
 
-    /// Returns the number of steps that the job needs for all cycles, or for the first one if their
-    /// number is unlimited.
+    /// Returns the number of steps that a job must make for all cycles to be recorded. If cycles
+    /// repeat without end, the number for the first cycle.
     fn needed(&self) -> u64 {
         let last = u64::from(self.repeat.max(1)) - 1;
         self.schedule().steps_of(last).map_or(0, |steps| steps.end() + 1)
     }
 
-    /// Describes the plan, such as `records steps 4 to 6; needs at least 7`.
+    /// Describes the plan, for example `records steps 4 to 6; needs at least 7`.
     pub fn plan(&self) -> String {
         if self.paired {
             return format!("records all steps but {}", self.left_out());
@@ -142,7 +143,7 @@ impl Timetable {
         format!("the last {} of each {}", self.wait, self.wait + self.active)
     }
 
-    /// Returns what the schedule leaves out, and why.
+    /// Returns what isn't recorded because of the schedule, and why.
     pub(crate) fn outside(&self) -> (String, String) {
         if self.paired {
             let why = "to measure what recording costs (--overhead paired)";
@@ -152,9 +153,9 @@ impl Timetable {
         (format!("everything outside of {}", self.recorded()), why)
     }
 
-    /// Returns what is missing in a job with this many steps (or seconds), and why.
+    /// Returns what is missing because the job made only this many steps (or seconds), and why.
     pub(crate) fn missing(&self, steps: u64) -> Option<(String, String)> {
-        // A paired recording leaves out less of a shorter job, so nothing is missing.
+        // In a shorter job, a paired recording leaves out fewer steps, so nothing is missing.
         if steps >= self.needed() || self.paired {
             return None;
         }

@@ -1,4 +1,5 @@
-//! Tests of reports on programs: real ones, damaged ones, and those that cannot be recorded.
+//! Tests that programs which can't be recorded are recognized, and that damaged files cause no
+//! panic.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ fn build(dir: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
 const MAIN: &str = "int main(void) { return 0; }";
 
 #[test]
-fn an_ordinary_program_can_be_seen() {
+fn an_ordinary_program_can_be_recorded() {
     let dir = tempfile::tempdir().unwrap();
     let program = build(dir.path(), "plain", MAIN, &["-Wl,--build-id=0xabcdef"]);
     let facts = inspect(&program).unwrap();
@@ -52,7 +53,7 @@ fn programs_that_cannot_be_recorded_are_distinguished() {
 }
 
 #[test]
-fn both_kinds_of_hash_tables_are_searched() {
+fn symbols_are_found_in_both_kinds_of_hash_tables() {
     let dir = tempfile::tempdir().unwrap();
     for style in ["gnu", "sysv"] {
         let source = "int first(void) { return 1; } int second(void) { return 2; } extern int other; \
@@ -82,16 +83,16 @@ fn a_32_bit_program_is_not_read_further() {
 }
 
 #[test]
-fn another_owner_s_setuid_program_cannot_be_seen() {
-    // The effect of the bits depends on the user who runs the test; `su` belongs to root.
+fn a_setuid_program_of_this_user_can_be_recorded() {
+    // Only the bits of a program of another user matter, and no test can create one.
     let dir = tempfile::tempdir().unwrap();
     let program = build(dir.path(), "own", MAIN, &[]);
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o4755)).unwrap();
-    assert!(!inspect(&program).unwrap().setuid, "one's own setuid bit changes nothing");
+    assert!(!inspect(&program).unwrap().setuid, "a setuid program of this user changes no user");
 }
 
 #[test]
-fn a_script_stands_for_its_interpreter() {
+fn a_script_is_judged_by_its_interpreter() {
     let dir = tempfile::tempdir().unwrap();
     let fixed = build(dir.path(), "fixed", MAIN, &["-static"]);
     let script = dir.path().join("script");
@@ -105,7 +106,7 @@ fn a_script_stands_for_its_interpreter() {
 }
 
 #[test]
-fn the_loader_itself_preloads() {
+fn the_loader_itself_can_be_recorded() {
     let loader = Path::new("/lib64/ld-linux-x86-64.so.2");
     if loader.exists() {
         assert_eq!(blind_reason(loader), None);
@@ -121,7 +122,7 @@ fn a_file_that_is_not_elf_is_reported() {
 }
 
 #[test]
-fn damage_is_never_a_panic() {
+fn damaged_files_cause_no_panic() {
     let whole = std::fs::read("/bin/true").unwrap();
     let mut state = 1u64;
     let mut random = move || {

@@ -1,4 +1,4 @@
-//! Tests with the mappings of real processes, and the tables that they share.
+//! Tests the module cache with the mappings of real processes, which share tables.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use tprof_collect::modules::{LoadedModule, ModuleCache, TableId, TableState, TableStore};
 use tprof_collect::unwind_table::compile;
 
-/// A store that counts tables and has room for `left` more.
+/// A store that counts offsets and has space for `left` more tables.
 struct Tables {
     next: u64,
     left: usize,
@@ -29,14 +29,14 @@ fn of<'a>(modules: &'a [LoadedModule], name: &str) -> &'a LoadedModule {
     modules.iter().find(|m| m.path.to_string_lossy().contains(name)).unwrap()
 }
 
-/// A process that waits, and is killed when this is dropped.
+/// A running `cat` that waits for input. It is killed when this is dropped.
 struct Waiting(Child);
 
 impl Waiting {
     fn start(program: &Path) -> Waiting {
         let mut child =
             Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        // `cat` echoes its input as soon as it runs.
+        // `cat` echoes its input as soon as it runs, so it has loaded its libraries then.
         let mut echo = [0; 1];
         std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"x").unwrap();
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut echo).unwrap();
@@ -52,19 +52,19 @@ impl Drop for Waiting {
 }
 
 #[test]
-fn the_bias_leads_from_addresses_to_elf_addresses() {
+fn an_address_minus_the_bias_is_an_elf_address() {
     let modules = ModuleCache::new().loaded(std::process::id()).unwrap();
     let address = libc::getpid as *const () as u64;
     let libc = modules.iter().find(|m| (m.start..m.end).contains(&address)).unwrap();
     let table = compile(&libc.path).unwrap();
     let row = table.row_at(address - libc.bias);
-    // At the first instruction of a function, only the return address is on the stack.
+    // At the first instruction of a function, the return address is the only thing on the stack.
     assert_eq!((row.kind(), row.cfa_offset(), row.saves_fp()), (1, 8, false));
     assert!(!libc.build_id.is_empty());
 }
 
 #[test]
-fn processes_share_the_tables_of_the_files_they_share() {
+fn processes_that_map_the_same_file_share_its_table() {
     let (one, two) = (Waiting::start(Path::new("/bin/cat")), Waiting::start(Path::new("/bin/cat")));
     let (mut cache, mut store) = (ModuleCache::new(), tables());
     let first = cache.loaded(one.0.id()).unwrap();
@@ -72,7 +72,7 @@ fn processes_share_the_tables_of_the_files_they_share() {
     assert_eq!(*cache.state(libc), TableState::Wanted);
     assert!(cache.module_cost(libc) > 10_000);
     let job = cache.job(libc).unwrap();
-    assert!(cache.job(libc).is_none(), "a job is handed out once");
+    assert!(cache.job(libc).is_none(), "a job is returned only once");
     let compiled = std::thread::spawn(move || job.run()).join().unwrap();
     assert_eq!(*cache.publish(compiled, &mut store), TableState::At(TableId(64)));
     let second = cache.loaded(two.0.id()).unwrap();
@@ -81,7 +81,7 @@ fn processes_share_the_tables_of_the_files_they_share() {
 }
 
 #[test]
-fn a_rebuilt_file_is_another_file_and_a_removed_one_is_still_found() {
+fn a_rebuilt_file_is_new_and_a_removed_one_is_still_found() {
     let dir = tempfile::tempdir().unwrap();
     let program: PathBuf = dir.path().join("my cat");
     std::fs::copy("/bin/cat", &program).unwrap();
@@ -93,14 +93,14 @@ fn a_rebuilt_file_is_another_file_and_a_removed_one_is_still_found() {
     let new = Waiting::start(&program);
     let after = of(&cache.loaded(new.0.id()).unwrap(), "my cat").file.unwrap();
     assert_ne!(before, after);
-    // The old process still runs the removed file, so its table is found.
+    // The old process still runs the removed file, whose table is found by its inode.
     let module = of(&cache.loaded(old.0.id()).unwrap(), "my cat").clone();
     assert_eq!(module.path, program);
     assert_eq!(module.file, Some(before));
 }
 
 #[test]
-fn a_full_store_leaves_a_reason() {
+fn if_the_store_is_full_the_table_is_absent_with_a_reason() {
     let mut cache = ModuleCache::new();
     let file = of(&cache.loaded(std::process::id()).unwrap(), "libc.so").file.unwrap();
     let job = cache.job(file).unwrap();
@@ -112,6 +112,6 @@ fn a_full_store_leaves_a_reason() {
 }
 
 #[test]
-fn a_process_that_is_gone_is_an_error() {
+fn an_ended_process_is_an_error() {
     assert!(ModuleCache::new().loaded(u32::MAX - 1).is_err());
 }

@@ -1,4 +1,4 @@
-//! Tests with the names of real programs, which are built here, and of the system's libraries.
+//! Tests the symbolizer with programs that are built here, and with the system's libraries.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,7 +19,8 @@ static __attribute__((noinline)) int hidden(int n) { volatile int k = n; return 
 int main(int argc, char **argv) { free(outer(argc)); return hidden(argc); }
 ";
 
-/// Builds `PROGRAM` with flags. Returns the directory, which is removed when dropped, and the path.
+/// Builds `PROGRAM` with these flags. Returns the directory, which is removed when it is dropped,
+/// and the path of the program.
 fn build(flags: &[&str]) -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let (source, program) = (dir.path().join("program.c"), dir.path().join("program"));
@@ -38,7 +39,7 @@ fn module(path: &Path) -> ModuleFile {
     ModuleFile { path: path.to_path_buf(), ..ModuleFile::default() }
 }
 
-/// Returns the ELF addresses of a function, from a file that still has its symbols.
+/// Returns the ELF addresses of a function. The file must still have its symbols.
 fn extent(path: &Path, function: &str) -> std::ops::Range<u64> {
     let data = std::fs::read(path).unwrap();
     let file = object::File::parse(&data[..]).unwrap();
@@ -46,7 +47,7 @@ fn extent(path: &Path, function: &str) -> std::ops::Range<u64> {
     symbol.address()..symbol.address() + symbol.size()
 }
 
-/// Returns the result with most frames among all addresses of a function.
+/// Of the results for all addresses of a function, returns the one with most frames.
 fn deepest(module: &ModuleFile, extent: std::ops::Range<u64>) -> Vec<ResolvedFrame> {
     let mut symbolizer = Symbolizer::new();
     extent.map(|pc| symbolizer.resolve(module, pc).to_vec()).max_by_key(Vec::len).unwrap()
@@ -74,7 +75,7 @@ fn compressed_debug_information_is_read() {
 }
 
 #[test]
-fn a_debug_link_is_followed_to_the_file_it_means() {
+fn a_debug_link_is_followed_only_to_the_file_of_the_same_build() {
     let (dir, program) = build(&["-O2", "-g"]);
     let outer = extent(&program, "outer");
     let at = dir.path();
@@ -82,14 +83,14 @@ fn a_debug_link_is_followed_to_the_file_it_means() {
     run("strip", &["program"], at);
     run("objcopy", &["--add-gnu-debuglink=program.debug", "program"], at);
     assert_eq!(shown(&deepest(&module(&program), outer.clone())), INLINED);
-    // The file of another build under the same name must not be used.
+    // A file from another build with the same name must not be used.
     let (other, _) = build(&["-O1", "-g", "-DOTHER", "-Wl,--build-id=0x1234"]);
     std::fs::copy(other.path().join("program"), at.join("program.debug")).unwrap();
     assert_eq!(shown(&deepest(&module(&program), outer)), []);
 }
 
 #[test]
-fn a_sparing_symbolizer_takes_names_alone_from_compressed_debug_files() {
+fn a_sparing_symbolizer_reads_no_lines_from_compressed_files() {
     let (dir, program) = build(&["-O2", "-g", "-gz=zlib"]);
     let hidden = extent(&program, "hidden");
     let at = dir.path();
@@ -102,8 +103,8 @@ fn a_sparing_symbolizer_takes_names_alone_from_compressed_debug_files() {
     assert_eq!(shown(&frames), [("hidden", "program.c", 8)]);
 }
 
-/// Returns the module for a program that was reached through `root`, as a process has it. Its
-/// identity is known under that path, but not under its own.
+/// Returns a program as a module of a process whose root directory is `root`. The program can be
+/// reached only through `root`, because its own path doesn't exist.
 fn through(root: &Path, program: &Path) -> ModuleFile {
     let reached = root.join(program.strip_prefix("/").unwrap());
     let identity = FileId::of(&std::fs::metadata(program).unwrap());
@@ -123,14 +124,14 @@ fn a_file_that_many_processes_run_is_read_once() {
     let lives = through(Path::new("/proc/self/root"), &program);
     let gone = through(Path::new("/proc/0/root"), &program);
     assert_eq!(shown(&symbolizer.resolve(&lives, hidden.start)), [("hidden", "", 0)]);
-    // The second process is needed neither for the same address nor for another one.
+    // The file is known by its identity, so it need not be reachable through the second process.
     for pc in [hidden.start, hidden.start + 1] {
         assert_eq!(shown(&symbolizer.resolve(&gone, pc)), [("hidden", "", 0)]);
     }
 }
 
 #[test]
-fn a_file_that_one_process_took_along_is_found_through_the_next() {
+fn a_file_is_found_through_another_process_if_the_first_has_ended() {
     let (_dir, program) = build(&["-O2"]);
     let hidden = extent(&program, "hidden");
     let mut symbolizer = Symbolizer::new();
@@ -161,14 +162,14 @@ fn static_functions_come_from_the_symbol_table_without_debug_information() {
 }
 
 #[test]
-fn a_stripped_library_has_the_names_it_exports() {
+fn a_stripped_library_has_the_names_that_it_exports() {
     let modules = ModuleCache::new().loaded(std::process::id()).unwrap();
     let address = libc::malloc as *const () as u64;
     let libc = modules.iter().find(|m| (m.start..m.end).contains(&address)).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let copy = dir.path().join("libc.so.6");
     std::fs::copy(&libc.path, &copy).unwrap();
-    // A copy without a build id, so that no debug file of this machine belongs to it.
+    // The copy has no build id, so that no debug file on this machine belongs to it.
     run(
         "objcopy",
         &["--remove-section=.note.gnu.build-id", "--strip-all", "libc.so.6"],
@@ -210,7 +211,7 @@ fn the_vdso_has_names() {
 }
 
 #[test]
-fn a_file_cut_while_it_is_open_is_given_up() {
+fn a_file_that_is_truncated_while_it_is_open_causes_no_crash() {
     let (_dir, program) = build(&["-O2", "-g"]);
     let outer = extent(&program, "outer");
     let mut symbolizer = Symbolizer::new();
@@ -222,7 +223,7 @@ fn a_file_cut_while_it_is_open_is_given_up() {
 }
 
 #[test]
-fn damage_is_never_a_panic() {
+fn damaged_files_cause_no_panic() {
     let (dir, program) = build(&["-O2", "-g"]);
     let whole = std::fs::read(&program).unwrap();
     let pcs: Vec<u64> = extent(&program, "outer").chain(extent(&program, "main")).collect();
@@ -237,7 +238,7 @@ fn damage_is_never_a_panic() {
     for _ in 0..400 {
         let mut bytes = whole.clone();
         for _ in 0..1 + random() % 30 {
-            // Most of the file is debug information.
+            // Most of the file is debug information, so that is what is damaged most.
             let at = random() % bytes.len();
             bytes[at] = random() as u8;
         }
@@ -250,7 +251,7 @@ fn damage_is_never_a_panic() {
 }
 
 #[test]
-fn a_stub_is_named_by_what_it_calls_and_not_by_the_label_before_its_section() {
+fn a_stub_is_named_after_the_function_that_it_calls() {
     for flags in [["-O1", "-Wl,-z,lazy"], ["-O1", "-fcf-protection=full"], ["-O1", "-Wl,-z,now"]] {
         let (_dir, program) = build(&flags);
         let data = std::fs::read(&program).unwrap();

@@ -1,5 +1,5 @@
-//! Compares compiled rows with gimli's own lookup and with glibc's unwinder on live stacks, and
-//! tests damaged files.
+//! Compares compiled unwind rows with gimli's own look-up, and with glibc's unwinder on live
+//! stacks. Also tests damaged files.
 #![cfg(target_arch = "x86_64")]
 #![allow(unsafe_code, reason = "walking a stack reads raw memory")]
 
@@ -13,7 +13,7 @@ use tprof_collect::modules::{ModuleCache, TableState, TableStore};
 use tprof_collect::unwind_table::{UnwindTable, compile, compile_bytes, encode};
 use tprof_wire::unwind::{Row, RowKind, table_bytes};
 
-/// A small random number generator, so that a failure can be reproduced.
+/// A random number generator with a fixed seed, so that a failure can be reproduced.
 struct Random(u64);
 
 impl Random {
@@ -30,7 +30,8 @@ fn libc_path() -> PathBuf {
     maps.into_iter().map(|m| m.path).find(|p| p.to_string_lossy().contains("/libc.so")).unwrap()
 }
 
-/// Returns the expected row, by rules that do not come from the compiler.
+/// Returns the row that gimli's row should become, by rules that were written independently of the
+/// compiler; `None` if it can't be expressed.
 fn expected(row: &gimli::UnwindTableRow<usize>, signal: bool) -> Option<Row> {
     match row.register(X86_64::RA) {
         Some(RegisterRule::Undefined) => return Some(Row::END),
@@ -81,8 +82,8 @@ fn agrees_with_gimli(path: &Path, samples: usize) {
         });
         held += usize::from(reference.is_some());
         let row = table.row_at(pc);
-        // Code at the entry point is marked as the end of the stack if it has no information at
-        // all.
+        // The compiler marks code at the entry point as the end of the stack if it has no frame
+        // information.
         let entry = file.entry()..file.entry() + 96;
         if !(reference.is_none() && row == Row::END && entry.contains(&pc)) {
             assert_eq!(row, reference.unwrap_or(Row::NONE), "{} at {pc:#x}", path.display());
@@ -98,7 +99,7 @@ fn rows_agree_with_gimli() {
 }
 
 #[test]
-fn the_stack_ends_at_the_entry_point() {
+fn the_row_at_the_entry_point_ends_the_stack() {
     for path in [std::env::current_exe().unwrap(), PathBuf::from("/lib64/ld-linux-x86-64.so.2")] {
         let Ok(data) = std::fs::read(&path) else {
             continue;
@@ -109,7 +110,7 @@ fn the_stack_ends_at_the_entry_point() {
 }
 
 #[test]
-fn a_table_is_written_in_the_layout_of_the_wire() {
+fn a_table_is_encoded_in_the_wire_format() {
     let table =
         UnwindTable { pcs: vec![1, 2, 9], rows: vec![Row(8), Row(9), Row(10)], empty: None };
     let mut bytes = vec![7];
@@ -132,7 +133,7 @@ fn the_vdso_has_rows() {
     assert!(matches!(cache.publish(job.run(), &mut Tables::default()), TableState::At(_)));
 }
 
-/// Tables in this process's memory, at offsets from 8 on.
+/// A store in this process's memory, whose first table is at offset 8.
 #[derive(Default)]
 struct Tables(Vec<u8>);
 
@@ -145,17 +146,17 @@ impl TableStore for Tables {
     }
 }
 
-/// The registers that rows describe.
+/// The registers of a frame that rows can restore.
 #[derive(Clone, Copy, Debug, Default)]
 struct Frame {
     pc: u64,
     sp: u64,
     fp: u64,
-    /// Whether `pc` is where the code stopped, and not a return address.
+    /// Whether `pc` is where the code was interrupted, instead of a return address.
     exact: bool,
 }
 
-/// The modules of this process with their rows.
+/// The modules of this process: start, end, bias and table.
 struct Unwinder(Vec<(u64, u64, u64, UnwindTable)>);
 
 impl Unwinder {
@@ -171,10 +172,12 @@ impl Unwinder {
         module.map_or(Row::NONE, |m| m.3.row_at(pc.wrapping_sub(m.2)))
     }
 
-    /// Walks to the end of the stack. `Err` contains the frame at which the stack was cut.
+    /// Returns the pcs up to the end of the stack. If the stack is cut, `Err` has the frame at
+    /// which it is cut, and the pcs up to there.
     fn walk(&self, mut frame: Frame) -> Result<Vec<u64>, (Frame, Vec<u64>)> {
-        // SAFETY: the rows under test lead to stack slots of this thread's callers, which are live
-        // during the walk.
+        // SAFETY: `walk` is called on this thread's own stack. If the rows under test are right,
+        // they lead to slots of this thread's callers, which are alive during the walk. If they are
+        // wrong, the test may crash.
         let word = |address: u64| unsafe { (address as *const u64).read() };
         let mut pcs = vec![frame.pc];
         loop {
@@ -201,14 +204,14 @@ impl Unwinder {
     }
 }
 
-/// Walks the stack from here by rows and by glibc's unwinder. Both results exclude this frame.
+/// Returns the pcs of this thread's callers twice: by rows, and by glibc's unwinder.
 #[inline(never)]
 fn both_walks(unwinder: &Unwinder) -> (Vec<u64>, Vec<u64>) {
     let mut addresses = [std::ptr::null_mut::<c_void>(); 256];
-    // SAFETY: `addresses` has room for 256 addresses.
+    // SAFETY: `addresses` has room for 256 addresses, which is the number that is passed.
     let count = unsafe { libc::backtrace(addresses.as_mut_ptr(), 256) };
     let mut frame = Frame { exact: true, ..Frame::default() };
-    // SAFETY: the instructions only copy registers.
+    // SAFETY: the instructions only copy registers to the outputs.
     unsafe {
         std::arch::asm!(
             "lea {pc}, [rip]", "mov {sp}, rsp", "mov {fp}, rbp",
@@ -220,7 +223,7 @@ fn both_walks(unwinder: &Unwinder) -> (Vec<u64>, Vec<u64>) {
     (walked[1..].to_vec(), seen.skip(1).collect())
 }
 
-/// Calls itself with frames of several sizes.
+/// Calls itself with frames of several sizes, and walks the stack in the innermost call.
 #[inline(never)]
 fn nested(unwinder: &Unwinder, depth: u32) -> (Vec<u64>, Vec<u64>) {
     let room = [depth as u8; 300];
@@ -233,12 +236,12 @@ fn nested(unwinder: &Unwinder, depth: u32) -> (Vec<u64>, Vec<u64>) {
 }
 
 #[test]
-fn a_live_stack_is_walked_as_glibc_walks_it() {
+fn walks_of_a_live_stack_agree_with_glibc() {
     let unwinder = Unwinder::of_this_process();
     let (walked, seen) = nested(&unwinder, 20);
     assert!(walked.len() > 20);
     assert_eq!(walked, seen);
-    // The stack of a separate thread ends at `clone`.
+    // The stack of another thread ends at `clone`, so its end is tested too.
     let thread = std::thread::spawn(move || nested(&unwinder, 3));
     let (walked, seen) = thread.join().unwrap();
     assert!(walked.len() > 3);
@@ -257,8 +260,8 @@ fn a_stack_is_walked_through_a_signal_handler() {
     let restorer = |row: &Row| *row == Row::SIGNAL;
     assert!(unwinder.0.iter().any(|m| m.3.rows.iter().any(restorer)), "no signal trampoline");
     *UNWINDER.lock().unwrap() = Some(unwinder);
-    // SAFETY: this thread raises the signal itself, in a call during which nobody holds the locks
-    // that the handler takes.
+    // SAFETY: this thread raises the signal itself, and holds none of the locks that the handler
+    // takes.
     unsafe {
         libc::signal(libc::SIGUSR2, handler as *const () as libc::sighandler_t);
         libc::raise(libc::SIGUSR2);
@@ -269,7 +272,7 @@ fn a_stack_is_walked_through_a_signal_handler() {
 }
 
 #[test]
-fn damage_is_never_a_panic() {
+fn damaged_files_cause_no_panic() {
     let mut random = Random(42);
     let whole = std::fs::read("/bin/true").unwrap();
     for _ in 0..3_000 {
@@ -278,7 +281,7 @@ fn damage_is_never_a_panic() {
             bytes.truncate(random.next() as usize % bytes.len());
         }
         for _ in 0..random.next() % 40 {
-            // The front of the file has the headers, and the end has the section table.
+            // The headers are at the front of the file, so half of the damage is there.
             let span = if random.next().is_multiple_of(2) { 4096 } else { bytes.len() };
             let Some(at) = (random.next() as usize).checked_rem(span.min(bytes.len())) else {
                 continue;

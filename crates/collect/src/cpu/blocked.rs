@@ -1,9 +1,9 @@
-//! Reads where a thread waits, and what it waits for, during the wait. Its system call, pc and
-//! stack pointer come from `/proc`, its stack from its memory. The thread is not stopped and does
-//! not notice.
+//! Reads where a thread waits and what it waits for, while it waits. The system call, the pc and
+//! the stack pointer come from `/proc`, and the stack comes from the process's memory. The thread
+//! isn't stopped and doesn't notice.
 //!
-//! This needs the permission that a debugger needs. Users have it for their own processes unless
-//! Yama restricts it. The name of the kernel's function (`wchan`) needs less.
+//! A debugger needs the same permission as this. Users have it for their own processes unless Yama
+//! restricts it. The name of the kernel's function (`wchan`) needs less.
 
 use super::call::Call;
 use crate::os::proc;
@@ -13,28 +13,28 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use tprof_trace::model::ThreadState;
 
-/// Number of bytes of stack that are read.
+/// Number of bytes that are read of a stack.
 const STACK_BYTES: usize = 32 << 10;
 
-/// A thread that waits.
+/// What was read of a waiting thread.
 #[derive(Debug, Default)]
 pub struct BlockedThread {
-    /// The kind of wait, if its system call shows it.
+    /// What the thread waits for, if its system call shows that.
     pub waits_for: Option<ThreadState>,
-    /// The descriptor that it waits for, if its system call has one.
+    /// The descriptor that the thread waits for, if its system call has one.
     pub descriptor: Option<u32>,
-    /// The kernel's function in which it waits. It is only read if the system call does not show
-    /// what the thread waits for.
+    /// The kernel's function in which the thread waits. It is read only if the system call doesn't
+    /// show what the thread waits for.
     pub function: Option<String>,
-    /// The thread's registers, if they may be read. The frame pointer is not among them: it is 0,
-    /// which means unknown. The argument is the futex that the thread waits for.
+    /// The thread's registers; `None` if they can't be read. The frame pointer can't be read, so it
+    /// is 0, which means unknown. The argument is the futex that the thread waits for.
     pub registers: Option<Registers>,
-    /// The top of its stack; empty if that may not be read.
+    /// The top of the thread's stack; empty if it can't be read.
     pub stack: Vec<u8>,
 }
 
-/// Inspects a thread that waits. `None` if it does not wait, or if nothing can be read. `stack`
-/// says whether the content of its stack is read as well.
+/// Inspects a waiting thread; `None` if it doesn't wait or if nothing can be read. `stack` says
+/// whether to read the content of its stack as well.
 pub fn inspect(pid: u32, tid: u32, stack: bool) -> Option<BlockedThread> {
     let file = file_of(pid, tid);
     let text = text_of(file.as_ref());
@@ -59,11 +59,12 @@ pub fn inspect(pid: u32, tid: u32, stack: bool) -> Option<BlockedThread> {
     }
     let known =
         blocked.registers.is_some() || blocked.waits_for.is_some() || blocked.function.is_some();
-    // The thread may have continued meanwhile; then its registers have changed.
+    // If the thread has continued meanwhile, its registers have changed and what was read is
+    // useless.
     (known && text_of(file.as_ref()) == text).then_some(blocked)
 }
 
-/// Returns the descriptor that a thread waits for, if its registers are still `at`.
+/// Returns the descriptor that a thread waits for; `None` if its registers are no longer `at`.
 pub fn descriptor(pid: u32, tid: u32, at: Registers) -> Option<u32> {
     let now = parse(&text_of(file_of(pid, tid).as_ref()))
         .filter(|now| (now.pc, now.sp) == (at.pc, at.sp))?;
@@ -79,33 +80,33 @@ fn file_of(pid: u32, tid: u32) -> Option<File> {
     File::open(format!("/proc/{pid}/task/{tid}/syscall")).ok()
 }
 
-/// Returns the present content of a thread's system call file; empty if that may not be read.
+/// Returns the content of a thread's `syscall` file; empty if the file can't be read.
 fn text_of(file: Option<&File>) -> String {
-    // The system call's number and eight words of 16 digits.
+    // The file contains the system call's number and eight words of up to 16 digits.
     let mut text = [0; 256];
     let got = file.and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
     String::from_utf8_lossy(&text[..got]).into_owned()
 }
 
-/// Returns the kernel's function in which a thread waits.
+/// Returns the name of the kernel's function in which a thread waits.
 fn function_of(pid: u32, tid: u32) -> Option<String> {
     let name = proc::read(&format!("/proc/{pid}/task/{tid}/wchan"));
-    // The content is "0" if the thread runs or if it may not be read.
+    // The content is "0" if the thread runs or if the name may not be read.
     String::from_utf8(name).ok().filter(|name| !name.is_empty() && name != "0")
 }
 
-/// The line that the kernel writes about a thread that waits.
+/// The line that the kernel writes about a waiting thread.
 #[derive(Debug, PartialEq, Eq)]
 struct SyscallLine {
-    /// Number and arguments of its system call; `None` if it waits outside a system call.
+    /// Number and arguments of the system call; `None` if the thread waits outside a system call.
     words: Option<(i64, [u64; 6])>,
     sp: u64,
     pc: u64,
 }
 
 impl SyscallLine {
-    /// Returns the system call; `None` for a 32-bit program, whose calls have other numbers. The
-    /// stack and code of such a program lie below 4 GiB.
+    /// Returns the system call; `None` for a 32-bit program, whose calls have other numbers. Such a
+    /// program is recognized by its stack and code, which are below 4 GiB.
     fn call(&self) -> Option<Call> {
         let is_narrow = self.sp.max(self.pc) <= u64::from(u32::MAX);
         let (number, args) = self.words.filter(|_| !is_narrow)?;
@@ -114,7 +115,7 @@ impl SyscallLine {
 }
 
 fn parse(text: &str) -> Option<SyscallLine> {
-    // "running", or number, six arguments, sp, pc; or "-1", sp, pc.
+    // The line is "running", or number, six arguments, sp and pc, or "-1", sp and pc.
     let words: Vec<&str> = text.split_whitespace().collect();
     let [.., sp, pc] = words.as_slice() else { return None };
     let hex = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
@@ -134,7 +135,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[test]
-    fn a_thread_that_runs_has_no_place() {
+    fn only_the_line_of_a_waiting_thread_is_parsed() {
         assert_eq!(parse("running\n"), None);
         let held_up = SyscallLine { words: None, sp: 0x7ffd_0000_0010, pc: 0x55aa };
         assert_eq!(parse("-1 0x7ffd00000010 0x55aa\n"), Some(held_up));
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_a_32_bit_program_are_not_taken_for_ours() {
+    fn system_calls_of_32_bit_programs_are_not_decoded() {
         let shown = parse("240 0x1 0x80 0x0 0x0 0x0 0x0 0xffd10010 0x565aa\n").unwrap();
         assert_eq!((shown.call(), shown.sp), (None, 0xffd1_0010));
         assert_eq!(parse("202 0x1 x y z 0x0 0x0 0x7ffd00000010 0x5\n").unwrap().call(), None);

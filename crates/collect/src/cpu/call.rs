@@ -1,7 +1,7 @@
-//! Finds out what a thread waits for, from its system call.
+//! Decides what a thread waits for, from its system call.
 //!
-//! `/proc/PID/task/TID/syscall` shows the call's number and arguments. If a call can wait for
-//! several things, the arguments may show which one it is.
+//! `/proc/PID/task/TID/syscall` shows the call's number and arguments. Some calls can wait for
+//! different things, and then the arguments may show for which.
 
 use std::fs::read_link;
 use std::path::Path;
@@ -17,14 +17,14 @@ pub struct Call {
 }
 
 impl Call {
-    /// Returns the address of the futex that the call waits for.
+    /// Returns the address of the futex that the call waits for, if it waits for one.
     pub fn futex(&self) -> Option<u64> {
         let waits = self.number == libc::SYS_futex && is_wait_for_futex(self.args[1]);
         waits.then_some(self.args[0])
     }
 
-    /// Returns the descriptor that the call waits for: its first argument, or the only descriptor
-    /// that it polls. `read` reads a polled descriptor at an address.
+    /// Returns the descriptor that the call waits for: its first argument, or the polled descriptor
+    /// if it polls only one. `read` returns a descriptor at an address in the thread's memory.
     pub fn descriptor(&self, read: impl FnOnce(u64) -> Option<u32>) -> Option<u32> {
         let Call { number, args } = *self;
         if number == libc::SYS_ppoll || is_poll(number) {
@@ -38,7 +38,7 @@ impl Call {
     /// Returns what the call waits for; `None` if that is unknown.
     pub fn waits_for(&self, pid: u32, tid: u32) -> Option<ThreadState> {
         if is_ioctl(self.number) {
-            // CUDA's driver waits by requests to its own device files.
+            // CUDA's driver waits in ioctls on its own device files.
             let file = read_link(format!("/proc/{pid}/task/{tid}/fd/{}", self.args[0] as u32)).ok();
             return file.filter(|path| is_accelerator(path)).map(|_| ThreadState::Device);
         }
@@ -53,7 +53,7 @@ impl Call {
             libc::SYS_flock | libc::SYS_semop | libc::SYS_semtimedop => Some(ThreadState::Lock),
             FUTEX_WAITV | FUTEX_WAIT => Some(ThreadState::Lock),
             libc::SYS_nanosleep | libc::SYS_clock_nanosleep => Some(ThreadState::Sleep),
-            // Without descriptors the call waits until its time is over, or for a signal.
+            // Without descriptors, the call waits until its timeout or for a signal.
             libc::SYS_ppoll if args[1] == 0 => (args[2] != 0).then_some(ThreadState::Sleep),
             libc::SYS_pselect6 if args[1..4] == [0; 3] => {
                 (args[4] != 0).then_some(ThreadState::Sleep)
@@ -66,13 +66,13 @@ impl Call {
         }
     }
 
-    /// Classifies calls that only x86-64 still has.
+    /// Classifies system calls that only x86-64 has.
     #[cfg(target_arch = "x86_64")]
     fn kind_of_old(&self) -> Option<ThreadState> {
         let Call { number, args } = *self;
         match number {
-            // The time is a number of milliseconds. With a negative number the call never times
-            // out.
+            // The timeout is a number of milliseconds. A negative number means that the call never
+            // times out.
             libc::SYS_poll if args[1] == 0 => (args[2] as i32 >= 0).then_some(ThreadState::Sleep),
             libc::SYS_select if args[1..4] == [0; 3] => {
                 (args[4] != 0).then_some(ThreadState::Sleep)
@@ -89,12 +89,13 @@ impl Call {
     }
 }
 
-/// Numbers that all architectures share. Old versions of the `libc` crate don't have them.
+/// Numbers that are the same on all architectures. Old versions of the `libc` crate don't define
+/// them.
 const EPOLL_PWAIT2: i64 = 441;
 const FUTEX_WAITV: i64 = 449;
 const FUTEX_WAIT: i64 = 455;
 
-/// Calls that wait for a file, a pipe or the network if they wait at all.
+/// Calls that, if they wait, wait for a file, a pipe or the network.
 const IO: [i64; 47] = [
     libc::SYS_read,
     libc::SYS_write,
@@ -157,7 +158,7 @@ const OLD_IO: [i64; 8] = [
     libc::SYS_readlink,
 ];
 
-/// Calls in the two lists above whose first argument is not a descriptor.
+/// Calls in the two lists above whose first argument isn't a descriptor.
 const WITHOUT_DESCRIPTOR: [i64; 11] = [
     libc::SYS_openat,
     libc::SYS_statx,
@@ -182,7 +183,8 @@ fn is_poll(_: i64) -> bool {
     false
 }
 
-/// Whether a call has a path as its first argument, where newer calls have a descriptor.
+/// Whether a call has a path as its first argument, while the newer form of the call has a
+/// descriptor.
 #[cfg(target_arch = "x86_64")]
 fn is_old_path(number: i64) -> bool {
     OLD_IO.contains(&number)
@@ -197,10 +199,10 @@ fn is_ioctl(number: i64) -> bool {
     number == libc::SYS_ioctl
 }
 
-/// Whether an operation on a futex waits.
+/// Whether an operation on a futex waits for the futex.
 fn is_wait_for_futex(operation: u64) -> bool {
     const LOCK_PI2: i32 = 13;
-    // Removes the flags for private memory and for the clock.
+    // The flags for private memory and for the clock aren't part of the command.
     let command = operation as i32 & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME);
     matches!(
         command,
@@ -232,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_arguments_show_what_is_waited_for() {
+    fn number_and_arguments_tell_what_a_call_waits_for() {
         use ThreadState::{Io, Lock, Poll, Sleep};
         let private = libc::FUTEX_PRIVATE_FLAG as u64;
         let timed = libc::FUTEX_WAIT_BITSET as u64 | libc::FUTEX_CLOCK_REALTIME as u64 | private;
@@ -245,7 +247,7 @@ mod tests {
         assert_eq!(kind(libc::SYS_read, [0; 6]), Some(Io));
         assert_eq!(kind(libc::SYS_epoll_pwait, [3, 9, 1, u64::MAX, 0, 0]), Some(Poll));
         assert_eq!(kind(libc::SYS_ppoll, [9, 1, 0, 0, 0, 0]), Some(Poll));
-        // The thread waits for a child, for a signal, or for something unknown.
+        // These threads wait for a child, for a signal, or for something unknown.
         assert_eq!(kind(libc::SYS_wait4, [u64::MAX, 0, 0, 0, 0, 0]), None);
         assert_eq!(kind(libc::SYS_ppoll, [0; 6]), None);
         assert_eq!(kind(-1, [0; 6]), None);
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_is_an_argument_or_in_memory() {
+    fn a_descriptor_is_read_from_the_arguments_or_from_memory() {
         let of = |number, args| Call { number, args }.descriptor(|at| (at == 4096).then_some(9));
         assert_eq!(of(libc::SYS_read, [5, 0, 0, 0, 0, 0]), Some(5));
         assert_eq!(of(libc::SYS_ppoll, [4096, 1, 0, 0, 0, 0]), Some(9));
@@ -264,7 +266,7 @@ mod tests {
 
     #[cfg(target_arch = "x86_64")]
     #[test]
-    fn waiting_for_no_descriptor_is_sleep_if_it_ends() {
+    fn polling_nothing_with_a_timeout_is_sleep() {
         use ThreadState::{Poll, Sleep};
         assert_eq!(kind(libc::SYS_poll, [0, 0, 500, 0, 0, 0]), Some(Sleep));
         assert_eq!(kind(libc::SYS_poll, [0, 0, 0xffff_ffff, 0, 0, 0]), None);
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn only_accelerators_files_are_devices() {
+    fn only_device_files_of_accelerators_count_as_devices() {
         for path in ["/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/dri/renderD128"] {
             assert!(is_accelerator(Path::new(path)), "{path}");
         }

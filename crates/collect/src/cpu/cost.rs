@@ -1,5 +1,6 @@
-//! Measures what samples and context switches cost a thread on this machine. The calling thread
-//! does fixed work with and without being sampled by counters like those of the run.
+//! Measures how much CPU time a sample and a context switch cost a thread on this machine. The
+//! calling thread does fixed work, with and without counters like those of the run, and compares
+//! the times.
 
 use super::counters::processors;
 use super::options::SamplingOptions;
@@ -16,25 +17,25 @@ use std::time::Duration;
 const SAMPLE: u32 = 9;
 /// Time between samples while their cost is measured, ns.
 const PERIOD_NS: u64 = 50_000;
-/// Number of rounds of work with samples; half as many are done without.
+/// Number of rounds of work with samples. Half as many are done without samples.
 const ROUNDS: usize = 4;
 const SAMPLES: u64 = 4;
-/// Number of sleeps in a round. The thread leaves its processor once for each.
+/// Number of sleeps in a round. The thread leaves its processor once per sleep.
 const NAPS: u32 = 10;
 const RING_BYTES: [usize; 4] = [1 << 20, 256 << 10, 128 << 10, 32 << 10];
-/// Depth of the stack below the sampled work. It is as much as a sample can hold, as in a deep
-/// program.
+/// Depth of the stack on which the sampled work runs, bytes. It is as much as a sample can contain,
+/// as in a program with deep stacks.
 const DEPTH_BYTES: usize = 32 << 10;
-/// Bytes that the work reads again and again, so that it notices what an interrupt displaced from
-/// the cache.
+/// Bytes that the work reads again and again. It is slower if an interrupt has displaced them from
+/// the cache, so that this counts as cost.
 const WORK_BYTES: usize = 32 << 10;
-/// Bytes of the larger work, which displaces the kernel's data from the near caches between
-/// samples.
+/// Bytes of the larger work. Reading them displaces the kernel's data from the near caches between
+/// samples, so the samples become more expensive.
 const LARGE_BYTES: usize = 2 << 20;
-/// Time between samples of the larger work, long enough to read all of its memory, ns.
+/// Time between samples of the larger work, ns. It is long enough to read all of the work's memory.
 const LARGE_PERIOD_NS: u64 = 250_000;
 
-/// The least and the largest CPU time, ns.
+/// The least and the largest measured CPU time, ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CostSpread {
     #[allow(missing_docs)]
@@ -48,11 +49,11 @@ pub struct CostSpread {
 pub struct SamplingCosts {
     /// Cost of one sample.
     pub sample: CostSpread,
-    /// Cost of leaving a processor once, including the return.
+    /// Cost of leaving a processor and returning to one.
     pub switch: CostSpread,
 }
 
-/// Measures the costs, which takes about 15 ms. Fails if the kernel refuses the counters.
+/// Measures the costs, which takes about 15 ms. Fails if the kernel refuses to open the counters.
 pub fn measure(wanted: &SamplingOptions) -> io::Result<SamplingCosts> {
     let mut clock = wanted.clock(true, false);
     let kernel = Counter::open(&clock, 0, -1).is_ok();
@@ -81,7 +82,7 @@ fn work(memory: &[u8], rounds: u64) {
     }
 }
 
-/// Does the work below a deep stack.
+/// Does the work on top of a stack of `bytes` bytes.
 #[inline(never)]
 fn below(bytes: usize, memory: &[u8], rounds: u64) {
     let frame = [0_u8; 1024];
@@ -97,7 +98,7 @@ fn below(bytes: usize, memory: &[u8], rounds: u64) {
 struct Work<'a> {
     /// Time between the samples, ns.
     period_ns: u64,
-    /// Number of rounds that take at least some microseconds.
+    /// Number of rounds whose time can be measured: it is at least some microseconds.
     few: u64,
     /// Does a number of rounds.
     run: &'a dyn Fn(u64),
@@ -109,7 +110,7 @@ fn sample_cost(clock: &Attr, work: &Work<'_>) -> io::Result<CostSpread> {
     attr.sample_period = period_ns;
     let counter = Counter::open(&attr, 0, -1)?;
     let mut ring = ring_of(&counter)?;
-    // The number of rounds follows from the fastest of several tries.
+    // The number of rounds is computed from the fastest of several tries.
     let timed = |rounds| {
         let began = sys::thread_cpu_ns();
         run(rounds);
@@ -121,7 +122,8 @@ fn sample_cost(clock: &Attr, work: &Work<'_>) -> io::Result<CostSpread> {
     let mut plain = u64::MAX;
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // The wake-up of the sampler is part of the cost.
+        // A sample wakes the sampler, which is part of its cost, so a thread waits for samples
+        // here.
         let wait = || {
             while !done.load(Relaxed) {
                 sys::poll_readable(&[counter.fd().as_fd()], Duration::from_millis(1));
@@ -210,7 +212,7 @@ mod tests {
     use crate::cpu::permitted;
 
     #[test]
-    fn a_sample_and_a_switch_cost_something() {
+    fn samples_and_switches_have_a_measurable_cost() {
         let wanted = SamplingOptions { rate: 99, stacks: StackMode::Auto, events: Vec::new() };
         match measure(&wanted) {
             Ok(costs) => {

@@ -1,8 +1,8 @@
-//! Opens the counters of a run: as many and as detailed as the machine permits.
+//! Opens the perf counters of a run: as many and as detailed as the machine permits.
 //!
-//! Each thread tree has one clock per processor, since the ring of an inherited counter can only be
-//! mapped if the counter is bound to one processor. All counters of a processor write into one
-//! ring.
+//! Each sampled tree of threads has one clock per processor, because the ring of an inherited
+//! counter can be mapped only if the counter is bound to one processor. All counters of a processor
+//! write into one ring.
 
 use super::events::EventCounters;
 use super::options::SamplingOptions;
@@ -17,16 +17,16 @@ use perf_event_open_sys::bindings::{
 use std::collections::HashMap;
 use std::io;
 
-/// Sizes of rings that are tried, largest first. Without privileges the kernel grants 512 KiB per
-/// processor by default (`perf_event_mlock_kb`).
+/// Sizes of rings that are tried, largest first. By default the kernel grants a user without
+/// privileges 512 KiB per processor (`perf_event_mlock_kb`).
 const RING_BYTES: [usize; 5] = [4 << 20, 1 << 20, 512 << 10, 128 << 10, 32 << 10];
-/// Bytes of all rings together. It limits a ring only as far as the ring still holds a tenth of a
-/// second.
+/// Bytes of all rings together. This limit never makes a ring smaller than 512 KiB, which is enough
+/// for a tenth of a second.
 const RINGS_BYTES: usize = 16 << 20;
-/// Number of counters that may be opened for a process that runs already.
+/// Number of counters that may be opened for a process that already runs.
 const MAX_COUNTERS: usize = 8192;
 
-/// The purpose of a counter.
+/// What a counter records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Samples of running threads, and all other records.
@@ -37,10 +37,10 @@ pub enum Purpose {
     Event(PerfEvent),
 }
 
-/// The kernel's numbers of the two kinds of page faults.
+/// The kernel's numbers of minor and major page faults.
 const FAULTS: [u32; 2] = [PERF_COUNT_SW_PAGE_FAULTS_MIN, PERF_COUNT_SW_PAGE_FAULTS_MAJ];
 
-/// Open counters and their rings.
+/// The open counters of a run, and their rings.
 #[derive(Debug, Default)]
 pub struct Counters {
     counters: Vec<Counter>,
@@ -49,16 +49,17 @@ pub struct Counters {
     /// For each processor: its number, the index of the counter that owns the ring, and the ring.
     pub rings: Vec<(u32, usize, Ring)>,
     purpose: HashMap<u64, Purpose>,
-    /// For each thread that counters were opened for, the counters of its own faults. They don't
-    /// include faults of threads that it started.
+    /// For each thread that counters were opened for, two counters of its own page faults. Faults
+    /// of threads that it started aren't included.
     own: HashMap<u32, [Counter; 2]>,
-    /// The error number with which the machine refused kernel frames and stacks of waits, if it did.
+    /// The error number with which the kernel refused to record its frames and the stacks of waits;
+    /// `None` if it permits that.
     pub kernel_refused: Option<i32>,
-    /// Whether samples contain registers and stack.
+    /// Whether samples contain the registers and the top of the stack.
     pub with_stack: bool,
-    /// Counters of events other than time.
+    /// Counters of events that aren't time.
     pub(super) events: Vec<EventCounters>,
-    /// Events that this machine can count but that were refused, with the reason.
+    /// Events that this machine can count, but whose counters were refused, with the reason.
     pub(super) refused_events: Vec<(PerfEvent, String)>,
 }
 
@@ -79,8 +80,8 @@ pub fn processors() -> Vec<u32> {
 }
 
 impl Counters {
-    /// Opens counters of threads and of the threads that they will start, on every processor. With
-    /// `on_exec` the counters begin at the next exec.
+    /// Opens counters on every processor, for these threads and for the threads that they will
+    /// start. With `on_exec` the counters begin at the next exec.
     pub fn open(
         &mut self,
         wanted: &SamplingOptions,
@@ -108,7 +109,7 @@ impl Counters {
             for cpu in &processors {
                 match self.open_one(wanted, *tid, *cpu, on_exec) {
                     Ok(()) => self.open_events(wanted, *tid, *cpu, on_exec),
-                    // The thread has ended, or the processor went offline.
+                    // The thread has ended, or the processor has gone offline.
                     Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {}
                     Err(e) if e.raw_os_error() == Some(libc::ESRCH) && tids.len() > 1 => {}
                     Err(e) => return Err(e),
@@ -142,8 +143,8 @@ impl Counters {
             },
         };
         self.take(clock, Purpose::Clock, cpu, on_exec)?;
-        // A thread leaves a processor in the kernel. If the kernel may not be recorded, there is
-        // nothing to sample.
+        // A thread leaves a processor while it is in the kernel. If the kernel may not be sampled,
+        // a counter of such events records nothing.
         if self.kernel_refused.is_none() && wanted.stacks != StackMode::Off {
             let leave = open(wanted.leave(on_exec))?;
             self.take(leave, Purpose::Leave, cpu, on_exec)?;
@@ -151,25 +152,26 @@ impl Counters {
         Ok(())
     }
 
-    /// Returns the minor and major faults of a thread that has ended. They are unknown (`None`) for
-    /// all threads that began while they were watched. Counters that are inherited and report each
-    /// end (`inherit_stat`) would have them, but then the kernel (6.18) left out the ends of 500 of
-    /// 12,000 threads.
+    /// Returns the minor and major faults of a thread that has ended. For a thread that began while
+    /// its process was sampled they are unknown (`None`). Inherited counters that report the end of
+    /// each thread (`inherit_stat`) could tell them, but with such counters the kernel (6.18) left
+    /// out the ends of 500 of 12,000 threads.
     pub fn faults_of_ended(&mut self, tid: u32) -> Option<[u64; 2]> {
         let [minor, major] = self.own.remove(&tid)?;
         Some([minor.value().ok()?, major.value().ok()?])
     }
 
-    /// Returns the faults of a thread that still runs.
+    /// Returns the minor and major faults of a thread that still runs.
     pub fn faults_of_live(&mut self, pid: u32, tid: u32) -> Option<[u64; 2]> {
         match self.own.contains_key(&tid) {
             true => self.faults_of_ended(tid),
-            // The thread began while it was watched, so all of its faults count.
+            // The thread began while its process was sampled, so all of its faults count.
             false => proc::Stat::of_thread(pid, tid)?.faults(),
         }
     }
 
-    /// Attaches a counter to a ring and enables it.
+    /// Makes a counter write into its processor's ring, which is created if needed, and enables the
+    /// counter.
     fn take(
         &mut self,
         counter: Counter,
@@ -199,7 +201,7 @@ impl Counters {
         Ok(())
     }
 
-    /// Makes a counter write into the ring of its processor.
+    /// Makes a counter write into the existing ring of its processor, and enables the counter.
     pub(super) fn admit(
         &mut self,
         counter: &Counter,
@@ -213,7 +215,7 @@ impl Counters {
         self.begin(counter, purpose, on_exec)
     }
 
-    /// Enables a counter that has a ring.
+    /// Registers a counter that has a ring, and enables it.
     fn begin(&mut self, counter: &Counter, purpose: Purpose, on_exec: bool) -> io::Result<()> {
         self.purpose.insert(counter.id()?, purpose);
         if !on_exec {
@@ -222,11 +224,12 @@ impl Counters {
         Ok(())
     }
 
-    /// Returns the purpose of the counter that took a sample.
+    /// Returns the purpose of the counter whose id a sample contains.
     ///
-    /// If another profiler samples context switches as well, the kernel (6.18) may write a sample
-    /// with the id of the other profiler's counter, since all counters of a software event share
-    /// the prepared data. Samples of the clock never have a wrong id.
+    /// An unknown id means [`Purpose::Leave`]. If another profiler samples context switches as
+    /// well, the kernel (6.18) may write a sample with the id of that profiler's counter, because
+    /// the counters of a software event share the data of a sample. Samples of the clock always
+    /// have the right id.
     pub fn purpose(&self, id: u64) -> Purpose {
         self.purpose.get(&id).copied().unwrap_or(Purpose::Leave)
     }
@@ -258,8 +261,8 @@ impl Counters {
         &self.counters[self.rings[at].1]
     }
 
-    /// Opens the counters of events of a thread, on a processor that has a ring. An event that is
-    /// refused is not tried again.
+    /// Opens a thread's counters of events, on a processor that has a ring. If an event is refused,
+    /// no further counter of it is opened.
     pub(super) fn open_events(
         &mut self,
         wanted: &SamplingOptions,
@@ -285,7 +288,7 @@ impl Counters {
             });
             match opened {
                 Ok(counter) => self.events[at].counters.push(counter),
-                // The thread has ended, or the processor went offline.
+                // The thread has ended, or the processor has gone offline.
                 Err(e) if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ESRCH)) => {}
                 Err(e) => {
                     self.events[at].refused = true;
@@ -295,12 +298,12 @@ impl Counters {
         }
     }
 
-    /// Returns the share of the time on a core in which each event was counted. It is below 1 if
-    /// the processor has too few counters, so that they take turns.
+    /// Returns for each event the share of the time on a core in which the event was counted. The
+    /// share is below 1 if the processor has too few counters, so that they take turns.
     ///
-    /// The clock always runs, so its time is the whole. The enabled time of a counter is not the
-    /// whole, since it continues while the thread is on another processor (with two processors it
-    /// is twice the time).
+    /// The clock always runs, so the share is computed from its time. The enabled time of a counter
+    /// is no measure: it continues while the thread is on another processor, so with two processors
+    /// it is twice the time.
     pub fn event_shares(&self) -> Vec<(PerfEvent, f64)> {
         let ran = |counters: &mut dyn Iterator<Item = &Counter>| -> u64 {
             counters.filter_map(|counter| counter.ran_ns().ok()).sum()

@@ -1,8 +1,8 @@
-//! Finds the file or peer that a thread waits for, by the descriptor of its system call.
+//! Names the file or peer that a thread waits for, by the descriptor of its system call.
 //!
-//! The result becomes the innermost frame of the wait, such as `(waits for /data/a.bin)`, so no
-//! separate table is needed for time by file and peer. The descriptor is read during the wait, so
-//! some short waits have no such frame.
+//! The name becomes the innermost frame of the wait's stack, such as `(waits for /data/a.bin)`, so
+//! times per file and peer need no separate table. The descriptor is read during the wait, so some
+//! short waits lack this frame.
 
 use std::collections::HashMap;
 use std::fs::{read_link, read_to_string};
@@ -10,16 +10,16 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Number of sockets and files that are cached.
+/// Number of sockets and of files that are cached.
 const MAX_KNOWN: usize = 4096;
-/// Least time between two readings of the kernel's lists of sockets. They may also take only one
-/// part in `SHARE` of the time.
+/// Least time between two readings of the kernel's lists of sockets. The time is longer if a
+/// reading takes long: readings may take at most one part in `SHARE` of the time.
 const EVERY: Duration = Duration::from_millis(500);
 const SHARE: u32 = 50;
-/// The state of a TCP socket that listens.
+/// The state of a listening TCP socket, as `/proc/net/tcp` shows it.
 const LISTENS: &str = "0A";
 
-/// The sockets that were listed, by inode.
+/// Caches the frames of sockets by inode, and those of files by path.
 #[derive(Default)]
 pub struct Descriptors {
     sockets: HashMap<u64, Arc<str>>,
@@ -28,8 +28,8 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// Returns a frame that names the file or peer of a thread's descriptor; `None` if that is
-    /// unknown.
+    /// Returns a frame that names the file or peer of a thread's descriptor; `None` if there is no
+    /// name for it.
     pub fn frame(&mut self, pid: u32, tid: u32, descriptor: u32) -> Option<Arc<str>> {
         let link = read_link(format!("/proc/{pid}/task/{tid}/fd/{descriptor}")).ok()?;
         let link = link.to_string_lossy();
@@ -42,7 +42,8 @@ impl Descriptors {
         let what = match link.split_once(':') {
             _ if link.starts_with('/') => link.trim_end_matches(" (deleted)"),
             Some(("pipe", _)) => "a pipe",
-            // If the call polls several descriptors, it is unknown which one will end the wait.
+            // If the call waits for several descriptors by epoll, it is unknown which one will end
+            // the wait.
             _ => return None,
         };
         let frame: Arc<str> = frame(what).into();
@@ -69,7 +70,7 @@ impl Descriptors {
         Some(known.unwrap_or_else(|| frame("socket").into()))
     }
 
-    /// Lists all sockets of a process's network namespace.
+    /// Lists the sockets in a process's network namespace.
     fn list(&mut self, pid: u32) {
         let read = |name: &str| read_to_string(format!("/proc/{pid}/net/{name}"));
         for name in ["tcp", "tcp6", "udp", "udp6"] {
@@ -89,7 +90,7 @@ fn frame(what: &str) -> String {
     format!("(waits for {what})")
 }
 
-/// Parses a line of `/proc/net/tcp`: inode and peer.
+/// Parses a line of `/proc/net/tcp` or a file like it: returns inode and peer.
 fn internet(line: &str) -> Option<(u64, String)> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let [_, local, remote, state, _, _, _, _, _, inode, ..] = words.as_slice() else { return None };
@@ -100,7 +101,8 @@ fn internet(line: &str) -> Option<(u64, String)> {
     Some((inode.parse().ok()?, text))
 }
 
-/// Parses an address like `0100007F:1F90`: words of four bytes in the machine's order, and a port.
+/// Parses an address like `0100007F:1F90`. It consists of words of four bytes in the machine's byte
+/// order, and a port.
 fn address(text: &str) -> Option<String> {
     let (address, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -122,8 +124,8 @@ fn address(text: &str) -> Option<String> {
     })
 }
 
-/// Parses a line of `/proc/net/unix`: inode and path. The peer of a socket without a path has no
-/// name.
+/// Parses a line of `/proc/net/unix`: returns inode and path. If the socket has no path, its peer
+/// can't be named.
 fn unix(line: &str) -> Option<(u64, String)> {
     let mut words = line.split_ascii_whitespace();
     let inode = words.nth(6)?.parse().ok()?;
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn files_and_pipes_are_known_by_their_path() {
+    fn files_are_named_by_their_path_and_pipes_as_pipes() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let path = file.path().to_str().unwrap();
         assert_eq!(own(file.as_file()).as_deref(), Some(&*format!("(waits for {path})")));
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_are_known_by_their_peer() {
+    fn sockets_are_named_by_their_peer() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let here = listener.local_addr().unwrap();
         let client = TcpStream::connect(here).unwrap();
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_both_kinds_are_read() {
+    fn ipv4_and_ipv6_addresses_are_parsed() {
         assert_eq!(address("0100007F:1F90").as_deref(), Some("127.0.0.1:8080"));
         let text = "00000000000000000000000001000000:0050";
         assert_eq!(address(text).as_deref(), Some("[::1]:80"));

@@ -1,9 +1,10 @@
-//! Counters of events other than time: cycles, cache misses, page faults.
+//! Opens counters of events that aren't time: cycles, cache misses, page faults.
 //!
-//! A counter interrupts its thread after a number of events, and records the number and the place.
-//! No stack is taken, so several events cost little more than one. The counts of a thread, a
-//! function or a step are sums over such samples. Reading the counters at each sample of the clock
-//! would instead charge a function with events of other functions since the last sample.
+//! A counter interrupts its thread after a number of events, and records that number and the place
+//! in the code. It takes no stack, so several events cost little more than one. The counts of a
+//! thread, a function or a step are sums over such samples. If the counters were read at each
+//! sample of the clock instead, a function would be charged with events of other functions since
+//! the last sample.
 
 use super::options::sampling;
 use super::refusal::why_no_hardware;
@@ -12,15 +13,16 @@ use crate::perf::record::{EVENT_FIELDS, Layout, WITH_COUNT};
 use crate::perf::{Attr, Counter, attr_of};
 use perf_event_open_sys::bindings::*;
 
-/// Most samples of one event per second, since each interrupts its thread.
+/// Largest number of samples of one event per second. Each sample interrupts its thread.
 const MAX_SAMPLES: u32 = 250;
-/// Number of page faults per sample. A program may have hundreds of thousands of faults per second.
+/// Number of page faults per sample. A program may have hundreds of thousands of faults per second,
+/// so not every fault is sampled.
 const FAULTS_PER_SAMPLE: u64 = 16;
 
-/// Number of events between two samples.
+/// Number of events from one sample to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SamplePeriod {
-    /// The kernel chooses the period so that there is a certain number of samples per second.
+    /// The kernel adapts the number so that there is a given number of samples per second.
     Often,
     /// A fixed number of events.
     Events(u64),
@@ -49,8 +51,8 @@ impl PerfEvent {
         }
     }
 
-    /// Checks whether this machine counts the event for its programs, by trying it on this process.
-    /// The error is the reason why it does not.
+    /// Checks whether this machine counts the event, by opening a counter for this process. The
+    /// error says why the machine doesn't count it.
     pub fn counts(self) -> Result<(), String> {
         let (kind, config) = self.code();
         let mut attr = attr_of(kind, config);
@@ -60,8 +62,9 @@ impl PerfEvent {
         Counter::open(&attr, 0, -1).map(drop).map_err(|e| why_no_hardware(&e))
     }
 
-    /// Returns the layout of the event's samples. If a software event records its period, the
-    /// kernel writes a sample for each event, whatever the period is (`perf_swevent_event`).
+    /// Returns the layout of the event's samples. Samples of software events don't contain the
+    /// number of events. If they did, the kernel would write a sample for each event, regardless of
+    /// the period (`perf_swevent_event`).
     pub(super) fn layout(self) -> Layout {
         match self.every() {
             SamplePeriod::Often => Layout::Counted,
@@ -71,7 +74,7 @@ impl PerfEvent {
 
     pub(super) fn attr(self, rate: u32, kernel: bool, on_exec: bool) -> Attr {
         let (kind, config) = self.code();
-        // Samples of events don't wake the reader; samples of the clock do.
+        // Only samples of the clock wake the reader.
         let mut attr = sampling(kind, config, kernel, on_exec);
         attr.sample_type = EVENT_FIELDS;
         match self.every() {
@@ -91,7 +94,7 @@ impl PerfEvent {
 pub(super) struct EventCounters {
     pub(super) event: PerfEvent,
     pub(super) counters: Vec<Counter>,
-    /// Whether the event was refused, so that no more counters of it are opened.
+    /// Whether a counter was refused, so that no further counter of the event is opened.
     pub(super) refused: bool,
 }
 
@@ -100,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn page_faults_are_counted_on_every_machine_that_can_be_sampled() {
+    fn page_faults_are_counted_wherever_samples_are_permitted() {
         match (crate::cpu::permitted().user, PerfEvent::PageFaults.counts()) {
             (Ok(()), counts) => counts.unwrap(),
             (Err(why), counts) => assert_eq!(counts.unwrap_err(), why),
@@ -108,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_sampled_as_often_as_the_clock_but_not_more_than_it_is_worth() {
+    fn events_have_the_rate_of_the_clock_up_to_a_limit() {
         assert_eq!(PerfEvent::Cycles.attr(99, true, false).sample_freq, 99);
         assert_eq!(PerfEvent::Cycles.attr(5000, true, false).sample_freq, 250);
         let faults = PerfEvent::PageFaults.attr(5000, true, false);

@@ -1,4 +1,4 @@
-//! The options of sampling, and the attributes of the counters that do it.
+//! The options of sampling, and the kernel's attributes for counters with these options.
 
 use crate::config::{PerfEvent, StackMode};
 use crate::perf::record::{FIELDS, REGISTERS, WITH_STACK};
@@ -8,9 +8,10 @@ use perf_event_open_sys::bindings::{
     PERF_TYPE_SOFTWARE,
 };
 
-/// Up to this many samples per second, each sample wakes the sampler, so that Python's frames are
-/// read at once. At 999 Hz the wake-ups cost the job's threads one percent of their time (3.4 % in
-/// all, 2.4 % without), because it is expensive for virtual processors to wake each other.
+/// Up to this many samples per second, each sample wakes the sampler, so that it reads Python's
+/// frames at once. At higher rates that would be too expensive, because virtual processors wake
+/// each other slowly: at 999 Hz, sampling costs the job's threads 3.4 % of their time with wake-ups
+/// and 2.4 % without.
 const WAKE_UPS: u32 = 250;
 
 /// The options of sampling.
@@ -30,18 +31,18 @@ impl SamplingOptions {
         1_000_000_000 / u64::from(self.rate.max(1))
     }
 
-    /// Whether each sample wakes the sampler. If not, the sampler polls. A ring that is half full
-    /// always wakes it.
+    /// Whether each sample wakes the sampler. If not, the sampler polls, but a half-full ring still
+    /// wakes it.
     pub fn wakes(&self) -> bool {
         self.rate <= WAKE_UPS
     }
 
-    /// Whether samples contain registers and stack, which the sampler unwinds.
+    /// Whether samples contain the registers and the top of the stack, for the sampler to unwind.
     pub(super) fn with_stack(&self) -> bool {
         !matches!(self.stacks, StackMode::Fp | StackMode::Off) && cfg!(target_arch = "x86_64")
     }
 
-    /// Returns the bytes of stack in a sample: many at low rates, few at high rates.
+    /// Returns how many bytes of the stack a sample contains: fewer at higher rates.
     fn stack_bytes(&self) -> u32 {
         match self.rate {
             ..=250 => 32 << 10,
@@ -86,8 +87,8 @@ impl SamplingOptions {
     }
 }
 
-/// Returns an attribute with what all sampling counters share: they follow a whole tree of threads
-/// and use the run's clock.
+/// Returns the attribute that all sampling counters share: they follow a whole tree of threads and
+/// use the monotonic clock.
 pub(super) fn sampling(kind: u32, config: u32, kernel: bool, on_exec: bool) -> Attr {
     let mut attr = attr_of(kind, config);
     attr.read_format = PERF_FORMAT_TOTAL_TIME_RUNNING.into();

@@ -1,19 +1,20 @@
-//! Samples threads by reading `/proc` many times per second, without any effect on the job. It is
-//! used if perf events are refused, as in most containers.
+//! Samples threads by reading `/proc` many times per second, which has no effect on the job. This
+//! replaces perf events where they are refused, as in most containers.
 //!
 //! For each thread the kernel counts how long it ran and how long it was ready (`schedstat`), so
-//! those times are exact; the rest is waiting. The place of a wait is read as for long waits with
-//! perf events. Of a running thread only Python's frames can be read, since its registers can't.
-//! The time that threads ran after their last reading is missing from their own counts but included
-//! in the clock of the process. It is unknown which thread ran, so that time is assigned to none.
+//! these times are exact. The rest of the time the thread waited. The place of a wait is read as
+//! for long waits with perf events. Of a running thread only Python's frames can be read, because
+//! its registers can't. A thread may run after its last reading. The clock of the process includes
+//! that time, but nothing tells which thread ran, so the time is assigned to no thread.
 //!
-//! - The time after a thread's last reading, and threads that live between two readings, are only
-//!   known for the process as a whole, and count as lost. The last moment of a process is unknown.
-//!   So is a process that lasts less than 0.1 s and does not have the library.
-//! - A wait for a child or a signal is `other`. A stopped thread counts as waiting for what it
-//!   waited for before.
-//! - Context switches are not counted. The readings take at most 10 % of a core, so thousands of
-//!   threads are read less often.
+//! - Two times are known only for the process as a whole and count as lost: the time after a
+//!   thread's last reading, and the time of threads that live between two readings. The last moment
+//!   of a process is unknown. A process that lasts less than 0.1 s and doesn't have the library
+//!   isn't seen at all.
+//! - A wait for a child or a signal has the kind `other`. A stopped thread counts as waiting for
+//!   what it waited for before.
+//! - Context switches are not counted. The readings take at most 10 % of a core, so in jobs with
+//!   thousands of threads each thread is read less often.
 
 pub use super::polled_thread::ThreadActivity;
 use super::polled_thread::{PolledThread, RunTimes, SchedStat};
@@ -23,10 +24,10 @@ use crate::os::sys;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// Time between two listings of threads if their number has not changed.
+/// Time after which threads are listed again even if their number has not changed, ns.
 const LIST_NS: u64 = 100_000_000;
 
-/// Whether this kernel counts the times of threads.
+/// Whether this kernel counts how long threads ran and were ready.
 pub fn is_possible() -> bool {
     let pid = std::process::id();
     let times = SchedStat::open(pid, pid).and_then(|source| source.read());
@@ -36,21 +37,22 @@ pub fn is_possible() -> bool {
 /// A process that is polled.
 #[derive(Debug)]
 struct PolledProcess {
-    /// Address at which the stack of its program begins, which differs from program to program.
+    /// Address at which the stack of the current program begins. It tells programs apart, because
+    /// the kernel chooses another address at each exec.
     program: u64,
-    /// Time when it was last read.
+    /// Time of the last reading, ns.
     at_ns: u64,
     threads: HashMap<u32, PolledThread>,
-    /// Its threads when they were last listed, the time of that, and the kernel's number of threads
-    /// then.
+    /// The threads when they were last listed. `listed_ns` is the time of the listing, and `count`
+    /// the number of threads that the kernel reported then.
     tids: Vec<u32>,
     listed_ns: u64,
     count: u64,
-    /// The process's clock when it began to be watched.
+    /// The process's CPU clock when polling began, ns.
     clock_ns: u64,
-    /// Time that its threads have run since then, according to their readings, ns.
+    /// Time that the threads ran since then, according to their readings, ns.
     ran_ns: u64,
-    /// Time that unknown threads have run, ns; see [`PolledProcesses::read_clock`].
+    /// Time that unknown threads ran, ns; see [`PolledProcesses::read_clock`].
     unseen_ns: u64,
 }
 
@@ -60,19 +62,19 @@ pub struct PolledProcesses {
     by_pid: HashMap<u32, PolledProcess>,
 }
 
-/// The change of a process's program since the last reading.
+/// What happened to a process's program since the last reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramChange {
     /// The process still runs its program.
     Same,
-    /// The process runs another program. The old one was last read at this time.
+    /// The process runs another program. The previous one was last read at this time.
     Replaced(u64),
     /// The process has ended.
     Gone,
 }
 
-/// Returns the address at which the stack of a process's program begins, or 0 if it may not be
-/// read. `None` if the process has ended.
+/// Returns the address at which the stack of a process's program begins, or 0 if that may not be
+/// read; `None` if the process has ended.
 fn program_of(pid: u32) -> Option<u64> {
     Stat::of(pid).filter(Stat::lives)?.stack_start()
 }
@@ -93,8 +95,8 @@ impl PolledProcesses {
         self.by_pid.keys().copied().collect()
     }
 
-    /// Begins to poll a process. `from_start` says that the time that its threads ran before now
-    /// counts too.
+    /// Begins to poll a process. With `from_start`, the time that its threads ran before now counts
+    /// as well. Returns false if the process has ended.
     pub fn begin(&mut self, pid: u32, now_ns: u64, from_start: bool) -> bool {
         let Some(program) = program_of(pid) else { return false };
         let mut threads = HashMap::new();
@@ -133,7 +135,7 @@ impl PolledProcesses {
     }
 
     /// Returns the threads of a process. They are listed again if their number has changed, and
-    /// from time to time in case as many began as ended.
+    /// from time to time because as many may have begun as ended.
     pub fn tids(&mut self, pid: u32, now_ns: u64) -> Vec<u32> {
         let Some(process) = self.by_pid.get_mut(&pid) else { return Vec::new() };
         let count = proc::count_threads(pid);
@@ -144,7 +146,8 @@ impl PolledProcesses {
         process.tids.clone()
     }
 
-    /// Reads a thread. Its state is only read if it ran.
+    /// Reads a thread's times. `runs` tells whether the thread is running; it is called only if the
+    /// thread ran since the last reading.
     pub fn observe(
         &mut self,
         pid: u32,
@@ -156,7 +159,7 @@ impl PolledProcesses {
         let process = self.by_pid.get_mut(&pid)?;
         let thread = match process.threads.entry(tid) {
             Entry::Occupied(thread) => thread.into_mut(),
-            // The thread has begun since the last reading.
+            // The thread began after the last reading.
             Entry::Vacant(place) => place.insert(PolledThread::new(
                 SchedStat::open(pid, tid)?,
                 RunTimes::default(),
@@ -164,7 +167,8 @@ impl PolledProcesses {
             )),
         };
         let Some(times) = thread.source.read() else {
-            // Another thread may have this tid by now.
+            // The thread has ended. Another thread may have its tid by now, so threads are listed
+            // again.
             thread.is_gone = true;
             process.listed_ns = 0;
             return None;
@@ -173,7 +177,7 @@ impl PolledProcesses {
         Some(thread.observe(pid, tid, times, now_ns, runs, out))
     }
 
-    /// Whether a thread has another name than when it was last read, and keeps the new name.
+    /// Returns whether a thread's name has changed since the last call, and remembers the name.
     pub fn is_new_name(&mut self, pid: u32, tid: u32, name: &str) -> bool {
         let thread = self.by_pid.get_mut(&pid).and_then(|process| process.threads.get_mut(&tid));
         thread.filter(|thread| thread.name != name).is_some_and(|thread| {
@@ -182,7 +186,7 @@ impl PolledProcesses {
         })
     }
 
-    /// Records where a thread was found to wait.
+    /// Records the place where a thread waits.
     pub fn waits_at(&mut self, pid: u32, tid: u32, place: WaitSite) {
         let thread = self.by_pid.get_mut(&pid).and_then(|process| process.threads.get_mut(&tid));
         if let Some(wait) = thread.and_then(|thread| thread.wait.as_mut()) {
@@ -190,7 +194,7 @@ impl PolledProcesses {
         }
     }
 
-    /// Emits the added-up times of all threads.
+    /// Emits the times of all threads that have no place and were only added up so far.
     pub fn emit(&mut self, out: &mut Vec<ThreadInterval>) {
         for (pid, process) in &mut self.by_pid {
             for (tid, thread) in &mut process.threads {
@@ -199,7 +203,7 @@ impl PolledProcesses {
         }
     }
 
-    /// Removes the threads that have ended.
+    /// Removes the threads of a process that have ended, and emits their last times.
     pub fn keep_threads(&mut self, pid: u32, tids: &[u32], out: &mut Vec<ThreadInterval>) {
         let Some(process) = self.by_pid.get_mut(&pid) else { return };
         process.threads.retain(|tid, thread| {
@@ -211,32 +215,31 @@ impl PolledProcesses {
         });
     }
 
-    /// Reads a process's clock after its threads were read, to find the time that no known thread
-    /// ran.
+    /// Reads a process's CPU clock, after its threads were read. The clock minus the threads' times
+    /// is the time that unknown threads ran.
     pub fn read_clock(&mut self, pid: u32) {
         let Some(process) = self.by_pid.get_mut(&pid) else { return };
         let Some(clock_ns) = sys::process_clock_ns(pid) else { return };
         process.unseen_ns = clock_ns.saturating_sub(process.clock_ns + process.ran_ns);
     }
 
-    /// Returns the time that unknown threads of a process ran: those that ended between two
-    /// readings. Known threads have run on since their readings, so less than a millisecond per
-    /// thread counts as none.
+    /// Returns the time that unknown threads of a process ran, that is, threads that ended between
+    /// two readings. Known threads have run a little since their readings, so less than a
+    /// millisecond per thread counts as 0.
     pub fn unseen_ms(&self, pid: u32) -> u64 {
         let Some(process) = self.by_pid.get(&pid) else { return 0 };
         let unseen_ms = process.unseen_ns / 1_000_000;
         if unseen_ms > process.tids.len() as u64 { unseen_ms } else { 0 }
     }
 
-    /// Ends all threads of a program. `goes_on` says that the process runs another program from now
-    /// on.
+    /// Ends all threads of a program. `goes_on` says whether the process now runs another program.
     pub fn ended(&mut self, pid: u32, goes_on: bool, out: &mut Vec<ThreadInterval>) {
         let Some(process) = self.by_pid.get_mut(&pid) else { return };
         for (tid, thread) in &mut process.threads {
             thread.end(pid, *tid, out);
         }
         match goes_on {
-            // Only the thread that continues has run before.
+            // Exec ends all threads but the main one, whose times go on.
             true => process.threads.retain(|tid, _| *tid == pid),
             false => drop(self.by_pid.remove(&pid)),
         }
@@ -248,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_found_and_one_that_is_gone_is_not() {
+    fn a_live_process_is_polled_and_an_ended_one_is_not() {
         let pid = std::process::id();
         let mut polled = PolledProcesses::default();
         assert!(polled.begin(pid, 5, false) && is_possible());

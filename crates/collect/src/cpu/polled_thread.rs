@@ -1,25 +1,25 @@
-//! A thread that is read from `/proc`: how long it ran, was ready, and waited.
+//! Computes from readings of `/proc` how long a thread ran, was ready, and waited.
 
 use super::sample::Kind;
 use super::threads::{ThreadInterval, WaitSite};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// A thread that runs in short bursts is seldom found running. When it is, the time that it ran
-/// since it was last found running counts for that place, but at most this many intervals between
-/// readings.
+/// A thread that runs in short bursts is seldom found running. When it is, all time that it ran
+/// since it was last found running counts for the place where it is now. This limits that time to a
+/// multiple of the time between two readings.
 const MAX_READINGS: u64 = 4;
 
-/// The kernel's times of a thread.
+/// A thread's times, as the kernel counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunTimes {
     /// Time on a core, ns.
     pub ran_ns: u64,
-    /// Time in which it was ready but not on a core, ns.
+    /// Time in which the thread was ready but not on a core, ns.
     pub ready_ns: u64,
 }
 
-/// The kernel's file with these times. It is kept open, since opening costs more than reading.
+/// The kernel's file with a thread's times. It stays open, because opening costs more than reading.
 #[derive(Debug)]
 pub struct SchedStat(File);
 
@@ -28,9 +28,9 @@ impl SchedStat {
         File::open(format!("/proc/{pid}/task/{tid}/schedstat")).ok().map(SchedStat)
     }
 
-    /// Reads the times; `None` if the thread has ended, or if the kernel does not count them.
+    /// Reads the times; `None` if the thread has ended or the kernel doesn't count them.
     pub fn read(&self) -> Option<RunTimes> {
-        // The content is three numbers of up to 20 digits.
+        // The file contains three numbers of up to 20 digits.
         let mut text = [0; 64];
         let len = self.0.read_at(&mut text, 0).ok()?;
         let mut words = std::str::from_utf8(&text[..len]).ok()?.split_whitespace();
@@ -43,24 +43,24 @@ impl SchedStat {
 #[derive(Debug)]
 pub struct PolledThread {
     pub source: SchedStat,
-    /// Whether the thread has ended, so that its file has no more times.
+    /// Whether the thread has ended, so that its file can no longer be read.
     pub is_gone: bool,
     pub times: RunTimes,
-    /// Time when it was last read.
+    /// Time of the last reading, ns.
     at_ns: u64,
-    /// Time when it was first read, or when time in unknown places was last reported, ns.
+    /// Time of the first reading, or the time when unplaced time was last emitted, ns.
     given_ns: u64,
-    /// Time that it ran since it was last found running, whose place is unknown yet, ns.
+    /// Time that the thread ran since it was last found running, ns. Its place isn't known yet.
     unseen_ns: u64,
-    /// Time that it ran in places that stay unknown, not reported yet, ns.
+    /// Time that the thread ran in places that stay unknown, not emitted yet, ns.
     unplaced_ns: u64,
     ready_ns: u64,
-    /// Time that it neither ran nor was ready, not reported yet, ns. The kernel counts a thread as
-    /// ready only once it runs again, so time that looked like waiting may turn out to be ready
-    /// time.
+    /// Time that the thread neither ran nor was ready, not emitted yet, ns. The kernel counts ready
+    /// time only when the thread runs again, so time that looked like waiting may later turn out to
+    /// be ready time.
     owed_ns: i64,
     pub wait: Option<Wait>,
-    /// Its name as it was last reported.
+    /// The thread's name when it was last emitted.
     pub name: String,
 }
 
@@ -69,21 +69,22 @@ pub struct PolledThread {
 pub struct Wait {
     since_ns: u64,
     pub place: Option<WaitSite>,
-    /// Number of times that its place was looked for.
+    /// Number of readings that have found the thread still in this wait.
     looks: u32,
 }
 
-/// Number of times that a stack that can't be read is tried.
+/// Number of times that the sampler tries to read the stack of a wait.
 const MAX_TRIES: u32 = 8;
 
-/// The activity of a thread at a reading.
+/// What a thread is doing at a reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ThreadActivity {
-    /// The thread ran this long and still runs. The time counts for the place where it is now.
+    /// The thread has run this long, ns, and still runs. The time counts for the place where it is
+    /// now.
     Runs(u64),
-    /// The thread waits in a place that is not known yet.
+    /// The thread waits, and the place should be read.
     Waits,
-    /// The thread waits as at the last reading.
+    /// The thread still waits, and the place need not be read again.
     Still,
 }
 
@@ -130,7 +131,7 @@ impl PolledThread {
             let look = !seen && wait.looks <= MAX_TRIES;
             return if look { ThreadActivity::Waits } else { ThreadActivity::Still };
         }
-        // Time in which it was ready after the wait is not part of the wait.
+        // Ready time at the end of the wait isn't part of the wait.
         self.owed_ns += rest_ns.min(0);
         self.close(pid, tid, out);
         self.owed_ns += rest_ns.max(0);
@@ -145,13 +146,13 @@ impl PolledThread {
         ThreadActivity::Waits
     }
 
-    /// Ends the wait.
+    /// Ends and emits the current wait.
     fn close(&mut self, pid: u32, tid: u32, out: &mut Vec<ThreadInterval>) {
         let Some(Wait { since_ns: time_ns, place, looks }) = self.wait.take() else { return };
         if let Some(length_ns) = u64::try_from(self.owed_ns).ok().filter(|ns| *ns > 0) {
             self.owed_ns = 0;
-            // No reading has found this wait unbroken, so only the time between two readings is
-            // known.
+            // The wait was shorter than the time between two readings, so its exact time is
+            // unknown. `spread_ns` is the length of the interval in which it was.
             let within_ns = self.at_ns.saturating_sub(time_ns).max(length_ns);
             let (kind, spread_ns) = (Kind::Waited, (looks == 0).then_some(within_ns));
             out.push(ThreadInterval { pid, tid, time_ns, length_ns, spread_ns, kind, place });
@@ -171,7 +172,7 @@ impl PolledThread {
 
     pub fn end(&mut self, pid: u32, tid: u32, out: &mut Vec<ThreadInterval>) {
         self.unplaced_ns += std::mem::take(&mut self.unseen_ns);
-        // There were short waits between times of running, in unknown places.
+        // Between times of running there may have been short waits, in unknown places.
         let since_ns = self.at_ns.saturating_sub(self.owed_ns.max(0) as u64);
         self.wait.get_or_insert(Wait { since_ns, place: None, looks: 0 });
         self.close(pid, tid, out);
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn running_ready_and_waiting_add_up() {
+    fn running_ready_and_waiting_times_add_up() {
         let mut thread = thread();
         assert_eq!(observe(&mut thread, 10, 10, 0, true), (ThreadActivity::Runs(10 * MS), 0));
         assert_eq!(observe(&mut thread, 20, 14, 2, false), (ThreadActivity::Waits, 0));
@@ -222,11 +223,11 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_ready_and_not_counted_so_yet_does_not_wait() {
+    fn ready_time_that_is_counted_late_is_not_waiting() {
         let mut thread = thread();
         assert_eq!(observe(&mut thread, 10, 4, 0, true), (ThreadActivity::Runs(4 * MS), 0));
         assert_eq!(observe(&mut thread, 20, 4, 0, true), (ThreadActivity::Runs(0), 0));
-        // The kernel counts the 16 ms once the thread runs again.
+        // The kernel counts the 16 ms of ready time only once the thread runs again.
         assert_eq!(observe(&mut thread, 30, 14, 16, true), (ThreadActivity::Runs(10 * MS), 0));
         let mut out = Vec::new();
         thread.end(1, 1, &mut out);
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_ran_long_ago_does_not_count_for_the_present_place() {
+    fn time_that_a_thread_ran_long_ago_has_no_known_place() {
         let mut thread = thread();
         for n in 1..=10 {
             observe(&mut thread, n * 10, n * 5, 0, false);

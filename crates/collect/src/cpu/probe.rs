@@ -1,4 +1,5 @@
-//! Finds out what this machine and account permit to be sampled, by trying it on this process.
+//! Finds out which data this machine and account permit tprof to sample, by trying each on this
+//! process.
 
 use super::refusal::why_refused;
 use crate::config::PerfEvent;
@@ -7,7 +8,7 @@ use crate::perf::{Counter, attr_of};
 use perf_event_open_sys::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE};
 use std::io::{self, Read};
 
-/// The kinds of data that the kernel permits. An error is the reason why it refuses one.
+/// The kinds of data and whether the kernel permits them. An error says why it refuses one.
 #[derive(Clone, Debug)]
 pub struct Permitted {
     /// Samples of user code.
@@ -18,12 +19,12 @@ pub struct Permitted {
     pub kernel_names: Result<(), String>,
     /// Cycles, instructions, cache references and cache misses, one by one.
     pub hardware: [(PerfEvent, Result<(), String>); 4],
-    /// Yama's level, if Yama is active. With 0 all processes of the user may be read, with 1 only
-    /// descendants.
+    /// Yama's level; `None` if Yama isn't active. At level 0 a process may read all processes of
+    /// its user, at level 1 only its descendants.
     pub ptrace_scope: Option<u8>,
 }
 
-/// Opens a clock of this process that is never enabled.
+/// Opens a clock of this process, which is never enabled.
 fn open_clock(kernel: bool) -> io::Result<Counter> {
     let mut attr = attr_of(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK);
     attr.sample_period = 1_000_000_000;
@@ -33,10 +34,10 @@ fn open_clock(kernel: bool) -> io::Result<Counter> {
     Counter::open(&attr, 0, -1)
 }
 
-/// Returns why the addresses of the kernel's functions are hidden, if they are.
+/// Returns why the kernel hides the addresses of its functions; `None` if it doesn't.
 pub fn why_kernel_names_are_hidden() -> Option<String> {
-    // One page is enough: among the 200,000 lines, only the first ones may have an address of 0 if
-    // addresses are shown.
+    // One page is enough. The file has 200,000 lines, and if addresses are shown, only the first
+    // few may have the address 0.
     let mut page = vec![0; 4096];
     let mut file = std::fs::File::open("/proc/kallsyms").ok();
     let got = file.as_mut().and_then(|file| file.read(&mut page).ok()).unwrap_or(0);
@@ -57,7 +58,7 @@ fn shows_addresses(lines: &[u8]) -> bool {
     lines.split(|b| *b == b'\n').filter(|line| line.len() > 16).any(address)
 }
 
-/// Tries which kinds of data are permitted.
+/// Tries each kind of data.
 pub fn permitted() -> Permitted {
     let cpu_clock = |kernel| open_clock(kernel).map(drop).map_err(|e| why_refused(&e));
     Permitted {
@@ -75,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zeros_for_addresses_hide_the_kernels_names() {
+    fn names_are_hidden_if_all_addresses_are_zero() {
         let hidden = b"0000000000000000 T _stext\n0000000000000000 t do_one\n00000";
         assert!(!shows_addresses(hidden) && !shows_addresses(b""));
         assert!(shows_addresses(b"0000000000000000 A first\n0000000000001000 A next\n"));

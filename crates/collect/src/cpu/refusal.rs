@@ -19,7 +19,8 @@ pub fn why_refused(error: &io::Error) -> String {
     }
 }
 
-/// Explains a refusal by the level of `kernel.perf_event_paranoid`. Levels up to 2 permit counters.
+/// Explains a refusal by the level of `kernel.perf_event_paranoid`. Levels up to 2 permit counters,
+/// so at these levels something else has refused.
 fn refused_at(level: Option<&str>) -> String {
     match level.map(|level| (level.trim(), level.trim().parse::<i32>())) {
         Some((_, Ok(level @ 3..))) => format!(
@@ -34,8 +35,8 @@ fn refused_at(level: Option<&str>) -> String {
     }
 }
 
-/// Explains why hardware counters could not be opened. A machine without them fails with another
-/// error than one that forbids them.
+/// Explains why hardware counters could not be opened. The error of a machine without such counters
+/// differs from that of a kernel that forbids them.
 pub(super) fn why_no_hardware(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => {
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_names_what_would_allow_it() {
+    fn a_refusal_says_what_would_permit_counters() {
         assert!(refused_at(Some("3\n")).contains("sysctl kernel.perf_event_paranoid=1"));
         let profile = refused_at(Some("2\n"));
         assert!(profile.contains("seccomp") && !profile.contains("sysctl"), "{profile}");
@@ -58,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_counters_and_refused_ones_differ() {
+    fn missing_and_forbidden_counters_have_different_reasons() {
         let why = |code| why_no_hardware(&io::Error::from_raw_os_error(code));
         for code in [libc::ENOENT, libc::EOPNOTSUPP, libc::ENODEV] {
             assert!(why(code).contains("are not available here"), "{}", why(code));

@@ -1,4 +1,4 @@
-//! The collector's handle to the sampler: its thread, and the commands to it.
+//! The engine's handle to the sampler, which starts the sampler's thread and sends commands to it.
 
 use super::options::SamplingOptions;
 use super::sample::{Interruptions, SamplerEvent};
@@ -12,26 +12,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Longest time that the launcher waits for counters to be open.
+/// Longest time that the launcher waits until the sampler has opened its counters.
 const OPEN_TIME: Duration = Duration::from_secs(2);
 /// A running sampler.
 pub struct CpuSampler {
-    /// Number of interruptions of the job's threads.
+    /// Number of times that the kernel interrupted the job's threads for the sampler.
     pub interruptions: Arc<Interruptions>,
     /// The options of sampling.
     pub wanted: SamplingOptions,
     commands: Sender<Command>,
     wake: Arc<EventFd>,
-    /// Time until which everything was delivered, ns.
+    /// The sampler has delivered everything up to this time, ns.
     until_ns: Arc<AtomicU64>,
-    /// Whether perf events are refused, so that processes are read from `/proc` instead.
+    /// Whether perf events are refused, so that the sampler reads processes from `/proc` instead.
     polls: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl CpuSampler {
-    /// Starts the sampler. Its events go to `emit`. `settled` is called when everything that
-    /// [`CpuSampler::deliver_now`] asked for was delivered.
+    /// Starts the sampler. It passes its events to `emit`. When it has delivered everything that
+    /// [`CpuSampler::deliver_now`] requested, it calls `settled`.
     pub fn start(
         wanted: SamplingOptions,
         emit: Box<dyn Fn(SamplerEvent) + Send>,
@@ -60,54 +60,55 @@ impl CpuSampler {
 
     fn send(&self, command: Command) {
         let _ = self.commands.send(command);
-        // The write only fails if the counter is full, and then the thread is woken as well.
+        // The write fails only if the eventfd's counter is full, and then the sampler is woken as
+        // well.
         let _ = self.wake.write(1);
     }
 
-    /// Watches a process that has not started its program yet, from its exec on.
+    /// Samples a process that has not started its program yet, from its next exec on.
     pub fn launch(&self, pid: u32) {
         let (done, wait) = channel();
         self.send(Command::Launch(pid, done));
         let _ = wait.recv_timeout(OPEN_TIME);
     }
 
-    /// Watches processes that run already.
+    /// Samples processes that are already running.
     pub fn attach(&self, pids: Vec<u32>) -> Result<(), String> {
         let (done, wait): (_, Receiver<Result<(), String>>) = channel();
         self.send(Command::Attach(pids, done));
         wait.recv_timeout(OPEN_TIME).unwrap_or_else(|_| Err("the sampler did not answer".into()))
     }
 
-    /// Watches a process that attached on its own, unless it is watched already.
+    /// Samples a process that attached on its own, unless it is sampled already.
     pub fn watch_attached(&self, pid: u32) {
         self.send(Command::WatchAttached(pid));
     }
 
-    /// Whether perf events are refused, so that processes are read from `/proc` instead.
+    /// Whether perf events are refused, so that the sampler reads processes from `/proc` instead.
     pub fn polls(&self) -> bool {
         self.polls.load(Acquire)
     }
 
-    /// Watches a process that attached and that a launched process started. Nothing else reports
-    /// such a process if perf events are refused.
+    /// Samples a process that attached and that belongs to a launched job. If perf events are
+    /// refused, nothing else tells the sampler about such a process.
     pub fn poll_attached(&self, pid: u32) {
         self.send(Command::PollAttached(pid));
     }
 
-    /// Returns the time until which everything was delivered.
+    /// Returns the time up to which the sampler has delivered everything, ns.
     pub fn until_ns(&self) -> u64 {
         self.until_ns.load(Acquire)
     }
 
-    /// Asks the sampler to deliver everything until now. Returns the time until which it will be
-    /// delivered.
+    /// Asks the sampler to deliver everything up to now, and returns that time.
+    /// [`CpuSampler::until_ns`] reaches it when that is done.
     pub fn deliver_now(&self) -> u64 {
         let now = sys::monotonic_ns();
         self.send(Command::Drain(now));
         now
     }
 
-    /// Delivers everything and ends.
+    /// Makes the sampler deliver everything and end, and waits for that.
     pub fn finish(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {

@@ -1,5 +1,5 @@
-//! Follows each thread between its samples: when it left its processor and came back, and therefore
-//! how long it ran, was ready, and waited.
+//! Computes how long each thread ran, was ready, and waited. The kernel's records say when a thread
+//! left its processor and when it came back.
 
 use super::sample::{Counts, Frame, Kind};
 use crate::perf::record::Registers;
@@ -7,13 +7,15 @@ use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 use tprof_trace::model::ThreadState;
 
-/// Shorter waits are added up by thread and place, ns.
+/// Waits that are shorter than this are added up by thread and place, ns.
 const SHORT_WAIT_NS: u64 = 1_000_000;
-/// A wait in a call that polls or that locks is looked up if it lasts this long, ns.
+/// If a thread waits in a call that polls or locks, the descriptor is looked up after this time,
+/// ns.
 const LONG_WAIT_NS: u64 = 10_000_000;
-/// An argument that is smaller may be a descriptor; addresses are larger.
+/// An argument of a system call that is smaller than this may be a descriptor. Addresses are
+/// larger.
 const MAX_DESCRIPTOR: u64 = 1 << 16;
-/// Shorter times of being ready are added up as well, ns.
+/// Times of being ready that are shorter than this are added up as well, ns.
 const SHORT_READY_NS: u64 = 20_000_000;
 
 /// The place of a thread when it left its processor, and what it waits for.
@@ -21,27 +23,28 @@ const SHORT_READY_NS: u64 = 20_000_000;
 pub struct WaitSite {
     /// Frames, innermost first; empty if its stack could not be read.
     pub frames: Vec<Frame>,
-    /// The reason why the frames end.
+    /// The reason why the frames end, a [`tprof_wire::record::StackEnd`].
     pub end: u8,
-    /// The kind of its wait, if its system call shows that.
+    /// The kind of the wait, if that is known.
     pub waits_for: Option<ThreadState>,
 }
 
-/// An interval in the life of a thread.
+/// An interval in which a thread ran, was ready or waited; or several short ones that were added
+/// up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadInterval {
     /// Pid of the process.
     pub pid: u32,
     /// Tid of the thread.
     pub tid: u32,
-    /// Time of its beginning. If several were added up, it is the beginning of the first one.
+    /// Time when the interval began, ns. If several were added up, the time when the first began.
     pub time_ns: u64,
-    /// Length of the interval, ns.
+    /// Length of the interval, or the sum of the lengths, ns.
     pub length_ns: u64,
-    /// If several were added up, or the exact time is unknown: the time lies within this many
-    /// nanoseconds from the beginning on.
+    /// If several were added up, or if the exact time is unknown, ns: then `length_ns` is a part of
+    /// the interval that begins at `time_ns` and has this length.
     pub spread_ns: Option<u64>,
-    /// The activity of the thread.
+    /// What the thread did.
     pub kind: Kind,
     /// Where the thread was, if that is known.
     pub place: Option<WaitSite>,
@@ -50,50 +53,54 @@ pub struct ThreadInterval {
 #[derive(Debug, Default)]
 struct Thread {
     pid: u32,
-    /// Time since which it is on its processor.
+    /// Time since which the thread is on a processor, ns; `None` if it is on none.
     on_since: Option<u64>,
-    /// Time since which it is off its processor, and whether it was preempted.
+    /// Time since which the thread is off its processor, ns, and whether it was preempted.
     off_since: Option<(u64, bool)>,
-    /// Where it was when it left, according to a sample or to a reading during the wait.
+    /// Where the thread was when it left its processor, from a sample or from a reading during the
+    /// wait.
     leaving: Option<WaitSite>,
-    /// Whether the counter sampled it as it left.
+    /// Whether the counter took a sample when the thread left.
     sampled: bool,
-    /// Its registers at that moment. The argument is the first one of its system call.
+    /// The registers when it left, if that was sampled. The argument is the first argument of its
+    /// system call.
     left_at: Option<Registers>,
-    /// Whether it was read while it waited.
+    /// Whether this wait was already read, or its descriptor looked up.
     looked: bool,
-    /// Whether its last wait that was not short had no sample.
+    /// Whether the last wait that wasn't short had no sample.
     passed_over: bool,
-    /// Exact time on processors that no sample covers yet, ns.
+    /// Time that the thread ran and no sample covers yet, ns. Negative if samples cover more than
+    /// it ran.
     unsampled_ns: i64,
     first_ns: u64,
     counts: Counts,
     last_cpu: Option<u32>,
-    /// Short intervals by kind and place.
+    /// Short intervals that are added up, by kind and place.
     short: HashMap<(Kind, Option<WaitSite>), ShortIntervals>,
 }
 
 /// Short intervals that are added up.
 #[derive(Clone, Copy, Debug)]
 struct ShortIntervals {
-    /// Beginning of the first one.
+    /// Beginning of the first interval, ns.
     since_ns: u64,
-    /// End of the last one.
+    /// End of the last interval, ns.
     until_ns: u64,
     length_ns: u64,
     count: u64,
 }
 
-/// All threads that are followed.
+/// All threads that the sampler follows.
 #[derive(Debug, Default)]
 pub struct Threads {
     by_tid: FxHashMap<u32, Thread>,
-    /// Times when threads ended, by tid.
+    /// Times when recent threads ended, by tid.
     gone: HashMap<u32, u64>,
 }
 
-/// Time after the reported end of a thread in which it may still lose its processor, once or twice.
-/// Records of that time don't begin a new thread, unless its tid is reused.
+/// After its reported end, a thread may still lose its processor once or twice within this time,
+/// ns. Records from this time don't begin a new thread, unless a record says that the tid is
+/// reused.
 const GONE_NS: u64 = 1_000_000_000;
 /// Number of ended threads that are remembered.
 const MAX_GONE: usize = 1 << 15;
@@ -109,17 +116,18 @@ impl Threads {
         thread
     }
 
-    /// Notes that a thread began.
+    /// Notes that a thread began, perhaps with the tid of one that has ended.
     pub fn began(&mut self, tid: u32) {
         self.gone.remove(&tid);
     }
 
-    /// Whether a thread ended a moment ago.
+    /// Whether a thread with this tid ended shortly before this time.
     pub fn is_gone(&self, tid: u32, time_ns: u64) -> bool {
         self.gone.get(&tid).is_some_and(|end_ns| time_ns < end_ns.saturating_add(GONE_NS))
     }
 
-    /// Adds a thread that ran before it was watched. `waits` says that it is off its processor.
+    /// Adds a thread that ran before it was sampled. `waits` says whether it is off its processor
+    /// now.
     pub fn found(&mut self, pid: u32, tid: u32, time_ns: u64, waits: bool) {
         let thread = self.of(pid, tid, time_ns);
         if waits {
@@ -129,7 +137,7 @@ impl Threads {
         }
     }
 
-    /// Applies a sample of a running thread, which covers `period_ns`.
+    /// Applies a sample of a running thread. The sample stands for `period_ns`.
     pub fn sampled(&mut self, pid: u32, tid: u32, time_ns: u64, period_ns: u64) {
         if self.is_gone(tid, time_ns) {
             return;
@@ -139,7 +147,7 @@ impl Threads {
         thread.on_since.get_or_insert(time_ns);
     }
 
-    /// Applies a sample of a thread that leaves its processor, with its registers.
+    /// Applies a sample of a thread that leaves its processor.
     pub fn leaves(
         &mut self,
         pid: u32,
@@ -157,7 +165,7 @@ impl Threads {
         thread.sampled = true;
     }
 
-    /// Applies the record that a thread left its processor.
+    /// Applies a record that a thread left its processor.
     pub fn left(&mut self, pid: u32, tid: u32, time_ns: u64, preempted: bool) {
         if self.is_gone(tid, time_ns) {
             return;
@@ -174,14 +182,14 @@ impl Threads {
         }
     }
 
-    /// Whether the counter that samples threads as they leave took no sample of the thread's last
-    /// wait, though the wait was not short.
+    /// Whether the counter that samples leaving threads took no sample of the thread's last long
+    /// wait.
     pub fn is_passed_over(&self, tid: u32) -> bool {
         self.by_tid.get(&tid).is_some_and(|thread| thread.passed_over)
     }
 
-    /// Returns the threads that have waited in an unknown place since `before_ns` or longer and
-    /// that were not returned before.
+    /// Returns the threads that have waited in an unknown place at least since `before_ns`. Each is
+    /// returned once per wait.
     pub fn waits_unseen(&mut self, before_ns: u64) -> Vec<(u32, u32)> {
         let mut found = Vec::new();
         for (tid, thread) in &mut self.by_tid {
@@ -194,15 +202,16 @@ impl Threads {
         found
     }
 
-    /// Returns the threads that wait in a known place, perhaps for a descriptor, and that were not
-    /// returned before in this wait.
+    /// Returns the threads that wait in a known place, perhaps for a descriptor, with their
+    /// registers. Each is returned once per wait.
     pub fn waits_unnamed(&mut self, now_ns: u64) -> Vec<(u32, u32, Registers)> {
         let mut found = Vec::new();
         for (tid, thread) in &mut self.by_tid {
             let Some(at) = thread.left_at else { continue };
             let least_ns = match at.argument <= MAX_DESCRIPTOR {
                 true => SHORT_WAIT_NS,
-                // The thread waits in a call that polls, or for a lock.
+                // The argument is an address, so the thread waits in a call that polls, or for a
+                // lock.
                 false => LONG_WAIT_NS,
             };
             let since_ns = thread.off_since.filter(|(_, ready)| !ready).map(|(at_ns, _)| at_ns);
@@ -215,21 +224,21 @@ impl Threads {
         found
     }
 
-    /// Adds the frame that names what a thread waits for.
+    /// Adds a frame that names what a waiting thread waits for.
     pub fn waits_for(&mut self, tid: u32, frame: Frame) {
         if let Some(place) = self.by_tid.get_mut(&tid).and_then(|thread| thread.leaving.as_mut()) {
             place.frames.insert(0, frame);
         }
     }
 
-    /// Sets the place where a thread was found to wait.
+    /// Sets the place of a wait, which was read during the wait.
     pub fn waits_at(&mut self, tid: u32, place: WaitSite) {
         if let Some(thread) = self.by_tid.get_mut(&tid).filter(|t| t.off_since.is_some()) {
             thread.leaving = Some(place);
         }
     }
 
-    /// Applies the record that a thread came back to a processor.
+    /// Applies a record that a thread came back to a processor.
     pub fn came(
         &mut self,
         pid: u32,
@@ -248,12 +257,12 @@ impl Threads {
         thread.close(tid, time_ns, out);
     }
 
-    /// Returns the counts of a thread so far, and resets them.
+    /// Returns the counts of a thread since the last call.
     pub fn take_counts(&mut self, tid: u32) -> Option<Counts> {
         self.by_tid.get_mut(&tid).map(|thread| std::mem::take(&mut thread.counts))
     }
 
-    /// Returns all processes and threads.
+    /// Returns pid and tid of all threads.
     pub fn all(&self) -> Vec<(u32, u32)> {
         self.by_tid.iter().map(|(tid, thread)| (thread.pid, *tid)).collect()
     }
@@ -273,15 +282,15 @@ impl Threads {
         thread.emit_unsampled(tid, out);
     }
 
-    /// Emits the intervals that were added up.
+    /// Emits the short intervals that were added up.
     pub fn emit(&mut self, out: &mut Vec<ThreadInterval>) {
         for (tid, thread) in &mut self.by_tid {
             thread.emit_short(*tid, out);
         }
     }
 
-    /// Notes that a thread runs another program from now on. The intervals that were added up
-    /// belong to the old program and are emitted.
+    /// Notes that a thread runs another program from now on. Emits what was added up, because it
+    /// belongs to the previous program.
     pub fn replaced(&mut self, tid: u32, time_ns: u64, out: &mut Vec<ThreadInterval>) {
         let Some(thread) = self.by_tid.get_mut(&tid) else { return };
         if let Some(since) = thread.on_since.replace(time_ns) {
@@ -292,7 +301,7 @@ impl Threads {
         thread.first_ns = time_ns;
     }
 
-    /// Ends all open intervals at the end of the run.
+    /// Ends all threads at the end of sampling, and emits their last intervals.
     pub fn end(&mut self, time_ns: u64, out: &mut Vec<ThreadInterval>) {
         let tids: Vec<u32> = self.by_tid.keys().copied().collect();
         for tid in tids {
@@ -307,7 +316,7 @@ impl Threads {
 }
 
 impl Thread {
-    /// Ends the time off the processor.
+    /// Ends the time that the thread was off its processor.
     fn close(&mut self, tid: u32, time_ns: u64, out: &mut Vec<ThreadInterval>) {
         let place = self.leaving.take();
         let sampled = std::mem::take(&mut self.sampled);
@@ -329,7 +338,8 @@ impl Thread {
                 place,
             });
         } else {
-            // If the thread was preempted, samples show better where it ran.
+            // For a preempted thread the place isn't needed, because samples show better where it
+            // ran.
             let place = if preempted { None } else { place };
             let none = ShortIntervals { since_ns: since, until_ns: since, length_ns: 0, count: 0 };
             let short = self.short.entry((kind, place)).or_insert(none);
@@ -369,7 +379,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn running_ready_and_waiting_add_up_to_the_life_of_a_thread() {
+    fn running_ready_and_waiting_times_add_up_to_a_threads_life() {
         let ms = 1_000_000;
         let (mut threads, mut out) = (Threads::default(), Vec::new());
         threads.came(1, 2, 0, 0, &mut out);
@@ -399,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn late_records_of_an_ended_thread_begin_no_other() {
+    fn late_records_of_an_ended_thread_do_not_begin_another() {
         let ms = 1_000_000;
         let (mut threads, mut out) = (Threads::default(), Vec::new());
         threads.came(1, 2, 0, 0, &mut out);
@@ -413,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn each_program_of_a_thread_gets_its_own_time() {
+    fn each_program_of_a_thread_has_the_time_that_it_ran() {
         let ms = 1_000_000;
         let (mut threads, mut out) = (Threads::default(), Vec::new());
         threads.came(1, 1, 0, 0, &mut out);

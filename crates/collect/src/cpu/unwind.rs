@@ -1,11 +1,11 @@
-//! Unwinds a copy of a thread's stack, using the unwind rows of its code.
+//! Unwinds the copy of a thread's stack in a sample, using the unwind rows of the thread's code.
 
 use crate::modules::AddressSpaces;
 use crate::perf::record::Registers;
 use tprof_wire::record::StackEnd;
 use tprof_wire::unwind::{Row, RowKind};
 
-/// Most frames of a sample.
+/// Largest number of frames in a sample.
 pub const MAX_FRAMES: usize = 512;
 
 /// Offsets of the saved registers from a signal frame's stack pointer.
@@ -15,7 +15,7 @@ mod saved {
     pub const PC: u64 = 168;
 }
 
-/// The bytes of a stack in a sample, from the stack pointer on.
+/// The bytes of a stack in a sample. The first is at the stack pointer.
 struct StackCopy<'a> {
     base: u64,
     bytes: &'a [u8],
@@ -29,8 +29,8 @@ impl StackCopy<'_> {
     }
 }
 
-/// Pushes the frames of a sample as return addresses, innermost first. For code that was
-/// interrupted, the pushed address is one past the pc, since readers subtract one.
+/// Pushes the frames of a sample as return addresses, innermost first. For an interrupted
+/// instruction, one past the pc is pushed, because readers subtract one from a return address.
 pub fn walk(
     spaces: &mut AddressSpaces,
     pid: u32,
@@ -41,7 +41,7 @@ pub fn walk(
     let copy = StackCopy { base: registers.sp, bytes: stack };
     let Registers { mut fp, mut sp, mut pc, .. } = registers;
     let most = out.len() + MAX_FRAMES;
-    // 1 if `pc` is a return address, so that its call lies before it.
+    // 1 if `pc` is a return address, whose call is before it; 0 if `pc` was interrupted.
     let mut after_call = 0;
     loop {
         if out.len() == most {
@@ -95,7 +95,8 @@ fn saved_fp(copy: &StackCopy<'_>, row: Row, cfa: u64) -> Result<u64, StackEnd> {
     copy.word(at).ok_or_else(|| beyond(copy, at))
 }
 
-/// Returns why a word could not be read: the copy is too short, or the address is not on the stack.
+/// Returns why a word could not be read: the copy ends before it, or the address is outside the
+/// stack.
 fn beyond(copy: &StackCopy<'_>, address: u64) -> StackEnd {
     const LARGEST_STACK: u64 = 1 << 30;
     let after = address.wrapping_sub(copy.base.wrapping_add(copy.bytes.len() as u64));

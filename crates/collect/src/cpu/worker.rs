@@ -1,8 +1,9 @@
-//! The sampler's thread: drains the rings, puts their records in order, and unwinds the stacks.
+//! The sampler's thread: reads the rings of the counters, puts their records in order of time, and
+//! unwinds the stacks.
 //!
-//! There is one ring per processor, and a process moves between processors: a sample from one ring
-//! may need a mapping from another. Therefore records wait until every ring was read past their
-//! time, one pass later.
+//! There is one ring per processor, and processes move between processors, so a sample from one
+//! ring may need a mapping from another. Therefore a record waits until every ring has been read
+//! past its time, which is in the next pass.
 
 mod deliver;
 mod frames;
@@ -31,95 +32,95 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
-/// Longest sleep; samples wake the thread sooner.
+/// Longest sleep between two passes. Samples wake the thread sooner.
 const PASS: Duration = Duration::from_millis(50);
-/// Longest sleep while threads come and go, so that a wait without a sample is read in the second
-/// pass after its beginning.
+/// Longest sleep while threads leave and come back to processors. A wait without a sample can then
+/// be read in the second pass after its beginning.
 const BUSY_PASS: Duration = Duration::from_millis(10);
-/// Threads count as coming and going until this long after the last record of a thread.
+/// Threads count as leaving and coming back until this long after the last record, ns.
 const BUSY_NS: u64 = 1_000_000_000;
-/// Longest sleep if Python's frames must be read and samples do not wake the thread.
+/// Longest sleep if Python's frames must be read and samples don't wake the thread.
 const PYTHON_PASS: Duration = Duration::from_millis(4);
-/// A process that mapped code this recently may be about to run Python. Its mappings must be known
-/// before its frames can be read.
+/// If a process has mapped code within this time, it may be about to run Python, ns. Its mappings
+/// must be known before its frames can be read, so the thread sleeps only briefly.
 const STIR_NS: u64 = 200_000_000;
-/// Python frames are only read for samples that are not older than this.
+/// Python frames are read only for samples that are younger than this, ns.
 const FRESH_NS: u64 = 10_000_000;
-/// Longest sleep while a caller waits.
+/// Longest sleep while a caller waits for [`Command::Drain`].
 const AWAITED_PASS: Duration = Duration::from_millis(1);
-/// The time of a record is taken before the record is written, and a virtual processor may be
-/// descheduled in between.
+/// The kernel reads the time of a record before it writes the record. A virtual processor may be
+/// descheduled in between, so a record may be late by this much, ns.
 const MARGIN_NS: u64 = 2_000_000;
-/// Time between two deliveries of short intervals.
+/// Time between two deliveries of the short intervals that were added up, ns.
 const EMIT_NS: u64 = 200_000_000;
 
-/// The sampler's commands.
+/// The commands to the sampler.
 pub enum Command {
-    /// Watch a process from its next exec on.
+    /// Sample a process from its next exec on.
     Launch(u32, Sender<()>),
-    /// Watch processes that run already, with all their threads.
+    /// Sample running processes, with all their threads.
     Attach(Vec<u32>, Sender<Result<(), String>>),
-    /// Watch a process that runs already, unless it is watched through its parent.
+    /// Sample a running process, unless it is already sampled through its parent.
     WatchAttached(u32),
-    /// A process attached, and may have to be read from `/proc`.
+    /// A process has attached. If perf events are refused, sample it from `/proc`.
     PollAttached(u32),
-    /// Deliver everything until this moment.
+    /// Deliver everything up to this time.
     Drain(u64),
     /// Deliver everything and end.
     Finish,
 }
 
-/// The parts that the sampler's thread is created with.
+/// What the sampler's thread is created with.
 pub struct SamplerParts {
     pub wanted: SamplingOptions,
     pub interruptions: Arc<Interruptions>,
     pub commands: Receiver<Command>,
     pub emit: Box<dyn Fn(SamplerEvent) + Send>,
-    /// Called when everything that a caller waits for was delivered.
+    /// Called when everything that a caller waits for has been delivered.
     pub settled: Box<dyn Fn() + Send>,
     pub wake: Arc<EventFd>,
     pub until_ns: Arc<AtomicU64>,
-    /// Whether perf events are refused.
+    /// Set if perf events are refused.
     pub polls: Arc<AtomicBool>,
 }
 
-/// Losses since the last delivery.
+/// Losses that were not delivered yet.
 #[derive(Default)]
 struct LossCounts {
     records: u64,
     throttled: u64,
     refused: u64,
-    /// Samples with Python frames that were read too late.
+    /// Samples whose Python frames would have been read too late.
     late: u64,
-    /// Whether records were lost at any time.
+    /// Whether any record was ever lost.
     ever: bool,
 }
 
-/// Processes that are read from `/proc` because perf events are refused.
+/// The state of reading processes from `/proc`, which replaces perf events where they are refused.
 struct Polling {
     polled: PolledProcesses,
-    /// Time of the last reading, and of the next one, ns.
+    /// Time of the last reading, ns. `next_ns` is the time of the next one.
     at_ns: u64,
     next_ns: u64,
-    /// CPU time that a reading takes, as a mean of recent ones, ns.
+    /// CPU time of one reading, ns: the mean of recent ones.
     took_ns: u64,
-    /// Time when their children were last searched, ns.
+    /// Time of the last search for children of the processes, ns.
     children_ns: u64,
-    /// Time when the mappings of each process were last read, ns.
+    /// Time of the last reading of each process's mappings, ns.
     maps_ns: HashMap<u32, u64>,
-    /// Whether the gaps of this method were reported.
+    /// Whether the run's report already names what this method can't record.
     explained: bool,
-    /// Tells other threads whether processes are read from `/proc`.
+    /// Whether the sampler reads processes from `/proc`, for other threads to see.
     is_on: Arc<AtomicBool>,
 }
 
-/// The processes that have counters.
+/// Which processes have counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Watched {
     #[default]
     Nobody,
-    /// One process that was launched, with its descendants. When the owners of all rings have hung
-    /// up, all of them have ended, and their last records are in the rings.
+    /// One launched process with its descendants. When the owners of all rings have hung up, all
+    /// these processes have ended, and their last records are in the rings.
     OneLaunched,
     Others,
 }
@@ -137,24 +138,24 @@ struct Worker {
     waiting: Vec<QueuedRecord>,
     taken: Vec<CpuSample>,
     lost: LossCounts,
-    /// All rings were read past this time.
+    /// All rings have been read past this time, ns.
     read_ns: u64,
-    /// Time until which everything was delivered.
+    /// Everything up to this time has been delivered, ns.
     settled_ns: u64,
-    /// A caller waits for everything before this time.
+    /// A caller waits for everything up to this time, ns.
     wanted_ns: u64,
     given_ns: u64,
-    /// Time when records were last read.
+    /// Time of the last pass that read records, ns.
     stirred_ns: u64,
-    /// Time when code was last mapped, or a process began to be watched.
+    /// Time when any process last mapped code or began to be sampled, ns.
     mapped_ns: u64,
-    /// Whether the machine's refusals were reported.
+    /// Whether the kernel's refusal of its frames has been reported.
     refusal_explained: bool,
-    /// Frames of the sample that is being unwound.
+    /// Frames of the sample that is being unwound. The memory is reused.
     scratch: Vec<u64>,
-    /// Rings whose owner has hung up, so that they are not polled any more.
+    /// For each ring, whether its owner has hung up, so that it must not be polled any more.
     hung_up: Vec<bool>,
-    /// The processes that have counters: one that was launched, with what it starts, or others.
+    /// Which processes have counters.
     watched: Watched,
 }
 
@@ -208,7 +209,8 @@ pub fn run(parts: SamplerParts) {
                 Command::Attach(pids, done) => {
                     let _ = done.send(worker.attach(&pids, sys::monotonic_ns()));
                 }
-                // The process has its own row, so it does not matter when it began.
+                // Such a process has its own row in the report, so the time of its beginning isn't
+                // needed.
                 Command::WatchAttached(pid) => {
                     if let Err(why) = worker.attach(&[pid], 0) {
                         (worker.emit)(SamplerEvent::Missing(pid.to_string(), "CPU samples", why));
@@ -261,27 +263,27 @@ impl Worker {
         let _ = wake.read();
     }
 
-    /// Whether a caller waits for events up to a moment ago.
+    /// Whether a caller waits for something that has not been delivered yet.
     fn is_awaited(&self) -> bool {
         self.settled_ns() < self.wanted_ns
     }
 
-    /// Whether everything that was watched has ended, so that no ring gets another record. The
-    /// kernel lets a counter hang up once its thread and all that inherited it have ended, after
-    /// their last records.
+    /// Whether all processes with counters have ended, so that no ring gets another record. The
+    /// kernel reports that a counter has hung up when its thread and all threads that inherited it
+    /// have ended and their last records are written.
     fn have_all_ended(&self) -> bool {
         self.watched == Watched::OneLaunched
             && !self.hung_up.is_empty()
             && self.hung_up.iter().all(|over| *over)
     }
 
-    /// Whether samples may contain Python frames.
+    /// Whether any sampled process may run Python.
     fn may_be_python(&self) -> bool {
         let stir_ns = sys::monotonic_ns().saturating_sub(self.mapped_ns);
         self.pythons.any() || stir_ns < STIR_NS
     }
 
-    /// Returns the time until which everything was delivered.
+    /// Returns the time up to which everything has been delivered, ns.
     fn settled_ns(&self) -> u64 {
         match self.counters.rings.is_empty() {
             true if self.polling.polled.is_empty() => u64::MAX,
@@ -290,7 +292,7 @@ impl Worker {
         }
     }
 
-    /// Reads all rings, and handles the records that every ring was read past.
+    /// Reads all rings, and handles the records that are old enough to be in order.
     fn pass(&mut self) {
         let now = sys::monotonic_ns();
         let kept = self.waiting.len();
@@ -299,8 +301,8 @@ impl Worker {
             self.stirred_ns = now;
         }
         self.read_queued_waits(now);
-        // If everything has ended, all records were read. Otherwise a record may still come that is
-        // older than some that were read.
+        // If all processes have ended, no further record can come. Otherwise a record may still
+        // come that is older than some of those that were read.
         self.settled_ns = match self.have_all_ended() {
             true => now,
             false => self.read_ns.saturating_sub(MARGIN_NS),
@@ -309,7 +311,7 @@ impl Worker {
         self.read_ns = now;
         self.poll(now);
         self.read_long_waits(now);
-        // A waiting caller gets everything that it waits for.
+        // If a caller's data is ready, the intervals that were added up are delivered too.
         let is_asked = self.given_ns < self.wanted_ns && self.settled_ns() >= self.wanted_ns;
         if is_asked || now - self.given_ns > EMIT_NS {
             self.given_ns = now;

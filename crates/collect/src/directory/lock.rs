@@ -1,4 +1,5 @@
-//! The owner of a session directory: the process that holds the lock on a file in it.
+//! Locks the session directory. The collector that has locked a file in it is in charge of the
+//! session.
 
 use super::names::{LEAVING, LOCK};
 use crate::error::CollectError;
@@ -10,18 +11,18 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tprof_wire::env::SOCKET_NAME;
 
-/// Longest time that a collector waits for another one that is just starting or leaving.
+/// Longest time that a collector waits for another one that is starting or leaving.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Locks a session directory for as long as the returned file is open. Creates the directory if
-/// needed. `None` if another collector listens there.
+/// Locks a session directory as long as the returned file is open. Creates the directory if needed.
+/// Returns `None` if another collector is in charge of it.
 pub fn lock_session(session: &Path) -> Result<Option<File>, CollectError> {
     let by = Instant::now() + PATIENCE;
     loop {
         make(session)?;
         let unwritable = |source| CollectError::Unwritable { path: session.to_owned(), source };
         if let Some(lock) = lock(session, LOCK).map_err(unwritable)? {
-            // A collector that was killed has left these behind.
+            // If a collector was killed, these files are still there.
             for name in [SOCKET_NAME, LEAVING] {
                 let _ = fs::remove_file(session.join(name));
             }
@@ -34,11 +35,12 @@ pub fn lock_session(session: &Path) -> Result<Option<File>, CollectError> {
     }
 }
 
-/// Locks the file of this name in a directory. `None` if another process holds the lock, or if the
-/// directory has just been given up.
+/// Locks the file of this name in a directory. Returns `None` if another process has locked it, or
+/// if the directory or the file has just been removed.
 pub fn lock(directory: &Path, name: &str) -> io::Result<Option<File>> {
     let path = directory.join(name);
-    // In a run directory, another user may have created a link or a pipe of this name.
+    // Another user may have created a link or a pipe of this name in a run directory, so neither is
+    // followed or waited for.
     let opened = OpenOptions::new()
         .create(true)
         .truncate(false)
@@ -54,14 +56,15 @@ pub fn lock(directory: &Path, name: &str) -> io::Result<Option<File>> {
         Err(TryLockError::Error(e)) => return Err(e),
         Ok(()) => {}
     }
-    // The last holder may have removed the name after it was opened here.
+    // The previous holder may have removed the file after it was opened here. A lock on a removed
+    // file excludes nobody.
     let named = fs::metadata(&path).is_ok_and(|named| {
         file.metadata().is_ok_and(|held| (held.dev(), held.ino()) == (named.dev(), named.ino()))
     });
     Ok(named.then_some(file))
 }
 
-/// Creates the directory, or checks that only this user can use the existing one.
+/// Creates the directory. If it exists, checks that only this user can use it.
 fn make(session: &Path) -> Result<(), CollectError> {
     let unwritable = |source| CollectError::Unwritable { path: session.to_owned(), source };
     match DirBuilder::new().mode(0o700).create(session) {

@@ -1,12 +1,14 @@
-//! Private directories in shared places such as /tmp. Each contains a file that names its owner and
-//! is locked as long as the owner lives. If the owner was killed, the next tprof of the same user
-//! removes the directory.
+//! Claims private directories in shared places such as /tmp, and removes those whose owner was
+//! killed. Each directory contains a file that names its owner, who keeps it locked. If the owner
+//! was killed, the next tprof of the same user removes the directory.
 //!
-//! A directory is removed only if all of this holds: its name has the prefix of tprof's
-//! directories. It is a directory of this user, closed to others, and not a link. Its owner's file
-//! was written there (a copy has another inode) by a process of this machine since its last boot (a
-//! shared /tmp has directories of other hosts). No process holds the lock of that file, or the lock
-//! of a collector in charge of a session.
+//! A directory is removed only if all of this is true:
+//!
+//! - Its name has the prefix of tprof's directories.
+//! - It is a directory of this user, closed to others, and not a link.
+//! - A process of this machine has written the owner's file there since the last boot. A shared
+//!   /tmp may contain directories of other hosts, and a copy is recognized by its inode.
+//! - No process has locked that file, or the file of a collector in charge of a session.
 
 use super::lock;
 use super::names::{LOCK, OWNER};
@@ -17,14 +19,14 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Prefix of the names of such directories.
+/// Prefix of the names of private directories.
 pub const PREFIX: &str = "tprof-";
-/// The value that marks an owner's file.
+/// A value in every owner's file, by which it is recognized.
 const MAGIC: &str = "tprof directory 1";
-/// Most bytes in an owner's file.
+/// Largest size of an owner's file, bytes.
 const OWNER_BYTES: u64 = 4096;
-/// Most entries of a shared place that are read, and most directories that are examined, so that a
-/// sweep takes some milliseconds at most.
+/// Largest number of entries of a shared place that are listed, and of directories that are
+/// examined. So a sweep takes at most some milliseconds.
 const MAX_ENTRIES: usize = 10_000;
 const MAX_EXAMINED: usize = 64;
 
@@ -39,19 +41,20 @@ fn boot() -> Option<String> {
 struct OwnerFile {
     magic: String,
     boot: String,
-    /// Pid of the owner, only for people to read.
+    /// Pid of the owner, for people who read the file.
     pid: u32,
-    /// Inode of the file itself, which a copy does not have.
+    /// Inode of the file itself. A copy of the file has another inode.
     inode: u64,
 }
 
-/// Keeps a directory locked until it is dropped.
+/// A claim on a directory. The owner's file stays locked until this is dropped.
 #[derive(Debug)]
 pub struct Owned {
     _locked: File,
 }
 
-/// Claims a private directory for this process. If its owner is gone, takes the claim over.
+/// Claims a private directory for this process. If the directory's owner has ended, this process
+/// becomes its owner.
 pub fn claim(directory: &Path) -> io::Result<Owned> {
     let boot = boot().ok_or(io::ErrorKind::Unsupported)?;
     let mut file = OpenOptions::new()
@@ -71,7 +74,7 @@ pub fn claim(directory: &Path) -> io::Result<Owned> {
     Ok(Owned { _locked: file })
 }
 
-/// Removes the directories in these places whose owner is gone, and returns their number.
+/// Removes the directories in these places whose owner has ended, and returns their number.
 pub fn sweep(places: &[PathBuf]) -> usize {
     let Some(boot) = boot() else { return 0 };
     let mut swept = 0;
@@ -89,7 +92,7 @@ pub fn sweep(places: &[PathBuf]) -> usize {
     swept
 }
 
-/// Removes a directory if its owner is gone.
+/// Removes a directory if its owner has ended.
 fn sweep_one(directory: &Path, boot: &str) -> Option<()> {
     let meta = fs::symlink_metadata(directory).ok()?;
     let closed = meta.permissions().mode() & 0o077 == 0;
@@ -113,9 +116,9 @@ fn sweep_one(directory: &Path, boot: &str) -> Option<()> {
         return None;
     }
     file.try_lock().ok()?;
-    // A collector on demand takes this lock before it takes a session over.
+    // A collector on demand locks this file before it takes charge of a session.
     let _charge = lock::lock(directory, LOCK).ok()??;
-    // Another sweep may have been faster, and a new directory may have the name.
+    // Another sweep may have removed the directory, and a new one may have the name.
     let now = fs::symlink_metadata(directory.join(OWNER)).ok()?;
     if (now.dev(), now.ino()) != (held.dev(), held.ino()) {
         return None;
@@ -136,7 +139,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// Returns a place with a directory that a dead process of this user owned.
+    /// Returns a place with a private directory whose owner, a process of this user, has ended.
     fn dead() -> (tempfile::TempDir, PathBuf) {
         let place = tempfile::tempdir().unwrap();
         let directory = sys::make_private_directory(place.path(), PREFIX).unwrap();
@@ -149,7 +152,7 @@ mod tests {
         sweep(&[place.path().to_owned(), place.path().to_owned()])
     }
 
-    /// Changes one value in an owner's file, without replacing the file.
+    /// Changes one value in an owner's file, without creating a new file.
     fn rewrite(directory: &Path, key: &str, value: serde_json::Value) {
         let path = directory.join(OWNER);
         let mut owner: serde_json::Value =
@@ -159,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_of_dead_owners_are_swept_once_and_others_stay() {
+    fn only_directories_whose_owner_has_ended_are_swept() {
         let (place, directory) = dead();
         let living = sys::make_private_directory(place.path(), PREFIX).unwrap();
         let held = claim(&living).unwrap();
@@ -171,11 +174,11 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_a_collector_takes_charge_of_stays() {
+    fn a_session_with_a_collector_in_charge_is_not_swept() {
         let (place, directory) = dead();
         let charge = lock::lock_session(&directory).unwrap().unwrap();
         assert_eq!(swept(&place), 0);
-        // The collector takes the claim over, too.
+        // The collector claims the directory as well.
         drop(claim(&directory).unwrap());
         assert_eq!(swept(&place), 0);
         drop(charge);
@@ -183,20 +186,20 @@ mod tests {
     }
 
     #[test]
-    fn directories_that_only_look_alike_stay() {
+    fn directories_that_only_look_like_tprofs_are_not_swept() {
         let (place, directory) = dead();
         rewrite(&directory, "boot", "another-boot-or-another-host".into());
-        assert_eq!(swept(&place), 0, "of another host");
+        assert_eq!(swept(&place), 0, "it belongs to another host");
         rewrite(&directory, "boot", boot().unwrap().into());
         rewrite(&directory, "magic", "something else".into());
-        assert_eq!(swept(&place), 0, "another program's");
+        assert_eq!(swept(&place), 0, "it belongs to another program");
         rewrite(&directory, "magic", MAGIC.into());
         let named = place.path().join("results");
         fs::rename(&directory, &named).unwrap();
-        assert_eq!(swept(&place), 0, "of another name");
+        assert_eq!(swept(&place), 0, "it has another name");
         fs::rename(&named, &directory).unwrap();
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
-        assert_eq!(swept(&place), 0, "open to others");
+        assert_eq!(swept(&place), 0, "it is open to others");
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
         let copy = place.path().join("tprof-copy");
         fs::create_dir(&copy).unwrap();
@@ -207,7 +210,7 @@ mod tests {
         symlink(&elsewhere.1, place.path().join("tprof-link")).unwrap();
         let linked = sys::make_private_directory(place.path(), PREFIX).unwrap();
         symlink(elsewhere.1.join(OWNER), linked.join(OWNER)).unwrap();
-        assert_eq!(swept(&place), 1, "the one that is ours");
+        assert_eq!(swept(&place), 1, "only one directory is tprof's");
         assert!(!directory.exists());
         assert!(copy.join(OWNER).exists() && bare.exists() && linked.exists());
         assert!(elsewhere.1.join(OWNER).exists() && elsewhere.1.join("sock").exists());

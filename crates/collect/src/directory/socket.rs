@@ -1,10 +1,11 @@
-//! The socket through which processes enter a session. A process either finds it listening or does
-//! not find it at all, so a collector on demand can leave without losing a process.
+//! Opens and closes the socket through which processes enter a session. A process either finds the
+//! socket listening or doesn't find it at all. So a collector on demand can leave without losing a
+//! process.
 //!
 //! Leaving takes three steps. First the socket is renamed, so that new processes don't find it and
-//! start their own collector. Then the processes that had found it are served. If none of them
-//! stays, the directory is left to the next collector, which begins while this one still writes its
-//! files. If one stays, the socket gets its name back.
+//! start a collector of their own. Then the collector serves the processes that had found the
+//! socket. If none of them attaches, the directory is released to the next collector, which begins
+//! while this one still writes its files. If one attaches, the socket gets its name back.
 
 use super::names::{LEAVING, LOCK, OWNER, UNREADY};
 use crate::os::sys;
@@ -15,20 +16,20 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use tprof_wire::env::SOCKET_NAME;
 
-/// The entrance to a session.
+/// The socket of a session.
 pub struct SessionSocket {
     directory: PathBuf,
-    /// Number of times that it was closed plus the number of times that it was opened again, so
-    /// that it is odd while closed.
+    /// Number of times that the socket was closed or opened again. It is odd while the socket is
+    /// closed.
     turns: AtomicU32,
     gone: AtomicBool,
 }
 
 impl SessionSocket {
-    /// Opens a socket in a session directory and listens.
+    /// Creates the socket in a session directory, and listens on it.
     pub fn open(directory: &Path) -> io::Result<(SessionSocket, OwnedFd)> {
         // Between `bind` and `listen` a socket refuses every process, so it gets its name only
-        // afterwards.
+        // after `listen`.
         let unready = directory.join(UNREADY);
         let _ = fs::remove_file(&unready); // left by a collector that was killed
         let listener = sys::listen(&unready)?;
@@ -37,14 +38,14 @@ impl SessionSocket {
         Ok((SessionSocket { directory: directory.to_owned(), turns, gone }, listener))
     }
 
-    /// Hides the socket from new processes. Those that had found it still have to be served.
+    /// Hides the socket from new processes. The server must still serve those that had found it.
     pub fn hide(&self) {
         let _ = fs::rename(self.path(SOCKET_NAME), self.path(LEAVING));
         self.turns.fetch_add(1, AcqRel);
     }
 
-    /// Returns the number of the current closing; `None` if the socket is open. It may be opened
-    /// again.
+    /// Returns the number of the current closing; `None` if the socket is open. A closed socket may
+    /// be opened again.
     pub fn closing(&self) -> Option<u32> {
         Some(self.turns.load(Acquire)).filter(|turns| turns % 2 == 1)
     }
@@ -55,13 +56,13 @@ impl SessionSocket {
         let _ = fs::rename(self.path(LEAVING), self.path(SOCKET_NAME));
     }
 
-    /// Tells processes that got no answer in time that the collector is back. All that they can see
-    /// is the time of the socket's last change.
+    /// Tells processes that got no answer in time that the collector is back. They see only that
+    /// the time of the socket's last change is new.
     pub fn touch(&self) {
         let _ = sys::touch(&self.path(SOCKET_NAME));
     }
 
-    /// Gives the directory up. From now on it may belong to another collector.
+    /// Releases the directory. From now on another collector may be in charge of it.
     pub fn leave(&self) {
         if self.gone.swap(true, AcqRel) {
             return;
@@ -69,7 +70,7 @@ impl SessionSocket {
         for name in [SOCKET_NAME, LEAVING, UNREADY, OWNER] {
             let _ = fs::remove_file(self.path(name));
         }
-        // This comes last, since the holder of this file's lock is in charge.
+        // This file comes last, because whoever locks it is in charge.
         let _ = fs::remove_file(self.path(LOCK));
         let _ = fs::remove_dir(&self.directory);
     }
@@ -98,18 +99,18 @@ mod tests {
     }
 
     #[test]
-    fn one_is_in_charge_until_it_leaves() {
+    fn a_collector_is_in_charge_until_it_leaves() {
         let session = directory();
         let charge = lock_session(&session).unwrap().unwrap();
         let (socket, listener) = SessionSocket::open(&session).unwrap();
         assert!(lock_session(&session).unwrap().is_none());
         socket.leave();
-        // The first collector still holds its lock, but the lock's file has no name any more.
+        // The first collector still has its lock, but the locked file has no name any more.
         let next = lock_session(&session).unwrap().unwrap();
         drop((charge, listener));
         let (second, _listener) = SessionSocket::open(&session).unwrap();
         assert!(lock_session(&session).unwrap().is_none());
-        // Leaving again must not touch the next collector's files.
+        // A second call must not touch the files of the next collector.
         socket.leave();
         assert!(sys::connect(&session.join(SOCKET_NAME)).is_ok());
         second.leave();
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn who_found_it_is_served_and_newcomers_find_nothing() {
+    fn a_hidden_socket_serves_only_processes_that_had_found_it() {
         let session = directory();
         let (socket, listener) = SessionSocket::open(&session).unwrap();
         let early = sys::connect(&session.join(SOCKET_NAME)).unwrap();

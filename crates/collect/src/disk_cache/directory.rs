@@ -1,5 +1,5 @@
-//! The directory of cached files. It is checked before it is used, its files are read whole,
-//! written under another name and renamed, and its size is limited.
+//! Reads and writes the files of the disk cache. Checks the directory before it is used, replaces
+//! files by renaming, and limits the total size.
 
 use super::file;
 use super::key::{FileKind, LibraryKey, this_program};
@@ -17,17 +17,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 use tprof_wire::hash;
 
-/// Most bytes and files that are kept. The oldest files are evicted first; a file counts as used on
-/// the day on which it was read.
+/// Largest number of bytes and of files in the cache. The files that were not used for longest are
+/// evicted. The day of the last use is the precision.
 const MAX_BYTES: u64 = 256 << 20;
 const MAX_FILES: usize = 512;
-/// Most bytes of one file.
+/// Largest size of a file, bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
-/// Longest time that writing a file may take. An older temporary file was left by a process that
-/// was killed.
+/// Longest time that writing a file may take. An older temporary file belongs to a process that was
+/// killed.
 const BEGUN_FOR: Duration = Duration::from_secs(3600);
 const A_DAY: Duration = Duration::from_secs(24 * 3600);
-/// Prefix of the names of files that are being written.
+/// Prefix of the names of temporary files, which are being written.
 const BEGUN: &str = ".new-";
 
 /// The content of a cached file.
@@ -44,20 +44,19 @@ impl Deref for CachedContent {
     }
 }
 
-/// The cache of tables and symbols between runs.
+/// The cache for later runs, on disk.
 #[derive(Debug)]
 pub struct DiskCache {
     path: PathBuf,
     most_bytes: u64,
     program: Option<String>,
-    /// The directory, which is opened when it is first needed. The inner `None` means that it can't
-    /// be used.
+    /// The directory, once it was opened. The inner `None` means that it can't be used.
     opened: OnceLock<Option<OwnedFd>>,
     written: AtomicU64,
 }
 
 impl DiskCache {
-    /// Returns a cache in this directory, which is created when something is written.
+    /// Returns a cache in this directory. The directory is created when something is first written.
     pub fn new(path: PathBuf) -> DiskCache {
         DiskCache::bounded(path, MAX_BYTES)
     }
@@ -67,8 +66,7 @@ impl DiskCache {
         DiskCache { path, most_bytes, program: this_program(), opened, written }
     }
 
-    /// Returns the cached content for a library; `None` if there is none, or if it can't be
-    /// trusted.
+    /// Returns the cached content for a library; `None` if there is none or if it can't be trusted.
     pub(crate) fn read(&self, key: &LibraryKey, kind: FileKind) -> Option<CachedContent> {
         let directory = self.directory(false)?;
         let text = key.text(kind, self.program.as_ref()?);
@@ -88,7 +86,8 @@ impl DiskCache {
         Some(CachedContent { file: bytes, content })
     }
 
-    /// Stores content for a library, and replaces what was cached. If that fails, nothing changes.
+    /// Writes content for a library, in place of what was cached. If that fails, the cached content
+    /// stays.
     pub(crate) fn write(&self, key: &LibraryKey, kind: FileKind, content: &[&[u8]]) {
         let Some(program) = &self.program else { return };
         let text = key.text(kind, program);
@@ -112,8 +111,8 @@ impl DiskCache {
         self.evict(directory);
     }
 
-    /// Returns the directory, if it belongs to the user and is closed to others. With `make` it is
-    /// created first.
+    /// Returns the directory, if it belongs to the user and is closed to others. With `make` it may
+    /// be created.
     fn directory(&self, make: bool) -> Option<&OwnedFd> {
         if !make && self.opened.get().is_none() && !self.path.exists() {
             return None;
@@ -121,7 +120,7 @@ impl DiskCache {
         self.opened.get_or_init(|| open(&self.path)).as_ref()
     }
 
-    /// Evicts the oldest files until the rest fits.
+    /// Evicts the files that were not used for longest, until the limits are met.
     fn evict(&self, directory: &OwnedFd) {
         let listed = std::fs::read_dir(format!("/proc/self/fd/{}", directory.as_raw_fd()));
         let entries = listed.into_iter().flatten().flatten();
@@ -146,21 +145,22 @@ impl DiskCache {
     }
 }
 
-/// Returns a file's name. It contains the build id to be readable, and a hash of everything that
-/// the content depends on.
+/// Returns the name of a cached file. It contains the build id for people, and a hash of everything
+/// that the content depends on.
 fn name_of(key: &LibraryKey, kind: FileKind, text: &str) -> String {
     let build_id = key.build_id();
     let build_id = build_id.get(..40).unwrap_or(build_id);
     format!("{build_id}-{:016x}.{}", hash::fnv1a(text.as_bytes()), kind.suffix())
 }
 
-/// Opens the directory, and creates it if it does not exist.
+/// Opens the directory; creates it if it doesn't exist.
 fn open(path: &Path) -> Option<OwnedFd> {
     let mut private = DirBuilder::new();
     private.mode(0o700);
     if !path.exists() {
         make_parents(path.parent()?)?;
-        // Another run may have created it first.
+        // If another run has created the directory meanwhile, this fails, and the directory is
+        // opened anyway.
         let _ = private.create(path);
     }
     let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
@@ -169,8 +169,8 @@ fn open(path: &Path) -> Option<OwnedFd> {
     is_own(&meta).then(|| directory.into())
 }
 
-/// Creates the missing parents of a path, but only below a directory of the user: after `sudo`, the
-/// environment may name another user's directory.
+/// Creates the missing parents of a path, but only below a directory of the user or one that is
+/// open to all like /tmp. After `sudo`, the environment may name a directory of another user.
 fn make_parents(parent: &Path) -> Option<()> {
     let there = parent.ancestors().find(|above| above.exists())?;
     let meta = there.metadata().ok()?;
@@ -195,7 +195,7 @@ mod tests {
         LibraryKey::of(&Elf::open(Path::new("/proc/self/exe")).unwrap()).unwrap()
     }
 
-    /// Sets the time of each file in the directory that still has its own time.
+    /// Sets the time of each file in the directory whose name ends in `suffix`.
     fn age(directory: &Path, suffix: &str, hours: u64) {
         for entry in std::fs::read_dir(directory).unwrap().flatten() {
             if entry.file_name().to_string_lossy().ends_with(suffix) {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_files_go_and_what_is_read_stays() {
+    fn the_oldest_files_are_evicted_and_reading_makes_a_file_young() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("tables");
         let kept = DiskCache::bounded(path.clone(), 3 * 8192);
@@ -216,7 +216,7 @@ mod tests {
         kept.write(&key, FileKind::Symbols, &[&content]);
         age(&path, ".rows", 60);
         age(&path, ".symtab", 50);
-        // This file is used now, so it is the youngest.
+        // This file is used now, so it becomes the youngest.
         assert_eq!(kept.read(&key, FileKind::Rows).as_deref(), Some(content.as_slice()));
         let left = path.join(".new-1-0");
         std::fs::write(&left, "left").unwrap();
@@ -239,12 +239,13 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_of_another_user_is_refused() {
+    fn a_directory_of_another_user_is_not_used() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("tables");
         let kept = DiskCache::new(path.clone());
         kept.write(&own_key(), FileKind::Rows, &[b"content"]);
-        // Only root can give a directory away. For other users, root's directory is another user's.
+        // Only root can give a directory to another user. For other users, root's `/usr` is the
+        // directory of another user.
         let is_given = std::os::unix::fs::chown(&path, Some(12345), None).is_ok();
         let kept = DiskCache::new(if is_given { path } else { "/usr".into() });
         assert!(kept.read(&own_key(), FileKind::Rows).is_none());

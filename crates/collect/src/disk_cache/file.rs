@@ -1,16 +1,16 @@
 //! The format of a cached file: a magic number, a checksum of everything after it, lengths, the
-//! key, and the content. Numbers are in the machine's own order, as in the tables. The files stay
-//! on their machine; on another kind of machine the key or the checksum differs.
+//! key, and the content. Numbers are in the machine's byte order, as in unwind tables. Files aren't
+//! meant for other machines, where the key or the checksum differs.
 
 use rustc_hash::FxHasher;
 use std::hash::Hasher;
 use std::ops::Range;
 
 const MAGIC: &[u8; 8] = b"tprofkpt";
-/// Bytes of the magic number, the checksum, the key's length and the content's length.
+/// Bytes of the magic number, the checksum, the length of the key and the length of the content.
 const HEAD: usize = 8 + 8 + 4 + 8;
 
-/// Returns the bytes of a cached file with this content.
+/// Returns the bytes of a cached file with this key and content.
 pub(super) fn encode(key: &str, content: &[&[u8]]) -> Vec<u8> {
     let bytes: usize = content.iter().map(|part| part.len()).sum();
     let start = content_start(key.len());
@@ -27,8 +27,7 @@ pub(super) fn encode(key: &str, content: &[&[u8]]) -> Vec<u8> {
     file
 }
 
-/// Returns the range of the content in a file; `None` if the file is damaged or belongs to another
-/// key.
+/// Returns where the content is in a cached file; `None` if the file is damaged or has another key.
 pub(super) fn content(file: &[u8], key: &str) -> Option<Range<usize>> {
     let (magic, rest) = file.split_first_chunk::<8>()?;
     let (sum, rest) = rest.split_first_chunk::<8>()?;
@@ -42,13 +41,14 @@ pub(super) fn content(file: &[u8], key: &str) -> Option<Range<usize>> {
     is_whole.then_some(start..end)
 }
 
-/// Returns the offset of the content, a multiple of 8.
+/// Returns the offset of the content. It is a multiple of 8.
 fn content_start(key_bytes: usize) -> usize {
     (HEAD + key_bytes).next_multiple_of(8)
 }
 
-/// Returns a checksum against damage, but not against forgery, since only the user's own programs
-/// write here. It is three times as fast as a CRC without the processor's instruction for it.
+/// Returns a checksum that detects damage. It doesn't detect forgery, which isn't needed, because
+/// only the user's own programs can write here. It is three times as fast as a CRC without the
+/// processor's CRC instruction.
 fn checksum(file: &[u8]) -> u64 {
     let mut sum = FxHasher::default();
     sum.write(file.get(16..).unwrap_or_default());
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_cut_changed_or_of_another_key_has_no_content() {
+    fn a_damaged_file_or_one_with_another_key_has_no_content() {
         let file = encode("rows ab", &[b"first ", b"second"]);
         let found = content(&file, "rows ab").unwrap();
         assert_eq!(&file[found.clone()], b"first second");

@@ -1,14 +1,14 @@
-//! Identifies what a cached file was made from, and by which program.
+//! Identifies what the content of a cached file was computed from, and by which program.
 
 use crate::elf::{Elf, FileId, build_id_in};
 use nix::unistd::geteuid;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
-/// Lengths of build ids that are accepted, in hex digits. Linkers write 16 to 40 digits.
+/// Lengths of build ids that are accepted, in hex digits. Linkers write 16 to 40.
 const BUILD_ID: std::ops::RangeInclusive<usize> = 16..=128;
 
-/// The content of a cached file.
+/// What a cached file contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// Unwind tables of a library.
@@ -19,12 +19,12 @@ pub enum FileKind {
     DynamicSymbols,
     /// Functions of the kernel's image.
     KernelSymbols,
-    /// Functions, files and lines of addresses.
+    /// Functions, source files and lines of addresses.
     Places,
 }
 
 impl FileKind {
-    /// Returns the end of the file's name.
+    /// Returns the suffix of a cached file's name.
     pub(super) fn suffix(self) -> &'static str {
         match self {
             FileKind::Rows => "rows",
@@ -36,7 +36,7 @@ impl FileKind {
     }
 }
 
-/// A library or program, whatever path leads to it, or the kernel.
+/// Identifies a library or program regardless of its path, or the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LibraryKey {
     build_id: String,
@@ -45,7 +45,7 @@ pub struct LibraryKey {
 }
 
 impl LibraryKey {
-    /// Returns the key of an open file. `None` if it has no build id, or if users other than root
+    /// Returns the key of an open file; `None` if it has no build id, or if other users than root
     /// and this one may change it.
     pub fn of(elf: &Elf) -> Option<LibraryKey> {
         let build_id = elf.build_id();
@@ -64,14 +64,14 @@ impl LibraryKey {
         Some(LibraryKey { build_id, size: 0, mtime_ns: 0 })
     }
 
-    /// Returns the key in the form that a cached file contains.
+    /// Returns the key as a cached file contains it.
     pub(super) fn text(&self, kind: FileKind, program: &str) -> String {
         let LibraryKey { build_id, size, mtime_ns } = self;
         let wire = tprof_wire::WIRE_VERSION;
         format!("{} {build_id} {size} {mtime_ns} by {program} wire {wire}", kind.suffix())
     }
 
-    /// Returns its build id, in hex.
+    /// Returns the build id, in hex.
     pub(super) fn build_id(&self) -> &str {
         &self.build_id
     }
@@ -82,7 +82,7 @@ fn is_safe(meta: &Metadata) -> bool {
     meta.is_file() && (owner == 0 || owner == geteuid().as_raw()) && meta.mode() & 0o022 == 0
 }
 
-/// Returns an identity of this program, since another version may compile other rows.
+/// Returns what identifies this build of tprof. Another build may compute other content.
 pub(super) fn this_program() -> Option<String> {
     let meta = std::fs::metadata("/proc/self/exe").ok()?;
     let FileId { size, mtime_ns, .. } = FileId::of(&meta);

@@ -1,16 +1,16 @@
-//! Caches results that take long to compute for later runs: unwind tables and sorted symbols of
-//! large files, and the debug information of addresses that were symbolized.
+//! Stores results that take long to compute on disk for later runs: unwind tables and sorted
+//! symbols of large files, and the debug information of symbolized addresses.
 //!
 //! Compiling the tables for the stacks of `import torch` takes 70 ms of processor time and makes
-//! the job wait a dozen times. Sorting the symbols of its libraries takes 40 ms. Both depend on the
-//! file alone, so they are stored in a directory of the user, by build id, size and modification
-//! time of the file, and by the program that computed them.
+//! the job wait a dozen times. Sorting the symbols of its libraries takes 40 ms. Both results
+//! depend only on the library's file. They are stored in a directory of the user, under the file's
+//! build id, size and modification time and the program that computed them.
 //!
-//! This must stay true: no content is used that another user could have written or that is
-//! incomplete on disk. If the directory is absent, full, read-only or not the user's own, a run
-//! only loses the time that the cache would have saved. Cached files contain the names of the
-//! kernel's functions and, for symbolized addresses, the names of functions and source files. They
-//! contain no other names or paths.
+//! Changes must keep this true: content is used only if it is complete and no other user could have
+//! written it. If the directory is absent, full, read-only or not the user's own, the run is just
+//! as slow as without the cache. Cached files contain the names of the kernel's functions and, for
+//! symbolized addresses, the names of functions and source files. They contain no other names or
+//! paths.
 
 mod directory;
 mod file;

@@ -1,4 +1,5 @@
-//! The cached unwind tables of one file: of the whole file, or of the parts that stacks needed.
+//! Encodes the unwind tables of one file for the cache: the table of the whole file, or of the
+//! parts that stacks needed.
 
 use super::directory::CachedContent;
 use super::{DiskCache, FileKind, LibraryKey};
@@ -6,16 +7,16 @@ use crate::elf::{u32_at, u64_at};
 use std::ops::Range;
 use tprof_wire::unwind::{TableHeader, table_bytes};
 
-/// Number of words that describe one table.
+/// Number of words in the index for each table.
 const WORDS: usize = 6;
 
-/// The part of a file that a table covers: its ELF addresses, and its entries in the search table.
-/// For the whole file these are 0 to `u64::MAX`.
+/// The part of a file that a table is for: a range of ELF addresses, and a range of entries in the
+/// search table. For the whole file both are 0 to `u64::MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowSpan {
-    /// First and one past the last ELF address.
+    /// First ELF address, and one past the last.
     pub addresses: (u64, u64),
-    /// First and one past the last entry.
+    /// First entry, and one past the last.
     pub entries: (u64, u64),
 }
 
@@ -24,10 +25,10 @@ impl RowSpan {
     pub const WHOLE: RowSpan = RowSpan { addresses: (0, u64::MAX), entries: (0, u64::MAX) };
 }
 
-/// The encoded table of a part.
+/// The part that a table is for, and the encoded table.
 pub type SpanRows = (RowSpan, Vec<u8>);
 
-/// The tables of one file.
+/// The cached tables of one file.
 #[derive(Debug, Default)]
 pub struct CachedRows {
     content: Option<CachedContent>,
@@ -35,20 +36,20 @@ pub struct CachedRows {
 }
 
 impl CachedRows {
-    /// Reads the cached tables of a file; empty if there are none.
+    /// Reads the cached tables of a file; empty if none are cached.
     pub fn read(kept: &DiskCache, key: &LibraryKey) -> CachedRows {
         let content = kept.read(key, FileKind::Rows);
         let tables = content.as_deref().and_then(tables_in);
         CachedRows { content, tables: tables.unwrap_or_default() }
     }
 
-    /// Returns the tables, each with the part that it covers.
+    /// Returns the tables, each with the part that it is for.
     pub fn tables(&self) -> impl Iterator<Item = (RowSpan, &[u8])> {
         let content = self.content.as_deref().unwrap_or_default();
         self.tables.iter().map(|(span, range)| (*span, &content[range.clone()]))
     }
 
-    /// Adds tables of a file to those that are cached already.
+    /// Adds tables to those that are cached for a file.
     pub fn add(kept: &DiskCache, key: &LibraryKey, fresh: &[SpanRows]) {
         let before = CachedRows::read(kept, key);
         let is_fresh = |span: &RowSpan| fresh.iter().any(|(other, _)| other == span);
@@ -71,8 +72,8 @@ impl CachedRows {
     }
 }
 
-/// Returns the ranges of the tables in the content of a cached file; `None` if a target could not
-/// use one of them safely.
+/// Returns the tables in the content of a cached file; `None` if any of them is malformed, so that
+/// a target might read outside of it.
 fn tables_in(bytes: &[u8]) -> Option<Vec<(RowSpan, Range<usize>)>> {
     let count = usize::try_from(u64_at(bytes.get(..8)?, 0)).ok()?;
     let index = bytes.get(8..count.checked_mul(WORDS * 8)?.checked_add(8)?)?;
@@ -81,7 +82,7 @@ fn tables_in(bytes: &[u8]) -> Option<Vec<(RowSpan, Range<usize>)>> {
         let from = usize::try_from(word(4)).ok()?;
         let range = from..from.checked_add(usize::try_from(word(5)).ok()?)?;
         let table = bytes.get(range.clone())?;
-        // Targets use these values without checking them.
+        // Targets use these values without checks.
         let is_table = table.len() >= size_of::<TableHeader>()
             && table.len() == table_bytes(u32_at(table, 0) as usize)
             && u32_at(table, 4) == tprof_wire::WIRE_VERSION;

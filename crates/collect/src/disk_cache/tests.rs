@@ -1,5 +1,5 @@
-//! Tests that cached tables and symbols equal those that are computed, and that content which can't
-//! be trusted is computed again.
+//! Tests that cached tables and symbols are equal to computed ones, and that content which can't be
+//! trusted is computed again.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -15,10 +15,10 @@ use crate::modules::{
 use crate::symbols::{ModuleFile, ResolvedFrame, Symbolizer};
 use tprof_wire::unwind::table_bytes;
 
-/// Number of parts of each file that are compiled.
+/// Number of parts of each file that the tests compile.
 const PARTS: usize = 5;
 
-/// A store whose tables are found by their offsets.
+/// A store in memory, in which tests look tables up by offset.
 struct Store(Vec<u8>);
 
 impl TableStore for Store {
@@ -43,14 +43,14 @@ impl Store {
 }
 
 /// The result of using a cache directory: the table of each file or part, and the number of tables
-/// that were there before anything was compiled.
+/// that came from the cache.
 #[derive(PartialEq, Debug)]
 struct Tables {
     all: Vec<Option<Vec<u8>>>,
     taken: usize,
 }
 
-/// Finds or compiles the tables of the files that this process runs code from, and caches them.
+/// Reads or compiles the tables of the files that this process runs code from, and caches them.
 fn tables_by(directory: &Path) -> Tables {
     let mut cache = ModuleCache::with_kept(Some(Arc::new(DiskCache::new(directory.to_owned()))));
     let modules = cache.loaded(std::process::id()).unwrap();
@@ -90,7 +90,7 @@ fn kept_files(directory: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_later_run_takes_the_same_tables_of_files_and_of_parts() {
+fn a_later_run_reads_the_same_tables_from_the_cache() {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().join("cache/tables");
     let first = tables_by(&directory);
@@ -105,7 +105,7 @@ fn a_later_run_takes_the_same_tables_of_files_and_of_parts() {
 }
 
 #[test]
-fn parts_that_are_met_in_several_runs_are_kept_together() {
+fn parts_from_several_runs_are_cached_in_one_file() {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().join("tables");
     let own = std::env::current_exe().unwrap();
@@ -127,7 +127,7 @@ fn parts_that_are_met_in_several_runs_are_kept_together() {
 }
 
 #[test]
-fn files_that_are_cut_or_changed_are_compiled_again() {
+fn tables_are_compiled_again_if_their_cached_file_is_damaged() {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().join("tables");
     let first = tables_by(&directory);
@@ -150,7 +150,8 @@ fn files_that_are_cut_or_changed_are_compiled_again() {
     assert!(tables_by(&directory).taken > PARTS);
 }
 
-/// Returns the tables of a copied library. This process does not run it, so a mapping is made up.
+/// Returns the tables of a copied library. This process doesn't run the copy, so its mapping is
+/// made up.
 fn tables_of_copy(copy: &Path, kept: &Arc<DiskCache>) -> Tables {
     use std::os::unix::fs::MetadataExt;
     let elf = Elf::open(copy).unwrap();
@@ -166,7 +167,7 @@ fn tables_of_copy(copy: &Path, kept: &Arc<DiskCache>) -> Tables {
 }
 
 #[test]
-fn a_library_that_changed_or_that_others_may_change_is_compiled_again() {
+fn a_changed_or_writable_library_is_compiled_again() {
     let scratch = tempfile::tempdir().unwrap();
     let kept = Arc::new(DiskCache::new(scratch.path().join("tables")));
     let copy = scratch.path().join("library.so");
@@ -185,7 +186,7 @@ fn a_library_that_changed_or_that_others_may_change_is_compiled_again() {
 }
 
 #[test]
-fn a_directory_that_is_not_the_users_own_is_neither_read_nor_written() {
+fn a_directory_that_is_not_the_users_own_is_not_used() {
     let scratch = tempfile::tempdir().unwrap();
     let usual = scratch.path().join("usual");
     let first = tables_by(&usual);
@@ -209,7 +210,7 @@ fn a_directory_that_is_not_the_users_own_is_neither_read_nor_written() {
 }
 
 #[test]
-fn a_kept_file_that_is_a_link_or_open_to_others_is_not_read() {
+fn a_cached_file_that_is_a_link_or_open_to_others_is_not_read() {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().join("tables");
     tables_by(&directory);
@@ -223,11 +224,11 @@ fn a_kept_file_that_is_a_link_or_open_to_others_is_not_read() {
         symlink(&moved, path).unwrap();
     }
     assert_eq!(tables_by(&directory).taken, 0);
-    assert!(tables_by(&directory).taken > PARTS, "links are replaced");
+    assert!(tables_by(&directory).taken > PARTS, "links were replaced by files");
 }
 
 #[test]
-fn names_from_kept_symbols_are_those_of_the_file() {
+fn names_from_cached_symbols_agree_with_the_file() {
     let scratch = tempfile::tempdir().unwrap();
     let kept = Arc::new(DiskCache::new(scratch.path().join("tables")));
     let maps = read_maps(std::process::id()).unwrap();
@@ -252,16 +253,16 @@ fn names_from_kept_symbols_are_those_of_the_file() {
     names_of(&mut symbolizer);
     symbolizer.keep();
     assert!(names(Some(&kept)) == without, "names of kept places differ");
-    // Another address, in addition to those that are cached.
+    // Looks up another address, which isn't cached yet.
     let of_one = |pc| Symbolizer::sparing(Some(Arc::clone(&kept)), true).resolve(&module, pc);
     let other = of_one(code.address + 1);
     let mut symbolizer = Symbolizer::sparing(Some(Arc::clone(&kept)), true);
     symbolizer.resolve(&module, code.address + 1);
     symbolizer.keep();
-    // All names are found without the symbols, which are not sorted again.
+    // All names are cached now, so the symbols aren't needed and must not be sorted again.
     let symbols = kept_files(&scratch.path().join("tables"));
     let symbols = symbols.iter().find(|path| path.extension().unwrap() == "symtab").unwrap();
     std::fs::remove_file(symbols).unwrap();
     assert!(names(Some(&kept)) == without && of_one(code.address + 1) == other);
-    assert!(!symbols.exists(), "what is kept was read anew");
+    assert!(!symbols.exists(), "the symbols were sorted again");
 }

@@ -1,15 +1,16 @@
-//! Finds exported symbols by the hash tables that the loader uses, which takes a few small reads,
-//! however many symbols there are.
+//! Looks up exported symbols in the hash tables that the loader uses. That takes a few small reads,
+//! regardless of the number of symbols.
 
 use super::{Elf, u16_at, u32_at, u64_at};
 
 impl Elf {
-    /// Whether the file defines the dynamic symbol `name`.
+    /// Whether the file defines a dynamic symbol with this name.
     pub fn exports(&self, name: &str) -> bool {
         self.exports_among(name, &self.dynamic())
     }
 
-    /// Returns ELF address and size of the dynamic symbol `name`, if the file defines it.
+    /// Returns the ELF address and the size of a dynamic symbol; `None` if the file doesn't define
+    /// it.
     pub(crate) fn export(&self, name: &str) -> Option<(u64, u64)> {
         self.export_among(name, &self.dynamic())
     }
@@ -38,7 +39,7 @@ impl Elf {
         self.sysv_hash_chain(place(4)?, name).into_iter().find_map(matches)
     }
 
-    /// Returns the indices of the symbols with the same GNU hash as `name`.
+    /// Returns the indices of the symbols that have the same GNU hash as `name`.
     fn gnu_hash_chain(&self, table: u64, name: &str) -> Vec<u32> {
         let hash = name.bytes().fold(5381u32, |h, b| h.wrapping_mul(33).wrapping_add(u32::from(b)));
         let head = self.read_some(table, 16);
@@ -69,7 +70,7 @@ impl Elf {
         found
     }
 
-    /// Returns the indices of the symbols in the System V hash bucket of `name`.
+    /// Returns the indices of the symbols in the same System V hash bucket as `name`.
     fn sysv_hash_chain(&self, table: u64, name: &str) -> Vec<u32> {
         let hash = name.bytes().fold(0u32, |h, b| {
             let h = (h << 4).wrapping_add(u32::from(b));

@@ -1,4 +1,4 @@
-//! Properties of an ELF file, and which processes cannot be recorded because of them.
+//! Reads the properties of an ELF file, and tells what can't be recorded of a process that runs it.
 
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::file::{EM_NATIVE, ET_DYN, ET_EXEC, Elf, ElfError, PT_INTERP, PT_LOAD, Segment, open};
 
-/// Symbols that limit what can be recorded if an executable defines them.
+/// Symbols that limit what can be recorded of an executable that defines them.
 const SIGNIFICANT: [&str; 6] =
     ["malloc", "__asan_init", "__hwasan_init", "__lsan_init", "__msan_init", "__tsan_init"];
 
@@ -18,20 +18,19 @@ pub struct ElfFacts {
     pub is_64: bool,
     /// The header's `e_machine`.
     pub machine: u16,
-    /// Whether it is an executable (position-independent or not), and not an object or a core file.
+    /// Whether the file is an executable or a library, and not an object file or a core file.
     pub loadable: bool,
-    /// Program interpreter; `None` for static programs and libraries.
+    /// Path of the loader; `None` for static programs and for libraries.
     pub interpreter: Option<PathBuf>,
-    /// Names of the libraries that it needs.
+    /// Names of the libraries that the file needs.
     pub needed: Vec<String>,
-    /// Its own name as a library (`DT_SONAME`).
+    /// The file's own name as a library (`DT_SONAME`), if it has one.
     pub soname: Option<String>,
-    /// Build id in hex; empty if it has none.
+    /// Build id in hex; empty if the file has none.
     pub build_id: String,
-    /// Whether the set-user-id bit is set, with another owner than the user who runs tprof.
+    /// Whether the set-user-id bit is set and the owner isn't the user who runs tprof.
     pub setuid: bool,
-    /// Whether the set-group-id bit is set, with another group than that of the user who runs
-    /// tprof.
+    /// Whether the set-group-id bit is set and the group isn't that of the user who runs tprof.
     pub setgid: bool,
     /// The load segments.
     pub segments: Vec<Segment>,
@@ -39,20 +38,20 @@ pub struct ElfFacts {
 }
 
 impl ElfFacts {
-    /// Whether the file exports `name`. This only works for `malloc` and the entry points of the
-    /// sanitizers; for other names use [`Elf::exports`].
+    /// Whether the file exports one of the `SIGNIFICANT` symbols: `malloc` or the entry point of
+    /// a sanitizer. For other names use [`Elf::exports`].
     pub fn exports(&self, name: &str) -> bool {
         self.exports.contains(&name)
     }
 }
 
-/// Reads the properties of a file. Does not follow scripts, libraries or debug links.
+/// Reads the properties of a file. Scripts are not followed to their interpreter.
 pub fn inspect(path: &Path) -> Result<ElfFacts, ElfError> {
     Ok(Elf::open(path)?.facts())
 }
 
-/// Returns what cannot be recorded of a program that is started from `path`, and why; `None` if
-/// everything can. For a script, its interpreter is examined.
+/// Returns what can't be recorded of a program at `path`, and why; `None` if everything can. For a
+/// script, the script's interpreter is examined.
 pub fn blind_reason(path: &Path) -> Option<(&'static str, String)> {
     let program = resolve_script(path.to_path_buf())?;
     let shown = program.display();
@@ -68,7 +67,8 @@ pub fn blind_reason(path: &Path) -> Option<(&'static str, String)> {
     if facts.machine != EM_NATIVE {
         return all(format!("{shown} is built for another kind of processor"));
     }
-    // The loader has no interpreter either, but it preloads libraries when it is run by hand.
+    // A library that is run by hand, such as the loader, has no interpreter either, but preloading
+    // works in it.
     if facts.interpreter.is_none() && facts.soname.is_none() {
         return all(format!("{shown} is statically linked"));
     }
@@ -94,12 +94,14 @@ pub fn blind_reason(path: &Path) -> Option<(&'static str, String)> {
     Some(("allocations", own_allocator(&shown.to_string(), &allocator)))
 }
 
-/// Returns why the allocations of a program or library with its own allocator cannot be recorded.
+/// Returns the reason why allocations of a program or library with its own allocator can't be
+/// recorded.
 pub fn own_allocator(shown: &str, allocator: &str) -> String {
     format!("{shown} has its own allocator ({allocator}, linked statically)")
 }
 
-/// Follows `#!` lines as the kernel does; `None` if the chain is too long or unreadable.
+/// Follows `#!` lines to the program that the kernel runs; `None` if there are too many or one
+/// can't be read.
 fn resolve_script(mut path: PathBuf) -> Option<PathBuf> {
     for _ in 0..5 {
         let mut head = [0u8; 256];
@@ -122,7 +124,7 @@ fn resolve_script(mut path: PathBuf) -> Option<PathBuf> {
 }
 
 impl Elf {
-    /// Returns the properties of the file. Those that cannot be read are left out.
+    /// Returns the properties of the file. A property that can't be read is left empty.
     pub fn facts(&self) -> ElfFacts {
         let dynamic = self.dynamic();
         let value = |tag: u64| dynamic.iter().find(|e| e.0 == tag).map(|e| e.1);
@@ -153,7 +155,8 @@ impl Elf {
         };
         let me = std::fs::metadata("/proc/self").map(|m| (m.uid(), m.gid())).unwrap_or_default();
         let setuid = meta.mode() & 0o4000 != 0 && meta.uid() != me.0;
-        // Without the group's execute bit, set-group-id would mean mandatory locking.
+        // Without the execute permission of the group, the set-group-id bit means mandatory
+        // locking.
         let setgid = meta.mode() & 0o2010 == 0o2010 && meta.gid() != me.1;
         (setuid, setgid)
     }

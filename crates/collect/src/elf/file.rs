@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub const EM_X86_64: u16 = 62;
 /// `e_machine` of aarch64.
 pub const EM_AARCH64: u16 = 183;
-/// `e_machine` of programs into which the injected libraries can be loaded.
+/// `e_machine` of programs that can load the injected libraries.
 pub const EM_NATIVE: u16 = if cfg!(target_arch = "aarch64") { EM_AARCH64 } else { EM_X86_64 };
 
 pub(super) const ET_EXEC: u16 = 2;
@@ -18,14 +18,15 @@ pub(super) const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 pub(super) const PT_INTERP: u32 = 3;
 const PT_NOTE: u32 = 4;
-/// `p_type` of the segment by which `.eh_frame` is found without section headers.
+/// `p_type` of the segment with the search table, by which `.eh_frame` is found without section
+/// headers.
 pub(crate) const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const SHT_NOBITS: u32 = 8;
 const SHF_COMPRESSED: u64 = 0x800;
 
-/// Most bytes of a table of headers, dynamic entries or notes.
+/// Largest table of program headers, section headers, dynamic entries or notes that is read, bytes.
 const MAX_TABLE: u64 = 4 << 20;
-/// Most bytes of a name.
+/// Largest length of a name, bytes.
 const MAX_NAME: usize = 64 << 10;
 
 /// The reason why a file could not be read as ELF.
@@ -45,7 +46,7 @@ pub enum ElfError {
     OtherClass,
 }
 
-/// The source of an ELF file's bytes.
+/// Where an ELF file's bytes come from: a file with its size, or memory.
 #[derive(Clone, Debug)]
 enum Source {
     File(Arc<File>, u64),
@@ -57,11 +58,11 @@ enum Source {
 pub struct Segment {
     /// The header's `p_type`.
     pub kind: u32,
-    /// Whether it is mapped executable.
+    /// Whether the segment is mapped executable.
     pub executable: bool,
     /// Offset in the file.
     pub offset: u64,
-    /// Its ELF address.
+    /// ELF address of the segment.
     pub address: u64,
     /// Bytes in the file.
     pub file_bytes: u64,
@@ -70,7 +71,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Whether it is loaded as code.
+    /// Whether the segment is loaded as code.
     pub fn is_code(&self) -> bool {
         self.kind == PT_LOAD && self.executable
     }
@@ -83,7 +84,7 @@ pub(crate) struct Section {
     pub name: String,
     /// The header's `sh_type`.
     pub kind: u32,
-    /// ELF address, 0 if not loaded.
+    /// ELF address; 0 if the section isn't loaded.
     pub address: u64,
     /// Offset in the file.
     pub offset: u64,
@@ -95,15 +96,15 @@ pub(crate) struct Section {
 }
 
 impl Section {
-    /// Whether it contains code.
+    /// Whether the section contains code.
     pub fn is_code(&self) -> bool {
         self.flags & 4 != 0
     }
-    /// Whether its contents are compressed.
+    /// Whether the section's contents are compressed.
     pub fn is_compressed(&self) -> bool {
         self.flags & SHF_COMPRESSED != 0
     }
-    /// Whether its contents are in the file.
+    /// Whether the section's contents are in the file.
     pub fn has_contents(&self) -> bool {
         self.kind != SHT_NOBITS && self.bytes > 0
     }
@@ -121,7 +122,7 @@ pub struct Elf {
     section_table: (u64, u16, u16),
 }
 
-/// Opens a file for reading. Does not block if the file is a pipe.
+/// Opens a file for reading, without blocking if the file is a pipe.
 pub(crate) fn open(path: &Path) -> std::io::Result<File> {
     File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
@@ -207,7 +208,7 @@ impl Elf {
         self.len() == 0
     }
 
-    /// Returns the entry point, an ELF address; 0 if there is none.
+    /// Returns the ELF address of the entry point; 0 if the file has none.
     pub(crate) fn entry(&self) -> u64 {
         self.entry
     }
@@ -217,12 +218,12 @@ impl Elf {
         self.machine
     }
 
-    /// Whether the file is 64-bit and little-endian. If not, nothing else is known of it.
+    /// Whether the file is 64-bit and little-endian. If not, its headers are not read.
     pub fn is_64(&self) -> bool {
         self.is_64
     }
 
-    /// Returns the program headers.
+    /// Returns the program headers, one per segment.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
@@ -235,7 +236,7 @@ impl Elf {
         }
     }
 
-    /// Reads `bytes` bytes at `offset`, which must lie inside the file.
+    /// Reads `bytes` bytes at `offset`. Fails if they aren't all within the file.
     pub(crate) fn read(&self, offset: u64, bytes: u64) -> Result<Vec<u8>, ElfError> {
         const OUTSIDE: ElfError = ElfError::Damaged("an offset lies outside the file");
         let end = offset.checked_add(bytes).ok_or(OUTSIDE)?;
@@ -254,13 +255,13 @@ impl Elf {
         }
     }
 
-    /// Reads up to `bytes` bytes at `offset`, fewer if the file ends before that.
+    /// Reads up to `bytes` bytes at `offset`; fewer if the file ends earlier.
     pub(super) fn read_some(&self, offset: u64, bytes: u64) -> Vec<u8> {
         let there = self.len().saturating_sub(offset);
         self.read(offset, bytes.min(there)).unwrap_or_default()
     }
 
-    /// Reads the string at `offset`.
+    /// Reads the NUL-terminated string at `offset`.
     pub(crate) fn string(&self, offset: u64) -> Option<Vec<u8>> {
         let mut bytes = 256;
         loop {
@@ -276,7 +277,7 @@ impl Elf {
         }
     }
 
-    /// Returns the file offset of an ELF address.
+    /// Returns the file offset of the byte that is loaded at an ELF address.
     pub(crate) fn offset_of(&self, address: u64) -> Option<u64> {
         self.segments
             .iter()
@@ -285,7 +286,7 @@ impl Elf {
             .and_then(|s| s.offset.checked_add(address - s.address))
     }
 
-    /// Returns the section headers; empty if there are none or if they are damaged.
+    /// Returns the section headers; empty if the file has none or they are damaged.
     pub(crate) fn sections(&self) -> Vec<Section> {
         let (offset, count, names) = self.section_table;
         let bytes = u64::from(count) * 64;
@@ -300,7 +301,7 @@ impl Elf {
         table.chunks_exact(64).map(|header| parse_section(header, &names)).collect()
     }
 
-    /// Returns the contents of a section, which may have at most `limit` bytes.
+    /// Returns the contents of a section. Fails if they have more than `limit` bytes.
     pub(crate) fn contents(&self, section: &Section, limit: u64) -> Result<Vec<u8>, ElfError> {
         if section.bytes > limit {
             return Err(ElfError::Damaged("a section is too large"));
@@ -308,7 +309,7 @@ impl Elf {
         self.read(section.offset, section.bytes)
     }
 
-    /// Returns the build id in hex; empty if there is none.
+    /// Returns the build id in hex; empty if the file has none.
     pub fn build_id(&self) -> String {
         let notes = self.segments.iter().filter(|s| s.kind == PT_NOTE);
         for segment in notes.take(16) {
@@ -317,8 +318,8 @@ impl Elf {
                 return id;
             }
         }
-        // Separate debug files contain the program headers of their original file, so the section
-        // is read.
+        // A separate debug file has the program headers of its original file, which aren't valid
+        // for it, so the section with the id is read.
         let section = self.sections().into_iter().find(|s| s.name == ".note.gnu.build-id");
         section
             .and_then(|s| self.contents(&s, 64 << 10).ok())
@@ -364,7 +365,7 @@ fn parse_section(header: &[u8], names: &[u8]) -> Section {
     }
 }
 
-/// Returns the GNU build id in the notes `bytes`.
+/// Returns the GNU build id in hex, from the bytes of a note segment.
 pub(crate) fn build_id_in(mut bytes: &[u8]) -> Option<String> {
     while bytes.len() >= 12 {
         let (name, desc) = (u32_at(bytes, 0) as usize, u32_at(bytes, 4) as usize);

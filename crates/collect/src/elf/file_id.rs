@@ -1,4 +1,4 @@
-//! Identifies a file, whatever path leads to it.
+//! Identifies a file, so that it is recognized under every path.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;

@@ -1,9 +1,9 @@
-//! Reads ELF files, and finds out which programs cannot be recorded.
+//! Reads ELF files, and tells which programs can't be recorded.
 //!
-//! The files belong to the job: they may be hostile, truncated, or rewritten while they are read.
-//! Therefore everything is read by `pread` with a limit, and never by a mapping (a truncated file
-//! under a mapping causes SIGBUS). Every offset is checked, and the file alone never determines how
-//! much is read.
+//! The files belong to the job, so they may be hostile, truncated, or rewritten while they are
+//! read. Therefore the bytes are read by `pread`, and never mapped: if a mapped file is truncated,
+//! an access causes SIGBUS. Every offset is checked, and every read has a limit that doesn't come
+//! from the file.
 
 mod exports;
 mod facts;

@@ -1,19 +1,19 @@
-//! Names the linker's stubs in `.plt` and similar sections, through which a file calls functions of
-//! other files.
+//! Names the linker's stubs in `.plt` and similar sections. A file calls functions of other files
+//! through these stubs.
 //!
-//! A stub has no symbol. It jumps through a slot, which a relocation names. Stubs of the older kind
-//! push the number of that relocation first.
+//! A stub has no symbol. It jumps to the address in a slot, and a relocation names the function for
+//! the slot. A stub of the older kind first pushes the number of that relocation.
 
 use super::{EM_X86_64, Elf, Section, u32_at, u64_at};
 
-/// Bytes of a stub, and of a stub in `.plt.got`, which is smaller.
+/// Bytes of a stub. Stubs in `.plt.got` are smaller.
 const STUB: u64 = 16;
 const SMALL_STUB: u64 = 8;
 /// Bytes of a relocation with an addend.
 const RELOCATION: u64 = 24;
-/// Most bytes of relocations that are searched.
+/// Largest size of a table of relocations that is searched, bytes.
 const MAX_RELOCATIONS: u64 = 16 << 20;
-/// `R_X86_64_GLOB_DAT` and `R_X86_64_JUMP_SLOT`: the slot holds a function's address.
+/// `R_X86_64_GLOB_DAT` and `R_X86_64_JUMP_SLOT`: the slot contains a function's address.
 const SLOTS: [u32; 2] = [6, 7];
 
 /// Returns the mangled name of the function that the stub at an ELF address calls.
@@ -58,7 +58,8 @@ pub(crate) fn called_by_stub(elf: &Elf, pc: u64) -> Option<String> {
     (symbol > 0 && !name.is_empty()).then(|| String::from_utf8_lossy(&name).into_owned())
 }
 
-/// Returns the slot that the instruction `jmp *DISTANCE(%rip)` reads, in a stub at `address`.
+/// Returns the address of the slot from which a stub at `address` reads its target, by `jmp
+/// *DISTANCE(%rip)`.
 fn slot(code: &[u8], address: u64) -> Option<u64> {
     let at = code.windows(2).position(|word| word == [0xff, 0x25])?;
     let distance = code.get(at + 2..at + 6)?;
@@ -66,7 +67,8 @@ fn slot(code: &[u8], address: u64) -> Option<u64> {
     Some(next.wrapping_add_signed(i64::from(u32_at(distance, 0) as i32)))
 }
 
-/// Returns the number that a stub pushes, if it begins with `push` or with `endbr64` and `push`.
+/// Returns the number of the relocation that a stub pushes. Such a stub begins with `push`, or with
+/// `endbr64` and `push`.
 fn pushed(code: &[u8]) -> Option<u32> {
     let code = code.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]).unwrap_or(code);
     let number = code.strip_prefix(&[0x68])?.get(..4)?;
@@ -78,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stub_is_read_by_what_it_jumps_through_or_pushes() {
+    fn the_slot_or_relocation_of_a_stub_is_found_in_its_code() {
         // endbr64; bnd jmp *0x2fbd(%rip); nop
         let with_endbr =
             [0xf3, 0x0f, 0x1e, 0xfa, 0xf2, 0xff, 0x25, 0xbd, 0x2f, 0, 0, 0x0f, 0x1f, 0x44, 0, 0];

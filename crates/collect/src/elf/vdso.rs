@@ -1,4 +1,4 @@
-//! The vDSO: code that the kernel maps into every process. It is the same on the whole host.
+//! Reads the vDSO: code that the kernel maps into every process, the same on the whole host.
 
 use super::open;
 use crate::os::maps::read_code_maps;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// Name of the vDSO in `/proc/PID/maps`.
 pub(crate) const VDSO: &str = "[vdso]";
-/// Largest vDSO that is read.
+/// Largest vDSO that is read, bytes.
 const MAX_VDSO: u64 = 1 << 20;
 
 /// Returns the bytes of this process's vDSO.

@@ -1,16 +1,17 @@
-//! Notices that the engine did not run for a while, for example because its process was stopped.
+//! Notices that the engine did not run for a while, for example because its process was stopped,
+//! and marks the interval in the files.
 //!
-//! Meanwhile rings hold the first unread megabyte of each thread, and the rest is counted as lost
-//! by process. A program that begins then waits once for five seconds, and attaches when the
-//! collector runs again. Its CUPTI agent doesn't try again, so its device work and NVTX ranges are
-//! reported as not recorded.
+//! While the engine stands still, the ring of each thread stores the first unread megabyte, and
+//! everything after that is counted as lost, per process. A program that begins in this time waits
+//! for five seconds, once, and attaches when the collector runs again. Its CUPTI agent doesn't try
+//! again, so the program's device work and NVTX ranges are reported as not recorded.
 
 use super::main_loop::Engine;
 use tprof_trace::model::MarkKind;
 
 impl Engine {
-    /// Notices whether the engine did not run for a while. If so, marks the time, and lets
-    /// processes that got no answer meanwhile try again.
+    /// Notices whether the engine did not run for a while. If so, marks both ends of that time, and
+    /// lets processes that got no answer meanwhile try again.
     pub(super) fn notice_standstill(&mut self, now: u64) {
         let Some(last) = self.out.processes.losses.standstill.look(now) else { return };
         self.parts.socket.touch();

@@ -1,16 +1,16 @@
 //! Measures the cost of hooks and samples on this machine. The least cost of hooks is measured when
-//! the run begins. The rest takes longer to measure, so a thread measures it beside the job once
-//! the job has run for a while. If the job ends before that, the rest is measured at the end.
+//! the run begins. The other measurements take longer, so a thread makes them beside the job once
+//! the job has run for a while. If the job ends earlier, they are made at the end.
 
 use crate::cpu::{CpuSampler, SamplingCosts, SamplingOptions, measure_sampling};
 use crate::shared::calibrate::{self, Costs};
 use std::sync::{Arc, OnceLock};
 
-/// The costs that take longer to measure.
+/// The costs that take longer to measure than the least cost of hooks.
 pub struct SlowCosts {
-    /// The largest cost of hooks.
+    /// The largest cost of hooks: with cold caches.
     pub cold: Costs,
-    /// Cost of samples and switches; `None` if it could not be measured.
+    /// Cost of a sample and of a context switch; `None` if it could not be measured.
     pub sampling: Option<SamplingCosts>,
 }
 
@@ -18,7 +18,7 @@ pub struct SlowCosts {
 pub struct CostEstimator {
     is_tsc: bool,
     wanted: Option<SamplingOptions>,
-    /// The least cost of hooks.
+    /// The least cost of hooks: with hot caches.
     pub hot: Costs,
     slow: Arc<OnceLock<SlowCosts>>,
     begun: bool,
@@ -32,14 +32,14 @@ impl CostEstimator {
         CostEstimator { is_tsc, wanted, hot, slow: Arc::default(), begun: false }
     }
 
-    /// Starts a thread that measures the rest, unless it was started before.
+    /// Starts the thread that measures the slow costs, unless it was started before.
     pub fn begin(&mut self) {
         if std::mem::replace(&mut self.begun, true) {
             return;
         }
         let (slow, is_tsc, wanted) = (Arc::clone(&self.slow), self.is_tsc, self.wanted.clone());
         let named = std::thread::Builder::new().name("tprof-prices".to_owned());
-        // If no thread can be started, the rest is measured at the end.
+        // If no thread can be started, the slow costs are measured at the end.
         let _ = named.spawn(move || _ = slow.get_or_init(|| measured(is_tsc, wanted.as_ref())));
     }
 
@@ -48,13 +48,12 @@ impl CostEstimator {
         self.wanted.as_ref().map_or(0, SamplingOptions::period_ns)
     }
 
-    /// Returns the costs that take longer to measure, if they were measured.
+    /// Returns the slow costs if they have been measured.
     pub fn slow(&self) -> Option<&SlowCosts> {
         self.slow.get()
     }
 
-    /// Returns the costs that take longer to measure. Measures them now if that has not begun, or
-    /// waits for the thread that does.
+    /// Returns the slow costs. Measures them now, or waits for the thread that is measuring them.
     pub fn all(&self) -> &SlowCosts {
         self.slow.get_or_init(|| measured(self.is_tsc, self.wanted.as_ref()))
     }

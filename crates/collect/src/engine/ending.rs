@@ -1,4 +1,4 @@
-//! Ends a run: decides when it is over, and writes everything that is left.
+//! Ends a run: decides when the run is over, and writes everything that isn't written yet.
 
 use super::main_loop::{Engine, LEAST_INFO_BYTES, MS, OpenQuestions};
 use super::messages::{NO_FILE, READINGS};
@@ -16,10 +16,10 @@ use std::time::Duration;
 use tprof_trace::run::RunInfo;
 use tprof_wire::region::off;
 
-/// Time between two counts of the job's running processes after its command has ended. A count
-/// takes about 10 us for each process of the machine.
+/// Time between two searches for running processes of the job after its command has ended, ns. A
+/// search takes about 10 us for each process of the machine.
 const ENDING_NS: u64 = 20 * MS;
-/// The same as [`ENDING_NS`], while the run follows processes after the command has ended.
+/// The same as [`ENDING_NS`], while the run continues because processes have outlived the command.
 const FOLLOWING_NS: u64 = 500 * MS;
 /// Longest time that the end of a run waits for tables to be cached, which may be on a slow disk.
 const KEEPING: Duration = Duration::from_secs(1);
@@ -47,8 +47,9 @@ impl Engine {
         false
     }
 
-    /// Whether the job's last process has ended: `checks` counts in a row must find none. A process
-    /// that ends during a count may have left a child that the count missed.
+    /// Whether the job's last process has ended: `checks` searches in a row must find no process.
+    /// One search isn't always enough, because a process that ends during a search may have left a
+    /// child that the search missed.
     fn no_survivors(&mut self, now: u64, checks: u32) -> bool {
         if !self.targets.is_empty() {
             self.ending.survivors.nobody = 0;
@@ -58,7 +59,7 @@ impl Engine {
         self.ending.survivors.nobody >= checks
     }
 
-    /// Finds the processes of the job that still run, but no more often than every [`ENDING_NS`] or
+    /// Searches for processes of the job that still run, at most once every [`ENDING_NS`] or
     /// [`FOLLOWING_NS`].
     fn find_survivors(&mut self, now: u64) {
         let pause = match (self.ending.survivors.found.is_empty(), self.ending.follows) {
@@ -87,10 +88,10 @@ impl Engine {
         (looked.at_ns, looked.found) = (now, found);
     }
 
-    /// Returns the processes of a launched job that still run when recording ends.
+    /// Returns the processes of a launched job that still run when recording ends; none for other
+    /// runs.
     fn survivors(&mut self, now: u64) -> Vec<Survivor> {
-        // The processes that `tprof attach` samples or an on-demand collector records had no
-        // launcher.
+        // The collectors of `tprof attach` and `tprof env` launched no job, so they don't search.
         if self.out.processes.root.is_none() {
             return Vec::new();
         }
@@ -101,8 +102,8 @@ impl Engine {
         std::mem::take(&mut self.ending.survivors.found)
     }
 
-    /// Leaves the session to the next collector, unless a process attached while the socket was
-    /// being closed. Returns whether the session was left.
+    /// Releases the session to the next collector, unless a process attached while the socket was
+    /// being closed. Returns whether the session was released.
     fn release_session(&mut self) -> bool {
         self.ending.empty_since_ns = None;
         let empty = self.targets.is_empty();

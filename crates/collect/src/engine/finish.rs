@@ -1,4 +1,5 @@
-//! Finishes the targets of ended processes, and requests symbols for their addresses.
+//! Finishes targets whose processes have ended, and requests names for the addresses in their
+//! stacks.
 
 use super::main_loop::Engine;
 use super::workers::SymbolsWanted;
@@ -17,7 +18,7 @@ pub(super) const STATUS_NS: u64 = 1_000_000_000;
 const MODULES_NS: u64 = 10_000_000_000;
 
 impl Engine {
-    /// Whether all samples before this moment have arrived.
+    /// Whether the sampler has delivered all samples that it took before this time.
     fn was_sampled(&self, time_ns: u64) -> bool {
         self.sampled_until_ns >= time_ns
     }
@@ -42,8 +43,8 @@ impl Engine {
     }
 
     pub(super) fn finish_image(&mut self, number: u64, now: u64) {
-        // Symbols need the mappings, which can only be read while the process lives. The report
-        // says if any are missing.
+        // Symbols need the mappings, which can only be read while the process lives. Addresses
+        // without a mapping are reported as a loss.
         let Some(mut target) = self.targets.remove(&number) else { return };
         target.drain_all(&mut self.out, now);
         target.learn_modules(&mut self.out, u64::MAX);
@@ -53,8 +54,8 @@ impl Engine {
         target.finish(&mut self.out, now, self.recording.always_on);
     }
 
-    /// Reports the modules whose allocations are not recorded because they map memory for an
-    /// allocator of their own.
+    /// Reports the allocators of a target whose blocks tprof can't record, because they map memory
+    /// themselves instead of calling `malloc`.
     pub(super) fn judge_allocators(&mut self, target: &mut Target) {
         for module in target.mapping_modules() {
             let Some(allocator) = self.allocators.of_module(&module) else { continue };
@@ -69,7 +70,7 @@ impl Engine {
         }
     }
 
-    /// Sends a target's new addresses to the symbol worker.
+    /// Sends the addresses in a target that have no names yet to the symbol worker.
     pub(super) fn ask_symbols(&mut self, target: &mut Target) {
         let (target, places) = (target.symbol_target(), target.code.drain_unnamed());
         self.request_names(Unresolved { target, places });

@@ -1,4 +1,4 @@
-//! Writes the rows that wait, and `run.json`.
+//! Moves waiting rows to the files of the run, and writes `run.json`.
 
 use super::finish::STATUS_NS;
 use super::main_loop::{Engine, MS};
@@ -11,17 +11,18 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use tprof_trace::unwritten_marker;
 
-/// Least time between two writes of `run.json`; it is longer if writing takes long.
+/// Least time between two writes of `run.json`. If a write takes long, the next one is due later.
 const INFO_NS: u64 = 500 * MS;
-/// Writing `run.json` may take one part in this many of the time.
+/// The time between two writes of `run.json` is at least this multiple of the time that a write
+/// takes.
 const INFO_SHARE: u64 = 50;
 /// Time between two writes of samples, which is long because small blocks are expensive.
 const SAMPLES_NS: u64 = 1000 * MS;
-/// Stacks that were taken longer ago than this have been read from the rings.
+/// Stacks that were taken longer ago than this are assumed to have been read from the rings.
 const SETTLED_NS: u64 = 200 * MS;
 
 impl Engine {
-    /// Writes the waiting rows that fill a block, and `run.json` if it is due.
+    /// Writes the waiting rows that fill a block, and `run.json` if its next write is due.
     pub(super) fn flush(&mut self, now: u64) {
         self.flush_rows(now, now.saturating_sub(SETTLED_NS), false);
         info::flush_files(&mut self.out.files, &mut self.out.processes.losses, now);
@@ -33,8 +34,8 @@ impl Engine {
         }
     }
 
-    /// Writes all waiting rows, even if they don't fill a block. Stacks that were taken before
-    /// `settled_ns` must have been read from the rings.
+    /// Writes all waiting rows, even if they don't fill a block. The caller has read all stacks
+    /// that were taken before `settled_ns` from the rings.
     pub(super) fn flush_all(&mut self, now: u64, settled_ns: u64) {
         self.flush_rows(now, settled_ns, true);
         self.out.files.open.iter_mut().for_each(|open| open.flushed_ns = 0);
@@ -59,8 +60,8 @@ impl Engine {
         self.parts.prices.begin();
     }
 
-    /// Writes samples if they are enough for a block or if `all` is set, and the rows of processes
-    /// that did not attach.
+    /// Writes the rows of processes that did not attach. Also writes samples, if they fill a block
+    /// or if `all` is set.
     pub(super) fn flush_samples(&mut self, now: u64, settled_ns: u64, all: bool) {
         let explained_ns = now.saturating_sub(STATUS_NS);
         self.attribution.write_ends(explained_ns, &mut self.out);
@@ -94,8 +95,8 @@ impl Engine {
         summary::refresh(&mut parts.info, out, work, interruptions, &parts.prices);
     }
 
-    /// Writes `run.json`. If the disk is full, a later write may succeed, so only a failure at the
-    /// end is reported.
+    /// Writes `run.json`. A failure is reported only at the end of the run, because until then a
+    /// later write may succeed.
     pub(super) fn write_info_now(&mut self) {
         if self.parts.config.redact {
             info::redact(&mut self.parts.info);
@@ -119,8 +120,8 @@ impl Engine {
         }
     }
 
-    /// Creates a file which says that the other files could not be written. Without it a reader
-    /// would think that the collector was killed.
+    /// Creates a file which says that the other files could not be written. Without this marker a
+    /// reader would conclude that the collector was killed.
     fn mark_unwritten(&mut self, why: &io::Error) {
         if !std::mem::replace(&mut self.is_marked_unwritten, true) {
             let mut options = fs::OpenOptions::new();

@@ -1,19 +1,21 @@
-//! Bounds the time in tprof's library, using the job's own CPU samples. Unit costs are measured in
-//! a small program of the collector. In a job they may be higher: it has other data in its caches
-//! and other branches in its predictor, and calls a hook only now and then. In cc1, hooks with unit
-//! costs of 1.7 to 6.3 ns take 12.6 ns per event.
+//! Computes an upper bound of the CPU time that the job spends in tprof's library, from the job's
+//! own CPU samples. The unit costs of hooks are measured in a small program of the collector. In a
+//! job they may be higher: its data fills the caches, its branches fill the predictor, and it calls
+//! a hook only now and then. In cc1, for example, hooks with unit costs of 1.7 to 6.3 ns take 12.6
+//! ns per event.
 //!
-//! Samples give no lower bound. A hook may be the first to touch memory that the job touches next,
-//! and then waits for that memory instead of the job. In `malloc_mixed`, 26 % of the samples lie in
-//! the hook of `free`, which reads the block's header before the allocator does; but without tprof
-//! the job takes only 9 % less CPU time.
+//! Samples can't tell a lower bound. A hook may be the first to touch memory that the job touches
+//! next, and then the hook waits for that memory instead of the job. In `malloc_mixed`, 26 % of the
+//! samples are in the hook of `free`, which reads the block's header before the allocator does.
+//! Without tprof, however, the job takes only 9 % less CPU time.
 
 /// The quantile of the normal distribution that leaves 2.5 % on either side.
 const Z: f64 = 1.96;
 
-/// Returns the largest CPU time that `found` samples may stand for, ns. This is the upper end of
-/// the 95 % score interval of a Poisson count, which is valid for few samples too. Even if no
-/// sample was found, up to 3.8 may have been expected.
+/// Returns the largest CPU time that a number of samples may stand for, ns. `found` is the number
+/// of samples in the library. The result is the upper end of the 95 % score interval of a Poisson
+/// count, which is valid for few samples too: even if none was found, up to 3.8 may have been
+/// expected.
 pub fn at_most(found: u64, period_ns: u64) -> u64 {
     let found = found as f64;
     let samples = found + Z * Z / 2.0 + Z * (found + Z * Z / 4.0).sqrt();

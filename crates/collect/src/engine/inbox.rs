@@ -13,15 +13,15 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 use tprof_trace::run::{BlindSpot, ProcessInfo};
 
-/// A function that derives from a run's processes what was not recorded.
+/// A function that lists what was not recorded of a run's processes. It runs at the end.
 pub type BlindSpotFinder = Box<dyn FnOnce(&[ProcessInfo]) -> Vec<BlindSpot> + Send>;
 
 /// A message to the engine.
 pub enum Event {
     /// A process attached.
     Attached(Box<Attached>),
-    /// An attached process adds a second region: that of its CUPTI agent, or that of its hooks if
-    /// the agent attached first.
+    /// A process that has attached adds a second region: the region of its CUPTI agent, or that of
+    /// its hooks if the agent attached first.
     RegionJoined {
         /// Number of the image.
         image: u64,
@@ -30,17 +30,17 @@ pub enum Event {
         /// Whether the region is the agent's.
         agent: bool,
     },
-    /// A process did not get an answer in time.
+    /// The collector did not answer a process in time, so the process runs unrecorded.
     Unanswered(Unanswered),
-    /// A process has a library of another version of tprof.
+    /// The collector refused a process, because its library belongs to another version of tprof.
     Refused {
         /// Pid of the process.
         pid: u32,
         /// The library's version of the wire interface.
         version: u32,
     },
-    /// A process that was not answered before has its answer now, either for its hooks or for its
-    /// agent.
+    /// A process that the collector had not answered in time has been answered now, either for its
+    /// hooks or for its agent.
     Answered {
         /// Pid of the process.
         pid: u32,
@@ -53,9 +53,9 @@ pub enum Event {
         image: u64,
         /// Time of the end, ns.
         time_ns: u64,
-        /// Yields the wait status later, once the process has been reaped.
+        /// Becomes readable once the process has been reaped, and then yields its wait status.
         pidfd: Option<OwnedFd>,
-        /// Its wait status.
+        /// Wait status of the process, if it is known already.
         status: Option<i32>,
         /// Whether the process replaced the image by an `exec`.
         exec: bool,
@@ -64,29 +64,29 @@ pub enum Event {
     Control(Request, Sender<Reply>),
     /// A message of the sampler.
     Sampler(SamplerEvent),
-    /// A message of the sampler of devices.
+    /// A message of the thread that reads the devices (NVML).
     Device(nvml::NvmlMessage),
-    /// A round of proportional set sizes was read.
+    /// A round of proportional set sizes was read (see `pss`).
     Sizes(PssRound),
     /// The launcher started this process.
     RootStarted(u32),
     /// The launcher's process ended with this wait status.
     RootEnded(u32, i32),
-    /// Continue until the last process of the job has ended.
+    /// Continue after the command has ended, until the last process of the job has ended.
     Follow,
-    /// The launcher received this signal, which asks it to end.
+    /// The launcher received this signal, which asks the whole run to end.
     AskedToEnd(i32),
-    /// The launcher could not record something.
+    /// The launcher could not record something: add this to the report of what is missing.
     AddBlindSpot(BlindSpot),
-    /// A function for the end of the run. It derives from the run's processes what the launcher
-    /// could not record.
+    /// Call this function at the end of the run. It lists what the launcher could not record of the
+    /// run's processes.
     AddBlindSpotsAtEnd(BlindSpotFinder),
     /// Stop waiting and end the run.
     StopWaiting,
-    /// End the run, but wait up to this long for descendants.
+    /// End the run, but wait up to this long for descendants of the command.
     Finish(Duration),
-    /// All processes that had found the socket open before its closing with this number were
-    /// served.
+    /// The server has accepted all processes that had found the socket open before its closing with
+    /// this number.
     AllAccepted(u32),
 }
 
@@ -100,8 +100,8 @@ pub enum Request {
     Steps {
         /// Number of steps.
         count: u32,
-        /// Number of the first step. With `None`, it is two after the last step that any process
-        /// has begun.
+        /// Number of the first step. With `None`, recording begins two steps after the last step
+        /// that any process has begun.
         first: Option<u64>,
     },
     /// Stop recording; the run goes on.
@@ -118,8 +118,8 @@ pub enum Request {
     },
     /// Write everything that is known now into the files.
     Snapshot,
-    /// Write everything that was recorded before a moment into the files, and wait for samples and
-    /// names that are not delivered yet.
+    /// Write everything that was recorded before a moment into the files, and reply only when the
+    /// samples and names from before it are written too.
     Write {
         /// A time on the monotonic clock; with `None`, now.
         until_ns: Option<u64>,

@@ -1,4 +1,5 @@
-//! The main loop: drains every target, and does periodic work when it is due.
+//! The engine: the collector's main loop, which drains every target and does periodic work when it
+//! is due.
 
 use super::costs::CostEstimator;
 use super::inbox::{BlindSpotFinder, Event, Reply};
@@ -32,7 +33,8 @@ use tprof_wire::region::off;
 use tprof_wire::schedule::Schedule;
 
 pub(super) const MS: u64 = 1_000_000;
-/// Time between two writes of rows and totals. If the collector is killed, that much is lost.
+/// Time between two writes of rows and totals. If the collector is killed, the rows and totals of
+/// that time are lost.
 const FLUSH_NS: u64 = 150 * MS;
 /// Time between two readings of processes' CPU time; the overhead is a share of that time.
 const CPU_TIME_NS: u64 = 100 * MS;
@@ -41,10 +43,10 @@ const THREADS_NS: u64 = 50 * MS;
 /// Longest sleep while images are attached. Targets wake the collector when a chunk is full; this
 /// limit bounds what is lost if the collector is killed.
 const MAX_SLEEP: Duration = Duration::from_millis(10);
-/// Up to this number of records in a pass, the next pass need not come soon. A thread that fills a
-/// chunk wakes the engine.
+/// If a pass read at most this number of records, the engine may sleep longer before the next pass.
+/// A thread that fills a chunk wakes the engine.
 const LITTLE: u64 = 128;
-/// Size of a `run.json` with one process, bytes.
+/// Size that a `run.json` with one process has, bytes.
 pub(super) const LEAST_INFO_BYTES: usize = 3 << 10;
 
 /// The parts that the engine is created with.
@@ -61,19 +63,20 @@ pub struct EngineParts {
     pub answers: Receiver<Answer>,
     /// The worker threads.
     pub workers: Workers,
-    /// Tables for programs that are known to ask for them.
+    /// Unwind tables for programs that asked for them before.
     pub prebuilt: Arc<PrebuiltTables>,
     /// Content of `run.json`.
     pub info: RunInfo,
     /// Path of `run.json`.
     pub info_path: PathBuf,
     /// A collector that was started on demand ends when no image has been attached for this long.
+    /// `None` for other collectors.
     pub linger: Option<Duration>,
     /// The socket through which processes attach.
     pub socket: Arc<SessionSocket>,
-    /// The sampler of CPUs, if there is one.
+    /// The sampler of CPUs, unless CPU samples are off.
     pub sampler: Option<Arc<CpuSampler>>,
-    /// The reader of proportional set sizes, if there is one.
+    /// The reader of proportional set sizes, unless its thread could not be started.
     pub sizer: Option<PssReader>,
 }
 
@@ -91,22 +94,23 @@ pub(super) struct Timers {
 /// Whether and when recording is on.
 #[derive(Default)]
 pub(super) struct Recording {
-    /// Whether recording has been on all the time.
+    /// Whether recording has been on since the run began, so that totals have no gap.
     pub always_on: bool,
     pub start_at_ns: Option<u64>,
     pub stop_at_ns: Option<u64>,
     /// Whether `--max-size` is reached.
     pub full: bool,
-    /// Whether recording was switched off for good.
+    /// Whether recording was switched off for good, by `--max-size` or `--duration`.
     pub over: bool,
     /// Whether recording was on when the run ended.
     pub ends_on: bool,
-    /// The schedule that `tprof ctl start --steps` has set, by which processes switch recording at
-    /// their steps.
+    /// The schedule that `tprof ctl start --steps` has set, if any. Processes switch their
+    /// recording at its steps.
     pub steps: Option<Schedule>,
     /// Number of cycles that `tprof ctl start --steps` has requested.
     pub asked: u32,
-    /// Whether the job was asked to end because the captured range has ended.
+    /// Whether the job was asked to end because the captured range has ended
+    /// (`CaptureEnd::StopJob`).
     pub job_ends: bool,
 }
 
@@ -115,7 +119,7 @@ pub(super) struct Recording {
 pub(super) struct MarkedSteps {
     /// Number of the last step.
     pub last: Option<u64>,
-    /// For each file, the process whose steps are marked, by its number in the run.
+    /// For each file, the image whose steps are marked, by its number in the run.
     pub of_file: HashMap<usize, u64>,
 }
 
@@ -127,10 +131,10 @@ pub(super) struct Ending {
     pub follows: bool,
     pub survivors: SurvivorSearch,
     pub empty_since_ns: Option<u64>,
-    /// Number of the closing of the socket after which all processes that had found it were
-    /// accepted.
+    /// Number of the last closing of the socket whose waiting processes have all been accepted. If
+    /// the socket's current closing has this number, no process can still attach.
     pub all_accepted: Option<u32>,
-    /// Functions that derive at the end what was not recorded.
+    /// Functions that list at the end what was not recorded.
     pub blind_spot_finders: Vec<BlindSpotFinder>,
 }
 
@@ -143,25 +147,24 @@ pub(super) struct SurvivorSearch {
     pub found: Vec<Survivor>,
 }
 
-/// Numbers of questions that the workers have not answered yet.
+/// Numbers of questions that the engine has sent and the workers have not answered yet.
 #[derive(Default)]
 pub(super) struct OpenQuestions {
     pub symbols: usize,
     pub modules: usize,
-    /// Number of workers that are still writing to the cache for later runs.
+    /// Number of workers that are still writing tables or names to the cache for later runs.
     pub keeping: usize,
 }
 
-/// A request to write everything that was recorded before a moment. It is not answered yet.
+/// A request to write everything that was recorded before a moment. The engine has not replied yet.
 pub(super) struct WriteRequest {
-    /// Everything that was recorded before this moment is wanted.
+    /// The requested moment.
     pub until_ns: u64,
-    /// When the sampler has delivered its samples up to this time, it has delivered all that are
-    /// wanted.
+    /// Once the sampler has delivered all samples up to this time, no requested sample is missing.
     pub sampled_ns: u64,
     /// The reply is sent at this time, even if something is missing.
     pub answer_by_ns: u64,
-    /// Whether everything that had arrived is written and its names were requested.
+    /// Whether everything that had arrived has been written, and the names for it were requested.
     pub is_written: bool,
     pub reply: Sender<Reply>,
 }
@@ -183,9 +186,9 @@ pub struct Engine {
     pub(super) recording: Recording,
     pub(super) ending: Ending,
     pub(super) open: OpenQuestions,
-    /// The work of recording in targets that have been finished.
+    /// The work of recording in targets that are finished and removed from `targets`.
     pub(super) written_off: RecordedWork,
-    /// Number of messages received so far, to notice new ones.
+    /// Number of messages received so far. Callers compare it to notice new messages.
     pub(super) messages: u64,
     /// All samples before this time have been received, ns.
     pub(super) sampled_until_ns: u64,
@@ -253,11 +256,12 @@ impl Engine {
         }
     }
 
-    /// Runs until [`Event::Finish`] or, in a collector on demand, until no process is left.
+    /// Runs until [`Event::Finish`] arrives. A collector on demand runs until no process is left.
     pub fn run(mut self) -> RunInfo {
         loop {
-            // The clock is set before answers are sent: a thread that gets an answer after the
-            // collector did not run for a while relies on the collector from then on.
+            // The coarse clock is set before any answer is sent. A thread that gets an answer
+            // relies on the collector from then on, so it must not see the time before a
+            // standstill.
             self.beat(sys::monotonic_ns());
             self.take_messages();
             let now = sys::monotonic_ns();
@@ -272,8 +276,8 @@ impl Engine {
         self.end()
     }
 
-    /// Shows the jobs' threads that the collector runs: they wait on a full ring only for a
-    /// collector that does.
+    /// Sets the coarse clock, by which the job's threads see that the collector runs. A thread
+    /// waits on a full ring only while it does.
     fn beat(&mut self, now: u64) {
         self.notice_standstill(now);
         self.parts.session.page().coarse_clock.store(self.out.clock.now(), Release);
@@ -284,7 +288,7 @@ impl Engine {
         self.read_rings(now, Pass::Live)
     }
 
-    /// Reads every ring once, as far as `pass` says, and returns the number of records.
+    /// Reads every ring once, up to the limit of `pass`, and returns the number of records.
     pub(super) fn read_rings(&mut self, now: u64, pass: Pass) -> u64 {
         self.beat(now);
         let mut taken = 0;
@@ -314,9 +318,9 @@ impl Engine {
         taken
     }
 
-    /// Sleeps longer and longer while there is little to read.
+    /// Sleeps until there is something to do, longer and longer while there is little to read.
     fn sleep_while_idle(&mut self, taken: u64) {
-        // A busy ring is read again at once. Otherwise each sleep is longer than the last, until a
+        // Busy rings are read again at once. Otherwise each sleep is longer than the last, until a
         // thread that fills a chunk wakes the engine.
         if taken >= 2048 {
             self.idle = 0;

@@ -1,5 +1,5 @@
-//! Reads the host's CPU use and the job's memory: of its cgroup, of each process, and of pages that
-//! processes share.
+//! Reads the host's CPU use and the memory of the job: of its cgroup, of each process, and of the
+//! pages that processes share.
 
 use super::main_loop::Engine;
 use super::pss::{PssProcess, PssRound, PssSizes};
@@ -23,8 +23,8 @@ impl Engine {
         self.ask_sizes(now);
     }
 
-    /// Requests the proportional set sizes of ranks that have several live processes. The memory of
-    /// a rank with one process is not counted twice.
+    /// Requests the proportional set sizes of ranks that have several live processes. A rank with
+    /// one process doesn't need them, because its RSS counts no page twice.
     fn ask_sizes(&mut self, now: u64) {
         let Some(sizer) = self.parts.sizer.as_mut().filter(|sizer| sizer.is_due(now)) else {
             return;
@@ -41,7 +41,8 @@ impl Engine {
         }
     }
 
-    /// Writes the sizes of a round. All sizes of a file get the same time, so that they add up.
+    /// Writes the sizes that a round has read. All sizes of a file get the same time, so that a
+    /// reader can add them up.
     pub(super) fn take_sizes(&mut self, round: PssRound) {
         if let Some(sizer) = &mut self.parts.sizer {
             sizer.done(round.took_ns, sys::monotonic_ns(), self.parts.config.rss_interval);

@@ -1,4 +1,4 @@
-//! Handles the messages that reach the engine.
+//! Handles the messages that other threads send to the engine.
 
 use super::inbox::Event;
 use super::main_loop::Engine;
@@ -13,7 +13,7 @@ use crate::targets::target::{End, Target};
 use std::sync::atomic::Ordering::*;
 use tprof_trace::run::BlindSpot;
 
-/// Names and reason of a loss: readings of devices that no file can hold.
+/// Name and reason of a loss: readings of devices that arrive when no file is open.
 pub(super) const READINGS: &str = "readings of devices";
 pub(super) const NO_FILE: &str = "no process was recorded with a file to hold them";
 
@@ -76,15 +76,15 @@ impl Engine {
                 Event::Follow => self.ending.follows = true,
                 Event::AskedToEnd(signal) => {
                     self.parts.info.asked_to_end = Some((signal, sys::monotonic_ns()));
-                    // `run.json` is written at once, because SIGKILL may be next.
+                    // `run.json` is written at once, because the next signal may be SIGKILL.
                     self.write_info_now();
                 }
                 Event::AddBlindSpot(blind) => self.out.processes.losses.add_blind(blind),
                 Event::AddBlindSpotsAtEnd(judge) => self.ending.blind_spot_finders.push(judge),
                 Event::StopWaiting => self.ending.finish_by_ns = Some(0),
                 Event::Finish(wait) => {
-                    // From here on the engine sleeps briefly: the rest of the run takes less time
-                    // than the longest sleep.
+                    // From here on the engine sleeps only briefly, because the rest of the run
+                    // takes less time than its longest sleep.
                     self.idle = 0;
                     let by = sys::monotonic_ns() + wait.as_nanos() as u64;
                     self.ending.finish_by_ns =
@@ -136,7 +136,7 @@ impl Engine {
         }
     }
 
-    /// Notes that a question about an image's mappings was answered, and returns the image.
+    /// Counts a question about an image's mappings as answered, and returns the image's target.
     fn answered(&mut self, image: u64) -> Option<&mut Target> {
         self.open.modules = self.open.modules.saturating_sub(1);
         self.messages += 1;
@@ -147,7 +147,8 @@ impl Engine {
 
     fn attached(&mut self, attached: Attached) {
         let now = sys::monotonic_ns();
-        // Without a launcher, only attaching processes tell the sampler what to sample.
+        // An on-demand collector launched no job, so its sampler learns only from attaching
+        // processes what to sample.
         match &self.parts.sampler {
             Some(sampler) if self.parts.linger.is_some() => sampler.watch_attached(attached.pid),
             Some(sampler) if sampler.polls() => {
@@ -167,7 +168,7 @@ impl Engine {
             if let Some(schedule) = self.recording.steps {
                 target.schedule(schedule, self.recording.by(), &mut self.out, now);
             }
-            // Recording may have been switched since the process got its answer.
+            // Recording may have been switched since the server answered the process.
             target.switch(self.parts.session.page().off.load(Relaxed));
             self.targets.insert(target.number, target);
         }
@@ -181,7 +182,8 @@ impl Engine {
             {
                 let _ = sampler.deliver_now();
             }
-            // From here on a restarted rank gets a file of its own.
+            // From here on a restarted rank gets a file of its own, because this file has one live
+            // process fewer.
             if let Some(open) = self.out.files.open.get_mut(target.file) {
                 open.live = open.live.saturating_sub(1);
             }

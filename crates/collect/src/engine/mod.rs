@@ -1,8 +1,8 @@
 //! The collector's main loop: drains every target, writes the files, updates `run.json`, and ends
 //! the run.
 //!
-//! `main_loop` has the engine's state, and each other file does one thing with it. The threads of
-//! `workers`, `pss` and `costs` do work that takes longer than a pass over the rings may.
+//! `main_loop` contains the engine's state, and each of the other files adds one task. The threads
+//! of `workers`, `pss` and `costs` do the work that would delay the next pass over the rings.
 
 mod collector_stall;
 pub mod costs;

@@ -1,12 +1,12 @@
-//! Unwind tables that are ready before a process begins. If one process of a program asked for its
-//! tables, the next process of that program gets them when it attaches.
+//! Keeps unwind tables that are ready before a process begins. If one process of a program asked
+//! for its tables, the next process of that program gets them when it attaches.
 //!
 //! A process that takes its first stack asks for the tables of its code and waits for the answer.
-//! Three threads wake one after the other for that, which takes milliseconds on a busy machine,
-//! while the compilers of a build last about ten. When a process attaches, its mappings are read
-//! anyway if its program asked before; if all tables are ready, they are published with its region.
-//! Programs that never asked are not examined, because finding the files behind the mappings costs
-//! a system call for each.
+//! For that, three threads wake one after the other, which takes milliseconds on a busy machine.
+//! That is too long in a build, whose compilers last about ten milliseconds each. When a process
+//! attaches whose program asked before, its mappings are read in any case; if all tables are ready,
+//! they are published with its region. A program that never asked is not examined, because finding
+//! the file behind each mapping costs a system call.
 
 use crate::disk_cache::DiskCache;
 use crate::modules::{LoadedModule, Mapping, ModuleCache, TableState};
@@ -15,20 +15,20 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// Number of programs that are remembered.
+/// Largest number of programs that are remembered.
 const MAX_PROGRAMS: usize = 4096;
 
 /// The tables of programs that asked for them.
 #[derive(Default)]
 pub struct PrebuiltTables {
-    /// Paths of programs that asked, each with whether it computes unwind rows itself, without a
-    /// table.
+    /// Paths of programs that asked. The value tells whether the program computes unwind rows
+    /// itself, without a table.
     asked: Mutex<HashMap<String, bool>>,
     cache: Mutex<ModuleCache>,
 }
 
 impl PrebuiltTables {
-    /// Starts with the tables that earlier runs have cached.
+    /// Returns the tables that earlier runs have cached in `kept`.
     pub fn new(kept: Option<Arc<DiskCache>>) -> PrebuiltTables {
         PrebuiltTables {
             cache: Mutex::new(ModuleCache::with_kept(kept)),
@@ -36,7 +36,7 @@ impl PrebuiltTables {
         }
     }
 
-    /// Returns the files and tables, for the thread that answers questions about them.
+    /// Locks and returns the cache of files and tables, for the thread that answers processes.
     pub fn cache(&self) -> MutexGuard<'_, ModuleCache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -58,10 +58,10 @@ impl PrebuiltTables {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).get(program).copied()
     }
 
-    /// Publishes the tables of a process's mappings in its region, before the process gets the
-    /// region, and returns the modules. Returns `None` if a table is missing, or if the cache is
-    /// locked to compile one; then the process asks as usual. A process that computes unwind rows
-    /// itself needs no table.
+    /// Publishes the tables of a process's mappings in its region, before the process receives the
+    /// region, and returns the modules. Returns `None` if a table is missing or if another thread
+    /// has locked the cache to compile one; then the process asks as usual. A process that computes
+    /// unwind rows itself needs no table.
     pub fn publish(
         &self,
         pid: u32,
@@ -97,7 +97,7 @@ mod tests {
     use crate::modules::{TableId, TableStore, read_code_maps};
     use tprof_wire::region::module_table;
 
-    /// A place for tables that stores nothing and only counts their addresses.
+    /// A place for tables that stores nothing and only hands out addresses.
     struct Nowhere(u64);
 
     impl TableStore for Nowhere {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_published_while_a_table_is_missing_or_made() {
+    fn nothing_is_published_while_a_table_is_missing_or_being_compiled() {
         let (pid, prebuilt) = (std::process::id(), PrebuiltTables::default());
         let maps = read_code_maps(pid).unwrap();
         let (region, _file) = Region::new().unwrap();
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn only_programs_that_asked_are_awaited() {
+    fn a_program_that_never_asked_for_tables_is_unknown() {
         let prebuilt = PrebuiltTables::default();
         assert_eq!(prebuilt.awaited("/usr/bin/cc1"), None);
         prebuilt.request_tables("/usr/bin/cc1", true);
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(prebuilt.awaited("/usr/bin/as"), None);
     }
     #[test]
-    fn a_process_that_finds_rows_by_itself_waits_for_no_table() {
+    fn a_process_that_computes_rows_itself_needs_no_tables() {
         let (pid, prebuilt) = (std::process::id(), PrebuiltTables::default());
         let maps = read_code_maps(pid).unwrap();
         let (region, _file) = Region::new().unwrap();

@@ -1,11 +1,11 @@
-//! Proportional set sizes (PSS): resident bytes in which each shared page is divided among the
-//! processes that map it, so that sums over processes count the page once.
+//! Reads proportional set sizes (PSS): resident bytes in which each shared page is divided among
+//! the processes that map it, so that sums over processes count the page once.
 //!
-//! The kernel computes a PSS by walking the process's page tables, and holds the lock of its memory
-//! map meanwhile, so that the job's `mmap` and `munmap` wait. On the development machine a GiB
-//! takes 5.5 to 7 ms with pages of 4 KiB, and 0.14 ms with huge pages. Therefore PSS is read only
-//! for ranks that have several live processes, by a separate thread, seldom, and never for a
-//! process whose walk would be long.
+//! The kernel computes a PSS by walking the process's page tables. Meanwhile it holds the lock of
+//! the memory map, so the job's `mmap` and `munmap` wait. On the development machine a GiB takes
+//! 5.5 to 7 ms with pages of 4 KiB, and 0.14 ms with huge pages. Therefore a separate thread reads
+//! PSS, seldom, only for ranks that have several live processes, and never for a process whose walk
+//! would take long.
 
 use crate::os::proc;
 use crate::os::sys;
@@ -25,7 +25,7 @@ const MAX_WALK_NS: u64 = 50_000_000;
 const WALK_NS_PER_GIB: u64 = 7_000_000;
 const GIB: u64 = 1 << 30;
 
-/// A live process of a rank that has several.
+/// A live process of a rank that has several live processes.
 pub struct PssProcess {
     /// Number of its program image.
     pub image: u64,
@@ -41,12 +41,12 @@ pub struct PssSizes {
     pub file: usize,
     /// Time of the reading, ns.
     pub time_ns: u64,
-    /// Image and PSS of each process that isn't gone. If one can't be read, the reason instead,
-    /// because a sum over the others would be too small.
+    /// Image and PSS of each process that still lives. If one PSS can't be read, the reason
+    /// instead, because the sum of the other sizes would be too small.
     pub sizes: Result<Vec<(u64, u64)>, String>,
 }
 
-/// The sizes of all rank files that a round was requested for.
+/// What a round has read: the sizes of all requested rank files.
 pub struct PssRound {
     /// Sizes of each rank file.
     pub all: Vec<PssSizes>,
@@ -63,8 +63,8 @@ pub struct PssReader {
 }
 
 impl PssReader {
-    /// Starts the thread that reads PSS. Its rounds go to `deliver`, which returns whether there is
-    /// still a receiver.
+    /// Starts the thread that reads PSS. The thread passes each round to `deliver`, which returns
+    /// whether anybody still receives rounds.
     pub fn start(deliver: impl FnMut(PssRound) -> bool + Send + 'static) -> io::Result<PssReader> {
         let (wanted, asked) = channel();
         let thread = std::thread::Builder::new().name("tprof-sizes".to_owned());
@@ -83,7 +83,7 @@ impl PssReader {
         self.is_pending = self.wanted.send(files).is_ok();
     }
 
-    /// Notes that a round is complete. The next one waits for at least `least`.
+    /// Notes that a round is complete. The next round begins at least `least` later.
     pub fn done(&mut self, took_ns: u64, now_ns: u64, least: Duration) {
         self.is_pending = false;
         let least_ns = MIN_PAUSE.max(least).as_nanos() as u64;
@@ -133,7 +133,8 @@ impl WalkCost {
             match pss_of(sharer.pid) {
                 Ok(Some(bytes)) => {
                     sizes.push((sharer.image, bytes));
-                    // Small processes are a poor measure of the cost per page.
+                    // The walk of a small process takes too little time to measure the cost per
+                    // page.
                     if sharer.rss >= GIB / 4 {
                         let took_ns = sys::thread_cpu_ns() - began_ns;
                         self.ns_per_gib =
@@ -173,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_has_a_size_and_one_that_is_gone_has_none() {
+    fn a_live_process_has_a_pss_and_an_ended_one_has_none() {
         let own = pss_of(std::process::id()).unwrap().unwrap();
         let rss = crate::os::proc::memory_of(std::process::id()).unwrap().0;
         assert!(own > 0 && own <= 2 * rss, "{own} of {rss}");

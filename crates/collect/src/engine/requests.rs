@@ -1,4 +1,4 @@
-//! Handles requests to a live run: start, stop, marks, steps, status.
+//! Handles requests to a live run: start, stop, mark, step, snapshot, write and status.
 
 use super::inbox::{Reply, Request};
 use super::main_loop::Engine;
@@ -8,7 +8,8 @@ use std::sync::mpsc::Sender;
 use tprof_trace::model::{Mark, MarkKind};
 
 impl Engine {
-    /// Switches recording on or off, marks that in every file, and notes that totals have a gap.
+    /// Switches recording on or off, unless it is so already. Marks that in every file, and notes
+    /// that totals have a gap.
     pub(super) fn switch(&mut self, on: bool, why: &str) {
         match on {
             true => self.set_off(0, why, MarkKind::RecordingOn),
@@ -81,7 +82,7 @@ impl Engine {
         let _ = to.send(reply);
     }
 
-    /// Writes the current memory use, for a report of the live run.
+    /// Writes everything that has arrived into the files, for a report of the live run.
     fn snapshot(&mut self) -> Reply {
         let now = sys::monotonic_ns();
         self.pass(now);
@@ -90,8 +91,7 @@ impl Engine {
         Reply::with(status)
     }
 
-    /// Returns the counts of the files' content, as a report of the live run shows them. Writes
-    /// waiting rows first.
+    /// Writes the waiting rows, and returns the numbers that `tprof ctl status` shows.
     fn status(&mut self, on: bool) -> serde_json::Value {
         self.flush(sys::monotonic_ns());
         self.refresh_info();

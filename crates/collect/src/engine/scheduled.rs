@@ -1,4 +1,4 @@
-//! Follows a schedule or a captured range, if one decides what is recorded.
+//! Switches recording on and off as a schedule or a captured range demands, if the run has one.
 
 use super::inbox::Reply;
 use super::main_loop::{Engine, Recording};
@@ -11,22 +11,23 @@ use std::sync::atomic::{Ordering::SeqCst, fence};
 use tprof_trace::run::BlindSpot;
 use tprof_wire::schedule::Schedule;
 
-/// The command that lets processes switch recording at their steps, if no option does.
+/// The command that makes processes switch recording at their steps in a run without such an
+/// option.
 pub const START_STEPS: &str = "tprof ctl start --steps";
-/// Number of steps between the last step that any process has begun and the first step that `tprof
-/// ctl start --steps` records, so that the request reaches all processes in time. If steps are too
-/// short for that, `tprof ctl` asks again for later steps.
+/// Number of steps that `tprof ctl start --steps` leaves between the last step that any process has
+/// begun and the first step that it records. Within them the request must reach all processes. If
+/// steps are too short for that, `tprof ctl` asks again for later steps.
 pub const STEPS_AHEAD: u64 = 2;
 
 impl Recording {
-    /// Returns the origin of the schedule that `tprof ctl start --steps` set last.
+    /// Returns the command that set the schedule, and the number of cycles before it.
     pub(super) fn by(&self) -> ScheduleOrigin {
         ScheduleOrigin { command: START_STEPS, cycles_before: self.asked.saturating_sub(1) }
     }
 }
 
 impl Engine {
-    /// Switches the session's recording, if the schedule counts seconds.
+    /// Switches the session's recording, if the run's schedule counts seconds.
     pub(super) fn follow_seconds(&mut self, now: u64) {
         if let Some(timetable) = self.parts.config.seconds()
             && !self.recording.over
@@ -41,8 +42,8 @@ impl Engine {
         }
     }
 
-    /// Switches processes that make no steps together with the process of their file that makes
-    /// most.
+    /// Lets processes without steps switch recording together with a leader: the process of the
+    /// same file that has made most steps.
     pub(super) fn follow_steps(&mut self, now: u64) {
         if !self.parts.config.switches_by_process() && self.recording.steps.is_none() {
             return;
@@ -75,8 +76,8 @@ impl Engine {
         }
     }
 
-    /// Reports which part of the schedule or the capture is missing because the job was too short,
-    /// and that the rest was not recorded on purpose.
+    /// Reports the part of the schedule or capture that is missing because the job was too short.
+    /// Also reports that everything outside it was not recorded on purpose.
     pub(super) fn write_schedule(&mut self, now: u64) {
         let config = &self.parts.config;
         let process = "the job".to_owned();
@@ -95,8 +96,8 @@ impl Engine {
             (None, None) => None,
         };
         let Some((outside, missing)) = found else { return };
-        // A paired schedule records the first steps, so if the job ended within them nothing is
-        // missing.
+        // A paired schedule records the first steps. If the job ended within them, nothing was left
+        // out.
         let all = config.schedule.filter(|of| of.paired);
         if all.is_some_and(|of| missing.is_none() && self.out.processes.steps <= of.active.into()) {
             return;
@@ -108,8 +109,8 @@ impl Engine {
         losses.add_blind(BlindSpot { process, what: outside.0, why: outside.1 });
     }
 
-    /// Records steps as `tprof ctl start --steps` asks. All processes count steps from their
-    /// beginning, so the same steps are recorded of each.
+    /// Handles `tprof ctl start --steps`. All processes count steps from their own beginning, so
+    /// the same step numbers are recorded of each.
     pub(super) fn start_steps(&mut self, count: u32, first: Option<u64>, on: bool) -> Reply {
         let reply = Reply::new;
         let made = self.steps_begun();
@@ -141,8 +142,8 @@ impl Engine {
         }
         let schedule = Schedule { active: count, skip_first, ..Schedule::COUNT };
         let now = sys::monotonic_ns();
-        // If no process has reached the last schedule yet, this one replaces it and counts as the
-        // same cycle.
+        // If no process has reached the first step of the previous request, this request replaces
+        // it and counts as the same cycle.
         if self.recording.steps.is_none_or(|before| made > u64::from(before.skip_first)) {
             self.recording.asked += 1;
         }
@@ -152,9 +153,9 @@ impl Engine {
             target.schedule(schedule, by, &mut self.out, now);
         }
         self.switch(true, START_STEPS);
-        // A process first increments its count and then reads the schedule. A process that has not
-        // begun the first step will therefore read this schedule. A process that has begun it may
-        // have missed the schedule.
+        // A process first increments its count and then reads the schedule. Therefore a process
+        // whose count is below the first step will read this schedule, and one whose count isn't
+        // may have missed it.
         fence(SeqCst);
         if self.steps_begun() >= first {
             self.end_steps();

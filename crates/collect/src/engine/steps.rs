@@ -1,9 +1,10 @@
-//! Training steps that `tprof ctl step` marks, at the same moment in the files of all ranks.
+//! Handles `tprof ctl step`, which marks a training step at the same moment in the files of all
+//! ranks.
 //!
-//! A step belongs to one process of a rank, since other processes (workers of a data loader, a
-//! shell around the job) take no part in its steps. Of the rank's processes that run a program of
-//! their own, it is the one that has used most CPU time when the first step is marked. It keeps the
-//! steps as long as it lives.
+//! In each rank, the step is marked for one process only, because the others (workers of a data
+//! loader, a shell around the job) take no part in the training. The process is chosen when the
+//! first step is marked: of the processes that weren't forked from another live process of the
+//! rank, the one that has used most CPU time. The steps stay with this process as long as it lives.
 
 use super::inbox::Reply;
 use super::main_loop::Engine;
@@ -13,8 +14,8 @@ use crate::targets::target::Target;
 use tprof_trace::model::{Mark, MarkKind};
 
 impl Engine {
-    /// Marks the beginning of a step. Numbers must rise, because otherwise reports would number the
-    /// steps again.
+    /// Marks the beginning of a step. Step numbers must rise, because otherwise reports would
+    /// replace them by numbers of their own.
     pub(super) fn step(&mut self, number: Option<u64>) -> Reply {
         let reply = Reply::new;
         let next = self.steps.last.map_or(Some(0), |last| last.checked_add(1));
@@ -47,8 +48,8 @@ impl Engine {
         marked
     }
 
-    /// Returns the process whose steps are marked in a file, by its index in the file; `None` for a
-    /// launcher's file.
+    /// Returns the process for which steps are marked in a file, by its index in the file; `None`
+    /// for a launcher's file.
     fn process_of_steps(&mut self, file: usize) -> Option<u32> {
         if self.out.files.open.get(file)?.owner == FileOwner::Launcher {
             return None;

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use tprof_trace::Recorded;
 use tprof_trace::run::{LossInfo, OVERHEAD_VERSION, Overhead, OverheadPart, RunInfo};
 
-/// CPU time from which on the overhead is reported as a share.
+/// A job must use this much CPU time for its overhead to be reported as a share.
 const SHORTEST_CPU_NS: u64 = 50_000_000;
 
 /// Updates the content of `run.json`.
@@ -46,8 +46,9 @@ pub fn refresh(
 const LIBRARY_PARTS: [&str; 3] = ["events", "notes", "stacks"];
 
 /// Least and largest cost of operators, as multiples of the time in tprof's callbacks. PyTorch
-/// itself has additional work while callbacks are registered. It was measured as 1.6 to 3.6 times
-/// the time in the callbacks (docs/operators.md), and is assumed to be 1 to 5 times.
+/// itself has additional work while callbacks are registered: 1.6 to 3.6 times the time in the
+/// callbacks where it was measured (docs/operators.md). It is assumed to be 1 to 5 times that time,
+/// and the callbacks add 1.
 const OF_OPERATORS: [u64; 2] = [2, 6];
 
 /// Whether a job used enough CPU time for its overhead to be reported as a share.
@@ -64,8 +65,8 @@ fn parts(
     let (hot, slow) = (prices.hot, prices.slow());
     let cold = slow.map(|slow| slow.cold);
     let hooks = |least: f64, most: Option<f64>| {
-        // If another program ran during the measurement, the cost with cold caches may have come
-        // out below the cost with hot ones.
+        // If another program ran during the measurement, the measured cost with cold caches may be
+        // below the one with hot caches.
         (least, most.map(|most| most.max(least)))
     };
     let sampling = slow.and_then(|slow| slow.sampling);
@@ -108,7 +109,8 @@ fn parts(
         let beyond = priced.map(|priced| most.saturating_sub(priced));
         parts.push(part("in_place", found, 0, beyond));
     }
-    // A part of this time is spent waiting for the collector's answer, so the low estimate is 0.
+    // Part of the start time is spent waiting for the collector's answer, which costs no CPU time,
+    // so the low estimate is 0.
     parts.push(part("starts", work.starts, 0, Some(work.start_ns)));
     parts
 }
@@ -117,8 +119,8 @@ fn overhead(work: &RecordedWork, cpu_ns: u64, parts: Vec<OverheadPart>) -> Overh
     let low: u64 = parts.iter().map(|part| part.ns_low).sum();
     let high: Option<u64> = parts.iter().map(|part| part.ns_high).sum();
     let middle = high.map(|high| low.midpoint(high));
-    // CPU time is divided by CPU time, since waiting takes none. The kernel counts CPU time in
-    // steps of 10 ms, so a short job has no fraction.
+    // The overhead's CPU time is divided by the job's CPU time; waiting counts in neither. The
+    // kernel counts CPU time in steps of 10 ms, so no share is computed for a short job.
     let share = |ns: u64| has_share(cpu_ns).then(|| (ns as f64 / cpu_ns as f64).min(1.0));
     Overhead {
         version: OVERHEAD_VERSION,

@@ -1,5 +1,5 @@
-//! Work that takes longer than a pass over the rings may. One thread reads processes' mappings and
-//! compiles unwind tables, another resolves symbols.
+//! Threads for work that would delay the next pass over the rings: one reads processes' mappings
+//! and compiles unwind tables, another resolves symbols.
 
 use crate::disk_cache::DiskCache;
 use crate::engine::prebuilt_tables::PrebuiltTables;
@@ -18,14 +18,14 @@ use std::time::{Duration, Instant};
 use tprof_wire::region::stack_mode;
 
 /// Bytes of frame information that are compiled before a target gets its answer. They take about
-/// 400 ms on one processor, out of the second that a target waits. PyTorch with CUDA loads 27 MB at
-/// once (180 ms on two processors); if less were compiled, the stacks of its start would be cut.
-/// The rest is compiled after the answer.
+/// 400 ms on one processor, and a target waits up to a second. PyTorch with CUDA loads 27 MB at
+/// once (180 ms on two processors); with a lower limit, the stacks of its start would be cut.
+/// Tables beyond this limit are compiled after the answer.
 const AT_ONCE: u64 = 64 << 20;
-/// Bytes of frame information of a process's first mappings that are compiled after its first
-/// answer, for later processes. They take 6 ms.
+/// When a process has its first answer, the tables of its smallest modules are compiled for later
+/// processes, up to this many bytes of frame information. They take 6 ms.
 const AT_THE_START: u64 = 1 << 20;
-/// Bytes of frame information from which on several threads compile.
+/// If more frame information than this is to be compiled, several threads compile it, bytes.
 const WORTH_THREADS: u64 = 1 << 20;
 const MAX_THREADS: usize = 4;
 
@@ -33,10 +33,10 @@ const MAX_THREADS: usize = 4;
 /// new reading.
 const RECENT: usize = 32;
 
-/// A pid that no process has.
+/// A pid that no process has, so that nothing is read from `/proc`.
 const NOBODY: u32 = 0;
 
-/// A question for the module worker.
+/// A question for the module worker: what has this image mapped?
 pub struct ModulesWanted {
     /// The image that the question is about.
     pub image: u64,
@@ -48,8 +48,8 @@ pub struct ModulesWanted {
     pub request: Option<u32>,
     /// Whether the image has ended, so that its pid may belong to another process.
     pub ended: bool,
-    /// The mappings when the image began, and the time of that, ns. They are used if the image has
-    /// ended.
+    /// The mappings when the image began, and the time when it began, ns. The worker uses them if
+    /// the image has ended, because the mappings can then no longer be read.
     pub begun_with: Vec<Mapping>,
     #[allow(missing_docs)]
     pub begun_ns: u64,
@@ -60,29 +60,29 @@ pub struct ModulesWanted {
 pub struct MappingsRead {
     /// Number of the image.
     pub image: u64,
-    /// Time at which these were the mappings, ns.
+    /// Time when the image had these modules, ns.
     pub read_ns: u64,
     /// The modules that the image maps.
     pub modules: Vec<LoadedModule>,
-    /// Whether the image had ended. Then these are the mappings from its beginning, if those are
-    /// known.
+    /// Whether the image had ended. Then `modules` are those from its beginning, if they are known.
     pub late: bool,
 }
 
 /// A question for the symbol worker.
 pub enum SymbolsWanted {
-    /// Addresses of programs and libraries.
+    /// Resolve addresses in programs and libraries.
     User(Unresolved),
-    /// Addresses of the kernel. They are answered once the run has lasted for [`KERNEL_AFTER`].
+    /// Resolve addresses in the kernel, once the run has lasted for [`KERNEL_AFTER`].
     Kernel(Unresolved),
-    /// Somebody waits for the answers, so those for the kernel have to come now as well.
+    /// Somebody waits for the answers, so resolve the kernel's addresses now, and later ones at
+    /// once.
     Now,
     /// The run is over, and no more questions will come.
     Last,
 }
 
-/// A run that is shorter has no names of kernel functions. The kernel takes 40 ms to list them,
-/// longer than most such runs.
+/// A run that is shorter than this doesn't resolve kernel addresses. The kernel takes 40 ms to list
+/// its functions, which is longer than most such runs.
 const KERNEL_AFTER: Duration = Duration::from_secs(1);
 
 /// A task of the module worker.
@@ -93,19 +93,21 @@ pub enum ModuleTask {
     Keep,
 }
 
-/// A message from the workers.
+/// A message from the workers to the engine.
 pub enum Answer {
-    /// A worker has cached its results.
+    /// A worker has cached its results for later runs.
     Saved,
     /// The modules that an image has mapped.
     Modules(MappingsRead),
-    /// An image's question was answered from the mappings that were read before.
+    /// A question about this image was answered from mappings that had been read before, so the
+    /// engine has them already.
     SameModules(u64),
-    /// File and process, and for each address its module and its frames, innermost first.
+    /// The target whose addresses were resolved (see [`Unresolved`]), and for each address its
+    /// module and its frames, innermost first.
     Symbols(u64, Vec<(u64, Arc<ModuleFile>, Arc<[ResolvedFrame]>)>),
-    /// The interpreter of an image.
+    /// The Python interpreter of an image.
     Python(u64, SharedPython),
-    /// An interpreter whose frames can't be read: its process, and the reason.
+    /// A process has an interpreter whose frames can't be read: the process, and the reason.
     NoPython(String, String),
 }
 
@@ -117,8 +119,8 @@ pub struct Workers {
     pub symbols: Sender<SymbolsWanted>,
 }
 
-/// Starts the workers. They send their answers to `answers` and wake the engine. `kept` is the
-/// cache between runs, and whether names are cached there as well.
+/// Starts both workers. They send their answers to `answers` and then wake the engine. `kept` is
+/// the cache for later runs, and whether names are cached in it as well as tables.
 pub fn start(
     tables: Tables,
     prebuilt: Arc<PrebuiltTables>,
@@ -146,8 +148,8 @@ fn serve_modules(
     session: &SessionMemory,
 ) {
     let mut pythons: HashMap<u64, PythonSearch> = HashMap::new();
-    // The mappings of recent images. With each is the number of times that the image had asked
-    // before.
+    // The mappings of recent images: the image's number, how often the image had asked when they
+    // were read, and the mappings.
     let mut recent: VecDeque<(u64, u32, MappingsRead)> = VecDeque::new();
     while let Ok(task) = tasks.recv() {
         let mut question = match task {
@@ -174,7 +176,7 @@ fn serve_modules(
         };
         let late = mappings.late;
         let modules = &mut mappings.modules;
-        // A thread that computes unwind rows itself waits for the list of mappings only.
+        // A target that computes unwind rows itself waits only for the list of its mappings.
         let finds_rows = question.region.finds_rows();
         let mut later = Batch::default();
         if !finds_rows {
@@ -191,8 +193,8 @@ fn serve_modules(
         {
             let _ = answers.send(answer);
         }
-        // The engine gets its answer before the target continues, because the target may end at
-        // once.
+        // The engine gets its answer before the target continues. Otherwise the target might end
+        // before the engine knows its modules.
         let done = match known {
             Some(_) => Answer::SameModules(mappings.image),
             None => Answer::Modules(mappings.clone()),
@@ -200,13 +202,14 @@ fn serve_modules(
         if answers.send(done).is_err() {
             return;
         }
-        // The target's thread is woken before the engine's, which may want the same processor.
+        // The target's thread is woken first, because the engine may compete for the same
+        // processor.
         answer(&question);
         session.wake();
         if finds_rows {
             take_marks(&question.region, &mappings.modules, &mut cache);
-            // Short processes of a program all run through the same code, so compiling it helps the
-            // later ones.
+            // The short processes of one program run through the same code, so tables that are
+            // compiled now serve the program's later processes.
             if wanted <= 1 {
                 cache.ask_small(&mappings.modules, AT_THE_START);
             }
@@ -222,8 +225,8 @@ fn serve_modules(
     }
 }
 
-/// Splits the files and parts whose tables should be compiled, in order of cost: those that
-/// together have at most `most` bytes of frame information, and the others.
+/// Lists the files and parts whose tables should be compiled, in order of cost, in two groups: the
+/// first that together have at most `most` bytes of frame information, and the others.
 fn to_compile(
     modules: &[LoadedModule],
     cache: &ModuleCache,
@@ -243,11 +246,11 @@ fn to_compile(
     })
 }
 
-/// Caches the compiled tables on disk. Called only when the run is over, because jobs' threads wait
-/// for this thread, and a disk may be slow.
+/// Caches the compiled tables on disk. This may be slow, and the job's threads wait for this
+/// thread, so it is called only when the run is over.
 fn keep_tables(prebuilt: &PrebuiltTables) {
-    // The cache isn't locked while its tables are written, because processes that begin now need
-    // it.
+    // The cache must not be locked while its tables are written, because processes that begin now
+    // need it.
     let fresh = prebuilt.cache().take_fresh();
     fresh.keep();
 }
@@ -274,7 +277,7 @@ impl Batch {
             _ => 1,
         };
         let threads = threads.min(MAX_THREADS).min(self.jobs.len());
-        // The most expensive job is run first.
+        // `pop` returns the most expensive job first.
         let jobs = Mutex::new(self.jobs);
         let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let (done, compiled) = channel();
@@ -304,8 +307,8 @@ impl Batch {
     }
 }
 
-/// Reads what an image has mapped. If the image has ended, returns what it had mapped when it
-/// began. `before` is what it had mapped at the last reading.
+/// Returns what an image has mapped. If the image has ended, returns what it had mapped when it
+/// began. `before` is the previous result for this image.
 fn read(
     question: &mut ModulesWanted,
     before: Option<MappingsRead>,
@@ -313,13 +316,13 @@ fn read(
 ) -> MappingsRead {
     let ModulesWanted { image, pid, ended, begun_ns, .. } = *question;
     let read_ns = sys::monotonic_ns();
-    // The list of a zombie's mappings is empty.
+    // The mappings of a zombie are an empty list, which counts as an ended image.
     let before = before.as_ref().map_or(&[][..], |before| &before.modules);
     let now = (!ended).then(|| cache.loaded_since(pid, before).unwrap_or_default());
     match now.filter(|modules| !modules.is_empty()) {
         Some(modules) => MappingsRead { image, read_ns, modules, late: false },
         None => {
-            // `/proc` may show another process under this pid by now.
+            // `/proc` may show another process under this pid by now, so nothing is read from it.
             let modules = cache.identified(NOBODY, std::mem::take(&mut question.begun_with));
             MappingsRead { image, read_ns: begun_ns, modules, late: true }
         }
@@ -328,16 +331,16 @@ fn read(
 
 /// The result of the last search for an interpreter in a process.
 enum PythonSearch {
-    /// No interpreter among this many modules.
+    /// There was none among this many modules.
     None(usize),
-    /// An interpreter whose code begins at this address.
+    /// There is one, and its code begins at this address.
     At(u64),
-    /// An interpreter whose frames can't be read.
+    /// There is one, but its frames can't be read.
     Refused,
 }
 
-/// Whether the target needs Python's frames, either for all stacks or only for calls that wait for
-/// a device.
+/// Whether Python's frames are needed for this target's stacks: for all of them, or only for those
+/// of calls that wait for a device.
 fn wants_python(question: &ModulesWanted, modules: &[LoadedModule]) -> bool {
     let header = question.region.header();
     let has_runtime = || modules.iter().any(|module| is_cuda_library(&module.path));
@@ -348,14 +351,14 @@ fn wants_python(question: &ModulesWanted, modules: &[LoadedModule]) -> bool {
     }
 }
 
-/// Whether a path is CUDA's shared runtime, which has hooks.
+/// Whether this is the path of CUDA's shared runtime library, whose calls have hooks.
 fn is_cuda_library(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"libcudart.so"))
 }
 
-/// Searches an image's modules for an interpreter, unless it is known already, and publishes it in
-/// the region. `unloads` is the number of interpreters that the image had unloaded before its
-/// modules were read.
+/// Searches an image's modules for a Python interpreter, unless the last result is still valid, and
+/// publishes it in the region. `unloads` is the number of interpreters that the image had unloaded
+/// before its modules were read.
 fn find_python(
     question: &ModulesWanted,
     unloads: u32,
@@ -404,7 +407,7 @@ fn find_python(
     answer
 }
 
-/// Marks the target's request as answered.
+/// Publishes that the target's request is answered, and wakes the waiting thread.
 fn answer(question: &ModulesWanted) {
     if let Some(request) = question.request {
         let header = question.region.header();
@@ -471,7 +474,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_the_kernel_come_at_once_if_somebody_waits_for_them() {
+    fn kernel_names_are_resolved_at_once_if_somebody_waits() {
         let session = SessionMemory::new().unwrap().0;
         let (questions, wanted) = channel();
         let (answers, answered) = channel();
@@ -484,7 +487,7 @@ mod tests {
         };
         ask(7);
         questions.send(SymbolsWanted::Now).unwrap();
-        // The kernel's names that are requested after `Now` come at once as well.
+        // Kernel addresses that are sent after `Now` are resolved at once as well.
         ask(8);
         for target in [7, 8] {
             let answer = answered.recv_timeout(Duration::from_secs(60));

@@ -1,9 +1,9 @@
-//! Requests to write everything that was recorded before a moment into the run's files. A program
-//! makes such a request to get the results of a part that has just ended.
+//! Answers requests to write everything that was recorded before a moment into the run's files. A
+//! program sends such a request to get the results of a part that has just ended.
 //!
-//! At that moment CPU samples are still in the sampler, which puts them in order first, and the
-//! mappings and names of their stacks are still being read by workers. The reply waits for them,
-//! and says what did not come in time.
+//! At that moment the sampler still has CPU samples, because it sorts them before it delivers them.
+//! The workers are still reading the mappings and names of the samples' stacks. The reply waits for
+//! both, and lists what did not arrive in time.
 
 use super::inbox::Reply;
 use super::main_loop::{Engine, MS, WriteRequest};
@@ -12,11 +12,12 @@ use crate::os::sys;
 use crate::targets::target::{Pass, Target};
 use std::sync::mpsc::Sender;
 
-/// Longest time that a reply waits. It is shorter than the time after which the requester is told
-/// that the collector is busy.
+/// Longest time that a reply waits. It is shorter than the time after which the server tells the
+/// client that the collector is busy.
 const PATIENCE_NS: u64 = 2_000 * MS;
 
-/// Most passes over the rings for one request, since running threads write more meanwhile.
+/// Largest number of passes over the rings for one request. Without a limit, threads that keep
+/// writing could keep the engine here.
 const MAX_PASSES: u32 = 64;
 
 impl Engine {
@@ -35,7 +36,7 @@ impl Engine {
         });
     }
 
-    /// Answers the requests for which everything has come or that have waited long enough.
+    /// Answers the requests for which all data has arrived or that have waited long enough.
     pub(super) fn answer_write_requests(&mut self) {
         for mut request in std::mem::take(&mut self.write_requests) {
             let now = sys::monotonic_ns();
@@ -66,14 +67,14 @@ impl Engine {
                 .into_iter()
                 .filter_map(|(has_come, what)| (!has_come).then_some(what))
                 .collect();
-            // Names and mappings may have come since the last write.
+            // Names and mappings may have arrived since the last write.
             self.write_out(now, request.until_ns);
             let _ = request.reply.send(Reply::with(serde_json::json!({ "missing": missing })));
         }
     }
 
-    /// Writes everything that has come. Stacks before `settled_ns` are written by the mappings of
-    /// their time.
+    /// Writes all data that has arrived. Stacks from before `settled_ns` are resolved with the
+    /// mappings of their own time.
     fn write_out(&mut self, now: u64, settled_ns: u64) {
         for _ in 0..MAX_PASSES {
             if self.read_rings(now, Pass::Partial) == 0 {

@@ -1,4 +1,5 @@
-//! Collects the records of a process's CUPTI agent and writes them as rows.
+//! Turns the records of a process's CUPTI agent into rows: kernels, copies, waits, calls, ranges
+//! and changes of device memory.
 
 use super::by_order::{ByOrder, RanWork, StartedWork, WithoutCall, hash_of};
 use super::call_stacks::CallStacks;
@@ -21,17 +22,18 @@ use tprof_wire::cupti;
 use tprof_wire::gpu::{self, trouble};
 use tprof_wire::record::ExtKind;
 
-/// Rows of one table that are collected before they are written. With more rows a file is hardly
-/// smaller, and they don't fit into a processor's cache, or into the memory of a collector with all
-/// ranks of a node.
+/// Rows of one table that are collected before they are written. With larger blocks a file would
+/// hardly be smaller, but the rows would exceed a processor's cache, or the memory of a collector
+/// that serves all ranks of a node.
 const ROWS: usize = 8_192;
 
-/// Names the data that only NCCL's profiler plugin records.
+/// Names the data that only NCCL's profiler plugin records, for the report.
 pub const NCCL_CHOICES: &str = "NCCL's algorithms, protocols and channels";
-/// If CUPTI's clock was set at this many joins in a row, it is a clock that runs differently.
+/// If CUPTI's clock jumped at this many joins in a row, it isn't set but runs differently.
 const OTHER_CLOCK: u32 = 3;
 
-/// The device work of one process, as its agent records it.
+/// The device work of one process that was recorded and not written yet, and what is needed to
+/// interpret later records.
 pub struct Gpu {
     label: String,
     rows: Rows,
@@ -40,30 +42,31 @@ pub struct Gpu {
     waits: Vec<Synchronization>,
     spans: Vec<Span>,
     matching: Matching,
-    /// Stacks and arguments of calls, for CUPTI's records of the same calls.
+    /// Stacks and arguments of calls that hooks recorded. CUPTI's rows of the same calls get them.
     pub call_stacks: CallStacks,
-    /// Whether CUPTI records memory.
+    /// Whether CUPTI records changes of memory.
     records_memory: bool,
-    /// CUPTI's own version number.
+    /// Version of the CUPTI in use.
     version: u64,
     externals: Vec<ExternalId>,
     ranges: Ranges,
     classes: Classes,
     launches: Launches,
-    /// Number of joins in a row at which CUPTI's clock was set.
+    /// Number of joins in a row at which CUPTI's clock jumped.
     clock_steps: u32,
-    /// Time from which CUPTI records calls of the CUDA runtime.
+    /// Time from which CUPTI records calls of the CUDA runtime, ns.
     pub calls_from_ns: Option<u64>,
-    /// Whether CUPTI leaves out calls that start work through a hooked function.
+    /// Whether CUPTI leaves out calls that start work, because hooks record them.
     pub counts_on_hooks: bool,
-    /// Joins the calls that CUPTI leaves out with their work.
+    /// Joins the calls that CUPTI leaves out with the work that they started.
     pub by_order: ByOrder,
-    /// The row of the call in the last record.
+    /// The row of the call in the last record, if that record was a call.
     pub last_call: Option<Span>,
 }
 
 impl Gpu {
-    /// Creates the state of a process. Messages to the user call the process `label`.
+    /// Returns the state of a process that has no records yet. Messages to the user call the
+    /// process `label`.
     pub fn new(process: ProcessIndex, label: String) -> Gpu {
         Gpu {
             label,
@@ -88,12 +91,12 @@ impl Gpu {
         }
     }
 
-    /// Returns a text of the agent; empty if `id` is 0 or the text is not defined (yet).
+    /// Returns a text that the agent has defined; empty if `id` is 0 or the text isn't defined yet.
     pub fn text(&self, id: u32) -> &str {
         self.rows.texts.text(id).unwrap_or_default()
     }
 
-    /// Defines these texts as the agent would, with ids from 1 on.
+    /// Defines texts as the agent does, with ids from 1 on.
     #[cfg(test)]
     pub fn define(&mut self, texts: &[&str]) {
         for (id, text) in (1..).zip(texts) {
@@ -108,7 +111,7 @@ impl Gpu {
         }
     }
 
-    /// Adds a record. Returns false if it is malformed. Work and calls that began while the
+    /// Adds a record. Returns false if the record is malformed. Work and calls from times when the
     /// process's own recording was off are left out.
     pub fn take(
         &mut self,
@@ -203,7 +206,7 @@ impl Gpu {
                     let start_ns = self.rows.joins.ns(call.start);
                     self.by_order.recorded(call.correlation, start_ns);
                 }
-                // The agent's own calls of the driver do not belong to the job.
+                // The agent makes calls to the driver itself. They don't belong to the job.
                 if place.threads.get(&call.thread) == Some(&record.thread) {
                     return Some(());
                 }
@@ -270,7 +273,7 @@ impl Gpu {
         self.by_order.ran(RanWork { correlation, start_ns, stream, work });
     }
 
-    /// Notes that work of a context ran on a device.
+    /// Notes that a context's work ran on a device, so the context belongs to this device.
     #[inline]
     fn on_device(&mut self, context: u32, device: u32, place: &mut ThreadRows<'_>) {
         if self.rows.devices.context(context, device) {
@@ -278,8 +281,8 @@ impl Gpu {
         }
     }
 
-    /// Adds the wait of a call that waits for a device, for a CUPTI that records no such waits.
-    /// Only release 13.0.0 does not, according to the release notes of its first update.
+    /// Adds a row for the wait of a call that waits for a device, if this CUPTI records no such
+    /// waits. According to the release notes of 13.0.1, only release 13.0.0 lacks them.
     fn wait_of_call(&mut self, call: &gpu::Call, row: &Span) {
         const WITHOUT_WAITS: u64 = 130_000;
         const NEAR: usize = 64;
@@ -289,7 +292,8 @@ impl Gpu {
         let name = self.rows.texts.text(call.name).unwrap_or_default();
         let waits = ["cudaDeviceSynchronize", "cuCtxSynchronize"];
         let correlation = Some(u64::from(call.correlation));
-        // A call of the runtime and the driver's call within it are one wait.
+        // If a runtime call waits through a driver call, both have the same correlation and are one
+        // wait.
         let is_known =
             self.waits.iter().rev().take(NEAR).any(|wait| wait.correlation == correlation);
         if is_known || !waits.iter().any(|of| name.starts_with(of)) {
@@ -324,7 +328,8 @@ impl Gpu {
         let time_ns = clock.ns(record.clock);
         let step = self.rows.joins.add(join.foreign_ns, time_ns);
         self.clock_steps = step.map_or(0, |_| self.clock_steps.saturating_add(1));
-        // A clock that runs differently is set at each join, which is marked only once.
+        // A clock that runs differently seems to be set at each join. The mark is written only
+        // once.
         if let (Some(step_ns), 1) = (step, self.clock_steps) {
             let name = place.writer().name(&format!("CUPTI's clock was set by {step_ns} ns"));
             let process = Some(self.rows.process);
@@ -349,7 +354,7 @@ impl Gpu {
         });
     }
 
-    /// Adds something that is not recorded of this process to the run's list, with the reason.
+    /// Adds something that isn't recorded of this process to the report of what is missing.
     pub fn add_blind(&self, what: &str, why: &str, losses: &mut Losses) {
         losses.add_blind(BlindSpot {
             process: self.label.clone(),
@@ -358,7 +363,7 @@ impl Gpu {
         });
     }
 
-    /// Writes a mark if the CUPTI in use has a known fault.
+    /// Writes a mark if the version of CUPTI has a known fault.
     fn mark_fault(&self, version: u32, time_ns: u64, place: &mut ThreadRows<'_>) {
         let Some(fault) = cupti::known_fault(version) else { return };
         let text = format!("{}: {fault}", cupti::Release(version));
@@ -366,7 +371,7 @@ impl Gpu {
         place.writer().mark(Mark { time_ns, process, name, kind: MarkKind::Mark });
     }
 
-    /// Writes a mark for something that another client of CUPTI did.
+    /// Writes a mark if a note of the agent says that another client of CUPTI did something.
     fn mark_client(&self, record: &AgentRecord<'_>, place: &mut ThreadRows<'_>, clock: &Clock) {
         let text = match record.argument {
             trouble::SHARED => "another client of CUPTI records too",
@@ -379,7 +384,7 @@ impl Gpu {
         place.writer().mark(Mark { time_ns, process, name, kind: MarkKind::Mark });
     }
 
-    /// Handles a note of the agent that the run has to report.
+    /// Handles a note of the agent about something that the run's report must mention.
     fn note(
         &mut self,
         what: u32,
@@ -476,20 +481,21 @@ impl Gpu {
         }
     }
 
-    /// Adds calls of the hooks that changed memory.
+    /// Adds calls that changed memory, as hooks recorded them.
     pub fn changed_memory(&mut self, calls: impl Iterator<Item = MemoryCall>) {
-        // Calls before CUPTI's first record have no record to be matched with.
+        // Calls from before CUPTI's first record have no record of CUPTI to be matched with.
         let from_ns = self.calls_from_ns.filter(|_| self.records_memory).unwrap_or(u64::MAX);
         calls.filter(|call| call.to_ns >= from_ns).for_each(|call| self.matching.called(call));
     }
 
-    /// Returns the time of the first change of memory that may still be matched with a hook's call.
+    /// Returns the time of the first change of memory that still waits to be matched with a hook's
+    /// call.
     pub fn first_unmatched_ns(&self) -> Option<u64> {
         self.matching.first_ns()
     }
 
-    /// Writes the changes of memory that only CUPTI recorded. For all others there are the hooks'
-    /// rows, which have stacks.
+    /// Writes the changes of memory that only CUPTI recorded. All others have rows from the hooks,
+    /// which include stacks.
     pub fn write_memory(
         &mut self,
         now_ns: u64,
@@ -501,7 +507,7 @@ impl Gpu {
         write_rows(&mut rows, |row| row.time_ns, writer, losses);
     }
 
-    /// Writes the collected rows. `threads` has the rows of the process's threads, by their ids.
+    /// Writes the collected rows. `threads` maps thread ids to rows of threads.
     pub fn write(
         &mut self,
         threads: &HashMap<u32, ThreadIndex>,
@@ -516,7 +522,7 @@ impl Gpu {
             &mut self.rows.texts,
         );
         write_rows(&mut self.kernels, |row| row.start_ns, writer, losses);
-        // The record of a context may have come after the first wait for the context.
+        // The record of a context may have arrived after that of the first wait for the context.
         for wait in self.waits.iter_mut().filter(|wait| wait.device.is_none()) {
             wait.device = self.rows.devices.of_context(wait.context);
         }
@@ -526,8 +532,7 @@ impl Gpu {
         write_rows(&mut self.externals, |row| row.correlation, writer, losses);
     }
 
-    /// Ends the ranges that are open at the end of the process, writes all rows, and counts the
-    /// losses.
+    /// Ends the ranges that are open when the process ends, writes all rows, and counts the losses.
     pub fn finish(
         &mut self,
         end_ns: u64,
@@ -553,7 +558,7 @@ impl Gpu {
         }
     }
 
-    /// Writes a property of the file that says how many changes of memory each side recorded.
+    /// Writes a property that says how many changes of memory CUPTI and the hooks recorded.
     fn write_matched(&mut self, writer: &mut TraceWriter) {
         let Matched { both, only_cupti, only_hooks } = self.matching.finish();
         if self.calls_from_ns.is_none() || !self.records_memory {
@@ -568,15 +573,15 @@ impl Gpu {
         writer.property(Property { key, value });
     }
 
-    /// Joins the calls that only the hooks recorded with the work that they started, and returns
-    /// their rows.
+    /// Joins the calls that only hooks recorded with the work that they started, and returns their
+    /// rows.
     pub fn join_by_order(&mut self, now_ns: u64, last: bool) -> &[Span] {
         let before = self.spans.len();
         self.spans.extend(self.by_order.settle(now_ns, last));
         &self.spans[before..]
     }
 
-    /// Reports the work that could not be joined with the call that started it.
+    /// Counts the work that could not be joined with the call that started it as a loss.
     pub fn count_unjoined(&self, always_on: bool, losses: &mut Losses) {
         const LINKS: &str = "links of device work to the calls that started it";
         let WithoutCall { unclear, unseen, unknown, contradicted, .. } = self.by_order.found;
@@ -599,7 +604,7 @@ impl Gpu {
         }
     }
 
-    /// Reports the number of kernels that were launched but have no record.
+    /// Counts the kernels that were launched but have no record as a loss.
     pub fn count_missing_kernels(&self, losses: &mut Losses) {
         let missing = self.launches.without_kernels()
             + self.by_order.found.missing_kernels.saturating_sub(self.launches.counted);
@@ -609,8 +614,8 @@ impl Gpu {
         }
     }
 
-    /// Reports the times in which another client of CUPTI had taken the records: in the run's list,
-    /// in seconds since the process began, and as marks.
+    /// Reports the intervals in which another client of CUPTI had taken the records. They are
+    /// marked in the file and listed in the report, in seconds since the process began.
     pub fn write_gaps(
         &self,
         gaps: &[Gap],
@@ -664,9 +669,9 @@ pub struct AgentRecord<'a> {
     pub kind: ExtKind,
     /// The record's argument, whose meaning depends on its kind (see [`ExtKind`]).
     pub argument: u32,
-    /// Ticks of tprof's clock.
+    /// Time of the record, in ticks of tprof's clock.
     pub clock: u64,
-    /// Thread that wrote it.
+    /// Thread that wrote the record.
     pub thread: ThreadIndex,
     /// Words of the payload.
     pub payload: &'a [u64],

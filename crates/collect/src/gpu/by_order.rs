@@ -1,14 +1,16 @@
-//! Finds which call started which work, for calls that CUPTI does not record (`--cuda-calls
-//! hooks`). The hooks record these calls, but without the number that CUPTI's records of work
-//! carry.
+//! Finds which call started which work, for calls that CUPTI leaves out (`--cuda-calls hooks`).
+//! Only hooks record these calls. They don't know the correlation by which CUPTI's records of work
+//! refer to calls.
 //!
-//! The order decides. CUPTI numbers calls as they begin, whether or not it records them, and a
-//! stream runs its work in order. So the k-th launch of a kernel on a stream is the k-th record of
-//! that kernel on that stream; for copies and fills, the number of bytes takes the place of the
-//! kernel. Calls that CUPTI does record have both a number and a time. They separate calls and work
-//! into stretches, so that a lost record shifts nothing beyond its own stretch. If a stretch has as
-//! many calls as records, each call gets its record. If the numbers differ, it is unknown which one
-//! is missing, so none is joined and all are counted.
+//! Calls and work are therefore joined by their order. CUPTI numbers calls as they begin, even
+//! those that it leaves out, and a stream runs its work in order.
+//!
+//! - The k-th launch of a kernel on a stream is the k-th record of that kernel on that stream. For
+//!   copies and fills, the number of bytes takes the place of the kernel.
+//! - Calls that CUPTI does record have both a correlation and a time. They divide calls and work
+//!   into stretches, so a lost record only affects its own stretch.
+//! - If a stretch has as many calls as records, each call gets its record. Otherwise it is unknown
+//!   which record or call is missing, so none is joined and all are counted.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,25 +18,27 @@ use std::time::Instant;
 use tprof_trace::model::{Span, ThreadIndex};
 use tprof_wire::calls::{LEGACY_STREAM, THREADS_STREAM};
 
-/// Longest time until CUPTI's record of a call arrives. Records come with a flush, once a second.
+/// CUPTI's record of a call arrives at most this long after the call, ns. CUPTI's buffers are
+/// flushed once a second.
 const LATE_NS: u64 = 2_500_000_000;
-/// Longest time that a call waits for its work, if later work of its stream is known.
+/// Longest time that a call waits for its work once later work of its stream is known, ns.
 const PATIENCE_NS: u64 = 30_000_000_000;
-/// Time between two passes of joining. Each pass sorts everything that waits.
+/// Least time between two attempts to join, ns. Each attempt sorts everything that waits.
 const BETWEEN_NS: u64 = 500_000_000;
-/// The time between two passes is at least this many times the length of a pass, because much may
-/// wait if no records come.
+/// The time between two attempts is at least this many times the time that an attempt takes. If no
+/// records come, much may wait, and attempts take long.
 const RESTS: u64 = 16;
-/// Number of calls and records of work that may wait. If there are more, the oldest are given up.
+/// Number of calls and records of work that may wait. If there are more, all are joined or given
+/// up.
 const WAITING_MOST: usize = 1 << 18;
-/// Number of calls of CUPTI that are kept.
+/// Number of calls recorded by CUPTI that are remembered.
 const CALLS_MOST: usize = 1 << 20;
-/// Number of joined correlations that are kept in each of two sets.
+/// Number of joined correlations that are remembered in each of two sets.
 const JOINED_MOST: usize = 1 << 16;
-/// Largest error between the joined clocks, ns.
+/// Largest error between the hooks' clock and CUPTI's, ns.
 const APART_NS: u64 = 100_000;
 
-/// The work that a call starts, as far as both the hooks and CUPTI know it.
+/// The work that a call starts, described by what hooks and CUPTI both know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StartedWork {
     /// A kernel, by the [hash](hash_of) of its name.
@@ -52,11 +56,12 @@ pub fn hash_of(name: &str) -> u64 {
     hasher.finish()
 }
 
-/// The meaning of a handle from some moment on.
+/// What a handle means from some moment on.
 #[derive(Clone, Copy, Debug)]
 pub enum Handle {
     /// A stream: its handle, the thread that used it, and CUPTI's number of it, with the context in
-    /// the high half. The thread only matters for default streams.
+    /// the high half. The thread matters only for default streams, whose handle means another
+    /// stream in each thread.
     Stream(u64, ThreadIndex, u64),
     /// A kernel: its stub or handle, and the hash of its name.
     Kernel(u64, u64),
@@ -69,9 +74,9 @@ pub struct StartingCall {
     pub row: Span,
     /// The handle of its stream, by [`tprof_wire::calls::stream_of`].
     pub stream: u64,
-    /// The work that it started: for a kernel, its stub or handle.
+    /// The work that it started. A kernel is given by its stub or handle instead of its hash.
     pub work: StartedWork,
-    /// Whether a stream was being captured, so that the work may have gone into a graph.
+    /// Whether any stream was being captured, so that the work may have become part of a graph.
     pub may_be_captured: bool,
 }
 
@@ -80,11 +85,11 @@ pub struct StartingCall {
 pub struct RanWork {
     /// CUPTI's number of the call that started it.
     pub correlation: u32,
-    /// When it began.
+    /// Time when it began, ns.
     pub start_ns: u64,
     /// CUPTI's number of the context in the high half, and of the stream.
     pub stream: u64,
-    /// The work itself, as its record names it.
+    /// The work, as CUPTI's record describes it.
     pub work: StartedWork,
 }
 
@@ -104,26 +109,26 @@ pub struct WithoutCall {
 }
 
 type Key = (u64, StartedWork);
-/// The meanings of a handle over time: since when, and the meaning.
+/// What a handle meant over time: pairs of a time and the meaning from then on.
 type Meanings = Vec<(u64, u64)>;
 
-/// Joins calls with their work, as the module describes.
+/// Joins calls with the work that they started, as the module's documentation describes.
 #[derive(Debug, Default)]
 pub struct ByOrder {
     calls: Vec<StartingCall>,
     ran: Vec<RanWork>,
-    /// Times at which the calls that CUPTI recorded began, by number.
+    /// Times when the calls that CUPTI recorded began, by correlation.
     recorded: BTreeMap<u32, u64>,
-    /// Numbers of the work that was joined last, and of the work that was joined before.
+    /// Correlations of the work that was joined recently, in a newer and an older set.
     joined: [HashSet<u32>; 2],
-    /// CUPTI's numbers of streams by handle; for default streams also by thread.
+    /// CUPTI's numbers of streams by handle, and for default streams also by thread.
     streams: HashMap<(u64, Option<ThreadIndex>), Meanings>,
     /// Hashes of kernels' names, by stub or handle.
     kernels: HashMap<u64, Meanings>,
-    /// The largest correlation among the known work of each stream.
+    /// For each stream, the largest correlation among its known work.
     last_of: HashMap<u64, u32>,
     next_ns: u64,
-    /// Counts of what could not be joined so far.
+    /// Counts of the calls and work that could not be joined so far.
     pub found: WithoutCall,
 }
 
@@ -131,14 +136,14 @@ fn thread_of(handle: u64, thread: ThreadIndex) -> Option<ThreadIndex> {
     matches!(handle, LEGACY_STREAM | THREADS_STREAM).then_some(thread)
 }
 
-/// Returns the meaning of a handle at a moment.
+/// Returns what a handle meant at a moment.
 fn meant(meanings: &Meanings, then_ns: u64) -> Option<u64> {
     let at = meanings.partition_point(|(from_ns, _)| *from_ns <= then_ns);
     Some(meanings.get(at.checked_sub(1)?)?.1)
 }
 
 impl ByOrder {
-    /// Sets the meaning that a handle has from a moment on.
+    /// Records what a handle means from a moment on.
     pub fn is_from(&mut self, handle: Handle, from_ns: u64) {
         let (meanings, now) = match handle {
             Handle::Stream(of, thread, stream) => {
@@ -186,9 +191,9 @@ impl ByOrder {
         }
     }
 
-    /// Joins the calls and work that are certain by now, and gives up those that can't be joined
-    /// any more; handles everything if `last` is set. Returns the rows of these calls, with the
-    /// numbers of their work if they are known.
+    /// Joins the calls and work whose neighbours have all arrived, and gives up those that can't be
+    /// joined any more. With `last`, handles everything. Returns the rows of the handled calls,
+    /// with the correlations of their work where known.
     pub fn settle(&mut self, now_ns: u64, last: bool) -> Vec<Span> {
         if self.calls.is_empty() && self.ran.is_empty() || !last && now_ns < self.next_ns {
             return Vec::new();
@@ -238,7 +243,7 @@ impl ByOrder {
         rows
     }
 
-    /// Joins the calls and the work of a stretch, keeps them for a later pass, or gives them up.
+    /// Joins the calls and the work of a stretch, keeps them for a later attempt, or gives them up.
     fn judge(
         &mut self,
         (stream, work): Key,
@@ -275,8 +280,8 @@ impl ByOrder {
             self.ran.append(&mut stretch.ran);
             return;
         }
-        // Calls that may have been captured and have no work by now were captured. They don't count
-        // in `sure`.
+        // Calls that may have been captured and still have no work were captured. `sure` doesn't
+        // count them, so they don't count as missing.
         match (calls, ran) {
             (0, ran) => self.found.unseen += ran as u64,
             (_, ran) => self.found.unclear += ran as u64,
@@ -287,11 +292,12 @@ impl ByOrder {
         rows.extend(stretch.calls.iter().map(|call| call.row));
     }
 
-    /// Drops the calls of CUPTI that separate only calls and work that are judged already.
+    /// Forgets the recorded calls that divide only calls and work that have already been handled.
     fn forget(&mut self, ripe_ns: u64) {
         let waiting = self.calls.iter().map(|call| call.row.start_ns).min();
         let until_ns = waiting.unwrap_or(ripe_ns).min(ripe_ns.saturating_sub(PATIENCE_NS));
-        // Work may wait in its stream for a long time, and then needs the record of its call.
+        // Work may wait for a long time in its stream, and the records of its neighbours are needed
+        // then.
         let first = self.ran.iter().map(|work| work.correlation).min().unwrap_or(u32::MAX);
         while let Some((number, _)) = self.recorded.first_key_value()
             && *number < first
@@ -321,11 +327,11 @@ impl Sorted {
     }
 }
 
-/// The calls that CUPTI recorded and that are in order of both number and time: they separate the
-/// stretches.
+/// The calls recorded by CUPTI that divide the others into stretches. Only those are used that are
+/// in order both by correlation and by time.
 struct Parts(Vec<(u32, u64)>);
 
-/// Calls and work between two calls of [`Parts`].
+/// The calls and the work between two neighbouring calls of [`Parts`].
 #[derive(Default)]
 struct CallStretch {
     at: usize,
@@ -350,7 +356,7 @@ impl Parts {
         Parts(parts)
     }
 
-    /// Returns the number of the call that ends a stretch.
+    /// Returns the correlation of the call that ends a stretch.
     fn end(&self, at: usize) -> u32 {
         self.0.get(at).map_or(u32::MAX, |(number, _)| *number)
     }
@@ -366,8 +372,8 @@ impl Parts {
             all.entry(at).or_default().ran.push(work);
         }
         // A hook reads the clock a little before CUPTI numbers the call. If another thread's call
-        // falls between the two, the hook's call lies in the stretch before its work. Two
-        // neighbouring stretches whose differences cancel are therefore judged together.
+        // comes in between, the hook's call is in the stretch before its work. So if one stretch
+        // has as many calls too many as the next one has too few, both are handled as one.
         let mut joined: Vec<CallStretch> = Vec::new();
         for (at, stretch) in all {
             let stretch = CallStretch { at, ..stretch };

@@ -2,10 +2,10 @@
 
 use tprof_trace::calls::{function, is_launch};
 
-/// Number of classes that are cached, by the low bits of a name's id.
+/// Number of classes that are cached. The low bits of a name's id select the place.
 const RECENT: usize = 256;
 
-/// The meaning of a call for the collector.
+/// What a call means for the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// The call launches a kernel.
@@ -34,7 +34,7 @@ fn class_of(name: &str) -> Class {
     }
 }
 
-/// Caches the classes of recent names.
+/// Caches the classes of recently used names.
 pub struct Classes {
     recent: Box<[(u32, Class); RECENT]>,
 }
@@ -46,8 +46,8 @@ impl Default for Classes {
 }
 
 impl Classes {
-    /// Returns the class of the function whose name has this id. Its text is only read if the class
-    /// is not cached.
+    /// Returns the class of the function whose name has this id. `text` is called only if the class
+    /// isn't cached.
     pub fn of<'t>(&mut self, name: u32, text: impl FnOnce() -> &'t str) -> Class {
         let recent = &mut self.recent[name as usize % RECENT];
         if recent.0 != name {
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_form_of_a_name_has_its_class() {
+    fn all_versions_of_a_function_have_its_class() {
         let of = [
             ("cudaLaunchKernel_v7000", Class::Launch),
             ("cudaLaunchKernelExC_ptsz_v11060", Class::Launch),
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn names_at_one_place_of_the_table_are_told_apart() {
+    fn names_at_the_same_place_of_the_cache_are_distinguished() {
         let mut classes = Classes::default();
         let other = 1 + RECENT as u32;
         for _ in 0..2 {

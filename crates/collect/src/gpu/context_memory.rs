@@ -1,8 +1,8 @@
-//! Memory of contexts that a program created itself (`cuCtxCreate`). Blocks that the program has
-//! not freed end with their context (`cuCtxDestroy`). Memory of pools and of the virtual memory
-//! management does not belong to a context.
+//! Follows the memory of contexts that a program creates itself (`cuCtxCreate`). When such a
+//! context is destroyed (`cuCtxDestroy`), its blocks that the program has not freed end with it.
+//! Memory of pools and of the virtual memory management belongs to no context.
 //!
-//! Rings are read one after the other, so changes wait until all records of their time have come.
+//! Rings are read one after the other, so changes wait until all earlier records have been read.
 
 use super::virtual_memory::LATE_NS;
 use std::collections::HashMap;
@@ -10,11 +10,11 @@ use tprof_trace::model::{DeviceAllocation, StackId, ThreadIndex};
 
 #[derive(Clone, Copy, Debug)]
 enum Change {
-    /// Memory was allocated in this context.
+    /// Memory was allocated in a context: the context, and the row of the allocation.
     Taken(u64, DeviceAllocation),
-    /// Memory at this address was freed.
+    /// The memory at this address was freed.
     Given(u64),
-    /// A context was destroyed by a thread.
+    /// A thread destroyed a context: the context, and the thread.
     Ended(u64, ThreadIndex),
 }
 
@@ -22,7 +22,7 @@ enum Change {
 #[derive(Debug, Default)]
 pub struct ContextMemory {
     changes: Vec<(u64, Change)>,
-    /// The context and the row of each live block, by address.
+    /// The context and the row of each live block, by the block's address.
     living: HashMap<u64, (u64, DeviceAllocation)>,
 }
 
@@ -34,14 +34,14 @@ impl ContextMemory {
 
     /// Notes that memory was freed.
     pub fn given(&mut self, address: u64, time_ns: u64) {
-        // Most processes create no contexts, so nothing is kept for them.
+        // Most processes create no contexts. For them nothing is stored.
         if !(self.changes.is_empty() && self.living.is_empty()) {
             self.changes.push((time_ns, Change::Given(address)));
         }
     }
 
-    /// Notes that a context was destroyed by a call that began at `time_ns`. Returns the device of
-    /// the context's memory, if it had any.
+    /// Notes that a call which began at `time_ns` destroyed a context. Returns the device of the
+    /// context's memory, if the context had any.
     pub fn ended(&mut self, context: u64, thread: ThreadIndex, time_ns: u64) -> Option<u32> {
         let of_changes = self.changes.iter().filter_map(|(_, change)| match change {
             Change::Taken(of, row) => Some((of, row)),
@@ -53,8 +53,8 @@ impl ContextMemory {
         device
     }
 
-    /// Returns rows for the memory that ended with its context, if all records of that time have
-    /// come or `last` is set.
+    /// Returns the frees of memory that ended with its context. Changes are handled once all
+    /// earlier records must have arrived, or with `last`.
     pub fn settle(&mut self, now_ns: u64, last: bool) -> Vec<DeviceAllocation> {
         if self.changes.is_empty() {
             return Vec::new();
@@ -99,9 +99,9 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_was_not_freed_ends_with_its_context() {
+    fn memory_that_is_not_freed_ends_with_its_context() {
         let mut all = ContextMemory::default();
-        // A thread whose records come late, and a new context at the address of an old one.
+        // A thread's record comes late, and a new context is created at the address of the old one.
         assert_eq!(all.ended(7, 3, 50), None);
         for (context, address, time_ns) in [(7, 1, 10), (7, 2, 11), (8, 3, 12), (7, 4, 60)] {
             all.taken(context, row(address, time_ns));
@@ -112,13 +112,13 @@ mod tests {
         assert_eq!((gone[0].address, gone[0].time_ns, gone[0].thread), (1, 50, 3));
         assert!(gone[0].free && gone[0].bytes.is_none());
         assert_eq!(all.ended(7, 0, 200), Some(1));
-        assert!(all.settle(300, false).is_empty(), "threads' records may still come");
+        assert!(all.settle(300, false).is_empty(), "earlier records may still arrive");
         assert_eq!(all.settle(300, true).iter().map(|row| row.address).collect::<Vec<_>>(), [4]);
         assert_eq!(all.living.len(), 1);
     }
 
     #[test]
-    fn without_such_contexts_nothing_is_kept() {
+    fn without_own_contexts_nothing_is_stored() {
         let mut all = ContextMemory::default();
         (0..100).for_each(|address| all.given(address, address));
         assert!(all.changes.is_empty());

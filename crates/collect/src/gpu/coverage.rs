@@ -1,23 +1,24 @@
-//! Compares the calls that the hooks counted with the calls that CUPTI recorded. If CUPTI has no
-//! records for a long series of calls, another client of CUPTI has taken them.
+//! Finds gaps in CUPTI's records. The hooks count calls, and CUPTI should record each of them. If a
+//! long series of calls has no records, another client of CUPTI has taken them.
 //!
-//! Both are kept by thread and millisecond. CUPTI delivers a buffer when all its records are
-//! complete, which a long-running kernel delays. Therefore calls are judged only when they are
-//! [`SETTLED_MS`] old.
+//! Counts and records are stored by thread and millisecond. CUPTI delivers a buffer when all its
+//! records are complete, which a long-running kernel delays. Therefore calls are compared only when
+//! they are [`SETTLED_MS`] old.
 
 use std::collections::{BTreeMap, HashSet};
 use tprof_trace::model::ThreadIndex;
 
-/// Longest time after a call until CUPTI's record of it arrives, ms.
+/// CUPTI's record of a call arrives at most this long after the call, ms.
 pub const SETTLED_MS: u64 = 30_000;
-/// Largest difference between the times that hooks and CUPTI have for one call, ms.
+/// Largest difference between the hook's time of a call and CUPTI's, ms.
 const APART_MS: u64 = 2;
-/// A shorter series without records is not a gap: a switch of recording or a flush can cause one.
+/// A series without records must be at least this long to be a gap, ms. A switch of recording or a
+/// flush can cause a shorter one.
 const SHORTEST_MS: u64 = 300;
-/// A series of fewer calls is not a gap either.
+/// A series must have at least this many calls to be a gap.
 const FEWEST: u64 = 16;
 
-/// A series of calls without records.
+/// A series of calls that CUPTI should have recorded but didn't.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// Time when its first call began, to the millisecond.
@@ -32,7 +33,8 @@ pub struct Gap {
 #[derive(Debug, Default)]
 pub struct Coverage {
     counted: BTreeMap<(u64, ThreadIndex), u64>,
-    /// The millisecond and thread that are being counted, since many calls lie in one millisecond.
+    /// The millisecond and thread of the last counted calls, and their number. Many calls share a
+    /// millisecond, so `counted` is updated only when a new millisecond begins.
     counting: Option<((u64, ThreadIndex), u64)>,
     recorded: HashSet<(u64, ThreadIndex)>,
     last_recorded: Option<(u64, ThreadIndex)>,
@@ -59,7 +61,7 @@ impl Coverage {
         }
     }
 
-    /// Notes a call that CUPTI recorded.
+    /// Notes that CUPTI recorded a call, or that the call needs no record.
     pub fn covered(&mut self, thread: ThreadIndex, start_ns: u64) {
         let at = (start_ns / 1_000_000, thread);
         if self.last_recorded != Some(at) {
@@ -68,7 +70,7 @@ impl Coverage {
         }
     }
 
-    /// Judges the calls that are old enough.
+    /// Compares the calls that are old enough with the records.
     pub fn settle(&mut self, now_ns: u64) {
         let until = (now_ns / 1_000_000).saturating_sub(SETTLED_MS);
         while let Some(entry) = self.counted.first_entry().filter(|entry| entry.key().0 < until) {
@@ -94,8 +96,9 @@ impl Coverage {
         }
     }
 
-    /// Returns all gaps at the end. Also returns the number of calls at the very end that have no
-    /// records but are too few for a gap: the process ended before CUPTI delivered them.
+    /// Returns all gaps once the process has ended. Also returns the number of calls at the very
+    /// end that have no records but are too few for a gap: CUPTI did not deliver them before the
+    /// process ended.
     pub fn finish(&mut self, end_ns: u64) -> (Vec<Gap>, u64) {
         let counting = self.counting.take();
         self.count(counting);
@@ -124,14 +127,14 @@ mod tests {
         let mut coverage = Coverage::default();
         for ms in 0..2000 {
             coverage.counted(1, ms * MS + 999_000);
-            // By CUPTI's clock the call is a little later, in the next millisecond.
+            // CUPTI's clock says that the call is a little later, in the next millisecond.
             coverage.covered(1, ms * MS + 1_000_500);
         }
         assert_eq!(coverage.finish(2000 * MS), (Vec::new(), 0));
     }
 
     #[test]
-    fn a_stretch_without_records_is_a_gap_with_its_times() {
+    fn a_long_series_without_records_is_a_gap() {
         let mut coverage = Coverage::default();
         for ms in 0..3000 {
             for thread in [1, 2] {
@@ -141,14 +144,14 @@ mod tests {
                 }
             }
         }
-        // Calls that are this near to a recorded call count as recorded.
+        // Calls near a recorded call count as recorded, so the gap is a little shorter.
         let (from_ns, to_ns) = ((1000 + APART_MS) * MS, (2000 - APART_MS - 1) * MS);
         let calls = 2 * (1000 - 2 * APART_MS);
         assert_eq!(coverage.finish(3000 * MS), (vec![Gap { from_ns, to_ns, calls }], 0));
     }
 
     #[test]
-    fn the_last_moment_of_a_killed_process_is_no_gap_and_is_counted() {
+    fn calls_just_before_the_end_are_counted_instead_of_a_gap() {
         let mut coverage = Coverage::default();
         for ms in 0..1000 {
             coverage.counted(1, ms * MS);
@@ -157,7 +160,7 @@ mod tests {
             }
         }
         assert_eq!(coverage.finish(1000 * MS), (Vec::new(), 100 - APART_MS + 1 - 1));
-        // A short series long before the end was caused by a switch of recording.
+        // A short series long before the end is due to a switch of recording.
         let mut coverage = Coverage::default();
         for ms in 0..100 {
             coverage.counted(1, ms * MS);
@@ -166,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_dropped_once_they_are_judged() {
+    fn calls_are_forgotten_once_they_are_compared() {
         let mut coverage = Coverage::default();
         for ms in 0..200_000 {
             coverage.counted(1, ms * MS);

@@ -1,10 +1,10 @@
-//! The devices that a process uses, and their contexts and streams. Their records may come in any
-//! order.
+//! Stores the devices that a process uses, their contexts and their streams. The records of these
+//! may come in any order.
 //!
-//! CUPTI describes every device that is visible to a process, used or not. A process uses the
-//! devices on which it has a context: with eight ranks on eight devices, each rank uses one.
-//! Records of contexts and of streams may be in buffers of different threads, so the record of a
-//! stream may come before that of its context, which has the device.
+//! CUPTI describes every device that is visible to a process. A process uses only the devices on
+//! which it has a context: with eight ranks on eight devices, each rank uses one. A stream's device
+//! is known from its context. The record of a stream may come before that of its context, because
+//! the two may be in buffers of different threads.
 
 use super::texts::Texts;
 use super::thread_rows::ThreadRows;
@@ -19,9 +19,9 @@ pub struct UsedDevices {
     contexts: HashMap<u32, u32>,
     described: BTreeMap<u32, gpu::Device>,
     written: HashSet<u32>,
-    /// Streams whose contexts are not known yet.
+    /// Streams that wait for the record of their context.
     streams: Vec<gpu::Stream>,
-    /// Context and device of the last work, which are nearly always those of the next work.
+    /// Context and device of the last work. The next work nearly always has the same.
     last: Option<(u32, u32)>,
 }
 
@@ -38,7 +38,7 @@ impl UsedDevices {
         all.next().is_none().then_some((*context, *device))
     }
 
-    /// Adds a description of a device; only the first one is kept.
+    /// Adds a description of a device. If the device already has one, the new one is ignored.
     pub fn describe(&mut self, device: gpu::Device) {
         self.described.entry(device.device).or_insert(device);
     }
@@ -48,7 +48,7 @@ impl UsedDevices {
         self.streams.push(stream);
     }
 
-    /// Notes that a context is on a device. Returns whether that was unknown.
+    /// Notes that a context is on a device. Returns whether this is new.
     #[inline]
     pub fn context(&mut self, context: u32, device: u32) -> bool {
         if self.last == Some((context, device)) {
@@ -83,7 +83,7 @@ impl UsedDevices {
         });
     }
 
-    /// Returns the number of streams whose device is unknown.
+    /// Returns the number of streams that still wait for the record of their context.
     pub fn unplaced(&self) -> u64 {
         self.streams.len() as u64
     }
@@ -101,7 +101,7 @@ fn write_device(
     let known = uuid.iter().any(|byte| *byte != 0);
     let uuid = if known { format!("GPU-{}", parts.join("-")) } else { String::new() };
     place.file.devices.insert(uuid.clone());
-    // The driver may leave some values out, which are 0 then.
+    // A value that the driver left out is 0.
     let some = |number: u32| (number != 0).then_some(number);
     let properties: serde_json::Map<_, _> = [
         ("regsPerBlock", u64::from(d.registers_block)),

@@ -1,24 +1,26 @@
-//! Converts CUPTI's clock to the run's clock, piece by piece, using pairs of readings only.
-//! According to NVIDIA's headers, CUPTI's clock is CLOCK_REALTIME on Linux, CLOCK_MONOTONIC_RAW in
-//! WSL, or one that a client has chosen. Each of them drifts, and CLOCK_REALTIME can be set.
+//! Converts times of CUPTI's clock to the run's clock. The agent reads both clocks together from
+//! time to time, and times between two such joins are interpolated. According to NVIDIA's headers,
+//! CUPTI's clock is CLOCK_REALTIME on Linux, CLOCK_MONOTONIC_RAW in WSL, or a clock that a client
+//! has chosen. Each of them drifts, and CLOCK_REALTIME can be set, so no single conversion is valid
+//! for a whole run.
 
 use std::collections::VecDeque;
 
-/// Number of joins that are kept: minutes of them, for buffers that come late.
+/// Number of joins that are kept, which cover some minutes, because CUPTI's buffers may come late.
 const KEPT: usize = 16_384;
-/// Largest drift of a clock, in parts per million. If the difference is larger, the clock was set.
+/// Largest drift of a clock, in parts per million. If two joins differ by more, the clock was set.
 const DRIFT_PPM: u64 = 1_000;
-/// Largest difference between two readings of clocks that don't drift, ns.
+/// Largest difference between two joins of clocks that don't drift, ns.
 const SLACK_NS: u64 = 200_000;
 
-/// Moments in order, each with its time on both clocks.
+/// Joins in order of time: each is a moment's time on CUPTI's clock and on the run's.
 #[derive(Default)]
 pub struct Joins {
     kept: VecDeque<(u64, u64)>,
 }
 
 impl Joins {
-    /// Adds a moment. If CUPTI's clock was set since the last one, returns by how many ns.
+    /// Adds a join. If CUPTI's clock was set since the last join, returns by how many ns.
     pub fn add(&mut self, foreign_ns: u64, time_ns: u64) -> Option<i64> {
         let before = self.kept.back().copied();
         if before.is_some_and(|(_, time)| time >= time_ns) {
@@ -35,11 +37,11 @@ impl Joins {
         (step.unsigned_abs() > drift).then_some(step)
     }
 
-    /// Converts CUPTI's time to the run's clock. Between two joins it interpolates linearly. Before
-    /// the first and after the last join it uses the difference of the clocks there. Without any
-    /// join it returns the time unchanged.
+    /// Converts a time of CUPTI's clock to the run's clock. Between two joins it interpolates.
+    /// Before the first join and after the last, it uses the difference of the clocks at that join.
+    /// Without any join it returns the time unchanged.
     pub fn ns(&self, foreign_ns: u64) -> u64 {
-        // The time is nearly always near the last joins, so the search begins at the end.
+        // Nearly all times are near the last joins, so the search begins at the end.
         let after = self.kept.iter().rev().take_while(|(foreign, _)| *foreign > foreign_ns).count();
         let at = self.kept.len() - after;
         let shift =
@@ -53,8 +55,8 @@ impl Joins {
                 let (df, dt) = (f1.wrapping_sub(f0), t1.saturating_sub(t0));
                 let drift = SLACK_NS + dt / 1_000_000 * DRIFT_PPM;
                 if df == 0 || df.abs_diff(dt) > drift {
-                    // The clock was set at an unknown time in between. The time is converted as
-                    // before that, but not beyond the next join.
+                    // The clock was set at an unknown time between the joins. The time is converted
+                    // as if that had happened later, but the result is never beyond the next join.
                     return shift((f0, t0)).min(t1);
                 }
                 t0.wrapping_add(scaled(foreign_ns - f0, dt, df))
@@ -63,9 +65,9 @@ impl Joins {
     }
 }
 
-/// Returns `part` · `dt` / `df`, rounded down. The two clocks run nearly alike, so only their
-/// difference is scaled, which fits 64 bits: a wide division would cost more than all other work
-/// for a record.
+/// Returns `part` · `dt` / `df`, rounded down. The two clocks run nearly alike, so only their small
+/// difference is scaled, in 64 bits. A division of 128 bits would cost more than everything else
+/// that is done for a record.
 fn scaled(part: u64, dt: u64, df: u64) -> u64 {
     let narrow = |value: u64| i64::try_from(value).ok();
     let in_short = || {
@@ -82,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scaling_is_exact_however_far_apart_joins_lie() {
+    fn scaling_is_exact_for_any_distance_of_joins() {
         let wide = |part: u64, dt: u64, df: u64| {
             (u128::from(part) * u128::from(dt) / u128::from(df)) as u64
         };
@@ -96,13 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn times_between_joins_lie_on_a_line() {
+    fn times_between_joins_are_interpolated() {
         let mut joins = Joins::default();
         assert_eq!(joins.ns(77), 77);
         assert_eq!(joins.add(1_000_000, 5_000_000), None);
         assert_eq!(joins.ns(900_000), 4_900_000);
         assert_eq!(joins.ns(1_000_300), 5_000_300);
-        // The clock loses 100 ns in a millisecond.
+        // From here on, CUPTI's clock loses 100 ns per millisecond.
         assert_eq!(joins.add(1_999_900, 6_000_000), None);
         assert_eq!(joins.ns(1_999_900), 6_000_000);
         assert_eq!(joins.ns(1_499_950), 5_500_000);
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_noticed_and_bends_nothing_before_it() {
+    fn a_set_clock_is_noticed_and_does_not_change_earlier_times() {
         let mut joins = Joins::default();
         joins.add(1_000_000_000, 2_000_000_000);
         assert_eq!(joins.add(1_600_000_000, 2_100_000_000), Some(500_000_000));
@@ -118,13 +120,13 @@ mod tests {
         assert_eq!(joins.ns(1_550_000_000), 2_100_000_000);
         assert_eq!(joins.ns(1_600_000_500), 2_100_000_500);
         assert_eq!(joins.add(1_700_000_000, 2_200_000_000), None);
-        // The clock was set back. A time that occurred twice is taken as that of the later join.
+        // The clock was set back. For a time that occurred twice, the later join is used.
         assert_eq!(joins.add(1_300_000_000, 2_300_000_000), Some(-500_000_000));
         assert_eq!(joins.ns(1_300_000_100), 2_300_000_100);
     }
 
     #[test]
-    fn a_join_from_the_past_is_ignored() {
+    fn a_join_that_is_older_than_the_last_is_ignored() {
         let mut joins = Joins::default();
         joins.add(10, 100);
         assert_eq!(joins.add(20, 90), None);

@@ -1,9 +1,9 @@
-//! Compares the launches that CUPTI recorded with the kernels that it recorded. At the end of a
-//! process, launches without a kernel are lost kernels, and their number is known.
+//! Counts lost kernels, by comparing the launches that CUPTI recorded with the kernels that it
+//! recorded. A launch that has no kernel when the process ends is a lost kernel.
 //!
-//! The records of a call and of its kernel come in different buffers, in either order. Work that is
-//! captured into a graph runs later, under other calls. Therefore a launch during any capture of
-//! the process does not count.
+//! The records of a launch and of its kernel are in different buffers and come in either order.
+//! Work that is captured into a graph runs later, and its kernels belong to other calls. Therefore
+//! launches during any capture of the process don't count.
 
 use super::classes::Class;
 use std::collections::{HashMap, HashSet};
@@ -11,16 +11,17 @@ use std::hash::{BuildHasherDefault, Hasher};
 use tprof_trace::model::ThreadIndex;
 use tprof_wire::hash::spread;
 
-/// Number of launches that may wait at one time. If there are more, the number of lost kernels is
-/// unknown.
+/// Number of launches that may wait for their kernels. If there are more, the number of lost
+/// kernels is unknown.
 const MAX_WAITING: usize = 1 << 20;
-/// Number of kernels in each of two sets that may come before their calls. A kernel that no runtime
-/// call launched stays in a set until it is dropped, when two sets of newer kernels have come.
+/// Number of kernels in each of two sets that may wait for their launches. A kernel that no runtime
+/// call launched waits until two sets of newer kernels have come.
 const MAX_EARLY: usize = 1 << 18;
-/// Number of captures that are kept.
+/// Number of captures that are remembered. If there are more, the number of lost kernels is
+/// unknown.
 const MAX_CAPTURES: usize = 1 << 16;
 
-/// Hashes correlations by a multiplication, because they are consecutive numbers.
+/// Hashes correlations by a multiplication, which is enough because they are consecutive numbers.
 #[derive(Default)]
 struct Spread(u64);
 
@@ -43,35 +44,35 @@ impl Hasher for Spread {
 
 type Build = BuildHasherDefault<Spread>;
 
-/// The facts about a call that matter here.
+/// What counting needs to know of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct RuntimeCall {
-    /// The class of the call, which says whether it starts work or captures it.
+    /// The class of the call: whether it launches a kernel, or begins or ends a capture.
     pub class: Class,
     /// CUPTI's number of the call.
     pub correlation: u32,
     /// Thread that made the call.
     pub thread: ThreadIndex,
-    /// When it began, ns.
+    /// Time when the call began, ns.
     pub start_ns: u64,
-    /// When it returned, ns.
+    /// Time when the call returned, ns.
     pub end_ns: u64,
-    /// Whether it succeeded.
+    /// Whether the call succeeded.
     pub succeeded: bool,
 }
 
-/// The launches and kernels of a process that are not matched yet.
+/// The launches and kernels of a process that wait for each other.
 #[derive(Default)]
 pub struct Launches {
     waiting: HashMap<u32, u64, Build>,
     early: [HashSet<u32, Build>; 2],
-    /// Captures that have ended: from when to when.
+    /// Captures that have ended, each with the times when it began and ended.
     captures: Vec<(u64, u64)>,
     open: HashMap<ThreadIndex, u64>,
-    /// Whether the number of lost kernels is unknown, because kernels are not recorded or there
-    /// were too many records.
+    /// Whether the number of lost kernels is unknown, because kernels aren't recorded or too many
+    /// records waited.
     unknown: bool,
-    /// Number of lost kernels that are counted elsewhere already.
+    /// Number of lost kernels that another loss already includes.
     pub counted: u64,
 }
 
@@ -97,8 +98,8 @@ impl Launches {
                 self.open.insert(call.thread, call.start_ns);
             }
             Class::CaptureEnds => {
-                // Another thread may have begun the capture. Then all earlier launches count as
-                // captured.
+                // Another thread may have begun this capture, at a time that isn't known here. Then
+                // all earlier launches count as captured.
                 let from_ns = self.open.remove(&call.thread).unwrap_or(0);
                 if self.captures.len() >= MAX_CAPTURES {
                     return self.cannot_know();
@@ -108,7 +109,7 @@ impl Launches {
         }
     }
 
-    /// Adds a kernel that CUPTI recorded and that no graph launched.
+    /// Adds a kernel that CUPTI recorded. The kernel must not belong to a graph.
     pub fn ran(&mut self, correlation: u32) {
         if self.unknown || self.waiting.remove(&correlation).is_some() {
             return;
@@ -120,13 +121,13 @@ impl Launches {
         self.early[0].insert(correlation);
     }
 
-    /// Stops counting, because kernels are not recorded.
+    /// Stops counting, because the number of lost kernels can't be known.
     pub fn cannot_know(&mut self) {
         *self = Launches { unknown: true, counted: self.counted, ..Launches::default() };
     }
 
-    /// Returns the number of launches without a record of their kernel, except those that are
-    /// counted already.
+    /// Returns the number of launches without a record of their kernel, minus those that another
+    /// loss already includes.
     pub fn without_kernels(&self) -> u64 {
         let captured = |start_ns: u64| {
             self.captures.iter().any(|(from_ns, to_ns)| (*from_ns..=*to_ns).contains(&start_ns))
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn launches_without_a_kernel_are_counted_whichever_comes_first() {
+    fn launches_without_a_kernel_are_counted_in_either_order() {
         let mut launches = Launches::default();
         for correlation in 0..1000 {
             if correlation % 2 == 0 {
@@ -176,10 +177,10 @@ mod tests {
     }
 
     #[test]
-    fn captured_launches_do_not_count() {
+    fn captured_launches_are_not_counted() {
         let mut launches = Launches::default();
         launches.add(Class::CaptureBegins, 1, 100);
-        // A launch of another thread, which goes into the same graph.
+        // Another thread's launch becomes part of the same graph.
         launches.called(&RuntimeCall { thread: 1, ..call(Class::Launch, 2, 120) });
         launches.add(Class::CaptureEnds, 3, 200);
         launches.add(Class::Launch, 4, 300);
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn where_kernels_do_not_come_nothing_is_held() {
+    fn the_number_of_waiting_launches_and_kernels_is_limited() {
         let mut launches = Launches::default();
         for correlation in 0..=MAX_WAITING as u32 {
             launches.add(Class::Launch, correlation, 0);

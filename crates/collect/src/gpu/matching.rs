@@ -1,50 +1,51 @@
-//! Matches changes of device memory that CUPTI recorded with changes that the hooks recorded. A
-//! change that both recorded is one row, the hook's, because it has a stack. A change that only
-//! CUPTI recorded gets a row as well. NCCL and cuBLAS contain a CUDA runtime of their own, which
-//! the hooks can't interpose, so only CUPTI records their memory.
+//! Finds the changes of device memory that only CUPTI recorded. Hooks record most changes as well,
+//! with a stack, and such a change gets one row, the hook's. But NCCL and cuBLAS contain a CUDA
+//! runtime of their own, which the hooks can't interpose. Their changes are known from CUPTI only,
+//! and get CUPTI's row.
 //!
-//! Two records are the same change if they agree in address, direction and size (if both know it),
-//! and if CUPTI's moment lies in the hook's call by the joined clocks. Calls of one direction on
-//! one address never overlap. For physical memory the two addresses may differ, so size and moment
-//! decide. A change that CUPTI attributes to a call of the CUDA runtime is never matched with
-//! physical memory, because the runtime has no functions for it.
+//! A record of CUPTI and a hook's call are the same change if they agree in address, direction and
+//! size (if both know it), and if CUPTI's time is within the call by the joined clocks. That is
+//! unambiguous, because calls of one direction at one address never overlap. For physical memory
+//! the two addresses may differ, so size and time decide. If CUPTI says that a call of the CUDA
+//! runtime made the change, it isn't physical memory, because the runtime has no functions for
+//! that.
 
 use super::virtual_memory::MappingCall;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use tprof_trace::model::DeviceAllocation;
 use tprof_wire::calls::Mapping;
 
-/// Largest error of the joined clocks at a call's ends, ns.
+/// Largest error of the joined clocks at the ends of a call, ns.
 const APART_NS: u64 = 1_000_000;
-/// Longest time until the hooks' record of a change arrives after CUPTI's, ns. A first stack waits
-/// for the collector, which takes longer than CUPTI's records.
+/// A hook's record of a change arrives at most this long after CUPTI's, ns. It is late if the
+/// thread waits for the collector to take its first stack.
 const HOOKS_LATE_NS: u64 = 5_000_000_000;
-/// Number of the hooks' calls that may wait for CUPTI's record. If there are more, the oldest stay
-/// unmatched.
+/// Number of hooks' calls that may wait for CUPTI's record. If there are more, the oldest count as
+/// recorded only by hooks.
 const MAX_CALLS: usize = 1 << 18;
 /// Number of resets, of calls of the virtual memory management, and of correlations of runtime
-/// calls that are kept.
+/// calls that are remembered.
 const MAX_OTHERS: usize = 1 << 16;
-/// Number of virtual memory calls of one size that are compared with a change, beginning with the
-/// last one before it. This many threads may be in such a call at once.
+/// Number of virtual memory calls of one size that are compared with a change, from the last one
+/// before it backwards. At most this many threads may be in such a call at once.
 const AT_ONCE: usize = 256;
-/// Number of CUPTI's records that may wait. If there are more, the oldest are judged at once.
+/// Number of CUPTI's records that may wait. If there are more, the oldest are decided at once.
 const MAX_ROWS: usize = 1 << 20;
 
-/// A call that changed memory, as the hooks recorded it.
+/// A call that changed memory, as a hook recorded it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryCall {
     /// Address, or handle of physical memory; 0 for a reset.
     pub address: u64,
-    /// Bytes that it allocated; 0 if they are unknown.
+    /// Bytes that the call allocated; 0 if unknown.
     pub bytes: u64,
-    /// Whether it frees memory.
+    /// Whether the call frees memory.
     pub free: bool,
-    /// When it began.
+    /// Time when the call began, ns.
     pub from_ns: u64,
-    /// When it returned.
+    /// Time when the call returned, ns.
     pub to_ns: u64,
-    /// The kind of call, which decides how CUPTI's record of it may differ.
+    /// The kind of the call, which decides how CUPTI's record may differ from the hook's.
     pub how: CallKind,
 }
 
@@ -55,13 +56,13 @@ pub enum CallKind {
     Plain,
     /// The call frees all memory on this device.
     Reset(u32),
-    /// A call of the driver's virtual memory management. Which address CUPTI reports for it is not
-    /// documented.
+    /// A call of the driver's virtual memory management. It isn't documented which address CUPTI
+    /// reports for such a call.
     Virtual,
 }
 
 impl MemoryCall {
-    /// Returns the change that CUPTI may report for a call of the virtual memory management.
+    /// Returns the change that CUPTI may report for this call of the virtual memory management.
     pub fn of_mapping(call: &MappingCall) -> MemoryCall {
         let free = matches!(call.how, Mapping::Unmap | Mapping::Release);
         let MappingCall { what: address, bytes, time_ns, .. } = *call;
@@ -70,7 +71,7 @@ impl MemoryCall {
     }
 }
 
-/// The number of changes that each side recorded.
+/// The numbers of changes that CUPTI, the hooks or both recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Matched {
     /// Changes that both recorded.
@@ -81,32 +82,32 @@ pub struct Matched {
     pub only_hooks: u64,
 }
 
-/// The changes of a process that are not matched yet.
+/// The changes of a process that wait for their counterpart.
 #[derive(Debug, Default)]
 pub struct Matching {
     calls: HashMap<(u64, bool), VecDeque<MemoryCall>>,
-    /// Keys and times of calls, in the order in which they came. A matched call stays here until it
-    /// is the oldest.
+    /// Keys and times of the calls, in the order of their arrival. A call that was matched stays
+    /// here until it is the oldest.
     order: VecDeque<((u64, bool), u64)>,
     /// Number of calls in `calls`.
     waiting: usize,
-    /// For each device, when each reset began and when it returned.
+    /// For each device, the time when each reset began and the time when it returned.
     resets: HashMap<u32, BTreeMap<u64, u64>>,
     virtual_calls: VirtualCalls,
-    /// Addresses at which CUPTI reported memory that was matched with a virtual memory call.
+    /// Addresses of CUPTI's records that were matched with virtual memory calls.
     virtual_addresses: HashSet<u64>,
-    /// Correlations of runtime calls that allocate or free memory. One call may change several
+    /// Correlations of the runtime calls that allocate or free memory. A call may change several
     /// blocks.
     of_runtime: HashSet<u64>,
-    /// The correlations, in the order in which they came.
+    /// The same correlations, in the order of their arrival.
     runtime_order: VecDeque<u64>,
     rows: Vec<DeviceAllocation>,
-    /// Numbers of changes that were matched or not.
+    /// Numbers of the changes that were decided so far.
     pub found: Matched,
 }
 
 impl Matching {
-    /// Adds a call that a hook recorded.
+    /// Adds a call that changed memory, as a hook recorded it.
     pub fn called(&mut self, call: MemoryCall) {
         match call.how {
             CallKind::Reset(device) => {
@@ -137,7 +138,8 @@ impl Matching {
         }
     }
 
-    /// Adds a call of the CUDA runtime that allocates or frees memory, which CUPTI recorded.
+    /// Adds the correlation of a call of the CUDA runtime that allocates or frees memory. CUPTI
+    /// recorded the call.
     pub fn called_runtime(&mut self, correlation: u64) {
         self.of_runtime.insert(correlation);
         self.runtime_order.push_back(correlation);
@@ -153,12 +155,13 @@ impl Matching {
         self.rows.push(row);
     }
 
-    /// Returns the time of the first change of CUPTI's that still waits for a hook's call.
+    /// Returns the time of the first of CUPTI's changes that wait for a hook's call.
     pub fn first_ns(&self) -> Option<u64> {
         self.rows.iter().map(|row| row.time_ns).min()
     }
 
-    /// Returns the changes that only CUPTI recorded, if that is certain by now or `last` is set.
+    /// Returns the changes that only CUPTI recorded. A change waits until a hook's record of it
+    /// would have arrived, or until `last` is set.
     pub fn settle(&mut self, now_ns: u64, last: bool) -> Vec<DeviceAllocation> {
         if self.rows.is_empty() {
             return Vec::new();
@@ -174,14 +177,14 @@ impl Matching {
         };
         let mut rows: Vec<DeviceAllocation> = self.rows.drain(..ripe).collect();
         rows.retain(|row| !self.take(row));
-        // CUPTI may report a larger size for an array than its hook computes. All changes of the
-        // exact size have been matched by now, so any size is accepted here.
+        // CUPTI may report a larger size for an array than the hook computes. Changes with the
+        // hook's exact size have been matched above, so any size is accepted now.
         rows.retain(|row| !self.take_plain(row, |_| true));
         self.found.only_cupti += rows.len() as u64;
         rows
     }
 
-    /// Counts the calls that are left at the end, and returns all counts.
+    /// Counts the calls that still wait as recorded only by hooks, and returns all numbers.
     pub fn finish(&mut self) -> Matched {
         self.found.only_hooks += self.waiting as u64;
         self.waiting = 0;
@@ -189,11 +192,11 @@ impl Matching {
         self.found
     }
 
-    /// Whether a hook recorded this change too. If so, its call is removed.
+    /// Whether a hook recorded this change too. If so, the hook's call is removed.
     fn take(&mut self, row: &DeviceAllocation) -> bool {
         let of_runtime = row.correlation.is_some_and(|of| self.of_runtime.contains(&of));
-        // At an address where memory was mapped, the first free is the end of the mapping, since
-        // the address may be reused at once.
+        // If memory was mapped at this address, its first free is the end of the mapping. A later
+        // free belongs to other memory, because the address may be reused at once.
         if row.free && !of_runtime && self.virtual_addresses.remove(&row.address) {
             self.found.both += 1;
             return true;
@@ -215,7 +218,7 @@ impl Matching {
         is_known
     }
 
-    /// Whether a call that is `wanted` matches this address and moment. If so, the call is removed.
+    /// Whether a call at this address and time passes `wanted`. If so, the call is removed.
     fn take_plain(&mut self, row: &DeviceAllocation, wanted: impl Fn(&MemoryCall) -> bool) -> bool {
         let key = (row.address, row.free);
         let Some(calls) = self.calls.get_mut(&key) else { return false };
@@ -231,8 +234,8 @@ impl Matching {
         true
     }
 
-    /// Whether the change is a free during a reset of its device. The hooks have one row for the
-    /// reset, which ends every block.
+    /// Whether the change is a free during a reset of its device. For the hooks the reset is one
+    /// call, which ends every block.
     fn is_reset(&self, row: &DeviceAllocation) -> bool {
         let until = row.time_ns.saturating_add(APART_NS);
         let of = self.resets.iter().filter(|(device, _)| row.device.is_none_or(|d| d == **device));
@@ -248,13 +251,14 @@ impl Matching {
     }
 }
 
-/// Calls that created or mapped physical memory, by size and time, since CUPTI may report another
-/// address.
+/// Calls that created or mapped physical memory, by size and time. They aren't stored by address,
+/// because CUPTI may report another address.
 #[derive(Debug, Default)]
 struct VirtualCalls {
     /// Number of calls by size, beginning and end.
     calls: BTreeMap<(u64, u64, u64), u32>,
-    /// The calls in the order in which they came. A matched call stays here until it is the oldest.
+    /// The calls in the order of their arrival. A call that was matched stays here until it is the
+    /// oldest.
     order: VecDeque<(u64, u64, u64)>,
 }
 
@@ -270,7 +274,7 @@ impl VirtualCalls {
         }
     }
 
-    /// Whether a call has this size and moment. If so, the call is removed.
+    /// Whether a call has this size and time. If so, the call is removed.
     fn take(&mut self, row: &DeviceAllocation) -> bool {
         let Some(bytes) = row.bytes else { return false };
         let until = row.time_ns.saturating_add(APART_NS);
@@ -290,7 +294,7 @@ impl VirtualCalls {
     }
 }
 
-/// Returns the distance of a moment from a call, ns; 0 if the moment lies within it.
+/// Returns how far a time is outside a call, ns; 0 if it is within the call.
 fn distance(call: &MemoryCall, time_ns: u64) -> u64 {
     apart(call.from_ns, call.to_ns, time_ns)
 }
@@ -319,9 +323,9 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_hook_recorded_too_is_dropped() {
+    fn changes_that_a_hook_recorded_too_get_no_row() {
         let mut all = Matching::default();
-        // A library's own runtime allocates at the address first, without the hooks.
+        // A library with its own runtime, which has no hooks, allocates at the address first.
         for (free, at) in [(false, 100), (true, 200), (false, 302), (true, 400)] {
             all.recorded(row(7, free, at * MS));
         }
@@ -334,13 +338,13 @@ mod tests {
     }
 
     #[test]
-    fn changes_in_quick_turn_find_each_their_own_call() {
+    fn changes_in_quick_succession_are_matched_with_their_own_calls() {
         let mut all = Matching::default();
         for turn in 0..1000 {
             let at = 10 * MS + turn * 7_000;
             all.called(call(7, false, at, at + 5_000));
             all.called(call(7, true, at + 5_100, at + 6_900));
-            // By a clock that is 3 us late.
+            // CUPTI's times are 3 us later than those of the hooks.
             all.recorded(row(7, false, at + 3_500));
             all.recorded(row(7, true, at + 8_300));
         }
@@ -350,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_waits_for_a_hook_that_is_late() {
+    fn a_change_waits_for_a_late_record_of_a_hook() {
         let mut all = Matching::default();
         all.recorded(row(7, false, 100 * MS));
         assert!(all.settle(5_000 * MS, false).is_empty());
@@ -362,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_ends_what_only_cupti_recorded() {
+    fn frees_on_the_device_during_its_reset_are_matched() {
         let mut all = Matching::default();
         let reset = MemoryCall { how: CallKind::Reset(0), ..call(0, true, 100 * MS, 120 * MS) };
         all.called(reset);
@@ -373,12 +377,12 @@ mod tests {
     }
 
     #[test]
-    fn physical_memory_is_matched_by_its_size_at_whatever_address() {
+    fn physical_memory_is_matched_by_size_at_any_address() {
         let mut all = Matching::default();
         let create = MemoryCall { how: CallKind::Virtual, ..call(3, false, 100 * MS, 101 * MS) };
         all.called(create);
         all.recorded(row(0xabc, false, 100 * MS));
-        // One record has another size, and one has the same size but another time.
+        // One record has another size. Another one has the same size, but another time.
         all.recorded(DeviceAllocation { bytes: Some(65), ..row(0xdef, false, 100 * MS) });
         all.recorded(row(0x123, false, 200 * MS));
         all.recorded(row(0xabc, true, 900 * MS));
@@ -388,12 +392,12 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_the_runtime_is_no_physical_memory_however_near_it_lies() {
+    fn memory_of_the_runtime_is_not_matched_as_physical_memory() {
         let mut all = Matching::default();
         let how = CallKind::Virtual;
         all.called(MemoryCall { how, ..call(3, false, 100 * MS, 100 * MS + 9_000) });
-        // A block of the same size, which a library allocated just before. CUPTI may or may not
-        // have recorded the library's call.
+        // A library allocates a block of the same size just before. CUPTI may or may not have
+        // recorded that call of the library.
         let at = |address, time_ns, correlation| DeviceAllocation {
             correlation: Some(correlation),
             ..row(address, false, time_ns)
@@ -404,10 +408,10 @@ mod tests {
         assert_eq!(addresses(&all.settle(1000 * MS, true)), [(0x111, false)]);
     }
 
-    /// As CUPTI 13.0 recorded it on an H200: the runtime allocates at the address of a mapping that
-    /// was removed a quarter of a millisecond before.
+    /// CUPTI 13.0 recorded these times on an H200: the runtime allocates at the address of a
+    /// mapping that was removed a quarter of a millisecond before.
     #[test]
-    fn memory_that_is_mapped_unmapped_and_taken_at_one_address_is_three_changes() {
+    fn an_address_is_mapped_unmapped_and_allocated_again() {
         const US: u64 = 1000;
         let (mapped, block) = (10_485_760, 7_340_032);
         let mut all = Matching::default();
@@ -429,11 +433,11 @@ mod tests {
     }
 
     #[test]
-    fn an_array_is_matched_though_cupti_has_it_longer() {
+    fn an_array_is_matched_although_cupti_reports_a_larger_size() {
         let mut all = Matching::default();
         all.called(call(7, false, 100 * MS, 101 * MS));
         all.recorded(DeviceAllocation { bytes: Some(128), ..row(7, false, 100 * MS) });
-        // If a change of the exact size follows, the call belongs to that change.
+        // If a change of the exact size follows, the call is matched with that change.
         all.called(call(8, false, 200 * MS, 201 * MS));
         all.recorded(DeviceAllocation { bytes: Some(128), ..row(8, false, 199 * MS + 500_000) });
         all.recorded(row(8, false, 200 * MS));
@@ -443,11 +447,11 @@ mod tests {
     }
 
     #[test]
-    fn a_long_call_is_matched_at_any_moment_of_it() {
+    fn a_change_at_any_time_within_a_long_call_is_matched() {
         let mut all = Matching::default();
         let how = CallKind::Virtual;
         all.called(MemoryCall { how, ..call(3, false, 100 * MS, 180 * MS) });
-        // Other calls of the same size began after it and ended before it.
+        // Other calls of the same size begin after this call and return before it.
         for at in 110..170 {
             all.called(MemoryCall { how, ..call(at, false, at * MS, at * MS + 9_000) });
         }
@@ -457,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_many_resets_and_mappings_are_forgotten() {
+    fn the_oldest_resets_and_mappings_are_forgotten() {
         let mut all = Matching::default();
         let most = MAX_OTHERS as u64;
         for at in 1..=most + 9 {
@@ -466,7 +470,7 @@ mod tests {
             all.called(MemoryCall { how: CallKind::Reset(0), free: true, ..call });
             all.called(MemoryCall { how: CallKind::Virtual, ..call });
         }
-        // The last calls are kept and the first are not. There are very many of one size.
+        // The oldest calls were forgotten, although all have the same size; the last ones were not.
         for at in [1, 2, most, most + 9] {
             all.recorded(row(at, false, at * 10 * MS));
             all.recorded(row(at, true, at * 10 * MS));
@@ -476,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_without_a_record_of_cuptis_are_forgotten_and_counted() {
+    fn calls_that_wait_too_long_for_cupti_are_counted() {
         let mut all = Matching::default();
         for at in 0..MAX_CALLS as u64 + 10 {
             all.called(call(at + 1, false, at, at));

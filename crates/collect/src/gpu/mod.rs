@@ -1,7 +1,8 @@
-//! The work of devices, from the records of a process's CUPTI agent.
+//! Turns the records of a process's CUPTI agent into rows for the work of devices.
 //!
-//! Payloads are copied out of shared memory before they reach this module, and are not trusted:
-//! whatever a target wrote becomes a row or a count.
+//! The caller copies each payload out of shared memory before it passes the payload to this module.
+//! A process may have written anything, so every payload becomes either a row or a count of
+//! malformed records.
 
 mod agent;
 pub mod by_order;

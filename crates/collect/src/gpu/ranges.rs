@@ -1,4 +1,5 @@
-//! NVTX ranges. Their beginning and their end are separate records, which become one span.
+//! Pairs the beginnings and ends of NVTX ranges, which are separate records, and makes one span of
+//! each pair.
 
 use super::texts::Texts;
 use std::collections::HashMap;
@@ -7,10 +8,10 @@ use tprof_trace::model::*;
 use tprof_wire::gpu::{NO_LEVEL, Range};
 use tprof_wire::record::ExtKind;
 
-/// Number of ranges that may be open at one time in one process.
+/// Number of ranges that may be open at the same time in one process.
 const MAX_OPEN: usize = 1 << 20;
 
-/// Number of ends that are kept without a beginning.
+/// Number of ends without a beginning that are stored.
 const MAX_EARLY: usize = 1 << 16;
 
 /// A range that has begun.
@@ -21,7 +22,7 @@ struct OpenNvtxRange {
     start_ns: u64,
 }
 
-/// The kind of row that an event becomes once its names are known.
+/// What an event becomes once its names are known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RowKind {
     /// A range of one thread.
@@ -34,7 +35,7 @@ enum RowKind {
     ThreadName,
 }
 
-/// A range that is over, or an instant; its name may not be defined yet.
+/// A range that has ended, or an instant. Its name may not be defined yet.
 #[derive(Clone, Copy)]
 struct FinishedRange {
     open: OpenNvtxRange,
@@ -42,16 +43,17 @@ struct FinishedRange {
     becomes: RowKind,
 }
 
-/// Number of ranges that could not be recorded, by reason.
+/// Numbers of ranges that were not recorded completely, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unrecorded {
-    /// Ranges that were open when their process ended. Their rows last until then.
+    /// Ranges that were still open when their process ended. They are written as if they had ended
+    /// then.
     pub cut: u64,
     /// Ranges and marks whose names were not defined.
     pub nameless: u64,
-    /// Ranges whose end was not recorded.
+    /// Ranges whose end was not recorded, so that they aren't written.
     pub endless: u64,
-    /// Names of threads that have no other records.
+    /// Names of threads that are unknown because they have no other records.
     pub unknown_threads: u64,
 }
 
@@ -59,7 +61,7 @@ pub struct Unrecorded {
 type RangeOwner = (ThreadIndex, u32);
 
 /// Stacks of open ranges, innermost last, by thread and domain. The stack that was used last is
-/// cached, because a thread that opens ranges fast uses one domain.
+/// cached, because a thread that opens many ranges usually uses one domain.
 #[derive(Default)]
 struct Stacks {
     places: HashMap<RangeOwner, usize>,
@@ -68,7 +70,7 @@ struct Stacks {
 }
 
 impl Stacks {
-    /// Returns a stack; `None` if nothing was ever pushed on it.
+    /// Returns a stack; `None` if no range was ever pushed on it.
     fn find(&mut self, whose: RangeOwner) -> Option<&mut Vec<OpenNvtxRange>> {
         let at = match self.last {
             Some((last, at)) if last == whose => at,
@@ -92,25 +94,24 @@ impl Stacks {
     }
 }
 
-/// The ranges of a process that are not written yet.
+/// The ranges of a process that are open, wait for their beginning or wait for their names.
 #[derive(Default)]
 pub struct Ranges {
     stacks: Stacks,
     /// Ranges that any thread may end, by id.
     free: HashMap<u64, OpenNvtxRange>,
-    /// Times of ends without a beginning, by id: either the beginning is in a ring that is read
+    /// Times of ends without a beginning, by id. Either the beginning is in a ring that is read
     /// later, or the range began while recording was off.
     early: HashMap<u64, u64>,
     over: Vec<FinishedRange>,
-    /// Number of ranges in `over` that came since the last call of [`Ranges::settle`].
+    /// Number of ranges that were added to `over` since the last call of [`Ranges::settle`].
     fresh: usize,
     open: usize,
     endless: u64,
 }
 
 impl Ranges {
-    /// Adds an event of a thread. An end without a beginning makes no row, because its range began
-    /// while recording was off.
+    /// Adds an event of a thread. If a range began while recording was off, its end is ignored.
     pub fn take(&mut self, kind: ExtKind, range: &Range, thread: ThreadIndex, time_ns: u64) {
         let open = OpenNvtxRange { range: *range, thread, start_ns: time_ns };
         let instant = |becomes| FinishedRange { open, end_ns: time_ns, becomes };
@@ -127,8 +128,8 @@ impl Ranges {
                 self.end(found, time_ns, RowKind::Nested);
             }
             ExtKind::RangeStart if self.open < MAX_OPEN => {
-                // An end before this beginning belongs to an earlier range with the same id. NVTX
-                // never reuses an id, but ITT often does.
+                // If the stored end is earlier than this beginning, it belongs to an earlier range
+                // with the same id. NVTX never reuses an id, but ITT often does.
                 let end = self.early.remove(&range.id).filter(|end_ns| *end_ns >= time_ns);
                 if let Some(end_ns) = end {
                     self.push_over(FinishedRange { open, end_ns, becomes: RowKind::Free });
@@ -139,8 +140,8 @@ impl Ranges {
                 }
             }
             ExtKind::RangeEnd => match self.free.get(&range.id) {
-                // This is the end of an earlier range with this id, which the open one has replaced
-                // and which is counted already.
+                // The open range began later, so this is the end of an earlier range with the same
+                // id. The open range has replaced that one, which was counted then.
                 Some(open) if open.start_ns > time_ns => {}
                 Some(_) => {
                     let open = self.free.remove(&range.id);
@@ -160,8 +161,8 @@ impl Ranges {
         }
     }
 
-    /// Drops ranges that lie deeper than this event. They must be over, so their ends were lost. A
-    /// push also drops a range at its own depth.
+    /// Drops the ranges of the stack that are deeper than this event. They must have ended, and the
+    /// records of their ends were lost. A push also drops a range at its own depth.
     fn unwind(&mut self, thread: ThreadIndex, range: &Range, push: bool) {
         if range.id == NO_LEVEL {
             return;
@@ -187,14 +188,13 @@ impl Ranges {
         self.over.push(over);
     }
 
-    /// Returns the number of ranges that may have become ready for a row since the last
-    /// [`Ranges::settle`].
+    /// Returns the number of ranges that have ended since the last [`Ranges::settle`].
     pub fn fresh(&self) -> usize {
         self.fresh
     }
 
-    /// Writes finished ranges whose names are defined. `threads` has the rows of the process's
-    /// threads, by their ids.
+    /// Writes the ended ranges whose names are defined. `threads` maps thread ids to rows of
+    /// threads.
     pub fn settle(
         &mut self,
         process: ProcessIndex,
@@ -241,8 +241,8 @@ impl Ranges {
         });
     }
 
-    /// Ends the ranges that are open at the end of the process, and counts those that can't be
-    /// recorded any more.
+    /// Ends the ranges that are open when the process ends, for the last [`Ranges::settle`]. Counts
+    /// the ranges that can't be written any more.
     pub fn close(&mut self, end_ns: u64) -> Unrecorded {
         let mut unrecorded =
             Unrecorded { endless: std::mem::take(&mut self.endless), ..Unrecorded::default() };
@@ -263,8 +263,8 @@ impl Ranges {
     }
 }
 
-/// Returns a JSON object with category, colour, payload, and whether any thread might end the
-/// range; 0 if it would be empty.
+/// Formats category, colour, payload, and whether any thread might end the range as a JSON object,
+/// and returns its id in the file; 0 if there is nothing to format.
 fn arguments(
     range: &Range,
     category: Option<String>,
@@ -291,7 +291,8 @@ fn arguments(
     writer.name(&serde_json::Value::Object(all).to_string())
 }
 
-/// Returns the number that the program attached to a range, as text if JSON can't represent it.
+/// Returns the number that the program attached to a range. If JSON can't represent the number, it
+/// becomes a text.
 fn payload(range: &Range) -> Option<serde_json::Value> {
     let real = |value: f64| match value.is_finite() {
         true => serde_json::Value::from(value),
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_end_in_the_order_of_their_depth() {
+    fn a_pop_ends_the_innermost_range() {
         let mut ranges = Ranges::default();
         push(&mut ranges, 0, 1);
         push(&mut ranges, 1, 2);
@@ -337,12 +338,12 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_pop_costs_its_own_range_alone() {
+    fn a_lost_pop_costs_only_its_own_range() {
         let mut ranges = Ranges::default();
         push(&mut ranges, 0, 1);
         push(&mut ranges, 1, 2);
-        // The pop of this range is missing. Another range at its depth follows, then the end of the
-        // outer one.
+        // The pop of this range is missing. A push at the same depth follows, and later the pop of
+        // the outer range.
         push(&mut ranges, 1, 5);
         pop(&mut ranges, 1, 6);
         pop(&mut ranges, 0, 7);
@@ -351,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pop_of_what_was_not_recorded_ends_nothing() {
+    fn a_pop_of_an_unrecorded_range_is_ignored() {
         let mut ranges = Ranges::default();
         push(&mut ranges, 0, 1);
         pop(&mut ranges, 1, 2);
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_may_come_before_its_beginning() {
+    fn an_end_may_be_read_before_its_beginning() {
         let mut ranges = Ranges::default();
         let range = Range { id: 7, ..Range::default() };
         ranges.take(ExtKind::RangeEnd, &range, 1, 9);
@@ -371,15 +372,15 @@ mod tests {
     }
 
     #[test]
-    fn an_end_of_an_earlier_range_of_the_same_id_ends_no_later_one() {
+    fn an_end_does_not_end_a_later_range_with_the_same_id() {
         let mut ranges = Ranges::default();
         let range = Range { id: 7, ..Range::default() };
-        // The beginning of this range was not recorded.
+        // The beginning of the first range was not recorded.
         ranges.take(ExtKind::RangeEnd, &range, 0, 5);
         ranges.take(ExtKind::RangeStart, &range, 0, 7);
         ranges.take(ExtKind::RangeEnd, &range, 0, 9);
         assert_eq!(over(&ranges), [(7, 9)]);
-        // The ends of these two ranges were written by another thread, whose ring is read later.
+        // Another thread wrote the ends of the next two ranges, and its ring is read later.
         ranges.take(ExtKind::RangeStart, &range, 0, 10);
         ranges.take(ExtKind::RangeStart, &range, 0, 12);
         ranges.take(ExtKind::RangeEnd, &range, 1, 11);
@@ -389,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn open_ranges_last_until_the_end() {
+    fn open_ranges_last_until_the_end_of_the_process() {
         let mut ranges = Ranges::default();
         push(&mut ranges, NO_LEVEL, 1);
         ranges.take(ExtKind::RangeStart, &Range { id: 3, ..Range::default() }, 0, 2);

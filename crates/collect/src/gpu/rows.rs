@@ -1,4 +1,4 @@
-//! Converts payloads of the agent's records to rows of the trace.
+//! Converts the payloads of the agent's records to rows of the trace.
 
 use super::devices::UsedDevices;
 use super::joins::Joins;
@@ -12,14 +12,14 @@ use tprof_wire::gpu;
 /// CUPTI's number for "no stream" and "no event".
 const NONE: u32 = u32::MAX;
 
-/// Converts the agent's records to rows.
+/// Converts the agent's records of one process to rows.
 pub struct Rows {
     pub process: ProcessIndex,
     pub joins: Joins,
     pub texts: Texts,
     pub devices: UsedDevices,
-    /// Stream-ordered pools, by device and address: the bytes that a pool holds and those that it
-    /// has given out.
+    /// Stream-ordered pools by device and address: the bytes that the pool reserves, and the bytes
+    /// that it has given out.
     pools: HashMap<(u32, u64), [u64; 2]>,
 }
 
@@ -35,8 +35,8 @@ impl Rows {
         }
     }
 
-    /// Returns when the work began, on the run's clock, and its duration by CUPTI's own clock. The
-    /// error of the clocks' join must not change a kernel's length.
+    /// Returns the begin of work on the run's clock, and the duration on CUPTI's clock. The
+    /// duration isn't converted, so that errors in the joined clocks don't change it.
     fn span_of(&self, start: u64, end: u64) -> (u64, u64) {
         (self.joins.ns(start), end.saturating_sub(start))
     }
@@ -44,7 +44,7 @@ impl Rows {
     pub fn kernel(&mut self, k: &gpu::Kernel, place: &mut ThreadRows<'_>) -> Kernel {
         let (start_ns, duration_ns) = self.span_of(k.start, k.end);
         let name = self.texts.demangled(k.name, place.writer());
-        // A graph as a whole has no grid.
+        // The record of a whole graph has no grid, and no values of a kernel.
         let of_kernel = |value: u32| (k.grid_x != 0).then_some(value);
         let measured = |ns: u64| (ns != 0).then(|| self.joins.ns(ns));
         Kernel {
@@ -144,8 +144,8 @@ impl Rows {
             free,
             device: (!of_host).then_some(m.device),
             address: m.address,
-            // A free without a size belongs to the last allocation at its address, in order of
-            // time.
+            // If CUPTI reports no size for a free, the size is that of the last allocation at the
+            // address.
             bytes: (!free || m.bytes != 0).then_some(m.bytes),
             kind,
             stream: (m.asynchronous != 0).then_some(u64::from(m.stream)),
@@ -154,8 +154,8 @@ impl Rows {
         }
     }
 
-    /// Writes the bytes of a device's stream-ordered pools after one of them changed, as counters
-    /// of the process.
+    /// Writes the bytes of all stream-ordered pools of a device as counters, because one pool has
+    /// changed.
     pub fn pools(&mut self, m: &gpu::Memory, file: &mut OpenFile) {
         if m.pool == 0 {
             return;

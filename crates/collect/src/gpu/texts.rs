@@ -1,4 +1,4 @@
-//! Texts that a process's agent has defined, and their ids as names in the file.
+//! Stores the texts that a process's agent has defined, and their ids in the file.
 
 use crate::symbols::demangle::demangle;
 use std::collections::HashMap;
@@ -12,15 +12,15 @@ struct Text {
     changed: Option<NameId>,
 }
 
-/// Number of names that are found without a look-up, since a job runs few kernels many times.
+/// Number of names that are cached, because a job runs few kernels many times.
 const RECENT: usize = 256;
 
 /// The agent's texts, by their ids.
 pub struct Texts {
     known: HashMap<u32, Text>,
-    /// The last converted names, by the low bits of their ids: an id, and the name.
+    /// The cached converted names: an id, and the name. The low bits of the id select the place.
     recent: Box<[(u32, NameId); RECENT]>,
-    /// The last unconverted names, by the low bits of their ids.
+    /// The cached unconverted names, in the same order.
     recent_plain: Box<[(u32, NameId); RECENT]>,
 }
 
@@ -32,8 +32,8 @@ impl Default for Texts {
 }
 
 impl Texts {
-    /// Adds a definition, whose payload has the length in bytes and the bytes; `None` if it is
-    /// malformed.
+    /// Adds a definition. The payload contains the length in bytes and the bytes. Returns `None` if
+    /// it is malformed.
     pub fn define(&mut self, id: u32, payload: &[u64]) -> Option<()> {
         let raw = unpack_text(payload)?;
         for recent in [&mut self.recent, &mut self.recent_plain] {
@@ -43,12 +43,13 @@ impl Texts {
         Some(())
     }
 
-    /// Returns a text; `None` if `id` is 0 or the text is not defined (yet).
+    /// Returns a text; `None` if `id` is 0 or the text isn't defined yet.
     pub fn text(&self, id: u32) -> Option<&str> {
         self.known.get(&id).map(|text| text.raw.as_str())
     }
 
-    /// Returns the unconverted text as a name in the file; `None` if it is not defined (yet).
+    /// Returns the file's id of a text as the agent defined it; `None` if the text isn't defined
+    /// yet.
     pub fn plain(&mut self, id: u32, writer: &mut TraceWriter) -> Option<NameId> {
         if id == 0 {
             return Some(NameId::default());
@@ -61,12 +62,12 @@ impl Texts {
         Some(recent.1)
     }
 
-    /// Returns the name of a kernel in the file, demangled.
+    /// Returns the file's id of a kernel's demangled name.
     pub fn demangled(&mut self, id: u32, writer: &mut TraceWriter) -> NameId {
         self.changed(id, writer, name_of_kernel)
     }
 
-    /// Returns the name of a call in the file, without its version.
+    /// Returns the file's id of a call's name without its version.
     pub fn call(&mut self, id: u32, writer: &mut TraceWriter) -> NameId {
         self.changed(id, writer, |raw| without_version(raw).to_owned())
     }
@@ -88,21 +89,20 @@ impl Texts {
     }
 }
 
-/// Decodes a text that [`tprof_wire::gpu::pack_text`] encoded; `None` if it is malformed.
+/// Decodes a text that [`tprof_wire::gpu::pack_text`] encoded; `None` if the payload is malformed.
 pub fn unpack_text(payload: &[u64]) -> Option<String> {
     let (len, words) = payload.split_first()?;
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
     Some(String::from_utf8_lossy(bytes.get(..usize::try_from(*len).ok()?)?).into_owned())
 }
 
-/// Converts a kernel's mangled name to its name in torch.profiler's traces.
+/// Converts a kernel's mangled name to the name that torch.profiler's traces have.
 fn name_of_kernel(raw: &str) -> String {
     canonical(&demangle(raw)).into_owned()
 }
 
-/// Removes the version of a call's parameters, which CUPTI appends to its name:
-/// `cudaLaunchKernel_v7000` becomes `cudaLaunchKernel`. Suffixes like `_ptsz` stay, because they
-/// name other functions.
+/// Removes the version that CUPTI appends to the name of a call: `cudaLaunchKernel_v7000` becomes
+/// `cudaLaunchKernel`. Suffixes like `_ptsz` stay, because they name other functions.
 pub fn without_version(name: &str) -> &str {
     let plain = name.rsplit_once("_v").filter(|(_, version)| {
         !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit())
@@ -114,9 +114,9 @@ pub fn without_version(name: &str) -> &str {
 mod tests {
     use super::{name_of_kernel, without_version};
 
-    /// The expected names are what `__cxa_demangle` of GCC 12 returns.
+    /// The expected names are those that `__cxa_demangle` of GCC 12 returns.
     #[test]
-    fn names_of_kernels_are_those_of_the_cpp_library() {
+    fn kernels_are_demangled_as_the_cpp_library_does_it() {
         for (raw, wanted) in [
             ("_Z4gemmPKfS0_Pfiii", "gemm(float const*, float const*, float*, int, int, int)"),
             ("nvjet_sm90_tst_96x64_64x8_2x4_h_bz_NTN", "nvjet_sm90_tst_96x64_64x8_2x4_h_bz_NTN"),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_calls_version_is_no_part_of_its_name() {
+    fn the_version_is_removed_from_the_name_of_a_call() {
         assert_eq!(without_version("cudaLaunchKernel_v7000"), "cudaLaunchKernel");
         assert_eq!(without_version("cudaMemcpyAsync_ptsz_v7000"), "cudaMemcpyAsync_ptsz");
         assert_eq!(without_version("cuMemAlloc_v2"), "cuMemAlloc");

@@ -1,11 +1,11 @@
-//! Writes rows of a process into its file, and defines its threads there.
+//! Finds the row of a thread in a file, and adds the row if the thread is new.
 
 use crate::out::files::OpenFile;
 use std::collections::HashMap;
 use tprof_trace::TraceWriter;
 use tprof_trace::model::{ProcessIndex, Thread, ThreadIndex};
 
-/// The file that rows go to, and the threads that are known there.
+/// The file that a process's rows are written to, and the threads that have a row in it.
 pub struct ThreadRows<'a> {
     /// The file of the process.
     pub file: &'a mut OpenFile,
@@ -14,12 +14,12 @@ pub struct ThreadRows<'a> {
 }
 
 impl ThreadRows<'_> {
-    /// The file's writer.
+    /// Returns the file's writer.
     pub fn writer(&mut self) -> &mut TraceWriter {
         &mut self.file.writer
     }
 
-    /// Returns the row of a thread, which is created if there is none.
+    /// Returns the row of a thread. Adds the row if the thread is new.
     pub fn thread(&mut self, process: ProcessIndex, tid: u32, start_ns: u64) -> ThreadIndex {
         if let Some(index) = self.threads.get(&tid) {
             return *index;

@@ -1,9 +1,9 @@
-//! Physical memory of the driver's virtual memory management (`cuMemCreate`, `cuMemMap`): writes
-//! rows when such memory is allocated and freed.
+//! Writes rows for the physical memory of the driver's virtual memory management (`cuMemCreate`,
+//! `cuMemMap`): when it is allocated, and when it is freed.
 //!
-//! The memory lives as long as there is a reference to its handle or a mapping of it, so it takes
-//! several calls to end it. Rings are read one after the other, so calls wait until all records of
-//! their time have come, and are applied in order of time.
+//! Such memory exists as long as its handle has a reference or it is mapped anywhere, so several
+//! calls together free it. Rings are read one after the other, so calls wait until all earlier
+//! records have been read, and are then applied in order of time.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use tprof_trace::model::{
@@ -11,28 +11,28 @@ use tprof_trace::model::{
 };
 use tprof_wire::calls::Mapping;
 
-/// Longest time after a call until its thread's record is read, ns.
+/// The record of a call is read at most this long after the call, ns.
 pub const LATE_NS: u64 = 5_000_000_000;
 /// The value of `CU_MEM_LOCATION_TYPE_DEVICE`.
 const ON_DEVICE: u32 = 1;
 
-/// A call that succeeded.
+/// A successful call of the virtual memory management.
 #[derive(Clone, Copy, Debug)]
 pub struct MappingCall {
     /// The effect of the call.
     pub how: Mapping,
-    /// Time when it took effect.
+    /// Time when the call took effect, ns.
     pub time_ns: u64,
-    /// Thread that called.
+    /// Thread that made the call.
     pub thread: ThreadIndex,
-    /// Handle or address.
+    /// For a mapping or its end, the address; for other calls, the handle.
     pub what: u64,
     /// Number of bytes.
     pub bytes: u64,
-    /// For a creation, the kind of location and, in the high half, its number. For a mapping, the
+    /// For a creation, the kind of location, and its number in the high half. For a mapping, the
     /// handle.
     pub of: u64,
-    /// The stack of a creation.
+    /// The stack of the call; only creations have one.
     pub stack: StackId,
 }
 
@@ -44,26 +44,26 @@ struct Physical {
     mappings: u32,
 }
 
-/// The physical memory of a process, by handle and mapping.
+/// The physical memory of a process, and its mappings.
 #[derive(Debug)]
 pub struct VirtualMemory {
     process: ProcessIndex,
     calls: Vec<MappingCall>,
-    /// Live memory, by serial number.
+    /// Live blocks, by serial number.
     living: HashMap<u64, Physical>,
     next: u64,
-    /// Serial numbers of memory, by handle, for handles that have references.
+    /// Serial numbers of the blocks whose handles have references, by handle.
     handles: HashMap<u64, u64>,
-    /// Mappings by address: bytes, and the memory's serial number. The serial number is `None` for
-    /// memory that another process allocated.
+    /// Mappings by address: their bytes, and the serial number of the block. The serial number is
+    /// `None` if another process allocated the block.
     mappings: BTreeMap<u64, (u64, Option<u64>)>,
-    /// Numbers of the rows of live memory. A handle may be reused while its old memory is still
-    /// mapped.
+    /// The addresses that rows of live blocks have. Such an address is the handle, or another
+    /// number if the handle was reused while its old block was still mapped.
     numbers: HashSet<u64>,
 }
 
 impl VirtualMemory {
-    /// Returns the state of a process without such memory.
+    /// Returns the state of a process that has no such memory.
     pub fn new(process: ProcessIndex) -> VirtualMemory {
         VirtualMemory {
             process,
@@ -76,12 +76,13 @@ impl VirtualMemory {
         }
     }
 
-    /// Adds a call.
+    /// Adds a call, which waits until earlier records have been read.
     pub fn called(&mut self, call: MappingCall) {
         self.calls.push(call);
     }
 
-    /// Returns the rows of calls that are old enough, or of all calls if `last` is set.
+    /// Applies the calls that are old enough, or all calls if `last` is set, and returns their
+    /// rows.
     pub fn settle(&mut self, now_ns: u64, last: bool) -> Vec<DeviceAllocation> {
         self.calls.sort_by_key(|call| call.time_ns);
         let until = if last { u64::MAX } else { now_ns.saturating_sub(LATE_NS) };
@@ -163,7 +164,7 @@ impl VirtualMemory {
         self.living.get_mut(self.handles.get(&handle)?)
     }
 
-    /// Ends the memory if it has no references and no mappings.
+    /// Frees a block if it has neither references nor mappings.
     fn end(&mut self, serial: u64, call: &MappingCall, rows: &mut Vec<DeviceAllocation>) {
         let gone = |one: &Physical| one.references == 0 && one.mappings == 0;
         if !self.living.get(&serial).is_some_and(gone) {
@@ -199,8 +200,9 @@ mod tests {
     }
 
     #[test]
-    fn memory_lives_as_long_as_its_last_mapping() {
-        // PyTorch's order of calls, from two threads. The record of the later call comes first.
+    fn memory_is_freed_with_its_last_mapping() {
+        // PyTorch makes its calls in this order, from two threads. The record of the last call is
+        // read first.
         let calls = [
             call(Mapping::Unmap, 50, 0x9000, 2 << 20, 0),
             create(10, 77),
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_lives_as_long_as_its_last_reference() {
+    fn memory_is_freed_with_its_last_reference() {
         let calls = [
             create(10, 77),
             call(Mapping::Map, 20, 0x9000, 2 << 20, 77),
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_that_comes_again_is_other_memory() {
+    fn a_reused_handle_is_another_block() {
         let calls = [
             create(10, 77),
             call(Mapping::Map, 20, 0x9000, 2 << 20, 77),
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_another_process_takes_none() {
+    fn imported_memory_has_no_rows() {
         let calls = [
             call(Mapping::Import, 10, 77, 0, 0),
             call(Mapping::Map, 20, 0x9000, 2 << 20, 77),

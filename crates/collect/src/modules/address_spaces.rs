@@ -1,8 +1,8 @@
-//! The code that is mapped in each sampled process. It follows from the kernel's records of
-//! mappings, forks and execs, even for processes that ended long ago.
+//! Tracks which code is mapped in each sampled process, from the kernel's records of mappings,
+//! forks and execs. Samples can then be unwound even if their process has ended.
 //!
-//! A file is read only when a sample lies in it, because most processes of a build map ten files
-//! and are sampled once.
+//! A file is read only when it contains a sample. In a build, most processes map ten files and are
+//! sampled once.
 
 use super::cache::{LoadedModule, ModuleCache};
 use super::rows::ModuleRows;
@@ -14,10 +14,10 @@ use std::path::Path;
 use std::sync::Arc;
 use tprof_wire::unwind::Row;
 
-/// Number of rows that are cached for all processes. If there are more, all are dropped and
-/// computed again.
+/// Number of unwind rows that are cached for all processes together. If there are more, all are
+/// dropped and looked up again.
 const MAX_MEMO: usize = 1 << 17;
-/// Number of rows that are cached for one process. If there are more, all are dropped.
+/// Number of unwind rows that are cached for one process. If there are more, all are dropped.
 const MAX_KNOWN: usize = 1 << 14;
 
 /// An executable mapping.
@@ -26,17 +26,17 @@ struct CodeRegion {
     start: u64,
     end: u64,
     mapping: Arc<Mapping>,
-    /// The result of reading its file, if it was read.
+    /// Whether the file behind the mapping was read, and the result.
     state: RegionState,
 }
 
 #[derive(Clone, Debug)]
 enum RegionState {
-    /// Mapped at this time; its file was not read yet.
+    /// The code was mapped at this time, and its file was not read yet.
     Unseen(u64),
     Seen {
         module: Arc<(u64, LoadedModule)>,
-        /// Index of its rows; `None` for code without a file.
+        /// Index of the file's unwind rows; `None` for code without a file.
         rows: Option<usize>,
     },
 }
@@ -44,17 +44,17 @@ enum RegionState {
 /// The code of one process.
 #[derive(Clone, Debug, Default)]
 struct AddressSpace {
-    /// Regions sorted by address, without overlaps. They are shared with forked children until one
-    /// of them changes.
+    /// The regions, sorted by address and without overlaps. A forked child shares them with its
+    /// parent until one of them maps code.
     regions: Arc<Vec<CodeRegion>>,
-    /// First addresses of the modules that were reported.
+    /// First addresses of the modules that were reported to the trace.
     reported: HashSet<u64>,
-    /// Rows that were looked up since code was last mapped, because stacks contain the same
-    /// addresses again and again.
+    /// Unwind rows that were looked up since code was last mapped, by address. Stacks contain the
+    /// same addresses again and again.
     known: FxHashMap<u64, Row>,
 }
 
-/// A module that contains a sample, for the writer of the trace.
+/// A module that contains a sample. It must get a row in the trace.
 #[derive(Clone, Debug)]
 pub struct ModuleLoad {
     /// Pid of its process.
@@ -73,7 +73,7 @@ pub struct AddressSpaces {
     rows: Vec<Option<ModuleRows>>,
     by_file: HashMap<FileId, usize>,
     memo: FxHashMap<(usize, u64), Row>,
-    /// Modules in which samples lie, not fetched by the caller yet.
+    /// Modules that contain samples and that the caller has not fetched yet.
     pub loaded: Vec<ModuleLoad>,
 }
 
@@ -83,7 +83,7 @@ impl AddressSpaces {
         self.by_pid.contains_key(&pid)
     }
 
-    /// Reads the mappings of a process that was running before.
+    /// Reads the mappings of a process that ran before it was sampled.
     pub fn read(&mut self, pid: u32, time_ns: u64) {
         let mut space = AddressSpace::default();
         for mapping in read_code_maps(pid).unwrap_or_default() {
@@ -92,7 +92,7 @@ impl AddressSpaces {
         self.by_pid.insert(pid, space);
     }
 
-    /// Adds the mappings that are new, and returns whether there were any.
+    /// Adds those of the mappings that are new, and returns whether any was.
     pub fn refresh(&mut self, pid: u32, mappings: Vec<Mapping>, time_ns: u64) -> bool {
         let space = self.by_pid.entry(pid).or_default();
         let mut any = false;
@@ -110,7 +110,7 @@ impl AddressSpaces {
         any
     }
 
-    /// Copies the address space of the parent for a forked child.
+    /// Copies the parent's address space for a forked child.
     pub fn forked(&mut self, pid: u32, parent: u32) {
         let regions = self.by_pid.get(&parent).map(|space| Arc::clone(&space.regions));
         let space =
@@ -118,7 +118,7 @@ impl AddressSpaces {
         self.by_pid.insert(pid, space);
     }
 
-    /// Clears the address space of a process that runs another program.
+    /// Clears the address space of a process, because it runs another program now.
     pub fn replaced(&mut self, pid: u32) {
         self.by_pid.insert(pid, AddressSpace::default());
     }
@@ -128,12 +128,12 @@ impl AddressSpaces {
         self.by_pid.remove(&pid);
     }
 
-    /// Adds a mapping of code.
+    /// Adds a mapping of code, which replaces what was mapped at its addresses.
     pub fn mapped(&mut self, pid: u32, mapping: Mapping, time_ns: u64) {
         insert(self.by_pid.entry(pid).or_default(), mapping, time_ns);
     }
 
-    /// Returns the row for an address; `None` if no mapping contains it.
+    /// Returns the unwind row for an address; `None` if no mapping contains the address.
     pub fn row_at(&mut self, pid: u32, pc: u64) -> Option<Row> {
         let space = self.by_pid.get_mut(&pid)?;
         if let Some(row) = space.known.get(&pc) {
@@ -178,7 +178,7 @@ impl AddressSpaces {
         Some(*row)
     }
 
-    /// Returns the file whose code is at an address.
+    /// Returns the path of the file whose code is mapped at an address.
     pub fn file_at(&self, pid: u32, pc: u64) -> Option<&Path> {
         let regions = &self.by_pid.get(&pid)?.regions;
         let after = regions.partition_point(|r| r.start <= pc);
@@ -186,8 +186,8 @@ impl AddressSpaces {
         (pc < region.end).then_some(&*region.mapping.path)
     }
 
-    /// Whether code of a process is mapped at an address. The registers of a thread in the middle
-    /// of an exec may point outside of all mappings.
+    /// Whether code of a process is mapped at an address. In the middle of an exec, a thread's pc
+    /// may be outside all mappings.
     pub fn holds(&self, pid: u32, pc: u64) -> bool {
         self.file_at(pid, pc).is_some()
     }
@@ -209,7 +209,8 @@ impl AddressSpaces {
         self.cache.identify(pid, mapping.clone())
     }
 
-    /// Finds the file behind a mapping, and the index of its rows.
+    /// Finds the file behind a mapping, reads it if it is new, and returns the index of its unwind
+    /// rows.
     fn find_file(&mut self, pid: u32, mapping: &Mapping) -> (LoadedModule, Option<usize>) {
         let vdso = mapping.path == Path::new(VDSO);
         let module = self.cache.identify(pid, mapping.clone());
@@ -226,7 +227,8 @@ impl AddressSpaces {
         let found = elf.is_some();
         self.rows.push(elf.map(ModuleRows::new));
         let rows = self.rows.len() - 1;
-        // If this process could not reach the file because it ended, the next process may.
+        // This process may have ended before its file was opened. If so, another process with the
+        // same file will try again.
         if found {
             self.by_file.insert(identity, rows);
         }
@@ -234,13 +236,13 @@ impl AddressSpaces {
     }
 }
 
-/// Inserts a mapping in place of mappings that were at these addresses.
+/// Inserts a mapping, and removes what was mapped at its addresses.
 fn insert(space: &mut AddressSpace, mapping: Mapping, time_ns: u64) {
     let (start, end) = (mapping.start, mapping.end);
     space.reported.remove(&start);
     space.known.clear();
     let regions = Arc::make_mut(&mut space.regions);
-    // The parts of an older mapping outside the new one stay.
+    // Those parts of an older mapping that are outside the new one stay.
     let mut kept = Vec::new();
     regions.retain(|r| {
         if r.end <= start || end <= r.start {

@@ -1,4 +1,5 @@
-//! Caches the files that processes run code from, so that each is read once.
+//! Caches the files that processes run code from, with the state of their unwind tables. Each file
+//! is read once.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,27 +14,27 @@ use crate::os::maps::{Mapping, read_code_maps};
 use crate::symbols::ModuleFile;
 use crate::unwind_table::{self, ModulePart};
 
-/// Largest number of files that are kept open between being found and being compiled. Further files
-/// are opened again by path.
+/// Largest number of files that stay open between being found and being compiled. Other files are
+/// opened again by path.
 const MAX_OPEN: usize = 128;
-/// A file with at least this many bytes of frame information is compiled in parts, and only once a
-/// stack needs them: to compile this much takes 6 ms.
+/// A file with at least this many bytes of frame information is compiled in parts, and each part
+/// only when a stack needs it. Compiling this much takes 6 ms.
 const DEFERRED_FROM: u64 = 1 << 20;
-/// The tables of a file with at least this many bytes of frame information are stored for later
-/// runs: to compile this much takes 0.4 ms.
+/// The tables of a file with at least this many bytes of frame information are stored on disk for
+/// later runs. Compiling this much takes 0.4 ms.
 const KEPT_FROM: u64 = 64 << 10;
-/// Largest number of bytes of tables that wait to be stored. Tables that are compiled beyond it are
-/// not stored.
+/// Largest number of bytes of tables that wait to be stored on disk. Tables beyond that are not
+/// stored.
 const MAX_FRESH: usize = 48 << 20;
 
-/// Puts compiled tables into memory that targets can read.
+/// Memory that targets can read and that compiled tables are appended to.
 pub trait TableStore {
-    /// Appends a table, aligned to 8 bytes, and returns its offset, which is never 0; `None` if
-    /// there is no room.
+    /// Appends a table, aligned to 8 bytes, and returns its offset; `None` if no space is left. The
+    /// offset is never 0.
     fn append(&mut self, bytes: &[u8]) -> Option<u64>;
 }
 
-/// Position of a table in the [`TableStore`]; never 0.
+/// Offset of a table in the [`TableStore`]; never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TableId(pub u64);
 
@@ -41,20 +42,20 @@ pub struct TableId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileKey(u32);
 
-/// The state of a file's table.
+/// The state of the unwind table of a file or part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableState {
-    /// The table was not needed yet.
+    /// The table exists neither in the store nor as a job.
     Wanted,
-    /// The table is being compiled, by a job from [`ModuleCache::job`].
+    /// A job from [`ModuleCache::job`] is compiling the table.
     Compiling,
     /// The table is in the store.
     At(TableId),
-    /// There will be no table, for this reason.
+    /// The table can't be compiled, for this reason.
     Absent(Arc<str>),
 }
 
-/// The part of a file that is mapped, as the kernel describes it.
+/// Which part of which file is mapped, as the kernel describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
     offset: u64,
@@ -70,38 +71,38 @@ impl Part {
     }
 }
 
-/// An executable mapping of a process, with the file behind it.
+/// An executable mapping of a process, and the file behind it.
 #[derive(Clone, Debug)]
 pub struct LoadedModule {
     /// First address of the mapping.
     pub start: u64,
     /// One past the last address.
     pub end: u64,
-    /// Address minus ELF address, wrapping.
+    /// Difference between an address and the ELF address, wrapping.
     pub bias: u64,
-    /// Path inside the process's file system.
+    /// Path as the process sees it.
     pub path: PathBuf,
-    /// The part of the file that is mapped.
+    /// The mapped part of the file.
     of: Part,
-    /// Build id in hex; empty if there is none.
+    /// Build id in hex; empty if the file has none.
     pub build_id: Arc<str>,
-    /// Position of its unwind table, once there is one.
+    /// Offset of its unwind table; `None` until the table is compiled.
     pub table: Option<TableId>,
-    /// The file in the cache; `None` if it could not be read.
+    /// The file in the cache; `None` if the file could not be read.
     pub file: Option<FileKey>,
-    /// Identity of the file, if it could be read.
+    /// Identity of the file; `None` if the file could not be found.
     pub identity: Option<FileId>,
-    /// A path by which the collector reached the file.
+    /// The path by which the collector has opened the file.
     pub reached: PathBuf,
 }
 
-/// Whether a mapping has a file, or is the vDSO.
+/// Whether a mapping is of a file or of the vDSO.
 fn is_of_file(mapping: &Mapping) -> bool {
     mapping.inode != 0 || mapping.path == Path::new(VDSO)
 }
 
-/// Returns the module in `before` that maps the same part of the same file at the same place, if
-/// its file was found.
+/// Returns the module in `before` that maps the same part of the same file at the same address;
+/// `None` if there is none or its file was not found.
 fn same<'m>(before: &'m [LoadedModule], mapping: &Mapping) -> Option<&'m LoadedModule> {
     let at = before.binary_search_by_key(&mapping.start, |module| module.start).ok()?;
     before.get(at).filter(|module| {
@@ -112,7 +113,7 @@ fn same<'m>(before: &'m [LoadedModule], mapping: &Mapping) -> Option<&'m LoadedM
 }
 
 impl LoadedModule {
-    /// Returns what the symbolizer needs to find the file again.
+    /// Returns what the symbolizer needs to open the file again.
     pub fn module_file(&self) -> ModuleFile {
         ModuleFile {
             path: self.path.clone(),
@@ -123,7 +124,7 @@ impl LoadedModule {
     }
 }
 
-/// A file in the cache, or a part of a large file.
+/// A file in the cache, or a part of a file that is compiled in parts.
 #[derive(Debug)]
 struct CachedFile {
     identity: FileId,
@@ -132,29 +133,29 @@ struct CachedFile {
     code: Vec<Segment>,
     /// Bytes of frame information.
     frame_bytes: u64,
-    /// Whether a stack needs its table.
+    /// Whether a stack needs the table.
     asked: bool,
-    /// The part of the file that this entry covers; `None` for the whole file.
+    /// The part of the file that this entry is for; `None` if it is for the whole file.
     part: Option<ModulePart>,
-    /// The parts of the file in the order of addresses, each with its first ELF address; empty for
-    /// a part.
+    /// The entries for the parts of the file, in order of address, each with its first ELF address.
+    /// Empty for a part and for a file that is compiled as a whole.
     parts: Vec<(u64, FileKey)>,
     state: TableState,
-    /// The key under which its tables are stored for later runs, if they are.
+    /// The key under which the file's tables are stored on disk; `None` if they aren't stored.
     kept_as: Option<Arc<LibraryKey>>,
-    /// The open file, kept until the table is compiled.
+    /// The open file, until its table is compiled.
     elf: Option<Elf>,
     path: PathBuf,
 }
 
 impl CachedFile {
-    /// Returns the part of its file that its table covers.
+    /// Returns the range of the file that the entry's table is for.
     fn span(&self) -> RowSpan {
         self.part.as_ref().map_or(RowSpan::WHOLE, ModulePart::span)
     }
 }
 
-/// Tables that were compiled in this run and are to be stored on disk.
+/// Tables that were compiled in this run and wait to be stored on disk.
 #[derive(Debug, Default)]
 struct Fresh {
     tables: HashMap<Arc<LibraryKey>, Vec<SpanRows>>,
@@ -170,7 +171,7 @@ impl Fresh {
     }
 }
 
-/// Compiled tables, and the disk cache to store them in.
+/// Compiled tables, with the disk cache in which they are to be stored.
 #[derive(Debug)]
 pub struct FreshRows {
     kept: Option<Arc<DiskCache>>,
@@ -178,14 +179,14 @@ pub struct FreshRows {
 }
 
 impl FreshRows {
-    /// Writes the tables to disk.
+    /// Writes the tables to the disk cache.
     pub fn keep(self) {
         let Some(kept) = self.kept else { return };
         self.tables.iter().for_each(|(key, tables)| CachedRows::add(&kept, key, tables));
     }
 }
 
-/// Returns the state of a table from what [`TableStore::append`] returned for it.
+/// Returns the state of a table, from the result of [`TableStore::append`].
 fn stored(offset: Option<u64>) -> TableState {
     match offset {
         Some(offset) if offset != 0 => TableState::At(TableId(offset)),
@@ -193,7 +194,7 @@ fn stored(offset: Option<u64>) -> TableState {
     }
 }
 
-/// A compilation that any thread can run.
+/// The compilation of one table, which any thread can run.
 #[derive(Debug)]
 pub struct CompileJob {
     file: FileKey,
@@ -209,12 +210,12 @@ pub struct Compiled {
 }
 
 impl CompileJob {
-    /// Returns the file that the job compiles.
+    /// Returns the file or part whose table the job compiles.
     pub fn file(&self) -> FileKey {
         self.file
     }
 
-    /// Compiles the table, at about 25 million rows a second.
+    /// Compiles the table, which takes a second per 25 million rows.
     pub fn run(self) -> Compiled {
         let table = match &self.part {
             Some(part) => unwind_table::compile_part(&self.elf, part),
@@ -235,32 +236,33 @@ impl CompileJob {
     }
 }
 
-/// Jobs and their results can move between threads.
+/// Jobs and their results must be able to move between threads.
 const _: () = {
     const fn is_send<T: Send + 'static>() {}
     is_send::<CompileJob>();
     is_send::<Compiled>();
 };
 
-/// The files that the run's processes run code from.
+/// The files that the processes of the run execute, by device and inode.
 #[derive(Debug, Default)]
 pub struct ModuleCache {
-    /// The cache on disk, if there is one.
+    /// The cache on disk for later runs, if the user has one.
     kept: Option<Arc<DiskCache>>,
-    /// Whether compiled tables are stored for later runs. They are not as long as all processes
-    /// find rows without a table. To compile a part for such a process takes 0.4 ms. To read the
-    /// stored tables of PyTorch takes 17 ms, in which all processes that ask have to wait.
+    /// Whether compiled tables are stored for later runs. They aren't as long as all processes
+    /// compute unwind rows themselves. Compiling a part for such a process takes 0.4 ms, but
+    /// reading the stored tables of PyTorch takes 17 ms, in which all processes that ask have to
+    /// wait.
     keeps_rows: bool,
-    /// Files whose stored tables of earlier runs have not been looked for yet.
+    /// Files whose tables from earlier runs were not read yet.
     unread: Vec<FileKey>,
     fresh: Fresh,
     entries: Vec<CachedFile>,
     by_identity: HashMap<FileId, FileKey>,
     vdso: Option<FileKey>,
-    /// Number of files that are open.
+    /// Number of cached files that are open.
     open: usize,
-    /// Whether the kernel refused `/proc/PID/map_files`, which only privileged processes may read.
-    /// It is not tried again.
+    /// Whether the kernel has refused `/proc/PID/map_files`, which only privileged processes may
+    /// read. It is then not tried again.
     map_files_refused: bool,
 }
 
@@ -270,20 +272,20 @@ impl ModuleCache {
         ModuleCache::default()
     }
 
-    /// Returns an empty cache that uses the tables of earlier runs in `kept`.
+    /// Returns an empty cache that will read the tables of earlier runs from `kept`.
     pub fn with_kept(kept: Option<Arc<DiskCache>>) -> ModuleCache {
         ModuleCache { kept, ..ModuleCache::default() }
     }
 
-    /// Returns the executable mappings of a process that have a file or are the vDSO, in the order
-    /// of addresses.
+    /// Returns the modules of a process in order of address: its executable mappings that are of a
+    /// file or of the vDSO.
     pub fn loaded(&mut self, pid: u32) -> io::Result<Vec<LoadedModule>> {
         self.loaded_since(pid, &[])
     }
 
-    /// Like [`ModuleCache::loaded`], for an image that had the modules `before`, in the order of
-    /// addresses. The file of an unchanged mapping is still the same, and is not searched for
-    /// again.
+    /// Returns the modules of a process in order of address. `before` is an earlier result for the
+    /// same image. If a mapping has not changed, neither has its file, so the file isn't searched
+    /// for again.
     pub fn loaded_since(
         &mut self,
         pid: u32,
@@ -298,7 +300,7 @@ impl ModuleCache {
         Ok(maps.into_iter().map(one).collect())
     }
 
-    /// Returns a module that was found before, with the table that its file has now.
+    /// Returns a module that was found before, with the present table of its file.
     fn known(&self, module: &LoadedModule) -> LoadedModule {
         let state = module.file.map(|file| self.state(file));
         let table = match state {
@@ -308,13 +310,13 @@ impl ModuleCache {
         LoadedModule { table, ..module.clone() }
     }
 
-    /// Like [`ModuleCache::loaded`], for mappings that were read before.
+    /// Returns the modules for mappings that were read before.
     pub fn identified(&mut self, pid: u32, mut maps: Vec<Mapping>) -> Vec<LoadedModule> {
         maps.retain(is_of_file);
         maps.into_iter().map(|m| self.identify(pid, m)).collect()
     }
 
-    /// Finds the file behind one executable mapping.
+    /// Finds the file behind one executable mapping, and returns the module.
     pub fn identify(&mut self, pid: u32, mapping: Mapping) -> LoadedModule {
         let found = if mapping.inode == 0 && mapping.path == Path::new(VDSO) {
             self.vdso(&mapping).map(|file| (file, PathBuf::from(VDSO)))
@@ -340,7 +342,7 @@ impl ModuleCache {
         let entry = &self.entries[file.0 as usize];
         module.reached = reached;
         module.identity = Some(entry.identity);
-        // Code that the loader did not place has no ELF addresses.
+        // This part of the file is in none of its load segments, so it has no ELF addresses.
         let Some(address) = address_of(&entry.code, mapping.offset) else {
             return module;
         };
@@ -358,18 +360,19 @@ impl ModuleCache {
         &self.entries[file.0 as usize].state
     }
 
-    /// Returns the bytes of frame information of a file. To compile 1,000 of them takes about 6 µs.
+    /// Returns the bytes of frame information of a file or part. Compiling 1,000 bytes takes about
+    /// 6 µs.
     pub fn module_cost(&self, file: FileKey) -> u64 {
         self.entries[file.0 as usize].frame_bytes
     }
 
-    /// Notes that a process's stack needs the table of a file.
+    /// Notes that a process's stack needs the table of a file or part.
     pub fn ask(&mut self, file: FileKey) {
         self.entries[file.0 as usize].asked = true;
     }
 
-    /// Asks for the tables of these modules, except for those of large files. The tables' frame
-    /// information has at most `most` bytes in all; tables beyond that are not asked for.
+    /// Asks for the tables of these modules, but not for those of large files. The tables that are
+    /// asked for have at most `most` bytes of frame information in all.
     pub fn ask_small(&mut self, modules: &[LoadedModule], most: u64) {
         let mut bytes = 0;
         for file in modules.iter().filter_map(|module| module.file) {
@@ -381,16 +384,16 @@ impl ModuleCache {
         }
     }
 
-    /// Whether the table of a file is not compiled until a stack needs it. `finds_rows` says that
-    /// the process finds unwind rows by itself, without a table.
+    /// Whether a table must not be compiled yet, because no stack needs it. `finds_rows` says that
+    /// the process computes unwind rows itself, without a table.
     pub fn is_deferred(&self, file: FileKey, finds_rows: bool) -> bool {
         let entry = &self.entries[file.0 as usize];
         let is_large = entry.part.is_some() || entry.frame_bytes >= DEFERRED_FROM;
         entry.state == TableState::Wanted && (is_large || finds_rows) && !entry.asked
     }
 
-    /// Returns the job that compiles the table of a file, if that is [`TableState::Wanted`] and the
-    /// file can be opened; else `None`. The table is [`TableState::Compiling`] from then on.
+    /// Returns a job that compiles a table, and sets its state to [`TableState::Compiling`].
+    /// Returns `None` if the state isn't [`TableState::Wanted`] or if the file can't be opened.
     pub fn job(&mut self, file: FileKey) -> Option<CompileJob> {
         let entry = &mut self.entries[file.0 as usize];
         if entry.state != TableState::Wanted {
@@ -415,7 +418,7 @@ impl ModuleCache {
         }
     }
 
-    /// Stores a compiled table, for this process and all later ones.
+    /// Stores a compiled table for all processes that map the file, now and later.
     pub fn publish(&mut self, compiled: Compiled, store: &mut dyn TableStore) -> &TableState {
         let entry = &mut self.entries[compiled.file.0 as usize];
         entry.state = match compiled.bytes {
@@ -432,9 +435,9 @@ impl ModuleCache {
         &entry.state
     }
 
-    /// Puts the tables that earlier runs stored on disk into `store`, for all files that were found
-    /// since the last call. From now on, compiled tables are stored for later runs as well, because
-    /// there are processes that wait for them.
+    /// Appends the tables that earlier runs stored on disk to `store`, for the files that were
+    /// found since the last call. From now on, compiled tables are stored for later runs as well,
+    /// because some processes wait for tables.
     pub fn take_kept(&mut self, store: &mut dyn TableStore) {
         self.keeps_rows = true;
         for file in std::mem::take(&mut self.unread) {
@@ -458,14 +461,14 @@ impl ModuleCache {
         }
     }
 
-    /// Takes the tables that were compiled since the last call. Any thread can store them for later
-    /// runs.
+    /// Returns the tables that were compiled since the last call, for any thread to store on disk.
     pub fn take_fresh(&mut self) -> FreshRows {
         let fresh = std::mem::take(&mut self.fresh);
         FreshRows { kept: self.kept.clone(), tables: fresh.tables }
     }
 
-    /// Returns the file behind a mapping, which it adds if need be, and the path that reached it.
+    /// Returns the file behind a mapping, and the path by which it was reached. Adds the file if it
+    /// is new.
     fn find(&mut self, pid: u32, mapping: &Mapping) -> Option<(FileKey, PathBuf)> {
         for Candidate { path, trusted, map_files } in
             candidates(pid, mapping, !self.map_files_refused)
@@ -502,7 +505,7 @@ impl ModuleCache {
             DEFERRED_FROM.. => unwind_table::parts(&elf),
             _ => Vec::new(),
         };
-        // A file that is compiled in parts is not kept open, since each part opens it again.
+        // A file that is compiled in parts is closed, because the job of each part opens it again.
         let keep = self.open < MAX_OPEN && parts.is_empty();
         self.open += usize::from(keep);
         self.entries.push(CachedFile {
@@ -523,7 +526,7 @@ impl ModuleCache {
         file
     }
 
-    /// Adds the parts of a file; each is compiled like a separate file.
+    /// Adds the parts of a file. Each part is compiled like a separate file.
     fn add_parts(&mut self, file: FileKey, parts: Vec<ModulePart>) {
         let whole = &self.entries[file.0 as usize];
         let (identity, path) = (whole.identity, whole.path.clone());
@@ -548,13 +551,13 @@ impl ModuleCache {
         }
     }
 
-    /// Returns the parts of a file in order, each with the first ELF address that it covers; empty
-    /// for a file that is compiled as a whole.
+    /// Returns the parts of a file in order of address, each with its first ELF address; empty for
+    /// a file that is compiled as a whole.
     pub fn parts(&self, file: FileKey) -> &[(u64, FileKey)] {
         &self.entries[file.0 as usize].parts
     }
 
-    /// Returns the vDSO. It is read from this process, because all processes of the host share it.
+    /// Returns the vDSO. All processes of the host share it, so it is read from this process.
     fn vdso(&mut self, mapping: &Mapping) -> Option<FileKey> {
         let bytes = own_vdso()?;
         if mapping.end - mapping.start != bytes.len() as u64 {

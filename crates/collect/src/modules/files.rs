@@ -1,4 +1,4 @@
-//! Finds the file behind a mapping, in the file system of the process that maps it.
+//! Finds the file behind a mapping, as the process that maps the file sees it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,18 +6,19 @@ use std::sync::Arc;
 use crate::elf::{self, Elf, FileId, Segment};
 use crate::os::maps::Mapping;
 
-/// A path that may lead to a mapped file.
+/// A path that may lead to the mapped file.
 pub(super) struct Candidate {
     pub path: PathBuf,
-    /// Whether the path certainly leads to the file, in the process's own file system. With overlay
-    /// file systems the inode may still differ from the one in `maps`.
+    /// Whether the path certainly leads to the file, because it is resolved as the process would.
+    /// The inode isn't compared then: with overlay file systems it may differ from the one in
+    /// `maps`.
     pub trusted: bool,
-    /// Whether only privileged processes may use the path.
+    /// Whether the path is in `map_files`, which only privileged processes may read.
     pub map_files: bool,
 }
 
-/// Returns paths that may lead to the file of a mapping, best first. `map_files` says whether
-/// `/proc/PID/map_files` should be tried.
+/// Returns paths that may lead to the file of a mapping, best first. `map_files` says whether to
+/// include `/proc/PID/map_files`.
 pub(super) fn candidates(pid: u32, mapping: &Mapping, map_files: bool) -> Vec<Candidate> {
     let candidate = |path: PathBuf, trusted| Candidate { path, trusted, map_files: false };
     let mut all = Vec::with_capacity(3);
@@ -39,7 +40,7 @@ pub(super) fn candidates(pid: u32, mapping: &Mapping, map_files: bool) -> Vec<Ca
     all
 }
 
-/// Opens a file if it has this identity and is an ELF file.
+/// Opens a file; `None` if it doesn't have this identity or isn't an ELF file.
 pub(super) fn reopen(path: &Path, identity: FileId) -> Option<Elf> {
     let file = elf::open(path).ok()?;
     if FileId::of(&file.metadata().ok()?) != identity {
@@ -48,7 +49,8 @@ pub(super) fn reopen(path: &Path, identity: FileId) -> Option<Elf> {
     Elf::from_file(Arc::new(file)).ok()
 }
 
-/// Returns the ELF address at which a mapping of the file from `offset` on begins.
+/// Returns the ELF address of the byte at `offset` of a file; `None` if no segment with code
+/// contains it.
 pub(super) fn address_of(code: &[Segment], offset: u64) -> Option<u64> {
     const PAGE: u64 = 4096;
     code.iter()

@@ -1,12 +1,12 @@
-//! The files that a process runs code from, and the unwind table of each.
+//! Finds the files that processes run code from, and compiles an unwind table for each.
 //!
-//! Tables are shared: for ten thousand processes that map the same libc, it is compiled once. A
+//! Tables are shared: if ten thousand processes map the same libc, its table is compiled once. A
 //! file is identified by device, inode, size and modification time, so a rebuilt library gets a new
-//! table. Files are opened through `/proc/PID`, as the process sees them, so that containers work.
-//! A path in the collector's own view is used only if it leads to the mapped inode.
+//! table. Files are opened through `/proc/PID`, as the process sees them, because the process may
+//! be in a container. A path as the collector sees it is used only if it leads to the mapped inode.
 //!
-//! Compilation may run on another thread: [`ModuleCache::job`] returns a job, and
-//! [`ModuleCache::publish`] takes its result.
+//! Any thread may compile a table: [`ModuleCache::job`] returns a job, and [`ModuleCache::publish`]
+//! stores the job's result.
 
 mod address_spaces;
 mod cache;

@@ -1,8 +1,9 @@
-//! The unwind rows of one module, compiled function by function when samples need them.
+//! Looks up unwind rows of one module for the sampler, and compiles a function's rows when they are
+//! first needed.
 //!
-//! A sampler needs few functions of a module. The binary search table next to `.eh_frame` leads to
-//! the description of each, so even a library of a gigabyte takes only a small read per function.
-//! Modules without such a table are compiled as a whole.
+//! The sampler needs the rows of only a few functions per module. The binary search table next to
+//! `.eh_frame` tells where the description of each function is, so even a library of a gigabyte
+//! takes only a small read per function. A module without such a table is compiled as a whole.
 
 use crate::elf::{Elf, u32_at};
 use crate::unwind_table::{self, SearchTable, UnwindTable, Window};
@@ -11,27 +12,27 @@ use std::collections::hash_map::Entry;
 use tprof_cfi::ENTRY_BYTES;
 use tprof_wire::unwind::Row;
 
-/// Most functions that a search table may have. The table of libtorch_cuda has a million.
+/// Largest number of functions in a search table. The table of libtorch_cuda has a million.
 const MAX_FUNCTIONS: u64 = 8 << 20;
 
 /// The unwind rows of one module.
 pub struct ModuleRows {
     elf: Elf,
     index: Index,
-    /// The compiled descriptions, by their index in the search table.
+    /// The compiled descriptions of functions, by index in the search table.
     functions: HashMap<usize, UnwindTable>,
     descriptions: FrameDescriptions,
 }
 
 enum Index {
-    /// First address of each function, and the address of its description.
+    /// The search table: the first address of each function, and the address of its description.
     Sorted(Vec<(u64, u64)>),
-    /// The compiled table of the whole module.
+    /// The compiled table of the whole module, which has no usable search table.
     Whole(UnwindTable),
 }
 
 impl ModuleRows {
-    /// Returns the rows of an open file.
+    /// Returns the rows of an open file. Nothing is compiled yet if the file has a search table.
     pub fn new(elf: Elf) -> ModuleRows {
         let index = match sorted(&elf) {
             Some(entries) => Index::Sorted(entries),
@@ -45,7 +46,7 @@ impl ModuleRows {
         }
     }
 
-    /// Returns the row for an ELF address.
+    /// Returns the unwind row for an ELF address.
     pub fn row_at(&mut self, pc: u64) -> Row {
         let entries = match &self.index {
             Index::Whole(table) => return table.row_at(pc),
@@ -70,8 +71,8 @@ impl ModuleRows {
     }
 }
 
-/// Returns the functions in the binary search table, if the table has the form that all linkers
-/// write.
+/// Returns the entries of the binary search table; `None` if the module has none in the form that
+/// all linkers write.
 fn sorted(elf: &Elf) -> Option<Vec<(u64, u64)>> {
     let table = SearchTable::of(elf).filter(|table| table.count <= MAX_FUNCTIONS)?;
     let entries = table.entries(elf, (0, table.count)).ok()?;
@@ -81,13 +82,14 @@ fn sorted(elf: &Elf) -> Option<Vec<(u64, u64)>> {
 #[derive(Default)]
 struct FrameDescriptions {
     window: Window,
-    /// The entries that descriptions refer to, by address. Many functions share few of them.
+    /// Entries that descriptions refer to, by address. Many functions share an entry, and a module
+    /// has few.
     shared: HashMap<u64, Vec<u8>>,
 }
 
 impl FrameDescriptions {
-    /// Compiles one description, by building a small section from it and the entry that it refers
-    /// to.
+    /// Compiles one description. It builds a small section from the description and the entry that
+    /// the description refers to.
     fn compile(&mut self, elf: &Elf, address: u64) -> Option<UnwindTable> {
         let mut description = self.window.entry(elf, address)?;
         let distance = u64::from(u32_at(&description, 4));
@@ -111,7 +113,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn rows_of_single_functions_are_those_of_the_whole_module() {
+    fn rows_of_single_functions_agree_with_the_whole_table() {
         let elf = Elf::open(Path::new("/proc/self/exe")).unwrap();
         let whole = unwind_table::compile_elf(&elf).unwrap();
         let mut single = ModuleRows::new(elf);

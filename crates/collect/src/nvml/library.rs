@@ -1,9 +1,9 @@
-//! NVIDIA's management library, loaded at run time: the few functions that are used, by name. The
-//! library belongs to the driver, so a machine with the driver has it.
+//! Calls NVIDIA's management library (NVML). It belongs to the driver, so it is loaded at run time,
+//! and the few functions that are used are looked up by name.
 //!
-//! It stays loaded until the process ends, since threads of the driver may run in it.
-//! (`nvml-wrapper` unloads it when it is dropped, looks up all of its 396 functions at the start,
-//! and takes 16 s of processor time to compile.)
+//! The library stays loaded until the process ends, because threads of the driver may run in it.
+//! (The crate `nvml-wrapper` isn't used: it unloads the library when it is dropped, looks up all of
+//! its 396 functions at the start, and takes 16 s of processor time to compile.)
 #![allow(unsafe_code)] // a library with a C interface
 
 use libloading::os::unix::{Library as Loaded, RTLD_NOW};
@@ -15,7 +15,7 @@ pub type Status = c_int;
 /// Handle of a device.
 #[derive(Clone, Copy)]
 pub struct Device(*mut c_void);
-// SAFETY: NVML is thread-safe, so any thread may use its handles.
+// SAFETY: NVIDIA documents NVML as thread-safe, so any thread may use a device's handle.
 unsafe impl Send for Device {}
 
 type Name = unsafe extern "C" fn(*mut c_void, *mut c_char, c_uint) -> Status;
@@ -23,7 +23,7 @@ type Number = unsafe extern "C" fn(*mut c_void, *mut c_uint) -> Status;
 type OfKind = unsafe extern "C" fn(*mut c_void, c_uint, *mut c_uint) -> Status;
 type Mask = unsafe extern "C" fn(*mut c_void, *mut u64) -> Status;
 
-/// Most bytes of a text that the library returns.
+/// Largest length of a text that the library returns, bytes.
 const TEXT: usize = 96;
 /// The value of `NVML_CLOCK_SM`.
 pub const CLOCK_SM: c_uint = 1;
@@ -67,22 +67,23 @@ struct TemperatureV1 {
     celsius: c_int,
 }
 
-/// Returns the `version` of a structure: its size, with its number in the highest byte.
+/// Returns the `version` field of a structure: its size, with the structure's version in the
+/// highest byte.
 const fn version_of<T>(number: c_uint) -> c_uint {
     size_of::<T>() as c_uint | number << 24
 }
 const _: () = assert!(version_of::<MemoryV2>(2) == 0x0200_0028);
 const _: () = assert!(version_of::<TemperatureV1>(1) == 0x0100_000c);
 
-/// Memory of a device, bytes.
+/// Memory of a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
     /// Bytes in use by all processes.
     pub used: u64,
     /// Bytes in total.
     pub total: u64,
-    /// Bytes that driver and firmware reserve. With a driver before R510, which only has the first
-    /// version of this function, `used` includes them, and this is `None`.
+    /// Bytes that driver and firmware reserve. A driver before R510 doesn't report them: `used`
+    /// includes them, and this is `None`.
     pub reserved: Option<u64>,
 }
 
@@ -95,7 +96,7 @@ struct Pci {
 }
 const _: () = assert!(size_of::<Pci>() == 68);
 
-/// The initialised library.
+/// The loaded and initialized library.
 pub struct Library {
     loaded: &'static Loaded,
 }
@@ -103,17 +104,18 @@ pub struct Library {
 /// Calls a function of the library by its name and type.
 macro_rules! call {
     ($self:expr, $name:literal as $type:ty, ($($argument:expr),*)) => {
-        // SAFETY: NVML's header gives the function of this name this type in every version.
+        // SAFETY: NVML's header declares the function of this name with this type, in every
+        // version.
         match unsafe { $self.loaded.get::<$type>($name) } {
-            // SAFETY: each call below passes handles of this library and pointers to variables of
-            // the types that the function writes.
+            // SAFETY: each use of this macro passes handles that this library returned, and
+            // pointers to live variables of the types that the function writes.
             Ok(function) => $self.result(unsafe { function($($argument),*) }),
             Err(_) => Err(format!("this driver has no {}", $name.to_string_lossy())),
         }
     };
 }
 
-/// Returns why the library can't be loaded. A build for musl can't load any library.
+/// Returns why the library can't be loaded. A build for musl can't load any library at run time.
 fn why_not() -> &'static str {
     match cfg!(target_feature = "crt-static") && Path::new("/proc/driver/nvidia").exists() {
         true => {
@@ -124,10 +126,10 @@ fn why_not() -> &'static str {
 }
 
 impl Library {
-    /// Loads and initialises the library. The error is the reason why that failed.
+    /// Loads and initializes the library. The error says why that failed.
     pub fn open() -> Result<Library, String> {
-        // SAFETY: the library's constructors are the driver's own and rely on nothing in this
-        // process.
+        // SAFETY: loading runs the constructors of the driver's own library, which rely on nothing
+        // in this process.
         let loaded = unsafe { Loaded::open(Some("libnvidia-ml.so.1"), RTLD_NOW) }
             .map_err(|_| why_not().to_owned())?;
         let library = Library { loaded: Box::leak(Box::new(loaded)) };
@@ -136,19 +138,20 @@ impl Library {
         Ok(library)
     }
 
-    /// Converts a status to the library's description of it.
+    /// Converts a status to a result. The error is the library's description of the status.
     fn result(&self, status: Status) -> Result<(), String> {
         if status == 0 {
             return Ok(());
         }
         type ErrorString = unsafe extern "C" fn(Status) -> *const c_char;
-        // SAFETY: NVML's header gives `nvmlErrorString` this type. It takes any status.
+        // SAFETY: NVML's header declares `nvmlErrorString` with this type, and it accepts any
+        // status.
         let text = unsafe {
             let describe = self.loaded.get::<ErrorString>(c"nvmlErrorString");
             describe.ok().map(|describe| describe(status)).filter(|text| !text.is_null())
         };
-        // SAFETY: `nvmlErrorString` returns a pointer to a constant NUL-terminated string, and null
-        // is filtered out.
+        // SAFETY: `nvmlErrorString` returns a pointer to a constant NUL-terminated string. Null was
+        // filtered out above.
         let text = text.map(|text| unsafe { CStr::from_ptr(text) });
         Err(text.map_or_else(|| format!("error {status}"), |text| text.to_string_lossy().into()))
     }
@@ -169,7 +172,7 @@ impl Library {
         Ok(count)
     }
 
-    /// Returns the device of this number.
+    /// Returns the device with this number.
     pub fn device(&self, index: u32) -> Result<Device, String> {
         type Get = unsafe extern "C" fn(c_uint, *mut *mut c_void) -> Status;
         let mut device = std::ptr::null_mut();
@@ -177,21 +180,21 @@ impl Library {
         Ok(Device(device))
     }
 
-    /// Returns the device's name.
+    /// Returns the name of a device.
     pub fn name(&self, of: Device) -> Result<String, String> {
         let mut text = [0; TEXT];
         call!(self, c"nvmlDeviceGetName" as Name, (of.0, text.as_mut_ptr(), TEXT as c_uint))?;
         Ok(text_of(&text))
     }
 
-    /// Returns its UUID, `GPU-…`.
+    /// Returns the UUID of a device, as `GPU-…`.
     pub fn uuid(&self, of: Device) -> Result<String, String> {
         let mut text = [0; TEXT];
         call!(self, c"nvmlDeviceGetUUID" as Name, (of.0, text.as_mut_ptr(), TEXT as c_uint))?;
         Ok(text_of(&text))
     }
 
-    /// Returns its address on the bus.
+    /// Returns the address of a device on the PCI bus.
     pub fn pci(&self, of: Device) -> Result<String, String> {
         type Get = unsafe extern "C" fn(*mut c_void, *mut Pci) -> Status;
         let mut pci = Pci { legacy: [0; 16], numbers: [0; 5], id: [0; 32] };
@@ -199,8 +202,8 @@ impl Library {
         Ok(text_of(&pci.id))
     }
 
-    /// Returns in which percentage of the last sampling period a kernel ran, and in which memory
-    /// was read or written.
+    /// Returns two percentages of the last sampling period: in which a kernel ran, and in which
+    /// memory was read or written.
     pub fn utilization(&self, of: Device) -> Result<(u32, u32), String> {
         type Get = unsafe extern "C" fn(*mut c_void, *mut Utilization) -> Status;
         let mut rates = Utilization::default();
@@ -208,7 +211,7 @@ impl Library {
         Ok((rates.gpu, rates.memory))
     }
 
-    /// Returns its memory in use.
+    /// Returns the memory of a device.
     pub fn memory(&self, of: Device) -> Result<Memory, String> {
         type Get<T> = unsafe extern "C" fn(*mut c_void, *mut T) -> Status;
         let mut v2 = MemoryV2 { version: version_of::<MemoryV2>(2), ..MemoryV2::default() };
@@ -221,28 +224,28 @@ impl Library {
         Ok(Memory { used: v1.used, total: v1.total, reserved: None })
     }
 
-    /// Returns a clock, MHz.
+    /// Returns the present frequency of a clock, MHz.
     pub fn clock(&self, of: Device, kind: c_uint) -> Result<u32, String> {
         let mut value = 0;
         call!(self, c"nvmlDeviceGetClockInfo" as OfKind, (of.0, kind, &raw mut value))?;
         Ok(value)
     }
 
-    /// Returns the highest value of a clock, MHz.
+    /// Returns the highest frequency of a clock, MHz.
     pub fn highest_clock(&self, of: Device, kind: c_uint) -> Result<u32, String> {
         let mut value = 0;
         call!(self, c"nvmlDeviceGetMaxClockInfo" as OfKind, (of.0, kind, &raw mut value))?;
         Ok(value)
     }
 
-    /// Returns its power draw, mW.
+    /// Returns the power draw of a device, mW.
     pub fn power(&self, of: Device) -> Result<u32, String> {
         let mut value = 0;
         call!(self, c"nvmlDeviceGetPowerUsage" as Number, (of.0, &raw mut value))?;
         Ok(value)
     }
 
-    /// Returns the power limit in force, mW.
+    /// Returns the power limit that applies to a device, mW.
     pub fn power_limit(&self, of: Device) -> Result<u32, String> {
         let mut value = 0;
         call!(self, c"nvmlDeviceGetEnforcedPowerLimit" as Number, (of.0, &raw mut value))?;
@@ -261,7 +264,7 @@ impl Library {
         if call!(self, c"nvmlDeviceGetTemperatureV" as Get, (of.0, &raw mut v1)).is_ok() {
             return Ok(v1.celsius);
         }
-        // An older driver has only this function, which CUDA 14 will remove.
+        // Older drivers have only this function, which CUDA 14 will remove.
         let mut value = 0;
         call!(self, c"nvmlDeviceGetTemperature" as OfKind, (of.0, CHIP, &raw mut value))?;
         Ok(value as i32)
@@ -275,7 +278,7 @@ impl Library {
         {
             return Ok(value);
         }
-        // An older driver has the function only under this name, which CUDA 14 will remove.
+        // Older drivers have this function only under this name, which CUDA 14 will remove.
         call!(self, c"nvmlDeviceGetCurrentClocksThrottleReasons" as Mask, (of.0, &raw mut value))?;
         Ok(value)
     }
@@ -287,7 +290,7 @@ impl Drop for Library {
     }
 }
 
-/// Converts a text up to its NUL.
+/// Converts a NUL-terminated text.
 fn text_of(bytes: &[c_char]) -> String {
     let bytes: Vec<u8> =
         bytes.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();

@@ -1,8 +1,10 @@
-//! Samples devices from outside the job: utilisation, memory, clocks, power, temperature, and why
-//! clocks are low. The driver's management library is called on a thread of the collector, since a
-//! call may take milliseconds. No thread of the job waits for a call.
+//! Reads the state of devices from outside the job: utilization, memory, clocks, power,
+//! temperature, and why clocks are low. A call to the driver's management library may take
+//! milliseconds. Therefore a thread of the collector makes the calls, and no thread of the job
+//! waits for them.
 //!
-//! A quantity that a device does not report has no row, and the reason is stored with its name.
+//! If a device doesn't report a quantity, the quantity has no rows, and the reason is stored under
+//! its name.
 
 mod library;
 
@@ -17,41 +19,41 @@ use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 use tprof_trace::model::{Counter, Property, counter};
 
-/// A message from the sampler.
+/// A message of the thread that reads devices.
 #[derive(Debug)]
 pub enum NvmlMessage {
-    /// A JSON object with the devices, or with the reason why there are none. It replaces the one
-    /// before.
+    /// A JSON object that describes the devices, or says why there are none. It replaces the
+    /// previous one.
     Facts(Value),
-    /// A device's reading at one time.
+    /// What a device reported at one time.
     Read(Reading),
 }
 
-/// A device's reading at one time.
+/// What a device reported at one time.
 #[derive(Debug)]
 pub struct Reading {
-    /// Time of the reading, on CLOCK_MONOTONIC.
+    /// Time of the reading on CLOCK_MONOTONIC, ns.
     time_ns: u64,
     /// NVML's number of the device.
     index: u32,
-    /// The device's UUID, as `GPU-…`; empty if it is not known.
+    /// The device's UUID, as `GPU-…`; empty if it is unknown.
     uuid: String,
-    /// The values by name, one of [`counter`].
+    /// The values, each with its name in [`counter`].
     values: Values,
 }
 
 type Values = Vec<(&'static str, f64)>;
 
-/// A running sampler.
+/// Stops the thread that reads devices when it is dropped.
 pub struct Sampler {
     stop: Arc<AtomicBool>,
     thread: Thread,
 }
 
 impl Sampler {
-    /// Starts a sampler that reads once in `every` and passes the result to `deliver`. It must not
-    /// start before the job's command: descriptors that the driver's library opens must not be
-    /// inherited.
+    /// Starts a thread that reads all devices once per `every` and passes the results to `deliver`.
+    /// It must be started after the job's command, because the job must not inherit descriptors
+    /// that the driver's library opens.
     pub fn start(
         every: Duration,
         deliver: impl Fn(NvmlMessage) + Send + 'static,
@@ -59,7 +61,8 @@ impl Sampler {
         let stop = Arc::new(AtomicBool::new(false));
         let own = Arc::clone(&stop);
         let run = move || sample(every, &own, &deliver);
-        // The thread is not joined: a call into a driver that lost its device may not return.
+        // The thread is never joined, because a call to a driver that has lost its device may not
+        // return.
         let thread: JoinHandle<()> =
             std::thread::Builder::new().name("tprof-nvml".to_owned()).spawn(run).ok()?;
         Some(Sampler { stop, thread: thread.thread().clone() })
@@ -73,7 +76,7 @@ impl Drop for Sampler {
     }
 }
 
-/// A device, and what it does not report.
+/// A device, and the reasons why it doesn't report some quantities.
 struct KnownDevice {
     index: u32,
     device: Device,
@@ -118,7 +121,7 @@ fn sample(every: Duration, stop: &AtomicBool, send: &dyn Fn(NvmlMessage)) {
 fn devices(library: &Library) -> Result<Vec<KnownDevice>, String> {
     let mut known = Vec::new();
     for index in 0..library.devices()? {
-        // A device that this user may not see is skipped, and keeps its number.
+        // A device that this user may not use is skipped. The other devices keep their numbers.
         let Ok(device) = library.device(index) else { continue };
         let uuid = library.uuid(device).unwrap_or_default();
         let mut facts = Map::new();
@@ -159,7 +162,7 @@ fn facts(every: Duration, driver: &str, devices: &[KnownDevice]) -> Value {
     })
 }
 
-/// Reads what a device reports now. Also returns why the other quantities are missing.
+/// Reads what a device reports now. Also returns the reasons for quantities that are missing.
 fn read(library: &Library, device: Device) -> (Values, BTreeMap<&'static str, String>) {
     let (mut values, mut missing) = (Values::new(), BTreeMap::new());
     let mut take = |name: &'static str, value: Result<f64, String>| match value {
@@ -179,22 +182,23 @@ fn read(library: &Library, device: Device) -> (Values, BTreeMap<&'static str, St
     (values, missing)
 }
 
-/// Number of readings that may wait for the first file. If there are more, the newest are dropped.
+/// Number of readings that may wait until a file exists. If there are more, the newest are dropped.
 const WAITING: usize = 1024;
 
 /// Readings that are not written to files yet.
 #[derive(Debug, Default)]
 pub struct Devices {
     facts: Option<Value>,
-    /// Number of facts that had come when each file last got them.
+    /// For each file, the number of facts that had arrived when the file last got them.
     written: Vec<u64>,
-    /// Number of facts that have come.
+    /// Number of facts that have arrived.
     received: u64,
     waiting: Vec<Reading>,
 }
 
 impl Devices {
-    /// Adds a message of the sampler. Returns false if there was no room for a reading.
+    /// Handles a message of the thread that reads devices. Returns false if a reading had to be
+    /// dropped.
     #[must_use]
     pub fn take(&mut self, message: NvmlMessage, recording: bool) -> bool {
         match message {
@@ -215,8 +219,8 @@ impl Devices {
         self.waiting.len() as u64
     }
 
-    /// Writes the waiting readings once there is a file. A reading goes to the files of the
-    /// processes that use the device, or to the first file if no user is known.
+    /// Writes the waiting readings once a file exists. A reading is written to the files whose
+    /// processes use the device, or to the first file if no process is known to use it.
     pub fn write(&mut self, files: &mut Files) {
         if files.open.is_empty() {
             return;
@@ -237,7 +241,7 @@ impl Devices {
         self.write_facts(files);
     }
 
-    /// Writes the facts to the files that don't have them yet.
+    /// Writes the newest facts to the files that don't have them yet.
     fn write_facts(&mut self, files: &mut Files) {
         let Some(facts) = &self.facts else { return };
         self.written.resize(files.open.len(), 0);

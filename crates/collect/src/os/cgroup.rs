@@ -1,35 +1,35 @@
-//! The memory cgroup of the job and the cgroups above it, any of which may have a limit.
+//! Reads the memory of the job's cgroup, and the limits of that cgroup and those above it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use tprof_trace::model::counter;
 
-/// The memory cgroup of this process and of the job that it launches.
+/// The memory cgroup of this process, which the job that it launches shares.
 #[derive(Debug, Default)]
 pub struct Cgroup {
     version: Version,
-    /// The directory of the process's own cgroup; `None` if it cannot be read.
+    /// The directory of the cgroup; `None` if it can't be read.
     own: Option<PathBuf>,
-    /// The directories of its own cgroup and those above it that had a limit when recording began.
+    /// The directories of the cgroup and those above it that had a limit when recording began.
     limited: Vec<PathBuf>,
 }
 
-/// One reading. It is from the cgroup that is nearest to its limit, or from the job's own if none
-/// has a limit.
+/// A reading of memory. The bytes are those of the cgroup that is nearest to its limit, or of the
+/// job's own cgroup if none has a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CgroupReading {
-    /// Bytes that are charged.
+    /// Bytes that are charged to the cgroup.
     pub current: Option<u64>,
-    /// The bytes among them that are page cache of files, which the kernel can reclaim. They are
-    /// only read near the limit.
+    /// Of these, the bytes in the page cache of files, which the kernel can reclaim. They are read
+    /// only if the cgroup is near its limit.
     pub cache: Option<u64>,
-    /// The limit; `None` if there is none.
+    /// The limit; `None` if no cgroup has one.
     pub limit: Option<u64>,
-    /// OOM kills in the job's own cgroup so far.
+    /// Number of OOM kills in the job's own cgroup so far.
     pub oom_kills: Option<u64>,
 }
 
-/// The version of cgroups, which decides the names of the kernel's files.
+/// The version of cgroups, which determines the names of the kernel's files.
 #[derive(Clone, Copy, Debug, Default)]
 enum Version {
     One,
@@ -38,7 +38,8 @@ enum Version {
 }
 
 impl Version {
-    /// Returns the names of the files with the charged bytes, the limit, and the OOM kills.
+    /// Returns the names of the files with the charged bytes, the limit, and the number of OOM
+    /// kills.
     fn files(self) -> [&'static str; 3] {
         match self {
             Version::One => {
@@ -48,8 +49,8 @@ impl Version {
         }
     }
 
-    /// Returns the keys of `memory.stat` for pages of files, and for the pages among them that no
-    /// file on disk backs.
+    /// Returns two keys of `memory.stat`: for pages of files, and for those of them that aren't on
+    /// any disk.
     fn stats(self) -> [&'static str; 2] {
         match self {
             Version::One => ["total_cache", "total_shmem"],
@@ -59,13 +60,13 @@ impl Version {
 }
 
 impl Cgroup {
-    /// Finds the cgroup, version 2 or 1; empty if there is none.
+    /// Finds the cgroup of this process, of version 2 or 1; empty if it has none.
     pub fn find() -> Cgroup {
         let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         Cgroup::within(Path::new("/sys/fs/cgroup"), &text)
     }
 
-    /// Finds the cgroup below `root`, by the content of `/proc/PID/cgroup`.
+    /// Finds the cgroup below `root`. `lines` is the content of `/proc/PID/cgroup`.
     fn within(root: &Path, lines: &str) -> Cgroup {
         for line in lines.lines() {
             let mut parts = line.splitn(3, ':');
@@ -82,7 +83,8 @@ impl Cgroup {
                 _ => continue,
             };
             let [current, ..] = version.files();
-            // In a container the path may be the host's, but only the container's root is mounted.
+            // In a container, the path may be the one on the host, although only the container's
+            // own cgroup is mounted, as the root.
             let around = Path::new(path.trim_start_matches('/')).ancestors();
             let around = around.map(|part| base.join(part));
             let around: Vec<PathBuf> = around.filter(|dir| dir.join(current).exists()).collect();
@@ -120,15 +122,15 @@ impl Cgroup {
     }
 }
 
-/// Returns the limit of one cgroup.
+/// Returns the limit of a cgroup; `None` if it has none.
 fn limit(dir: &Path, version: Version) -> Option<u64> {
     let [_, limit, _] = version.files();
-    // Version 1 writes "no limit" as a number near 2^63, version 2 as a word.
+    // If there is no limit, version 1 writes a number near 2^63, and version 2 a word.
     number(&dir.join(limit)).filter(|limit| *limit < 1 << 60)
 }
 
-/// Returns the page cache that can be reclaimed. Pages of `tmpfs` and of shared memory count as
-/// pages of files, but cannot be reclaimed.
+/// Returns the bytes of page cache that the kernel can reclaim. Pages of `tmpfs` and of shared
+/// memory count as pages of files, but can't be reclaimed, so they are subtracted.
 fn cache(dir: &Path, version: Version) -> Option<u64> {
     let path = dir.join("memory.stat");
     let text = fs::read_to_string(path).ok()?;
@@ -144,7 +146,7 @@ fn stat(path: &Path, key: &str) -> Option<u64> {
     value(&fs::read_to_string(path).ok()?, key)
 }
 
-/// Returns the value in the line of a key.
+/// Returns the value in the line that begins with this key.
 fn value(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }
@@ -155,7 +157,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Creates a tree of cgroups from files and their contents.
+    /// Creates a tree of cgroups, with these files and their contents.
     fn tree(files: &[(&str, String)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_of_a_cgroup_around_the_jobs_counts() {
+    fn the_limit_of_an_outer_cgroup_counts() {
         let root = tree(&[
             ("job/memory.current", (190 * MIB).to_string()),
             ("job/memory.max", (200 * MIB).to_string()),
@@ -188,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_has_its_own_names_and_no_limit_is_a_large_number() {
+    fn version_1_has_other_names_and_a_large_number_for_no_limit() {
         let none = "9223372036854771712\n".to_owned();
         let root = tree(&[
             ("memory/memory.usage_in_bytes", (900 * MIB).to_string()),
@@ -201,7 +203,7 @@ mod tests {
         let reading = Cgroup::within(root.path(), lines).read();
         let [current, oom_kills] = [Some(10 * MIB), Some(0)];
         assert_eq!(reading, CgroupReading { current, oom_kills, ..CgroupReading::default() });
-        // A container's own mount has only the root.
+        // In a container, only the root is mounted.
         let reading = Cgroup::within(root.path(), "4:memory:/docker/1234\n").read();
         assert_eq!((reading.current, reading.limit), (Some(900 * MIB), None));
     }

@@ -1,16 +1,16 @@
-//! Finds the commit of the working tree that a job is started in, in git's own files
-//! (gitrepository-layout(5)). Changes of the working tree are not examined, since only git can read
-//! its index.
+//! Finds the commit of the working tree in which a job is started, from git's own files
+//! (gitrepository-layout(5)). Whether the working tree has changes isn't examined, because only git
+//! can read its index.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Most bytes of a file that is read, except for the packed references.
+/// Largest size of a file that is read, bytes; packed references may be larger.
 const MAX_BYTES: u64 = 64 << 10;
-/// Most bytes of packed references. A larger project has no commit in its runs, because their start
-/// waits for this.
+/// Largest size of packed references, bytes. The start of a run waits for this reading, so runs of
+/// larger projects don't name their commit.
 const MAX_PACKED: u64 = 8 << 20;
-/// Numbers of hexadecimal digits of SHA-1 and SHA-256.
+/// Numbers of hex digits of SHA-1 and of SHA-256.
 const DIGITS: [usize; 2] = [40, 64];
 
 /// Returns the commit of `HEAD` in the working tree that contains a directory.
@@ -19,13 +19,14 @@ pub fn commit_of(directory: &Path) -> Option<String> {
     let head = read(&git.join("HEAD"), MAX_BYTES)?;
     let head = head.trim();
     let Some(reference) = head.strip_prefix("ref: ") else { return hash(head) };
-    // A linked working tree has its own HEAD, but uses the references of the main one.
+    // A linked working tree has a HEAD of its own, but uses the references of the main working
+    // tree.
     let common = read(&git.join("commondir"), MAX_BYTES).map(|path| git.join(path.trim()));
     let places = [Some(git), common];
     places.iter().flatten().find_map(|place| of_reference(place, reference.trim()))
 }
 
-/// Returns the git directory of a working tree. `.git` is a directory, or a file that names one.
+/// Returns the git directory of a working tree. `.git` is that directory, or a file with its path.
 fn git_directory(tree: &Path) -> Option<PathBuf> {
     let git = tree.join(".git");
     if git.is_dir() {
@@ -53,7 +54,7 @@ fn hash(text: &str) -> Option<String> {
     is_hash.then(|| text.to_owned())
 }
 
-/// Returns the text of a file that has at most `most` bytes.
+/// Returns the text of a file; `None` if it has more than `most` bytes.
 fn read(path: &Path, most: u64) -> Option<String> {
     let about = fs::metadata(path).ok().filter(|about| about.is_file() && about.len() <= most)?;
     (about.len() > 0).then(|| fs::read_to_string(path).ok()).flatten()
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// Runs git. Returns false if git is not installed.
+    /// Runs git. Returns false if it fails or isn't installed.
     fn git(tree: &Path, words: &[&str]) -> bool {
         let mut command = Command::new("git");
         command.args(["-c", "user.name=a", "-c", "user.email=a@b", "-C"]).arg(tree).args(words);
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_what_git_has_in_each_form() {
+    fn the_commit_is_the_one_that_git_reports() {
         let folder = tempfile::tempdir().unwrap();
         let tree = folder.path().join("tree");
         fs::create_dir_all(tree.join("src/deep")).unwrap();
@@ -90,13 +91,13 @@ mod tests {
         assert!(git(&tree, &["commit", "-q", "--allow-empty", "-m", "a"]));
         assert_eq!(commit_of(&tree.join("src/deep")), Some(head(&tree)));
         assert!(git(&tree, &["pack-refs", "--all"]));
-        assert_eq!(commit_of(&tree), Some(head(&tree)), "packed");
+        assert_eq!(commit_of(&tree), Some(head(&tree)), "the references are packed");
         let other = folder.path().join("other");
         assert!(git(&tree, &["worktree", "add", "-q", "-b", "b", other.to_str().unwrap()]));
         assert!(git(&other, &["commit", "-q", "--allow-empty", "-m", "b"]));
         assert_ne!(head(&other), head(&tree));
-        assert_eq!(commit_of(&other), Some(head(&other)), "a further working tree");
+        assert_eq!(commit_of(&other), Some(head(&other)), "a linked working tree");
         assert!(git(&tree, &["checkout", "-q", "--detach"]));
-        assert_eq!(commit_of(&tree), Some(head(&tree)), "without a branch");
+        assert_eq!(commit_of(&tree), Some(head(&tree)), "no branch is checked out");
     }
 }

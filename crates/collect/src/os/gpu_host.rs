@@ -1,19 +1,20 @@
-//! Finds layers between a job and its GPUs on this machine, such as WSL, MPS or MIG. It reads files
-//! and calls no function of the driver. `tprof doctor` shows the result, and a run stores it.
+//! Finds layers between a job and its GPUs on this machine that affect recording, such as WSL, MPS
+//! or MIG. It reads files and calls no function of the driver. `tprof doctor` shows the result, and
+//! a run stores it.
 
 use std::path::Path;
 
 /// A property of the machine that affects what is recorded of GPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuHost {
-    /// Name of the obstacle.
+    /// Name of the property.
     pub name: &'static str,
-    /// Its effect on a recording.
+    /// How it affects a recording.
     pub effect: String,
 }
 
-/// Returns all such properties that the files below `root` (`/`) show. `mps` is the value of
-/// `CUDA_MPS_PIPE_DIRECTORY`.
+/// Returns all such properties, as files below `root` show them. `root` is `/` except in tests.
+/// `mps` is the value of `CUDA_MPS_PIPE_DIRECTORY`.
 pub fn gpu_host(root: &Path, mps: Option<&Path>) -> Vec<GpuHost> {
     let text = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
     let mut found = Vec::new();

@@ -1,42 +1,43 @@
-//! The CPU time of all programs on the host, and the time in which a limit kept the job's cgroup
-//! off the processors.
+//! Reads the CPU time of all programs on the host, and the time in which a CPU limit kept the job's
+//! cgroup from running.
 
 use super::proc::TICK_NS;
 use super::sys;
 use std::fs;
 use std::path::PathBuf;
 
-/// A reading may take one part in this many of the time. The kernel writes a line for each
+/// Readings may take at most one part in this many of the time. The kernel writes a line for each
 /// processor and interrupt, which takes about 20 us with 2 processors and a millisecond with
 /// hundreds.
 const SHARE: u64 = 200;
 
-/// Reads the host's processors.
+/// Reads the CPU time of the host.
 #[derive(Debug, Default)]
 pub struct HostCpu {
-    /// `cpu.stat` of the cgroup that limits the job, if there is one.
+    /// The file `cpu.stat` of the cgroup whose limit applies to the job, if there is one.
     limited: Option<PathBuf>,
     /// Time when the next reading is due, ns.
     due_ns: u64,
-    /// Time of the last reading and the CPU time until then, ns.
+    /// Time of the last reading, and the CPU time up to then, ns.
     last: Option<(u64, u64)>,
-    /// The time that tasks were throttled before the first reading, ns.
+    /// Time in which tasks were throttled before the first reading, ns.
     throttled_before_ns: Option<u64>,
 }
 
-/// One reading of the processors.
+/// A reading of the host's CPU time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HostCpuReading {
     /// Average number of processors that were busy since the last reading, with any program, the
-    /// kernel or interrupts. `None` for the first reading, and if `/proc/stat` lacks these times.
+    /// kernel or interrupts. `None` for the first reading, and if `/proc/stat` doesn't report these
+    /// times.
     pub busy_cores: Option<f64>,
-    /// Time in which the cgroup's CPU limit has kept its tasks off the processors since the first
-    /// reading, ns, summed over processors. `None` if the kernel does not count it.
+    /// Time since the first reading in which the CPU limit kept tasks of the cgroup from running,
+    /// ns, summed over processors. `None` if the kernel doesn't count it.
     pub throttled_ns: Option<u64>,
 }
 
 impl HostCpu {
-    /// Finds the file with the cgroup's CPU time, version 2 or 1.
+    /// Finds the file with the throttled time of the job's cgroup, of version 2 or 1.
     pub fn find() -> HostCpu {
         let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let limited = text.lines().find_map(|line| {
@@ -47,7 +48,8 @@ impl HostCpu {
                 of if of.split(',').any(|one| one == "cpu") => "/sys/fs/cgroup/cpu",
                 _ => return None,
             };
-            // In a container the path may be the host's, but the container's root is mounted.
+            // In a container, the path may be the one on the host, although the container's own
+            // cgroup is mounted as the root.
             let places = [format!("{base}{path}/cpu.stat"), format!("{base}/cpu.stat")];
             let found = |path: &PathBuf| throttled_ns(path).is_some();
             places.into_iter().map(PathBuf::from).find(found)
@@ -56,7 +58,7 @@ impl HostCpu {
         HostCpu { limited, throttled_before_ns, ..HostCpu::default() }
     }
 
-    /// Reads the processors if a reading is due, or if `at_once` is set.
+    /// Reads the CPU time, if a reading is due or `at_once` is set.
     pub fn read(&mut self, now: u64, at_once: bool) -> Option<HostCpuReading> {
         if now < self.due_ns && !at_once {
             return None;
@@ -78,9 +80,9 @@ impl HostCpu {
     }
 }
 
-/// Parses the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal,
-/// and the guests' time, which is included in the first two (proc(5)). `None` if it lacks even the
-/// idle time, as in sandboxes that make up the file.
+/// Sums the busy times in the first line of `/proc/stat`. The line has user, nice, system, idle,
+/// iowait, irq, softirq, steal, and the guests' time, which user and nice include (proc(5)). `None`
+/// if the line has no idle time, as in sandboxes that make up the file.
 fn busy_ns(text: &str) -> Option<u64> {
     let line = text.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
@@ -89,7 +91,8 @@ fn busy_ns(text: &str) -> Option<u64> {
     (busy > 0 && idle > 0).then_some(busy * TICK_NS)
 }
 
-/// Reads `cpu.stat`, which has microseconds in version 2 and nanoseconds in version 1.
+/// Reads the throttled time from `cpu.stat`, which is in microseconds in version 2 and in
+/// nanoseconds in version 1.
 fn throttled_ns(path: &PathBuf) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
     text.lines().find_map(|line| match line.split_once(' ')? {
@@ -104,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn guests_count_once_and_waits_do_not() {
+    fn guest_time_counts_once_and_idle_time_does_not() {
         let text = "cpu  100 10 50 900 40 3 2 5 60 6\ncpu0 1 2 3 4\n";
         assert_eq!(busy_ns(text), Some((100 + 10 + 50 + 3 + 2 + 5) * TICK_NS));
         assert_eq!(busy_ns("cpu  0 0 0 0 0 0 0 0 0 0\n"), None);
@@ -113,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn time_under_a_limit_is_read_in_both_versions() {
+    fn throttled_time_is_read_in_both_versions_of_cgroups() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("cpu.stat");
         for (text, ns) in [

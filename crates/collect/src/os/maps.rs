@@ -1,8 +1,8 @@
-//! Reads a process's mappings, from `/proc/PID/maps` or by requests to the kernel.
+//! Reads the mappings of a process, from the text of `/proc/PID/maps` or by requests to the kernel.
 //!
-//! A CUDA process has thousands of mappings, and they are read after each `dlopen`. If the kernel
-//! supports it, executable mappings are requested one by one. Otherwise the whole text is parsed,
-//! and paths are only copied for mappings that are kept.
+//! A CUDA process has thousands of mappings, and they are read again after each `dlopen`. If the
+//! kernel supports it, the executable mappings are requested one by one. Otherwise the whole text
+//! is parsed, but paths are copied only for the mappings that are kept.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use super::sys;
 
-/// One mapping of a process.
+/// A mapping of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// First address of the mapping.
@@ -21,15 +21,15 @@ pub struct Mapping {
     pub end: u64,
     /// Offset in the file.
     pub offset: u64,
-    /// Device of the file, `major << 32 | minor`; 0 if there is none.
+    /// Device of the file, `major << 32 | minor`; 0 if no file is mapped.
     pub dev: u64,
-    /// Inode of the file; 0 if there is none.
+    /// Inode of the file; 0 if no file is mapped.
     pub inode: u64,
-    /// Path inside the process's file system, `[vdso]` and the like, or empty.
+    /// Path as the process sees it, a name like `[vdso]`, or empty.
     pub path: PathBuf,
-    /// Whether code may run from it.
+    /// Whether the mapping is executable.
     pub exec: bool,
-    /// Whether the file has been removed or replaced since.
+    /// Whether the file has been removed or replaced since it was mapped.
     pub deleted: bool,
 }
 
@@ -38,25 +38,26 @@ pub fn read_maps(pid: u32) -> io::Result<Vec<Mapping>> {
     Ok(parse_maps(&read(pid)?, |_| true))
 }
 
-/// Reads the mappings from which a process may run code.
+/// Reads the executable mappings of a process.
 pub fn read_code_maps(pid: u32) -> io::Result<Vec<Mapping>> {
     match query_code_maps(pid) {
-        // The process has no mappings any more, so the result is empty.
+        // The process has ended, so it has no mappings.
         Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(Vec::new()),
-        // The kernel is too old, or a filter refuses requests that it does not know.
+        // The kernel is too old for such requests, or a filter refuses them.
         Err(_) => Ok(code_of(&read(pid)?)),
         mappings => mappings,
     }
 }
 
-/// Parses the code mappings in the text, which also has the kernel's page of system calls.
+/// Parses the executable mappings in the text, except for the kernel's page for system calls, which
+/// a request doesn't return either.
 fn code_of(text: &[u8]) -> Vec<Mapping> {
     let mut mappings = parse_maps(text, |exec| exec);
     mappings.retain(|mapping| mapping.start >> 63 == 0);
     mappings
 }
 
-/// Requests the code mappings from the kernel, one by one.
+/// Requests the executable mappings from the kernel, one by one.
 fn query_code_maps(pid: u32) -> io::Result<Vec<Mapping>> {
     let file = File::open(format!("/proc/{pid}/maps"))?;
     let mut name = [0; libc::PATH_MAX as usize];
@@ -80,7 +81,7 @@ fn query_code_maps(pid: u32) -> io::Result<Vec<Mapping>> {
     Ok(mappings)
 }
 
-/// Removes the kernel's mark of a removed file from a path. Returns whether the path had it.
+/// Removes the kernel's mark for a removed file from a path. Returns whether the path had the mark.
 fn strip_deleted_mark(path: &[u8], inode: u64) -> (&[u8], bool) {
     match path.strip_suffix(b" (deleted)") {
         Some(path) if inode != 0 => (path, true),
@@ -89,7 +90,7 @@ fn strip_deleted_mark(path: &[u8], inode: u64) -> (&[u8], bool) {
 }
 
 /// Reads the text. The kernel returns at most a page at a time, and less if the buffer is smaller.
-/// `std::fs::read` does not know the size and takes nine calls for a small program.
+/// `std::fs::read` doesn't know the size, so it needs nine system calls for a small program.
 fn read(pid: u32) -> io::Result<Vec<u8>> {
     const ROOM: usize = 8 << 10;
     let mut file = File::open(format!("/proc/{pid}/maps"))?;
@@ -110,8 +111,8 @@ fn read(pid: u32) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Parses the text of a `maps` file. `keep` decides which mappings are kept, by whether they are
-/// executable. Malformed lines are skipped.
+/// Parses the text of a `maps` file. `keep` tells from whether a mapping is executable whether it
+/// is kept. Malformed lines are skipped.
 pub fn parse_maps(text: &[u8], keep: impl Fn(bool) -> bool) -> Vec<Mapping> {
     text.split(|b| *b == b'\n').filter_map(|line| parse_line(line, &keep)).collect()
 }
@@ -130,7 +131,8 @@ fn parse_line(line: &[u8], keep: impl Fn(bool) -> bool) -> Option<Mapping> {
     let rest = rest.strip_prefix(b" ")?;
     let digits = rest.iter().position(|b| !b.is_ascii_digit()).unwrap_or(rest.len());
     let inode = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
-    // The kernel pads to a column, and then writes the path unchanged.
+    // The kernel pads with spaces up to a column and then writes the path. A path may contain
+    // spaces.
     let path = rest[digits..].trim_ascii_start();
     let (path, deleted) = strip_deleted_mark(path, inode);
     let path = PathBuf::from(OsString::from_vec(unescape(path)));
@@ -138,7 +140,7 @@ fn parse_line(line: &[u8], keep: impl Fn(bool) -> bool) -> Option<Mapping> {
     (start < end).then_some(Mapping { start, end, offset, dev, inode, path, exec, deleted })
 }
 
-/// Parses a hexadecimal number, and returns the text after it.
+/// Parses a hexadecimal number. Returns it and the text after it.
 fn hex(text: &[u8]) -> Option<(u64, &[u8])> {
     let digits = text.iter().position(|b| !b.is_ascii_hexdigit()).unwrap_or(text.len());
     if digits == 0 || digits > 16 {
@@ -150,7 +152,7 @@ fn hex(text: &[u8]) -> Option<(u64, &[u8])> {
     Some((value, &text[digits..]))
 }
 
-/// Undoes the kernel's escaping of newlines, which are the only bytes that it escapes.
+/// Reverts the kernel's escaping of newlines, the only bytes that it escapes.
 fn unescape(path: &[u8]) -> Vec<u8> {
     if !path.contains(&b'\\') {
         return path.to_vec();
@@ -181,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_is_read() {
+    fn the_line_of_a_library_is_parsed() {
         let m = one("7f0102030000-7f0102031000 r-xp 00028000 fe:01 1234567    /usr/lib/a b.so")
             .unwrap();
         assert_eq!((m.start, m.end, m.offset), (0x7f01_0203_0000, 0x7f01_0203_1000, 0x28000));
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_lines_are_passed_over() {
+    fn malformed_lines_are_skipped() {
         for line in [
             "",
             "x",
@@ -220,7 +222,7 @@ mod tests {
         }
     }
 
-    /// The file has a name that the text escapes, and was removed.
+    /// Both ways must also agree on a removed file whose name has escaped bytes.
     #[test]
     #[allow(unsafe_code)] // a mapping
     fn both_ways_to_read_code_agree() {
@@ -228,7 +230,8 @@ mod tests {
         let path = folder.path().join("a b\\\nc (deleted)");
         std::fs::write(&path, [0; 8192]).unwrap();
         let file = File::open(&path).unwrap();
-        // SAFETY: the file is not changed while it is mapped, and nothing in the mapping is run.
+        // SAFETY: nobody else knows the file, and this test doesn't change it while it is mapped or
+        // run anything in it.
         let map = unsafe { memmap2::MmapOptions::new().offset(4096).map_exec(&file) }.unwrap();
         std::fs::remove_file(&path).unwrap();
         let text = code_of(&read(std::process::id()).unwrap());

@@ -1,5 +1,4 @@
-//! Interfaces to the kernel: system calls as safe functions, and the data about processes in
-//! `/proc` and cgroups.
+//! Interfaces to the kernel: system calls as safe functions, and readers of `/proc` and of cgroups.
 
 pub mod cgroup;
 mod commit;

@@ -1,4 +1,4 @@
-//! Reads processes and threads in `/proc`. [`Stat`] is the only parser of `stat`.
+//! Reads what `/proc` says about processes and threads. [`Stat`] is the only parser of `stat`.
 
 use crate::os::sys;
 use std::borrow::Cow;
@@ -11,30 +11,30 @@ pub(super) const TICK_NS: u64 = 10_000_000;
 const PAGE: u64 = 4096;
 /// `PF_KTHREAD` of the kernel's `sched.h`.
 const KERNEL_THREAD: u64 = 0x0020_0000;
-/// `PF_EXITING`, which a process has before it becomes a zombie.
+/// `PF_EXITING` of the kernel's `sched.h`. A process has this flag before it becomes a zombie.
 const EXITING: u64 = 0x4;
 
-/// One reading of `/proc/PID/stat` or of a thread's `stat`. Numbers are parsed when they are
+/// The content of `/proc/PID/stat`, or of the same file of a thread. A field is parsed when it is
 /// needed.
 ///
-/// Field numbers are those of proc(5). The name in parentheses may contain anything, including
-/// parentheses and parts of UTF-8 characters, so it ends at the last `)`.
+/// Fields have the numbers of proc(5). The name is in parentheses and may contain anything,
+/// including parentheses and parts of UTF-8 characters. Therefore it ends at the last `)`.
 #[derive(Clone)]
 pub struct Stat {
-    /// Room for 52 fields of up to 20 digits, and a name of up to 64 bytes.
+    /// The content. There is room for 52 fields of up to 20 digits, and a name of up to 64 bytes.
     text: [u8; 2048],
     len: usize,
-    /// Offsets at which the name begins and ends.
+    /// Offsets of the begin and the end of the name.
     name: (usize, usize),
 }
 
 impl Stat {
-    /// Reads a process; `None` if it was reaped.
+    /// Reads the file of a process; `None` if the process was reaped.
     pub fn of(pid: u32) -> Option<Stat> {
         Stat::read(&format!("/proc/{pid}/stat"))
     }
 
-    /// Reads a thread of a process.
+    /// Reads the file of a thread; `None` if the thread has ended.
     pub fn of_thread(pid: u32, tid: u32) -> Option<Stat> {
         Stat::read(&format!("/proc/{pid}/task/{tid}/stat"))
     }
@@ -52,14 +52,15 @@ impl Stat {
         (begin <= end && end + 2 < len).then_some(Stat { text, len, name: (begin, end) })
     }
 
-    /// Returns a numeric field by its number. Only fields after the name (field 2) can be read.
+    /// Returns the field with this number, if it is a number. Only fields after the name (field 2)
+    /// are supported.
     fn field(&self, number: usize) -> Option<u64> {
         let after_name = std::str::from_utf8(&self.text[self.name.1 + 2..self.len]).ok()?;
         after_name.split_ascii_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
     }
 
-    /// Returns the name of the process or thread. It has at most 15 bytes unless the thread is the
-    /// kernel's.
+    /// Returns the name of the process or thread. It has at most 15 bytes, except for threads of
+    /// the kernel.
     pub fn name(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.text[self.name.0..self.name.1])
     }
@@ -69,12 +70,12 @@ impl Stat {
         self.text[self.name.1 + 2]
     }
 
-    /// Whether the process or thread has not ended. A zombie has ended.
+    /// Whether the process or thread still runs. A zombie doesn't.
     pub fn lives(&self) -> bool {
         !matches!(self.state(), b'Z' | b'X')
     }
 
-    /// Whether it has ended or its exit has begun.
+    /// Whether the process or thread has ended or has begun to exit.
     pub fn is_ending(&self) -> bool {
         !self.lives() || self.field(9).is_some_and(|flags| flags & EXITING != 0)
     }
@@ -84,12 +85,12 @@ impl Stat {
         self.field(4)?.try_into().ok()
     }
 
-    /// Whether it is a thread of the kernel.
+    /// Whether this is a thread of the kernel.
     pub fn is_kernel_thread(&self) -> bool {
         self.field(9).is_some_and(|flags| flags & KERNEL_THREAD != 0)
     }
 
-    /// Returns the minor and major page faults.
+    /// Returns the numbers of minor and of major page faults.
     pub fn faults(&self) -> Option<[u64; 2]> {
         Some([self.field(10)?, self.field(12)?])
     }
@@ -99,7 +100,8 @@ impl Stat {
         Some((self.field(14)? + self.field(15)?) * TICK_NS)
     }
 
-    /// Returns when it started, in hundredths of a second since the machine's start.
+    /// Returns when the process or thread started, in hundredths of a second since the machine's
+    /// boot.
     pub fn start_tick(&self) -> Option<u64> {
         self.field(22)
     }
@@ -109,23 +111,23 @@ impl Stat {
         Some(self.field(24)? * PAGE)
     }
 
-    /// Returns the address at which the stack of its program begins; 0 if that may not be read.
+    /// Returns the address at which the stack of the program begins; 0 if that may not be read.
     pub fn stack_start(&self) -> Option<u64> {
         self.field(28)
     }
 
-    /// Returns the processor that it runs on or ran on last.
+    /// Returns the processor on which the process or thread runs or has run last.
     pub fn cpu(&self) -> Option<u32> {
         self.field(39)?.try_into().ok()
     }
 
-    /// Returns its wait status; 0 if it has not ended.
+    /// Returns the wait status; 0 if the process has not ended.
     pub fn wait_status(&self) -> Option<i32> {
         self.field(52)?.try_into().ok()
     }
 }
 
-/// Whether a process exists and has not ended. A zombie has ended.
+/// Whether a process exists and still runs. A zombie doesn't.
 pub fn lives(pid: u32) -> bool {
     Stat::of(pid).is_some_and(|stat| stat.lives())
 }
@@ -135,18 +137,20 @@ pub fn parent_of(pid: u32) -> Option<u32> {
     Stat::of(pid)?.parent()
 }
 
-/// Returns the wait status of a process that has ended but was not reaped, if it may be read.
+/// Returns the wait status of a zombie; `None` if the process isn't one or the status may not be
+/// read.
 pub(crate) fn zombie_status(pid: u32) -> Option<i32> {
     Stat::of(pid).filter(|stat| stat.state() == b'Z')?.wait_status()
 }
 
-/// Returns when a process started, in hundredths of a second since the machine's start.
+/// Returns when a process started, in hundredths of a second since the machine's boot.
 pub(crate) fn start_tick(pid: u32) -> Option<u64> {
     Stat::of(pid)?.start_tick()
 }
 
 /// Returns when a process started, by CLOCK_MONOTONIC. The kernel counts in hundredths of a second,
-/// so the result is up to 20 ms too early. It is never too late.
+/// so the result may be up to 20 ms too early. It is never too late, so callers can compare it with
+/// times at which the process certainly existed.
 pub(crate) fn started_ns(pid: u32) -> Option<u64> {
     let ticks = start_tick(pid)?;
     let age_ns = sys::boottime_ns().checked_sub(ticks.checked_mul(TICK_NS)?)?;
@@ -175,8 +179,8 @@ pub(crate) struct Transferred {
     pub storage_written: u64,
 }
 
-/// Reads [`Transferred`]. `None` if this process is not permitted to trace `pid` with ptrace, or if
-/// the kernel does not count these bytes.
+/// Reads [`Transferred`] of a process. `None` if this process isn't permitted to trace the other
+/// with ptrace, or if the kernel doesn't count these bytes.
 pub(crate) fn transferred_by(pid: u32) -> Option<Transferred> {
     transferred_in(&String::from_utf8(read(&format!("/proc/{pid}/io"))).ok()?)
 }
@@ -199,7 +203,7 @@ pub fn words_of(pid: u32) -> Vec<String> {
     split_arguments(&read(&format!("/proc/{pid}/cmdline")))
 }
 
-/// Splits a command line as it is in `/proc`, where each word ends with a NUL.
+/// Splits a command line as `/proc` shows it: a NUL follows each word.
 pub fn split_arguments(text: &[u8]) -> Vec<String> {
     let Some(text) = Some(text.strip_suffix(b"\0").unwrap_or(text)).filter(|t| !t.is_empty())
     else {
@@ -208,36 +212,36 @@ pub fn split_arguments(text: &[u8]) -> Vec<String> {
     text.split(|byte| *byte == 0).map(|w| String::from_utf8_lossy(w).into_owned()).collect()
 }
 
-/// Returns the name of a command line's program, without the directory.
+/// Returns the name of the program in a command line, without its directory.
 pub(crate) fn program_of(command: &str) -> String {
     let first = command.split(' ').next().unwrap_or_default();
     first.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-/// Returns the path of the executable; empty if it cannot be read.
+/// Returns the path of a process's executable; empty if it can't be read.
 pub(crate) fn exe_of(pid: u32) -> String {
     std::fs::read_link(format!("/proc/{pid}/exe"))
         .map_or_else(|_| String::new(), |path| path.to_string_lossy().into_owned())
 }
 
-/// Returns the environment that a process began with, NUL-separated. Empty for a kernel thread, and
-/// if it may not be read.
+/// Returns the environment with which a process began, whose entries are separated by NUL. Empty
+/// for a kernel thread, and if the environment may not be read.
 pub fn environment_of(pid: u32) -> Vec<u8> {
     read(&format!("/proc/{pid}/environ"))
 }
 
-/// Returns the name of a thread. A process's name is that of its first thread.
+/// Returns the name of a thread. The name of a process is that of its first thread.
 pub(crate) fn name_of(pid: u32, tid: u32) -> String {
     let name = read(&format!("/proc/{pid}/task/{tid}/comm"));
     String::from_utf8_lossy(&name).trim_end().to_owned()
 }
 
-/// Returns all processes in this pid namespace.
+/// Returns the pids of all processes in this pid namespace.
 pub(crate) fn all() -> impl Iterator<Item = u32> {
     numbers_in("/proc")
 }
 
-/// Returns the threads of a process.
+/// Returns the tids of a process's threads.
 pub(crate) fn threads_of(pid: u32) -> Vec<u32> {
     numbers_in(&format!("/proc/{pid}/task")).collect()
 }
@@ -247,15 +251,16 @@ fn numbers_in(directory: &str) -> impl Iterator<Item = u32> + use<> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// Returns the number of threads of a process; 0 if it is gone.
+/// Returns the number of a process's threads; 0 if the process has ended.
 pub(crate) fn count_threads(pid: u32) -> u64 {
     use std::os::unix::fs::MetadataExt;
-    // A directory has a link for each directory in it, and two more.
+    // The link count of a directory is the number of directories in it plus two.
     let directory = std::fs::metadata(format!("/proc/{pid}/task"));
     directory.map_or(0, |directory| directory.nlink().saturating_sub(2))
 }
 
-/// Returns the children of a process; empty if the kernel was built without CONFIG_PROC_CHILDREN.
+/// Returns the pids of a process's children; empty if the kernel was built without
+/// CONFIG_PROC_CHILDREN.
 pub(crate) fn children_of(pid: u32) -> Vec<u32> {
     let mut all = Vec::new();
     for tid in threads_of(pid) {
@@ -266,7 +271,7 @@ pub(crate) fn children_of(pid: u32) -> Vec<u32> {
     all
 }
 
-/// Returns a process and all of its descendants, parents first.
+/// Returns the pids of a process and all of its descendants, parents first.
 pub(crate) fn with_descendants(pid: u32) -> Vec<u32> {
     let parents: Vec<(u32, u32)> =
         all().filter_map(|child| Some((child, parent_of(child)?))).collect();
@@ -279,15 +284,16 @@ pub(crate) fn with_descendants(pid: u32) -> Vec<u32> {
     found
 }
 
-/// Returns a setting of the kernel, by its path below `/proc/sys`; `None` if there is none.
+/// Returns a setting of the kernel by its path below `/proc/sys`; `None` if the kernel doesn't have
+/// it.
 pub(crate) fn setting(path: &str) -> Option<String> {
     let text = read(&format!("/proc/sys/{path}"));
     Some(String::from_utf8_lossy(&text).trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// Reads a file whose size the file system does not report, such as those in `/proc`. A file of
-/// less than 8 KiB takes one system call `read`, while `std::fs::read` needs several. Empty if the
-/// file cannot be read.
+/// Reads a file whose size the file system doesn't report, such as those in `/proc`. For a file of
+/// less than 8 KiB that takes one `read`, while `std::fs::read` needs several. Empty if the file
+/// can't be read.
 pub(crate) fn read(path: &str) -> Vec<u8> {
     let Ok(mut file) = File::open(path) else { return Vec::new() };
     let mut buffer = vec![0; 16 << 10];
@@ -323,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exit_shows_before_the_process_is_a_zombie() {
+    fn an_exiting_process_is_recognized_before_it_is_a_zombie() {
         for (text, ends) in [
             (&b"71 (a) R 12 71 71 0 -1 4194308 3 0 4 0"[..], true),
             (b"71 (a) R 12 71 71 0 -1 4194304 3 0 4 0", false),
@@ -334,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_stat_is_none() {
+    fn a_malformed_stat_is_rejected() {
         for text in [&b""[..], b"1", b"1 (a", b"1 )a( S", b"1 (a)", b"1 (a) "] {
             assert!(parsed(text).is_none(), "{text:?}");
         }

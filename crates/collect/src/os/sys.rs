@@ -1,7 +1,7 @@
-//! System calls that the standard library lacks, each behind a safe function.
+//! System calls that the standard library doesn't offer, each behind a safe function.
 //!
-//! Most of them come from nix. nix lacks futexes, pidfds, a pidfd's information about the end of a
-//! process, `tgkill` and `setpriority`; these are called through libc.
+//! Most of them come from nix. Those that nix lacks are called through libc: futexes, pidfds, a
+//! pidfd's information about the end of a process, `tgkill` and `setpriority`.
 #![allow(unsafe_code)] // system calls that nix lacks
 
 pub use super::socket::{
@@ -28,12 +28,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// Asks a process to end by SIGTERM.
+/// Asks a process to end, by SIGTERM.
 pub fn send_sigterm(pid: u32) -> io::Result<()> {
     Ok(nix::sys::signal::kill(Pid::from_raw(pid.cast_signed()), nix::sys::signal::Signal::SIGTERM)?)
 }
 
-/// Creates an anonymous file of `bytes`, sealed against shrinking and growing.
+/// Creates an anonymous file of `bytes` bytes, sealed so that it can neither shrink nor grow.
 pub fn memfd(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     let fd = memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
     ftruncate(&fd, bytes as libc::off_t)?;
@@ -42,25 +42,25 @@ pub fn memfd(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Reserves bytes of a memfd, so that writing to them can't fail.
+/// Reserves memory for a part of a memfd, so that writing to that part can't fail.
 pub fn reserve(fd: &OwnedFd, from: usize, bytes: usize) -> io::Result<()> {
     let (from, bytes) = (from as libc::off_t, bytes as libc::off_t);
     Ok(fcntl::fallocate(fd, FallocateFlags::empty(), from, bytes)?)
 }
 
-/// Returns a descriptor that becomes readable when the process ends.
+/// Returns a descriptor that becomes readable when the process has ended.
 pub fn pidfd(pid: u32) -> io::Result<OwnedFd> {
-    // SAFETY: the system call takes two integers.
+    // SAFETY: the system call takes two integers and no pointers.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call has just returned this descriptor, and nothing else owns it.
+    // SAFETY: the call above has just returned this descriptor, so nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// Returns the wait status of a process that has ended, if the kernel still has it (PIDFD_GET_INFO
-/// with PIDFD_INFO_EXIT, Linux 6.15).
+/// Returns the wait status of a process that has ended. `None` if the kernel doesn't know it any
+/// more, or before Linux 6.15 (PIDFD_GET_INFO with PIDFD_INFO_EXIT).
 pub fn exit_status(pidfd: &OwnedFd) -> Option<i32> {
     #[repr(C)]
     #[derive(Default)]
@@ -74,12 +74,13 @@ pub fn exit_status(pidfd: &OwnedFd) -> Option<i32> {
     const EXIT: u64 = 1 << 3;
     const GET_INFO: u32 = 0xc000_ff0b | (size_of::<PidfdInfo>() as u32) << 16;
     let mut info = PidfdInfo { mask: EXIT, ..PidfdInfo::default() };
-    // SAFETY: `GET_INFO` contains the size of `info`, and the kernel writes no more than that.
+    // SAFETY: `info` is alive, and `GET_INFO` contains its size, so the kernel writes no more than
+    // that.
     let result = unsafe { libc::ioctl(pidfd.as_raw_fd(), GET_INFO as libc::Ioctl, &raw mut info) };
     (result == 0 && info.mask & EXIT != 0).then_some(info.exit_code)
 }
 
-/// One executable mapping, as the kernel returns it: `struct procmap_query` of `linux/fs.h`.
+/// An executable mapping as the kernel returns it: `struct procmap_query` of `linux/fs.h`.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct CodeMapping {
@@ -96,24 +97,24 @@ pub struct CodeMapping {
     pub offset: u64,
     /// Inode of the file; 0 if there is none.
     pub inode: u64,
-    /// Device of the file.
+    /// Major number of the file's device.
     pub major: u32,
-    /// Minor number of the device.
+    /// Minor number of the file's device.
     pub minor: u32,
-    /// Bytes of its name, including the NUL; 0 if it has none.
+    /// Bytes of the mapping's name, including the NUL; 0 if it has no name.
     pub name_len: u32,
     build_id_len: u32,
     name: u64,
     build_id: u64,
 }
 
-/// Returns the first executable mapping at or above an address, for the process with this `maps`
-/// file (PROCMAP_QUERY, Linux 6.11). Its path is written to `name` unchanged. `None` if there are
-/// no more.
+/// Returns the first executable mapping that contains an address or is above it (PROCMAP_QUERY,
+/// Linux 6.11). `maps` is the open `maps` file of the process. The mapping's path is written to
+/// `name`, without escaping. Returns `None` after the last mapping.
 ///
 /// # Errors
 ///
-/// `ENOTTY` on older kernels; `ESRCH` if the process has no memory any more.
+/// `ENOTTY` on older kernels; `ESRCH` if the process has ended.
 pub fn code_mapping_from(
     maps: &fs::File,
     from: u64,
@@ -132,8 +133,8 @@ pub fn code_mapping_from(
         name: name.as_mut_ptr().expose_provenance() as u64,
         ..CodeMapping::default()
     };
-    // SAFETY: `QUERY` contains the size of `mapping`, and the kernel writes no more than that. To
-    // `name` it writes no more than the length in `mapping`.
+    // SAFETY: `mapping` and `name` are alive. `QUERY` contains the size of `mapping`, and
+    // `mapping.name_len` is the size of `name`, so the kernel writes beyond neither.
     let result = unsafe { libc::ioctl(maps.as_raw_fd(), QUERY as libc::Ioctl, &raw mut mapping) };
     match result {
         0 => Ok(Some(mapping)),
@@ -144,18 +145,18 @@ pub fn code_mapping_from(
     }
 }
 
-/// Whether a thread of a process still exists, by its numbers in this pid namespace.
+/// Whether a thread of a process exists. Pid and tid are those of this pid namespace.
 pub fn thread_lives(pid: u32, tid: u32) -> bool {
     // SAFETY: the system call takes three integers, and signal 0 is never delivered.
     let result = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, 0) };
     result == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
 
-/// Sleeps on a shared futex as long as it has the value `value`, but at most for `time`.
+/// Sleeps on a shared futex as long as its value is `value`, but at most for `time`.
 pub fn futex_wait(word: &AtomicU32, value: u32, time: Duration) {
     let limit =
         libc::timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
-    // SAFETY: `word` and `limit` are live references, and the kernel only reads them.
+    // SAFETY: `word` and `limit` are alive during the call, and the kernel only reads them.
     unsafe {
         libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, &raw const limit)
     };
@@ -163,7 +164,7 @@ pub fn futex_wait(word: &AtomicU32, value: u32, time: Duration) {
 
 /// Wakes all threads that sleep on a shared futex.
 pub fn futex_wake(word: &AtomicU32) {
-    // SAFETY: `word` is a live reference, whose address the kernel only uses as a key.
+    // SAFETY: `word` is alive, and the kernel uses only its address, as a key.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
 }
 
@@ -187,7 +188,7 @@ pub fn thread_cpu_ns() -> u64 {
     clock_ns(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Returns the CPU time of a process of this host so far, ns; `None` if it is gone.
+/// Returns the CPU time of a process of this host so far, ns; `None` if the process has ended.
 pub fn cpu_ns_of(pid: u32) -> Option<u64> {
     let clock = clock_getcpuclockid(Pid::from_raw(pid.try_into().ok()?)).ok()?;
     clock_gettime(clock).ok().map(ns_of)
@@ -197,11 +198,11 @@ fn clock_ns(clock: ClockId) -> u64 {
     clock_gettime(clock).map_or(0, ns_of)
 }
 
-/// Reads a clock by a system call. The C library's function may be interposed by a library that
-/// changes the time (libfaketime).
+/// Reads a clock by a system call. A library that changes the time (libfaketime) may interpose the
+/// C library's function, but not the system call.
 pub fn kernel_clock_ns(clock: ClockId) -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel only writes to `time`, which is a live timespec.
+    // SAFETY: `time` is a live timespec, and the kernel writes nothing else.
     let result = unsafe { libc::syscall(libc::SYS_clock_gettime, clock.as_raw(), &raw mut time) };
     (result == 0).then(|| ns_of(TimeSpec::from_timespec(time)))
 }
@@ -210,24 +211,25 @@ fn ns_of(time: TimeSpec) -> u64 {
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
 }
 
-/// Returns the CPU time of the children that were waited for, including their children.
+/// Returns the CPU time of the children that this process has waited for and of their waited-for
+/// children, ns.
 pub fn children_cpu_ns() -> u64 {
     let ns = |time: TimeVal| time.num_microseconds() as u64 * 1000;
     getrusage(UsageWho::RUSAGE_CHILDREN)
         .map_or(0, |usage| ns(usage.user_time()) + ns(usage.system_time()))
 }
 
-/// Returns the CPU time of another process, including threads that have ended; `None` if it is
-/// gone.
+/// Returns the CPU time of another process, including its ended threads, ns; `None` if the process
+/// has ended.
 pub fn process_clock_ns(pid: u32) -> Option<u64> {
     let clock = clock_getcpuclockid(Pid::from_raw(pid as i32)).ok()?;
     clock_gettime(clock).ok().map(ns_of)
 }
 
-/// Returns the time-stamp counter.
+/// Reads the time-stamp counter.
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has `rdtsc`, and this process has not disabled it.
+    // SAFETY: every x86-64 processor has `rdtsc`, and tprof doesn't disable it for its own process.
     unsafe {
         std::arch::x86_64::_rdtsc()
     }
@@ -240,20 +242,20 @@ pub fn host_name() -> String {
     gethostname().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Raises the soft limit of open files to the hard limit, since the collector has one open per live
-/// process.
+/// Raises the soft limit of open files to the hard limit, because the collector has an open
+/// descriptor for each live process.
 pub fn raise_file_limit() {
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, most.min(1 << 20), most);
     }
 }
 
-/// Creates a directory with a random name below `parent`, with mode 0700.
+/// Creates a directory with a random name and mode 0700 in `parent`.
 pub fn make_private_directory(parent: &Path, prefix: &str) -> io::Result<PathBuf> {
     Ok(mkdtemp(&parent.join(format!("{prefix}XXXXXX")))?)
 }
 
-/// Allocates the first `bytes` of a file on the disk.
+/// Allocates disk space for the first `bytes` of a file.
 pub fn allocate(fd: &OwnedFd, bytes: u64) -> io::Result<()> {
     Ok(fcntl::posix_fallocate(fd, 0, bytes as libc::off_t)?)
 }
@@ -264,33 +266,34 @@ pub fn touch(path: &Path) -> io::Result<()> {
     Ok(utimensat(AT_FDCWD, path, &now, &now, UtimensatFlags::FollowSymlink)?)
 }
 
-/// Renames a file, but never replaces another file.
+/// Renames a file. Fails if the new name exists.
 pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    // It is called by number, since musl before 1.2.6 and glibc before 2.28 have no function for
-    // it.
+    // The system call is made by its number, because musl before 1.2.6 and glibc before 2.28 have
+    // no function for it.
     let number = from.with_nix_path(|from| {
         to.with_nix_path(|to| {
             let (here, keep) = (libc::AT_FDCWD, libc::RENAME_NOREPLACE);
-            // SAFETY: both paths are NUL-terminated and outlive the call, which only reads them.
+            // SAFETY: both paths are NUL-terminated and alive during the call, which only reads
+            // them.
             unsafe {
                 libc::syscall(libc::SYS_renameat2, here, from.as_ptr(), here, to.as_ptr(), keep)
             }
         })
     })??;
     match Errno::result(number) {
-        // These errors come from network file systems such as NFS and from kernels before 3.15.
+        // Network file systems such as NFS and kernels before 3.15 return these errors.
         Err(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => link_new(from, to),
         other => Ok(other.map(drop)?),
     }
 }
 
-/// Like [`rename_new`], for file systems that can't do it in one step. A link never replaces a
-/// file.
+/// Does the same as [`rename_new`] in two steps, for file systems that can't do it in one. Creating
+/// a link never replaces a file.
 fn link_new(from: &Path, to: &Path) -> io::Result<()> {
     match fs::hard_link(from, to) {
         Ok(()) => fs::remove_file(from),
-        // The file system has no links either (such as FAT). Another writer in between would be
-        // replaced.
+        // The file system (such as FAT) has no links either. A file that another process creates at
+        // `to` between the next two calls would be replaced.
         Err(e) if e.raw_os_error() == Some(libc::EPERM) || e.kind() == ErrorKind::Unsupported => {
             match to.symlink_metadata() {
                 Ok(_) => Err(ErrorKind::AlreadyExists.into()),
@@ -301,23 +304,24 @@ fn link_new(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// An epoll instance with a token for each descriptor.
+/// An epoll instance that returns a token for each ready descriptor.
 pub struct Poller(Epoll);
 
 impl Poller {
-    /// Returns an instance without descriptors.
+    /// Returns an instance that watches no descriptor.
     pub fn new() -> io::Result<Poller> {
         Ok(Poller(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
     }
 
-    /// Watches `fd` for input, always or only `once`. A descriptor that is closed is removed.
+    /// Watches `fd` for input. With `once`, reports that only one time. A closed descriptor is
+    /// removed.
     pub fn add(&self, fd: &OwnedFd, token: u64, once: bool) -> io::Result<()> {
         let mut flags = EpollFlags::EPOLLIN;
         flags.set(EpollFlags::EPOLLONESHOT, once);
         Ok(self.0.add(fd, EpollEvent::new(flags, token))?)
     }
 
-    /// Returns the tokens whose descriptors became ready within `time`.
+    /// Waits until descriptors are ready, at most for `time`, and returns their tokens.
     pub fn wait(&self, time: Duration) -> Vec<u64> {
         let mut events = [EpollEvent::empty(); 64];
         let time = EpollTimeout::try_from(time).unwrap_or(EpollTimeout::MAX);
@@ -326,27 +330,29 @@ impl Poller {
     }
 }
 
-/// Returns a descriptor that one thread writes to in order to wake another from a poll.
+/// Returns a descriptor by which one thread wakes another from a poll, by writing to it.
 pub fn eventfd() -> io::Result<EventFd> {
     Ok(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?)
 }
 
-/// Waits until one of the descriptors is readable. Returns for each whether it has hung up.
+/// Waits until one of the descriptors is readable, at most for `time`. Returns for each whether it
+/// has hung up.
 pub fn poll_readable(fds: &[BorrowedFd], time: Duration) -> Vec<bool> {
     let mut polled: Vec<_> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
-    // The time is exact to the nanosecond. Rounded to milliseconds, a shorter wait would be none.
+    // `ppoll` takes nanoseconds. With `poll`'s milliseconds, a shorter wait would be rounded to
+    // none.
     let _ = ppoll(&mut polled, Some(time.into()), None);
     let gone = PollFlags::POLLHUP | PollFlags::POLLERR;
     polled.iter().map(|fd| fd.revents().is_some_and(|got| got.intersects(gone))).collect()
 }
 
-/// Reads memory of another process. Returns how many bytes could be read from the front.
+/// Reads memory of another process. Returns the number of bytes that could be read, from the front.
 pub fn read_memory(pid: u32, address: u64, into: &mut [u8]) -> usize {
     try_read(pid, address, into).unwrap_or(0)
 }
 
-/// Reads several pieces of another process's memory by one system call. Returns how many bytes
-/// could be read from the front.
+/// Reads several pieces of another process's memory with one system call. Returns the number of
+/// bytes that could be read, from the front of the first piece.
 pub fn read_pieces<'a>(pid: u32, pieces: impl Iterator<Item = (u64, &'a mut [u8])>) -> usize {
     let (mut local, mut remote) = (Vec::new(), Vec::new());
     for (address, into) in pieces {
@@ -365,7 +371,8 @@ fn try_read(pid: u32, address: u64, into: &mut [u8]) -> nix::Result<usize> {
     process_vm_readv(Pid::from_raw(pid as i32), &mut [IoSliceMut::new(into)], &remote)
 }
 
-/// Splits a range into pages, since the kernel stops at the first piece that it cannot read.
+/// Splits a range into pages. The kernel stops at the first piece that it can't read, so a whole
+/// range with one unreadable page would not be read at all.
 fn pages_of(address: u64, len: usize, pages: &mut Vec<RemoteIoVec>) {
     let mut at = address;
     let end = address.saturating_add(len as u64);
@@ -376,8 +383,8 @@ fn pages_of(address: u64, len: usize, pages: &mut Vec<RemoteIoVec>) {
     }
 }
 
-/// Checks whether memory of another process can be read now. It cannot be while the process is
-/// ending or in an exec (`ESRCH`, `EFAULT`), and never without permission (`EPERM`).
+/// Checks whether memory of another process can be read now. While the process is ending or in an
+/// exec it can't (`ESRCH`, `EFAULT`), and without permission it never can (`EPERM`).
 pub fn can_read(pid: u32, address: u64) -> io::Result<()> {
     match try_read(pid, address, &mut [0; 8])? {
         8 => Ok(()),
@@ -385,11 +392,11 @@ pub fn can_read(pid: u32, address: u64) -> io::Result<()> {
     }
 }
 
-/// Lets this thread run before others of the same priority, if that is permitted, since its
+/// Raises the priority of this thread, if that is permitted. The sampler needs that, because its
 /// readings must be fresh.
 pub fn raise_priority() {
     const NICE: libc::c_int = -10;
-    // SAFETY: the function takes no pointers; 0 stands for the calling thread.
+    // SAFETY: the function takes no pointers; 0 means the calling thread.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
 }
 
@@ -398,7 +405,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_renamed_to_a_free_name_only() {
+    fn renaming_fails_if_the_new_name_exists() {
         for rename in [rename_new, link_new] {
             let directory = tempfile::tempdir().unwrap();
             let [a, b, c] = ["a", "b", "c"].map(|name| directory.path().join(name));
@@ -417,14 +424,14 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_of_less_than_a_millisecond_is_one() {
+    fn a_wait_of_less_than_a_millisecond_is_not_rounded_to_none() {
         let (time, began) = (Duration::from_micros(300), std::time::Instant::now());
         poll_readable(&[], time);
         assert!(began.elapsed() >= time);
     }
 
     #[test]
-    fn memory_that_is_not_there_differs_from_memory_that_may_not_be_read() {
+    fn unmapped_memory_and_an_ended_process_have_different_errors() {
         let (pid, word) = (std::process::id(), 7u64);
         assert!(can_read(pid, &raw const word as u64).is_ok());
         let not_mapped = can_read(pid, 4096).unwrap_err().raw_os_error();

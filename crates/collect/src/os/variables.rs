@@ -1,5 +1,5 @@
-//! The variables of a process's environment, split once. About twenty of them are looked up while
-//! the process waits to begin.
+//! Splits the environment of a process into variables. About twenty of them are looked up while the
+//! process waits for its answer, so the environment is split only once.
 
 /// The variables of an environment.
 pub struct Variables<'e> {
@@ -7,7 +7,7 @@ pub struct Variables<'e> {
 }
 
 impl<'e> Variables<'e> {
-    /// Splits a NUL-separated environment.
+    /// Splits an environment whose entries are separated by NUL.
     pub fn of(environ: &'e [u8]) -> Variables<'e> {
         let taken_apart = |entry: &'e [u8]| {
             let at = entry.iter().position(|byte| *byte == b'=')?;
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_those_of_whole_names() {
+    fn a_variable_is_found_only_by_its_whole_name() {
         let variables = Variables::of(b"A=1\0AB=2\0A=\0none\0=x\0C=a=b\0");
         assert_eq!(variables.values("A").collect::<Vec<_>>(), [b"1".as_slice(), b""]);
         assert_eq!(variables.value("AB"), Some(b"2".as_slice()));

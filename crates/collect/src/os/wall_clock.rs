@@ -1,20 +1,21 @@
-//! Checks whether the time of day can be trusted, by tprof itself and over a run.
+//! Checks whether the time of day can be trusted: whether a library changes it, and whether it was
+//! set during a run.
 
 use super::sys;
 use nix::time::ClockId;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const FAKETIME: &[u8] = b"libfaketime";
-/// Smaller differences may come from reading one clock after the other, and are not reported.
+/// Smaller differences are not reported, because the clocks are read one after the other, ns.
 const SLACK_NS: u64 = 1_000_000_000;
 
-/// Whether a list of libraries (`LD_PRELOAD`) contains libfaketime, which changes the time of
-/// programs.
+/// Whether a list of libraries (the value of `LD_PRELOAD`) contains libfaketime, which shows
+/// programs another time.
 pub fn is_faketime(libraries: &[u8]) -> bool {
     libraries.windows(FAKETIME.len()).any(|part| part == FAKETIME)
 }
 
-/// Returns a sentence about the number of programs that saw another time.
+/// Returns a sentence that this number of programs saw another time; `None` for 0.
 pub fn faketime_programs(count: u64) -> Option<String> {
     let them = match count {
         0 => return None,
@@ -26,14 +27,14 @@ pub fn faketime_programs(count: u64) -> Option<String> {
     ))
 }
 
-/// The time of day at one moment.
+/// The time of day at one moment, from different sources.
 #[derive(Clone, Copy, Debug)]
 pub struct WallClock {
     /// The kernel's time, ns since 1970.
     pub unix_ns: u64,
     /// The C library's time, ns since 1970.
     seen_ns: u64,
-    /// Time since the machine's boot, including its sleep, ns.
+    /// Time since the machine's boot, including time in which it slept, ns.
     boot_ns: u64,
 }
 
@@ -50,7 +51,8 @@ impl WallClock {
         }
     }
 
-    /// Returns a sentence if a library makes the C library's time differ from the kernel's.
+    /// Returns a sentence if the C library's time differs from the kernel's, because a library
+    /// changes it.
     pub fn faketime_note(&self) -> Option<String> {
         let off_ns = self.seen_ns.abs_diff(self.unix_ns);
         (off_ns > SLACK_NS).then(|| {
@@ -64,7 +66,7 @@ impl WallClock {
         })
     }
 
-    /// Returns a sentence if the clock was set between this moment and a later one.
+    /// Returns a sentence if the clock was set between this moment and `later`.
     pub fn set_until(&self, later: &WallClock) -> Option<String> {
         let expected_ns = self.unix_ns + later.boot_ns.saturating_sub(self.boot_ns);
         let off_ns = later.unix_ns.abs_diff(expected_ns);
@@ -90,10 +92,10 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     #[test]
-    fn a_clock_that_only_goes_on_is_no_matter() {
+    fn a_clock_that_was_not_changed_is_not_reported() {
         let begin = WallClock::now();
         assert_eq!((begin.faketime_note(), begin.set_until(&WallClock::now())), (None, None));
-        // The clocks look like this after a night in which the machine slept.
+        // The machine slept for a night between these moments.
         let at = |unix_s: u64, boot_s: u64| WallClock {
             unix_ns: unix_s * S,
             seen_ns: unix_s * S,
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_bent_or_set_is_said() {
+    fn a_faked_or_set_clock_is_reported() {
         let at = |unix_s: u64, boot_s: u64| WallClock {
             unix_ns: unix_s * S,
             seen_ns: (unix_s - 500) * S,

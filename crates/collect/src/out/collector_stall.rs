@@ -1,13 +1,13 @@
-//! Detects that the collector did not run for long: it was stopped by a signal, its machine was
-//! suspended, its cgroup was frozen, or a disk blocked it.
+//! Detects that the collector did not run for long. It may have been stopped by a signal, its
+//! machine suspended, its cgroup frozen, or a disk may have blocked it.
 
-/// Longest time between two passes that counts as progress. A pass and its sleep take less on any
-/// machine.
+/// If two passes are further apart than this, the collector stood still, ns. A pass and its sleep
+/// take less time on any machine.
 const STANDSTILL_NS: u64 = 1_000_000_000;
-/// Time after a standstill in which rings may still be full, ns.
+/// Time after a standstill in which rings may still be full because of it, ns.
 const CATCHING_UP_NS: u64 = 300_000_000;
 
-/// Detects standstills of the engine by the times of its passes.
+/// Detects standstills of the engine, from the times of its passes.
 #[derive(Default)]
 pub struct CollectorStall {
     looked_at: u64,
@@ -15,14 +15,14 @@ pub struct CollectorStall {
 }
 
 impl CollectorStall {
-    /// Whether losses that are found at this moment were caused by a standstill. The engine may
-    /// have been stopped in the middle of anything, and may not have made a pass since.
+    /// Whether a standstill caused the losses that are found at this moment. The standstill may not
+    /// have been noticed yet, because the engine may have stood still since its last pass.
     pub fn explains(&self, now: u64) -> bool {
         now < self.catching_up_until
             || self.looked_at != 0 && now.saturating_sub(self.looked_at) >= STANDSTILL_NS
     }
 
-    /// Notes a pass. Returns the time of the last pass if that is long ago.
+    /// Notes a pass. If it ends a standstill, returns the time of the pass before.
     pub fn look(&mut self, now: u64) -> Option<u64> {
         let last = std::mem::replace(&mut self.looked_at, now);
         if last == 0 || now.saturating_sub(last) < STANDSTILL_NS {
@@ -38,16 +38,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_standstill_explains_what_is_found_before_and_just_after_it_is_noticed() {
+    fn a_standstill_explains_losses_until_the_rings_are_read() {
         let mut standstill = CollectorStall::default();
         let second = 1_000_000_000;
         assert_eq!((standstill.look(second), standstill.explains(second)), (None, false));
         assert_eq!(standstill.look(second + 10_000_000), None);
         assert!(!standstill.explains(second + 20_000_000));
-        assert!(standstill.explains(4 * second), "not noticed yet");
+        assert!(standstill.explains(4 * second), "the standstill is not noticed yet");
         assert_eq!(standstill.look(4 * second), Some(second + 10_000_000));
         assert_eq!(standstill.look(4 * second + 10_000_000), None);
-        assert!(standstill.explains(4 * second + 20_000_000), "catching up");
+        assert!(standstill.explains(4 * second + 20_000_000), "rings may still be full");
         assert_eq!(standstill.look(5 * second - 1), None);
         assert!(!standstill.explains(5 * second - 1));
     }

@@ -1,4 +1,4 @@
-//! The rank files of a run: their number, their names, and when they are written.
+//! Creates the rank files of a run, names them, and decides when their rows are written.
 
 use crate::error::CollectError;
 use crate::os::sys;
@@ -12,22 +12,23 @@ use tprof_trace::model::{Counter, EventSample, NameId, ProcessIndex, Property, S
 use tprof_trace::run::RankInfo;
 use tprof_trace::{TraceError, TraceFile, TraceHeader, TraceWriter};
 
-/// Number of samples that are enough for a block. Fewer samples wait this long.
+/// Number of samples that are enough for a block. Fewer samples wait for [`SAMPLES_WAIT_NS`].
 const WORTH_A_BLOCK: usize = 512;
 const SAMPLES_WAIT_NS: u64 = 3_000_000_000;
-/// Time between two rows of a quantity that does not change.
+/// Longest time between two rows of a quantity that doesn't change, ns.
 const STEADY_NS: u64 = 1_000_000_000;
-/// Time before a file that could not be created is tried again.
+/// If a file could not be created, time until the next attempt, ns.
 const RETRY_NS: u64 = 1_000_000_000;
 
-/// The kind of processes whose rows a file contains.
+/// Which processes write to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileOwner {
-    /// Processes without a rank: they are rank 0, or launchers once another process has a rank.
+    /// Processes without a rank. If no process has a rank, they are rank 0, otherwise they are
+    /// launchers.
     Unranked,
     /// Processes of one rank.
     Rank(Rank),
-    /// Processes that only started ranks.
+    /// Processes that only start ranks.
     Launcher,
 }
 
@@ -35,42 +36,42 @@ pub enum FileOwner {
 pub struct OpenFile {
     /// Writer of the file.
     pub writer: TraceWriter,
-    /// The kind of processes whose rows it contains.
+    /// Which processes write to the file.
     pub owner: FileOwner,
-    /// Number of processes in it so far.
+    /// Number of processes that the file has so far.
     pub processes: u32,
-    /// Number of threads in it so far.
+    /// Number of threads that the file has so far.
     pub threads: u32,
     /// The file's current path.
     pub path: PathBuf,
-    /// The file's inode, by which it is found if it was moved.
+    /// The file's inode, by which it is found if another collector has renamed it.
     inode: u64,
     /// Number of live images that write to it.
     pub live: u32,
-    /// The last error, which was reported already.
+    /// The last error of a write. It has been reported, and is reported again only if it changes.
     pub failed: Option<String>,
-    /// Samples that wait until there are enough for a block.
+    /// Samples of time that wait to be written.
     pub samples: Vec<Sample>,
-    /// Samples of events that wait, like `samples`.
+    /// Samples of events that wait to be written.
     pub event_samples: Vec<EventSample>,
-    /// Time when its rows were last written.
+    /// Time when rows were last written, ns.
     pub flushed_ns: u64,
-    /// Time when its samples were last written.
+    /// Time when samples were last written, ns.
     samples_ns: u64,
-    /// The last reading of each quantity.
+    /// The last reading of each quantity, by process, device and name.
     read: HashMap<(Option<ProcessIndex>, Option<u32>, NameId), LastReading>,
-    /// The reason in the file why proportional set sizes are missing.
+    /// The reason for missing proportional set sizes that the file contains, if they are missing.
     pub sizes_missing: Option<String>,
-    /// UUIDs of the devices that its processes see.
+    /// UUIDs of the devices that the file's processes use.
     pub devices: HashSet<String>,
-    /// Source files in its stacks that were looked up.
+    /// The source files in stacks whose size and time were looked up.
     sources: SourceFiles,
 }
 
 /// The newest reading of a quantity.
 struct LastReading {
     row: Counter,
-    /// Time when a row was last written.
+    /// Time of the last row that was written, ns.
     written_ns: u64,
 }
 
@@ -97,7 +98,7 @@ impl OpenFile {
         }
     }
 
-    /// Returns the rank of its processes, if they have one.
+    /// Returns the rank of the file's processes, if they have one.
     pub fn rank(&self) -> Option<u32> {
         match self.owner {
             FileOwner::Rank(rank) => Some(rank.number),
@@ -105,8 +106,8 @@ impl OpenFile {
         }
     }
 
-    /// Writes the waiting samples, unless there are too few. Samples of one kind are written
-    /// together, since their common values then take almost no space.
+    /// Writes the waiting samples, unless they are too few for a block. Samples of one kind are
+    /// written together, because the values that they have in common then take almost no space.
     pub fn write_samples(&mut self) -> Result<(), TraceError> {
         let waited_ns = sys::monotonic_ns().saturating_sub(self.samples_ns);
         match self.samples_waiting() < WORTH_A_BLOCK && waited_ns < SAMPLES_WAIT_NS {
@@ -115,7 +116,7 @@ impl OpenFile {
         }
     }
 
-    /// Like [`Self::write_samples`], however few there are.
+    /// Writes the waiting samples, even if they are few.
     pub fn write_all_samples(&mut self) -> Result<(), TraceError> {
         if self.samples_waiting() == 0 {
             return Ok(());
@@ -139,22 +140,24 @@ impl OpenFile {
         self.writer.property(Property { key, value });
     }
 
-    /// Writes size and time of a Python source file when it is first named.
+    /// Writes size and time of a Python source file, if the file is named for the first time.
     pub fn python_source(&mut self, path: &str, pid: u32) {
         if let Some((key, value)) = self.sources.of_python(path, pid) {
             self.write_property(&key, &value);
         }
     }
 
-    /// Writes size and time of a source file that a module was compiled from.
+    /// Writes size and time of a source file that a module was compiled from, if it is named for
+    /// the first time.
     pub fn module_source(&mut self, path: &str, module: &ModuleFile) {
         if let Some((key, value)) = self.sources.of_module(path, module) {
             self.write_property(&key, &value);
         }
     }
 
-    /// Writes a reading. A reading that equals the last row waits until that row is a second old or
-    /// until a different reading follows, so curves look the same as with all readings.
+    /// Writes a reading. If the reading equals the last row, it waits until that row is a second
+    /// old or until a different reading follows. So curves look the same as if all readings were
+    /// written.
     pub fn counter(&mut self, row: Counter) {
         let written_ns = row.time_ns;
         match self.read.get_mut(&(row.process, row.device, row.name)) {
@@ -179,7 +182,8 @@ impl OpenFile {
         self.writer.counter(row);
     }
 
-    /// Writes and removes the last readings of a process that has ended.
+    /// Writes the last readings of a process that has ended, as far as they are waiting, and
+    /// removes them.
     pub fn forget(&mut self, process: ProcessIndex) {
         let (writer, read) = (&mut self.writer, &mut self.read);
         read.retain(|(of, ..), read| {
@@ -196,18 +200,19 @@ impl OpenFile {
 pub struct Files {
     directory: PathBuf,
     header: TraceHeader,
-    /// Properties of the whole run that each file gets: key, and value as JSON.
+    /// Properties of the whole run that each file contains: key, and value as JSON.
     facts: Vec<(&'static str, String)>,
-    /// All files. None is ever removed, so that indexes stay valid.
+    /// All files. No file is ever removed, so indexes stay valid.
     pub open: Vec<OpenFile>,
-    /// Whether any process named a rank.
+    /// Whether any process has named its rank.
     pub ranked: bool,
-    /// Time (ns) when a file for processes without a rank could not be created, and the reason.
+    /// Time when the file for processes without a rank could last not be created, ns, and the
+    /// reason.
     refused: Option<(u64, String)>,
 }
 
 impl Files {
-    /// Returns files of which none is open.
+    /// Returns the state of a run without files.
     pub fn new(directory: &Path, header: TraceHeader, facts: Vec<(&'static str, String)>) -> Files {
         Files {
             directory: directory.to_owned(),
@@ -219,7 +224,7 @@ impl Files {
         }
     }
 
-    /// Creates a file under the first free name.
+    /// Creates a file under the first free one of these names.
     fn create(
         &mut self,
         owner: FileOwner,
@@ -240,7 +245,7 @@ impl Files {
                 }
                 Err(e) if exists(&path) => {
                     self.rename_launcher_file(&path, &owner);
-                    // The name may be free by now.
+                    // The other file may have been renamed, so that this name is free now.
                     if !exists(&path)
                         && let Ok(writer) = TraceWriter::create(&path, &header)
                     {
@@ -267,8 +272,9 @@ impl Files {
         self.open.len() - 1
     }
 
-    /// Renames another file that has rank 0's name. A collector on another host may have created it
-    /// before any rank was known; that collector belongs to a launcher.
+    /// Renames another collector's file that occupies rank 0's name. A collector on another host
+    /// may have created it before any process there named a rank. That collector belongs to a
+    /// launcher.
     fn rename_launcher_file(&self, path: &Path, owner: &FileOwner) {
         if !matches!(owner, FileOwner::Rank(Rank { number: 0, .. })) {
             return;
@@ -284,9 +290,9 @@ impl Files {
         }
     }
 
-    /// Returns the file for processes without a rank, which is created when it is first needed.
-    /// Thousands of samples may need it, so if it could not be created, that is tried again only
-    /// after a second.
+    /// Returns the file for processes without a rank, and creates it when it is first needed. If
+    /// that fails, later calls fail at once for a second, because thousands of samples may need the
+    /// file.
     pub fn unranked(&mut self) -> Result<usize, CollectError> {
         let wanted = if self.ranked { FileOwner::Launcher } else { FileOwner::Unranked };
         if let Some(at) = self.open.iter().position(|f| f.owner == wanted) {
@@ -329,7 +335,7 @@ impl Files {
         self.create(FileOwner::Rank(rank), &mut numbered(&format!("rank-{}", rank.number)))
     }
 
-    /// Renames a file because its processes turned out to be launchers.
+    /// Renames a file, because its processes turned out to be launchers.
     pub fn becomes_launcher(&mut self, at: usize) {
         let host = self.header.host.clone();
         let Some(file) = self.open.get_mut(at) else { return };
@@ -344,7 +350,7 @@ impl Files {
                 }
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(e) => {
-                    // A collector on another host may have moved the file already.
+                    // A collector on another host may have renamed the file already.
                     if e.kind() == std::io::ErrorKind::NotFound
                         && let Some(to) = found(&self.directory, file.inode)
                     {
@@ -383,7 +389,7 @@ impl Files {
     }
 }
 
-/// Returns the path of the trace file with this inode in a directory.
+/// Finds the trace file with this inode in a directory, and returns its path.
 fn found(directory: &Path, inode: u64) -> Option<PathBuf> {
     let entries = std::fs::read_dir(directory).ok()?.flatten().map(|entry| entry.path());
     let mut traces = entries.filter(|path| path.extension().is_some_and(|end| end == "tprof"));
@@ -413,7 +419,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readings_that_stay_as_they_are_have_a_row_a_second() {
+    fn an_unchanged_reading_is_written_once_per_second() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("rank-0.tprof");
         let writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
@@ -430,7 +436,7 @@ mod tests {
         let file = TraceFile::open(&path).unwrap();
         let rows: Vec<_> =
             file.counters().iter().map(|row| (row.time_ns / 100_000_000, row.value)).collect();
-        // There are rows for the last reading before a change and for the last of all.
+        // The last reading before a change and the last one of all have a row too.
         assert_eq!(rows, [(0, 5.0), (10, 5.0), (13, 5.0), (14, 6.0), (15, 6.0)]);
     }
 }

@@ -1,4 +1,4 @@
-//! Writes `run.json`, and rows that concern a whole file.
+//! Writes `run.json`, and the rows that belong to a whole file or to all files.
 
 use crate::os::cgroup::CgroupReading;
 use crate::os::host_cpu::HostCpuReading;
@@ -12,13 +12,13 @@ use std::sync::Arc;
 use tprof_trace::model::{Counter, Loss, Symbol, counter};
 use tprof_trace::run::RunInfo;
 
-/// Longest time that rows wait if they only refine other rows.
+/// Longest time that rows wait in a file whose waiting rows only refine rows that are written, ns.
 const REFINING_NS: u64 = 3_000_000_000;
 
-/// The reason of a loss that occurs when a trace file can't be written.
+/// The reason for losses because a trace file can't be written.
 pub const UNWRITTEN: &str = "the trace file could not be written";
 
-/// Writes symbols of a process; `target` is file index << 32 | process index.
+/// Writes the names of a process's addresses. `target` is file index << 32 | process index.
 pub fn write_symbols(
     files: &mut Files,
     target: u64,
@@ -32,7 +32,7 @@ pub fn write_symbols(
         let module_file = &*module;
         let path = shown_path(&module.path, redact);
         let module = open.writer.name(&path);
-        // An address without a name still gets its module.
+        // An address without a name is written too, with its module.
         let frames = if frames.is_empty() { &nameless[..] } else { &frames[..] };
         for (depth, frame) in frames.iter().enumerate() {
             if !redact {
@@ -58,7 +58,7 @@ fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Returns a path in the form for the trace.
+/// Returns a path as the trace shows it; with `redact`, only the name of the file.
 pub fn shown_path(path: &Path, redact: bool) -> String {
     match path.file_name() {
         Some(name) if redact => name.to_string_lossy().into_owned(),
@@ -103,7 +103,7 @@ fn write_counters(files: &mut Files, time_ns: u64, values: &[(&str, Option<f64>)
     }
 }
 
-/// Writes the run's losses into every file, so that each file is complete by itself.
+/// Writes the run's losses into every file, so that each file can be read without the others.
 fn write_losses(files: &mut Files, losses: &Losses, time_ns: u64) {
     for open in &mut files.open {
         for (what, why, count) in losses.iter() {
@@ -113,8 +113,8 @@ fn write_losses(files: &mut Files, losses: &Losses, time_ns: u64) {
     }
 }
 
-/// Flushes every file, and reports an error once. Rows that can't be written wait. Rows that only
-/// refine others wait until they fill a block.
+/// Flushes every file. An error is reported once, and the rows that can't be written wait for the
+/// next call. Rows that only refine other rows wait until they fill a block.
 pub fn flush_files(files: &mut Files, losses: &mut Losses, now: u64) {
     let mut errors = Vec::new();
     for open in &mut files.open {
@@ -139,7 +139,7 @@ pub fn flush_files(files: &mut Files, losses: &mut Losses, now: u64) {
     count_dropped(files, losses);
 }
 
-/// Counts rows that were dropped because they could not be written for long.
+/// Counts rows that the writers have dropped because too many could not be written.
 fn count_dropped(files: &mut Files, losses: &mut Losses) {
     for open in &mut files.open {
         let dropped = open.writer.take_dropped();
@@ -149,8 +149,8 @@ fn count_dropped(files: &mut Files, losses: &mut Losses) {
     }
 }
 
-/// Writes everything that waits. Rows that can't be written are dropped and counted. Nothing more
-/// is lost after this.
+/// Writes all waiting rows. Rows that can't be written now are dropped and counted, so that the
+/// losses are final after this.
 pub fn settle_files(files: &mut Files, losses: &mut Losses) {
     for open in &mut files.open {
         let samples = open.samples_waiting() as u64;
@@ -167,7 +167,8 @@ pub fn settle_files(files: &mut Files, losses: &mut Losses) {
     count_dropped(files, losses);
 }
 
-/// Appends losses and indexes to the files and closes them. [`settle_files`] must have been called.
+/// Appends the losses and the indexes to the files and closes them. The caller has called
+/// [`settle_files`].
 pub fn close_files(files: &mut Files, losses: &mut Losses, time_ns: u64) {
     write_losses(files, losses, time_ns);
     for open in files.open.drain(..) {
@@ -177,7 +178,7 @@ pub fn close_files(files: &mut Files, losses: &mut Losses, time_ns: u64) {
     }
 }
 
-/// Reduces all programs to their base names. Arguments were removed before.
+/// Reduces the programs in `info` to their base names. Their arguments were removed earlier.
 pub fn redact(info: &mut RunInfo) {
     for process in &mut info.processes {
         process.command = base(&process.command).to_owned();
@@ -191,7 +192,8 @@ pub fn redact(info: &mut RunInfo) {
     }
 }
 
-/// Writes `run.json` to a temporary name and renames it. Returns its size in bytes.
+/// Writes `run.json` under a temporary name and renames it, so that readers see a whole file.
+/// Returns its size in bytes.
 pub fn write(path: &Path, info: &RunInfo) -> io::Result<usize> {
     let temporary = path.with_extension("json.tmp");
     let _ = std::fs::remove_file(&temporary);

@@ -1,26 +1,26 @@
-//! The losses of a run, and the data that could not be recorded.
+//! Counts the losses of a run, and lists what could not be recorded.
 
 use super::collector_stall::CollectorStall;
 use std::collections::{BTreeMap, HashSet};
 use tprof_trace::run::BlindSpot;
 
-/// Number of processes with unrecorded data that are kept, so that a build with millions of
-/// processes does not fill the collector's memory.
+/// Number of entries in the list of what could not be recorded. The limit bounds the collector's
+/// memory in a build with millions of processes.
 pub(super) const MAX_BLIND: usize = 10_000;
 
-/// The losses of a run, by kind.
+/// The losses of a run by kind, and what could not be recorded.
 #[derive(Default)]
 pub struct Losses {
     by_kind: BTreeMap<(String, String), u64>,
-    /// Data that could not be recorded, by process.
+    /// What could not be recorded, by process.
     pub(super) blind: Vec<BlindSpot>,
-    /// Detects that the collector stands still, and losses because of that.
+    /// Detects that the collector stood still, which explains some losses.
     pub standstill: CollectorStall,
     complaints: HashSet<String>,
 }
 
 impl Losses {
-    /// Adds something that was not recorded of a process.
+    /// Adds something that could not be recorded of a process.
     pub fn add_blind(&mut self, blind: BlindSpot) {
         if self.blind.len() < MAX_BLIND {
             self.blind.push(blind);
@@ -33,7 +33,8 @@ impl Losses {
         }
     }
 
-    /// Like [`Losses::add_blind`], but adds only one entry, however many processes it concerns.
+    /// Adds something that could not be recorded, unless the list already has it for another
+    /// process.
     pub fn add_blind_once(&mut self, blind: BlindSpot) {
         if !self.blind.iter().any(|known| known.what == blind.what && known.why == blind.why) {
             self.add_blind(blind);
@@ -45,7 +46,7 @@ impl Losses {
         *self.by_kind.entry((what.to_owned(), why.to_owned())).or_insert(0) += count;
     }
 
-    /// Returns what could not be recorded so far, by process.
+    /// Returns what could not be recorded so far.
     #[cfg(test)]
     pub fn blind(&self) -> &[BlindSpot] {
         &self.blind
@@ -56,7 +57,8 @@ impl Losses {
         self.by_kind.iter().map(|((what, why), count)| (what.as_str(), why.as_str(), *count))
     }
 
-    /// Prints a line on stderr, but each line only once: for example, that the disk is full.
+    /// Prints a line on stderr, for example that the disk is full. The same line is printed only
+    /// once.
     pub fn complain(&mut self, what: &str) {
         if self.complaints.insert(what.to_owned()) {
             eprintln!("tprof: {what}");

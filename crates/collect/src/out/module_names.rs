@@ -1,9 +1,8 @@
-//! Checks for `--modules` whether the start-up hook of Python ran in each image that ran PyTorch,
-//! and if not, why.
+//! Reports for `--modules` in which images PyTorch ran without Python's start-up hook, and why.
 //!
-//! The hook is a `sitecustomize.py` in a directory of PYTHONPATH. Once PyTorch is imported, it adds
-//! a line to a file of the session: pid, CLOCK_MONOTONIC in ns, and `named`, or `missing` with the
-//! reason. A forked child has its parent's hook, but no line of its own.
+//! The hook is a `sitecustomize.py` in a directory of PYTHONPATH. When PyTorch is imported, the
+//! hook adds a line to a file of the session: pid, CLOCK_MONOTONIC in ns, and `named`, or `missing`
+//! with the reason. A forked child has inherited its parent's hook, but adds no line of its own.
 
 use crate::out::losses::Losses;
 use std::collections::HashMap;
@@ -20,10 +19,10 @@ pub const HOOK_TITLE: &str = "\"\"\"Start-up hook of `--modules`";
 pub const PYTHON_PATH: &str = "PYTHONPATH";
 /// Name of the session's file to which hooks add lines.
 const NOTES: &str = "modules";
-/// The data that is not recorded if the hook does not run.
+/// What the report says is missing if the hook did not run.
 const WHAT: &str = "names of modules (--modules)";
 
-/// Whether a directory of PYTHONPATH contains the hook.
+/// Whether a directory of PYTHONPATH contains tprof's hook.
 pub fn holds_hook(directory: &Path) -> bool {
     let mut title = [0; HOOK_TITLE.len()];
     let read =
@@ -32,7 +31,7 @@ pub fn holds_hook(directory: &Path) -> bool {
 }
 
 /// Returns the most likely reason why the hook did not run in a process with this command line and
-/// environment, given that it did not.
+/// environment. The caller decides later whether the hook ran.
 pub fn why_not(command: &[String], environ: &[u8]) -> &'static str {
     match switch_of(command) {
         Some('S') => return "Python runs with -S, which skips start-up hooks",
@@ -50,7 +49,7 @@ pub fn why_not(command: &[String], environ: &[u8]) -> &'static str {
     }
 }
 
-/// Returns the first of Python's own switches that keeps the hook from running.
+/// Returns the first of Python's own switches that prevents the hook from running.
 fn switch_of(command: &[String]) -> Option<char> {
     let mut words = command.iter().skip(1);
     while let Some(switches) = words.next().and_then(|word| word.strip_prefix('-')) {
@@ -60,7 +59,8 @@ fn switch_of(command: &[String]) -> Option<char> {
         for (at, switch) in switches.char_indices() {
             match switch {
                 'I' | 'E' | 'S' => return Some(switch),
-                // The program follows this switch.
+                // The name of the program follows this switch, and then the program's own
+                // arguments.
                 'c' | 'm' => return None,
                 'W' | 'X' => {
                     if at + 1 == switches.len() {
@@ -75,24 +75,24 @@ fn switch_of(command: &[String]) -> Option<char> {
     None
 }
 
-/// An image of a run with `--modules`.
+/// An image of a run with `--modules`, and what is known about its hook.
 #[derive(Clone, Debug)]
 pub struct HookedImage {
-    /// Its pid in its own pid namespace.
+    /// The image's pid in its own pid namespace, which the hook writes.
     pub own_pid: u32,
-    /// Pid and name, as `pid NAME`.
+    /// Pid and program, as `pid NAME`.
     pub process: String,
-    /// Time when it attached, ns.
+    /// Time when the image attached, ns.
     pub start_ns: u64,
     /// Number of the image that it was forked from.
     pub forked_from: Option<u64>,
-    /// The result of [`why_not`] when it began.
+    /// The reason why the hook did not run, if it turns out that it did not (see [`why_not`]).
     pub why_not: &'static str,
-    /// Whether it ran operators of PyTorch.
+    /// Whether the image ran operators of PyTorch.
     pub ran_torch: bool,
 }
 
-/// Images of a run with `--modules`, by their numbers.
+/// The images of a run with `--modules`, by number.
 #[derive(Debug, Default)]
 pub struct HookedImages {
     images: HashMap<u64, HookedImage>,
@@ -111,8 +111,9 @@ impl HookedImages {
         }
     }
 
-    /// Reports the images that ran PyTorch without the hook, or the job if no image ran PyTorch.
-    /// `session` is the session's directory.
+    /// Reports the images in which PyTorch ran without the hook. If PyTorch ran in no image,
+    /// reports that once for the job. `session` is the session's directory, in which hooks have
+    /// written their lines.
     pub fn judge(&self, session: &Path, losses: &mut Losses) {
         let notes = std::fs::read_to_string(session.join(NOTES)).unwrap_or_default();
         let notes: Vec<HookNote<'_>> = notes.lines().filter_map(HookNote::of).collect();
@@ -134,10 +135,10 @@ impl HookedImages {
         }
     }
 
-    /// Returns why the modules of an image have no names; `None` if they have.
+    /// Returns why the modules of an image have no names; `None` if they have names.
     fn why_unnamed<'a>(&self, image: &HookedImage, notes: &[HookNote<'a>]) -> Option<&'a str> {
         let mut own = image;
-        // Each image began after the one that it was forked from, so the loop ends.
+        // An image begins after the one that it was forked from, so this loop ends.
         loop {
             let is_own =
                 |note: &&HookNote<'_>| note.pid == own.own_pid && note.time_ns >= own.start_ns;
@@ -152,11 +153,11 @@ impl HookedImages {
     }
 }
 
-/// A line of the session's file.
+/// A line that a hook has written.
 struct HookNote<'a> {
     pid: u32,
     time_ns: u64,
-    /// The reason why modules have no names; `None` if they have.
+    /// The reason why modules have no names; `None` if they have names.
     missing: Option<&'a str>,
 }
 
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn switches_of_python_are_separate_from_the_programs_own() {
+    fn only_switches_of_python_itself_count() {
         let why = |text: &str| {
             let command: Vec<String> = text.split(' ').map(str::to_owned).collect();
             switch_of(&command)
@@ -208,17 +209,17 @@ mod tests {
     }
 
     #[test]
-    fn a_forked_child_has_its_parents_hook_and_another_program_does_not() {
+    fn a_fork_inherits_the_hook_and_another_program_does_not() {
         let notes = "7 150 named\n";
         assert_eq!(judged([image(7, 100, None), image(8, 200, Some(1))], notes), []);
         let other = |pid: u32| (format!("{pid} python"), "-I".to_owned());
         assert_eq!(judged([image(7, 100, None), image(8, 200, None)], notes), [other(8)]);
-        // The same process runs another program.
+        // The same process runs another program, whose hook has written no line.
         assert_eq!(judged([image(7, 100, None), image(7, 200, None)], notes), [other(7)]);
     }
 
     #[test]
-    fn the_hooks_own_reason_goes_before_a_guess() {
+    fn the_reason_that_a_hook_wrote_replaces_the_guess() {
         let notes = "7 150 missing PyTorch 2.0 has no torch.compiler\n8 250 named\n";
         let found = judged([image(7, 100, None), image(8, 200, None)], notes);
         assert_eq!(
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_without_pytorch_is_named_once() {
+    fn a_job_without_pytorch_is_reported_once() {
         let idle = |pid| HookedImage { ran_torch: false, ..image(pid, 1, None) };
         let found = judged([idle(7), idle(8)], "");
         assert_eq!(found.len(), 1);

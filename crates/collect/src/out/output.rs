@@ -1,16 +1,16 @@
-//! Everything that recorded data is written to.
+//! The destination of everything that is recorded.
 
 use super::files::Files;
 use super::processes::Processes;
 use crate::shared::clock::Clock;
 
-/// The rank files, the fates of all processes, and the clock that converts the targets' times.
+/// The rank files, the state of all processes, and the clock that converts the targets' times.
 pub struct Output {
-    /// Converts the targets' clock.
+    /// Converts the ticks of targets to ns.
     pub clock: Clock,
     /// The open trace files.
     pub files: Files,
-    /// The fates of all processes, and the losses.
+    /// The state of all processes, and the losses.
     pub processes: Processes,
 }
 

@@ -1,5 +1,6 @@
-//! The fate of every process: which one started it, how it ended, whether it could be recorded,
-//! and which of its events were lost.
+//! Keeps track of every process of the job: which process started it, how it ended, and whether it
+//! could be recorded. Processes are known from attaching, from their parents' records, and from
+//! samples.
 
 mod expected;
 mod unattached;
@@ -16,7 +17,8 @@ use tprof_trace::model::ProcessEnd;
 use tprof_trace::run::ProcessInfo;
 use unattached::Unattached;
 
-/// A program that a process was about to run, and that has not attached.
+/// A program that a process was about to run according to its parent's or its own record, and that
+/// has not attached yet.
 #[derive(Clone, Debug)]
 struct Expected {
     path: String,
@@ -25,22 +27,23 @@ struct Expected {
     time_ns: u64,
 }
 
-/// A process that connected and then ended or went on without an answer.
+/// A process that connected and then ended or continued before the collector answered.
 #[derive(Clone, Debug)]
 pub struct Unanswered {
     /// Pid in the collector's namespace.
     pub pid: u32,
     /// Pid of its parent.
     pub parent: u32,
-    /// Whether its CUPTI agent sent the message.
+    /// Whether the process's CUPTI agent connected, instead of its hooks.
     pub agent: bool,
-    /// Command line, if it was still there.
+    /// Command line; empty if the process had already ended.
     pub command: Vec<String>,
-    /// Time when this was noticed, ns.
+    /// Time when the collector noticed this, ns.
     pub time_ns: u64,
 }
 
-/// The file and rank of an image. They are kept after its end, because its children inherit them.
+/// The file and the rank of an image. They are stored after its end too, because its children
+/// inherit them.
 #[derive(Clone, Copy, Debug)]
 pub struct Assignment {
     /// Index of its file.
@@ -52,55 +55,57 @@ pub struct Assignment {
 /// The processes of a run.
 #[derive(Default)]
 pub struct Processes {
-    /// The processes that were seen, in order of appearance, as `run.json` has them.
+    /// The rows of `run.json`: all processes that are known, in order of appearance.
     pub processes: Vec<ProcessInfo>,
-    /// Index in `processes`, by image.
+    /// Index in `processes` by image.
     row: HashMap<u64, usize>,
-    /// File of each row, by index in `processes`.
+    /// Index of the file by index in `processes`.
     file: HashMap<usize, usize>,
-    /// File and rank of every image so far.
+    /// File and rank of every image that has attached.
     assignments: HashMap<u64, Assignment>,
-    /// Newest image of each pid.
+    /// The newest image of each pid.
     newest: HashMap<u32, u64>,
-    /// Wait statuses by pid, in order of time.
+    /// Wait statuses of reaped processes by pid, in order of time.
     reaped: HashMap<u32, Vec<(u64, i32)>>,
-    /// Processes that were reaped, and of which it is not known yet whether they attached. Rings
-    /// are read between two checks for attached processes, so a process may have attached and been
-    /// reaped in the meantime.
+    /// Reaped processes (pid, status, time) that may or may not have attached. Messages and rings
+    /// are read one after the other, so the record that a process was reaped may be read before the
+    /// message that it attached.
     unsettled: Vec<(u32, i32, u64)>,
-    /// Statuses that processes have announced themselves, by image.
+    /// Exit statuses that processes have announced before their end, by image.
     announced: HashMap<u64, i32>,
     expected: HashMap<u32, Expected>,
-    /// Pids whose last program did not attach, which was reported already.
+    /// Pids that attached with one program and ended with another one that didn't attach, which was
+    /// already reported.
     replaced: HashSet<u32>,
-    /// Forked children that have recorded nothing so far: the parent's image, and the time of the
-    /// fork.
+    /// Forked children that have not attached yet, by pid: the parent's image, and the time of the
+    /// fork. A forked child attaches only when it records something.
     forks: HashMap<u32, (u64, u64)>,
-    /// Processes that were not answered in time, by pid and whether the agent waited.
+    /// Processes that were not answered in time, by pid and whether the CUPTI agent waited.
     unanswered: BTreeMap<(u32, bool), Unanswered>,
-    /// Versions of the interface in processes with another tprof's library, by pid.
+    /// For processes with the library of another tprof, the library's version of the wire
+    /// interface, by pid.
     refused: BTreeMap<u32, u32>,
-    /// Programs that never attached.
+    /// Programs that did not attach and have a row anyway.
     unattached: Unattached,
-    /// Pid of the process that the launcher started.
+    /// Pid of the process that the launcher started; `None` if nothing was launched.
     pub root: Option<u32>,
-    /// Whether the root's program can attach, if that was checked.
+    /// Whether the root's program can attach. Computed when it is first needed.
     root_may_attach: OnceCell<bool>,
-    /// Whether the root has ended.
+    /// Whether the root process has ended.
     pub root_ended: bool,
-    /// Time when the last process ended.
+    /// Time when the last process ended, ns.
     pub last_end_ns: Option<u64>,
-    /// Number of steps in the process that made most, if a schedule counts steps.
+    /// Number of steps of the process with most steps, if a schedule counts steps.
     pub steps: u64,
-    /// Number of captured ranges in the process that had most.
+    /// Number of captured ranges of the process with most of them.
     pub captures: u64,
     /// CPU time of the launched process and its descendants, as the kernel counts it, ns.
     pub tree_cpu_ns: u64,
-    /// Number of images that saw other times than the machine's.
+    /// Number of images to which libfaketime shows other times than the machine's.
     pub bent: u64,
-    /// For `--modules`, the images and whether the Python hook ran in them.
+    /// For `--modules`, the images, and whether the start-up hook of Python ran in them.
     pub hooked: HookedImages,
-    /// The processes that run operators, and whether they have made a step.
+    /// Which processes run operators of PyTorch, and which have made a step.
     pub stepping: Arc<Stepping>,
     /// Losses, and what could not be recorded.
     pub losses: Losses,
@@ -109,7 +114,7 @@ pub struct Processes {
 impl Processes {
     /// Adds an image that attached.
     pub fn began(&mut self, image: u64, info: ProcessInfo, place: Assignment) {
-        // The pid belonged to another process before.
+        // Earlier processes with this pid did not attach, so they can be reported.
         let before = |(pid, _, at): &mut (u32, i32, u64)| *pid == info.pid && *at <= info.start_ns;
         let gone: Vec<_> = self.unsettled.extract_if(.., before).collect();
         for (pid, status, time_ns) in gone {
@@ -138,7 +143,7 @@ impl Processes {
         self.assignments.get(&image).copied()
     }
 
-    /// Notes that the processes of a file turned out to be launchers.
+    /// Removes the rank of a file's processes, because they turned out to be launchers.
     pub fn launch(&mut self, file: usize) {
         for (row, _) in self.file.iter().filter(|(_, of)| **of == file) {
             if let Some(row) = self.processes.get_mut(*row) {
@@ -147,7 +152,7 @@ impl Processes {
         }
     }
 
-    /// Returns all rows, each with the current name of its file.
+    /// Returns all rows with the current names of their files, for `run.json`.
     pub fn rows(&self, names: &[String]) -> Vec<ProcessInfo> {
         let mut rows = self.processes.clone();
         for (row, file) in &self.file {
@@ -169,14 +174,15 @@ impl Processes {
         self.newest.get(&pid).copied()
     }
 
-    /// Adds a sampled program that did not attach, and returns its row.
+    /// Adds a row for a sampled program that did not attach, and returns the row's index.
     pub fn sampled(&mut self, info: ProcessInfo, file: usize) -> usize {
         let row = self.unattached.sampled(info, &mut self.processes);
         self.file.insert(row, file);
         row
     }
 
-    /// Notes that a sampled program has ended. Returns how, if that is known.
+    /// Notes that a sampled program has ended. Returns how it ended: unknown if `last` is set,
+    /// `None` if that may still become known.
     pub fn sampled_ended(&mut self, row: usize, end_ns: u64, last: bool) -> Option<ProcessEnd> {
         let process = self.processes.get(row)?;
         let has_end = process.exit_status.is_some() || process.signal.is_some();
@@ -195,7 +201,7 @@ impl Processes {
         Some(end)
     }
 
-    /// Notes that an image forked a child, which attaches only once it has an event.
+    /// Notes that an image forked a child. The child attaches only when it records something.
     pub fn forked(&mut self, child: u32, parent: u64, time_ns: u64) {
         let attached = self
             .image_of(child)
@@ -206,7 +212,7 @@ impl Processes {
         }
     }
 
-    /// Handles a forked child that ended without recording anything.
+    /// Adds a row for a forked child that ended without attaching.
     fn child_without_records(
         &mut self,
         pid: u32,
@@ -230,21 +236,21 @@ impl Processes {
         self.unattached.reported(child, &mut self.processes);
     }
 
-    /// Notes that a process was reaped by its parent or by the launcher.
+    /// Notes that a parent or the launcher has reaped a process.
     pub fn reaped(&mut self, pid: u32, status: i32, time_ns: u64) {
         self.reaped.entry(pid).or_default().push((time_ns, status));
         self.unsettled.push((pid, status, time_ns));
     }
 
-    /// Handles the reaped processes that did not attach. All processes that attached before must be
-    /// known.
+    /// Handles the reaped processes that did not attach. The caller has handled the messages of all
+    /// processes that attached before.
     pub fn settle(&mut self) {
         for (pid, status, time_ns) in std::mem::take(&mut self.unsettled) {
             self.gone(pid, status, time_ns);
         }
     }
 
-    /// Handles a reaped process that has not attached, if it was expected to.
+    /// Handles a process that was reaped without having attached.
     fn gone(&mut self, pid: u32, status: i32, time_ns: u64) {
         self.expected_ended(pid, status, time_ns);
         if let Some(fork) = self.forks.remove(&pid) {
@@ -252,17 +258,18 @@ impl Processes {
         }
     }
 
-    /// Notes the exit status that a process announced.
+    /// Notes the exit status that a process has announced before its end.
     pub fn announces(&mut self, image: u64, status: i32) {
         self.announced.insert(image, status);
     }
 
-    /// Returns the wait status of a process that began at `start_ns`, if that is known.
+    /// Returns the wait status of the process with this pid that began at `start_ns`, if it is
+    /// known.
     pub fn status_of(&self, pid: u32, start_ns: u64) -> Option<i32> {
         self.reaped.get(&pid)?.iter().find(|(at, _)| *at >= start_ns).map(|(_, status)| *status)
     }
 
-    /// Writes the end of an image into its row.
+    /// Writes the end of an image into its row, and returns how it ended.
     pub fn ended(
         &mut self,
         image: u64,
@@ -303,8 +310,8 @@ impl Processes {
     }
 }
 
-/// Converts a wait status to the values of `run.json`: exit status, signal, and how the process
-/// ended.
+/// Converts a wait status to the columns of `run.json`: exit status, signal, and a word for how the
+/// process ended.
 fn in_words(status: Option<i32>) -> (Option<i32>, Option<i32>, String) {
     match status {
         Some(s) if s & 0x7f == 0 => (Some(s >> 8 & 0xff), None, "exit".to_owned()),
@@ -318,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_attached_before_it_was_reaped_is_seen_though_its_parent_was_read_first() {
+    fn a_process_that_attached_is_not_missing_if_its_end_is_read_first() {
         let mut processes = Processes::default();
         let place = Assignment { file: 0, rank: None };
         let row = |start_ns| ProcessInfo { pid: 7, start_ns, ..ProcessInfo::default() };
@@ -327,7 +334,8 @@ mod tests {
         processes.began(1, row(150), place);
         processes.settle();
         assert!(processes.losses.blind.is_empty() && processes.processes.len() == 1);
-        // The next process with this pid is another one, but the first one is still settled.
+        // The next process with this pid is another one. The first did not attach before it was
+        // reaped.
         processes.spawned(7, 1, "/nosuch/program".to_owned(), 0, 300);
         processes.reaped(7, 0, 400);
         processes.began(2, row(500), place);

@@ -1,4 +1,4 @@
-//! The rank of a process, from its environment.
+//! Determines the rank of a process from the variables that launchers set in its environment.
 
 use crate::os::proc;
 use crate::os::variables::Variables;
@@ -8,24 +8,25 @@ use tprof_wire::env::{
 };
 use tprof_wire::hash::fnv1a;
 
-/// The rank that an environment names.
+/// A rank as an environment names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rank {
     /// Number of the rank, from 0.
     pub number: u32,
-    /// Number of ranks that its launcher started, if the launcher sets that.
+    /// Number of ranks that the same launcher started, if the launcher tells that.
     pub size: Option<u32>,
-    /// Index of its variable in [`RANK_VARIABLES`]; a lower index is more trusted.
+    /// Index of the rank's variable in [`RANK_VARIABLES`]. The lower the index, the more the
+    /// variable is trusted.
     source: usize,
-    /// Hash of the launch's name, if there is one.
+    /// Hash of the name of the launch, if the launch has a name.
     pub launch: Option<u64>,
-    /// Number of times that an elastic launcher has restarted it.
+    /// Number of times that an elastic launcher has restarted the rank.
     pub restarts: u32,
     /// Whether `LOCAL_RANK` is set.
     is_worker: bool,
-    /// Whether torchrun started it.
+    /// Whether torchrun started the rank.
     is_elastic: bool,
-    /// Whether MPICH's launcher started it.
+    /// Whether MPICH's launcher (Hydra) started the rank.
     is_hydra: bool,
 }
 
@@ -43,7 +44,7 @@ impl Rank {
             })
         };
         let number = |name: &str| value(name).and_then(|text| text.parse::<u32>().ok());
-        // A batch script has the number of a task, but is not a task.
+        // Slurm sets a task's number for a batch script too, although the script isn't a task.
         let step = number(SLURM_STEP).filter(|step| *step < SLURM_FIRST_OWN_STEP);
         let of = |source: usize| {
             let (rank, size) = RANK_VARIABLES[source];
@@ -56,7 +57,8 @@ impl Rank {
         };
         let (source, rank) = (0..RANK_VARIABLES.len()).find_map(|at| Some((at, of(at)?)))?;
         let size = match RANK_VARIABLES[source] {
-            // Slurm's size is the number of its own tasks.
+            // Slurm's size counts only Slurm's own tasks, so it is used only if their rank is the
+            // same.
             ("PMIX_RANK", size) => number(size).filter(|_| of(4) == Some(rank)),
             (_, size) => number(size),
         };
@@ -79,19 +81,19 @@ impl Rank {
     }
 
     /// Whether an ancestor with the rank `other` only launched this rank. It did not if both are
-    /// the same rank under different variables, as when scripts set PyTorch's variables below
-    /// `mpirun` and `srun`.
+    /// the same rank under different variables. That is so when a script below `mpirun` or `srun`
+    /// sets PyTorch's variables.
     pub fn is_launched_by(&self, other: &Rank) -> bool {
         let differs = (self.number, self.size) != (other.number, other.size);
         let by_torch = self.is_elastic && !other.is_elastic;
         let by_workers = self.is_worker && !other.is_worker && differs;
         let by_trust = self.source < other.source && (self.source > 0 || differs);
-        // Hydra's proxies are tasks of srun, and srun gives them ranks through PMI as well.
+        // Under Slurm, Hydra's proxies are tasks of srun, so they have ranks through PMI too.
         let by_hydra = self.is_hydra && !other.is_hydra;
         by_torch || by_workers || by_trust || by_hydra
     }
 
-    /// Whether both are the same rank of the same launch, as far as the launch is named.
+    /// Whether both are the same rank of the same launch, as far as launches have names.
     pub fn is_same(&self, other: &Rank) -> bool {
         let one = |a: Option<u64>, b: Option<u64>| a.zip(b).is_none_or(|(a, b)| a == b);
         self.number == other.number
@@ -99,8 +101,8 @@ impl Rank {
             && one(self.launch, other.launch)
     }
 
-    /// Returns the variable that names the rank, with its number. Two collectors of one job have
-    /// the same text only if both record the same rank.
+    /// Returns the variable that names the rank, and its number. Two collectors of one job have the
+    /// same text only if both record the same rank.
     pub fn named(&self) -> String {
         format!("{}={}", RANK_VARIABLES[self.source].0, self.number)
     }
@@ -133,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_script_and_an_interactive_shell_of_slurm_are_no_ranks() {
+    fn batch_scripts_and_interactive_shells_of_slurm_have_no_rank() {
         assert_eq!(number("SLURM_JOB_ID=7 SLURM_PROCID=0"), None);
         assert_eq!(number("SLURM_PROCID=0 SLURM_STEP_ID=4294967290"), None);
         assert_eq!(number("SLURM_PROCID=0 SLURM_STEP_ID=4294967291"), None);
@@ -141,17 +143,17 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_ranks_is_that_of_the_same_launcher() {
+    fn the_number_of_ranks_comes_from_the_launcher_of_the_rank() {
         let step = "SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2";
         assert_eq!(size(step), Some(2));
         assert_eq!(size(&format!("{step} OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4")), Some(4));
         assert_eq!(size(&format!("{step} PMIX_RANK=1")), Some(2));
         assert_eq!(size(&format!("{step} PMIX_RANK=3")), None);
-        assert_eq!(size("PMI_RANK=1 PMI_SIZE=1"), None, "no rank 1 of 1");
+        assert_eq!(size("PMI_RANK=1 PMI_SIZE=1"), None, "rank 1 of 1 is impossible");
     }
 
     #[test]
-    fn who_starts_ranks_of_a_more_trusted_kind_is_a_launcher() {
+    fn a_process_whose_children_have_more_trusted_ranks_is_a_launcher() {
         let task = of("SLURM_PROCID=0 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2").unwrap();
         let below = |text: &str| of(text).unwrap().is_launched_by(&task);
         assert!(below("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2"));
@@ -162,9 +164,10 @@ mod tests {
         let hydra = "MPI_LOCALRANKID=0";
         assert!(of(&format!("PMI_RANK=1 PMI_SIZE=4 {hydra}")).unwrap().is_launched_by(&proxy));
         assert!(!of("PMI_RANK=1 PMI_SIZE=2").unwrap().is_launched_by(&proxy));
-        // These are the rank's own workers, since it has named its rank for PyTorch too.
+        // These are the rank's own workers, because the rank has PyTorch's variables with the same
+        // number.
         assert!(!below("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0"));
-        // This is an agent of Kubernetes, whose rank is that of a node.
+        // This is an agent in a Kubernetes job, whose rank is the number of a node.
         let node = of("RANK=0 WORLD_SIZE=2").unwrap();
         assert!(of("RANK=1 WORLD_SIZE=4 LOCAL_RANK=1").unwrap().is_launched_by(&node));
     }

@@ -1,7 +1,8 @@
-//! Size and time of the source files that stacks name, for reports that show their lines.
+//! Records size and time of the source files that stacks name. Reports that show source lines use
+//! them to notice that a file has changed.
 //!
-//! This takes one `stat` per file and rank. A file that was changed after the code that ran was
-//! made has other lines than that code, and is marked as newer.
+//! Each rank makes one `stat` call per file. If a file was changed after the running code was made
+//! from it, its lines may differ from the code, and the file is marked as newer.
 
 use std::collections::HashSet;
 use std::fs::{self, Metadata};
@@ -14,31 +15,31 @@ use tprof_trace::model::{SourceStamp, property};
 use crate::os::{proc, sys};
 use crate::symbols::ModuleFile;
 
-/// Most files whose size and time a rank records.
+/// Largest number of files whose size and time a rank records.
 const MAX_FILES: usize = 20_000;
 
-/// The source files that were looked up already.
+/// The source files that were looked up.
 #[derive(Debug, Default)]
 pub struct SourceFiles {
     seen: HashSet<String>,
 }
 
 impl SourceFiles {
-    /// Returns key and value of a property for a file of Python code that runs in a process. `None`
-    /// if the file was looked up before or cannot be read.
+    /// Returns key and value of the property for a file whose Python code runs in a process. `None`
+    /// if the file was looked up before or can't be read.
     pub fn of_python(&mut self, path: &str, pid: u32) -> Option<(String, String)> {
         self.stamp(path, || {
-            // The process may have another root directory.
+            // The process may have another root directory, so the path is resolved in that.
             let inside = format!("/proc/{pid}/root{path}");
             let made_ns = started_unix_ns(pid)?;
             Some((fs::metadata(inside).ok()?, made_ns))
         })
     }
 
-    /// Returns the property for a source file that a module was compiled from.
+    /// Returns the same for a source file that a module was compiled from.
     pub fn of_module(&mut self, path: &str, module: &ModuleFile) -> Option<(String, String)> {
         self.stamp(path, || {
-            // The sources of a module in another root directory are in that directory too.
+            // If the module is in another root directory, so are its sources.
             let reached = module.reached.as_deref().unwrap_or(&module.path);
             let compiled = fs::metadata(reached).ok()?;
             let source = match root_of(reached) {
@@ -69,7 +70,7 @@ impl SourceFiles {
     }
 }
 
-/// Returns the part of a path that is `/proc/PID/root`, if it begins with that.
+/// Returns the first part of a path that begins with `/proc/PID/root`; `None` for other paths.
 fn root_of(path: &Path) -> Option<PathBuf> {
     let mut parts = path.components();
     let root: PathBuf = parts.by_ref().take(4).collect();
@@ -80,7 +81,7 @@ fn changed_unix_ns(about: &Metadata) -> i64 {
     about.mtime().saturating_mul(1_000_000_000).saturating_add(about.mtime_nsec())
 }
 
-/// Returns when a process began, ns since 1970, accurate to a clock tick.
+/// Returns the time when a process began, ns since 1970, exact to a clock tick.
 fn started_unix_ns(pid: u32) -> Option<i64> {
     let age_ns = sys::monotonic_ns().saturating_sub(proc::started_ns(pid)?);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_stamped_once_and_one_changed_since_is_newer() {
+    fn a_file_is_recorded_once_and_marked_if_it_has_changed_since() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.py");
         fs::write(&path, "x = 1\n").unwrap();
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_of_another_namespace_is_kept() {
+    fn only_a_root_directory_in_proc_is_recognized() {
         assert_eq!(root_of(Path::new("/proc/7/root/usr/lib/a.so")), Some("/proc/7/root".into()));
         assert_eq!(root_of(Path::new("/usr/lib/a.so")), None);
     }

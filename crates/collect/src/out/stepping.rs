@@ -1,4 +1,4 @@
-//! Keeps which processes run PyTorch's operators, and which have made a step.
+//! Records which processes run PyTorch's operators, and which of them have made a step.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use tprof_wire::pytorch::{OPTIMIZER_STEP, PROFILER_STEP};
 
-/// Prefixes of the ranges that PyTorch opens around a step.
+/// Prefixes of the names of the ranges that PyTorch opens around a step.
 const STEPS: [&str; 2] = [OPTIMIZER_STEP, PROFILER_STEP];
 
-/// Whether a range with this name is a step of PyTorch.
+/// Whether a range with this name is a training step.
 pub fn is_step(name: &str) -> bool {
     STEPS.iter().any(|step| name.starts_with(step))
 }
@@ -17,9 +17,9 @@ pub fn is_step(name: &str) -> bool {
 /// The progress of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Time when its first operator or range was read.
+    /// Time when the collector read the process's first operator or range.
     pub began: Instant,
-    /// Whether it has ended a step.
+    /// Whether the process has ended a step.
     pub has_stepped: bool,
 }
 
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_has_stepped_has_so_from_then_on() {
+    fn a_process_that_has_stepped_stays_so() {
         let stepping = Stepping::default();
         assert!(!stepping.is_any());
         assert_eq!(stepping.of(7), None);

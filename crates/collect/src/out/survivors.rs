@@ -1,11 +1,11 @@
-//! Finds processes of the job that still run after its command has ended.
+//! Finds the processes of the job that still run after its command has ended.
 //!
-//! Most of them are known, because they attached or because hooks or perf events reported them.
-//! Other processes (such as the child of a static program) have the session's name in their
-//! environment, unless they got another environment or overwrote it.
+//! Most of them are known, because they attached or because hooks or perf events reported them. An
+//! unknown process (such as the child of a static program) can still be recognized by the session's
+//! directory in its environment, unless it has another environment or has overwritten it.
 //!
-//! A static program with an empty environment and without a living parent is not found if perf
-//! events are refused.
+//! If perf events are refused, a static program with an empty environment whose parent has ended
+//! isn't found.
 
 use crate::os::proc;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::path::Path;
 use tprof_trace::run::{BlindSpot, LATER_EVENTS};
 use tprof_wire::env;
 
-/// A process that still runs.
+/// A process of the job that still runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Survivor {
     /// Its process id.
@@ -23,7 +23,7 @@ pub struct Survivor {
 }
 
 impl Survivor {
-    /// Returns the note about it for the end of recording.
+    /// Returns the note that this process isn't recorded after the end of recording.
     pub fn blind(&self) -> BlindSpot {
         BlindSpot {
             process: format!("{} {}", self.pid, self.name),
@@ -34,9 +34,9 @@ impl Survivor {
     }
 }
 
-/// Finds live processes: those among the `known` pids, those with the session in their environment,
-/// and the children of both. Each known pid comes with the latest time (ns) at which its process
-/// may have started.
+/// Finds live processes: those with a known pid, those with the session's directory in their
+/// environment, and the descendants of both. A known pid comes with the latest time at which its
+/// process may have started, ns. If the process with this pid started later, the pid was reused.
 pub fn find(known: impl Iterator<Item = (u32, u64)>, session: &Path) -> Vec<Survivor> {
     let own = std::process::id();
     let started = |pid, by_ns| proc::started_ns(pid).is_some_and(|started_ns| started_ns <= by_ns);
@@ -53,7 +53,7 @@ pub fn find(known: impl Iterator<Item = (u32, u64)>, session: &Path) -> Vec<Surv
     found.into_iter().map(|(pid, name)| Survivor { pid, name }).collect()
 }
 
-/// Returns the processes with this session's name in their environment.
+/// Returns the processes with this session's directory in their environment.
 fn in_session(session: &Path) -> Vec<u32> {
     let entry = format!("{}={}", env::SESSION, session.display()).into_bytes();
     let has_it = |pid: &u32| {
@@ -63,17 +63,18 @@ fn in_session(session: &Path) -> Vec<u32> {
     proc::all().filter(has_it).collect()
 }
 
-/// Whether a process is a collector of the session, on another host with the same pids.
+/// Whether a process is a collector on demand, which isn't part of the job. The environment of such
+/// a collector names the session too, and one of another host name may share this pid namespace.
 fn is_collector(pid: u32) -> bool {
     proc::words_of(pid).get(1).is_some_and(|word| word == env::COLLECT)
 }
 
 fn name_of(pid: u32) -> String {
     let program = proc::words_of(pid).first().map(|command| proc::program_of(command));
-    // Daemons write their command line like this: `nginx: master process`.
+    // Daemons may change their command line to something like `nginx: master process`.
     let program = program.map(|name| name.trim_end_matches(':').to_owned());
     program.filter(|name| !name.is_empty()).unwrap_or_else(|| {
-        // The process has overwritten its command line.
+        // The process has overwritten its command line, so the name of its main thread is used.
         proc::name_of(pid, pid).trim().to_owned()
     })
 }
@@ -100,14 +101,14 @@ mod tests {
         let named = Command::new("sleep").arg("60").env(env::SESSION, session).spawn().unwrap();
         let other = Command::new("sleep").arg("60").spawn().unwrap();
         let now = sys::monotonic_ns();
-        // Until the exec, the environment is the parent's.
+        // Until the exec, the child's environment is that of this process.
         while names(&[], session) != [(named.id(), "sleep".to_owned())] {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let mut both = [named.id(), other.id()].map(|pid| (pid, "sleep".to_owned()));
         both.sort();
         assert_eq!(names(&[(other.id(), now)], session), both);
-        // A pid that was reused belongs to another process.
+        // A process that began later than the given time is another one, whose pid was reused.
         assert_eq!(names(&[(other.id(), now - 60_000_000_000)], session).len(), 1);
         end(named);
         end(other);

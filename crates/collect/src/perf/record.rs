@@ -1,38 +1,39 @@
-//! Decodes the records of a ring in place.
+//! Decodes the records in the ring of a counter, without copying them.
 //!
-//! All counters of tprof use one of four layouts ([`Layout`]). The counter's id, which comes first
-//! in a sample, decides which one.
+//! The samples of tprof's counters have one of four layouts ([`Layout`]). A sample begins with the
+//! id of its counter, which tells the layout.
 
 use perf_event_open_sys::bindings::*;
 
-/// Fields in samples of counted events. The counter's id comes first.
+/// Fields in samples of counted events, in the order of the kernel's documentation. The counter's
+/// id comes first.
 pub const EVENT_FIELDS: u64 = (PERF_SAMPLE_IDENTIFIER
     | PERF_SAMPLE_IP
     | PERF_SAMPLE_TID
     | PERF_SAMPLE_TIME
     | PERF_SAMPLE_CPU) as u64;
-/// Fields in every sample with a call chain, besides registers and the stack itself.
+/// Fields in samples with a call chain. Samples for unwinding have [`WITH_STACK`] in addition.
 pub const FIELDS: u64 = EVENT_FIELDS | PERF_SAMPLE_CALLCHAIN as u64;
-/// The number of events, after [`EVENT_FIELDS`].
+/// The field with the number of events, after [`EVENT_FIELDS`].
 pub const WITH_COUNT: u64 = PERF_SAMPLE_PERIOD as u64;
-/// Registers and stack, for samples that tprof unwinds.
+/// The fields with registers and stack, in samples that tprof unwinds.
 pub const WITH_STACK: u64 = (PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER) as u64;
-/// The registers that unwinding needs (frame pointer, stack pointer and pc), after the register of
-/// a first argument.
+/// The registers in a sample: that of a function's first argument, and those that unwinding needs
+/// (frame pointer, stack pointer and pc).
 #[cfg(target_arch = "x86_64")]
 pub const REGISTERS: u64 =
     1 << PERF_REG_X86_DI | 1 << PERF_REG_X86_BP | 1 << PERF_REG_X86_SP | 1 << PERF_REG_X86_IP;
-/// x0, x29, stack pointer, pc.
+/// The same registers on aarch64: x0, x29, stack pointer, pc.
 #[cfg(target_arch = "aarch64")]
 pub const REGISTERS: u64 = 1 << 0 | 1 << 29 | 1 << 31 | 1 << 32;
 
-/// Bytes at the end of every record except samples: pid, tid, time, cpu, identifier.
+/// Bytes at the end of every record that isn't a sample: pid, tid, time, cpu, identifier.
 const TRAILER: usize = 32;
 
-/// Registers of the user's code.
+/// The registers of user code in a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Registers {
-    /// The first argument, if the thread is in a system call.
+    /// The first argument of the system call, if the thread is in one.
     pub argument: u64,
     /// The frame pointer.
     pub fp: u64,
@@ -51,7 +52,7 @@ pub enum Layout {
     Stack,
     /// The fields of [`EVENT_FIELDS`], then the number of events.
     Counted,
-    /// The fields of [`EVENT_FIELDS`]. Each sample stands for this many events.
+    /// The fields of [`EVENT_FIELDS`]; each sample stands for this many events.
     Every(u64),
 }
 
@@ -60,7 +61,7 @@ pub enum Layout {
 pub enum Record<'a> {
     /// A sample of a stack.
     Sample(Sample<'a>),
-    /// A number of events since the last such record.
+    /// A number of events since the counter's last such record.
     Events {
         /// Id of the counter.
         id: u64,
@@ -71,7 +72,7 @@ pub enum Record<'a> {
         /// Number of events.
         count: u64,
     },
-    /// A new executable mapping was created.
+    /// A process has mapped code.
     Mapped {
         /// Pid of the process.
         pid: u32,
@@ -81,12 +82,12 @@ pub enum Record<'a> {
         len: u64,
         /// Offset in the file.
         offset: u64,
-        /// The file's inode; 0 if there is none.
+        /// The file's inode; 0 if no file is mapped.
         inode: u64,
         /// Path of the file.
         path: &'a [u8],
     },
-    /// A thread got a name, or by an exec its process did.
+    /// A thread has a new name, because it was set or because its process runs another program.
     Named {
         /// Pid of the process.
         pid: u32,
@@ -97,11 +98,11 @@ pub enum Record<'a> {
         /// Whether the process runs another program now.
         exec: bool,
     },
-    /// A thread or process began.
+    /// A thread began, or the main thread of a new process.
     Began {
-        /// The process of the new thread.
+        /// The process that the new thread belongs to.
         pid: u32,
-        /// The process that created it.
+        /// The process that created the thread.
         parent: u32,
         /// Tid of the new thread.
         tid: u32,
@@ -113,16 +114,16 @@ pub enum Record<'a> {
         /// Tid of the thread.
         tid: u32,
     },
-    /// A thread left its processor, or came back.
+    /// A thread left its processor, or came back to one.
     Switch {
-        /// Whether it left its processor; otherwise it came back.
+        /// Whether the thread left its processor.
         out: bool,
-        /// Whether it was preempted, that is, could have continued.
+        /// Whether the thread was preempted, so that it was still ready.
         preempted: bool,
     },
     /// This many records were lost because the ring was full.
     Lost(u64),
-    /// The kernel has stopped sampling for a moment.
+    /// The kernel has stopped sampling for a moment, because there were too many interrupts.
     Throttled,
 }
 
@@ -131,29 +132,29 @@ pub enum Record<'a> {
 pub struct Sample<'a> {
     /// Id of the counter.
     pub id: u64,
-    /// The kernel's call chain, and the user's if the kernel walks that: native-endian words, with
-    /// markers between contexts.
+    /// The call chain: the kernel's frames, and the user's frames if the kernel unwinds those. It
+    /// consists of native-endian words, with markers between kernel and user.
     pub chain: &'a [u8],
-    /// Registers of the user's code; absent for kernel threads.
+    /// Registers of user code; `None` for kernel threads and without [`WITH_STACK`].
     pub registers: Option<Registers>,
-    /// User stack from the stack pointer on.
+    /// The user stack from the stack pointer on; empty without [`WITH_STACK`].
     pub stack: &'a [u8],
 }
 
-/// The fields that every record has.
+/// What every record tells about its origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// Pid of the process.
     pub pid: u32,
     /// Tid of the thread.
     pub tid: u32,
-    /// Time of the record on the clock of its counter, ns.
+    /// Time of the record on the counter's clock, ns.
     pub time_ns: u64,
     /// Number of the processor.
     pub cpu: u32,
 }
 
-/// Reads words from the front of a record.
+/// A record's words that were not read yet.
 struct Words<'a>(&'a [u8]);
 
 impl<'a> Words<'a> {
@@ -175,13 +176,13 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Whether a record's `misc` has a bit.
+/// Whether a bit is set in a record's `misc`.
 fn has(misc: u16, bit: u32) -> bool {
     u32::from(misc) & bit != 0
 }
 
-/// Decodes one record; `None` if its kind is not used or if it is malformed. `layout` returns the
-/// layout of a counter's samples by the counter's id.
+/// Decodes a record; `None` if tprof doesn't use its kind or if it is malformed. `layout` returns
+/// the layout of samples for a counter's id.
 pub fn decode(
     kind: u32,
     misc: u16,
@@ -245,7 +246,7 @@ fn decode_sample(
 ) -> Option<(Origin, Record<'_>)> {
     let mut words = Words(body);
     let id = words.u64()?;
-    // Samples with a stack also have the chain and the registers.
+    // `FIELDS` begins with `EVENT_FIELDS`, so all layouts have these fields.
     let address = words.u64()?;
     let (pid, tid) = words.pair()?;
     let time_ns = words.u64()?;
@@ -292,8 +293,8 @@ fn text(bytes: &[u8]) -> &[u8] {
     bytes.split(|b| *b == 0).next().unwrap_or_default()
 }
 
-/// Passes each address of a call chain to `take`, with whether it is a kernel address. Kernel
-/// frames come first.
+/// Calls `take` for each address of a call chain, with whether it is in the kernel. Kernel frames
+/// come first.
 pub fn chain(bytes: &[u8], mut take: impl FnMut(bool, u64)) {
     let mut words = Words(bytes);
     let mut kernel = false;
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_gives_chain_registers_and_the_used_part_of_its_stack() {
+    fn a_sample_has_chain_registers_and_the_used_part_of_the_stack() {
         let pair = |low: u64, high: u64| low | high << 32;
         let mut body = words(&[7, 0x1234, pair(10, 11), 99, pair(3, 0)]);
         body.extend(words(&[3, -128i64 as u64, 0xffff_ffff_8100_0000, -512i64 as u64]));
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_distinguished_by_their_counter() {
+    fn the_layout_of_a_sample_depends_on_its_counter() {
         let pair = |low: u64, high: u64| low | high << 32;
         let body = words(&[7, 0x1234, pair(10, 11), 99, pair(3, 0), 5000]);
         let layout = |id| if id == 7 { Layout::Counted } else { Layout::Chain };
@@ -351,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_records_are_refused() {
+    fn cut_records_are_rejected() {
         let body = words(&[7, 0x1234, 0, 99, 0, 1 << 60]);
         assert_eq!(decode(9, 0, &body, |_| Layout::Stack), None);
         for len in 0..body.len() {

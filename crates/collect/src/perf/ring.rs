@@ -1,4 +1,4 @@
-//! The memory that the kernel writes a counter's records to.
+//! Reads the memory that the kernel writes a counter's records to.
 #![allow(unsafe_code)] // mapped memory
 
 use super::attr::Counter;
@@ -15,18 +15,18 @@ const PAGE: usize = 4096;
 /// Bytes of a record's header.
 const HEADER: usize = size_of::<perf_event_header>();
 
-/// A mapped ring.
+/// The mapped ring of a counter.
 #[derive(Debug)]
 pub struct Ring {
     map: MmapRaw,
     /// Number of bytes for records, a power of two.
     bytes: usize,
-    /// A record that wraps around the end, in one piece.
+    /// Memory for a record that wraps around the end, which is copied into one piece.
     joined: Vec<u8>,
 }
 
 impl Ring {
-    /// Maps the ring of a counter; `bytes` is a power of two of at least a page.
+    /// Maps the ring of a counter. `bytes` is a power of two, and at least a page.
     pub fn new(counter: &Counter, bytes: usize) -> io::Result<Ring> {
         assert!(bytes.is_power_of_two() && bytes >= PAGE);
         let map = MmapOptions::new().len(PAGE + bytes).map_raw(counter.fd())?;
@@ -34,20 +34,21 @@ impl Ring {
     }
 
     fn cursor(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: `offset` is one of the two positions, which are aligned and lie in the first page
-        // of `map`. The kernel changes them too, so they are read as atomics.
+        // SAFETY: `offset` is `DATA_HEAD` or `DATA_TAIL`. Both are aligned and in the first page of
+        // `map`, which lives as long as `self`. The kernel changes the words too, so they are
+        // accessed as atomics.
         unsafe { &*self.map.as_mut_ptr().add(offset).cast::<AtomicU64>() }
     }
 
-    /// Returns `len` bytes of data at `from`, which must not reach beyond the end.
+    /// Returns `len` bytes of records at `from`. They must not wrap around the end.
     fn data(&self, from: usize, len: usize) -> &[u8] {
         assert!(from + len <= self.bytes);
-        // SAFETY: the assertion keeps the range inside the mapping. The kernel does not write to it
-        // until `drain` has moved the tail past it.
+        // SAFETY: the assertion keeps the range within `map`. `drain` passes only ranges between
+        // tail and head, and the kernel doesn't write there until `drain` moves the tail.
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(PAGE + from), len) }
     }
 
-    /// Passes every record to `take` (type, misc, body), and frees its space.
+    /// Calls `take` with type, misc and body of every record in the ring, and frees its space.
     pub fn drain(&mut self, mut take: impl FnMut(u32, u16, &[u8])) {
         let head = self.cursor(DATA_HEAD).load(Acquire);
         let mut tail = self.cursor(DATA_TAIL).load(Relaxed);

@@ -1,4 +1,4 @@
-//! Code objects: name, file, and the line of each instruction.
+//! Reads and caches code objects: function name, file, and the line of each instruction.
 
 use super::memory::ProcessMemory;
 use super::naming::NamingFunction;
@@ -9,43 +9,46 @@ use tprof_wire::python::{self, Chars, CodeHead, Layout, Memory as _};
 
 /// Number of code objects that are cached.
 const MAX_CODES: usize = 1 << 16;
-/// Bytes of an object that contain everything needed to check it, in any version.
+/// Number of bytes at the beginning of an object that are needed to check it, in any version of
+/// Python.
 const HEAD_BYTES: usize = 160;
-/// An object is checked at least this often to be still the same, because its memory may be reused.
+/// Longest time between two checks that a cached object is still the same. Its memory may be
+/// reused.
 const CHECK: Duration = Duration::from_secs(1);
-/// A code object that was first seen a moment ago is checked sooner, after this share of the time
-/// since then. Code that a program compiles and runs once at its start is soon gone.
+/// A recently cached object is checked more often: after this share of the time since it was
+/// cached. Code that a program compiles and runs once at its start may soon be freed.
 const CHECK_SHARE: u32 = 16;
 
-/// A code object.
+/// A code object of a process.
 pub struct CodeObject {
-    /// Name of the function, qualified by its class if the version has that.
+    /// Name of the function; qualified by its class if this version of Python does that.
     pub name: String,
     /// Path of its file.
     pub file: String,
-    /// Whether the interpreter uses it internally, so that it belongs to no function.
+    /// Whether the interpreter uses it internally, so that its frames belong to no function.
     pub is_own: bool,
-    /// How its frames contain the name of their thread.
+    /// How frames of this code tell the name of their thread, if they do.
     pub named_by: Option<NamingFunction>,
     first_line: u32,
     lines: Vec<u8>,
-    /// Lines of the instructions seen so far, because the table has to be read from its beginning
-    /// for each.
+    /// Lines of the instructions seen so far, by address. Without this cache, the line table would
+    /// be decoded from its beginning for each instruction.
     met: RefCell<FxHashMap<u64, u32>>,
-    /// Pointers that distinguish it from another object at the same address.
+    /// Values that differ if another object is at the same address now.
     identity: [u64; 3],
     read: Instant,
     checked: Instant,
 }
 
-/// The code objects seen so far, by address; `None` for addresses without one.
+/// The code objects seen so far, by address; `None` for addresses where none could be read.
 #[derive(Default)]
 pub struct CodeCache {
     known: FxHashMap<u64, Option<CodeObject>>,
 }
 
 impl CodeCache {
-    /// Returns the places to read ahead for those of these addresses that will be checked.
+    /// Returns what to read ahead for those of these addresses whose objects will be checked:
+    /// address and length.
     pub fn due(&self, at: impl Iterator<Item = u64>) -> impl Iterator<Item = (u64, usize)> {
         let due = at.filter(|at| matches!(self.known.get(at), Some(Some(code)) if code.is_due()));
         due.map(|at| (at, HEAD_BYTES))
@@ -62,7 +65,7 @@ impl CodeCache {
                 identity_at(memory, layout, at) != Some(code.identity)
             }
             Some(Some(_)) => false,
-            // An object that could not be read before may be complete now.
+            // If an object could not be read before, it may be complete now.
             Some(None) | None => true,
         };
         if stale {
@@ -72,12 +75,12 @@ impl CodeCache {
     }
 }
 
-/// Returns the pointers and numbers that distinguish a code object from another one at its address.
+/// Returns values that distinguish a code object from another one at the same address.
 fn identity(head: &CodeHead) -> [u64; 3] {
     [head.name, head.file, u64::from(head.first_line)]
 }
 
-/// Like `identity`, for the object that is at an address now.
+/// Returns the same values for the object that is at the address now.
 fn identity_at(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<[u64; 3]> {
     let name = memory.u64(at.wrapping_add(layout.name))?;
     let file = memory.u64(at.wrapping_add(layout.file))?;
@@ -107,13 +110,13 @@ fn read(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<CodeObje
     })
 }
 
-/// Whether a text is not a file name. This happens if the object was freed while it was read, and
-/// its memory contains a message now.
+/// Whether a text can't be the name of a file. If an object was freed while it was read, its memory
+/// may contain a message now.
 fn is_prose(file: &str) -> bool {
     file.contains(' ') && !file.contains(['/', '<']) && !file.ends_with(".py")
 }
 
-/// Reads a string. Only compact strings are supported, as all names of code are.
+/// Reads a string. Only compact strings are supported, because all names of code are compact.
 pub fn text(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<String> {
     let text = python::text(&mut memory, layout, at)?;
     let bytes = match text.bytes {
@@ -144,7 +147,8 @@ impl CodeObject {
         self.checked.elapsed() > CHECK.min(self.read.elapsed() / CHECK_SHARE)
     }
 
-    /// Returns the line of an instruction, or the first line if the table does not contain it.
+    /// Returns the line of an instruction; if the line table doesn't contain it, the function's
+    /// first line.
     pub fn line(&self, layout: &Layout, code: u64, instruction: u64) -> u32 {
         *self.met.borrow_mut().entry(instruction).or_insert_with(|| {
             let table = self.lines.iter().copied();
@@ -158,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_no_file() {
+    fn a_message_is_not_taken_for_a_file_name() {
         assert!(is_prose("'str' object cannot be interpreted as an integer"));
         for file in ["/home/me/my jobs/train.py", "<frozen importlib._bootstrap>", "my job.py", "x"]
         {

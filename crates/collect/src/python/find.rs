@@ -1,12 +1,18 @@
-//! Finds the interpreter of a process: its file, its version, the address of its runtime, and the
-//! code of its loop.
+//! Finds the Python interpreter of a process: its file, its version, the address of its runtime,
+//! and the code of its loop.
 //!
-//! Tested with CPython 3.8.18, 3.9.18, 3.10.13, 3.11.2, 3.11.7, 3.12.1 and 3.13.0; 3.14 was not
-//! available. Reported as unsupported: debug builds before 3.13, versions above 3.14, and stripped
-//! interpreters without exports. Not recognised: PyPy, interpreters that are linked into a program
-//! of another name, and 32-bit ones. In the tail-calling build of 3.14, Python frames come next to
-//! the native ones instead of among them. Reading needs a debugger's permission: Yama's
-//! `ptrace_scope` must be 0, or 1 for processes that tprof launched.
+//! What is supported:
+//!
+//! - Tested versions are CPython 3.8.18, 3.9.18, 3.10.13, 3.11.2, 3.11.7, 3.12.1 and 3.13.0; 3.14
+//!   was not available.
+//! - Debug builds before 3.13, versions above 3.14, and stripped interpreters without exports are
+//!   reported as unsupported.
+//! - PyPy, 32-bit interpreters, and interpreters that are linked into a program of another name are
+//!   not recognized.
+//! - In the tail-calling build of 3.14, Python frames come after the native frames instead of
+//!   between them.
+//! - Reading needs a debugger's permission: Yama's `ptrace_scope` must be 0, or 1 for processes
+//!   that tprof launched.
 
 use super::layout::{KnownLayout, LockLocation};
 use super::memory::ProcessMemory;
@@ -19,24 +25,25 @@ use rustc_hash::FxHashMap;
 use std::path::Path;
 use tprof_wire::python::{Interpreter, Memory as _};
 
-/// The function that runs Python code. Its cold part has the same name with a suffix.
+/// The function that runs Python code: the interpreter's loop. Its cold part has the same name with
+/// a suffix.
 const LOOP: &str = "_PyEval_EvalFrameDefault";
 
-/// An interpreter that can be read.
+/// A Python interpreter whose frames can be read.
 pub struct FoundPython {
-    /// Offsets of its fields, and the location of the GIL.
+    /// Offsets of fields in its objects, and where its GIL is.
     pub known: KnownLayout,
     /// Address of `_PyRuntime`.
     pub runtime: u64,
-    /// Its process, as messages of the run name it.
+    /// Pid and file of its process, as messages of the run show them.
     pub process: String,
     elf: Elf,
     symbols: Option<SymbolTable>,
     bias: u64,
-    /// First address of its code.
+    /// First address of the interpreter's code.
     pub start: u64,
     end: u64,
-    /// Return addresses that were looked up, and whether they lie in the loop.
+    /// Return addresses that were looked up, with whether they are in the loop.
     loops: FxHashMap<u64, bool>,
 }
 
@@ -55,8 +62,7 @@ impl FoundPython {
         })
     }
 
-    /// Returns what a target must know to read its own frames, or the reason why that is
-    /// impossible.
+    /// Returns what a process must know to read its own frames. The error says why it can't.
     pub fn interpreter(&self) -> Result<Interpreter, String> {
         let missing =
             |name: &str| format!("it is stripped and does not export the thread state (`{name}`)");
@@ -81,13 +87,13 @@ impl FoundPython {
     }
 }
 
-/// Whether a file is named like an interpreter or its library.
+/// Whether a file has the name of an interpreter or its library.
 pub fn may_be(path: &Path) -> bool {
     minor_of(path).is_some()
 }
 
-/// Finds the interpreter of a process among modules for which [`may_be`] is true. `None` if there
-/// is none. An error names an interpreter that cannot be read, and the reason.
+/// Finds the interpreter of a process among its modules; `None` if there is none. An error names an
+/// interpreter that can't be read, and says why.
 pub fn find(
     pid: u32,
     modules: impl IntoIterator<Item = LoadedModule>,
@@ -135,14 +141,14 @@ pub fn find(
     last
 }
 
-/// Returns the address of a variable. A statically linked interpreter exports nothing, but has a
-/// symbol table unless it was stripped.
+/// Returns the ELF address of a variable. A statically linked interpreter exports no variables, but
+/// its symbol table has them unless it was stripped.
 fn place_of(elf: &Elf, name: &str) -> Option<u64> {
     elf.export(name).map(|(address, _)| address).or_else(|| variable(elf, name))
 }
 
-/// Whether a file that is named like an interpreter contains the interpreter itself, and not a
-/// library.
+/// Whether a file with the name of an interpreter contains the interpreter itself. If not, the
+/// interpreter is in a library that the file needs.
 fn is_whole(path: &Path, elf: &Elf) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let version = name.strip_prefix("python");
@@ -154,7 +160,7 @@ fn describe_process(pid: u32, path: &Path) -> String {
     format!("{pid} {}", path.file_name().unwrap_or_default().to_string_lossy())
 }
 
-/// Returns why a process's memory cannot be read.
+/// Returns why the memory of a process can't be read.
 fn unreadable() -> String {
     match proc::setting("kernel/yama/ptrace_scope").as_deref() {
         None | Some("0") => {
@@ -167,8 +173,8 @@ fn unreadable() -> String {
     }
 }
 
-/// Returns whether a file is named like an interpreter or its library, and the minor version if the
-/// name has it.
+/// Returns the minor version in the name of an interpreter or its library, as far as the name tells
+/// it; `None` for other names.
 fn minor_of(path: &Path) -> Option<Option<u8>> {
     let name = path.file_name()?.to_str()?;
     let rest = name.strip_prefix("libpython").or_else(|| name.strip_prefix("python"))?;
@@ -179,7 +185,7 @@ fn minor_of(path: &Path) -> Option<Option<u8>> {
     Some(rest[..digits].parse().ok())
 }
 
-/// Returns the minor version in the interpreter's own data (from 3.11 on).
+/// Returns the minor version from the interpreter's own data, which exists from 3.11 on.
 fn version(elf: &Elf, mut memory: &ProcessMemory, bias: u64) -> Option<u8> {
     let address = place_of(elf, "Py_Version")?;
     let version = memory.u64(address.wrapping_add(bias))?;
@@ -214,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interpreters_are_known_by_name() {
+    fn interpreters_are_recognized_by_their_names() {
         let minor = |name: &str| minor_of(Path::new(name));
         assert_eq!(minor("/usr/bin/python3.11"), Some(Some(11)));
         assert_eq!(minor("/usr/lib/libpython3.8.so.1.0"), Some(Some(8)));

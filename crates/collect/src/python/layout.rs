@@ -1,67 +1,68 @@
-//! The layouts of CPython's objects, by version.
+//! Where fields are in CPython's objects, by version.
 //!
-//! From 3.13 on, the interpreter publishes its own offsets at the head of `_PyRuntime`. The offsets
-//! of older versions were printed by programs that were compiled with the headers of the release
-//! builds. They do not change within a minor version.
+//! From 3.13 on, the interpreter publishes these offsets at the beginning of `_PyRuntime`. For
+//! older versions they were printed by programs that were compiled with the headers of the release
+//! builds. They are the same in all releases of a minor version.
 
 use super::memory::ProcessMemory;
 use tprof_wire::python::{Instruction, Layout, Lines, Memory as _};
 
-/// The location of the GIL.
+/// Where the GIL is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockLocation {
-    /// In the runtime: the offsets of its holder and of its locked flag.
+    /// In the runtime: the offsets of the GIL's holder and of its locked flag.
     Runtime(u64, u64),
-    /// Behind a pointer in the interpreter: the offsets of the pointer, the holder and the locked
-    /// flag.
+    /// In a structure that the interpreter's state points to: the offset of the pointer in the
+    /// state, and those of holder and locked flag in the structure.
     Interpreter(u64, u64, u64),
-    /// The build has no GIL.
+    /// Nowhere: the build has no GIL.
     Free,
 }
 
-/// The offsets of a version, and the location of its GIL.
+/// What is known about a version's objects, and where its GIL is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownLayout {
     /// Offsets of the fields.
     pub layout: Layout,
     /// Location of the GIL.
     pub lock: LockLocation,
-    /// Offsets of variables and attributes in objects; `None` in a build without the GIL, which
-    /// lays them out differently.
+    /// Offsets of variables and attributes. `None` for builds without the GIL, whose objects
+    /// differ.
     pub objects: Option<Objects>,
 }
 
-/// The way in which an object stores its attributes.
+/// Where an object stores its attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attributes {
-    /// In a dictionary, at the offset that its type states (up to 3.10).
+    /// In a dictionary, at an offset that the object's type contains (up to 3.10).
     Dictionary,
-    /// In a dictionary, or in the object's own values, each behind a pointer before the object
+    /// In a dictionary or in the object's own values. Pointers to both are before the object
     /// (3.11).
     OwnValues,
-    /// In a dictionary or in values; a tag in one pointer before the object tells which (3.12).
+    /// In a dictionary or in values. One pointer before the object leads to either, and a tag tells
+    /// which (3.12).
     Tagged,
-    /// In a dictionary, or in values inside the object (from 3.13).
+    /// In a dictionary, or in values within the object (from 3.13).
     Inline,
 }
 
-/// Offsets of variables and attributes in objects.
+/// Offsets that are needed to read variables and attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Objects {
-    /// In a frame: offset of the first local variable.
+    /// In a frame: the first local variable.
     pub locals: u64,
-    /// In a code object: offset of the tuple of names of local variables.
+    /// In a code object: the tuple of the names of local variables.
     pub local_names: u64,
-    /// In a type: offset of the keys of its objects' attributes.
+    /// In a type: the keys that its objects' attributes share.
     pub shared_keys: u64,
     /// How objects store their attributes.
     pub attributes: Attributes,
-    /// Whether integers have their number of digits in a word of flags (from 3.12).
+    /// Whether the number of digits of an integer is in a word together with flags (from 3.12).
     pub tagged_integers: bool,
 }
 
 impl KnownLayout {
-    /// Returns the offsets of a version that does not publish them.
+    /// Returns the offsets of a version that doesn't publish them; `None` for unknown versions.
     pub fn of(minor: u8) -> Option<KnownLayout> {
         let old = Layout {
             interpreters: 32,
@@ -164,7 +165,7 @@ impl KnownLayout {
         Some(KnownLayout { layout, lock, objects: Some(objects) })
     }
 
-    /// Returns the offsets that an interpreter publishes at the head of its runtime.
+    /// Reads the offsets that an interpreter publishes at the beginning of its runtime.
     pub fn published(mut memory: &ProcessMemory, runtime: u64) -> Result<KnownLayout, String> {
         const COOKIE: &[u8] = b"xdebugpy";
         let head = memory.bytes(runtime, 24).ok_or("its memory may not be read")?;
@@ -175,7 +176,8 @@ impl KnownLayout {
             |at: u64| memory.u64(runtime + 24 + at * 8).ok_or("its memory may not be read");
         let minor = head[8 + 2];
         let free_threaded = head[16] != 0;
-        // Positions of the parts, in words. Parts have grown between versions.
+        // Where the parts of the published table begin, in words. Parts have grown between
+        // versions.
         let (threads_head, gil, thread, frame, code, strings) = match minor {
             13 => (3 + 3, 3 + 8, 16, 25, 31, 64),
             14 => (3 + 3, 3 + 9, 19, 28, 36, 74),
@@ -221,7 +223,7 @@ impl KnownLayout {
         let objects = Objects {
             locals: word(frame + 4)?,
             local_names: word(code + 7)?,
-            // The interpreter does not publish this offset.
+            // The interpreter doesn't publish this offset.
             shared_keys: 880,
             attributes: Attributes::Inline,
             tagged_integers: true,

@@ -1,14 +1,14 @@
-//! Merges Python's frames into the native ones. Each call of the interpreter's loop is replaced by
+//! Inserts Python's frames into a native stack. Each call of the interpreter's loop is replaced by
 //! the Python functions that it runs.
 
-/// Merges native frames with Python's, which replace the interpreter's loop. Both are innermost
-/// first. Each of Python's frames has a flag that it is the outermost of its call of the loop.
-/// `whole` says that the native stack reaches its outermost frame, and `cut` that Python's does
-/// not.
+/// Replaces the frames of the interpreter's loop in a native stack by Python's frames. Both stacks
+/// are innermost first. Each Python frame has a flag that says whether it is the outermost of its
+/// call of the loop. `whole` says that the native stack reaches its outermost frame, and `cut` that
+/// Python's stack doesn't.
 ///
-/// The two may not have been read at the same moment. If one has more calls of the loop than the
-/// other, they are aligned at the end that both certainly have: the outermost end of a whole stack,
-/// otherwise the innermost.
+/// The two stacks may have been read at different moments, and then one has more calls of the loop
+/// than the other. They are aligned at their outer ends if both are complete there, and otherwise
+/// at their inner ends.
 pub fn merge<F>(
     native: Vec<F>,
     python: impl IntoIterator<Item = (F, bool)>,
@@ -30,8 +30,8 @@ pub fn merge<F>(
     let loops: Vec<bool> = native.iter().map(is_loop).collect();
     let count = loops.iter().filter(|is| **is).count();
     let from_outside = whole && !cut && count > 0;
-    // The number of loop calls before the first group's call, and the number of groups that are too
-    // many on the inner side.
+    // The number of inner loop calls without Python frames, and the number of inner groups of
+    // Python frames without a loop call.
     let (skipped_loops, extra) = match from_outside {
         true => (count.saturating_sub(groups.len()), groups.len().saturating_sub(count)),
         false => (0, 0),
@@ -58,7 +58,7 @@ pub fn merge<F>(
             None => merged.push(frame),
         }
     }
-    // The native stack was cut, or its loop could not be told from other code.
+    // Either the native stack was cut, or its calls of the loop were not recognized.
     merged.extend(inner);
     merged.extend(groups.flatten());
     merged
@@ -68,7 +68,7 @@ pub fn merge<F>(
 mod tests {
     use super::*;
 
-    /// Merges native frames, among which 0 is the loop.
+    /// Merges native frames, of which those with the number 0 are calls of the loop.
     fn merged(native: &[u64], frames: &[(&str, bool)], whole: bool) -> Vec<String> {
         let native = native.iter().map(u64::to_string).collect();
         let frames = frames.iter().map(|(name, entry)| ((*name).to_owned(), *entry));
@@ -76,21 +76,21 @@ mod tests {
     }
 
     #[test]
-    fn python_stands_where_the_loop_ran_it() {
+    fn python_frames_replace_the_loop_that_ran_them() {
         let frames = [("inner", false), ("outer", true), ("main", true)];
         let found = merged(&[5, 0, 6, 0, 7], &frames, true);
         assert_eq!(found, ["5", "inner", "outer", "6", "main", "7"]);
     }
 
     #[test]
-    fn a_cut_stack_keeps_all_of_python() {
+    fn all_python_frames_are_kept_if_the_native_stack_is_cut() {
         let found = merged(&[5, 0, 6], &[("inner", true), ("main", true)], false);
         assert_eq!(found, ["5", "inner", "6", "main"]);
         assert_eq!(merged(&[], &[("main", true)], false), ["main"]);
     }
 
     #[test]
-    fn stacks_of_two_moments_are_joined_at_their_outer_ends() {
+    fn whole_stacks_are_aligned_at_their_outer_ends() {
         let found = merged(&[5, 0, 6, 0, 7], &[("main", true)], true);
         assert_eq!(found, ["5", "0", "6", "main", "7"]);
         let deeper = [("new", true), ("inner", true), ("main", true)];

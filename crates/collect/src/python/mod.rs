@@ -1,10 +1,10 @@
-//! CPython's frames. They are read from outside, from the memory of a process that is not stopped
-//! for it, or the process records them itself with the stacks of its allocations.
+//! Reads CPython's frames. The sampler reads them from the memory of a process without stopping it.
+//! For stacks of allocations, the process records its frames itself.
 //!
-//! From outside, frames are read just after a sample interrupted the thread, or while the thread
-//! waits. If anything changed meanwhile, the frames do not fit together; such a reading ends early
+//! The sampler reads frames just after a sample interrupted the thread, or while the thread waits.
+//! If the thread changes its frames meanwhile, they don't fit together, so the reading ends early
 //! and is marked as cut. CPython 3.8 to 3.14 on 64-bit machines are supported. Debug builds before
-//! 3.13 have other object layouts and are refused.
+//! 3.13 are refused, because their objects differ.
 
 mod code;
 mod find;

@@ -1,8 +1,10 @@
-//! Names that Python gives its threads and processes: `threading.Thread(name=...)`,
-//! `multiprocessing.Process(name=...)`, and the number of a worker of PyTorch's `DataLoader`.
+//! Reads the names that Python programs give to threads and processes:
+//! `threading.Thread(name=...)`, `multiprocessing.Process(name=...)`, and the number of a worker of
+//! PyTorch's `DataLoader`.
 //!
-//! Such a thread begins in a function of the standard library (or of PyTorch) that has the named
-//! object among its variables. Its frame is read anyway, so no search is needed.
+//! Such a thread begins in a function of the standard library or of PyTorch, and the object with
+//! the name is among the function's variables. The function's frame is read with the stack anyway,
+//! so nothing has to be searched.
 
 use super::layout::Objects;
 use super::memory::ProcessMemory;
@@ -12,15 +14,16 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use tprof_wire::python::Layout;
 
-/// A name is read again this often, because it may change.
+/// Time after which a name is read again, because the program may have changed it.
 const CHECK: Duration = Duration::from_secs(1);
-/// If a name could not be read because the thread ran, it is tried again after this time, then
-/// after twice as long each time, up to [`CHECK`]. A worker may live for less than that.
+/// If a name could not be read because the thread was running, it is tried again after this time,
+/// and then after twice as long each time, up to [`CHECK`]. The first time is short because a
+/// worker may live only briefly.
 const RETRY: Duration = Duration::from_millis(5);
-/// Longest name that is kept, bytes.
+/// Length at which names are cut, bytes.
 const MAX_BYTES: usize = 128;
 
-/// A frame whose variables contain a thread's name.
+/// A frame whose variables lead to the name of its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamingFrame {
     pub by: NamingFunction,
@@ -31,19 +34,19 @@ pub struct NamingFrame {
 struct KnownName {
     from: NamingFrame,
     read: Instant,
-    /// Time for which this name is not read again.
+    /// Time after which this name is read again.
     holds: Duration,
     name: Option<String>,
 }
 
-/// Names of a process's threads, by tid.
+/// Names of a process's threads by tid.
 #[derive(Default)]
 pub struct ThreadNames {
     by_tid: HashMap<u32, KnownName>,
 }
 
 impl ThreadNames {
-    /// Reads the name of a thread that runs in such a frame. Returns it if it is new.
+    /// Reads the name of a thread from such a frame. Returns the name only if it is new.
     pub fn read_name(
         &mut self,
         tid: u32,
@@ -63,7 +66,7 @@ impl ThreadNames {
             Some(known) => (known.holds * 2).min(CHECK),
             None => RETRY,
         };
-        // If the name cannot be read now, the thread keeps its old name.
+        // If the name can't be read now, the old one stays.
         let name = name.or_else(|| before.and_then(|known| known.name.clone()));
         let is_new =
             name.is_some() && before.and_then(|known| known.name.as_ref()) != name.as_ref();

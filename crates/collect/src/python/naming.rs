@@ -1,6 +1,6 @@
-//! Functions whose variables contain the name of the thread that runs them.
+//! Recognizes the functions whose variables lead to the name of the thread that runs them.
 
-/// How a function's variables contain the name of its thread.
+/// How the variables of a function lead to the name of its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamingFunction {
     /// The function's first variable is a `Thread` or a `Process`.
@@ -10,7 +10,7 @@ pub enum NamingFunction {
 }
 
 impl NamingFunction {
-    /// Recognises a function by its name and file.
+    /// Recognizes such a function by its name and its file.
     pub fn of(function: &str, file: &str) -> Option<NamingFunction> {
         let begins = function.strip_suffix("_bootstrap");
         match begins {
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_that_have_a_name_are_known_by_their_function() {
+    fn naming_functions_are_recognized_by_name_and_file() {
         let by = |function, file| NamingFunction::of(function, file);
         let threading = "/usr/lib/python3.11/threading.py";
         let process = "/usr/lib/python3.8/multiprocessing/process.py";

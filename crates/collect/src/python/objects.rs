@@ -1,7 +1,7 @@
-//! Reads variables and attributes of Python's objects, by version.
+//! Reads variables and attributes of Python objects in another process.
 //!
-//! This happens without the GIL. If an object changes meanwhile, its parts do not fit together and
-//! the value counts as missing.
+//! The reader doesn't hold the GIL. If the program changes an object meanwhile, its parts don't fit
+//! together, and the value counts as missing.
 
 use super::code::text;
 use super::layout::{Attributes, Objects};
@@ -10,18 +10,18 @@ use tprof_wire::python::{Layout, Memory as _};
 
 /// Offset of an object's type.
 const TYPE: u64 = 8;
-/// Offsets in a type: the size of its objects, its flags, and the place of their dictionary.
+/// Offsets in a type: the size of its objects, its flags, and the offset of their dictionary.
 const BASIC_SIZE: u64 = 32;
 const FLAGS: u64 = 168;
 const DICTIONARY: u64 = 288;
-/// Flags of types whose objects have a dictionary before them (from 3.11), and values inside them
+/// Flags of a type: its objects have a dictionary before them (from 3.11), or values within them
 /// (from 3.13).
 const MANAGED: u64 = 1 << 4;
 const INLINE: u64 = 1 << 2;
-/// Offsets in a dictionary: its keys, and its values if it shares keys.
+/// Offsets in a dictionary: its keys, and its values if it shares its keys.
 const KEYS: u64 = 32;
 const VALUES: u64 = 40;
-/// Most keys and variables that are examined.
+/// Largest number of keys or variables that are examined.
 const MAX_ENTRIES: u64 = 256;
 
 /// Reads the objects of a process.
@@ -42,14 +42,14 @@ impl ObjectReader<'_> {
         memory.u8(at)
     }
 
-    /// Returns a local variable of a frame, by its index.
+    /// Returns the local variable of a frame with this index.
     pub fn local(&self, frame: u64, place: u64) -> Option<u64> {
         let value = self.word(frame.wrapping_add(self.objects.locals + 8 * place))?;
-        // From 3.14 on, the low bits are tags.
+        // From 3.14 on, the low bits of a variable are tags.
         Some(value & !7).filter(|value| *value != 0)
     }
 
-    /// Returns a local variable of a frame, by its name.
+    /// Returns the local variable of a frame with this name.
     pub fn local_named(&self, frame: u64, code: u64, name: &str) -> Option<u64> {
         let names = self.word(code.wrapping_add(self.objects.local_names))?;
         let count = self.word(names.wrapping_add(16))?.min(MAX_ENTRIES);
@@ -60,11 +60,11 @@ impl ObjectReader<'_> {
         self.local(frame, (0..count).find(is_it)?)
     }
 
-    /// Returns an integer from 0 to 2^30.
+    /// Returns the value of an integer object, if it is from 0 to 2^30.
     pub fn integer(&self, at: u64) -> Option<u32> {
         let head = self.word(at.wrapping_add(16))?;
         let digits = match self.objects.tagged_integers {
-            // The sign: 0 is positive, 1 is zero.
+            // The low bits are the sign: 0 means positive, and 1 means zero.
             true if head & 3 < 2 => head >> 3,
             true => return None,
             false => head,
@@ -79,12 +79,12 @@ impl ObjectReader<'_> {
         }
     }
 
-    /// Returns a string.
+    /// Returns the content of a string object.
     pub fn string(&self, at: u64) -> Option<String> {
         text(self.memory, self.layout, at)
     }
 
-    /// Returns an attribute that is a string.
+    /// Returns the value of an attribute, if it is a string.
     pub fn string_attribute(&self, object: u64, name: &str) -> Option<String> {
         let (key, value) = self.attribute(object, name)?;
         let is_string =
@@ -92,7 +92,7 @@ impl ObjectReader<'_> {
         if is_string { self.string(value) } else { None }
     }
 
-    /// Returns the key and the value of an attribute.
+    /// Returns an attribute's key (a string object) and its value.
     fn attribute(&self, object: u64, name: &str) -> Option<(u64, u64)> {
         let of = self.word(object.wrapping_add(TYPE))?;
         let flags = self.word(of.wrapping_add(FLAGS))?;
@@ -130,8 +130,8 @@ impl ObjectReader<'_> {
         self.find(self.word(dictionary.wrapping_add(KEYS))?, values, name)
     }
 
-    /// Finds the key with this name. Returns it with its value, which is in `values` or next to the
-    /// key.
+    /// Finds the key with this name, and returns it with its value. The value is in `values`, or
+    /// next to the key if there are none.
     fn find(&self, keys: u64, values: Option<u64>, name: &str) -> Option<(u64, u64)> {
         let (entries, size, count) = match self.objects.attributes {
             Attributes::Dictionary => {

@@ -1,4 +1,4 @@
-//! Reads the Python frames of other processes' threads, from outside.
+//! Reads the Python frames of threads in other processes.
 
 use super::find::{FoundPython, find, may_be};
 use super::function::PyFunction;
@@ -16,55 +16,56 @@ use std::sync::Arc;
 pub struct PyFrame {
     /// The function, file and line.
     pub named: Arc<PyFunction>,
-    /// Whether it is the outermost frame of its call of the interpreter's loop.
+    /// Whether it is the outermost frame of a call of the interpreter's loop.
     pub entry: bool,
 }
 
-/// A thread's Python frames.
+/// The Python frames of a thread.
 #[derive(Clone, Debug, Default)]
 pub struct PyStack {
-    /// Frames, the innermost first.
+    /// Frames, innermost first.
     pub frames: Vec<PyFrame>,
-    /// Whether the reading ended early.
+    /// Whether the reading ended before the outermost frame.
     pub cut: bool,
     /// Whether the thread held the GIL, if that is known.
     pub gil: Option<bool>,
 }
 
-/// The result of looking for an interpreter in a process.
+/// The result of searching a process for an interpreter.
 enum PyProcess {
-    /// No interpreter was found among this many mappings.
+    /// There was none among this many mappings.
     None(usize),
-    /// The process has an interpreter that cannot be read.
+    /// There is one, but its frames can't be read.
     Refused,
-    /// The frames of the process can be read.
+    /// There is one, and its frames can be read.
     Python(Box<Interpreter>),
 }
 
-/// A process's interpreter.
+/// The interpreter of a process, and what was read of it.
 struct Interpreter {
     found: FoundPython,
-    /// Address of each thread's state, by tid, as long as there is one interpreter.
+    /// Address of the state of each thread, by tid. Used if the process has only one interpreter.
     threads: HashMap<u32, u64>,
-    /// Places that were read for each thread, by tid.
+    /// Places that the last reading of each thread used, by tid.
     places: HashMap<u32, Places>,
     codes: code::CodeCache,
     named: FxHashMap<(u64, u32), Arc<PyFunction>>,
-    /// Addresses of the GILs that were read, the latest last. Several interpreters may each have
-    /// their own.
+    /// Addresses of the GILs that were seen, the latest last. Several interpreters in a process may
+    /// each have a GIL.
     locks: Vec<Range<u64>>,
     names: ThreadNames,
-    /// Number of stacks without a readable frame; `None` once a frame was read.
+    /// Number of stacks in which no frame could be read; `None` once a frame was read.
     unread: Option<u32>,
 }
 
-/// If this many stacks had no readable frame and no stack had one, that is no accident.
+/// If the first stacks of a process all have no readable frame, and they are this many, the process
+/// is reported as unreadable.
 const MAX_UNREAD: u32 = 16;
 
-/// Number of GILs that are remembered.
+/// Number of GILs per process that are remembered.
 const MAX_LOCKS: usize = 64;
 
-/// A thread that Python gave a name.
+/// A thread to which the Python program gave a name.
 pub struct PyThreadName {
     /// Pid of the process.
     pub pid: u32,
@@ -74,19 +75,19 @@ pub struct PyThreadName {
     pub name: String,
 }
 
-/// All processes that are examined.
+/// All processes that were searched for an interpreter.
 #[derive(Default)]
 pub struct PythonProcesses {
     by_pid: HashMap<u32, PyProcess>,
-    /// Interpreters that cannot be read and were not reported yet.
+    /// Interpreters whose frames can't be read, to be reported: the process, and the reason.
     pub refused: Vec<(String, String)>,
-    /// Names of threads that were not reported yet.
+    /// Names of threads, to be reported.
     pub new_names: Vec<PyThreadName>,
 }
 
 impl PythonProcesses {
-    /// Returns the Python frames of a thread; `None` if its process does not run Python, or the
-    /// thread does not.
+    /// Returns the Python frames of a thread; `None` if the thread or its process doesn't run
+    /// Python.
     pub fn stack(&mut self, pid: u32, tid: u32, spaces: &mut AddressSpaces) -> Option<PyStack> {
         let PyProcess::Python(interpreter) = self.process(pid, spaces) else { return None };
         let read = interpreter.stack(pid, tid);
@@ -101,7 +102,7 @@ impl PythonProcesses {
         Some(stack)
     }
 
-    /// Whether an address lies in a GIL of a process's interpreters that was read before.
+    /// Whether an address is in a GIL of a process, as far as its GILs were seen.
     pub fn is_lock(&self, pid: u32, address: u64) -> bool {
         match self.by_pid.get(&pid) {
             Some(PyProcess::Python(interpreter)) => {
@@ -129,15 +130,16 @@ impl PythonProcesses {
         }
     }
 
-    /// Removes a thread that has ended. Its name is reported again, since Python's name for a
-    /// thread takes precedence over the kernel's.
+    /// Removes a thread that has ended. Its name is reported again, so that it replaces the
+    /// kernel's name for the thread.
     pub fn thread_ended(&mut self, pid: u32, tid: u32) {
         let Some(PyProcess::Python(interpreter)) = self.by_pid.get_mut(&pid) else { return };
         let name = interpreter.names.forget(tid);
         self.new_names.extend(name.map(|name| PyThreadName { pid, tid, name }));
     }
 
-    /// Removes a process that has ended or runs another program, with all its threads.
+    /// Removes a process that has ended or runs another program, and reports the names of its
+    /// threads again.
     pub fn forget(&mut self, pid: u32) {
         if let Some(PyProcess::Python(interpreter)) = self.by_pid.remove(&pid) {
             let names = interpreter.names.into_all();
@@ -186,7 +188,7 @@ impl PythonProcesses {
 }
 
 impl Interpreter {
-    /// Returns a thread's frames, and its name if that is new.
+    /// Returns the frames of a thread, and the thread's name if that is new.
     fn stack(&mut self, pid: u32, tid: u32) -> Option<(PyStack, Option<String>)> {
         let memory = match self.places.get(&tid) {
             Some(places) => ProcessMemory::with(pid, places),
@@ -194,8 +196,7 @@ impl Interpreter {
         };
         let states = self.states(&memory, tid);
         let layout = &self.found.known.layout;
-        // If one interpreter runs code in another, the frames of the inner one come before those of
-        // the outer one.
+        // If one interpreter calls another, the frames of the inner interpreter come first.
         let (mut raw, mut cut, mut inner) = (Vec::new(), false, None);
         for state in &states {
             let (frames, is_cut) = stack::read(&memory, layout, *state)?;
@@ -208,8 +209,8 @@ impl Interpreter {
         let state = inner.or(states.last().copied())?;
         let lock = stack::read_lock(&memory, &self.found.known, self.found.runtime, state);
         let mut gil = lock.as_ref().and_then(|lock| lock.held);
-        // A thread that holds an interpreter's own GIL has no state in another interpreter. So with
-        // several states it can only hold the main interpreter's GIL.
+        // A thread that holds the own GIL of one interpreter has no state in another. So a thread
+        // with several states can hold only the GIL of the main interpreter.
         if states.len() > 1
             && let Some(lock) = &lock
             && let Some(main) = stack::lock_of_main(&memory, &self.found.known, self.found.runtime)
@@ -222,11 +223,12 @@ impl Interpreter {
             let too_many = self.locks.len().saturating_sub(MAX_LOCKS);
             self.locks.drain(..too_many);
         }
-        // Code objects are read less often, so their places are not among these.
+        // Code objects are read less often than frames, so their places aren't remembered here.
         self.places.insert(tid, memory.places());
         memory.read_ahead(self.codes.due(raw.iter().map(|frame| frame.code)));
         let mut stack = PyStack { cut, gil, ..PyStack::default() };
-        // A worker has the frames of the process that it was forked from around its own.
+        // A forked worker has frames of the process that it was forked from, outside its own. So
+        // the innermost such frame has the thread's name.
         let mut naming = None;
         for frame in raw {
             let Some(code) = self.codes.get(&memory, layout, frame.code) else {
@@ -234,7 +236,7 @@ impl Interpreter {
                 break;
             };
             if code.is_own {
-                // This frame is dropped, but it may be the outermost of its call of the loop.
+                // This frame is left out, but it may be the outermost of its call of the loop.
                 if let Some(last) = stack.frames.last_mut() {
                     last.entry |= frame.entry == 1;
                 }
@@ -248,7 +250,7 @@ impl Interpreter {
                 Arc::new(PyFunction { function: code.name.clone(), file: code.file.clone(), line })
             });
             if named.function != code.name || named.file != code.file {
-                // Another code object is at this address now.
+                // Another code object is at the same address now.
                 let (function, file) = (code.name.clone(), code.file.clone());
                 *named = Arc::new(PyFunction { function, file, line });
             }
@@ -265,8 +267,8 @@ impl Interpreter {
         (!stack.frames.is_empty()).then_some((stack, name))
     }
 
-    /// Returns the states of a thread, beginning with the interpreter that it entered last. If
-    /// there is only one interpreter, its state is looked up once and then only checked.
+    /// Returns the states of a thread, that of the interpreter entered last first. If the process
+    /// has only one interpreter, the address of the state is looked up once and then only checked.
     fn states(&mut self, memory: &ProcessMemory, tid: u32) -> Vec<u64> {
         let layout = &self.found.known.layout;
         let runtime = self.found.runtime;

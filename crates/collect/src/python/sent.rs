@@ -1,7 +1,7 @@
-//! Python frames that a process recorded itself: their numbers in the trace, and their names.
+//! Numbers the Python frames that a process has recorded itself, and writes their names.
 //!
-//! A stack may refer to a frame whose name is still in another thread's ring. The number is
-//! assigned when the frame is first mentioned, and the name is written when it comes.
+//! A stack may refer to a frame whose name is still in another thread's ring. Therefore a frame
+//! gets its number when it is first mentioned, and its name is written when the name is read.
 
 use super::code::decode;
 use super::function::PyFunction;
@@ -10,22 +10,22 @@ use tprof_trace::TraceWriter;
 use tprof_trace::model::{ProcessIndex, SYNTHETIC_FRAME, Symbol};
 use tprof_wire::python::{Chars, FILE_BYTES, NAME_BYTES};
 
-/// The numbers of these frames begin here. The numbers of frames in samples begin at 0.
+/// The numbers of these frames begin here. Numbers of frames in samples begin at 0.
 const FIRST: u64 = 1 << 31;
-/// Number of frames that get a number, as many as a target defines.
+/// Number of frames that get a number. A target doesn't define more.
 const MAX_FRAMES: usize = 1 << 20;
 
-/// A frame's name, as the process sent it.
+/// The name of a frame, as the process recorded it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentFrame {
-    /// The key that stands for it in stacks.
+    /// The key that stands for the frame in stacks.
     pub key: u64,
     /// The function, file and line.
     pub named: PyFunction,
 }
 
 impl SentFrame {
-    /// Decodes a record's payload; `None` if it is malformed.
+    /// Decodes a record's payload; `None` if the payload is malformed.
     pub fn decode(payload: &[u64]) -> Option<SentFrame> {
         let [key, line, sent, whole, rest @ ..] = payload else { return None };
         let (name, file) = ((sent & 0xffff_ffff) as usize, (sent >> 32) as usize);
@@ -54,7 +54,7 @@ impl SentFrame {
     }
 }
 
-/// The frames that a target has defined, with their numbers in the trace.
+/// The frames that a target has mentioned or named, and their numbers in the trace.
 #[derive(Default)]
 pub struct SentNames {
     numbers: HashMap<u64, u64>,
@@ -84,7 +84,7 @@ impl SentNames {
         Some(frame)
     }
 
-    /// Writes a frame's name.
+    /// Writes the name of a frame, unless it has one already.
     pub fn define(
         &mut self,
         sent: SentFrame,
@@ -97,7 +97,7 @@ impl SentNames {
             Some(frame) if !self.nameless.remove(frame) => return,
             Some(frame) => *frame,
             None if self.numbers.len() >= MAX_FRAMES => return,
-            // One function and line is one frame, even if it has several instructions.
+            // Instructions in the same line of a function have different keys, but are one frame.
             None => match self.named.get(&named) {
                 Some(frame) => {
                     self.numbers.insert(key, *frame);
@@ -114,7 +114,8 @@ impl SentNames {
         self.named.insert(named, frame);
     }
 
-    /// Names the frames whose names never came as nameless, and returns their number.
+    /// Writes for the frames whose names never arrived that they have no name, and returns their
+    /// number.
     pub fn give_up(&mut self, process: ProcessIndex, writer: &mut TraceWriter) -> u64 {
         let unknown = "(a Python function without a name)".to_owned();
         let unknown = PyFunction { function: unknown, file: String::new(), line: 0 };
@@ -126,7 +127,7 @@ impl SentNames {
     }
 }
 
-/// Writes the name of a frame that is a Python function.
+/// Writes the function, file and line of a frame.
 pub fn write(
     frame: u64,
     named: &PyFunction,
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_crosses_and_nonsense_does_not() {
+    fn a_frames_name_is_decoded_and_malformed_payloads_are_rejected() {
         let words = payload(9, 7, "Class.method", "/a/b.py");
         let sent = SentFrame::decode(&words).unwrap();
         let named = PyFunction { function: "Class.method".into(), file: "/a/b.py".into(), line: 7 };
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_stands_for_a_key_whether_the_name_or_the_stack_comes_first() {
+    fn a_key_has_one_number_whether_its_name_or_a_stack_is_read_first() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.tprof");
         let mut writer = TraceWriter::create(&path, &Default::default()).unwrap();

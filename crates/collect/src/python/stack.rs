@@ -1,41 +1,41 @@
-//! Walks an interpreter's threads and frames.
+//! Walks the threads and frames of an interpreter in another process.
 
 use super::layout::{KnownLayout, LockLocation};
 use super::memory::ProcessMemory;
 use std::ops::Range;
 use tprof_wire::python::{Frames, Layout, Memory as _, RawFrame, WalkEnd};
 
-/// Most Python frames in a stack.
+/// Largest number of Python frames in a stack.
 const MAX_FRAMES: usize = 256;
-/// Most interpreters and threads that are read.
+/// Largest number of interpreters, and of threads, that are read.
 const MAX_INTERPRETERS: usize = 64;
 const MAX_THREADS: usize = 16_384;
-/// Offset of the tid in glibc's `struct pthread` (x86-64 and aarch64, since glibc 2.4).
+/// Offset of the tid in glibc's `struct pthread` (x86-64, since glibc 2.4).
 #[cfg(target_arch = "x86_64")]
 const PTHREAD_TID: u64 = 720;
-/// The offset of the tid in glibc's `struct pthread`; see above.
+/// The same offset on aarch64.
 #[cfg(not(target_arch = "x86_64"))]
 const PTHREAD_TID: u64 = 208;
 
-/// The state of a thread in one interpreter. A thread has a state in each interpreter in which it
-/// runs.
+/// A thread's state in one interpreter. A thread that runs in several interpreters has a state in
+/// each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadState {
     pub at: u64,
-    /// Whether it belongs to the main interpreter, and not to one that the program created.
+    /// Whether it is a state in the main interpreter, and not in one that the program created.
     pub is_of_main: bool,
-    /// Address on the thread's own stack that belongs to its latest call of the loop; `None` in
-    /// versions that have no such address.
+    /// The address of the thread's latest call of the loop, on the thread's own stack; `None` in
+    /// versions whose state doesn't contain it.
     on_stack: Option<u64>,
 }
 
-/// Whether a process has only one interpreter, as nearly all processes do.
+/// Whether a process has only one interpreter. Nearly all processes have only one.
 pub fn has_one_interpreter(mut memory: &ProcessMemory, layout: &Layout, runtime: u64) -> bool {
     let first = memory.u64(runtime + layout.interpreters).unwrap_or(0);
     first == 0 || memory.u64(first + layout.next_interpreter).is_none_or(|next| next == 0)
 }
 
-/// Returns the states of all threads, beginning with the youngest interpreter.
+/// Returns the states of all threads, those in the youngest interpreter first.
 pub fn thread_states(
     mut memory: &ProcessMemory,
     layout: &Layout,
@@ -60,11 +60,11 @@ pub fn thread_states(
     states
 }
 
-/// Returns the states of a thread that may have frames on its stack, innermost first. Up to 3.12
-/// the state in an interpreter that the program created names the thread that created it, whichever
-/// thread runs in it. There the address on the stack shows which thread runs, and which state
-/// called which. Later versions name the running thread, and a thread that runs in several
-/// interpreters most likely entered the youngest one last.
+/// Returns the states of a thread that may have frames on its stack, innermost first. Later
+/// versions name the running thread in each state, and a thread that runs in several interpreters
+/// most likely entered the youngest one last. Up to 3.12, a state in an interpreter that the
+/// program created names the thread that created it, whichever thread runs in it. There, the
+/// address on the stack tells which thread runs and which state called which.
 pub fn states_of(
     memory: &ProcessMemory,
     layout: &Layout,
@@ -93,7 +93,7 @@ pub fn states_of(
     of_thread.into_iter().map(|state| state.at).collect()
 }
 
-/// Returns the tid of a thread's state.
+/// Returns the tid that a state names.
 pub fn tid_of(mut memory: &ProcessMemory, layout: &Layout, state: u64) -> Option<u32> {
     if let Some(tid) = layout.tid {
         return u32::try_from(memory.u64(state + tid)?).ok();
@@ -102,7 +102,7 @@ pub fn tid_of(mut memory: &ProcessMemory, layout: &Layout, state: u64) -> Option
     memory.u32(pthread.checked_add(PTHREAD_TID)?)
 }
 
-/// Returns the frames of a thread, innermost first, and whether the reading ended early.
+/// Returns the frames of a state, innermost first, and whether the reading ended early.
 pub fn read(
     mut memory: &ProcessMemory,
     layout: &Layout,
@@ -116,19 +116,19 @@ pub fn read(
     Some((frames, walk.ends() != WalkEnd::Whole))
 }
 
-/// Bytes of a GIL, from its holder on: its locked flag, its switch count, two condition variables
-/// and two mutexes of pthreads.
+/// Bytes of a GIL from its holder on: its locked flag, its switch count, and two condition
+/// variables and two mutexes of pthreads.
 const LOCK_BYTES: u64 = 24 + 2 * (48 + 40);
 
-/// The GIL of a thread's interpreter.
+/// The GIL of the interpreter in which a thread runs.
 pub struct LockState {
-    /// Addresses of the GIL.
+    /// Addresses that the GIL occupies.
     pub place: Range<u64>,
-    /// Whether the thread holds it; `None` if unknown.
+    /// Whether the thread has the GIL; `None` if unknown.
     pub held: Option<bool>,
 }
 
-/// Returns the address of the main interpreter's GIL.
+/// Returns the address of the main interpreter's GIL; `None` if interpreters share one GIL.
 pub fn lock_of_main(mut memory: &ProcessMemory, known: &KnownLayout, runtime: u64) -> Option<u64> {
     let LockLocation::Interpreter(pointer, holder, _) = known.lock else { return None };
     let mut interpreter = memory.u64(runtime + known.layout.interpreters)?;
@@ -141,7 +141,7 @@ pub fn lock_of_main(mut memory: &ProcessMemory, known: &KnownLayout, runtime: u6
     None
 }
 
-/// Reads the GIL; `None` if there is none or it was not found.
+/// Reads the GIL for a thread's state; `None` if the build has no GIL or it can't be found.
 pub fn read_lock(
     mut memory: &ProcessMemory,
     known: &KnownLayout,

@@ -1,4 +1,4 @@
-//! Writes into a process's region how the process is recorded.
+//! Writes the options of the run into a process's region, where the process's hooks read them.
 
 use crate::config::{Activity, Capture, Config, MemMode, OnFull, OperatorDetail, StackMode};
 use crate::shared::Region;
@@ -8,7 +8,7 @@ use tprof_wire::operators::mode;
 use tprof_wire::region::{mem_mode, off, stack_mode};
 use tprof_wire::schedule::Schedule;
 
-/// The clock of the targets' records.
+/// The clock by which targets stamp their records.
 #[derive(Clone, Copy)]
 pub struct TargetClock {
     /// Whether records are stamped with the processor's time-stamp counter.
@@ -17,8 +17,8 @@ pub struct TargetClock {
     pub wait_ticks: u64,
 }
 
-/// Writes into a region how its process is recorded. `agent` says that the region is a CUPTI
-/// agent's.
+/// Writes into a region how its process is recorded. `agent` says whether the region is that of a
+/// CUPTI agent, which records neither the heap nor operators.
 pub fn configure(region: &Region, config: &Config, targets_clock: TargetClock, agent: bool) {
     let header = region.header();
     let (mode, interval) = match config.memory() {
@@ -58,8 +58,8 @@ pub fn configure(region: &Region, config: &Config, targets_clock: TargetClock, a
     header.clock_is_tsc.store(u32::from(targets_clock.is_tsc), Release);
 }
 
-/// Writes when the process switches its own recording. In a run that began paused, steps are
-/// counted in case `tprof ctl start --steps` follows.
+/// Writes when the process switches its own recording. A run that began paused counts steps from
+/// the beginning, because `tprof ctl start --steps` may follow.
 fn follow_program(region: &Region, config: &Config) {
     let schedule = config.steps().map(|timetable| timetable.schedule());
     if let Some(schedule) = schedule.or(config.paused.then_some(Schedule::COUNT)) {

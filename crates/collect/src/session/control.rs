@@ -1,4 +1,5 @@
-//! `tprof ctl`: requests to a live run, over its session socket.
+//! Sends the requests of `tprof ctl` to the collectors of a live run, over their session sockets,
+//! and receives such requests in the collector.
 
 pub use crate::engine::inbox::{Reply, Request};
 use crate::engine::scheduled::STEPS_AHEAD;
@@ -11,24 +12,26 @@ use tprof_trace::run::RunInfo;
 use tprof_wire::env::SOCKET_NAME;
 use tprof_wire::handshake::{Hello, Role};
 
-/// Longest message in either direction, bytes.
+/// Largest size of a message in either direction, bytes.
 pub(crate) const MAX_MESSAGE: usize = 64 << 10;
 
-/// Sends a request to each collector of the live run in the directory `run` on this host. Returns
-/// one of the replies; a refusal comes first.
+/// Sends a request to each collector that records on this host into the run directory `run`.
+/// Returns one of their replies; if any collector refused, a refusal.
 pub fn request(run: &Path, request: &Request) -> Result<Reply, CollectError> {
     let replies = replies(run, request)?;
-    // A refusal that a second request would not change comes first.
+    // Prefers a refusal that a second request would not change, so the caller doesn't retry in
+    // vain.
     let refused = replies.iter().find(|reply| !reply.ok && !reply.late);
     let chosen = refused.or(replies.iter().find(|reply| !reply.ok)).or(replies.last());
     chosen.cloned().ok_or_else(|| CollectError::NotLive("no collector replied".to_owned()))
 }
 
-/// Number of times that steps are requested. Each time they begin four times as far ahead, the last
-/// time 32,768 steps.
+/// Number of times that steps are requested. Each request begins four times as far ahead as the one
+/// before; the last begins 32,768 steps ahead.
 const ATTEMPTS: u32 = 8;
 
-/// Records `count` steps, the same ones in all processes of the run on this host.
+/// Asks for the recording of `count` steps, with the same numbers in all processes of the run on
+/// this host.
 pub fn start_steps(run: &Path, count: u32) -> Result<Reply, CollectError> {
     let mut attempt = 0;
     loop {
@@ -44,7 +47,7 @@ pub fn start_steps(run: &Path, count: u32) -> Result<Reply, CollectError> {
     }
 }
 
-/// Returns the replies of the run's collectors; there is at least one.
+/// Returns the replies of the run's collectors. Fails if no collector replies.
 fn replies(run: &Path, request: &Request) -> Result<Vec<Reply>, CollectError> {
     let not_live = |why: String| CollectError::NotLive(why);
     let mut sessions = Vec::new();
@@ -77,8 +80,8 @@ fn replies(run: &Path, request: &Request) -> Result<Vec<Reply>, CollectError> {
                     ErrorKind::WouldBlock => {
                         "no answer in five seconds, as if it were stopped".into()
                     }
-                    // A collector of another version closes the connection instead of misreading
-                    // the request.
+                    // A collector of another version closes the connection, because it would
+                    // misread the request.
                     ErrorKind::ConnectionReset => of_another(&info.tprof),
                     _ => e.to_string(),
                 };
@@ -89,7 +92,8 @@ fn replies(run: &Path, request: &Request) -> Result<Vec<Reply>, CollectError> {
     if replies.is_empty() { Err(not_live(why)) } else { Ok(replies) }
 }
 
-/// Returns the message that a collector refused this program because its version is `version`.
+/// Formats the reason for a refusal: the collector has version `version`, and this program has
+/// another.
 fn of_another(version: &str) -> String {
     let own = env!("CARGO_PKG_VERSION");
     let build = if version == own { ", another build" } else { "" };
@@ -109,7 +113,7 @@ fn ask(socket: &Path, request: &Request) -> std::io::Result<Reply> {
     Ok(serde_json::from_slice(&buffer[..len])?)
 }
 
-/// Receives one request from a control connection; `None` if it is malformed.
+/// Receives one request from a control connection; `None` if the request is malformed.
 pub(crate) fn receive(fd: &OwnedFd) -> Option<Request> {
     let mut buffer = vec![0; MAX_MESSAGE];
     let len = sys::receive(fd, &mut buffer).ok()?;

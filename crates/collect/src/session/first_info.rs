@@ -1,4 +1,4 @@
-//! The content of `run.json` when a run begins.
+//! Fills in `run.json` when a run begins, before any process has attached.
 
 use super::job::JobId;
 use crate::config::Config;
@@ -17,8 +17,8 @@ fn cpu_model() -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// Returns an info that identifies this collector and its job. Other collectors compare it with
-/// their own.
+/// Returns an info with the facts that identify this collector and its job. Other collectors
+/// compare it with their own to decide whether they belong to the same job.
 pub fn identity(redact: bool) -> RunInfo {
     let own = std::process::id();
     RunInfo {

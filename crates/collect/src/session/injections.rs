@@ -1,4 +1,4 @@
-//! The libraries that are injected into the job, and the environment variables that inject them.
+//! Decides which environment variables inject tprof's libraries into the job.
 
 use super::nccl_conf;
 use crate::config::{Activity, CallSource, Config, GraphDetail};
@@ -6,20 +6,20 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use tprof_wire::env;
 
-/// The injected libraries.
+/// The libraries that are injected into the job.
 #[derive(Clone, Debug)]
 pub struct Libraries {
     /// Absolute path of `libtprof_preload.so`.
     pub preload: PathBuf,
-    /// Absolute path of `libtprof_cupti.so`; `None` if nothing that it records is requested.
+    /// Absolute path of `libtprof_cupti.so`; `None` if the run needs nothing that it records.
     pub agent: Option<PathBuf>,
 }
 
-/// Returns the variables by which the CUDA driver, NVTX, ITT and NCCL load the agent. If the job
-/// has already named a library for CUDA, the agent loads that library itself. If the job has named
-/// a library for NVTX or ITT, the library stays, since a range has only one receiver, and the run
-/// notes that. The same holds for a profiler plugin that the job or a configuration file has named
-/// for NCCL.
+/// Returns the variables by which the CUDA driver, NVTX, ITT and NCCL load the agent. A variable of
+/// the job that names a library of its own is respected. For CUDA, the agent loads that library
+/// itself. For NVTX and ITT, that library stays and tprof records no ranges, because a range has
+/// only one receiver; the run notes that. The same holds for a profiler plugin that the job or a
+/// configuration file names for NCCL.
 pub fn injections(
     agent: &Path,
     config: &Config,

@@ -1,7 +1,7 @@
 //! Identifies the job that a collector belongs to, by the variables that launchers set for their
-//! ranks. Several `tprof run` that share a directory must belong to one job.
+//! ranks. Several `tprof run` may share a run directory only if they belong to one job.
 //!
-//! `run.json` has the identity under `job`, and a rank that starts later compares it with its own.
+//! `run.json` stores the identity under `job`. A rank that starts later compares that with its own.
 
 use crate::os::proc;
 use crate::os::sys;
@@ -13,23 +13,23 @@ use tprof_wire::env::{
 };
 use tprof_wire::hash::fnv1a;
 
-/// Key under which the process that started this host's ranks is stored: its pid and start time.
+/// Key for the pid and the start time of the process that started this host's ranks.
 const LAUNCHER: &str = "launcher";
-/// The value that torchrun sets if its user named no run.
+/// The value of torchrun's variable if its user named no run.
 const NO_TORCH_RUN: &str = "none";
-/// Prefix of a value that `--redact` replaced by its hash.
+/// First character of a value that `--redact` has replaced by its hash.
 const HASHED: char = '#';
-/// Number of ancestors that are searched for the launcher, deeper than any real process tree.
+/// Number of ancestors that are searched for the launcher. No real process tree is that deep.
 const MAX_ANCESTORS: usize = 64;
 
-/// The relation of two jobs, judged by the environments of their collectors.
+/// Whether two collectors belong to the same job, judged by their environments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// Both are the same job.
+    /// They belong to the same job.
     Same,
-    /// They are different jobs.
+    /// They belong to different jobs.
     Other,
-    /// It is unknown whether they are the same.
+    /// The environments don't tell.
     Unknown,
 }
 
@@ -41,7 +41,7 @@ pub struct JobId {
 }
 
 impl JobId {
-    /// Returns the identity in the environment of this process.
+    /// Returns the identity of the job that this process belongs to.
     pub fn own() -> JobId {
         let environ = proc::environment_of(std::process::id());
         let mut id = JobId::of(&environ);
@@ -57,7 +57,7 @@ impl JobId {
         id
     }
 
-    /// Returns the identity in a NUL-separated environment.
+    /// Returns the identity in an environment, whose entries are separated by NUL.
     fn of(environ: &[u8]) -> JobId {
         let slurm = [SLURM_JOB, SLURM_STEP, SLURM_RESTART];
         let names = MPI_JOB_VARIABLES.iter().chain(SCHEDULER_JOB_VARIABLES.iter());
@@ -70,12 +70,12 @@ impl JobId {
         JobId { values: values.collect(), restarted: restarts.is_some_and(|count| count > 0) }
     }
 
-    /// Whether an elastic launcher restarted these ranks after some had failed.
+    /// Whether an elastic launcher has restarted these ranks because some had failed.
     pub fn is_restarted(&self) -> bool {
         self.restarted
     }
 
-    /// Returns the identity in the form that `run.json` has.
+    /// Returns the identity as `run.json` stores it.
     pub fn shown(&self, redact: bool) -> BTreeMap<String, String> {
         let shown = |(name, value): (&String, &String)| match redact && name != LAUNCHER {
             true => (name.clone(), hashed(value)),
@@ -84,7 +84,7 @@ impl JobId {
         self.values.iter().map(shown).collect()
     }
 
-    /// Returns whether the collector that wrote `theirs` was started by the same job.
+    /// Returns whether this collector belongs to the same job as the one that wrote `theirs`.
     pub fn relation(&self, theirs: &RunInfo) -> Relation {
         let here = theirs.host == sys::host_name();
         let same = |name: &str| {
@@ -98,7 +98,7 @@ impl JobId {
         if same(TORCH_RUN) == Some(false) {
             return Relation::Other;
         }
-        // A user may choose the same id twice, so on one host the launcher decides.
+        // A user may name two runs of torchrun alike, so on one host the launcher decides.
         match same(LAUNCHER).filter(|_| here) {
             Some(true) => return Relation::Same,
             Some(false) => return Relation::Unknown,
@@ -113,7 +113,8 @@ impl JobId {
             let restart = |values: &BTreeMap<String, String>| values.get(SLURM_RESTART).is_some();
             let restarts = same(SLURM_RESTART)
                 .unwrap_or_else(|| restart(&self.values) == restart(&theirs.job));
-            // Ranks that mpirun starts on its own host belong to no Slurm step.
+            // A rank that mpirun starts on its own host has no Slurm step, so a missing step is no
+            // difference.
             return by(job && restarts && same(SLURM_STEP).unwrap_or(true));
         }
         let scheduler = SCHEDULER_JOB_VARIABLES.iter().find_map(|name| same(name));
@@ -121,8 +122,8 @@ impl JobId {
     }
 }
 
-/// Returns pid and start time of the launcher. It is the nearest ancestor whose environment lacks
-/// `variable`, which the launcher sets for its ranks, or whose environment can't be read.
+/// Returns pid and start time of the launcher. The launcher sets `variable` for its ranks but not
+/// for itself, so it is the nearest ancestor whose environment lacks the variable or can't be read.
 fn launcher(variable: &str) -> Option<String> {
     let mut pid = std::process::id();
     for _ in 0..MAX_ANCESTORS {
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_and_restarts_of_a_slurm_job_are_jobs_of_their_own() {
+    fn steps_and_restarts_of_a_slurm_job_count_as_different_jobs() {
         let step = "SLURM_JOB_ID=7 SLURM_STEP_ID=0";
         assert_eq!(relation(step, step), Relation::Same);
         assert_eq!(relation(step, "SLURM_JOB_ID=7"), Relation::Same);
@@ -181,14 +182,14 @@ mod tests {
     }
 
     #[test]
-    fn a_launch_of_mpi_outranks_the_scheduler() {
+    fn mpis_job_decides_before_that_of_the_scheduler() {
         let first = "PMIX_NAMESPACE=a SLURM_JOB_ID=7 SLURM_STEP_ID=3";
         assert_eq!(relation(first, "PMIX_NAMESPACE=a SLURM_JOB_ID=7"), Relation::Same);
         assert_eq!(relation(first, "PMIX_NAMESPACE=b SLURM_JOB_ID=7"), Relation::Other);
     }
 
     #[test]
-    fn torchrun_without_a_name_is_named_by_its_launcher_or_scheduler() {
+    fn an_unnamed_torchrun_is_identified_by_launcher_or_scheduler() {
         let none = "TORCHELASTIC_RUN_ID=none";
         assert_eq!(relation(none, none), Relation::Unknown);
         assert_eq!(relation("TORCHELASTIC_RUN_ID=x", "TORCHELASTIC_RUN_ID=x"), Relation::Same);
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn on_one_host_the_launcher_decides() {
+    fn on_one_host_the_launchers_process_decides() {
         let with = |launcher: &str| {
             let mut id = id("TORCHELASTIC_RUN_ID=x PBS_JOBID=1");
             id.values.insert(LAUNCHER.to_owned(), launcher.to_owned());

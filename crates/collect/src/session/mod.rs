@@ -1,4 +1,4 @@
-//! A session from its first process to its end: its directory, its socket, and the server on it.
+//! Begins and ends a session: its run directory, its socket, and the server that answers processes.
 
 mod configure;
 pub mod control;

@@ -1,15 +1,15 @@
-//! NCCL's configuration files. The environment overrides variables that they set, so tprof must not
-//! set the variable of the profiler plugin if one of these files names a plugin.
+//! Reads NCCL's configuration files. Environment variables take precedence over them, so tprof must
+//! not set the variable of the profiler plugin if one of these files names a plugin.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use tprof_wire::env;
 
-/// The variable that names a configuration file to use instead of the user's.
+/// The variable that names a configuration file to be used instead of the user's.
 const CONF_FILE: &str = "NCCL_CONF_FILE";
 
 /// Whether a configuration file that NCCL reads in this environment names a profiler plugin. NCCL
-/// reads the machine's file, and either the user's or the one that the environment names.
+/// reads the machine's file, and either the user's file or the one that [`CONF_FILE`] names.
 pub fn names_profiler(given: &dyn Fn(&str) -> Option<OsString>) -> bool {
     let named = given(CONF_FILE).filter(|path| !path.is_empty()).map(PathBuf::from);
     let own = named.or_else(|| Some(PathBuf::from(given("HOME")?).join(".nccl.conf")));
@@ -18,7 +18,8 @@ pub fn names_profiler(given: &dyn Fn(&str) -> Option<OsString>) -> bool {
     })
 }
 
-/// Whether the file sets the plugin. Its lines are `NAME=VALUE`, and comments begin with `#`.
+/// Whether a file with this content names a plugin. Its lines are `NAME=VALUE`, and comments begin
+/// with `#`.
 fn sets(content: &str) -> bool {
     let assignments = content.lines().filter_map(|line| line.split_once('='));
     assignments
@@ -42,6 +43,6 @@ mod tests {
         let other = |name: &str| {
             Some(if name == "HOME" { directory.path().into() } else { "/none".into() })
         };
-        assert!(!names_profiler(&other), "NCCL_CONF_FILE takes the place of the user's file");
+        assert!(!names_profiler(&other), "NCCL_CONF_FILE replaces the user's file");
     }
 }

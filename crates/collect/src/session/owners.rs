@@ -1,4 +1,4 @@
-//! Finds libraries that a process's variables name where tprof's agent would be.
+//! Finds libraries that the environment of a process names where tprof's agent should be named.
 
 use crate::os::variables::Variables;
 use std::ffi::OsStr;
@@ -6,14 +6,14 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use tprof_wire::env;
 
-/// Describes the library that receives a process's NVTX ranges instead of tprof, if there is one.
-/// Under `redact` its name is left out.
+/// Describes the library that receives a process's NVTX ranges instead of tprof; `None` if tprof
+/// receives them. With `redact` the library's name is left out.
 pub fn nvtx_owner(pid: u32, environ: &Variables<'_>, redact: bool) -> Option<String> {
     range_owner(env::NVTX_INJECTION, pid, environ, redact)
 }
 
-/// Describes the library that receives a process's ITT tasks instead of tprof, if there is one.
-/// Under `redact` its name is left out.
+/// Describes the library that receives a process's ITT tasks instead of tprof; `None` if tprof
+/// receives them. With `redact` the library's name is left out.
 pub fn itt_owner(pid: u32, environ: &Variables<'_>, redact: bool) -> Option<String> {
     let owner = range_owner(env::ITT_COLLECTOR, pid, environ, redact);
     owner.or_else(|| {
@@ -25,8 +25,8 @@ pub fn itt_owner(pid: u32, environ: &Variables<'_>, redact: bool) -> Option<Stri
     })
 }
 
-/// Describes the library that a variable names, or says that the variable names no library. `None`
-/// if it is unset or names tprof's agent.
+/// Describes the library that a variable names, or says that the file which it names isn't a
+/// library. `None` if the variable is unset or names tprof's agent.
 fn range_owner(variable: &str, pid: u32, environ: &Variables<'_>, redact: bool) -> Option<String> {
     let value = foreign(environ, variable)?;
     let path = String::from_utf8_lossy(value);
@@ -41,8 +41,8 @@ fn range_owner(variable: &str, pid: u32, environ: &Variables<'_>, redact: bool) 
     })
 }
 
-/// Describes the profiler plugin that NCCL loads instead of tprof's, if there is one. Under
-/// `redact` its name is left out.
+/// Describes the profiler plugin that NCCL loads instead of tprof's; `None` if NCCL loads tprof's.
+/// With `redact` the plugin's name is left out.
 pub fn nccl_owner(environ: &Variables<'_>, redact: bool) -> Option<String> {
     let variable = env::NCCL_PROFILER;
     let value = foreign(environ, variable)?;
@@ -68,14 +68,14 @@ fn last_part(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
 }
 
-/// Returns the name of a file in brackets, or nothing under `redact`.
+/// Returns the name of a file in brackets, or an empty text with `redact`.
 fn shown(path: &[u8], redact: bool) -> String {
     if redact { String::new() } else { format!(" ({})", String::from_utf8_lossy(last_part(path))) }
 }
 
-/// Whether a path is a library for this process; `None` if that is unknown.
+/// Whether a path names a library, as this process sees the path; `None` if that is unknown.
 fn is_library(pid: u32, path: &[u8]) -> Option<bool> {
-    // The loader searches for a name without a slash.
+    // A name without a slash is searched by the loader, so its path is unknown here.
     let folder = match path.first()? {
         b'/' => "root",
         _ if path.contains(&b'/') => "cwd/",
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_without_a_collector_are_named_unless_tprofs_agent_is_there() {
+    fn itt_groups_own_the_tasks_unless_tprofs_agent_is_named() {
         let agent = format!("INTEL_LIBITTNOTIFY64=/x/{}\0", env::AGENT_LIBRARY);
         let groups = "KMP_FOR_TCHECK=1\0";
         let owner = |environ: &str| itt_owner(1, &Variables::of(environ.as_bytes()), true);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn redaction_leaves_no_value_of_a_variable() {
+    fn redaction_removes_the_values_of_variables() {
         let environ = b"NVTX_INJECTION64_PATH=/secret/none.so\0NCCL_PROFILER_PLUGIN=secret.so\0\
                         INTEL_LIBITTNOTIFY64=/secret/other.so\0";
         let environ = &Variables::of(environ);

@@ -1,5 +1,5 @@
-//! Prepares the run directory of a collector. It creates the directory, joins one in which other
-//! collectors of the same job record, or refuses it.
+//! Prepares the run directory of a collector: creates the directory, joins it if other collectors
+//! of the same job record there, or refuses it.
 
 use super::first_info::identity;
 use crate::config::{Config, IfExists};
@@ -24,22 +24,23 @@ use tprof_trace::{InfoFile, is_info_name, is_trace_file, is_unwritten_name};
 /// The run directory that a collector records into.
 #[derive(Debug)]
 pub struct RunPath {
-    /// The directory that was asked for, or the next free name after it.
+    /// The directory that the user requested, or the next free name after it.
     pub directory: PathBuf,
-    /// The reason why it is not the directory that was asked for, if it is another one.
+    /// The reason why it isn't the requested directory; `None` if it is.
     pub renamed: Option<CollectError>,
 }
 
-/// Largest number of names that are tried before a run is refused.
+/// Largest number of names that are tried before the run is refused.
 const MAX_NAMES: u32 = 10_000;
-/// Longest time that a rank waits while others of its job decide on the run's directory.
+/// Longest time that a rank waits while another rank of its job prepares the run directory.
 const TURN_WAIT: Duration = Duration::from_secs(10);
 
 /// Creates the run directory of a launch, and this collector's info file in it.
 ///
-/// The ranks of one job share a directory, and each rank records into it once. A rank belongs to
-/// the job of an existing run if both name the same job, or if a collector of that run is at work
-/// and they do not name different jobs. Otherwise [`IfExists`] decides.
+/// The ranks of one job share a directory, and each rank may record into it once. A rank may join
+/// an existing run if both belong to the same job. It may also join if a collector of that run is
+/// still recording and their environments don't show different jobs. In all other cases
+/// [`IfExists`] decides.
 pub fn create(config: &Config) -> Result<(RunPath, PathBuf), CollectError> {
     let mut info = None;
     let path = settle(config, &mut |directory| {
@@ -50,13 +51,13 @@ pub fn create(config: &Config) -> Result<(RunPath, PathBuf), CollectError> {
 }
 
 /// Chooses the directory for processes that will be recorded later. Creates nothing, and removes an
-/// existing run only under [`IfExists::Force`].
+/// existing run only with [`IfExists::Force`].
 pub fn free(config: &Config) -> Result<RunPath, CollectError> {
     settle(config, &mut |directory| clear_finished_run(directory, config))
 }
 
-/// Calls `take` with the directory that was asked for. As long as another run is in the way, calls
-/// it again with the next name.
+/// Calls `take` with the requested directory. If that fails because of another run, calls it with
+/// the next names until it succeeds.
 fn settle(
     config: &Config,
     take: &mut dyn FnMut(&Path) -> Result<(), CollectError>,
@@ -83,7 +84,7 @@ fn settle(
     Err(refusal)
 }
 
-/// Opens a run directory for this collector, and returns the path of the collector's info file.
+/// Prepares a run directory for this collector, and returns the path of the collector's info file.
 fn open(directory: &Path, config: &Config) -> Result<PathBuf, CollectError> {
     make(directory)?;
     let _turn = RankLock::take(directory, config.if_exists);
@@ -91,7 +92,7 @@ fn open(directory: &Path, config: &Config) -> Result<PathBuf, CollectError> {
         return join(directory, config.redact);
     }
     let rank = Rank::of_process(std::process::id());
-    // A second attempt is needed if another rank was quicker to begin the run.
+    // A second attempt is needed if another rank creates `run.json` between the two steps.
     for _ in 0..2 {
         let found = ExistingRun::read(directory)?;
         if found.names.is_empty() {
@@ -115,8 +116,8 @@ fn open(directory: &Path, config: &Config) -> Result<PathBuf, CollectError> {
     Err(CollectError::RunExists(directory.to_owned()))
 }
 
-/// Refuses a directory that holds a run which this job cannot join. Under [`IfExists::Force`], a
-/// run that is over is removed instead.
+/// Returns an error if a directory contains a run that this job can't join. With
+/// [`IfExists::Force`], a run that is over is removed instead.
 fn clear_finished_run(directory: &Path, config: &Config) -> Result<(), CollectError> {
     if !directory.exists() {
         return Ok(());
@@ -138,8 +139,8 @@ fn clear_finished_run(directory: &Path, config: &Config) -> Result<(), CollectEr
     }
 }
 
-/// Joins a run directory, and creates it if needed. Returns the path of this collector's own info
-/// file.
+/// Joins a run directory, and creates the directory if needed. Returns the path of a new info file
+/// for this collector.
 pub fn join(directory: &Path, redact: bool) -> Result<PathBuf, CollectError> {
     make(directory)?;
     match claim(&directory.join("run.json"), redact) {
@@ -155,22 +156,22 @@ pub fn join(directory: &Path, redact: bool) -> Result<PathBuf, CollectError> {
     Err(CollectError::RunExists(directory.to_owned()))
 }
 
-/// Removes the files that [`create`] created, for a run that did not begin.
+/// Removes the files that [`create`] has created, if the run doesn't begin after all.
 pub fn withdraw(directory: &Path, info: &Path) {
     let _ = fs::remove_file(info);
     let _ = fs::remove_dir(directory);
 }
 
-/// Makes the other ranks of a job wait while one decides under [`IfExists::Force`]: otherwise a
-/// second rank would remove what the first one has just made. The other modes remove nothing and
-/// claim names by links, so a thousand ranks need not wait for each other.
+/// Makes the other ranks of a job wait while one prepares the directory with [`IfExists::Force`].
+/// Otherwise a second rank might remove what the first has just created. The other modes remove
+/// nothing and claim names by hard links, so even a thousand ranks need not wait for each other.
 struct RankLock {
     held: Option<(PathBuf, fs::File)>,
 }
 
 impl RankLock {
-    /// Waits for the lock. Goes on without it if the file system has no locks, or if another
-    /// process holds it for longer than [`TURN_WAIT`]: a lock must not stop a job.
+    /// Waits for the lock. A lock must not stop a job, so this returns without it if the file
+    /// system has no locks, or if another process holds it for longer than [`TURN_WAIT`].
     fn take(directory: &Path, if_exists: IfExists) -> RankLock {
         if if_exists != IfExists::Force {
             return RankLock { held: None };
@@ -188,8 +189,8 @@ impl RankLock {
 
 impl Drop for RankLock {
     fn drop(&mut self) {
-        // The file is removed while it is locked, so that a rank that has opened it finds that the
-        // name is gone, and opens a new one.
+        // The file is removed while it is locked. A rank that has opened it finds out that the name
+        // is gone, and creates a new file.
         if let Some((path, file)) = &self.held
             && file.metadata().is_ok_and(|about| about.len() == 0)
         {
@@ -198,13 +199,13 @@ impl Drop for RankLock {
     }
 }
 
-/// The run that a directory holds. It has no files if there is no run.
+/// The files of the run in a directory. Without a run there are none.
 struct ExistingRun {
     /// Names of the files that collectors wrote.
     names: Vec<String>,
-    /// The collectors' info files of the run.
+    /// The content of the collectors' info files.
     infos: Vec<RunInfo>,
-    /// Whether a collector has just begun, so that its info file cannot be read yet.
+    /// Whether a collector has just begun, so that its info file can't be read yet.
     begins: bool,
 }
 
@@ -241,13 +242,13 @@ impl ExistingRun {
         self.infos.iter().any(|info| own.relation(info) == Relation::Other)
     }
 
-    /// Returns a collector that is recording into this run, if there is one.
+    /// Returns a collector that is still recording into this run, if any is.
     fn live(&self, directory: &Path) -> Option<&RunInfo> {
         self.infos.iter().find(|info| is_collector_alive(info, directory))
     }
 
-    /// Checks whether a rank may record into this run. With `force`, the files of a rank that the
-    /// run already has are removed.
+    /// Checks whether a rank may record into this run, and fails if it may not. If the run already
+    /// has files of this rank, they are removed with `force`.
     fn joined_by(&self, rank: Rank, directory: &Path, force: bool) -> Result<(), CollectError> {
         let own = JobId::own();
         let relations: Vec<_> = self.infos.iter().map(|info| own.relation(info)).collect();
@@ -259,8 +260,8 @@ impl ExistingRun {
             });
         }
         let is_own = |name: &str| is_of_rank(name, rank.number);
-        // The names of files do not decide, because the collector of a launcher names files after
-        // the ranks that the launcher started, which have their own numbers.
+        // The names of the files don't tell which ranks the run has: the collector of a launcher
+        // names its files after the ranks that the launcher started, whose numbers may be the same.
         let named = Some(rank.named());
         match self.infos.iter().any(|info| info.own_rank == named) {
             true if own.is_restarted() && relations.contains(&Relation::Same) => Ok(()),
@@ -270,7 +271,7 @@ impl ExistingRun {
         }
     }
 
-    /// Removes the files whose names pass `which`, unless a collector is at work on one of them.
+    /// Removes the files whose names pass `which`, unless a collector is still writing one of them.
     fn remove(&self, directory: &Path, which: impl Fn(&str) -> bool) -> Result<(), CollectError> {
         let names: Vec<_> = self.names.iter().filter(|name| which(name)).collect();
         let writes = |info: &&RunInfo| {
@@ -294,7 +295,7 @@ impl ExistingRun {
     }
 }
 
-/// Returns the paths of PyTorch's logs of `torch.compile`, which no info file of the run lists.
+/// Returns the paths of the logs that PyTorch wrote for `torch.compile`. No info file lists them.
 fn compile_logs(directory: &Path) -> Vec<PathBuf> {
     let within = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
     let of_owners = within(&directory.join(COMPILE_DIRECTORY)).flat_map(|of| within(&of.path()));
@@ -315,8 +316,8 @@ fn make(directory: &Path) -> Result<(), CollectError> {
     }
 }
 
-/// Creates an info file that must not exist yet: the process that succeeds owns the name. The file
-/// appears with its content, so that a rank that starts now can compare the jobs.
+/// Creates an info file that must not exist yet. If it succeeds, this process owns the name. The
+/// file appears together with its content, so that a rank that starts now can compare the jobs.
 fn claim(path: &Path, redact: bool) -> Result<PathBuf, CollectError> {
     let taken = |path: &Path| CollectError::RunExists(path.to_owned());
     let unwritable = |source| CollectError::Unwritable { path: path.to_owned(), source };
@@ -324,7 +325,7 @@ fn claim(path: &Path, redact: bool) -> Result<PathBuf, CollectError> {
     match link_new(path, &text) {
         Ok(()) => Ok(path.to_owned()),
         Err(LinkError::Taken) => Err(taken(path)),
-        // The file system may have no hard links.
+        // The file system may not support hard links.
         Err(LinkError::Failed) => match create_new(path) {
             Ok(mut file) => {
                 file.write_all(&text).map_err(unwritable)?;
@@ -344,10 +345,10 @@ enum LinkError {
     Failed,
 }
 
-/// Writes a file under a temporary name, and then links it to `path`.
+/// Writes a file under a temporary name and links it to `path`, so that it appears whole.
 fn link_new(path: &Path, text: &[u8]) -> Result<(), LinkError> {
-    // The temporary name is random, because a pid is not unique among hosts, and a host name with a
-    // pid is not unique among containers.
+    // The temporary name must be random. Several hosts may have the same pid, and several
+    // containers the same host name and pid.
     let fresh =
         path.with_extension(format!("json.{:016x}", RandomState::new().build_hasher().finish()));
     let Ok(mut file) = create_new(&fresh) else { return Err(LinkError::Failed) };
@@ -366,7 +367,7 @@ fn create_new(path: &Path) -> io::Result<fs::File> {
     options.write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW).open(path)
 }
 
-/// Returns the names in the directory that have the form of a run's files.
+/// Returns the names in a directory that look like files of a run.
 fn run_files(directory: &Path) -> Result<Vec<String>, CollectError> {
     let unreadable = |source| CollectError::Unwritable { path: directory.to_owned(), source };
     let mut names = Vec::new();

@@ -1,4 +1,5 @@
-//! Answers processes that attach and clients that control the run, and notices when a process ends.
+//! Answers processes that attach and clients that control the run, and tells the engine when a
+//! process ends.
 
 use super::configure::{TargetClock, configure};
 use super::owners::{itt_owner, nccl_owner, nvtx_owner};
@@ -28,26 +29,26 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 use tprof_wire::handshake::{ExecArguments, Hello, Role, Welcome, hello_flags};
 
-/// Longest time that a client may take to send `Hello`.
+/// Longest time that a client may take to send its `Hello`.
 const HELLO_TIME: Duration = Duration::from_secs(1);
 
 /// The parts that the server needs to answer its clients.
 pub struct Server {
     /// The listening socket.
     pub listener: OwnedFd,
-    /// The state of the session's socket.
+    /// The state of the session's socket, which the engine also uses.
     pub socket: Arc<SessionSocket>,
     /// Options of the run.
     pub config: Config,
-    /// The session's shared page.
+    /// The session's shared page, which every process receives.
     pub session: Arc<SessionMemory>,
-    /// Tables for programs that are known to ask for them.
+    /// Unwind tables for programs that asked for them before.
     pub prebuilt: Arc<PrebuiltTables>,
-    /// File of the session page.
+    /// File descriptor of the session's page, which attaching processes map.
     pub session_fd: OwnedFd,
-    /// File of the unwind tables.
+    /// File descriptor of the unwind tables, which attaching processes map.
     pub tables_fd: OwnedFd,
-    /// The clock of the targets.
+    /// The clock by which targets stamp their records.
     pub targets_clock: TargetClock,
     /// The channel to the engine.
     pub events: Sender<Event>,
@@ -57,17 +58,17 @@ pub struct Server {
 
 const LISTENER: u64 = 0;
 
-/// Images that have attached and whose end was not noticed yet.
+/// Images that have attached and whose end the server has not noticed yet.
 struct WatchedImages {
     poller: sys::Poller,
     /// Number of the next image.
     next: u64,
-    /// Pidfds of the images whose end the kernel reports.
+    /// Pidfds of the images whose end the kernel will report.
     watched: HashMap<u64, OwnedFd>,
     /// Number of the newest image of each pid.
     newest: HashMap<u32, u64>,
-    /// Images of which only the agent has attached so far. In a forked child, the library that has
-    /// the first event attaches first.
+    /// Images of which only the CUPTI agent has attached so far. In a forked child, hooks and agent
+    /// attach in the order of their first events.
     agents: HashSet<u64>,
 }
 
@@ -77,7 +78,7 @@ impl WatchedImages {
         WatchedImages { poller, next: LISTENER + 1, watched, newest, agents }
     }
 
-    /// Asks the kernel to report the end of a process, and returns whether it will.
+    /// Asks the kernel to report the end of a process, and returns whether the kernel will.
     fn watch(&mut self, image: u64, pid: u32) -> bool {
         let Ok(fd) = sys::pidfd(pid) else { return false };
         let is_watched = self.poller.add(&fd, image, true).is_ok();
@@ -89,27 +90,28 @@ impl WatchedImages {
 }
 
 impl Server {
-    /// Serves clients until it is stopped.
+    /// Serves clients until `stop` is set.
     pub fn run(self) {
         let Ok(poller) = sys::Poller::new() else { return };
         if poller.add(&self.listener, LISTENER, false).is_err() {
             return;
         }
         let mut images = WatchedImages::new(poller);
-        // The closing of the socket after which all waiting clients were accepted.
+        // Number of the last closing of the socket after which all waiting clients were accepted.
         let mut accepted_all = None;
-        // A region that is created in advance, so that no process has to wait for it.
+        // A region that is created in advance, so that no attaching process has to wait for its
+        // creation.
         let mut spare = None;
         let mut message = vec![0; ExecArguments::MESSAGE];
         while !self.stop.load(Acquire) {
             if spare.is_none() {
                 spare = Region::new().ok();
             }
-            // This is read before the waiting clients are: once it is set, no process finds the
-            // socket any more.
+            // The closing must be read before the waiting clients are accepted. Once it is set, no
+            // process can find the socket, so the clients that wait now are the last.
             let closing = self.socket.closing();
-            // Ends are handled before beginnings, and only one beginning at a time. If a process
-            // was reaped before another one connected, the engine then sees the end before the
+            // Ends are handled before new clients, and only one client at a time. If a process was
+            // reaped before another one connected, the engine then sees the end before the
             // beginning.
             let ready = images.poller.wait(Duration::from_millis(100));
             for token in ready.iter().filter(|token| **token != LISTENER) {
@@ -147,7 +149,7 @@ impl Server {
         images.agents.remove(&image);
     }
 
-    /// Tells the engine about a process that attaches, and lets the process begin.
+    /// Tells the engine about a process that attaches, and sends the process its answer.
     fn attach(
         &self,
         mut attached: Attached,
@@ -176,8 +178,8 @@ impl Server {
             self.send(Event::RegionJoined { image, region, agent });
             return self.admit(client, region_fd, late);
         }
-        // The engine is told before the process may go on, since the process may end at once, and
-        // the engine could otherwise read its parent's record of the end first.
+        // The engine must know of the process before the process continues. The process may end at
+        // once, and then the engine could read its parent's record of the end first.
         let image = images.next;
         images.next += 1;
         attached.watched = images.watch(image, attached.pid);
@@ -187,14 +189,14 @@ impl Server {
         let has_stacks = !agent && self.has_native_stacks();
         let awaited = has_stacks.then(|| self.prebuilt.awaited(&attached.exe)).flatten();
         if !forked || awaited.is_some() {
-            // The mappings are read while the process waits, because a short process may be gone
-            // later.
+            // The mappings are read while the process waits for its answer, because a short process
+            // may have ended later.
             let maps = modules::read_code_maps(attached.pid).unwrap_or_default();
             if let Some(finds_rows) = awaited {
                 let (pid, region) = (attached.pid, &attached.region);
                 attached.modules = self.prebuilt.publish(pid, &maps, region, finds_rows);
             }
-            // A forked child has its parent's mappings.
+            // A forked child inherits its parent's mappings.
             attached.begun_with = if forked { Vec::new() } else { maps };
         }
         let old = images.newest.insert(attached.pid, image);
@@ -207,13 +209,14 @@ impl Server {
         self.admit(client, region_fd, late);
     }
 
-    /// Whether the first stack of a process needs only tables. Python's functions also need an
-    /// interpreter, which is searched when a process asks.
+    /// Whether a process needs only unwind tables for its first stack. Stacks with Python's
+    /// functions also need an interpreter, which is searched only when a process asks.
     fn has_native_stacks(&self) -> bool {
         matches!(self.config.stacks, StackMode::Auto | StackMode::Dwarf)
     }
 
-    /// Lets a target begin. If that fails, the target is gone or has stopped waiting.
+    /// Sends a target its answer, so that it continues. If sending fails, the target has ended or
+    /// stopped waiting.
     fn admit(&self, client: &OwnedFd, region: &OwnedFd, late: Unanswered) {
         let fds = [self.session_fd.as_raw_fd(), region.as_raw_fd(), self.tables_fd.as_raw_fd()];
         if sys::send(client, &Welcome::new(true).to_bytes(), &fds).is_err() {
@@ -221,7 +224,7 @@ impl Server {
         }
     }
 
-    /// Reports a process that went on without an answer, and that may connect again.
+    /// Reports a process that has stopped waiting for its answer. It may connect again.
     fn unanswered_client(&self, late: Unanswered) {
         self.send(Event::Unanswered(late));
         self.socket.touch();
@@ -235,7 +238,8 @@ impl Server {
         }
     }
 
-    /// Serves one client. Returns a target and the file of its region, if the client is one.
+    /// Receives the first message of a client and serves the client. If it is a process that
+    /// attaches, returns it and the file of its region.
     fn receive(
         &self,
         client: &OwnedFd,
@@ -321,7 +325,8 @@ impl Server {
         Some((attached, region_fd))
     }
 
-    /// Serves a control client on a separate thread, so that processes do not wait for it.
+    /// Serves a control client on a thread of its own, so that attaching processes don't wait for
+    /// it.
     fn control(&self, client: OwnedFd) {
         let (events, session) = (self.events.clone(), Arc::clone(&self.session));
         let answer = move || {
@@ -337,7 +342,8 @@ impl Server {
                 let _ = sys::send(&client, &bytes, &[]);
             }
         };
-        // If no thread can be started, the connection is closed, which the client notices.
+        // If no thread can be started, the connection is closed, which tells the client that it
+        // failed.
         let _ = std::thread::Builder::new().name("tprof-control".to_owned()).spawn(answer);
     }
 }

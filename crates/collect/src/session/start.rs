@@ -1,5 +1,5 @@
-//! A running collector. `tprof run` starts it in its own process, and a process that attaches
-//! starts one if there is none.
+//! Starts and ends a collector with all its threads. `tprof run` starts one in its own process. If
+//! no collector serves the session of an attaching process, that process starts one.
 
 use crate::config::{Activity, Config, PerfEvent};
 use crate::cpu::{CpuSampler, SamplingOptions, processors};
@@ -41,15 +41,15 @@ use tprof_trace::model::property;
 use tprof_trace::run::{BlindSpot, ProcessInfo, RunInfo};
 use tprof_wire::env;
 
-/// Longest time that a target waits on a full ring before it drops records. It is also the time
-/// without a pass after which a target assumes that the collector does not run.
+/// Longest time that a target waits on a full ring before it drops records, ns. If the collector's
+/// last pass is longer ago than this, a target assumes that the collector doesn't run.
 const FULL_WAIT_NS: u64 = 2_000_000_000;
-/// Longest time that a run waits for descendants of the command it launched.
+/// Longest time that a run waits for descendants of the command that it launched.
 const GRACE: Duration = Duration::from_millis(900);
-/// Time for which a collector on demand stays after its last process.
+/// A collector on demand ends when no process has been attached for this long.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// A running collector.
+/// A running collector, with its threads.
 pub struct Session {
     directory: PathBuf,
     output: PathBuf,
@@ -66,8 +66,8 @@ pub struct Session {
     server: Option<JoinHandle<()>>,
     sweeper: Option<JoinHandle<()>>,
     renamed: Option<CollectError>,
-    /// Marks the session's directory as in use by this process, since the kernel may not show who
-    /// uses it.
+    /// Marks the session's directory as in use by this process. The kernel may not show other
+    /// users' collectors who uses a directory.
     _owned: Option<Owned>,
 }
 
@@ -93,7 +93,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Returns why the run is not in the directory that was asked for.
+    /// Returns why the run isn't in the requested directory; `None` if it is.
     pub fn renamed(&self) -> Option<&CollectError> {
         self.renamed.as_ref()
     }
@@ -221,7 +221,7 @@ impl Session {
         })
     }
 
-    /// Returns the variables that the job needs in its environment.
+    /// Returns the environment variables that the job needs to attach to this session.
     pub fn environment(&self, existing_ld_preload: Option<&OsStr>) -> Vec<(OsString, OsString)> {
         let mut preload = self.libraries.preload.clone().into_os_string();
         if let Some(existing) = existing_ld_preload.filter(|e| !e.is_empty()) {
@@ -249,7 +249,7 @@ impl Session {
         self.page.wake();
     }
 
-    /// Tells the engine which process was launched. The process is still held back.
+    /// Tells the engine which process was launched. The caller still holds the process back.
     pub fn root_started(&self, pid: u32) {
         self.send(Event::RootStarted(pid));
         self.sample_devices();
@@ -269,8 +269,8 @@ impl Session {
         }
     }
 
-    /// Samples a process that runs already and, unless `alone` is set, its descendants. Returns the
-    /// number of processes.
+    /// Samples a running process and its descendants, or only the process if `alone` is set.
+    /// Returns the number of processes.
     pub fn attach(&self, pid: u32, alone: bool) -> Result<usize, String> {
         let Some(sampler) = &self.sampler else {
             return Err("--activities does not have cpu".to_owned());
@@ -286,28 +286,29 @@ impl Session {
     }
 
     /// Makes the run continue until the last process of the job has ended, or until recording is
-    /// over for good.
+    /// switched off for good.
     pub fn follow(&self) {
         self.send(Event::Follow);
     }
 
-    /// Notes a signal that asked tprof to end. Batch systems send one before SIGKILL.
+    /// Notes that a signal asked tprof to end. Batch systems send such a signal before SIGKILL.
     pub fn asked_to_end(&self, signal: i32) {
         self.send(Event::AskedToEnd(signal));
     }
 
-    /// Returns the record of which processes run PyTorch's operators and which have made a step.
+    /// Returns the shared record of which processes run PyTorch's operators and which have made a
+    /// step.
     pub fn stepping(&self) -> Arc<Stepping> {
         Arc::clone(&self.stepping)
     }
 
-    /// Adds something that the launcher could not record to the run's list.
+    /// Adds something that the launcher could not record to the list of what is missing.
     pub fn add_blind_spot(&self, blind: BlindSpot) {
         self.send(Event::AddBlindSpot(blind));
     }
 
-    /// Like [`Session::add_blind_spot`], for gaps that are derived from the run's processes at the
-    /// end, on the collector's thread.
+    /// Adds such things at the end of the run: the engine's thread then calls `judge` with the
+    /// processes of the run.
     pub fn add_blind_spots_at_end(
         &self,
         judge: impl FnOnce(&[ProcessInfo]) -> Vec<BlindSpot> + Send + 'static,
@@ -315,12 +316,12 @@ impl Session {
         self.send(Event::AddBlindSpotsAtEnd(Box::new(judge)));
     }
 
-    /// Whether the run has ended by itself.
+    /// Whether the run has ended without a call of [`Session::finish`].
     pub fn is_over(&self) -> bool {
         self.engine.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends the run without waiting for more.
+    /// Ends the run without waiting for processes that still run.
     pub fn stop_waiting(&self) {
         self.send(Event::StopWaiting);
     }
@@ -330,8 +331,8 @@ impl Session {
         &self.output
     }
 
-    /// Waits less than a second for descendants of the launched process, then writes the files and
-    /// ends the session.
+    /// Waits less than a second for descendants of the launched process, writes all files and ends
+    /// the session.
     pub fn finish(mut self) -> Result<RunInfo, CollectError> {
         self.send(Event::Finish(GRACE));
         self.end()
@@ -366,9 +367,9 @@ impl Drop for Session {
     }
 }
 
-/// Runs a collector on demand. This is the body of the hidden command that an attaching process
-/// starts if no collector listens in its session directory. Returns at once if another collector
-/// does.
+/// Runs a collector on demand. An attaching process starts a hidden command with this body if no
+/// collector listens in its session directory. Returns at once if another collector has the
+/// directory.
 pub fn collect_on_demand(session: &Path, config: Config) -> Result<(), CollectError> {
     let Some(_charge) = lock::lock_session(session)? else { return Ok(()) };
     let info_path = rundir::join(&config.output, config.redact)?;
@@ -380,8 +381,8 @@ pub fn collect_on_demand(session: &Path, config: Config) -> Result<(), CollectEr
     Ok(())
 }
 
-/// Returns each event that was requested, with the reason why this machine does not count it, or
-/// `null` if it does.
+/// Returns for each requested event the reason why this machine doesn't count it, or `null` if it
+/// does.
 fn why_not_counted(config: &Config) -> serde_json::Value {
     let sampled = config.activities.contains(&Activity::Cpu);
     let why_not = |event: &PerfEvent| match sampled {
@@ -421,7 +422,7 @@ fn make_session_directory() -> Result<PathBuf, CollectError> {
     let mut tried = Vec::new();
     let mut last = std::io::Error::other("no place to try");
     for place in places.into_iter().flatten().filter(|p| p.is_absolute()) {
-        // The path of a socket can have 107 bytes at most.
+        // The path of a socket can have at most 107 bytes, and some are needed for the names in it.
         if place.as_os_str().len() > 80 {
             continue;
         }

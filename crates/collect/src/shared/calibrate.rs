@@ -1,7 +1,7 @@
-//! Measures the cost of a hook on this machine by doing the same work here: reading the clock,
-//! packing a record and storing it, or changing counters. It does so twice: with everything in the
-//! nearest cache, which is the least that a hook can cost, and with nothing in the near caches, as
-//! after other work.
+//! Measures the cost of a hook on this machine. The collector does the same work as a hook: it
+//! reads the clock, packs a record and stores it, or changes counters. It does so twice. With
+//! everything in the nearest cache, the result is the least that a hook can cost. With nothing in
+//! the near caches, it is the cost of a hook after other work.
 
 use crate::os::sys;
 use std::hint::black_box;
@@ -11,46 +11,47 @@ use tprof_wire::gpu::Range;
 use tprof_wire::hash;
 use tprof_wire::record::{self, ExtKind, Kind};
 
-/// Cost of a hook in addition to the real function.
+/// The cost of a hook, without the real function that it calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Costs {
     /// A recorded event, ns.
     pub recorded_ns: f64,
     /// An event that is only counted, ns.
     pub counted_ns: f64,
-    /// A record of several slots, such as NVTX ranges, CUDA calls and CUPTI's records, ns.
+    /// A record of several slots, such as those of NVTX ranges, CUDA calls and CUPTI, ns.
     pub noted_ns: f64,
 }
 
 const ROUNDS: u64 = 4096;
-/// Number of events in a row after the near caches were emptied, because a thread usually calls
-/// hooks a few at a time.
+/// Number of events in a row after the near caches were emptied. A thread usually calls a few hooks
+/// in a row.
 const COLD_ROUNDS: u64 = 8;
-/// Bytes that are touched between the tries, more than the second-level cache of most processors.
+/// Bytes that are read between the tries, to empty the near caches. That is more than the
+/// second-level cache of most processors.
 const COLD_BYTES: usize = 2 << 20;
 const COLD_TRIES: usize = 16;
 const HANDED_TRIES: usize = 64;
-/// Time in which another core surely reads and clears the ring, ns.
+/// Time in which another core certainly reads and clears the ring, ns.
 const HANDING_NS: u64 = 20_000;
 const NAP: Duration = Duration::from_micros(100);
 /// Longest time for which the handover to another core is measured, ns.
 const HANDED_FOR_NS: u64 = 20_000_000;
 /// Number of words in the ring.
 const RING_WORDS: usize = 1024;
-/// Number of words that a range takes: its first slot, and its payload in whole slots.
+/// Number of words in the record of a range: its first slot, and its payload in whole slots.
 const NOTE_WORDS: usize = 2 + Range::WORDS.next_multiple_of(2);
-/// Number of entries in the table of names.
+/// Number of entries in the table of names, which is a hash table as in a hook.
 const NAMES: usize = 1024;
 
-/// Does the work of hooks.
+/// Memory like that of a process, and the work that hooks do with it.
 struct Hooks {
     is_tsc: bool,
     ring: Vec<AtomicU64>,
     counters: [AtomicU64; 2],
     live: AtomicI64,
-    /// Filter of the addresses that have recorded blocks.
+    /// A filter like the one that tells hooks whether an address may have a recorded block.
     filter: Vec<u8>,
-    /// Hash and number of each name.
+    /// The hash table of names: hash and number of each name.
     names: Vec<[AtomicU64; 2]>,
 }
 
@@ -75,7 +76,8 @@ impl Hooks {
         for round in 0..rounds {
             let (a, b) =
                 record::heap(Kind::Alloc, black_box(round << 4), black_box(64), 0, self.clock());
-            // This place differs from the one where notes begin, which are measured later.
+            // `noted` begins at another place of the ring, so its first records are not in the
+            // cache yet.
             let at = (round as usize * 2 + 512) & 1022;
             self.ring[at + 1].store(b, Relaxed);
             self.ring[at].store(a, Release);
@@ -95,8 +97,8 @@ impl Hooks {
         }
     }
 
-    /// Writes records of NVTX ranges: the time, a payload, and the number of a name. Only the
-    /// beginning of a range has a name.
+    /// Writes records of NVTX ranges, which consist of the time, a payload, and the number of a
+    /// name. Only the beginning of a range has a name.
     #[inline(never)]
     fn noted(&self, rounds: u64, is_named: bool) {
         let mut at = 0;
@@ -129,9 +131,9 @@ impl Hooks {
         number.load(Acquire) as u32
     }
 
-    /// Returns the median time per record of several slots, in ns, after another core has read and
-    /// cleared the ring, as the collector does while a program records much. `None` if no thread
-    /// can be started, or none gets a processor in time.
+    /// Returns the median time per record of several slots, ns, if another core has read and
+    /// cleared the ring before. The collector does that while a program records much. `None` if no
+    /// thread can be started, or if the thread gets no processor in time.
     fn handed_over(&self) -> Option<f64> {
         let by = sys::monotonic_ns() + HANDED_FOR_NS;
         let is_cleared = AtomicBool::new(false);
@@ -155,7 +157,7 @@ impl Hooks {
         })
     }
 
-    /// Returns the costs per round of all three kinds of work, as `cost` measures them.
+    /// Returns the costs per round of all three kinds of work. `cost` measures them.
     fn costs(&self, is_named: bool, cost: impl Fn([&dyn Fn(u64); 3]) -> [f64; 3]) -> Costs {
         let [recorded_ns, counted_ns, noted_ns] =
             cost([&|rounds| self.recorded(rounds), &|rounds| self.counted(rounds), &|rounds| {
@@ -165,12 +167,12 @@ impl Hooks {
     }
 }
 
-/// Returns the least cost of hooks; takes about 0.5 ms.
+/// Returns the least cost of hooks, with hot caches. This takes about 0.5 ms.
 pub fn measure(is_tsc: bool) -> Costs {
     Hooks::new(is_tsc).costs(false, best)
 }
 
-/// Measures hooks that find nothing in the near caches, which takes some milliseconds.
+/// Returns the cost of hooks with cold caches. This takes some milliseconds.
 pub fn measure_cold(is_tsc: bool) -> Costs {
     let memory = vec![1_u8; COLD_BYTES];
     let hooks = Hooks::new(is_tsc);
@@ -179,9 +181,9 @@ pub fn measure_cold(is_tsc: bool) -> Costs {
     Costs { noted_ns: costs.noted_ns.max(handed_over), ..costs }
 }
 
-/// Waits for another thread until `by_ns`, and returns whether the condition holds. A thread on
-/// another core needs only a moment, so this spins first. If the thread has no processor yet, this
-/// sleeps longer and longer.
+/// Waits until another thread makes the condition true or until `by_ns`, and returns whether it is
+/// true. A thread that runs on another core needs only a moment, so this spins first. If the thread
+/// waits for a processor, this sleeps longer and longer.
 fn wait_until(by_ns: u64, is_so: impl Fn() -> bool) -> bool {
     let begun = sys::monotonic_ns();
     let mut nap = NAP;
@@ -202,7 +204,7 @@ fn wait_until(by_ns: u64, is_so: impl Fn() -> bool) -> bool {
     }
 }
 
-/// Returns the ns per round of each kind of work, the best of several tries.
+/// Returns the ns per round of each kind of work: the lowest of several tries.
 fn best(work: [&dyn Fn(u64); 3]) -> [f64; 3] {
     work.map(|work| {
         let least = (0..8).map(|_| timed(work, ROUNDS)).min().unwrap_or_default();
@@ -210,8 +212,8 @@ fn best(work: [&dyn Fn(u64); 3]) -> [f64; 3] {
     })
 }
 
-/// Returns the ns per round of each kind of work for few rounds, each time after all of `memory`
-/// was touched. The result is the median, which excludes interrupts.
+/// Returns the ns per round of each kind of work, for a few rounds after all of `memory` was read.
+/// The result is the median, because interrupts disturb some tries.
 fn cold(work: [&dyn Fn(u64); 3], memory: &[u8]) -> [f64; 3] {
     let mut all = [[0; COLD_TRIES]; 3];
     for at in 0..COLD_TRIES {
@@ -238,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hook_costs_something_and_no_millisecond() {
+    fn a_hook_costs_more_than_nothing_and_less_than_a_millisecond() {
         for costs in [measure(true), measure_cold(true)] {
             for ns in [costs.recorded_ns, costs.counted_ns, costs.noted_ns] {
                 assert!(ns > 0.0 && ns < 1e6, "{costs:?}");

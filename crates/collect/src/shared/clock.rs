@@ -1,38 +1,40 @@
-//! Converts the targets' clock (TSC ticks) to CLOCK_MONOTONIC.
+//! Converts the clock of targets (TSC ticks) to CLOCK_MONOTONIC.
 //!
-//! Both clocks are read again about once a second. The conversion is continuous, and its slope is
-//! set so that the observed error is gone one interval later. A reading from before the last join
-//! gets the same time as it got then, because times that are compared were not all converted at one
-//! moment.
+//! Both clocks are read together whenever the engine flushes, several times a second, which is
+//! called a join. The conversion is continuous: after a join, its slope is chosen so that the error
+//! seen at the join would be gone a second later. A reading from before the last join is converted
+//! as it was before the join, because it may be compared with readings that were converted then.
 //!
-//! Under strict seccomp, or if the counter is switched off (`PR_SET_TSC`), times are those of the
-//! collector's last pass, some milliseconds off. The clocks of hosts are joined by the wall-clock
-//! time when each run begins, so they are as exact as NTP.
+//! Under strict seccomp, or if the TSC is disabled (`PR_SET_TSC`), a process can't read the clock.
+//! It uses the time of the collector's last pass instead, which is some milliseconds old. The
+//! clocks of different hosts are compared by the wall-clock time at which each run began, so they
+//! agree only as well as NTP synchronizes them.
 
 use crate::os::sys;
 use std::collections::VecDeque;
 
-/// If the conversion is off by more than this, one of the clocks jumped. The clocks can't drift
-/// apart that far between two joins, even if the second join is late: their rates agree to some
-/// parts in a thousand after the first milliseconds.
+/// If the conversion is off by more than this at a join, one of the clocks jumped, ns. Drift can't
+/// explain that, even if the join is late: after the first milliseconds the rates agree to some
+/// parts in a thousand.
 const JUMP_NS: u64 = 1_000_000_000;
 
-/// Number of lines before the last join that are kept. Records wait for fewer seconds than that.
+/// Number of earlier lines that are kept. A reading from before the oldest of them is converted
+/// with that line, which is less exact.
 const PAST_LINES: usize = 64;
 
 /// Converts ticks to nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Clock {
     is_tsc: bool,
-    /// The line since the last join.
+    /// The conversion since the last join.
     line: Line,
-    /// The lines before it, newest first.
+    /// The conversions before the last join, newest first.
     past: VecDeque<Line>,
     first_ticks: u64,
     first_ns: u64,
 }
 
-/// A straight line from a moment at which both clocks were read.
+/// A linear conversion that begins at a moment when both clocks were read.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     ticks: u64,
@@ -52,14 +54,14 @@ impl Line {
         self.ns.wrapping_add(((u128::from(delta) * u128::from(self.slope)) >> 32) as u64)
     }
 
-    /// Converts a reading from before the line began.
+    /// Converts a reading from before the beginning of the line.
     fn ns_before(&self, ticks: u64) -> u64 {
         let delta = self.ticks.wrapping_sub(ticks);
         self.ns.wrapping_sub(((u128::from(delta) * u128::from(self.slope)) >> 32) as u64)
     }
 }
 
-/// Reads both clocks as nearly as possible at one moment: the closest of a few tries.
+/// Reads both clocks as nearly as possible at the same moment: the closest of a few tries.
 fn both() -> (u64, u64) {
     let mut best = (0, 0);
     let mut width = u64::MAX;
@@ -84,7 +86,7 @@ pub fn tsc_is_invariant() -> bool {
 }
 
 impl Clock {
-    /// Reads both clocks over two milliseconds to get a first slope.
+    /// Reads both clocks twice, two milliseconds apart, to get a first slope.
     pub fn new() -> Clock {
         let is_tsc = tsc_is_invariant();
         let (ticks, ns) = both();
@@ -104,12 +106,12 @@ impl Clock {
         self.is_tsc
     }
 
-    /// Returns the present reading of the targets' clock.
+    /// Reads the targets' clock.
     pub fn now(&self) -> u64 {
         if self.is_tsc { sys::ticks() } else { sys::monotonic_ns() }
     }
 
-    /// Converts a reading to ns of CLOCK_MONOTONIC.
+    /// Converts a reading of the targets' clock to ns of CLOCK_MONOTONIC.
     #[inline(always)]
     pub fn ns(&self, ticks: u64) -> u64 {
         if !self.is_tsc {
@@ -121,7 +123,7 @@ impl Clock {
         self.line.ns(ticks)
     }
 
-    /// Converts a reading from before the last join by the line of that time.
+    /// Converts a reading from before the last join as it was converted then.
     #[inline(never)]
     fn ns_before(&self, ticks: u64) -> u64 {
         match self.past.iter().find(|line| !line.began_after(ticks)) {
@@ -148,7 +150,7 @@ impl Clock {
         }
     }
 
-    /// Joins the clocks again; called about once a second.
+    /// Joins the clocks again. The engine calls this several times a second.
     pub fn join(&mut self) {
         if !self.is_tsc {
             return;
@@ -157,12 +159,12 @@ impl Clock {
         self.join_at(ticks, ns);
     }
 
-    /// Applies readings of both clocks at one moment.
+    /// Applies a join: readings of both clocks at one moment.
     fn join_at(&mut self, ticks: u64, ns: u64) {
         let went_back = self.line.began_after(ticks);
         let shown = self.ns(ticks);
-        // One of the clocks stopped or was set while the machine was suspended, so earlier readings
-        // say nothing about their relation from now on.
+        // One of the clocks jumped, because the machine was suspended. Earlier readings don't tell
+        // the relation of the clocks from now on, so the conversion begins anew.
         if went_back || shown.abs_diff(ns) > JUMP_NS {
             (self.line.ticks, self.line.ns) = (ticks, ns);
             self.past.clear();
@@ -172,8 +174,8 @@ impl Clock {
         if ns <= self.first_ns + 1_000_000 || ticks <= self.line.ticks {
             return;
         }
-        // The slope over the whole run is exact to nanoseconds. The difference between the
-        // converted and the true time is spread over a second.
+        // The slope over the whole run is exact to nanoseconds per second. The new line corrects
+        // the present error over the next second.
         let long_run = slope(ns - self.first_ns, ticks - self.first_ticks);
         let error = i128::from(ns) - i128::from(shown);
         let corrected = i128::from(long_run) + i128::from(long_run) * error / 1_000_000_000;
@@ -192,7 +194,7 @@ fn slope(ns: u64, ticks: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Returns a clock of 3 ticks per ns that has run for ten seconds.
+    /// Returns a clock with 3 ticks per ns, ten seconds after its first reading.
     fn settled() -> Clock {
         const SLOPE: u64 = (1 << 32) / 3;
         let (ticks, ns) = (3_000_000_000, 5_000_000_000);
@@ -206,9 +208,9 @@ mod tests {
     }
 
     #[test]
-    fn a_suspended_machine_bends_no_times_after_it() {
+    fn times_after_a_suspension_of_the_machine_are_correct() {
         let end = (33_000_000_000u64, 15_000_000_000u64);
-        // One clock ran for an hour without the other, or the ticks began again from 0.
+        // Either clock ran for an hour without the other, or the ticks began again from 0.
         let hour = 3_600_000_000_000;
         for (ticks, ns) in [(end.0 + 3 * hour, end.1), (end.0, end.1 + hour), (7, end.1)] {
             let mut clock = settled();
@@ -223,10 +225,10 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_keeps_its_time_after_later_joins() {
+    fn later_joins_do_not_change_the_time_of_a_reading() {
         let mut clock = settled();
-        // The reading is from two seconds after the last join. The later joins find the other clock
-        // ahead.
+        // The reading is taken two seconds after the last join. Later joins find CLOCK_MONOTONIC
+        // ahead of the conversion.
         let reading = 33_000_000_000 + 6_000_000_000;
         let then = clock.ns(reading);
         for second in 3..20u64 {
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collector_that_stood_still_bends_none_either() {
+    fn times_after_a_standstill_of_the_collector_are_correct() {
         let mut clock = settled();
         let (ticks, ns) = (33_000_000_000 + 3 * 100_000_000_000, 15_000_000_000 + 100_000_000_000);
         clock.join_at(ticks, ns);
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn conversion_stays_close_and_never_steps_back() {
+    fn converted_times_stay_close_and_never_step_back() {
         let mut clock = Clock::new();
         let mut last = 0;
         for round in 0..200 {

@@ -1,5 +1,5 @@
-//! The memory that is shared with targets. A target may write anything to it at any time, so every
-//! read is an atomic copy, and every index is checked here.
+//! Maps the memory that targets share with the collector. A target may write anything there at any
+//! time, so every word is read once, atomically, and every index is checked here.
 #![allow(unsafe_code)] // views of mapped memory
 
 pub mod calibrate;
@@ -24,17 +24,17 @@ pub struct SharedMemory {
     bytes: usize,
 }
 
-// SAFETY: the mapping belongs to no thread, and its content is only accessed by atomics and by
-// `zero`.
+// SAFETY: the mapping isn't bound to a thread: any thread may use and unmap it.
 unsafe impl Send for SharedMemory {}
-// SAFETY: shared references only give access by atomics. `zero` only touches chunks that the target
-// has given up.
+// SAFETY: shared references allow only atomic accesses and `zero`. Only the engine's thread calls
+// `zero`, for chunks that no other thread of the collector reads.
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
     /// Maps the whole of `fd`, which is `bytes` long and sealed.
     pub fn new(fd: &OwnedFd, bytes: usize) -> io::Result<SharedMemory> {
-        // SAFETY: the kernel chooses the address of a new mapping, so no other memory is affected.
+        // SAFETY: the kernel chooses a free address for the mapping, so no other memory is
+        // affected.
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -52,34 +52,37 @@ impl SharedMemory {
         Ok(SharedMemory { at, bytes })
     }
 
-    /// Returns the `T` at `offset`. `T` must consist only of atomics.
+    /// Returns the `T` at `offset`. Callers pass only types that consist of atomics.
     fn view<T>(&self, offset: usize) -> &T {
         assert!(offset + size_of::<T>() <= self.bytes && offset.is_multiple_of(align_of::<T>()));
-        // SAFETY: the assertion checks bounds and alignment. `T` consists of atomics, which another
-        // process may change and for which every content is valid.
+        // SAFETY: the assertion checks bounds and alignment. `T` consists of atomics, as callers of
+        // this private function ensure. So every content is valid, and another process may change
+        // it.
         unsafe { &*self.at.as_ptr().add(offset).cast::<T>() }
     }
 
-    /// Returns the word at `offset`.
+    /// Returns the 8-byte word at `offset`.
     #[inline(always)]
     pub fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset + 8 <= self.bytes && offset & 7 == 0);
-        // SAFETY: the assertion above checks bounds and alignment.
+        // SAFETY: the assertion above checks bounds and alignment, and the mapping lives as long as
+        // `self`.
         unsafe { &*self.at.as_ptr().add(offset).cast::<AtomicU64>() }
     }
 
-    /// Clears a range.
+    /// Clears a range of bytes.
     fn zero(&self, offset: usize, bytes: usize) {
         assert!(offset + bytes <= self.bytes);
-        // SAFETY: the assertion checks the bounds. The target has given up the range and does not
-        // write to it. If it does so anyway, it damages its own records.
+        // SAFETY: the assertion checks the bounds. Only the engine's thread accesses chunks, so no
+        // other thread of this process reads the range. The target has given the range up; if it
+        // writes there nevertheless, only its own records are damaged.
         unsafe { std::ptr::write_bytes(self.at.as_ptr().add(offset), 0, bytes) };
     }
 }
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
-        // SAFETY: `new` has mapped this range, and all views borrow from `self`, so none is left.
+        // SAFETY: `new` mapped this range. All views borrow from `self`, so none exists any more.
         unsafe { libc::munmap(self.at.as_ptr().cast(), self.bytes) };
     }
 }
@@ -87,15 +90,15 @@ impl Drop for SharedMemory {
 /// The session's shared page.
 pub struct SessionMemory {
     map: SharedMemory,
-    /// Whether the engine has to handle processes that come and go at once. That is so if nothing
-    /// else reports them to the sampler, and once the run waits for their ends. Otherwise the next
-    /// pass, at most 10 ms later, is soon enough: waking the engine twice for each process of a
-    /// build cost more than its work did.
+    /// Whether the engine must handle attaching and ending processes at once. That is so if nothing
+    /// else tells the sampler about processes, and when the run waits for processes to end.
+    /// Otherwise the engine handles them in its next pass, at most 10 ms later. In a build, waking
+    /// the engine twice per process would cost more than the engine's work for the process.
     pub eager: AtomicBool,
 }
 
 impl SessionMemory {
-    /// Creates a page and its file.
+    /// Creates the page, and the file that processes map to see it.
     pub fn new() -> io::Result<(SessionMemory, OwnedFd)> {
         let fd = sys::memfd("tprof-session", SESSION_BYTES)?;
         sys::reserve(&fd, 0, SESSION_BYTES)?;
@@ -118,26 +121,27 @@ impl SessionMemory {
     }
 }
 
-/// The region of one target.
+/// The region of a target: the memory that one program image shares with the collector.
 pub struct Region {
     map: SharedMemory,
 }
 
-/// The content of a slot in a chunk.
+/// What a slot of a chunk contains.
 pub enum SlotRead {
     /// A record's two words.
     Record(u64, u64),
-    /// The slot is not written (yet).
+    /// Nothing: the slot isn't written yet.
     Empty,
 }
 
 impl Region {
-    /// Creates a region whose slots and chunks are all free, and its file.
+    /// Creates a region in which all slots and chunks are free, and the file that the process maps.
     pub fn new() -> io::Result<(Region, OwnedFd)> {
         let fd = sys::memfd("tprof-region", REGION_BYTES)?;
         sys::reserve(&fd, 0, MODULES_OFFSET)?;
-        // Every process uses the first thread's page and chunk. They are allocated here, while no
-        // process waits. If there is no memory now, a process allocates them when it uses them.
+        // Every process uses the first thread slot and the first chunk. Their memory is allocated
+        // now, while no process waits for it. If that fails, the kernel allocates the memory when
+        // the process uses it.
         let _ = sys::reserve(&fd, SLOTS_OFFSET, size_of::<ThreadSlot>());
         let _ = sys::reserve(&fd, SMALL_OFFSET, SMALL_BYTES);
         let region = Region { map: SharedMemory::new(&fd, REGION_BYTES)? };
@@ -165,19 +169,19 @@ impl Region {
         self.header().finds_rows.load(Relaxed) != 0
     }
 
-    /// Returns a thread slot by index.
+    /// Returns the thread slot with this index.
     pub fn slot(&self, index: usize) -> &ThreadSlot {
         assert!(index < MAX_THREADS);
         self.map.view(SLOTS_OFFSET + index * size_of::<ThreadSlot>())
     }
 
-    /// Returns an entry of the module table.
+    /// Returns the entry of the module table with this index.
     pub fn module(&self, index: usize) -> &ModuleRange {
         assert!(index < MAX_MODULES);
         self.map.view(MODULES_OFFSET + index * size_of::<ModuleRange>())
     }
 
-    /// Returns a word of the slot bitmap, in which set bits are free slots.
+    /// Returns a word of the bitmap of thread slots. Set bits are free slots.
     pub fn free_slots(&self, word: usize) -> u64 {
         assert!(word < SLOT_WORDS);
         self.map.word(SLOT_BITMAP_OFFSET + word * 8).load(Acquire)
@@ -189,7 +193,7 @@ impl Region {
         self.map.word(SLOT_BITMAP_OFFSET + index / 64 * 8).fetch_or(1 << (index % 64), Release);
     }
 
-    /// Frees a chunk, and clears the part of it that was used.
+    /// Clears the first `used` bytes of a chunk and marks the chunk as free.
     pub fn free_chunk(&self, chunk: ChunkRef, used: usize) {
         let Some((offset, bytes)) = chunk.place() else { return };
         self.map.zero(offset, used.min(bytes));
@@ -201,18 +205,18 @@ impl Region {
         self.map.word(bitmap + index / 64 * 8).fetch_or(1 << (index % 64), Release);
     }
 
-    /// Returns the `next` word of the chunk at `base`.
+    /// Returns the first word of the chunk at `base`: the next chunk, and where the records end.
     #[inline(always)]
     pub fn chunk_next(&self, base: usize) -> u64 {
         self.map.word(base).load(Acquire)
     }
 
-    /// Returns the slots in a byte range of the region, two words each.
+    /// Returns the slots between two byte offsets of the region. Each slot has two words.
     #[inline(always)]
     pub fn slots(&self, from: usize, to: usize) -> &[[AtomicU64; 2]] {
         assert!(from <= to && to <= REGION_BYTES && from.is_multiple_of(SLOT_BYTES));
-        // SAFETY: the assertion above checks bounds and alignment. The slots are atomics, which
-        // another process may change.
+        // SAFETY: the assertion checks bounds and alignment. The slots are atomics, so another
+        // process may change them.
         unsafe {
             std::slice::from_raw_parts(
                 self.map.at.as_ptr().add(from).cast(),
@@ -221,7 +225,7 @@ impl Region {
         }
     }
 
-    /// Reads the slot at a byte offset of the region.
+    /// Reads the slot at this byte offset of the region.
     #[inline(always)]
     pub fn read(&self, at: usize) -> SlotRead {
         let word0 = self.map.word(at).load(Acquire);
@@ -232,7 +236,7 @@ impl Region {
         }
     }
 
-    /// Reads the payload of an extended record that begins at `at` into `out`.
+    /// Copies the payload of an extended record into `out`. The record begins at `at`.
     pub fn payload(&self, at: usize, slots: usize, out: &mut Vec<u64>) {
         out.clear();
         for word in 0..(slots - 1) * SLOT_BYTES / 8 {
@@ -241,9 +245,9 @@ impl Region {
     }
 }
 
-/// The unwind tables that all targets map.
+/// The file with unwind tables, which all targets map.
 pub struct Tables {
-    /// The file is written and not mapped, so the kernel need not clear a page before it is filled.
+    /// The file is written instead of mapped, so that the kernel need not clear each page first.
     file: File,
     used: usize,
 }

@@ -1,21 +1,22 @@
-//! Writes the table of a process's modules in its region.
+//! Writes the table of a process's modules into its region, where the process finds the unwind
+//! tables of its code.
 
 use super::Region;
 use crate::modules::{FileKey, LoadedModule, ModuleCache, TableState};
 use std::sync::atomic::Ordering::*;
 use tprof_wire::region::{MAX_MODULES, module_table};
 
-/// An entry of the table: a mapping, or a part of one.
+/// An entry of the table: a mapping, or the part of a mapping that has an unwind table of its own.
 struct ModulePlace {
     start: u64,
     end: u64,
-    /// Index of the module.
+    /// Index of the module in the list of modules.
     module: usize,
     file: Option<FileKey>,
 }
 
-/// Returns the entries for modules in order of address. A file with parts gets one entry per part,
-/// as long as there are entries left.
+/// Returns the entries for modules, which are in order of address. A file that is compiled in parts
+/// gets one entry per part, as long as entries are left.
 fn places(modules: &[LoadedModule], cache: &ModuleCache) -> Vec<ModulePlace> {
     let mut places = Vec::with_capacity(modules.len());
     let mut spare = MAX_MODULES.saturating_sub(modules.len());
@@ -41,18 +42,18 @@ fn places(modules: &[LoadedModule], cache: &ModuleCache) -> Vec<ModulePlace> {
     places
 }
 
-/// Rewrites a target's module table. Tables that the target has asked for are marked in `cache`,
-/// and their entries stay marked until the tables exist.
+/// Rewrites a target's module table. If the target has marked an entry as asked for, the file is
+/// marked in `cache`, and the entry stays marked until its unwind table is compiled.
 pub fn publish(region: &Region, modules: &mut [LoadedModule], cache: &mut ModuleCache) {
     modules.sort_by_key(|m| m.start);
-    // Slow work is done before the rewrite, since threads of the target spin during it.
+    // Threads of the target spin during the rewrite, so slow work is done before.
     let header = region.header();
     let finds_rows = region.finds_rows();
     let places = places(modules, cache);
     let before = header.modules_seq.load(Relaxed) | 1;
     header.modules_seq.store(before, Release);
-    // A mark that is written after this does not count. Its writer finds that the table was
-    // rewritten, and searches again.
+    // A thread may mark an entry after this point, and the mark will be overwritten. That thread
+    // notices that the table was rewritten, and searches again.
     std::sync::atomic::fence(SeqCst);
     take_marks_of(region, &places, cache);
     for (index, new) in places.iter().enumerate() {
@@ -64,7 +65,7 @@ pub fn publish(region: &Region, modules: &mut [LoadedModule], cache: &mut Module
             }
             Some((file, TableState::Wanted)) => match cache.is_deferred(file, finds_rows) {
                 true => module_table::DEFERRED,
-                // Another question has asked for it since this answer was begun.
+                // The target has asked for this table since the question for this answer was sent.
                 false => module_table::ASKED,
             },
             Some((_, TableState::Compiling)) => module_table::COMING,
@@ -80,7 +81,8 @@ pub fn publish(region: &Region, modules: &mut [LoadedModule], cache: &mut Module
     header.modules_seq.store(before.wrapping_add(1), Release);
 }
 
-/// Marks in `cache` the tables that a target has asked for. The modules are in order of address.
+/// Marks in `cache` the unwind tables that a target has asked for. `modules` is in order of
+/// address.
 pub fn take_marks(region: &Region, modules: &[LoadedModule], cache: &mut ModuleCache) {
     take_marks_of(region, &places(modules, cache), cache);
 }
@@ -104,7 +106,7 @@ mod tests {
     use super::*;
     use crate::modules::{TableId, TableStore};
 
-    /// A store that stores nothing.
+    /// A store that stores nothing and returns a constant offset.
     struct Nowhere;
 
     impl TableStore for Nowhere {
@@ -114,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_compiled_once_a_stack_asks_for_it() {
+    fn a_part_of_a_file_is_compiled_when_a_stack_asks_for_it() {
         let mut cache = ModuleCache::new();
         let mut modules = cache.loaded(std::process::id()).unwrap();
         let (region, _file) = Region::new().unwrap();

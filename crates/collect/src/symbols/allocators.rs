@@ -1,13 +1,15 @@
 //! Finds allocators that are linked into a file under their own names, such as the
-//! `#[global_allocator]` of a Rust program. Their allocations never call `malloc`.
+//! `#[global_allocator]` of a Rust program. tprof can't record their blocks, because they never
+//! call `malloc`.
 //!
-//! A file that was not stripped is judged by the functions that it defines. Any other file is
-//! judged by messages that an allocator contains.
+//! In a file that was not stripped, an allocator is recognized by the functions that it defines. In
+//! other files it is recognized by its messages.
 //!
-//! It recognises mimalloc, jemalloc, tcmalloc, snmalloc, rpmalloc, and a global allocator that
-//! never calls libc's. In a stripped file it recognises the first three. A library is examined once
-//! its code has mapped 16 MiB, which is only known if stacks are taken. A preloaded or dynamically
-//! linked `libjemalloc` or `libtcmalloc` is recorded, since tprof interposes its `malloc`.
+//! mimalloc, jemalloc, tcmalloc, snmalloc, rpmalloc and any global allocator of Rust that never
+//! calls libc's are recognized. In a stripped file only the first three are. A library is examined
+//! when its code has mapped 16 MiB, which is known only if stacks are taken. A preloaded or
+//! dynamically linked `libjemalloc` or `libtcmalloc` isn't reported, because tprof interposes its
+//! `malloc`.
 
 use crate::elf::FileId;
 use crate::elf::{Elf, Section, u16_at, u32_at};
@@ -18,15 +20,15 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// An allocator, and how to recognise a file that contains it.
+/// An allocator, and how to recognize a file that contains it.
 struct KnownAllocator {
     name: &'static str,
-    /// Functions that the allocator defines.
+    /// Names of functions that the allocator defines.
     functions: &'static [&'static str],
-    /// Ends of the names of such functions, if the allocator may be built with any prefix.
+    /// Ends of such names, if others build the allocator with a prefix of their own.
     endings: &'static [&'static str],
-    /// The beginning of one of its messages, in two halves so that tprof's own file does not
-    /// contain it.
+    /// The beginning of one of the allocator's messages. It is split into two halves, so that
+    /// tprof's own file doesn't contain it.
     message: Option<[&'static str; 2]>,
 }
 
@@ -79,18 +81,18 @@ impl KnownAllocator {
 }
 
 const MIMALLOC: &str = "mimalloc";
-/// CPython contains mimalloc from 3.13 on, but builds with the GIL don't use it.
+/// CPython contains mimalloc from 3.13 on, but builds with the GIL don't allocate with it.
 const PYTHON: &str = "Py_BytesMain";
 const PYTHON_WITHOUT_GIL: &str = "_Py_MergeZeroLocalRefcount";
 
-/// A section in files whose global allocator is wrapped by the crate `tprof`, which reports its
-/// calls: `crates/sdk/src/alloc.rs`.
+/// A section in files whose global allocator the crate `tprof` wraps (`crates/sdk/src/alloc.rs`).
+/// That crate reports the allocator's calls, so they are recorded.
 const REPORTS: &str = ".note.tprof.alloc";
 
-/// The name that is reported for an unknown allocator of a Rust program.
+/// What the report calls an unknown allocator of a Rust program.
 const RUST: &str = "Rust's #[global_allocator]";
-/// Rust's function that allocates, its default implementation, and the functions by which that
-/// calls libc's.
+/// Rust's function that allocates, its default implementation, and the functions of libc that the
+/// default implementation calls.
 const RUST_ALLOC: &str = "__rust_alloc";
 const RUST_DEFAULT: &str = "__rdl_alloc";
 const RUST_TO_LIBC: [&str; 3] = ["posix_memalign", "aligned_alloc", "memalign"];
@@ -98,13 +100,13 @@ const RUST_TO_LIBC: [&str; 3] = ["posix_memalign", "aligned_alloc", "memalign"];
 const SHT_SYMTAB: u32 = 2;
 const SHT_DYNSYM: u32 = 11;
 const STT_FUNC: u8 = 2;
-/// Largest table or text that is searched, since the collector has to hold it in memory.
+/// Largest table or text that is searched, bytes. The collector has to hold it in memory.
 const MAX_BYTES: u64 = 64 << 20;
 
 impl Elf {
-    /// Returns the names of the allocators that are linked into the file under their own names.
-    /// `None` if no known one is, if the file replaces `malloc` (which is handled elsewhere), or if
-    /// the allocator's calls are reported.
+    /// Returns the names of the allocators that are linked into the file under their own names;
+    /// `None` if none is recognized. Also `None` if the file replaces `malloc`, which is handled
+    /// elsewhere, or if the calls to the allocator are reported by the crate `tprof`.
     pub fn linked_allocators(&self) -> Option<String> {
         if self.exports("malloc") {
             return None;
@@ -141,7 +143,7 @@ impl Elf {
     }
 }
 
-/// A table of symbols.
+/// A symbol table of a file.
 struct Symbols {
     symbols: Vec<u8>,
     names: Vec<u8>,
@@ -155,7 +157,8 @@ impl Symbols {
         Some(Symbols { symbols: read(table)?, names: read(names)? })
     }
 
-    /// Whether any name in the table, defined or not, contains `part`.
+    /// Whether any name in the table contains `part`. The symbol may be defined or only referred
+    /// to.
     fn names_hold(&self, part: &str) -> bool {
         memmem::find(&self.names, part.as_bytes()).is_some()
     }
@@ -172,15 +175,16 @@ impl Symbols {
     }
 
     fn known_allocators(&self) -> Vec<&'static str> {
-        // Most files contain none of the names, which saves examining each symbol.
+        // Most files contain none of the names, so looking for the names first saves examining each
+        // symbol.
         let held = |known: &&KnownAllocator| known.names().any(|name| self.names_hold(name));
         let defined = |known: &&KnownAllocator| self.functions().any(|name| known.defines(name));
         KNOWN.iter().filter(held).filter(defined).map(|known| known.name).collect()
     }
 
-    /// Whether Rust's allocations go to an allocator that never calls libc's. That is so if the
-    /// default one is absent, and if libc's aligned allocation, which all ways to libc use, is not
-    /// imported.
+    /// Whether Rust allocates from an allocator that never calls libc's. That is so if Rust's
+    /// default implementation is absent and libc's functions for aligned allocation aren't
+    /// imported. Every allocator that uses libc's needs these functions.
     fn has_rust_allocator(&self, dynamic: Option<&Symbols>) -> bool {
         let leads_to_libc =
             |names: &Symbols| RUST_TO_LIBC.iter().any(|name| names.names_hold(name));
@@ -191,7 +195,7 @@ impl Symbols {
     }
 }
 
-/// Caches the allocators of files that were read.
+/// Caches which allocators files contain.
 #[derive(Debug, Default)]
 pub struct Allocators {
     known: HashMap<FileId, Option<Arc<str>>>,
@@ -204,7 +208,7 @@ impl Allocators {
         self.read(identity, || Elf::from_file(Arc::new(file)).ok())
     }
 
-    /// Like [`Allocators::of`], for a module whose process may have ended.
+    /// The same for a module whose process may have ended.
     pub fn of_module(&mut self, module: &ModuleFile) -> Option<Arc<str>> {
         let paths = module.reached.iter().chain([&module.path]);
         let is_it = |path: &&PathBuf| {

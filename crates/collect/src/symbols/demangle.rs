@@ -1,19 +1,19 @@
-//! Converts mangled names to readable names.
+//! Demangles the names of C++ and Rust functions.
 //!
-//! C++ names keep their parameters (`ns::Class::method(int)`), which distinguish overloads, and
+//! C++ names keep their parameters (`ns::Class::method(int)`), which distinguish overloads, but
 //! lose their return type. Rust names lose their hash. C names stay unchanged. The suffixes that
-//! optimisers append (`.isra.0`, `.cold`) are removed from all names, so that the parts of one
-//! function count as one.
+//! optimizers append (`.isra.0`, `.cold`) are removed from all names, so that the parts of a
+//! function count as one function.
 //!
 //! Names come from the job's files, and a short mangled name can expand to an endless one.
-//! Therefore output is written to a buffer of limited size.
+//! Therefore output is limited to [`MAX_NAME`] bytes.
 
 use std::fmt::{self, Write};
 
-/// Longest name that is kept, in bytes.
+/// Length at which names are cut, bytes.
 pub(crate) const MAX_NAME: usize = 4096;
 
-/// Demangles a name, and returns it unchanged if it is not mangled.
+/// Demangles a name. A name that isn't mangled is returned unchanged.
 pub(crate) fn demangle(name: &str) -> String {
     let name = name.split('@').next().unwrap_or(name);
     let name = without_suffix(name);
@@ -33,7 +33,7 @@ pub(crate) fn demangle(name: &str) -> String {
     bounded(|out| out.write_str(name))
 }
 
-/// Whether a name is mangled, and so contains more than the function's own name.
+/// Whether a name is mangled, so that it includes namespace and parameters.
 pub(crate) fn is_mangled(name: &str) -> bool {
     name.starts_with("_Z") || name.starts_with("_R")
 }
@@ -48,7 +48,7 @@ fn is_legacy_rust(name: &str) -> bool {
             .is_some_and(|h| h.len() == 16 && h.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// Removes the suffixes that GCC and LLVM append to the names of copies and parts.
+/// Removes the suffixes that GCC and LLVM append to the names of a function's copies and parts.
 fn without_suffix(name: &str) -> &str {
     const SUFFIXES: [&str; 7] =
         [".isra.", ".part.", ".constprop.", ".lto_priv.", ".llvm.", ".cold", ".localalias"];
@@ -59,15 +59,15 @@ fn without_suffix(name: &str) -> &str {
     }
 }
 
-/// Runs a writer until the name is complete or too long.
+/// Returns what a writer writes, cut at [`MAX_NAME`] bytes.
 fn bounded(write: impl FnOnce(&mut Bounded) -> fmt::Result) -> String {
     let mut out = Bounded(String::new());
-    // An error means that the name was cut, which is better than no name.
+    // An error means that the name was cut. A cut name is better than no name.
     let _ = write(&mut out);
     out.0
 }
 
-/// Returns the first `limit` bytes of a text, or a little less so that it ends between characters.
+/// Returns the first `limit` bytes of a text, or fewer, so that it ends between two characters.
 pub(crate) fn cut(text: &str, limit: usize) -> &str {
     let end = (0..=limit.min(text.len())).rev().find(|i| text.is_char_boundary(*i));
     &text[..end.unwrap_or(0)]
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_three_languages_become_readable() {
+    fn names_of_c_cpp_and_rust_are_demangled() {
         for (mangled, shown) in [
             ("malloc", "malloc"),
             ("memcpy@@GLIBC_2.14", "memcpy"),
@@ -113,8 +113,8 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_unfolds_without_end_is_cut() {
-        // Each pair refers twice to the one before.
+    fn a_name_that_expands_without_end_is_cut() {
+        // Each pair refers to the previous one twice, so the name doubles with each pair.
         let mut name = String::from("_Z1fSt4pairIiiE");
         for i in 0..30u32 {
             let last = if i == 0 { "S_".into() } else { format!("S{}_", to_base_36(i - 1)) };

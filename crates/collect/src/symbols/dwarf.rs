@@ -1,11 +1,11 @@
-//! Inlined functions and lines from `.debug_info`.
+//! Looks up inlined functions and source lines in a file's `.debug_info`.
 //!
-//! Debug information is mapped and not read, since a lookup touches few of its pages. The file
-//! belongs to the job and may be truncated while it is mapped. Therefore its size is checked before
-//! each lookup, and a file that has shrunk is not used any more.
+//! Debug information is mapped instead of read, because a look-up touches few of its pages. The
+//! file belongs to the job, which may truncate it while it is mapped. Therefore its size is checked
+//! before each look-up, and a file that has shrunk isn't used any more.
 //!
-//! Everything that addr2line has parsed stays in memory, per unit. If that is estimated at more
-//! than [`MAX_PARSED`], parsing starts over.
+//! Everything that addr2line has parsed stays in memory. If the estimated size exceeds
+//! [`MAX_PARSED`], all of it is dropped and parsing starts over.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -20,20 +20,20 @@ use super::ResolvedFrame;
 use super::demangle::{MAX_NAME, cut, demangle, is_mangled};
 use crate::elf::{self, Elf, u32_at, u64_at};
 
-/// Largest `.debug_info` from which functions are parsed. For larger ones, only lines are looked
-/// up, and functions come from the symbol table.
+/// Largest `.debug_info` from which functions are looked up, bytes. If it is larger, only lines are
+/// looked up, and functions come from the symbol table.
 const MAX_FUNCTIONS_INFO: u64 = 64 << 20;
-/// Largest `.debug_info` that is read.
+/// Largest `.debug_info` that is used at all, bytes.
 const MAX_INFO: u64 = 1 << 30;
-/// Most bytes to which the compressed sections of one file may expand.
+/// Largest total size of a module's compressed sections after decompression, bytes.
 const MAX_UNFOLDED: u64 = 64 << 20;
-/// Estimated bytes that one module's parsed units may take.
+/// Largest estimated size of a module's parsed units, bytes.
 const MAX_PARSED: u64 = 32 << 20;
-/// Memory that a parsed unit takes regardless of its size, for file names and abbreviations. This
-/// and the factors in [`DebugInfo::account`] were measured with libc (912 units, 39 MB), libpython
-/// (150, 26 MB) and a Rust program (245, 26 MB).
+/// Memory that a parsed unit takes regardless of its size, for file names and abbreviations, bytes.
+/// This and the factors in [`DebugInfo::account`] were measured with libc (912 units, 39 MB),
+/// libpython (150, 26 MB) and a Rust program (245, 26 MB).
 const UNIT_BYTES: u64 = 36 << 10;
-/// Sections for variables and macros, which would take time to decompress.
+/// Sections about variables and macros. They aren't needed, and decompressing them would take time.
 const UNUSED: [SectionId; 6] = [
     SectionId::DebugLoc,
     SectionId::DebugLocLists,
@@ -42,12 +42,12 @@ const UNUSED: [SectionId; 6] = [
     SectionId::DebugNames,
     SectionId::DebugTypes,
 ];
-/// Most inlined functions at one address.
+/// Largest number of inlined functions at one address.
 const MAX_INLINED: usize = 64;
 
 type Reader = EndianReader<LittleEndian, Contents>;
 
-/// The bytes of a section, mapped with its file or decompressed.
+/// The bytes of a section: mapped with the whole file, or decompressed.
 #[derive(Clone, Debug)]
 enum Contents {
     Mapped(Arc<memmap2::Mmap>),
@@ -64,15 +64,16 @@ impl Deref for Contents {
     }
 }
 
-// SAFETY: both variants hold an `Arc`. Its bytes lie outside of `Contents`, and are neither moved
-// nor resized as long as the `Arc` exists.
+// SAFETY: both variants are an `Arc`, and `deref` returns bytes that the `Arc` owns. Moving a
+// `Contents` doesn't move these bytes, and nothing resizes them, because no other code has mutable
+// access.
 #[allow(unsafe_code, reason = "gimli's owned reader asks for this promise")]
 unsafe impl gimli::StableDeref for Contents {}
-// SAFETY: a clone shares the `Arc`, so its bytes have the same address.
+// SAFETY: a clone is another handle of the same `Arc`, so its bytes have the same address.
 #[allow(unsafe_code, reason = "gimli's owned reader asks for this promise")]
 unsafe impl gimli::CloneStableDeref for Contents {}
 
-/// A mapped file and the size it had.
+/// A mapped file. Its size may change after it was mapped.
 struct MappedFile {
     file: Arc<File>,
     map: Arc<memmap2::Mmap>,
@@ -81,10 +82,10 @@ struct MappedFile {
 impl MappedFile {
     fn open(elf: &Elf) -> Option<MappedFile> {
         let file = Arc::clone(elf.file()?);
-        // SAFETY: the mapping is private and read-only. Others may still write to the file. If
-        // bytes change between two reads, gimli sees malformed data, since it reads by
-        // bounds-checked copies. If the file is truncated, `is_whole` notices that before each
-        // lookup; a lookup at that very moment may still get SIGBUS.
+        // SAFETY: the mapping is private and read-only, but others may write to the file. If bytes
+        // change between two reads, gimli sees malformed data, which it handles, because it copies
+        // each value with a bounds check. `is_whole` notices a truncated file before each look-up.
+        // If the file is truncated during a look-up, the collector may still get SIGBUS.
         #[allow(unsafe_code, reason = "debug information is too large to be read")]
         let map = unsafe { memmap2::Mmap::map(&*file) }.ok()?;
         Some(MappedFile { file, map: Arc::new(map) })
@@ -99,40 +100,41 @@ impl MappedFile {
 /// The debug information for one address.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Frames {
-    /// Frames, the innermost first.
+    /// Frames, innermost first.
     pub frames: Vec<ResolvedFrame>,
-    /// Whether the last frame's name comes from a mangled name and is therefore complete. Compilers
-    /// leave out the namespace if only lines are requested.
+    /// Whether the name of the last frame comes from a mangled name, so that it has its namespace.
+    /// If a compiler was asked for lines only, its names lack the namespace.
     pub outermost_is_full: bool,
 }
 
 /// The debug information of one module.
 pub(crate) struct DebugInfo {
     sections: Arc<gimli::Dwarf<Reader>>,
-    /// `None` only if the context could not be created again.
+    /// The parsed units; `None` only if the context could not be created again.
     context: Option<addr2line::Context<Reader>>,
     files: Vec<MappedFile>,
     functions: bool,
     unfolded: u64,
-    /// Memory of the parsed abbreviations of all units, which exist from the start.
+    /// Estimated memory of the parsed abbreviations, which addr2line parses for all units at the
+    /// start.
     abbreviations: u64,
-    /// Offsets of the units that were parsed since the context was created.
+    /// Offsets of the units that were parsed since the context was last created.
     units: HashSet<usize>,
     parsed: u64,
 }
 
 impl DebugInfo {
-    /// Whether a file contains debug information itself.
+    /// Whether a file itself contains debug information.
     pub fn is_in(elf: &Elf) -> bool {
         elf.sections().iter().any(|s| s.name == ".debug_info" && s.has_contents())
     }
 
-    /// Whether a file's debug information must be decompressed.
+    /// Whether a file's debug information has to be decompressed.
     pub fn is_compressed_in(elf: &Elf) -> bool {
         elf.sections().iter().any(|s| s.name == ".debug_info" && s.is_compressed())
     }
 
-    /// Maps the debug information of `elf`, whose path is `path`.
+    /// Maps the debug information of a file. `path` is the path of `elf`.
     pub fn open(elf: &Elf, path: &Path) -> Option<DebugInfo> {
         let mut files = Vec::new();
         let mut unfolded = 0;
@@ -157,23 +159,23 @@ impl DebugInfo {
         })
     }
 
-    /// Returns the bytes that are mapped.
+    /// Returns the number of mapped bytes.
     pub fn mapped_bytes(&self) -> u64 {
         self.files.iter().map(|f| f.map.len() as u64).sum()
     }
 
-    /// Returns the estimated bytes of memory that it takes.
+    /// Returns the estimated memory that the debug information takes, bytes.
     pub fn heap_bytes(&self) -> u64 {
         self.unfolded + self.abbreviations + self.parsed
     }
 
-    /// Whether its files can still be read.
+    /// Whether all files still have their size, so that they can be read.
     pub fn is_whole(&self) -> bool {
         self.files.iter().all(MappedFile::is_whole)
     }
 
-    /// Returns the frames at an ELF address, innermost first. If a function has no name here, its
-    /// frame is left without one, and the symbol table names it.
+    /// Returns the frames at an ELF address, innermost first. If a function has no name here, the
+    /// name of its frame is empty, and the caller uses the symbol table.
     pub fn frames(&mut self, pc: u64) -> Frames {
         let frames = if self.functions { self.inlined(pc) } else { self.line(pc) };
         self.account(pc);
@@ -211,7 +213,7 @@ impl DebugInfo {
         out
     }
 
-    /// Notes the unit that a lookup has parsed, and starts over if the limit is exceeded.
+    /// Adds the unit of a look-up to the parsed ones. If they exceed the limit, drops all of them.
     fn account(&mut self, pc: u64) {
         let Some(context) = &self.context else {
             return;
@@ -228,7 +230,7 @@ impl DebugInfo {
             return;
         }
         if self.parsed + bytes > MAX_PARSED && !self.units.is_empty() {
-            // The old context is dropped first, so that memory never holds both.
+            // The old context is dropped first, so that the two never exist at the same time.
             self.context = None;
             self.context = addr2line::Context::from_arc_dwarf(Arc::clone(&self.sections)).ok();
             self.units.clear();
@@ -248,7 +250,7 @@ fn place(location: Option<addr2line::Location<'_>>) -> (String, u32) {
     (cut(file, MAX_NAME).to_owned(), location.line.unwrap_or(0))
 }
 
-/// Maps the sections of one file.
+/// Maps the debug sections of one file; decompresses those that are compressed.
 fn load(
     elf: &Elf,
     files: &mut Vec<MappedFile>,
@@ -288,7 +290,7 @@ fn load(
     dwarf.ok()
 }
 
-/// Returns the bytes of a section after decompression.
+/// Returns the size of a section after decompression.
 fn unfolded_bytes(elf: &Elf, section: &elf::Section) -> Option<u64> {
     if !section.is_compressed() {
         return Some(section.bytes);
@@ -296,7 +298,7 @@ fn unfolded_bytes(elf: &Elf, section: &elf::Section) -> Option<u64> {
     Some(u64_at(&elf.read(section.offset, 24).ok()?, 8))
 }
 
-/// Decompresses a section of at most `limit` bytes.
+/// Decompresses a section; `None` if the result is larger than `limit` bytes.
 fn unfold(elf: &Elf, section: &elf::Section, limit: u64) -> Option<Arc<Vec<u8>>> {
     const ZLIB: u32 = 1;
     const ZSTD: u32 = 2;
@@ -315,7 +317,7 @@ fn unfold(elf: &Elf, section: &elf::Section, limit: u64) -> Option<Arc<Vec<u8>>>
     (out.len() as u64 == size).then(|| Arc::new(out))
 }
 
-/// Opens the file that several debug files share (`.gnu_debugaltlink`).
+/// Opens the file with debug information that several debug files share (`.gnu_debugaltlink`).
 fn supplement(elf: &Elf, path: &Path) -> Option<Elf> {
     let section = elf.sections().into_iter().find(|s| s.name == ".gnu_debugaltlink")?;
     let link = elf.contents(&section, 8192).ok()?;
@@ -333,7 +335,7 @@ fn supplement(elf: &Elf, path: &Path) -> Option<Elf> {
 mod tests {
     use super::*;
 
-    /// Returns the debug information of this test program, and an address in its own code.
+    /// Returns the debug information of this test program, and the address of this function in it.
     fn own() -> (DebugInfo, u64) {
         let path = std::env::current_exe().unwrap();
         let elf = Elf::open(&path).unwrap();
@@ -345,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_found_where_functions_are_not_parsed() {
+    fn lines_are_found_even_if_functions_are_not_looked_up() {
         let (mut info, pc) = own();
         let whole = info.frames(pc).frames;
         assert!(whole.last().unwrap().function.ends_with("own"));
@@ -356,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn parsing_begins_afresh_past_the_limit() {
+    fn parsing_starts_over_when_the_limit_is_exceeded() {
         let (mut info, pc) = own();
         let before = info.frames(pc);
         info.units = HashSet::from([usize::MAX]);

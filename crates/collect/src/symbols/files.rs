@@ -1,13 +1,14 @@
-//! Finds the files with a module's symbols: the module itself, and a separate debug file.
+//! Finds the files that contain a module's symbols: the module itself, and its separate debug file.
 
 use super::module_file::ModuleFile;
 use crate::elf::{Elf, VDSO, own_vdso, u32_at};
 use std::path::{Path, PathBuf};
 
-/// Largest debug file whose checksum is computed if it has no build id.
+/// Largest debug file whose checksum is computed to see that it belongs to the module, bytes. That
+/// is needed only if it has no build id.
 const MAX_CHECKED: u64 = 256 << 20;
 
-/// Opens a module by the paths that may lead to it.
+/// Opens a module by one of the paths that may lead to it, and returns that path.
 pub(super) fn find_module(module: &ModuleFile) -> Option<(Elf, PathBuf)> {
     if module.path == Path::new(VDSO) {
         let elf = Elf::from_bytes(own_vdso()?).ok()?;
@@ -21,14 +22,14 @@ pub(super) fn find_module(module: &ModuleFile) -> Option<(Elf, PathBuf)> {
     })
 }
 
-/// Returns the path at which distributions install the debug file of a build id.
+/// Returns the path at which distributions install the debug file with this build id.
 pub(super) fn debug_file_of(build_id: &str) -> Option<PathBuf> {
     let (first, rest) = build_id.split_at_checked(2)?;
     (!rest.is_empty())
         .then(|| PathBuf::from(format!("/usr/lib/debug/.build-id/{first}/{rest}.debug")))
 }
 
-/// Finds a separate debug file of a module.
+/// Finds the separate debug file of a module, by build id or by `.gnu_debuglink`.
 pub(super) fn find_debug_file(
     build_id: &str,
     own: Option<(&Elf, &Path)>,
@@ -66,7 +67,7 @@ pub(super) fn find_debug_file(
     })
 }
 
-/// Computes the CRC-32 of a whole file, which a debug link contains.
+/// Computes the CRC-32 of a whole file, to compare it with that in a debug link.
 fn checksum_of(elf: &Elf) -> Option<u32> {
     const BLOCK: u64 = 1 << 20;
     if elf.len() > MAX_CHECKED {

@@ -1,6 +1,6 @@
-//! The result of resolving an address.
+//! A function at an address, with its source line.
 
-/// One function at an address.
+/// One function at an address. An address has several if functions were inlined there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResolvedFrame {
     /// Demangled name; empty if unknown.

@@ -1,20 +1,21 @@
-//! Reads the functions in `/proc/kallsyms`.
+//! Reads the functions of the running kernel from `/proc/kallsyms`.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
-/// Lowest address of kernel code: the upper half of the address space.
+/// Lowest address of kernel code, which is the beginning of the upper half of the address space.
 const LOWEST: u64 = 1 << 63;
-/// Bytes of the file that are read at once. The kernel returns at most a page. With a buffer for
-/// all of the 5 MB, which is new memory, reading takes 59 ms instead of 36.
+/// Bytes that are read at once. The kernel never returns more than a page. With a buffer for all of
+/// the 5 MB, reading takes 59 ms instead of 36, because the buffer is new memory.
 const BLOCK: usize = 4 << 10;
 
-/// Returns the lines of the running kernel's symbols, about 200,000, read page by page.
+/// Opens the list of the running kernel's symbols, which has about 200,000 lines.
 pub(super) fn lines() -> Option<BufReader<File>> {
     Some(BufReader::with_capacity(BLOCK, File::open("/proc/kallsyms").ok()?))
 }
 
-/// Passes each function in the lines to `take`, with its address, until `take` returns false.
+/// Calls `take` with the address and the name of each function in the lines, until `take` returns
+/// false.
 pub(super) fn each_function(mut lines: impl BufRead, mut take: impl FnMut(u64, &[u8]) -> bool) {
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
@@ -27,8 +28,8 @@ pub(super) fn each_function(mut lines: impl BufRead, mut take: impl FnMut(u64, &
     }
 }
 
-/// Parses the line of a function: 16 digits, its kind, its name and perhaps its module. Returns
-/// address and name.
+/// Parses a line, which consists of 16 digits, the symbol's kind, its name and perhaps its module.
+/// Returns address and name; `None` if the symbol isn't a function.
 fn function(line: &[u8]) -> Option<(u64, &[u8])> {
     let (digits, rest) = line.split_first_chunk::<16>()?;
     let [b' ', b't' | b'T' | b'w' | b'W', b' ', name @ ..] = rest else { return None };

@@ -1,7 +1,7 @@
-//! Names of the kernel's functions, from `/proc/kallsyms`.
+//! Names the kernel's functions, from `/proc/kallsyms`.
 //!
-//! Without privileges the file shows zeros for addresses. Then frames are only named as the
-//! kernel's.
+//! For users without privileges, all addresses in that file are 0. Then every kernel frame is named
+//! `[kernel]`.
 
 use super::frame::ResolvedFrame;
 use super::kallsyms::{each_function, lines};
@@ -13,10 +13,10 @@ use std::io::BufRead;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-/// The module that kernel frames lie in.
+/// The module of kernel frames, and the name of unknown kernel functions.
 pub const KERNEL: &str = "[kernel]";
 
-/// The kernel as a module.
+/// Returns the kernel as a module.
 pub fn module() -> Arc<ModuleFile> {
     static MODULE: OnceLock<Arc<ModuleFile>> = OnceLock::new();
     let make = || Arc::new(ModuleFile { path: PathBuf::from(KERNEL), ..ModuleFile::default() });
@@ -28,8 +28,8 @@ pub fn some_function() -> ResolvedFrame {
     ResolvedFrame { function: KERNEL.to_owned(), ..ResolvedFrame::default() }
 }
 
-/// Names of kernel functions. Names in the kernel's own image come from the cache if there is one.
-/// The whole list is read for other addresses, and if nothing is cached.
+/// Names the kernel's functions. Functions of the kernel's own image are cached on disk. Other
+/// addresses, and an empty cache, need the whole list of symbols.
 #[derive(Default)]
 pub struct KernelNames {
     image: OnceCell<Option<KernelImage>>,
@@ -54,12 +54,12 @@ impl KernelNames {
     }
 }
 
-/// Functions by address.
+/// A sorted list of functions.
 #[derive(Default)]
 struct KernelTable {
-    /// The names, one after the other.
+    /// The names, without separators.
     names: Vec<u8>,
-    /// Address, and offset and length of the name.
+    /// For each function its address, and the offset and the length of its name.
     functions: Vec<(u64, u32, u16)>,
 }
 
@@ -78,7 +78,7 @@ impl KernelTable {
         table
     }
 
-    /// All by address, those of one address in the kernel's order.
+    /// Returns all functions in order of address. Those at one address are in the kernel's order.
     fn functions(&self) -> impl Iterator<Item = (u64, &[u8])> {
         self.functions.iter().map(|(address, at, len)| (*address, self.name(*at, *len)))
     }
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_find_the_function_before_them() {
+    fn an_address_belongs_to_the_function_before_it() {
         let text = "ffffffff81000000 T _text\nffffffff81000100 t do_work\t[mod]\n\
                     ffffffff81000180 d data\nffffffff81000200 T other\n";
         let table = KernelTable::parse(text.as_bytes());
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn names_by_what_is_kept_are_those_of_the_whole_file() {
+    fn cached_names_agree_with_the_whole_file() {
         let scratch = tempfile::tempdir().unwrap();
         let kept = DiskCache::new(scratch.path().join("tables"));
         let mut addresses = vec![1 << 63, u64::MAX];
@@ -121,7 +121,7 @@ mod tests {
                 true
             });
         }
-        // The first names are read from the whole file, which keeps them.
+        // The first look-up reads the whole file and fills the cache.
         KernelNames::default().name_at(u64::MAX, Some(&kept));
         let (with, without) = (KernelNames::default(), KernelNames::default());
         for address in addresses.into_iter().step_by(7) {

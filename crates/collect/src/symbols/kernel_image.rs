@@ -1,12 +1,11 @@
-//! The functions of the kernel's own image, which are cached between runs. Without the cache, the
-//! kernel creates each line of `/proc/kallsyms` again for each process that reads it, which takes
-//! 36 ms.
+//! Caches the functions of the kernel's own image between runs. Without the cache, each run would
+//! read all of `/proc/kallsyms`, which takes 36 ms, because the kernel creates every line anew.
 //!
-//! This must stay true: a name that the kernel hides from the user now is not shown, and the cache
-//! does not reveal the address of the image. Therefore distances from the image's beginning are
-//! cached. Each run first reads from the kernel where the image begins, together with some
-//! functions, which must match the cached ones. Functions outside the image, such as those of
-//! modules, are not cached.
+//! The cache must not reveal names or addresses that the kernel hides from the user. Therefore it
+//! contains only distances from the beginning of the image. Each run first reads from the kernel
+//! where the image begins and compares some functions there with the cached ones; if the kernel
+//! hides them, the cache isn't used. Functions outside the image, such as those of kernel modules,
+//! are not cached.
 
 use super::kallsyms::each_function;
 use crate::disk_cache::{CachedContent, DiskCache, FileKind, LibraryKey};
@@ -17,11 +16,11 @@ use std::ops::Deref;
 /// Symbols at the beginning and at the end of the image's code.
 const BEGIN: &[u8] = b"_stext";
 const END: &[u8] = b"_etext";
-/// Number of functions that must match the cached ones.
+/// Number of functions at the beginning that must agree with the cached ones.
 const SAME: usize = 64;
-/// Most functions before the image that are skipped.
+/// Largest number of symbols before the image that are skipped.
 const MAX_SKIPPED: usize = 4096;
-/// Most functions in an image, ten times as many as in a distribution's kernel.
+/// Largest number of functions in an image. A distribution's kernel has a tenth of that.
 const MAX_FUNCTIONS: usize = 2 << 20;
 
 /// The cached functions of the running kernel's image.
@@ -30,18 +29,18 @@ pub(super) struct KernelImage {
     functions: Functions<CachedContent>,
 }
 
-/// Functions by their distance from the image's beginning, encoded as: their number, the distance
-/// of each, the end of each name, and the names. They are read in place.
+/// Functions by their distance from the beginning of the image. The encoding is the number of
+/// functions, the distance of each, the end of each name, and the names. It is read in place.
 struct Functions<B> {
     bytes: B,
     count: usize,
 }
 
-/// Number of bytes before the distances.
+/// Number of bytes before the distances: the number of functions.
 const HEAD: usize = 8;
 
 impl KernelImage {
-    /// Reads the cached functions of the running kernel. `lines` are its symbols.
+    /// Reads the cached functions of the running kernel. `lines` are the running kernel's symbols.
     pub fn read(kept: &DiskCache, lines: impl BufRead) -> Option<KernelImage> {
         let content = kept.read(&LibraryKey::of_kernel()?, FileKind::KernelSymbols)?;
         let functions = Functions::in_bytes(content)?;
@@ -49,7 +48,7 @@ impl KernelImage {
         Some(KernelImage { begin, functions })
     }
 
-    /// Caches the functions of the running kernel, which are in order of address.
+    /// Caches the functions of the running kernel. `functions` is in order of address.
     pub fn keep<'a>(kept: &DiskCache, functions: impl Iterator<Item = (u64, &'a [u8])>) {
         if let Some(key) = LibraryKey::of_kernel()
             && let Some(bytes) = encode(functions)
@@ -58,7 +57,7 @@ impl KernelImage {
         }
     }
 
-    /// Returns the function of the image that contains an address.
+    /// Returns the name of the image's function that contains an address.
     pub fn name_at(&self, address: u64) -> Option<String> {
         let name = self.functions.name_at(address.checked_sub(self.begin)?)?;
         Some(String::from_utf8_lossy(name).into_owned())
@@ -66,7 +65,7 @@ impl KernelImage {
 }
 
 impl<B: Deref<Target = [u8]>> Functions<B> {
-    /// Decodes the functions; `None` if the bytes are malformed.
+    /// Checks encoded functions; `None` if the bytes are malformed.
     fn in_bytes(bytes: B) -> Option<Functions<B>> {
         let count =
             usize::try_from(u64_at(bytes.get(..HEAD)?, 0)).ok().filter(|n| *n <= MAX_FUNCTIONS)?;
@@ -90,7 +89,7 @@ impl<B: Deref<Target = [u8]>> Functions<B> {
         names.get(at.checked_sub(1).map_or(0, end)..end(at))
     }
 
-    /// Returns the function that contains the address at this distance from the beginning.
+    /// Returns the name of the function at this distance from the beginning of the image.
     fn name_at(&self, distance: u64) -> Option<&[u8]> {
         let (mut from, mut to) = (0, self.count);
         while from < to {
@@ -100,16 +99,18 @@ impl<B: Deref<Target = [u8]>> Functions<B> {
                 false => to = middle,
             }
         }
-        // An address past the last function may belong to something else.
+        // The length of the last function is unknown, so an address after its start may be outside
+        // the image.
         let is_inside = from > 0 && from < self.count;
         is_inside.then(|| self.name(from - 1)).flatten()
     }
 
-    /// Returns the address at which the image begins, according to `lines`, if its functions match.
+    /// Returns the address at which the image begins according to `lines`; `None` if its functions
+    /// don't agree with these.
     fn place(&self, lines: impl BufRead) -> Option<u64> {
         let mut begin = None;
         let (mut skipped, mut same, mut differs) = (0, 0, false);
-        // Symbols before `_stext` with the same address belong to the image, too.
+        // Symbols directly before `_stext` that have the same address belong to the image too.
         let mut before: Vec<(u64, Vec<u8>)> = Vec::new();
         let mut check = |begin: u64, address: u64, name: &[u8]| {
             differs |= same >= self.count
@@ -135,8 +136,8 @@ impl<B: Deref<Target = [u8]>> Functions<B> {
     }
 }
 
-/// Encodes the functions of the image among all functions; `None` if its beginning and end are
-/// unclear.
+/// Encodes those of the functions that are in the image; `None` if its beginning or its end isn't
+/// found.
 fn encode<'a>(all: impl Iterator<Item = (u64, &'a [u8])>) -> Option<Vec<u8>> {
     let all: Vec<_> = all.collect();
     let place = |mark: &[u8]| all.iter().find(|f| f.1 == mark).map(|f| f.0);
@@ -159,8 +160,8 @@ mod tests {
 
     const BASE: u64 = 0xffff_ffff_8100_0000;
 
-    /// Returns the lines of a kernel with 100 functions, with `before` in front and a module above
-    /// it.
+    /// Returns the symbol list of a kernel with 100 functions at `base`. Lines in `before` come
+    /// first, and a kernel module follows.
     fn kernel(before: &str, base: u64) -> String {
         let mut text = format!("{before}{base:016x} T first\n{base:016x} T _stext\n");
         for at in 1..100 {
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn kept_names_are_those_of_the_kernel_wherever_it_lies() {
+    fn cached_names_are_found_in_an_image_at_another_address() {
         let moved = BASE + (5 << 21);
         let before = "ffffffff80000000 T before\n";
         let image = kept(&kernel("", BASE));
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_hides_its_addresses_or_is_another_has_no_kept_names() {
+    fn the_cache_is_not_used_for_another_kernel_or_hidden_addresses() {
         let text = kernel("", BASE);
         let hidden: String =
             text.lines().map(|line| format!("{:016}{}\n", 0, &line[16..])).collect();
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_functions_are_refused() {
+    fn malformed_cached_functions_are_rejected() {
         let whole = kept(&kernel("", BASE)).bytes;
         for len in [0, 7, 8, 100, 400, 800] {
             assert!(Functions::in_bytes(&whole[..len]).is_none(), "cut to {len}");

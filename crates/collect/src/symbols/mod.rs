@@ -1,14 +1,14 @@
-//! Converts addresses to functions, files and lines.
+//! Converts addresses to functions, source files and lines.
 //!
-//! The sources, best first: the module's own `.debug_info`, a separate debug file (by build id
-//! under `/usr/lib/debug`, or by `.gnu_debuglink`), `.symtab`, `.dynsym`. A symbol names an address
-//! only if it covers the address. An unknown address gets no name, since a wrong name is worse than
-//! none.
+//! The sources of names, best first: the module's own `.debug_info`, a separate debug file (by
+//! build id under `/usr/lib/debug`, or by `.gnu_debuglink`), `.symtab`, `.dynsym`. A symbol names
+//! an address only if the address is within the symbol's size. An unknown address gets no name,
+//! because a wrong name is worse than none.
 //!
-//! Memory is limited, however many modules are used. Open modules are closed, least recently used
-//! first, if they exceed `MAX_MAPPED` bytes of mapped debug information, `MAX_HEAP` estimated bytes
-//! of memory or `MAX_OPEN` modules. If addresses are resolved in order of module and address, each
-//! part is read once.
+//! Memory is limited regardless of the number of modules. If open modules exceed `MAX_MAPPED` bytes
+//! of mapped debug information, `MAX_HEAP` estimated bytes of memory, or `MAX_OPEN` in number,
+//! those that were not used for longest are closed. Callers should resolve addresses in order of
+//! module and address, because then each part is read once.
 
 mod allocators;
 pub(crate) mod demangle;

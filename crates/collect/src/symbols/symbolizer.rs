@@ -1,4 +1,4 @@
-//! Symbolizes addresses, with as many modules open as memory permits.
+//! Symbolizes addresses, and keeps as many modules open as its memory limits permit.
 
 use super::demangle::{demangle, is_mangled};
 use super::dwarf::DebugInfo;
@@ -15,20 +15,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Most bytes of files with debug information that are mapped at one time; few of their pages are
-/// resident. Triton's compiler has 500 MB. If the limit were near that, each module that occurs in
-/// stacks together with it would be closed and read again.
+/// Largest number of bytes of debug information that are mapped at the same time. Few of these
+/// pages are resident. Triton's compiler has 500 MB. If the limit were near that, every other
+/// module in stacks with this compiler would be closed and read again and again.
 const MAX_MAPPED: u64 = 2 << 30;
-/// Estimated memory that open modules may take, bytes.
+/// Largest estimated memory of the open modules, bytes.
 const MAX_HEAP: u64 = 48 << 20;
-/// Number of modules that may be open at one time.
+/// Largest number of modules that are open at the same time.
 const MAX_OPEN: usize = 64;
-/// Number of results that are cached.
+/// Number of resolved addresses that are cached.
 const MAX_ANSWERS: usize = 16_384;
 /// Number of modules whose ids are remembered.
 const MAX_KNOWN: usize = 65_536;
-/// The identity of a module. A file that was read is the same module under every path. In a build,
-/// a thousand processes may run the same file, each under its own path.
+/// What identifies a module. In a build, a thousand processes may run the same file, each under
+/// another path. Therefore a file that could be read is identified by its inode, and other modules
+/// by their path.
 #[derive(PartialEq, Eq, Hash)]
 enum ModuleKey {
     File(FileId, String),
@@ -52,29 +53,29 @@ pub struct Symbolizer {
     answers: HashMap<(u32, u64), Arc<[ResolvedFrame]>>,
     clock: u64,
     sparing: bool,
-    /// The cache of sorted symbols between runs, if there is one.
+    /// The disk cache for later runs, if the user has one. It contains sorted symbols.
     kept: Option<Arc<DiskCache>>,
-    /// Whether names found in debug information are cached there as well.
+    /// Whether names from debug information are cached on disk as well.
     keeps_names: bool,
     kernel: KernelNames,
 }
 
-/// The symbolizer can be moved to another thread.
+/// The symbolizer must be movable to another thread.
 const _: () = {
     const fn is_send<T: Send>() {}
     is_send::<Symbolizer>();
 };
 
-/// A module that is open for lookups.
+/// A module that is open for look-ups.
 #[derive(Default)]
 struct OpenModule {
     used: u64,
-    /// A path that did not lead to the file. The path through another process may still lead there.
+    /// A path that did not lead to the file. A path through another process may lead to it later.
     missed: Option<PathBuf>,
     found: Option<(Elf, PathBuf)>,
-    /// Frames that earlier runs found, if the file has its own debug information.
+    /// Frames that earlier runs have found, if the file has debug information of its own.
     places: Option<KnownAddresses>,
-    /// The tables, which are opened for the first address that is not cached.
+    /// The tables of the module. They are opened for the first address that isn't cached.
     sources: Option<Sources>,
 }
 
@@ -97,21 +98,22 @@ impl Sources {
 }
 
 impl Symbolizer {
-    /// Returns a symbolizer with nothing open.
+    /// Returns a symbolizer without open modules.
     pub fn new() -> Symbolizer {
         Symbolizer::default()
     }
 
-    /// Returns a symbolizer that uses compressed debug files for names, but not for lines.
-    /// Distributions ship such files for system libraries, and decompressing libc's takes 60 ms and
-    /// 30 MB. `keeps_names` says that names are cached for later runs, which `--redact` forbids.
+    /// Returns a symbolizer that doesn't decompress separate debug files: it takes names from their
+    /// symbol tables, and no lines. Distributions ship such files for system libraries, and
+    /// decompressing that of libc takes 60 ms and 30 MB. `keeps_names` says whether names are
+    /// cached for later runs; `--redact` forbids that.
     pub fn sparing(kept: Option<Arc<DiskCache>>, keeps_names: bool) -> Symbolizer {
         Symbolizer { sparing: true, kept, keeps_names, ..Symbolizer::default() }
     }
 
-    /// Symbolizes an ELF address. For a caller, the address must be the return address minus one.
-    /// Returns inlined functions, innermost first, then the function that contains them. Empty if
-    /// nothing is known.
+    /// Symbolizes an ELF address. The address of a caller must be its return address minus one.
+    /// Returns the inlined functions, innermost first, and last the function that contains them;
+    /// empty if nothing is known.
     pub fn resolve(&mut self, module: &ModuleFile, pc: u64) -> Arc<[ResolvedFrame]> {
         if module.path == Path::new(KERNEL) {
             let function = self.kernel.name_at(pc, self.kept.as_deref());
@@ -126,8 +128,8 @@ impl Symbolizer {
         if self.open.get(&id).is_some_and(|open| open.is_new_path(module)) {
             self.open.remove(&id);
         }
-        // The parsers do not panic for any known file. If one panics, the run continues without
-        // this module's names.
+        // No known file makes the parsers panic. If one does, the run continues without the names
+        // of this module.
         let resolved = catch_unwind(AssertUnwindSafe(|| {
             let kept = self.kept.as_deref();
             let keeps_names = self.keeps_names;
@@ -152,7 +154,7 @@ impl Symbolizer {
         answer
     }
 
-    /// Caches the results for later runs.
+    /// Caches what this run has found on disk for later runs.
     pub fn keep(&mut self) {
         let Some(kept) = &self.kept else { return };
         for places in self.open.values_mut().filter_map(|open| open.places.as_mut()) {
@@ -160,7 +162,7 @@ impl Symbolizer {
         }
     }
 
-    /// Closes all files.
+    /// Closes all modules.
     pub fn close(&mut self) {
         self.keep();
         let kept = self.kept.take();
@@ -181,7 +183,8 @@ impl Symbolizer {
         id
     }
 
-    /// Closes modules, least recently used first, until the rest fits. Module `id` stays open.
+    /// Closes the modules that were not used for longest until the limits are met. Module `id`
+    /// stays open.
     fn close_unused(&mut self, id: u32) {
         loop {
             let sources = || self.open.values().filter_map(|open| open.sources.as_ref());
@@ -213,7 +216,7 @@ impl OpenModule {
         OpenModule { missed, found, places, ..OpenModule::default() }
     }
 
-    /// Whether the file was not found before, and this is another path.
+    /// Whether the file could not be found before and `module` has another path for it.
     fn is_new_path(&self, module: &ModuleFile) -> bool {
         self.missed.is_some() && self.missed != module.reached
     }
@@ -234,7 +237,8 @@ impl OpenModule {
         if let Some((elf, _)) = self.found.as_ref().filter(|_| frames.is_empty()) {
             frames.extend(stub(elf, pc));
         }
-        // Frames found without the file's own debug information are not cached.
+        // Without the file's own debug information, the frames come from elsewhere, so they aren't
+        // cached.
         if let (Some(places), Some(_)) = (&mut self.places, &sources.debug) {
             places.learn(pc, &frames);
         }
@@ -242,7 +246,7 @@ impl OpenModule {
     }
 }
 
-/// Names the linker's stub at an address, like `memcmp@plt`.
+/// Names the linker's stub at an address, for example `memcmp@plt`.
 fn stub(elf: &Elf, pc: u64) -> Option<ResolvedFrame> {
     let function = format!("{}@plt", demangle(&called_by_stub(elf, pc)?));
     Some(ResolvedFrame { function, ..ResolvedFrame::default() })

@@ -1,37 +1,38 @@
-//! Functions of a symbol table, sorted by address.
+//! Looks up addresses in the symbol table of a file.
 //!
 //! A large library has a million symbols with 100 MB of names, and a run needs some hundreds of
-//! them. Therefore the table has 16 bytes per function, and names are read from the file when they
-//! are needed.
+//! them. Therefore a table in memory has only 16 bytes per function, and names are read from the
+//! file when they are needed.
 
 use crate::disk_cache::{DiskCache, FileKind, LibraryKey};
 use crate::elf::{Elf, Section, u32_at, u64_at};
 
 const SHT_SYMTAB: u32 = 2;
 const SHT_DYNSYM: u32 = 11;
-/// Most functions of one file in the table (32 MB). Further functions have no name.
+/// Largest number of functions in a table, which then has 32 MB. Other functions of the file have
+/// no name.
 const MAX_SYMBOLS: usize = 2 << 20;
 /// Bytes of an encoded symbol.
 const SYMBOL_BYTES: usize = 16;
-/// Bytes of a table from which on its sorted symbols are cached for later runs; sorting them takes
-/// 1 ms.
+/// If a symbol table has at least this many bytes, its sorted symbols are cached on disk for later
+/// runs. Sorting this many takes 1 ms.
 const KEPT_FROM: u64 = 256 << 10;
-/// Bytes of the table that are read at once.
+/// Bytes of a symbol table that are read at once.
 const BLOCK: u64 = 24 << 15;
-/// Most bytes of names that are searched for a variable.
+/// Largest number of bytes of names in which a variable is searched.
 const MAX_NAMES: u64 = 64 << 20;
-/// Number of entries that are searched backwards for the function that contains an address. In
-/// hand-written assembly, labels lie inside functions.
+/// Number of entries before an address that are examined for the function that contains it. The
+/// nearest entry isn't enough, because hand-written assembly has labels within functions.
 const MAX_LOOK_BACK: usize = 64;
-/// Bytes of code that belong to a label without a size.
+/// Number of bytes after a label without a size that belong to the label.
 const LABEL_BYTES: u64 = 4096;
 
 /// One function or label.
 #[derive(Clone, Copy)]
 struct Symbol {
     address: u64,
-    /// Size in bytes in the upper 30 bits. Below is the rank of its binding; a lower rank is
-    /// preferred.
+    /// Size in bytes in the upper 30 bits. The lower two bits are a rank, by the symbol's binding
+    /// and kind. Of several names for a function, the one with the lowest rank is used.
     size_and_rank: u32,
     name: u32,
 }
@@ -53,7 +54,7 @@ pub(crate) struct SymbolTable {
 }
 
 impl SymbolTable {
-    /// Reads `.symtab`, which also has static functions.
+    /// Reads `.symtab`, which includes static functions.
     pub fn full(elf: &Elf, kept: Option<&DiskCache>) -> Option<SymbolTable> {
         SymbolTable::of_kind(elf, SHT_SYMTAB, kept)
     }
@@ -68,7 +69,8 @@ impl SymbolTable {
         (self.symbols.capacity() * size_of::<Symbol>()) as u64
     }
 
-    /// Returns the table that an earlier run cached, or reads it and caches it.
+    /// Returns the sorted symbols of a table: those that an earlier run has cached, or else the
+    /// ones in the file.
     fn of_kind(elf: &Elf, kind: u32, kept: Option<&DiskCache>) -> Option<SymbolTable> {
         let sections = elf.sections();
         let table = sections.iter().find(|s| s.kind == kind && s.has_contents())?;
@@ -135,7 +137,7 @@ impl SymbolTable {
             (is_near && share_a_section(elf, nearest.address, pc)).then_some(nearest)
         })?;
         let same = |s: &&Symbol| s.address == holder.address && s.size() == holder.size();
-        // `malloc` is preferred to `__libc_malloc` at the same address.
+        // Of names at the same address, `malloc` is preferred to `__libc_malloc`.
         before
             .iter()
             .filter(same)
@@ -157,8 +159,8 @@ impl SymbolTable {
     }
 }
 
-/// Whether one section contains both addresses, since code after a section does not belong to a
-/// label in it. `true` if the file has no sections.
+/// Whether both addresses are in the same section. If not, the second one doesn't belong to a label
+/// at the first. `true` if the file has no sections.
 fn share_a_section(elf: &Elf, a: u64, b: u64) -> bool {
     let sections = elf.sections();
     let holds = |section: &&Section, pc: u64| pc.wrapping_sub(section.address) < section.bytes;
@@ -166,7 +168,8 @@ fn share_a_section(elf: &Elf, a: u64, b: u64) -> bool {
     own.is_none_or(|own| holds(&own, b))
 }
 
-/// Decodes the symbols of a cached file, which has as many bytes as were written.
+/// Decodes cached symbols; `None` if they aren't sorted. The cache guarantees that all bytes are
+/// there.
 fn parsed(bytes: &[u8]) -> Option<Vec<Symbol>> {
     let symbol = |entry: &[u8]| Symbol {
         address: u64_at(entry, 0),
@@ -178,19 +181,19 @@ fn parsed(bytes: &[u8]) -> Option<Vec<Symbol>> {
     (is_sorted && !symbols.is_empty()).then_some(symbols)
 }
 
-/// Returns the ELF address of a variable in `.symtab`, which a file has if it was not stripped.
+/// Returns the ELF address of a variable; `None` if the file was stripped of `.symtab`.
 pub(crate) fn variable(elf: &Elf, name: &str) -> Option<u64> {
     const OBJECT: u8 = 1;
     symbol(elf, name, OBJECT)
 }
 
-/// Returns the ELF address of a function in `.symtab`.
+/// Returns the ELF address of a function; `None` if the file was stripped of `.symtab`.
 pub(crate) fn routine(elf: &Elf, name: &str) -> Option<u64> {
     const FUNCTION: u8 = 2;
     symbol(elf, name, FUNCTION)
 }
 
-/// Returns the ELF address of a symbol of this kind in `.symtab`.
+/// Returns the ELF address of the symbol in `.symtab` with this name and kind.
 fn symbol(elf: &Elf, name: &str, kind: u8) -> Option<u64> {
     let sections = elf.sections();
     let table = sections.iter().find(|s| s.kind == SHT_SYMTAB && s.has_contents())?;
@@ -212,7 +215,7 @@ fn symbol(elf: &Elf, name: &str, kind: u8) -> Option<u64> {
     None
 }
 
-/// Decodes one entry, if it is a function or a label in code.
+/// Decodes an entry of a symbol table; `None` if it is neither a function nor a label in code.
 fn function(entry: &[u8], sections: &[Section]) -> Option<Symbol> {
     const NOTYPE: u8 = 0;
     const FUNC: u8 = 2;

@@ -1,4 +1,5 @@
-//! The data that a process sends and the collector reads when the process attaches.
+//! What the collector learns about a process when the process attaches: its hello message, and what
+//! `/proc` shows of it.
 
 use crate::modules::LoadedModule;
 use crate::os::maps::Mapping;
@@ -8,7 +9,7 @@ use std::fs::File;
 use std::sync::Arc;
 use tprof_wire::handshake::Hello;
 
-/// A process image that attached.
+/// A program image that attached.
 pub struct Attached {
     /// Number of the image in this run.
     pub image: u64,
@@ -20,38 +21,39 @@ pub struct Attached {
     pub cpu_ns: u64,
     /// Resident bytes when it attached; 0 for a zombie.
     pub resident_bytes: Option<u64>,
-    /// Its hello message.
+    /// The hello message that it sent.
     pub hello: Hello,
-    /// Its shared memory.
+    /// The memory that it shares with the collector.
     pub region: Arc<Region>,
     /// Its command line.
     pub command: Vec<String>,
     /// Path of its executable.
     pub exe: String,
-    /// The open executable, if the collector has to check which allocator it contains. It is opened
-    /// now because the process may have ended before the check.
+    /// The open executable, if the collector must check which allocator it contains. It is opened
+    /// when the process attaches, because the process may end before the check.
     pub program: Option<File>,
     /// The rank that its environment names.
     pub rank: Option<Rank>,
-    /// Describes the other library that receives the process's NVTX ranges instead of tprof, if
-    /// tprof should record them.
+    /// Names the library that receives the process's NVTX ranges instead of tprof; `None` if tprof
+    /// receives them or should not record them.
     pub nvtx_owner: Option<String>,
-    /// Describes the other library that receives the process's ITT tasks instead of tprof, if tprof
-    /// should record them.
+    /// Names the library that receives the process's ITT tasks instead of tprof; `None` if tprof
+    /// receives them or should not record them.
     pub itt_owner: Option<String>,
-    /// Describes the other profiler plugin that NCCL loads instead of tprof's, if tprof should
-    /// record collectives.
+    /// Names the profiler plugin that NCCL loads instead of tprof's; `None` if NCCL loads tprof's
+    /// or tprof should not record collectives.
     pub nccl_owner: Option<String>,
     /// Whether libfaketime changes the times that the process sees.
     pub has_faketime: bool,
-    /// The reason why Python's start-up hook did not run, if it should have.
+    /// The reason why Python's start-up hook did not run; `None` if it ran or was not needed.
     pub why_not_hooked: Option<&'static str>,
     /// Whether the kernel reports the end of this process to the collector.
     pub watched: bool,
     /// Time when it attached, ns.
     pub time_ns: u64,
-    /// The code that was mapped when it attached; a forked child has its parent's mappings.
+    /// The code that was mapped when the image attached. A forked child has its parent's mappings.
     pub begun_with: Vec<Mapping>,
-    /// The modules whose unwind tables the process received when it attached.
+    /// The modules whose unwind tables the process received when it attached; `None` if it must
+    /// ask.
     pub modules: Option<Vec<LoadedModule>>,
 }

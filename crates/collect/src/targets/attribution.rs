@@ -1,8 +1,8 @@
-//! Finds the process image that each sample belongs to.
+//! Assigns each CPU sample to the program image that was running.
 //!
-//! A sample names a pid only. An image attaches a little after its exec, and some images never do
-//! (static programs, `tprof attach`). So samples wait for a moment for their image to attach; if it
-//! does not, the process gets a row that has only samples.
+//! A sample names only a pid. An image attaches a little after its exec, and some images never
+//! attach: static programs, or all of `tprof attach`. So a sample waits a moment for its image to
+//! attach. If that doesn't happen, the process gets a row that has only samples.
 
 use crate::cpu::{CpuSample, SamplerEvent};
 use crate::modules::LoadedModule;
@@ -17,33 +17,34 @@ use std::collections::{BTreeMap, HashMap};
 use tprof_trace::model::*;
 use tprof_trace::run::{BlindSpot, ProcessInfo};
 
-/// Time that samples wait for a process that may not attach.
+/// Time that samples wait for a process that isn't expected to attach, ns.
 const HOLD_NS: u64 = 250_000_000;
-/// Time that samples wait for a process that is expected to attach. It attaches after its libraries
-/// were loaded and their constructors ran, which takes seconds if they are many and not in memory.
+/// Time that samples wait for a process that is expected to attach, ns. It attaches after its
+/// libraries were loaded and their constructors ran. That takes seconds if there are many libraries
+/// and none is in the page cache.
 const LOAD_NS: u64 = 60_000_000_000;
-/// Number of samples that may wait beyond [`HOLD_NS`].
+/// If more samples than this wait, none waits beyond [`HOLD_NS`].
 const MAX_HELD: usize = 16_384;
 
-/// A program that did not attach, so that only its samples are recorded.
+/// A program that did not attach, so only its samples are recorded.
 struct SampledOnly {
     pid: u32,
     file: usize,
     index: ProcessIndex,
     code: Code,
     cpu_rows: CpuRows,
-    /// Index of its row in the processes.
+    /// Index of its row in the table of processes.
     row: usize,
 }
 
-/// A [`SampledOnly`] program that has ended; how it ended is not known yet.
+/// A [`SampledOnly`] program that has ended. The collector waits to learn how it ended.
 struct EndedProgram {
     /// Index of the program in [`Attribution::sampled_only`].
     program: usize,
     end_ns: u64,
 }
 
-/// The owner of a program's samples.
+/// The owner of the samples that a program's threads gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     Unknown,
@@ -53,15 +54,15 @@ enum Owner {
     SampledOnly(usize),
 }
 
-/// One of the programs that a process ran, one after the other.
+/// The time in which a pid ran one program. A pid begins the next epoch with each exec.
 struct Epoch {
     since_ns: u64,
     owner: Owner,
-    /// Modules that were loaded before the owner was known, with the time of each, ns.
+    /// Modules that were loaded before the owner was known, each with the time of its loading, ns.
     modules: Vec<(u64, LoadedModule)>,
 }
 
-/// Samples that wait for their program to attach.
+/// Samples that wait until their owner is known.
 #[derive(Default)]
 struct HeldSamples {
     /// When the first of these samples arrived, ns.
@@ -73,9 +74,9 @@ struct HeldSamples {
 #[derive(Default)]
 struct SampledPid {
     parent: u32,
-    /// The file that the parent's rows go to.
+    /// The file that the parent's rows are written to.
     file: Option<usize>,
-    /// Programs that it ran, in order.
+    /// The programs that the pid ran, in order.
     epochs: Vec<Epoch>,
     /// Names of its threads by tid.
     names: HashMap<u32, String>,
@@ -92,7 +93,7 @@ pub struct Attribution {
     redact: bool,
 }
 
-/// The parts of the engine that samples need.
+/// The parts of the engine that samples are written to.
 pub struct Destination<'a> {
     /// The attached images.
     pub targets: &'a mut Targets,
@@ -106,7 +107,7 @@ impl Attribution {
         Attribution { redact, ..Attribution::default() }
     }
 
-    /// Takes one event from the sampler.
+    /// Handles one event of the sampler.
     pub fn take(&mut self, event: SamplerEvent, to: &mut Destination<'_>) {
         match event {
             SamplerEvent::Forked { pid, parent, time_ns } => {
@@ -131,8 +132,9 @@ impl Attribution {
             SamplerEvent::Samples(all) => {
                 let now = sys::monotonic_ns();
                 for taken in all {
-                    // A wait is reported only when it is over, so a sample belongs to the program
-                    // that ran at its time, which may not be the program that runs now.
+                    // The sampler reports a wait only when the wait is over. Therefore a sample
+                    // belongs to the program that ran at the sample's time, which may not be the
+                    // one that runs now.
                     let epochs = &self.known(taken.pid).epochs;
                     let began = epochs.partition_point(|epoch| epoch.since_ns <= taken.time_ns);
                     let program = began.saturating_sub(1);
@@ -170,14 +172,13 @@ impl Attribution {
     /// Returns the pids of the sampled processes, each with the earliest time at which it is known
     /// to have run, ns; `u64::MAX` if no such time is known.
     pub fn pids(&self) -> impl Iterator<Item = (u32, u64)> {
-        // The start is 0 if the sampler did not see the program begin.
+        // The first epoch starts at 0 if the sampler did not see the program begin.
         let since =
             |known: &SampledPid| known.epochs.first().map(|e| e.since_ns).filter(|ns| *ns > 0);
         self.pids.iter().map(move |(pid, known)| (*pid, since(known).unwrap_or(u64::MAX)))
     }
 
-    /// Returns the state of a pid, and creates it if there is none. It always has at least one
-    /// epoch.
+    /// Returns the state of a pid, which has at least one epoch. Creates it if the pid is new.
     fn known(&mut self, pid: u32) -> &mut SampledPid {
         let known = self.pids.entry(pid).or_default();
         if known.epochs.is_empty() {
@@ -186,7 +187,7 @@ impl Attribution {
         known
     }
 
-    /// Records that a process begins a program.
+    /// Records that a process begins a program, by a fork or an exec.
     fn begins(&mut self, pid: u32, since_ns: u64) {
         let epoch = Epoch { since_ns, owner: Owner::Unknown, modules: Vec::new() };
         self.pids.entry(pid).or_default().epochs.push(epoch);
@@ -203,9 +204,9 @@ impl Attribution {
         }
     }
 
-    /// Writes how programs that did not attach ended. The parent reports that when it reaps the
-    /// process, which is after its end. Programs that ended before `until_ns` are no longer waited
-    /// for: what is known about them is written now.
+    /// Writes how programs that did not attach ended. The parent reports the status only when it
+    /// reaps the process, some time after the end. For programs that ended before `until_ns` the
+    /// collector waits no longer, and writes what it knows.
     pub fn write_ends(&mut self, until_ns: u64, out: &mut Output) {
         self.ended_programs.retain(|left| {
             let Some(own) = self.sampled_only.get(left.program) else { return false };
@@ -253,7 +254,7 @@ impl Attribution {
         }
     }
 
-    /// Returns the file that a process's rows go to, if it is known already.
+    /// Returns the file that a process's rows are written to, if it is known already.
     fn file_of(&self, pid: u32, to: &Destination<'_>) -> Option<usize> {
         let known = self.pids.get(&pid);
         let owner = known.and_then(|p| p.epochs.iter().rev().find(|e| e.owner != Owner::Unknown));
@@ -270,8 +271,8 @@ impl Attribution {
         }
     }
 
-    /// Writes the held samples whose owner is known by now, and the samples that have waited long
-    /// enough at `now_ns`. If `only` is given, writes only the samples of that process.
+    /// Writes the held samples whose owner is known by now, and those that have waited long enough
+    /// at `now_ns`. If `only` is a pid, writes only the samples of that process.
     pub fn assign(&mut self, to: &mut Destination<'_>, only: Option<u32>, now_ns: u64) {
         let pids = only.map_or(0..=u32::MAX, |pid| pid..=pid);
         let programs = (*pids.start(), 0)..=(*pids.end(), usize::MAX);
@@ -284,7 +285,9 @@ impl Attribution {
             let force = waited > HOLD_NS && !loads();
             let mut owner = self.owner(pid, program, false, to);
             let last = self.known(pid).epochs.len() - 1;
-            // Between fork and exec a child runs its parent's code.
+            // Between its fork and its exec, a child runs its parent's code under its own pid. The
+            // stacks of these samples would be resolved with the wrong modules, so they are
+            // dropped.
             let is_before = owner == Owner::Unknown && program < last;
             if owner == Owner::Unknown && force {
                 owner = self.owner(pid, last, true, to);
@@ -304,8 +307,8 @@ impl Attribution {
         }
     }
 
-    /// Returns the owner of a program's samples. If the program did not attach and `force` is set,
-    /// creates a row for it.
+    /// Returns the owner of a program's samples. With `force`, a program that did not attach gets a
+    /// row now.
     fn owner(&mut self, pid: u32, program: usize, force: bool, to: &mut Destination<'_>) -> Owner {
         let known = self.known(pid);
         let program = program.min(known.epochs.len() - 1);
@@ -350,7 +353,8 @@ impl Attribution {
         let open = to.out.files.open.get_mut(file)?;
         let index = open.processes;
         open.processes += 1;
-        // The first program of a child that is gone by now was its parent's program.
+        // The child has ended, so its command line can't be read. If this is its first program, it
+        // is the one that its parent ran.
         let of_parent = to.out.processes.image_of(parent).filter(|_| program == 0);
         let of_parent = of_parent.and_then(|image| to.out.processes.process(image));
         let gone = || of_parent.map_or(name, |parent| parent.command.clone());
@@ -391,7 +395,8 @@ impl Attribution {
         Some(self.sampled_only.len() - 1)
     }
 
-    /// Returns the modules that a forked child inherits from its parent; none after an exec.
+    /// Returns the modules that a forked child has inherited from its parent. After an exec there
+    /// are none.
     fn in_force_of_parent(
         &mut self,
         pid: u32,
@@ -448,7 +453,7 @@ impl Attribution {
     }
 }
 
-/// Counts a sample that cannot be written as a loss.
+/// Counts a sample that can't be written as a loss.
 fn lose_sample(taken: &CpuSample, why: &'static str, to: &mut Destination<'_>) {
     let what = if taken.cpu.is_some() { "CPU samples" } else { "times of threads" };
     to.out.processes.losses.lose(what, why, 1);

@@ -1,6 +1,6 @@
-//! Turns the hooks' records of CUDA runtime and driver, NCCL, cuBLAS and MPI calls into rows of the
-//! trace. If CUPTI records the same calls, its records are used instead. Collectives also come from
-//! NCCL's profiler plugin.
+//! Turns the hooks' records of calls to the CUDA runtime and driver, NCCL, cuBLAS and MPI into rows
+//! of the trace. Calls that CUPTI records too are left to CUPTI. Collectives also come from NCCL's
+//! profiler plugin.
 
 mod captures;
 mod in_progress;
@@ -35,51 +35,55 @@ use tprof_wire::calls::{
     Effect, FUNCTIONS, Function, Library, Number, may_be_left_to_hooks, memory, stream_of,
 };
 
-/// When this many rows wait, they are written.
+/// Rows are written when this many of them wait.
 const MAX_ROWS: usize = 16_384;
-/// The longest time that rows wait. If a run is killed, only this much is missing.
+/// The longest time that rows wait. If the collector is killed, only the rows of this time are
+/// lost.
 const LONGEST_WAIT_NS: u64 = 250_000_000;
 
-/// A thread's state between calls.
+/// What has to be remembered of a thread between its calls.
 #[derive(Debug, Default)]
 struct ThreadCalls {
     device: u32,
-    /// The last change of memory, with its function's number, until the record of the call itself
-    /// arrives.
+    /// The last change of memory and the number of the function that made it. It waits here for the
+    /// record of the call itself, which follows.
     memory: Option<(u32, MemoryCall)>,
 }
 
-/// Calls of an image that are not written to its file yet.
+/// Calls of one image that are not written to its file yet.
 #[derive(Debug)]
 pub struct Calls {
     process: ProcessIndex,
-    /// Time from which CUPTI records this process's calls. The hooks' records of later calls would
+    /// Time from which CUPTI records this process's calls. Rows of later calls from the hooks would
     /// be duplicates.
     pub cupti_calls_from_ns: Option<u64>,
-    /// Whether CUPTI leaves out calls that start work through a hooked function of the CUDA
-    /// runtime.
+    /// Whether CUPTI leaves out calls that start work, because the process makes them through a
+    /// hooked function of the CUDA runtime.
     pub counts_on_hooks: bool,
-    /// Calls that CUPTI leaves out, for [`ByOrder`](crate::gpu::by_order::ByOrder).
+    /// Calls that start work and that CUPTI leaves out, on their way to
+    /// [`ByOrder`](crate::gpu::by_order::ByOrder).
     starting: Vec<StartingCall>,
-    /// Kernels and streams by their handles, and the time from which a handle has this meaning,
-    /// also for `ByOrder`.
+    /// What a handle of a kernel or stream means, with the time from which it means that; also on
+    /// their way to `ByOrder`.
     handles: Vec<(Handle, u64)>,
     captures: Captures,
-    /// Rows of calls that CUPTI leaves out and that started no work.
+    /// Rows of calls that CUPTI leaves out and that started no work, for example because they
+    /// failed.
     alone: Vec<Span>,
-    /// Rows of copies and fills that wait: the row, its work, its stream and the function's number.
+    /// Rows of copies and fills that wait to be written: the row, the work that it started, its
+    /// stream, and the number of the function.
     copies: Vec<(Span, StartedWork, u64, u32)>,
-    /// Compares the hooks' counts with CUPTI's records.
+    /// Compares the number of calls that the hooks counted with the number that CUPTI recorded.
     pub coverage: Coverage,
-    /// Thread and time of the waiting rows that started work.
+    /// Thread and time of the calls that started work before CUPTI was known to record calls.
     started: Vec<(ThreadIndex, u64)>,
     /// Calls that changed memory, for [`Matching`](crate::gpu::matching::Matching).
     pub memory_calls: Vec<MemoryCall>,
-    /// Stack and arguments of the last call, for CUPTI's record of the call.
+    /// Stack and arguments of the last call, which CUPTI's record of this call will get.
     pub stack_of_call: Option<StackOfCall>,
     virtual_memory: VirtualMemory,
     context_memory: ContextMemory,
-    /// Counts work that no record shows, such as graphs that kernels launch.
+    /// Counts work that no record shows, for example graphs that kernels launch.
     pub unseen: UnseenLaunches,
     names: Vec<NameId>,
     spans: Vec<Span>,
@@ -127,7 +131,7 @@ impl Calls {
         }
     }
 
-    /// Adds a record that a thread wrote at `time_ns`: when the call began, or when memory changed.
+    /// Adds a record that a thread wrote. `time_ns` is when the call began or when memory changed.
     pub fn take(
         &mut self,
         note: CallNote,
@@ -150,19 +154,20 @@ impl Calls {
                     self.context_ended(detail, thread, [time_ns, time_ns + duration_ns]);
                 }
                 if matches!(function.library, Library::Runtime | Library::Driver) {
-                    // Calls that start work are counted while recording is on, as CUPTI's records
-                    // are.
+                    // CUPTI records calls only while recording is on, so the hooks' calls are
+                    // counted in the same time.
                     let starts_work =
                         matches!(function.does, Effect::Launches { .. } | Effect::Copies { .. });
                     match self.is_recorded_by_cupti(time_ns) {
                         true if starts_work => self.coverage.counted(thread, time_ns),
-                        // CUPTI's agent may report later that its records start before this call.
+                        // CUPTI isn't known to record this call. Its agent may report later that it
+                        // does.
                         false if starts_work => self.started.push((thread, time_ns)),
                         _ => {}
                     }
-                    // CUPTI's records have no arguments, and no row of memory shows an allocation
-                    // that failed. Therefore the arguments are kept even if CUPTI isn't known to
-                    // record this call: its agent may report that later.
+                    // The arguments must be kept: CUPTI's records have none, and no row of memory
+                    // shows an allocation that failed. They are kept even if CUPTI isn't known to
+                    // record this call, because its agent may report that later.
                     let takes = matches!(function.does, Effect::Allocates { .. } | Effect::Maps(_));
                     let args = (takes && result != 0)
                         .then(|| arguments(function, kind, stream, detail))
@@ -242,7 +247,7 @@ impl Calls {
         self.first_waiting_ns.get_or_insert(time_ns);
     }
 
-    /// Returns a call as a span of its thread, without arguments.
+    /// Returns a row for a call, without the arguments.
     fn row(
         &mut self,
         thread: ThreadIndex,
@@ -276,7 +281,8 @@ impl Calls {
         self.cupti_calls_from_ns.is_some_and(|from| start_ns >= from)
     }
 
-    /// Notes that CUPTI recorded a call of the CUDA runtime or driver.
+    /// Notes that CUPTI recorded a call to the CUDA runtime or driver, so the hooks' row isn't
+    /// needed.
     pub fn recorded_by_cupti(&mut self, row: &Span) {
         if row.kind == SpanKind::Runtime {
             self.coverage.covered(row.thread, row.start_ns);
@@ -285,8 +291,8 @@ impl Calls {
         self.in_progress.recorded(row, since_ns);
     }
 
-    /// Distributes the calls that start work. Calls that CUPTI leaves to the hooks wait for CUPTI's
-    /// records of their work; all others become spans.
+    /// Sorts the calls that start work. Those that CUPTI leaves to the hooks wait for CUPTI's
+    /// records of the work that they started. All others become spans.
     fn hand_over(&mut self, writer: &mut TraceWriter) {
         let launches = self.kernels.rows(writer).into_iter().map(|launched| {
             let Launched { row, kernel, stream, number } = launched;
@@ -299,7 +305,8 @@ impl Calls {
                 && !matches!(work, StartedWork::Copy(0) | StartedWork::Fill(0));
             let is_left_to_hooks = may_be_left_to_hooks(number);
             if from_ns.is_none_or(|from_ns| until_ns < from_ns || !is_left_to_hooks) {
-                // [`Self::leave_to_cupti`] removes the row again if CUPTI records the call.
+                // If CUPTI turns out to record this call, [`Self::leave_to_cupti`] removes the row
+                // again.
                 self.spans.push(row);
             } else if runs {
                 let may_be_captured = self.captures.was_on(row.start_ns);
@@ -314,8 +321,8 @@ impl Calls {
         }
     }
 
-    /// Removes the rows of calls that CUPTI records as well. CUPTI may have begun while the rows
-    /// waited.
+    /// Removes the rows of calls that CUPTI records as well. There are such rows if CUPTI began to
+    /// record while they waited.
     fn leave_to_cupti(&mut self) {
         let Some(from_ns) = self.cupti_calls_from_ns else { return };
         let ends_later = |span: &mut Span| {
@@ -329,7 +336,8 @@ impl Calls {
         }
     }
 
-    /// Applies what a call changes for its thread: its device, its NCCL groups.
+    /// Applies what a call changes for later calls of its thread: the selected device, or an NCCL
+    /// group.
     fn of_thread(
         &mut self,
         thread: ThreadIndex,
@@ -394,8 +402,8 @@ impl Calls {
             free,
             device: (!on_host).then_some(device),
             address,
-            // Rings are read one after the other, so which block a free ends is known only when all
-            // rows are in order of time.
+            // The size of a freed block is left out here. Rings are read one after the other, so
+            // the block that a free ends is known only when all rows are sorted by time.
             bytes: (!free && bytes > 0).then_some(bytes),
             kind: match of {
                 memory::PINNED | memory::REGISTERED => MemoryKind::Pinned,
@@ -415,8 +423,8 @@ impl Calls {
         self.allocations.push(row);
     }
 
-    /// Records that a context ended during this call. The memory that its device returned was
-    /// counted here already, so CUPTI's reports of it must not count again.
+    /// Records that a context ended during this call. The memory of the context was counted as
+    /// freed here already, so CUPTI's reports of the same frees must not be counted.
     fn context_ended(&mut self, context: u64, thread: ThreadIndex, [from_ns, to_ns]: [u64; 2]) {
         if let Some(device) = self.context_memory.ended(context, thread, from_ns) {
             let how = CallKind::Reset(device);
@@ -431,7 +439,7 @@ impl Calls {
         }
     }
 
-    /// Notes that a thread changed memory in a call whose own record follows.
+    /// Notes that a thread changed memory in a call. The record of the call itself follows.
     fn changes(&mut self, thread: ThreadIndex, number: u32, change: MemoryCall) {
         let state = self.threads.entry(thread).or_default();
         if let Some((_, before)) = state.memory.replace((number, change)) {
@@ -439,8 +447,8 @@ impl Calls {
         }
     }
 
-    /// Records that a call returned. If the call changed memory, the change gets the call's start
-    /// and end.
+    /// Records that a call returned. If the call changed memory, the change gets the start and the
+    /// end of the call.
     fn changed_memory(&mut self, thread: ThreadIndex, number: u32, from_ns: u64, to_ns: u64) {
         let Some(state) = self.threads.get_mut(&thread) else { return };
         let Some((_, change)) = state.memory.take_if(|(of, _)| *of == number) else { return };
@@ -458,7 +466,8 @@ impl Calls {
         self.names[at]
     }
 
-    /// Joins the calls that only hooks recorded with CUPTI's records of the work that they started.
+    /// Passes the calls that only hooks recorded to `gpu`, which joins them with CUPTI's records of
+    /// the work that they started.
     pub fn join_by_order(&mut self, gpu: &mut Gpu, now_ns: u64, last: bool) {
         for (handle, from_ns) in self.handles.drain(..) {
             gpu.by_order.is_from(handle, from_ns);
@@ -471,18 +480,19 @@ impl Calls {
         }
     }
 
-    /// Returns the number of rows that wait.
+    /// Returns the number of rows that wait to be written.
     fn rows(&self) -> usize {
         let calls = self.spans.len() + self.kernels.len() + self.copies.len();
         calls + self.in_progress.len() + self.allocations.len()
     }
 
-    /// Makes the next call of [`Self::write`] write all rows, even if they would wait for more.
+    /// Makes the next call of [`Self::write`] write all rows, even if too few wait.
     pub fn write_all_next(&mut self) {
         self.first_waiting_ns = self.first_waiting_ns.map(|_| 0);
     }
 
-    /// Writes the rows that wait, if there are enough of them or they have waited long enough.
+    /// Writes the waiting rows if there are enough of them, if they have waited long enough, or if
+    /// `last` is set.
     pub fn write(
         &mut self,
         now_ns: u64,
@@ -529,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn hooks_of_launches_are_launches_in_traces_too() {
+    fn traces_call_the_same_functions_launches_as_the_hooks() {
         for function in FUNCTIONS {
             let launches = matches!(function.does, Effect::Launches { .. });
             let is_named_so = tprof_trace::calls::is_launch(function.name.text());
@@ -538,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_kept_for_a_record_of_cupti_that_is_reported_later() {
+    fn arguments_are_kept_until_cupti_reports_the_call() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
         let mut writer = TraceWriter::create(&path, &Default::default()).unwrap();
@@ -550,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn launches_that_came_before_cupti_recorded_are_counted() {
+    fn launches_are_counted_from_the_moment_when_cupti_recorded() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
         let mut writer = TraceWriter::create(&path, &Default::default()).unwrap();
@@ -559,7 +569,7 @@ mod tests {
         for at in 0..10 {
             calls.take(note(), 0, 1_000_000_000 + at, &clock, &mut writer);
         }
-        // Only now the agent reports that CUPTI has recorded since the fifth call.
+        // Only now does the agent report that CUPTI has recorded since the fifth call.
         calls.cupti_calls_from_ns = Some(1_000_000_005);
         calls.take(note(), 0, 1_000_000_010, &clock, &mut writer);
         calls.write(2_000_000_000, true, &mut writer).unwrap();

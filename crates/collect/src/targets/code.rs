@@ -1,9 +1,9 @@
-//! Keeps which code was mapped where in an image, and when. Stacks are read by the mappings of
-//! their own time, and their addresses are passed on to be symbolized.
+//! Remembers which code was mapped where in an image, and when. A stack is resolved with the
+//! mappings of its own time, and its addresses are queued to be symbolized.
 //!
-//! After `dlclose` and `dlopen` an address may belong to another function. Therefore frames in the
-//! trace carry, in the bits above the address, the number of other modules that were mapped there
-//! before (`docs/format.md`).
+//! After `dlclose` and `dlopen` an address may belong to another function. Therefore a frame in the
+//! trace has a generation in the bits above the address: the number of other modules that were
+//! mapped at the address before (`docs/format.md`).
 
 mod recent;
 
@@ -23,19 +23,19 @@ use tprof_trace::model::{Module, ProcessIndex, SYNTHETIC_FRAME, Stack};
 use tprof_wire::python::WalkEnd;
 use tprof_wire::record::StackEnd;
 
-/// The lowest bit of a frame's generation; the bits below hold the address.
+/// The lowest bit of a frame's generation. The bits below contain the address.
 const ADDRESS_SHIFT: u32 = 57;
 const ADDRESS_BITS: u64 = (1 << ADDRESS_SHIFT) - 1;
 /// Largest generation that fits above an address.
 const MAX_GENERATIONS: u64 = 0x7f;
 
-/// An address to be symbolized: the frame in the trace's form, its module, and the pc as an ELF
-/// address.
+/// An address to be symbolized: the frame as the trace stores it, the frame's module, and the pc as
+/// an ELF address.
 pub type UnnamedFrame = (u64, Arc<ModuleFile>, u64);
 
 /// Frames of one process that have to be symbolized.
 pub struct Unresolved {
-    /// File index << 32 | process index.
+    /// The process that the frames belong to: file index << 32 | process index.
     pub target: u64,
     /// The frames to symbolize.
     pub places: Vec<UnnamedFrame>,
@@ -45,59 +45,61 @@ pub struct Unresolved {
 pub struct MappedModule {
     start: u64,
     end: u64,
-    /// Address minus ELF address, wrapping.
+    /// Difference between an address and the ELF address, wrapping.
     bias: u64,
     module: Arc<ModuleFile>,
-    /// Number of other modules that were mapped there before it.
+    /// Number of other modules that were mapped at these addresses before.
     generation: u64,
 }
 
-/// The Python frames of a stack that the process took itself. Each is in the trace's form, with
+/// The Python frames of a stack that the process took itself. Each is stored as in the trace, with
 /// whether it is the outermost frame of a call of the interpreter's loop. `ends` says how the walk
-/// ended.
+/// over Python's frames ended.
 struct PythonFrames {
     frames: Vec<(u64, bool)>,
     ends: WalkEnd,
 }
 
-/// An interpreter, which forked images share.
+/// A Python interpreter. Forked images share it.
 pub type SharedPython = Arc<Mutex<FoundPython>>;
 
 /// The code and the stacks of an image.
 pub struct Code {
     process: ProcessIndex,
     redact: bool,
-    /// Modules that are mapped now, by address, each with the time since when.
+    /// Modules that are mapped now, sorted by address, each with the time since which it is mapped.
     current: Vec<(u64, Arc<MappedModule>)>,
-    /// Modules that were replaced: mapped since when, until when, and the module.
+    /// Modules that were replaced: the time from which and until which each was mapped, and the
+    /// module.
     past: Vec<(u64, u64, Arc<MappedModule>)>,
     /// All modules that were ever mapped.
     known: Vec<Arc<MappedModule>>,
-    /// Mappings that were read, with the time of reading, but not applied yet.
+    /// Mappings that were read but are not applied yet, with the time of reading.
     read: VecDeque<(u64, Vec<LoadedModule>)>,
-    /// Stacks since the last pass, with the time when each was taken.
+    /// Stacks since the last pass, each with the time when it was taken.
     stacks: Vec<(u64, Stack, PythonFrames)>,
     /// Python frames that the process has named.
     names: SentNames,
-    /// Bytes by the code that mapped anonymous memory.
+    /// Counts the bytes of anonymous memory by the code that mapped them.
     mappers: MmapCallers,
     /// The image's interpreter; forked children share it.
     interpreter: Option<SharedPython>,
-    /// Addresses that stacks have contained, in the trace's form.
+    /// All addresses that stacks have contained, as the trace stores them.
     seen: FxHashSet<u64>,
-    /// Addresses recently seen in code that is still mapped.
+    /// Cached frames of addresses in code that is still mapped.
     recent: Recent,
-    /// Addresses for which no module is known yet, with the time when each was seen.
+    /// Addresses for which no module is known yet, each with the time when it was seen.
     unplaced: Vec<(u64, u64)>,
     to_name: Vec<UnnamedFrame>,
     /// Number of stacks that were cut because unwind tables were missing.
     pub not_ready: u64,
-    /// Whether its mappings could not be read when they were asked for.
+    /// Whether the mappings could not be read because the image had already ended.
     pub was_late: bool,
 }
 
 impl Code {
-    /// Returns the code of a new image. A forked child then [inherits](Code::inherit) its parent's.
+    /// Returns the state of a new image. If it is a forked child, it then [inherits](Code::inherit)
+    /// its parent's modules.
     pub fn new(process: ProcessIndex, redact: bool) -> Code {
         Code {
             process,
@@ -119,12 +121,12 @@ impl Code {
         }
     }
 
-    /// Returns the modules that are mapped now, for a forked child.
+    /// Returns the modules that are mapped now, for a forked child to inherit.
     pub fn in_force(&self) -> Vec<Arc<MappedModule>> {
         self.current.iter().map(|(_, p)| Arc::clone(p)).collect()
     }
 
-    /// Copies the modules that are mapped in the parent.
+    /// Adds the modules that are mapped in the parent of this image.
     pub fn inherit(&mut self, from: &[Arc<MappedModule>], now: u64, writer: &mut TraceWriter) {
         for p in from {
             self.place(p.start, p.end, p.bias, Arc::clone(&p.module), now, writer);
@@ -132,15 +134,15 @@ impl Code {
         self.locate(0);
     }
 
-    /// Adds a stack, which is written in the next pass. By then the mappings have arrived that the
-    /// process waited for before it took the stack.
+    /// Adds a stack, to be written in the next pass. The process waited for its mappings before it
+    /// took the stack, so they will have arrived by then.
     pub fn take(&mut self, time_ns: u64, stack: Stack) {
         let none = PythonFrames { frames: Vec::new(), ends: WalkEnd::Whole };
         self.stacks.push((time_ns, stack, none));
     }
 
-    /// Like [`Code::take`], but the next pass also inserts the stack's Python frames. By then the
-    /// interpreter that the process waited for is known as well.
+    /// Adds a stack like [`Code::take`], with Python frames that the next pass inserts. The process
+    /// also waited for its interpreter to be found, so that will be known by then.
     pub fn take_sent(&mut self, time_ns: u64, stack: Stack, python: &PythonKeys) {
         let known =
             python.keys.iter().filter_map(|key| Some((self.names.frame(key & !1)?, key & 1 == 1)));
@@ -151,7 +153,7 @@ impl Code {
         self.stacks.push((time_ns, stack, PythonFrames { frames, ends: python.ends }));
     }
 
-    /// Notes that a call with this stack mapped anonymous memory.
+    /// Counts anonymous memory that a call with this stack mapped.
     pub fn mapped(&mut self, stack: u32, bytes: u64) {
         self.mappers.mapped(stack, bytes);
     }
@@ -168,12 +170,13 @@ impl Code {
         sums.into_values().filter(|sum| sum.1 >= least).map(|sum| Arc::clone(sum.0)).collect()
     }
 
-    /// Adds the definition of a Python frame.
+    /// Adds the name of a Python frame, which the process sent.
     pub fn define(&mut self, sent: SentFrame, writer: &mut TraceWriter) {
         self.names.define(sent, self.process, self.redact, writer);
     }
 
-    /// Gives up on names that never came, and returns their number. Called once, at the end.
+    /// Gives up on the names of Python frames that never arrived, and returns their number. The
+    /// caller calls this once, at the end.
     pub fn drop_undefined_names(&mut self, writer: &mut TraceWriter) -> u64 {
         self.names.give_up(self.process, writer)
     }
@@ -183,12 +186,12 @@ impl Code {
         self.interpreter = Some(interpreter);
     }
 
-    /// Returns its interpreter, for a forked child.
+    /// Returns the image's interpreter, for a forked child.
     pub fn interpreter(&self) -> Option<SharedPython> {
         self.interpreter.clone()
     }
 
-    /// Inserts the Python frames at their places in a stack.
+    /// Inserts the Python frames into a stack, between the frames of the interpreter's loop.
     fn put_python_in(&self, stack: &mut Stack, python: PythonFrames) {
         if python.frames.is_empty() {
             return;
@@ -210,29 +213,30 @@ impl Code {
         };
     }
 
-    /// Adds the mappings as they were at `read_ns`.
+    /// Queues the mappings as they were at `read_ns`. They are applied when stacks need them.
     pub fn take_modules(&mut self, read_ns: u64, modules: Vec<LoadedModule>) {
-        // The list is in order of time: mappings that samples report may be newer than those that
-        // were read.
+        // The queue must be in order of time. The sampler may have reported newer mappings than the
+        // worker has read.
         let at = self.read.partition_point(|(time, _)| *time <= read_ns);
         self.read.insert(at, (read_ns, modules));
     }
 
-    /// Whether there are stacks but no mappings at all.
+    /// Whether there are stacks but no mappings to resolve them with.
     pub fn has_unresolved_stacks(&self) -> bool {
         let none = self.current.is_empty() && self.read.is_empty();
         none && !(self.unplaced.is_empty() && self.stacks.is_empty())
     }
 
-    /// Returns the number of addresses that will never be symbolized because their mapping was not
+    /// Returns the number of addresses that will stay without a name because their mapping was not
     /// read.
     pub fn nameless(&self) -> u64 {
-        // The other addresses without a module lie in code that no file contains.
+        // If the mappings were read, an address without a module is in code that no file contains,
+        // such as compiled at run time.
         let unread = self.current.is_empty() || self.was_late;
         if unread { self.unplaced.len() as u64 } else { 0 }
     }
 
-    /// Writes the stacks taken so far, each by the mappings of its time.
+    /// Writes the stacks taken so far, each resolved with the mappings of its time.
     pub fn write_stacks(&mut self, writer: &mut TraceWriter) {
         self.mappers.pass_ended();
         if self.stacks.is_empty() {
@@ -249,13 +253,14 @@ impl Code {
                 *frame = self.frame(*frame & ADDRESS_BITS, time);
             }
             writer.stack(&stack);
-            // Older addresses had no module at the last try, and no mapping came since.
+            // Only this stack's addresses are looked up. For older ones nothing has changed since
+            // the last try.
             self.locate(settled);
         }
         self.stacks = stacks;
     }
 
-    /// Returns the trace's frame for an address; one seen for the first time is queued to be named.
+    /// Returns the trace's frame for an address. If the frame is new, queues it to be symbolized.
     fn frame(&mut self, address: u64, time_ns: u64) -> u64 {
         if let Some(frame) = self.recent.frame(address, time_ns) {
             return frame;
@@ -272,7 +277,7 @@ impl Code {
         frame
     }
 
-    /// Applies the mappings that were read until then.
+    /// Applies the queued mappings that were read until this time.
     pub fn learn(&mut self, until_ns: u64, writer: &mut TraceWriter) {
         while self.read.front().is_some_and(|(time, _)| *time <= until_ns) {
             let Some((time, modules)) = self.read.pop_front() else { break };
@@ -288,13 +293,13 @@ impl Code {
         self.to_name.push((frame, symbols::kernel(), address));
     }
 
-    /// Returns the addresses to be symbolized that were not returned before.
+    /// Returns the addresses to be symbolized, and removes them from the queue.
     pub fn drain_unnamed(&mut self) -> Vec<UnnamedFrame> {
         std::mem::take(&mut self.to_name)
     }
 
-    /// Returns the code that held a return address at a time. If that is unknown, returns the code
-    /// that is there now.
+    /// Returns the module that contained a return address at a time. If that is unknown, returns
+    /// the module that contains it now.
     fn at(&self, address: u64, time_ns: u64) -> Option<&Arc<MappedModule>> {
         let pc = address.wrapping_sub(1);
         let now = self.in_force_at(address);
@@ -307,7 +312,8 @@ impl Code {
         self.past.iter().rev().find(then).map(|(_, _, p)| p).or(now.map(|(_, p)| p))
     }
 
-    /// Returns the code at a return address now, and the time since when it is there.
+    /// Returns the module that contains a return address now, and the time since which it is
+    /// mapped.
     fn in_force_at(&self, address: u64) -> Option<&(u64, Arc<MappedModule>)> {
         let pc = address.wrapping_sub(1);
         let after = self.current.partition_point(|(_, p)| p.start <= pc);
@@ -315,7 +321,7 @@ impl Code {
         now.filter(|(_, p)| pc < p.end)
     }
 
-    /// Applies one mapping, and writes the module's row if it is new.
+    /// Applies one mapping, and writes the module's row if the module is new.
     fn place(
         &mut self,
         start: u64,
@@ -333,9 +339,9 @@ impl Code {
             *since = time_ns.min(*since);
             return;
         }
-        // The new module replaces code at the same addresses, which moves to `past`. But if the
-        // code that is there now came later than this module, the report is late: this module was
-        // replaced already.
+        // The new module replaces the modules that overlap it, and these move to `past`. But if one
+        // of them was mapped later than the new module, this report is late: the new module itself
+        // has already been replaced.
         let overlaps = |p: &MappedModule| p.start < end && start < p.end;
         let later = self.current.iter().filter(|(since, p)| *since > time_ns && overlaps(p));
         let gone_ns = later.map(|(since, _)| *since).min();
@@ -349,7 +355,7 @@ impl Code {
                 stays
             });
         }
-        // A module that is mapped again at its old place gets its old generation.
+        // A module that is mapped again at its old place has its old generation.
         let placement = match self.known.iter().find(|p| same(p)) {
             Some(known) => Arc::clone(known),
             None => {

@@ -1,5 +1,6 @@
-//! The threads, stacks and frames that the sampler's rows of one process image refer to. Each is
-//! numbered when it is first seen; the frames are those that are not addresses.
+//! Writes the samples of one process image, and the threads, stacks and frames that they refer to.
+//! Each thread, stack and frame gets a number when it is first seen. Frames that are addresses need
+//! no number.
 
 use crate::cpu::{CpuSample, Frame, Kind, Measure, ThreadTotals};
 use crate::os::proc;
@@ -13,24 +14,24 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use tprof_trace::model::*;
 
-/// Stacks of samples are numbered from here on. The numbers of stacks that the process took itself
-/// have 24 bits.
+/// Numbers of sampled stacks begin here. The numbers of stacks that the process took itself have 24
+/// bits, so they are below.
 const FIRST_STACK: StackId = 1 << 24;
-/// Number of stacks that are recognised when they occur again; stacks beyond that are written each
-/// time.
+/// Number of stacks that are remembered. Then all are forgotten, and a stack that occurs again is
+/// written again.
 const MAX_STACKS: usize = 1 << 16;
 
-/// Times of samples are rounded down to 1,024 ns, because their last ten bits are noise that does
-/// not compress.
+/// Times of samples are rounded down to 1,024 ns. Their last ten bits are noise, which wouldn't
+/// compress.
 const GRAIN_NS: u64 = 1023;
 
-/// The threads, stacks and frames that the samples of one image refer to.
+/// The threads, stacks and frames of one image that have a number.
 #[derive(Default)]
 pub struct CpuRows {
-    /// Rows of threads, by tid; also of threads that recorded events themselves.
+    /// Rows of threads, by tid. Threads that recorded events themselves are included.
     threads: HashMap<u32, ThreadIndex>,
-    /// Tids of threads that have ended. A record with such a tid is a late one, until another
-    /// thread with that tid appears.
+    /// Tids of threads that have ended. A sample with such a tid is a late sample of the ended
+    /// thread, until another thread with this tid records events.
     ended: HashSet<u32>,
     stacks: FxHashMap<(Vec<u64>, u8), StackId>,
     next_stack: StackId,
@@ -43,20 +44,20 @@ pub struct CpuRows {
 pub struct RowSink<'a> {
     /// The open file.
     pub open: &'a mut OpenFile,
-    /// The process's row.
+    /// Index of the process in the file.
     pub process: ProcessIndex,
     /// Pid of the process.
     pub pid: u32,
     /// Code of the process.
     pub code: &'a mut Code,
-    /// Names that threads were given, by tid.
+    /// The names that threads have set for themselves, by tid.
     pub names: &'a HashMap<u32, String>,
     /// Whether paths are left out.
     pub redact: bool,
 }
 
-/// Removes the directories from a name that contains a path, such as the file that a thread waits
-/// for.
+/// Removes the directories from a name that contains a path, such as that of the file that a thread
+/// waits for.
 fn without_path(name: &str) -> Cow<'_, str> {
     match (name.find('/'), name.rfind('/')) {
         (Some(first), Some(last)) => [&name[..first], &name[last + 1..]].concat().into(),
@@ -98,8 +99,8 @@ impl CpuRows {
 
     fn write_time(&mut self, taken: CpuSample, thread: ThreadIndex, sink: &mut RowSink<'_>) {
         let stack = self.stack(&taken, sink);
-        // A sample stands for its whole period, so rounding its time does no harm. Intervals that
-        // lie end to end still do after rounding.
+        // A sample stands for its whole period, so rounding its time does no harm. Both ends are
+        // rounded alike, so intervals that touch still touch after rounding.
         let time_ns = taken.time_ns & !GRAIN_NS;
         let end_ns = taken.time_ns.saturating_add(taken.weight_ns) & !GRAIN_NS;
         sink.open.samples.push(Sample {
@@ -142,8 +143,8 @@ impl CpuRows {
         index
     }
 
-    /// Returns the row of a thread that recorded events itself: `next`, unless samples have created
-    /// a row already.
+    /// Returns the row of a thread that recorded events itself: the row that samples have created
+    /// for it, else `next`.
     pub fn recorded(&mut self, tid: u32, next: ThreadIndex) -> ThreadIndex {
         if self.ended.remove(&tid) {
             self.threads.remove(&tid);
@@ -156,12 +157,12 @@ impl CpuRows {
         &mut self.threads
     }
 
-    /// Notes that the thread with this row has ended.
+    /// Notes that the thread of this row has ended.
     pub fn ended(&mut self, index: ThreadIndex) {
         self.ended.extend(self.threads.iter().filter(|(_, at)| **at == index).map(|(tid, _)| *tid));
     }
 
-    /// Writes the name that a thread was given.
+    /// Writes the name that a thread has set.
     pub fn name(&self, tid: u32, time_ns: u64, name: &str, open: &mut OpenFile) {
         if let Some(index) = self.threads.get(&tid) {
             let name = open.writer.name(name);
@@ -189,7 +190,7 @@ impl CpuRows {
         stack
     }
 
-    /// Returns a frame in the trace's form, without its generation.
+    /// Returns a frame as the trace stores it, but without a generation.
     fn frame(&mut self, frame: &Frame, sink: &mut RowSink<'_>) -> u64 {
         let made = self.kernel.len() + self.kernel_functions.len() + self.named.len();
         let next = SYNTHETIC_FRAME | made as u64 & 0xffff_ffff;

@@ -1,4 +1,5 @@
-//! The end of a target: the cost of its recording, its losses, and its last rows.
+//! Finishes a target: writes its last rows, counts its losses, and returns the cost of its
+//! recording.
 
 use super::target::Target;
 use crate::os::sys;
@@ -10,28 +11,28 @@ use std::sync::atomic::Ordering::Relaxed;
 use tprof_trace::model::RecordingTotals;
 use tprof_wire::region::{mem_mode, off};
 
-/// The work of recording in processes, and the CPU time of the processes themselves.
+/// The work that recording caused in processes, and the CPU time of these processes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecordedWork {
     /// Number of processes that attached.
     pub starts: u64,
-    /// Time that they took to attach, ns.
+    /// Time that these processes took to attach, ns.
     pub start_ns: u64,
     /// Time that the processes waited for the collector, ns.
     pub wait_ns: u64,
-    /// Allocations and frees of processes that count all and record some.
+    /// Allocations and frees of processes that count all of them and record a sample.
     pub counted: u64,
-    /// Allocations and frees of processes that record all.
+    /// Allocations and frees of processes that record all of them.
     pub recorded: u64,
-    /// Records of NVTX and CUPTI, of calls and of mappings.
+    /// Records of NVTX and CUPTI, of CUDA calls, and of mappings.
     pub noted: u64,
     /// Records of PyTorch's operators.
     pub operators: u64,
     /// Time in callbacks for operators, measured on some of them and scaled, ns.
     pub operator_ns: u64,
-    /// Measured time in which stacks were taken, ns.
+    /// Measured time in which the processes took stacks, ns.
     pub stack_ns: u64,
-    /// CPU time of the processes when it was last read, ns.
+    /// CPU time of the processes at its last reading, ns.
     pub cpu_ns: u64,
 }
 
@@ -51,7 +52,7 @@ impl AddAssign for RecordedWork {
 }
 
 impl Target {
-    /// Returns the work of recording in this image so far.
+    /// Returns the work that recording has caused in this image so far.
     pub fn recorded_work(&self, clock: &Clock) -> RecordedWork {
         let totals = self.hooks.slot_totals();
         let header = self.hooks.region.header();
@@ -72,8 +73,8 @@ impl Target {
         }
     }
 
-    /// Writes what recording has cost the image so far, if that has changed since the last time.
-    /// The difference between two rows is the cost of the steps between them.
+    /// Writes what recording has cost the image so far, if that has changed since the last row. The
+    /// difference between two rows is the cost between their times.
     pub(super) fn write_recording(&mut self, out: &mut Output, now: u64) {
         let work = self.recorded_work(&out.clock);
         let agent = self.agent.as_ref();
@@ -102,7 +103,7 @@ impl Target {
         }
     }
 
-    /// Whether it is known how the image ended.
+    /// Whether the collector knows how the image ended.
     pub fn status_is_known(&self, processes: &Processes) -> bool {
         self.end.as_ref().is_some_and(|end| {
             end.exec
@@ -165,7 +166,8 @@ impl Target {
         }
         let (gaps, unrecorded) = self.calls.coverage.finish(end_ns);
         self.gpu.count_unjoined(always_on, losses);
-        // If recording was switched off, the kernels that ended afterwards are not lost.
+        // If recording was switched off, kernels that ended afterwards are missing on purpose, so
+        // they don't count as lost.
         if always_on {
             self.gpu.count_missing_kernels(losses);
         }
@@ -184,7 +186,8 @@ impl Target {
         let losses = &mut out.processes.losses;
         let header = self.hooks.region.header();
         let refused = self.hooks.refused + self.agent.as_ref().map_or(0, |agent| agent.refused);
-        // The lost frees of a full ring are counted as records already.
+        // Frees that were lost because a ring was full are counted as lost records already, so they
+        // are subtracted here.
         let missed = match always_on && self.whole_life {
             true => self.hooks.heap.missed_frees.saturating_sub(self.counted.records),
             false => 0,

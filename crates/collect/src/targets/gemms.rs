@@ -1,25 +1,25 @@
-//! Describes matrix multiplications of cuBLAS and cuBLASLt, which the hooks recorded.
+//! Formats the matrix multiplications of cuBLAS and cuBLASLt that the hooks recorded.
 //!
-//! A model multiplies few shapes many times. The text of each shape is made once, and a row only
-//! has its number.
+//! A model multiplies few different shapes, many times. Therefore the text of each shape is written
+//! to the file once, and a row stores only the id of the text.
 
 use std::collections::HashMap;
 use tprof_trace::TraceWriter;
 use tprof_trace::model::NameId;
 use tprof_wire::gemm::{Extent, NOT_GIVEN, Shape};
 
-/// Number of different shapes that get a text. Without a limit, a program whose groups have new
-/// sizes each time would fill memory.
+/// Number of different shapes that get a text. A limit is needed for programs that multiply groups
+/// of ever new sizes, which would fill the memory.
 const MAX_SHAPES: usize = 65_536;
 
-/// The texts of shapes.
+/// The shapes whose text is in the file.
 #[derive(Debug, Default)]
 pub struct Gemms {
     known: HashMap<Shape, NameId>,
 }
 
 impl Gemms {
-    /// Returns the id of a shape's JSON object; `None` if there are too many shapes.
+    /// Returns the id of the text of a shape, a JSON object; `None` if there are too many shapes.
     pub fn text(&mut self, shape: &Shape, writer: &mut TraceWriter) -> Option<NameId> {
         if let Some(name) = self.known.get(shape) {
             return Some(*name);
@@ -34,7 +34,7 @@ impl Gemms {
 }
 
 fn describe(shape: &Shape) -> String {
-    // `*` means that the groups have different operations.
+    // `*` means that the products of a group use different operations.
     let letter = |operation: u8| ['N', 'T', 'C', '*'][usize::from(operation.min(3))];
     let [a, b] = shape.operations.map(letter);
     let mut text = match shape.extent {
@@ -54,8 +54,9 @@ fn describe(shape: &Shape) -> String {
     text + "}"
 }
 
-/// Returns the floating-point operations of a multiplication: two for each of m · n · k · batch,
-/// and eight for complex numbers. `None` if the number does not fit or is unknown.
+/// Returns the number of floating-point operations of a multiplication: two for each of m · n · k ·
+/// batch, or eight if the numbers are complex. `None` if the number doesn't fit into 64 bits or is
+/// unknown.
 fn flops(shape: &Shape) -> Option<u64> {
     let each = if shape.types.iter().any(|number| is_complex(*number)) { 8 } else { 2 };
     match shape.extent {
@@ -72,8 +73,8 @@ fn is_complex(number: u8) -> bool {
     matches!(number, 4..=7 | 9 | 11 | 13 | 15 | 17 | 19 | 21 | 23 | 25 | 27)
 }
 
-/// Returns the name of a `cudaDataType` in PyTorch's traces, or its number if they have no name for
-/// it.
+/// Returns the name that PyTorch's traces use for a `cudaDataType`, or its number if they have no
+/// name for it.
 fn type_name(number: u8) -> String {
     let name = match number {
         0 => "Float",
@@ -97,7 +98,8 @@ fn type_name(number: u8) -> String {
     name.to_owned()
 }
 
-/// Returns cuBLAS's name of a `cublasComputeType_t`, without `CUBLAS_COMPUTE_`.
+/// Returns cuBLAS's name of a `cublasComputeType_t` without the prefix `CUBLAS_COMPUTE_`, or its
+/// number.
 fn compute_name(number: u8) -> String {
     let name = match number {
         64 => "16F",
@@ -129,7 +131,7 @@ mod tests {
     };
 
     #[test]
-    fn a_shape_is_a_json_object_with_exact_flops() {
+    fn the_text_of_a_shape_is_json_with_exact_flops() {
         let object: serde_json::Value = serde_json::from_str(&describe(&SHAPE)).unwrap();
         let wanted = serde_json::json!({
             "m": 128, "n": 64, "k": 32, "batch": 3, "transposed": "TN",
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn complex_numbers_count_four_times_and_too_many_not_at_all() {
+    fn complex_flops_count_four_times_and_an_overflow_is_left_out() {
         let complex = Shape { types: [4; 3], ..SHAPE };
         assert_eq!(flops(&complex), Some(8 * 128 * 64 * 32 * 3));
         let huge = Shape { extent: Extent::Of { m: u64::MAX, n: 64, k: 32 }, ..SHAPE };
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_have_the_sum_of_their_operations() {
+    fn flops_of_groups_are_summed() {
         let groups = |products| Shape {
             extent: Extent::Groups { products, groups: 5 },
             operations: [3, 1],
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_that_never_end_are_not_all_kept() {
+    fn the_number_of_shapes_with_a_text_is_limited() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
         let mut writer = TraceWriter::create(&path, &Default::default()).unwrap();

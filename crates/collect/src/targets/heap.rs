@@ -1,5 +1,5 @@
-//! The heap of one image. Applies events in order of time, and keeps the live blocks and bytes,
-//! their peak, and the block of events that goes to the trace.
+//! Follows the heap of one image. Applies the heap events in order of time, keeps the live blocks,
+//! the live bytes and their peak, and collects the events into blocks for the trace.
 
 use crate::shared::clock::Clock;
 use crate::targets::live::{Block, LiveMap};
@@ -15,11 +15,11 @@ pub struct HeapOp {
     pub clock: u64,
     /// Address of the block.
     pub address: u64,
-    /// Bytes asked for.
+    /// Bytes that the caller requested.
     pub size: u64,
     /// Id of the stack.
     pub stack: u32,
-    /// Thread and kind: `thread << 3 | kind`.
+    /// Thread and kind of the event: `thread << 3 | kind`.
     pub tag: u32,
 }
 
@@ -30,7 +30,8 @@ impl HeapOp {
         thread << 3 | kind as u32
     }
 
-    /// Whether this event frees the block that the event `before` allocated, on the same thread.
+    /// Whether this event frees the block that the event `before` allocated, both on the same
+    /// thread.
     #[inline(always)]
     pub fn ends(&self, before: &HeapOp) -> bool {
         self.address == before.address
@@ -46,7 +47,7 @@ impl HeapOp {
         }
     }
 
-    /// Returns the free of the block that this event allocates, at `clock` and by the same thread.
+    /// Returns the event that frees the block of this event, at `clock` and by the same thread.
     #[inline(always)]
     pub fn ended(self, clock: u64) -> HeapOp {
         HeapOp { clock, size: 0, stack: 0, tag: self.tag - ALLOC + FREE, ..self }
@@ -58,32 +59,34 @@ const FREE: u32 = Kind::Free as u32;
 const REALLOC_ALLOC: u32 = Kind::ReallocAlloc as u32;
 const REALLOC_FREE: u32 = Kind::ReallocFree as u32;
 
-/// Number of frees of unknown blocks that are kept. The allocation may come after its free, if its
-/// thread was preempted between reading the clock and writing the record.
+/// Number of frees of unknown blocks that are remembered. The record of an allocation may come
+/// after that of its free, if the allocating thread was preempted between reading the clock and
+/// writing the record.
 const ORPHANS: usize = 256;
 
 /// The heap of one image.
 pub struct Heap {
     /// The live blocks.
     pub live: LiveMap,
-    /// Events that are not written to the file yet.
+    /// Events that are not written to the trace yet.
     pub block: HeapBlock,
     /// Number of allocations so far.
     pub allocations: u64,
     /// Number of frees so far.
     pub frees: u64,
-    /// Bytes that allocations have asked for so far.
+    /// Bytes that all allocations so far have requested.
     pub allocated_bytes: u64,
     /// Bytes that are live now.
     pub live_bytes: u64,
-    /// Most bytes that were live at once.
+    /// The most bytes that were live at once.
     pub peak_bytes: u64,
     /// Time of the peak, ns.
     pub peak_ns: u64,
-    /// Number of allocations at an address that was still live, so that a free was missed.
+    /// Number of allocations at an address that was still live: the free before them was not
+    /// recorded.
     pub missed_frees: u64,
     orphans: VecDeque<(u64, u64)>,
-    /// Blocks of `realloc` calls that have begun and not ended: thread, address, block.
+    /// The old blocks of `realloc` calls that have begun but not ended: thread, address, block.
     aside: Vec<(ThreadIndex, u64, Option<Block>)>,
     last: u64,
 }
@@ -107,7 +110,8 @@ impl Heap {
         }
     }
 
-    /// Applies one event. Returns true if the block of events is full and has to be written now.
+    /// Applies one event. Returns true if the block of events is full, so that the caller must
+    /// write it before the next event.
     #[inline(always)]
     #[must_use]
     pub fn apply(&mut self, op: HeapOp, clock: &Clock) -> bool {
@@ -120,26 +124,27 @@ impl Heap {
         self.block.is_full()
     }
 
-    /// Like [`Self::apply`]. `end` is the clock of the free of the block that `op` allocates, if
-    /// that free is the next event of all and on the same thread.
+    /// Applies one event like [`Self::apply`], and a second one that frees the block which `op`
+    /// allocates. `end` is the clock of that free; the caller has seen that it is the next event of
+    /// all threads and by the same thread.
     ///
-    /// Such a block is never entered into the table of live blocks. Temporary blocks are most of
-    /// the allocations of many programs.
+    /// Such a temporary block never enters the table of live blocks, which saves time: many
+    /// programs allocate mostly temporary blocks.
     #[inline(always)]
     #[must_use]
     pub fn apply_with(&mut self, op: HeapOp, end: Option<u64>, clock: &Clock) -> bool {
         match end {
             None => self.apply(op, clock),
             Some(end) if op.clock < self.last => {
-                // `|` and not `||`: both events have to be applied, even if the first fills the
-                // block.
+                // `|` instead of `||`, because both events must be applied even if the first fills
+                // the block.
                 self.apply(op, clock) | self.apply(op.ended(end), clock)
             }
             Some(end) => self.temporary(op, end, clock),
         }
     }
 
-    /// Like [`Self::apply_with`], for events of several threads that alternate.
+    /// Does the same as [`Self::apply_with`] for events in which several threads alternate.
     #[inline(always)]
     #[must_use]
     pub fn apply_in_turn(&mut self, op: HeapOp, end: Option<u64>, clock: &Clock) -> bool {
@@ -201,9 +206,9 @@ impl Heap {
         }
     }
 
-    /// Applies a part of a `realloc`. When the call begins, the old block is set aside, since
-    /// another thread may get its address before the end of the call is read. When the call ends,
-    /// the old block is freed.
+    /// Applies one of the two records of a `realloc`. The first removes the old block from the
+    /// table and sets it aside, because another thread may get its address before the second record
+    /// is read. The second frees the old block, or puts it back if the call failed.
     #[inline(never)]
     fn reallocated(&mut self, op: HeapOp, time: u64) {
         let thread = op.tag >> 3;
@@ -213,8 +218,8 @@ impl Heap {
             self.aside.push((thread, op.address, old));
             return;
         }
-        // A signal handler's `realloc` ends before the one that it interrupted, so the thread's
-        // newest one is meant.
+        // A signal handler's `realloc` ends before the one that it interrupted, so this record ends
+        // the newest one of its thread.
         let begun = self.aside.iter().rposition(|(of, ..)| *of == thread);
         let begun = begun.map(|at| self.aside.remove(at));
         if op.tag & 7 != REALLOC_ALLOC {
@@ -249,8 +254,8 @@ impl Heap {
         self.orphans.push_back((op.address, op.clock));
     }
 
-    /// Handles an allocation that is applied late. Returns true if its free was applied already, so
-    /// that the block is not live.
+    /// Handles an allocation that is applied late. Returns true if its free was already applied, so
+    /// that the block must not become live.
     #[cold]
     #[inline(never)]
     fn adopt(&mut self, op: HeapOp) -> bool {

@@ -1,7 +1,7 @@
-//! One process image: the rings of its threads, and the sums of their records.
+//! Reads the rings of the threads of one program image, and keeps the sums of their records.
 //!
-//! The region's content is not trusted: unknown kinds, wrong lengths and invalid references to
-//! chunks are counted as refused and skipped.
+//! A program may have written anything into its region. Unknown kinds, wrong lengths and invalid
+//! references to chunks are therefore counted as refused and skipped.
 
 mod followed_thread;
 mod note;
@@ -23,47 +23,47 @@ use tprof_trace::model::{ProcessIndex, ThreadIndex};
 use tprof_wire::record::{ExtKind, SLOT_BYTES};
 use tprof_wire::region::*;
 
-/// Time between two reads of a chunk that is still being written, so that collector and writer do
-/// not fight over a cache line.
+/// Time between two reads of a chunk that its thread is still filling, ns. More frequent reads
+/// would make collector and thread compete for the same cache line.
 const PARTIAL_NS: u64 = 4_000_000;
 
-/// Number of events between prefetching a block's entry and using it.
+/// Number of events between prefetching the table entry of a block and using it.
 const AHEAD: usize = 16;
-/// Number of events that may wait for a thread that makes no progress.
+/// If more events than this wait, the order is given up once no event could be ordered for
+/// [`STUCK_NS`].
 const MAX_PENDING: usize = 1 << 20;
 /// If no event could be put into order for this long, the waiting events are applied in the order
-/// that is known.
+/// of their clocks, although earlier ones may follow.
 const STUCK_NS: u64 = 1_000_000_000;
-/// Bytes that are read from one ring before the next ring's turn: two large chunks.
+/// Bytes that are read from one ring before the next ring is read: two large chunks.
 const MAX_TAKEN_BYTES: usize = 2 * LARGE_BYTES - SLOT_BYTES * 64;
 
 /// How far a ring is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// Up to the chunk that is still being written.
+    /// Up to the chunk that its thread is still filling.
     Live,
-    /// Up to its last record.
+    /// Up to the last record that its thread has finished.
     Partial,
-    /// Everything: its process or thread is gone, and nothing is waited for.
+    /// Everything. The process or thread has ended, so unfinished records are skipped.
     Last,
 }
 
-/// One pass over a ring: how far it goes, and the destination of the records.
+/// One pass over a ring: how far the ring is read, and what receives the records.
 struct RingRead<'a> {
     clock: &'a Clock,
     now_ns: u64,
     pass: Pass,
-    /// Whether no other thread has records, so that the ring's records are in order of time
-    /// already.
+    /// Whether only this thread has records, so that they are in order of time already.
     alone: bool,
     notes: &'a mut dyn Notes,
 }
 
-/// The receiver of an image's notes and blocks.
+/// Receives what an image's rings contain besides heap events, and full blocks of heap events.
 pub trait Notes {
-    /// Takes a note that `thread` wrote at `clock`.
+    /// Handles a note that `thread` wrote at `clock`.
     fn note(&mut self, thread: &mut FollowedThread, clock: u64, note: Note);
-    /// Takes a record of the CUPTI agent. Returns false if the record is malformed.
+    /// Handles a record of the CUPTI agent. Returns false if the record is malformed.
     fn agent(
         &mut self,
         thread: &FollowedThread,
@@ -76,47 +76,47 @@ pub trait Notes {
     fn block_full(&mut self, block: &mut HeapBlock);
 }
 
-/// An image whose rings are read.
+/// An image, with the rings that the collector reads.
 pub struct Image {
-    /// The memory that it shares with the collector.
+    /// The memory that the image shares with the collector.
     pub region: Arc<Region>,
-    /// The process's row in the trace file.
+    /// Index of the process in the trace file.
     pub index: ProcessIndex,
     /// The threads that are followed now.
     pub threads: Vec<FollowedThread>,
     known: Box<[u64; SLOT_WORDS]>,
     threads_changed: u32,
-    /// The heap, with the block of events that is being filled.
+    /// The heap, with the block of events that is being filled for the trace.
     pub heap: Heap,
     pending: Vec<HeapOp>,
-    /// Number of events that were recorded.
+    /// Number of events read so far, which the report counts as recorded.
     pub recorded: u64,
-    /// Number of records that were read, other than heap events.
+    /// Number of records read so far that aren't heap events.
     pub(in crate::targets) taken: u64,
-    /// Number of CUPTI's records among them, of calls and of the devices' work.
+    /// How many of them are CUPTI's records of calls, and of the work of devices.
     pub(in crate::targets) of_calls: u64,
     pub(in crate::targets) of_devices: u64,
-    /// Number of records that were refused or skipped.
+    /// Number of records that were malformed and skipped.
     pub refused: u64,
-    /// Sums of the counters of threads that ended.
+    /// Sums of the counters of threads that have ended.
     pub past: SlotTotals,
     payload: Vec<u64>,
-    /// Time when events were last put into order.
+    /// Time when events were last put into order, ns.
     settled_at: u64,
 }
 
-/// A thread that is new: its slot in the region, and its id.
+/// A thread that has taken a slot in the region since the last look.
 pub struct NewThread {
     /// Index of the slot.
     pub slot: usize,
     /// Id of the thread.
     pub tid: u32,
-    /// Clock when the thread took the slot.
+    /// Clock when the thread took the slot, in ticks.
     pub clock: u64,
 }
 
 impl Image {
-    /// Begins to follow a new region.
+    /// Returns the state of a region that was not read yet.
     pub fn new(region: Arc<Region>, index: ProcessIndex) -> Image {
         Image {
             region,
@@ -137,7 +137,7 @@ impl Image {
         }
     }
 
-    /// Returns the threads that took a slot since the last call.
+    /// Returns the threads that have taken a slot since the last call.
     pub fn new_threads(&mut self) -> Vec<NewThread> {
         let changed = self.region.header().threads_changed.load(Acquire);
         if changed == self.threads_changed {
@@ -153,7 +153,8 @@ impl Image {
                 let slot = word * 64 + bit;
                 let place = self.region.slot(slot);
                 if place.state.load(Acquire) == slot_state::FREE {
-                    // The slot is taken, but not filled in yet: read it again next time.
+                    // The thread has taken the slot but not filled it in yet, so look at it again
+                    // next time.
                     self.threads_changed = changed.wrapping_sub(1);
                     continue;
                 }
@@ -168,7 +169,7 @@ impl Image {
         found
     }
 
-    /// Begins to follow a thread.
+    /// Begins to read the ring of a thread, whose row in the trace has this index.
     pub fn follow(&mut self, new: &NewThread, index: ThreadIndex) {
         let chunk = ChunkRef(self.region.slot(new.slot).first_chunk.load(Relaxed));
         let mut thread = FollowedThread {
@@ -193,13 +194,13 @@ impl Image {
         self.threads.push(thread);
     }
 
-    /// Stops following the thread at index `at` of [`Image::threads`], which has ended, and
-    /// recycles its slot and chunk.
+    /// Stops reading the ring of the thread at index `at` of [`Image::threads`], which has ended.
+    /// Frees its slot and its chunk for new threads.
     pub fn retire(&mut self, at: usize) -> FollowedThread {
         let thread = self.threads.swap_remove(at);
         let slot = self.region.slot(thread.slot);
-        // The thread's change of live bytes that it had not added to the region's sum yet. The sum
-        // has to include all threads, since it gives the peak.
+        // Adds the thread's last change of live bytes to the region's sum. The sum must include all
+        // threads, because the peak is computed from it.
         let left = slot.live_delta.swap(0, AcqRel);
         self.region.header().live_bytes.fetch_add(left, AcqRel);
         self.past.add(slot);
@@ -242,8 +243,8 @@ impl Image {
         let alone = self.threads.len() == 1 && self.pending.is_empty();
         let before = self.recorded + self.taken;
         let mut threads = std::mem::take(&mut self.threads);
-        // If many events wait for one slow ring, the other rings are not read. Their records stay
-        // in them, and the order is kept.
+        // If many events wait for one slow ring, rings that are ahead of it are not read. Their
+        // records stay in them, so the order of all events is kept.
         let crowded = self.pending.len() > MAX_PENDING / 2;
         let slowest = threads.iter().filter(|t| !t.whole).map(|t| t.clock).min();
         for thread in &mut threads {
@@ -263,8 +264,8 @@ impl Image {
         self.threads = threads;
         if !self.pending.is_empty() {
             let stuck = self.pending.len() > MAX_PENDING && now_ns - self.settled_at > STUCK_NS;
-            // If the events are stuck, their order may be slightly wrong. That counts as one
-            // refusal.
+            // If the events are stuck, they may be applied in a slightly wrong order. That is
+            // counted as one refused record.
             self.refused += u64::from(stuck && !whole);
             let settled = self.merge(clock, if whole || stuck { u64::MAX } else { horizon }, notes);
             if settled > 0 {
@@ -296,11 +297,11 @@ impl Image {
         self.threads.swap(at, last);
     }
 
-    /// Applies the events of several threads in order of time, as far as the order is settled.
-    /// Returns their number.
+    /// Applies the waiting events of several threads in order of time, up to `horizon`. Earlier
+    /// events can't follow. Returns the number of applied events.
     fn merge(&mut self, clock: &Clock, horizon: u64, notes: &mut dyn Notes) -> usize {
-        // The events consist of one sorted run per thread and pass, and a stable merge sort takes
-        // linear time for those.
+        // The events consist of one sorted run per thread and pass. The stable sort recognizes such
+        // runs and merges them in nearly linear time.
         self.pending.sort_by_key(|op| op.clock);
         let settled = self.pending.partition_point(|op| op.clock <= horizon);
         let mut at = 0;
@@ -318,7 +319,7 @@ impl Image {
         settled
     }
 
-    /// Whether no event waits to be put into order.
+    /// Whether all events that were read have been applied.
     pub fn is_settled(&self) -> bool {
         self.pending.is_empty()
     }

@@ -1,7 +1,7 @@
-//! Names and lists of sizes that an image's hooks have defined, by their ids.
+//! Stores the names and lists of sizes that an image's hooks have defined, by their ids.
 //!
 //! Rings are read one after the other, so a record may be read before the definition that it refers
-//! to. The owner of such a record keeps it and asks again later.
+//! to. The reader of such a record must store it and look the id up again later.
 
 use crate::out::losses::Losses;
 use std::borrow::Cow;
@@ -12,11 +12,12 @@ use tprof_wire::interned::unpack;
 use tprof_wire::record::ExtKind;
 use tprof_wire::spans::ARGUMENTS;
 
-/// Number of definitions that are kept, so that a program with endless new names does not fill
-/// memory. Later definitions are counted as losses, and records that refer to them have no name.
+/// Number of definitions that are stored. The limit bounds the memory for a program that defines
+/// new names without end. Definitions beyond it are counted as lost, and records that refer to them
+/// have no name.
 const MAX_NAMES: usize = 1 << 20;
 
-/// A name or a list of sizes, as its record contains it.
+/// A name or a list of sizes, as a record of the hooks defines it.
 #[derive(Debug)]
 pub struct Definition {
     kind: ExtKind,
@@ -25,7 +26,7 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Decodes a record's payload; `None` if it is malformed.
+    /// Decodes a record's payload; `None` if the payload is malformed.
     pub fn decode(kind: ExtKind, payload: &[u64]) -> Option<Definition> {
         let (words, kept, whole) = unpack(payload)?;
         let bytes = words.iter().flat_map(|word| word.to_ne_bytes()).take(kept).collect();
@@ -33,16 +34,16 @@ impl Definition {
     }
 }
 
-/// A name, and its id in the file if a row uses it already.
+/// A name, and its id in the file once a row has used it.
 #[derive(Debug)]
 struct DefinedName {
     text: String,
-    /// Arguments of the named span: a JSON object, which may be cut.
+    /// Arguments of the span with this name: a JSON object, which may be cut at its end.
     arguments: Option<String>,
     name: Option<NameId>,
 }
 
-/// The names and sizes that an image has defined, by id.
+/// The names and lists of sizes that an image has defined, by id.
 #[derive(Debug, Default)]
 pub struct Interned {
     names: HashMap<u32, DefinedName>,
@@ -50,7 +51,7 @@ pub struct Interned {
 }
 
 impl Interned {
-    /// Adds a definition.
+    /// Stores a definition.
     pub fn define(&mut self, id: u32, definition: Definition, losses: &mut Losses) {
         if self.is_full() {
             return losses.lose("names of ranges", "there were too many", 1);
@@ -72,17 +73,18 @@ impl Interned {
         }
     }
 
-    /// Whether no more definitions are kept, so that ids without one will never have one.
+    /// Whether no further definition is stored. Then an id that isn't defined now never will be.
     pub fn is_full(&self) -> bool {
         self.names.len() + self.sizes.len() >= MAX_NAMES
     }
 
-    /// Returns a name's text; `None` if it is not defined (yet).
+    /// Returns the text of a name; `None` if it isn't defined yet.
     pub fn text(&self, id: u32) -> Option<&str> {
         self.names.get(&id).map(|defined| defined.text.as_str())
     }
 
-    /// Returns the whole definition, with a span's arguments; `None` if it is not defined (yet).
+    /// Returns the text of a name with the span's arguments, as it was defined; `None` if it isn't
+    /// defined yet.
     pub fn whole(&self, id: u32) -> Option<Cow<'_, str>> {
         let defined = self.names.get(&id)?;
         Some(match &defined.arguments {
@@ -91,25 +93,27 @@ impl Interned {
         })
     }
 
-    /// Returns the arguments of spans of this name, if it has some: a JSON object, which may be
-    /// cut.
+    /// Returns the arguments of the span with this name, if it has any: a JSON object, which may be
+    /// cut at its end.
     pub fn arguments(&self, id: u32) -> Option<&str> {
         self.names.get(&id)?.arguments.as_deref()
     }
 
-    /// Returns the id of a name in the file; `None` if it is not defined (yet).
+    /// Returns the file's id of a name, and adds the name to the file if it is new there; `None` if
+    /// it isn't defined yet.
     pub fn name(&mut self, id: u32, writer: &mut TraceWriter) -> Option<NameId> {
         let defined = self.names.get_mut(&id)?;
         Some(*defined.name.get_or_insert_with(|| writer.name(&defined.text)))
     }
 
-    /// Returns a list of sizes, in the layout of its record; `None` if it is not defined (yet).
+    /// Returns a list of sizes in the layout of its record; `None` if it isn't defined yet.
     pub fn sizes(&self, id: u32) -> Option<&[u8]> {
         self.sizes.get(&id).map(Vec::as_slice)
     }
 }
 
-/// Removes the arguments from the text of a name and returns them; `None` if there are none.
+/// Splits a definition: removes the arguments from the text and returns them; `None` if it has
+/// none.
 fn split_arguments(text: &mut String) -> Option<String> {
     let at = text.find(char::from(ARGUMENTS)).filter(|at| text[at + 1..].starts_with('{'))?;
     let arguments = text.split_off(at);
@@ -128,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_sizes_of_one_id_are_apart_and_a_cut_name_shows_it() {
+    fn names_and_sizes_are_separate_and_a_cut_name_ends_in_an_ellipsis() {
         let (mut interned, mut losses) = (Interned::default(), Losses::default());
         let mut define = |id, kind, bytes: &[u8]| {
             interned.define(id, definition(kind, bytes), &mut losses);
@@ -145,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_follow_the_name_of_a_span_as_a_json_object() {
+    fn a_json_object_after_the_separator_is_a_spans_arguments() {
         let (mut interned, mut losses) = (Interned::default(), Losses::default());
         let texts = ["forward\u{1f}{\"batch\":3}", "forward", "not\u{1f}arguments", "\u{1f}{cut"];
         for (id, text) in (1..).zip(texts) {
@@ -162,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_that_states_more_than_it_has_is_refused() {
+    fn a_definition_that_is_shorter_than_its_length_says_is_refused() {
         assert!(Definition::decode(ExtKind::Name, &[9 << 32 | 9, 0]).is_none());
         assert!(Definition::decode(ExtKind::Name, &[]).is_none());
     }

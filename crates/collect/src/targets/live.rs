@@ -1,9 +1,10 @@
-//! The table of live allocations by address. Each of its buckets is a cache line with four blocks.
+//! A hash table of live allocations by address. Each of its buckets is a cache line with four
+//! blocks.
 //!
 //! On a heap of 100,000 blocks nearly every look-up misses the caches. Therefore callers
-//! [`LiveMap::prefetch`] some events ahead, which lowers the time per event from 80 to 12 ns. A
-//! look-up reads only that line, unless the bucket is full: then further blocks are in the next
-//! buckets.
+//! [`LiveMap::prefetch`] a bucket some events ahead, which lowers the time per event from 80 to 12
+//! ns. A look-up reads only that one cache line, unless the bucket is full. Then its further blocks
+//! are in the next buckets.
 
 mod bucket;
 
@@ -21,17 +22,17 @@ pub struct LiveMap {
     /// Number of entries at which the table grows.
     room: usize,
     shift: u32,
-    /// Blocks that do not fit into an entry: the address is not a multiple of 8 or has more than 48
-    /// bits, or the size or the ordinal has more than 40 bits.
+    /// Blocks that do not fit into an entry, because the address is not a multiple of 8 or has more
+    /// than 48 bits, or because the size or the ordinal has more than 40 bits.
     odd: HashMap<u64, Block>,
 }
 
 /// A live block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Block {
-    /// Number of the allocation in its process.
+    /// Number of the allocation among all of its process.
     pub ordinal: u64,
-    /// Bytes asked for.
+    /// Bytes that the caller requested.
     pub size: u64,
 }
 
@@ -49,8 +50,8 @@ impl LiveMap {
     pub fn prefetch(&self, address: u64) {
         #[cfg(target_arch = "x86_64")]
         if let Some(bucket) = self.buckets.get(self.home(address)) {
-            // SAFETY: a prefetch only affects caches, and the address is that of a bucket in the
-            // table.
+            // SAFETY: a prefetch neither reads nor writes memory that the program can observe, and
+            // `bucket` is a reference, so its address is valid.
             unsafe {
                 std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
                     (&raw const *bucket).cast(),
@@ -59,7 +60,8 @@ impl LiveMap {
         }
     }
 
-    /// Adds a block. Returns the block that was live at the address, if its free was not recorded.
+    /// Adds a block. If a block was live at the address, its free was not recorded; returns that
+    /// block.
     #[inline(always)]
     pub fn insert(&mut self, address: u64, block: Block) -> Option<Block> {
         let home = self.home(address);
@@ -94,7 +96,8 @@ impl LiveMap {
         old
     }
 
-    /// Puts a block that has no entry yet into the first bucket with room.
+    /// Puts a block into the first bucket with a free entry, from its home bucket on. The block
+    /// must not be in the table yet.
     fn place(&mut self, address: u64, block: Block) {
         let mut at = self.home(address);
         loop {
@@ -107,7 +110,7 @@ impl LiveMap {
         }
     }
 
-    /// Removes a block and returns it, if there is one at the address.
+    /// Removes the block at an address and returns it; `None` if the table has none.
     #[inline(always)]
     pub fn remove(&mut self, address: u64) -> Option<Block> {
         let home = self.home(address);
@@ -123,7 +126,7 @@ impl LiveMap {
         self.remove_passed(address)
     }
 
-    /// Removes a block that is not in its home bucket.
+    /// Removes a block that isn't in its home bucket.
     #[cold]
     #[inline(never)]
     fn remove_passed(&mut self, address: u64) -> Option<Block> {
@@ -152,8 +155,8 @@ impl LiveMap {
         let size = (self.buckets.len() * 2).max(SMALLEST);
         let old = std::mem::replace(&mut self.buckets, empty(size));
         self.shift = 64 - size.trailing_zeros();
-        // While the table is small, it is kept sparser: full buckets cost more than the memory
-        // does.
+        // A small table is kept sparser, because full buckets cost more time than the additional
+        // memory.
         let spare = if size <= (1 << 21) / WAYS { 2 } else { 1 };
         self.room = size * WAYS / spare / 5 * 4;
         for mut bucket in old {
@@ -168,13 +171,13 @@ impl LiveMap {
     }
 }
 
-/// Whether the block fits into an entry.
+/// Whether a block fits into an entry.
 #[inline(always)]
 fn is_usual(address: u64, block: &Block) -> bool {
     address != EMPTY && (address & !ADDRESS) | (block.size >> 40) | (block.ordinal >> 40) == 0
 }
 
-/// Allocates empty buckets, in huge pages if they are large enough. With small pages each look-up
+/// Allocates empty buckets, and asks for huge pages for large tables. With small pages each look-up
 /// would also miss the TLB.
 #[allow(unsafe_code)]
 fn empty(size: usize) -> Vec<Bucket> {
@@ -186,8 +189,9 @@ fn empty(size: usize) -> Vec<Bucket> {
     if let Some(first) = NonNull::new(room.start.with_addr(first))
         && bytes > 0
     {
-        // SAFETY: the range lies within the spare capacity of `buckets`, which holds no data yet.
-        // The result is ignored: if the call fails, the pages stay small.
+        // SAFETY: the range is within the spare capacity of `buckets`, which contains no data yet.
+        // `MADV_HUGEPAGE` only changes the page size. If the call fails, the pages stay small, so
+        // the result is ignored.
         let _ = unsafe { madvise(first.cast(), bytes, MmapAdvise::MADV_HUGEPAGE) };
     }
     buckets.resize(size, Bucket::default());
@@ -199,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn behaves_as_a_hash_map() {
+    fn behaves_like_a_hash_map() {
         let mut map = LiveMap::default();
         let mut model = HashMap::new();
         let mut x = 88_172_645_463_325_252u64;

@@ -1,4 +1,4 @@
-//! Counts the records that a target could not write.
+//! Counts the records that a target could not write, and the children that could not attach.
 
 use super::image::Image;
 use super::target::Target;
@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use tprof_trace::model::loss;
 use tprof_trace::run::BlindSpot;
 
-/// Why records were lost: the target's ring was full because the collector did not run.
+/// Reason for lost records: the ring was full because the collector did not run.
 const STOOD_STILL: &str = "the collector stood still, and the ring was full";
 const STOOD_STILL_FIRST: &str = "the collector stood still when their process began";
 
 impl Target {
-    /// Reports the forked children that could not attach.
+    /// Reports the forked children of a target that could not attach.
     pub(super) fn count_lost_children(&mut self, out: &mut Output) {
         let header = self.hooks.region.header();
         let count = header.lost_children.load(Acquire);
@@ -40,8 +40,8 @@ impl Target {
         self.counted.children = count;
     }
 
-    /// Counts the records that were lost since the last count, both in the ring and before the
-    /// image attached.
+    /// Counts the records that the image has lost since the last count: those that did not fit into
+    /// a ring, and those from before it attached.
     pub(super) fn count_lost_records(&mut self, out: &mut Output) {
         let of =
             |image: &Image| image.slot_totals().lost + image.region.header().lost.load(Relaxed);

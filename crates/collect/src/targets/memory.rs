@@ -1,4 +1,4 @@
-//! Reads a target's memory and CPU time, and writes the totals of its heap.
+//! Reads a target's memory and CPU time from `/proc`, and writes the totals of its heap.
 
 use super::target::Target;
 use crate::os::proc::{self, Transferred};
@@ -9,14 +9,14 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use tprof_trace::model::*;
 use tprof_wire::region::{REGION_BYTES, SESSION_BYTES, TABLES_BYTES};
 
-/// Bytes of address space that tprof maps in an attached process.
+/// Bytes of address space that tprof itself maps in an attached process. They are subtracted.
 const OWN_MAPPINGS: u64 = (REGION_BYTES + SESSION_BYTES + TABLES_BYTES) as u64;
-/// Bytes of anonymous memory that code has to map before it counts as an allocator in use. jemalloc
-/// maps 8 MiB when it is loaded, and Arrow's libraries with their jemalloc 11 MiB.
+/// Bytes of anonymous memory that a module has to map before it is reported as an allocator in use.
+/// jemalloc maps 8 MiB when it is loaded, and Arrow's libraries with their jemalloc map 11 MiB.
 const MAPPER_BYTES: u64 = 16 << 20;
 
 impl Target {
-    /// Returns the modules that have mapped memory for themselves and were not returned before.
+    /// Returns the modules that map memory for themselves, as far as they were not returned before.
     pub fn mapping_modules(&mut self) -> Vec<Arc<ModuleFile>> {
         if self.memory == MemoryRecording::Off {
             return Vec::new();
@@ -36,12 +36,12 @@ impl Target {
         }
     }
 
-    /// Reads and writes RSS, mapped bytes and the other readings of memory.
+    /// Reads and writes RSS, mapped bytes, transferred bytes and the live bytes of the heap.
     pub fn observe(&mut self, out: &mut Output, now: u64) {
         if self.end.is_some() {
             return;
         }
-        // A zombie still has these counters.
+        // A zombie has no memory, but it still has these counters.
         self.observe_transfers(out, now);
         let Some((rss, mapped)) = proc::memory_of(self.pid) else { return };
         if rss == 0 {
@@ -56,15 +56,16 @@ impl Target {
         self.observe_heap(out, now);
     }
 
-    /// Writes live bytes. Their time is read after the value, so that the records of all blocks
-    /// that it includes are earlier.
+    /// Writes the live bytes. The time is read after the value, so every block that the value
+    /// includes has a record before that time.
     pub fn observe_heap(&self, out: &mut Output, now: u64) {
         let live = self.heap_now().map(|(live, _)| live);
         let now = now.max(out.clock.ns(out.clock.now()));
         self.write_readings(out, now, &[(counter::HEAP_BYTES, live)]);
     }
 
-    /// Reads the bytes that the process has read and written, and writes the values that changed.
+    /// Reads how many bytes the process has read and written, and writes the values that have
+    /// changed.
     pub(super) fn observe_transfers(&mut self, out: &mut Output, now: u64) {
         let Some(all) = proc::transferred_by(self.pid) else { return };
         let known = self.usage.transferred.replace(all);
@@ -80,7 +81,7 @@ impl Target {
         self.write_readings(out, now, &values);
     }
 
-    /// Writes readings, such as of memory, at `now`.
+    /// Writes readings of the process, such as those of its memory, at the time `now`.
     pub(super) fn write_readings(
         &self,
         out: &mut Output,
@@ -102,7 +103,7 @@ impl Target {
         }
     }
 
-    /// Returns live and peak bytes, if they are known.
+    /// Returns the live bytes and their peak, if they are known.
     fn heap_now(&self) -> Option<(u64, u64)> {
         match self.memory {
             MemoryRecording::Exact => {
@@ -170,8 +171,8 @@ impl Target {
         }
     }
 
-    /// Returns the sums that the process's threads counted. Their time is read after the values, so
-    /// that the records of all blocks that they include are earlier.
+    /// Returns the sums that the process's threads have counted. The time is read after the values,
+    /// so every block that they include has a record before that time.
     fn counted_totals(&mut self, out: &Output, now: u64, whole: bool) -> HeapTotals {
         let header = self.hooks.region.header();
         let (flushed, clock) =
@@ -185,7 +186,8 @@ impl Target {
         if clock != self.peak.0 {
             self.peak = (clock, out.clock.ns(clock));
         }
-        // If the peak was never flushed, its clock is unset, so it is clamped.
+        // The clock of the peak is 0 if no thread has added to the region's sum yet, so it is
+        // clamped.
         let flushed_ns = self.peak.1.clamp(self.start_ns, time_ns.max(self.start_ns));
         let peak_at_ns = known.map(|(live, peak)| match peak > flushed && live == peak {
             true => time_ns,

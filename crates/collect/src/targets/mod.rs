@@ -1,5 +1,5 @@
-//! The processes of the job: their rings, the meaning of their records, and which process a sample
-//! belongs to.
+//! Follows the processes of the job that have attached: reads their rings, turns their records into
+//! rows of the trace, and assigns samples to them.
 
 pub mod attached;
 pub mod attribution;

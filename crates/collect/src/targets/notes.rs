@@ -1,4 +1,4 @@
-//! Turns an image's notes into rows of the trace, and into the states of processes.
+//! Turns the notes of an image into rows of the trace and changes of the state of processes.
 
 use crate::gpu::{self, Gpu};
 use crate::out::files::Files;
@@ -16,7 +16,7 @@ use tprof_trace::HeapBlock;
 use tprof_trace::model::*;
 use tprof_wire::record::ExtKind;
 
-/// The destination of an image's notes.
+/// What an image's notes change: its own state, its file, and the state of all processes.
 pub struct NoteSink<'a> {
     /// Index of the file, as in [`Target`](super::target::Target).
     pub file: usize,
@@ -28,21 +28,22 @@ pub struct NoteSink<'a> {
     pub pid: u32,
     /// The open trace files.
     pub files: &'a mut Files,
-    /// The records of all processes.
+    /// What is known of all processes.
     pub processes: &'a mut Processes,
-    /// The clock that converts the targets' ticks.
+    /// The clock that converts the ticks of targets to ns.
     pub clock: &'a Clock,
-    /// The image's CUDA, NCCL, cuBLAS and MPI calls.
+    /// The image's calls to CUDA, NCCL, cuBLAS and MPI.
     pub calls: &'a mut Calls,
     /// Names and sizes that the image's hooks have defined.
     pub interned: &'a mut Interned,
-    /// Operators of PyTorch that the image ran.
+    /// The operators of PyTorch that the image ran.
     pub operators: &'a mut Operators,
-    /// Spans that the program recorded itself.
+    /// The spans that the program recorded itself.
     pub spans: &'a mut Spans,
     /// The image's code and stacks.
     pub code: &'a mut Code,
-    /// The image's shared memory segments, as in [`Target`](super::target::Target).
+    /// Lengths of the image's shared memory segments by address, as in
+    /// [`Target`](super::target::Target).
     pub segments: &'a mut HashMap<u64, u64>,
     /// Path of the executable.
     pub exe: &'a str,
@@ -87,7 +88,7 @@ impl Notes for NoteSink<'_> {
                 self.segments.insert(address, length);
                 writer.map(map(MapKind::Attach, address, length, 0, stack))
             }
-            // The length of a segment that was attached while recording was off is unknown.
+            // If the segment was attached while recording was off, its length is unknown.
             Note::Detach(address) => {
                 let length = self.segments.remove(&address).unwrap_or(0);
                 writer.map(map(MapKind::Detach, address, length, 0, 0))

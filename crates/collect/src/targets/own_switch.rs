@@ -1,5 +1,5 @@
-//! A process that makes no steps has its recording switched together with the process of its file
-//! that does.
+//! Switches the recording of single processes. A process that makes steps switches itself, by a
+//! schedule. A process without steps is switched together with one of its file that makes steps.
 
 use super::target::Target;
 use crate::out::output::Output;
@@ -8,30 +8,32 @@ use std::sync::atomic::Ordering::*;
 use tprof_wire::region::off;
 use tprof_wire::schedule::Schedule;
 
-/// A process that makes steps, or that runs the range that is captured.
+/// A process that makes steps, or that runs the range to be captured. Processes of its file without
+/// steps follow it.
 #[derive(Clone, Copy, Debug)]
 pub struct StepSource {
     /// The trace file of its rank.
     pub file: usize,
-    /// Number of steps and captures so far.
+    /// Number of steps and captures that it has made so far.
     pub count: u64,
-    /// Whether a range was captured and is over.
+    /// Whether it has captured a range that is over.
     pub captured: bool,
     off: u32,
     cycle: u32,
 }
 
-/// The command that sets a schedule, and the number of cycles that the run had before.
+/// The command that set a schedule, and the number of cycles that the run had recorded before.
 #[derive(Clone, Copy, Debug)]
 pub struct ScheduleOrigin {
     /// The command in words, such as `tprof ctl start --steps`.
     pub command: &'static str,
-    /// Number of cycles that the run had before.
+    /// Number of cycles that the run had recorded before.
     pub cycles_before: u32,
 }
 
 impl Target {
-    /// Returns the state that the other processes of its file follow, if this process makes steps.
+    /// Returns the state that other processes of the file follow; `None` if this process makes no
+    /// steps.
     pub fn leader(&self) -> Option<StepSource> {
         let header = self.hooks.region.header();
         let captures = header.captures.load(Relaxed);
@@ -45,7 +47,8 @@ impl Target {
         })
     }
 
-    /// Switches its recording as in another process of its file, unless it makes steps itself.
+    /// Switches this process's recording as `by` has switched its own, unless this process makes
+    /// steps itself.
     pub fn follow(&mut self, by: &StepSource, out: &mut Output, now: u64) {
         if self.leader().is_some() || self.end.is_some() {
             return;
@@ -53,7 +56,7 @@ impl Target {
         self.set_off(by.off, by.cycle, out, now);
     }
 
-    /// Sets or clears the schedule's part of the reasons why recording is off.
+    /// Sets or clears the schedule among the reasons why the process's recording is off.
     fn set_off(&mut self, off: u32, cycle: u32, out: &mut Output, now: u64) {
         let header = self.hooks.region.header();
         let before = match off {
@@ -68,8 +71,8 @@ impl Target {
         }
     }
 
-    /// Reads the schedule again if the process adapts it: a process may make the parts of a
-    /// schedule longer, depending on how long its steps take.
+    /// Reads the process's schedule again if the process may have changed it: depending on how long
+    /// its steps take, a process may lengthen the parts of its schedule.
     pub(super) fn follow_lengths(&mut self) {
         if self.spans.schedule.is_some_and(|of| of.boundaries) {
             let words = &self.hooks.region.header().schedule;
@@ -82,13 +85,13 @@ impl Target {
         self.hooks.region.header().steps.load(Relaxed)
     }
 
-    /// Makes the process's steps follow this schedule from now on.
+    /// Sets the schedule that the process's steps follow from now on.
     pub fn schedule(&mut self, schedule: Schedule, by: ScheduleOrigin, out: &mut Output, now: u64) {
         (self.spans.schedule, self.spans.by) = (Some(schedule), by.command);
         self.spans.cycles_before = by.cycles_before;
         let off = if schedule.active == 0 { 0 } else { off::SCHEDULE };
-        // Recording is switched off before the process reads the new schedule, or on after it has
-        // none.
+        // Recording must never be on by mistake: it is switched off before the process can read a
+        // new schedule, and switched on only after the schedule is removed.
         if off != 0 {
             self.set_off(off, 0, out, now);
         }
@@ -99,7 +102,8 @@ impl Target {
     }
 }
 
-/// Stores a schedule for the process. The last word that is stored makes it valid.
+/// Stores a schedule in a process's region. The last word makes the schedule valid, so it is stored
+/// last.
 pub fn store(region: &Region, schedule: &Schedule) {
     for (word, value) in region.header().schedule.iter().zip(schedule.pack()) {
         word.store(value, Release);

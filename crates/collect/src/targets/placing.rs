@@ -1,4 +1,5 @@
-//! Finds the rank, the file and the row of a new image.
+//! Adds a new image to the run: finds its rank and its file, writes its row, and begins to follow
+//! it.
 
 use super::interned::Interned;
 use super::operators::Operators;
@@ -25,22 +26,22 @@ use tprof_trace::model::*;
 use tprof_trace::run::{BlindSpot, ProcessInfo};
 use tprof_wire::handshake::hello_flags;
 
-/// The parts of the run that decide where an image belongs and how it is recorded.
+/// The parts of the run that decide which file an image belongs to and how it is recorded.
 pub struct PlacedIn<'a> {
-    /// Images that are attached.
+    /// The attached images.
     pub targets: &'a Targets,
-    /// The destination of its rows.
+    /// The files and processes of the run, to which the image is added.
     pub out: &'a mut Output,
     /// Options of the run.
     pub config: &'a Config,
     /// Whether recording is on.
     pub recording: bool,
-    /// The known allocators in programs.
+    /// The known allocators of programs.
     pub allocators: &'a mut Allocators,
 }
 
 impl Target {
-    /// Finds the file of a new image, and writes its row. `None` if the file can't be created.
+    /// Adds a new image to the run; `None` if no file can be created for it.
     pub fn place(attached: Attached, run: PlacedIn<'_>, now: u64) -> Option<Target> {
         let PlacedIn { targets, out, config, recording, allocators } = run;
         let Output { files, processes, .. } = out;
@@ -69,8 +70,9 @@ impl Target {
                 Ok(file)
             }
             (Some(rank), parent) => match files.newest_of(&rank) {
-                // The parents are unknown here. Processes that were started by hand one after
-                // another share a file as long as one of them lives.
+                // The ranks of such processes may have no common parent, because somebody started
+                // them by hand. If so, processes of one rank share a file as long as one of them
+                // lives.
                 Some(file) if files.open[file].live > 0 || parent.is_none() => Ok(file),
                 _ => files.rank(rank),
             },
@@ -248,7 +250,7 @@ impl Target {
     }
 }
 
-/// Returns the known images that lead to this process, nearest first.
+/// Returns the known images of this process and its ancestors, nearest first.
 fn ancestry(processes: &mut Processes, pid: u32, parent: u32) -> Vec<u64> {
     let mut found = Vec::new();
     let mut pid = pid;
@@ -275,8 +277,8 @@ fn base_name(command: &[String]) -> String {
         .map_or_else(|| first.to_owned(), |n| n.to_string_lossy().into_owned())
 }
 
-/// Returns only the program of a command. If a process changed its title, the command is one word
-/// that includes arguments.
+/// Returns only the program of a command. If a process has changed its title, its command is one
+/// word that includes the arguments.
 fn redacted(command: &[String]) -> String {
     match command {
         [title] => proc::program_of(title),

@@ -1,5 +1,5 @@
-//! An attached image and its place in the run: its file, the rows of its threads, its mappings, and
-//! its notes.
+//! An attached image and everything that the collector knows of it: its rings, its file, its
+//! threads, its code and its records.
 
 use super::calls::Calls;
 use super::code::Code;
@@ -28,50 +28,52 @@ use tprof_wire::region::off;
 /// The images that are not finished yet, by their number in the run.
 pub type Targets = BTreeMap<u64, Target>;
 
-/// The end of an image, as far as it is known.
+/// How and when an image ended, as far as the collector knows.
 pub struct End {
-    /// Time when it was noticed.
+    /// Time when the collector noticed the end, ns.
     pub time_ns: u64,
-    /// Its wait status.
+    /// Wait status of the process, if it is known already.
     pub status: Option<i32>,
-    /// Yields the wait status once the process has been reaped.
+    /// Becomes readable once the process has been reaped, and then yields the wait status.
     pub pidfd: Option<OwnedFd>,
     /// Whether the process replaced the image by an `exec`.
     pub exec: bool,
 }
 
-/// Requests for the mappings of an image.
+/// The state of the requests for an image's mappings.
 #[derive(Default)]
 pub struct ModuleQuestions {
-    /// Whether the mappings were requested.
+    /// Whether the engine has requested the mappings from the module worker.
     pub asked: bool,
-    /// Number of requests that are not answered yet.
+    /// Number of requests that the worker has not answered yet.
     pub open: u32,
-    /// The code that was mapped when the image attached, in case the image ends before it is asked.
+    /// The code that was mapped when the image attached. It is used if the image ends before its
+    /// mappings are read.
     pub begun_with: Vec<Mapping>,
-    /// Number of the target's last request for the module table.
+    /// Number of the last request that the target made for the module table.
     pub(super) seen: u32,
 }
 
-/// The lost records of a target that are already counted among the run's losses.
+/// A target's lost records that are already among the run's losses, so that each counts once.
 #[derive(Default)]
 pub(super) struct CountedLosses {
     pub records: u64,
-    /// Whether events before the image attached should have been recorded, so that they are losses.
+    /// Whether events before the image attached should have been recorded, so that they count as
+    /// lost.
     pub with_missed: bool,
     pub missed: u64,
     pub notes: u64,
     pub children: u32,
 }
 
-/// The resources that a process used when they were last read.
+/// The resources that a process has used, at their last reading.
 #[derive(Default)]
 pub struct Usage {
     /// Resident memory (RSS), bytes.
     pub rss: u64,
-    /// Bytes that it read and wrote, if known.
+    /// Bytes that the process has read and written, if known.
     pub(super) transferred: Option<Transferred>,
-    /// CPU time since it attached, ns.
+    /// CPU time since the image attached, ns.
     pub cpu_ns: u64,
     /// CPU time of the pid before this image attached, ns.
     pub(super) cpu_before_ns: u64,
@@ -89,42 +91,43 @@ pub struct Target {
     pub(super) agent: Option<Image>,
     /// Index of its file.
     pub file: usize,
-    /// The image that it is a fork of, by its number, where that was recorded.
+    /// Number of the image that it was forked from, if that image was recorded.
     pub forked_from: Option<u64>,
     /// The end of the image, once it has ended.
     pub end: Option<End>,
     /// Requests for its mappings.
     pub modules: ModuleQuestions,
-    /// Whether it is in the collector's pid namespace, so that its thread ids are the collector's.
+    /// Whether the process is in the collector's pid namespace, so that both use the same thread
+    /// ids.
     pub(super) same_namespace: bool,
-    /// Whether the kernel notifies the collector of its end.
+    /// Whether the kernel will report the end of the process to the collector.
     pub(super) watched: bool,
-    /// Time when it attached.
+    /// Time when it attached, ns.
     pub start_ns: u64,
     /// Threads and stacks that its samples refer to.
     pub cpu_rows: CpuRows,
-    /// Whether it was recorded from its first event on.
+    /// Whether everything was recorded from the image's first event on.
     pub(super) whole_life: bool,
     /// Whether it attached after its first events, so that those were not even counted.
     pub(super) is_late: bool,
-    /// The peak of live bytes that its threads counted: the clock and its time in ns. The clock is
-    /// converted only once, at about the time of the records around it, so that both are converted
-    /// alike.
+    /// The peak of live bytes that its threads counted: the clock of the peak, and that clock in
+    /// ns. The clock must be converted only once, soon after the peak. A later conversion could
+    /// differ from that of the records around the peak.
     pub(super) peak: (u64, u64),
-    /// System V segments that it has attached: their addresses and lengths.
+    /// Lengths of the System V segments that it has attached, by address.
     pub(super) segments: HashMap<u64, u64>,
     pub(super) memory: MemoryRecording,
     /// Its CUDA, NCCL, cuBLAS and MPI calls.
     pub calls: Calls,
-    /// Names and sizes that its hooks have defined.
+    /// Names and lists of sizes that its hooks have defined.
     pub(super) interned: Interned,
-    /// Operators of PyTorch that it ran.
+    /// The operators of PyTorch that it ran.
     pub(super) operators: Operators,
     /// Spans that the program recorded itself.
     pub(super) spans: Spans,
-    /// Its code, and the stacks in it.
+    /// Its modules, and the stacks that it or the sampler took.
     pub code: Code,
-    /// Modules that map memory for themselves, by path.
+    /// Paths of the modules that map memory for themselves and were reported.
     pub(super) mappers: HashSet<PathBuf>,
     pub(super) last_totals: Option<HeapTotals>,
     pub(super) last_recording: Option<RecordingTotals>,
@@ -132,16 +135,16 @@ pub struct Target {
     pub(super) counted: CountedLosses,
     /// Path of its program.
     pub exe: String,
-    /// The work of its devices.
+    /// The work of its devices, as CUPTI records it.
     pub gpu: Gpu,
-    /// Rows of its threads, by their ids in their own namespace.
+    /// Rows of its threads, by the thread ids in the process's own pid namespace.
     pub(super) tids: HashMap<u32, ThreadIndex>,
-    /// The resources that it uses.
+    /// The resources that the process has used.
     pub usage: Usage,
 }
 
 impl Target {
-    /// Reads its rings, and returns the number of records.
+    /// Reads the target's rings, and returns the number of records.
     pub fn drain(&mut self, out: &mut Output, now: u64, pass: Pass) -> u64 {
         self.follow_lengths();
         let Some(open) = out.files.open.get_mut(self.file) else { return 0 };
@@ -184,27 +187,27 @@ impl Target {
         taken
     }
 
-    /// Makes the next drain write all rows, even if they would wait for more, because a command
-    /// asks for them.
+    /// Makes the next [`Self::drain`] write all waiting rows, even if they are few, because a
+    /// command asks for them.
     pub fn write_all_next(&mut self) {
         self.calls.write_all_next();
         self.spans.write_all_next();
         self.operators.write_all_next();
     }
 
-    /// Whether NCCL operations before `until_ns` still wait for their other records, which takes a
-    /// fraction of a second.
+    /// Whether an NCCL operation before `until_ns` still waits for its other records, which arrive
+    /// within a fraction of a second.
     pub fn needs_operations(&self, until_ns: u64) -> bool {
         self.calls.collectives.first_ns().is_some_and(|first| first <= until_ns)
     }
 
-    /// Whether changes of device memory before `until_ns` still wait to be matched with calls that
-    /// hooks recorded, which takes seconds.
+    /// Whether a change of device memory before `until_ns` still waits to be matched with a hooked
+    /// call, which takes seconds.
     pub fn needs_memory(&self, until_ns: u64) -> bool {
         self.gpu.first_unmatched_ns().is_some_and(|first| first <= until_ns)
     }
 
-    /// Writes rows of calls, spans and operators that have waited long enough.
+    /// Writes the rows of calls, spans and operators that have waited long enough.
     fn write_calls(&mut self, out: &mut Output, now: u64, pass: Pass) {
         let Some(open) = out.files.open.get_mut(self.file) else { return };
         let (last, collectives) = (pass == Pass::Last, &mut self.calls.collectives);
@@ -223,7 +226,8 @@ impl Target {
         }
     }
 
-    /// Adds the region of its CUPTI agent, or of its hooks if the agent attached first.
+    /// Adds a second region: that of the image's CUPTI agent, or that of its hooks if the agent
+    /// attached first.
     pub fn joined(&mut self, region: Arc<Region>, agent: bool) {
         let joining = Image::new(region, self.hooks.index);
         self.agent = Some(match agent {
@@ -232,8 +236,9 @@ impl Target {
         });
     }
 
-    /// Switches recording in its rings on, or off for these reasons. CUPTI delivers the agent's
-    /// records later, so rows of times when the process's own recording was off are left out then.
+    /// Switches recording in the target's rings on if `off` is 0, else off for these reasons. CUPTI
+    /// delivers the agent's records later, so those from times when the process's own recording was
+    /// off are left out when they arrive.
     pub fn switch(&mut self, off: u32) {
         let hooks = self.hooks.region.header();
         if off == 0 && !hooks.is_balanced() && hooks.off.load(Acquire) & off::SESSION != 0 {
@@ -279,7 +284,7 @@ impl Target {
         ([Some(&mut self.hooks), self.agent.as_mut()], sink)
     }
 
-    /// Reads everything that is left after the end of the process.
+    /// Reads everything that is left in the rings after the end of the process.
     pub fn drain_all(&mut self, out: &mut Output, now: u64) {
         for _ in 0..1_000_000 {
             if self.drain(out, now, Pass::Last) == 0 && self.is_settled() {
@@ -295,7 +300,7 @@ impl Target {
         self.hooks.is_settled() && self.agent.as_ref().is_none_or(Image::is_settled)
     }
 
-    /// Returns the number of a request for the module table that was not seen before.
+    /// Returns the number of the target's request for the module table, if it is a new request.
     pub fn modules_request(&mut self) -> Option<u32> {
         let wanted = self.hooks.region.header().modules_wanted.load(Acquire);
         if wanted == self.modules.seen {
@@ -305,25 +310,26 @@ impl Target {
         Some(wanted)
     }
 
-    /// Whether there are stacks but no mappings yet, and the mappings can still be requested.
+    /// Whether there are stacks but no mappings to resolve them with, and the mappings can still be
+    /// requested.
     pub fn needs_modules(&self) -> bool {
         let known = self.end.is_none() || !self.modules.begun_with.is_empty();
         !self.modules.asked && known && self.code.has_unresolved_stacks()
     }
 
-    /// Applies the mappings that were read until then.
+    /// Applies the mappings that were read before `until_ns`.
     pub fn learn_modules(&mut self, out: &mut Output, until_ns: u64) {
         if let Some(open) = out.files.open.get_mut(self.file) {
             self.code.learn(until_ns, &mut open.writer);
         }
     }
 
-    /// Returns the number by which the symbol worker knows file and process.
+    /// Returns the number that identifies the file and the process to the symbol worker.
     pub fn symbol_target(&self) -> u64 {
         (self.file as u64) << 32 | u64::from(self.hooks.index)
     }
 
-    /// Writes the rows that wait.
+    /// Writes the waiting rows of the target.
     pub fn flush(&mut self, out: &mut Output, now: u64, always_on: bool) {
         self.count_lost_records(out);
         self.calls.coverage.settle(now);

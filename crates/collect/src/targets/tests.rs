@@ -1,8 +1,7 @@
-//! Tests of the drain and the handshake against a target that writes garbage to the memory it
-//! shares. Whatever a region holds, reading it has to end, must not panic, and must not use more
-//! memory than the region could fill.
+//! Tests that the collector can read any region, even one that its process has filled with garbage.
+//! Reading must end, must not panic, and must not use more memory than the region's size explains.
 //!
-//! Regions are made from fixed seeds, so that a failure can be reproduced.
+//! The garbage is made from fixed seeds, so a failure can be reproduced.
 
 use crate::gpu::{self, Gpu, ThreadRows};
 use crate::out::files::{FileOwner, OpenFile};
@@ -20,10 +19,10 @@ use tprof_trace::{HeapBlock, TraceHeader, TraceWriter};
 use tprof_wire::record::{self, ExtKind, Kind, SLOT_BYTES};
 use tprof_wire::region::*;
 
-/// Time limit for work of a few seconds, long enough for a busy machine. Work that takes longer
-/// counts as endless.
+/// Time limit for work that takes a few seconds, long enough for a busy machine. Work that takes
+/// longer counts as endless.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Number of words in a slot.
+/// Number of 8-byte words in a slot.
 const WORDS: usize = SLOT_BYTES / 8;
 
 /// Marsaglia's xorshift random number generator.
@@ -49,7 +48,7 @@ impl Random {
         self.below(n) == 0
     }
 
-    /// Returns a number, often one at which arithmetic overflows.
+    /// Returns a number that is often one at which arithmetic overflows.
     fn number(&mut self) -> u64 {
         let odd = [
             0,
@@ -74,7 +73,7 @@ impl Random {
     }
 }
 
-/// Receives the drain's output and checks that its size is bounded.
+/// Receives what the collector reads from a region, and checks that its size is bounded.
 struct TestSink {
     notes: u64,
     file: OpenFile,
@@ -133,13 +132,13 @@ impl Notes for TestSink {
     }
 }
 
-/// Returns the one clock of all tests, because setting up a clock takes milliseconds.
+/// Returns a clock that all tests share, because setting up a clock takes milliseconds.
 fn clock() -> &'static Clock {
     static CLOCK: OnceLock<Clock> = OnceLock::new();
     CLOCK.get_or_init(Clock::new)
 }
 
-/// Runs `work`, and fails instead of hanging if it does not end.
+/// Runs `work`, and fails if it does not end in time, instead of hanging.
 fn in_time(work: impl FnOnce() + Send + 'static) {
     let (done, ended) = channel();
     let worker = std::thread::spawn(move || {
@@ -169,7 +168,7 @@ fn fill(region: &Region, chunk: ChunkRef, slots: &[(u64, u64)]) {
     }
 }
 
-/// Marks the slot as taken by a thread whose first chunk is `first`.
+/// Marks a slot as taken by a thread whose first chunk is `first`.
 fn thread(region: &Region, slot: usize, first: ChunkRef) {
     let place = region.slot(slot);
     place.state.store(slot_state::LIVE, Relaxed);
@@ -191,7 +190,7 @@ fn chunk(random: &mut Random) -> ChunkRef {
     }
 }
 
-/// Returns records that a well-behaved target could write.
+/// Returns records that a well-behaved process could write.
 fn honest(random: &mut Random, slots: usize) -> Vec<(u64, u64)> {
     let mut out = vec![(Kind::Time as u64, clock().now())];
     while out.len() < slots {
@@ -225,7 +224,8 @@ fn honest(random: &mut Random, slots: usize) -> Vec<(u64, u64)> {
     out
 }
 
-/// Fills a region with bytes from the generator, and hands out thread slots.
+/// Fills chunks of a region with random records of one of six styles, and registers threads that
+/// own the chunks.
 fn scribble(region: &Region, random: &mut Random) {
     let style = random.below(6);
     let threads = 1 + random.below(6);
@@ -251,7 +251,8 @@ fn scribble(region: &Region, random: &mut Random) {
                 }
             }
             if style == 3 {
-                // Lengths that reach beyond every limit, and records that are never finished.
+                // Records whose lengths reach beyond every limit, and records that are never
+                // finished.
                 for slot in &mut slots {
                     if !random.one_in(16) {
                         continue;
@@ -286,7 +287,7 @@ fn scribble(region: &Region, random: &mut Random) {
         region.slot(index).generation.store(random.next() as u32, Relaxed);
     }
     if random.one_in(8) {
-        // Garbage in the header, the module table, the bitmaps, and slots of threads that never
+        // Garbage in the header, the module table, the bitmaps, and the slots of threads that never
         // existed.
         for word in 0..SLOTS_OFFSET / 8 {
             put(region, word * 8, random.number());
@@ -297,7 +298,7 @@ fn scribble(region: &Region, random: &mut Random) {
     }
 }
 
-/// Follows every thread that the region claims to have.
+/// Begins to read the ring of every thread that the region claims to have.
 fn follow(image: &mut Image) {
     for new in image.new_threads() {
         let index = image.threads.len() as u32;
@@ -305,18 +306,19 @@ fn follow(image: &mut Image) {
     }
 }
 
-/// Returns the number of bytes that are resident in this process.
+/// Returns the number of bytes of this process that are resident.
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
 }
 
-/// Reads a region to its end, as the collector does. Returns the image and the number of notes.
+/// Reads a region to its end, as the collector does. Returns the image, and the number of notes in
+/// its rings.
 fn drained(region: Region) -> (Image, u64) {
     let mut image = Image::new(Arc::new(region), 0);
     let mut sink = TestSink::new();
     let mut now = 1_000_000_000;
-    // While the target lives, the collector waits at holes.
+    // While the process lives, the collector waits at holes.
     for _ in 0..4 {
         follow(&mut image);
         image.drain(clock(), now, Pass::Live, &mut sink);
@@ -329,8 +331,9 @@ fn drained(region: Region) -> (Image, u64) {
             break;
         }
         passes += 1;
-        // All chunks together hold 6 million slots, and nobody writes during this loop.
-        assert!(passes < 10_000, "nothing is left, and yet records come");
+        // All chunks together have 6 million slots, and nobody writes during this loop, so it must
+        // end.
+        assert!(passes < 10_000, "the rings should be empty, and yet records are read");
     }
     image.slot_totals();
     while !image.threads.is_empty() {
@@ -340,7 +343,7 @@ fn drained(region: Region) -> (Image, u64) {
 }
 
 #[test]
-fn no_region_stops_or_crashes_the_collector() {
+fn no_garbage_in_a_region_stops_or_crashes_the_collector() {
     in_time(|| {
         let (mut recorded, mut refused, mut notes) = (0, 0, 0);
         let before = resident();
@@ -348,7 +351,7 @@ fn no_region_stops_or_crashes_the_collector() {
             let (region, _file) = Region::new().unwrap();
             scribble(&region, &mut Random::new(seed));
             let (image, seen) = drained(region);
-            // A region can't hold more records than slots.
+            // A region has room for one record per slot at most.
             assert!(image.recorded <= (REGION_BYTES / SLOT_BYTES) as u64, "seed {seed}");
             recorded += image.recorded;
             refused += image.refused;
@@ -358,14 +361,14 @@ fn no_region_stops_or_crashes_the_collector() {
             recorded > 10_000 && notes > 1_000,
             "{recorded} events, {notes} notes: the regions are too poor"
         );
-        assert!(refused > 1_000, "what is refused is counted: {refused}");
+        assert!(refused > 1_000, "too few records count as refused: {refused}");
         let grown = resident().saturating_sub(before);
         assert!(grown < 512 << 20, "{grown} bytes are kept");
     });
 }
 
-/// Returns a region with one thread, which begins with a small chunk that holds `slots` and has
-/// `next` as its next word.
+/// Returns a region with one thread, whose first chunk contains `slots` and has `next` as its next
+/// word.
 fn with_chunk(slots: &[(u64, u64)], next: u64) -> Region {
     let (region, _) = Region::new().unwrap();
     let first = ChunkRef::small(3);
@@ -404,7 +407,7 @@ fn two_chunks_that_name_each_other_are_read_once() {
 }
 
 #[test]
-fn an_end_that_is_no_multiple_of_a_slot_does_not_hold_the_collector() {
+fn a_chunk_end_within_a_slot_does_not_stop_the_collector() {
     in_time(|| {
         for end in [1, 8, 17, 24, 31, 33, SMALL_BYTES - 1, SMALL_BYTES + 1] {
             let next = (end as u64) << 32 | u64::from(ChunkRef::large(0).0);
@@ -421,7 +424,7 @@ fn an_end_that_is_no_multiple_of_a_slot_does_not_hold_the_collector() {
 }
 
 #[test]
-fn sizes_that_no_block_has_do_not_overflow() {
+fn impossible_block_sizes_do_not_overflow() {
     in_time(|| {
         let wide = |address: u64, kind: Kind| {
             let head = (record::ext(ExtKind::Wide, 3, kind as u32), clock().now());

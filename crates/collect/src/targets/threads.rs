@@ -1,4 +1,4 @@
-//! Finds the threads of a target that have ended.
+//! Finds the threads of a target that have ended, and frees their slots.
 
 use super::target::{End, Target};
 use crate::os::{proc, sys};
@@ -29,8 +29,8 @@ impl Target {
         }
     }
 
-    /// Retires the threads of one of the two regions that have ended. If `all` is set, checks every
-    /// thread.
+    /// Retires the ended threads of one of the two regions. If `all` is set, asks the kernel about
+    /// every thread; otherwise only about threads that have announced their end.
     fn retire_threads(&mut self, of: Side, all: bool, out: &mut Output, now: u64) {
         let mut at = 0;
         loop {
@@ -50,7 +50,7 @@ impl Target {
                 at += 1;
                 continue;
             }
-            // The thread has ended, so its last records are in the ring now.
+            // The thread has ended, so its last records are in its ring now.
             let ([hooks, agent], mut sink) = self.split(out);
             let image = match of {
                 Side::Hooks => hooks,

@@ -1,4 +1,4 @@
-//! Finds a module's frame information and compiles it.
+//! Finds a module's frame information and compiles it into an unwind table.
 
 use std::fs::File;
 use std::path::Path;
@@ -12,10 +12,10 @@ use tprof_wire::unwind::Row;
 
 use crate::elf::{EM_X86_64, Elf, ElfError, PT_GNU_EH_FRAME, u32_at};
 
-/// Largest section of frame information that is read.
+/// Largest section of frame information that is read, bytes.
 const MAX_SECTION: u64 = 512 << 20;
 
-/// Compiles the module at `path`.
+/// Compiles the file at `path`.
 pub fn compile(path: &Path) -> Result<UnwindTable, UnwindError> {
     compile_elf(&Elf::open(path)?)
 }
@@ -25,7 +25,7 @@ pub fn compile_file(file: Arc<File>) -> Result<UnwindTable, UnwindError> {
     compile_elf(&Elf::from_file(file)?)
 }
 
-/// Compiles an ELF image held in memory, such as the vDSO.
+/// Compiles an ELF image in memory, such as the vDSO.
 pub fn compile_bytes(bytes: Arc<[u8]>) -> Result<UnwindTable, UnwindError> {
     compile_elf(&Elf::from_bytes(bytes)?)
 }
@@ -54,15 +54,15 @@ pub fn compile_elf(elf: &Elf) -> Result<UnwindTable, UnwindError> {
     Ok(table)
 }
 
-/// Compiles a section `.eh_frame` that begins at an ELF address.
+/// Compiles the content of a section `.eh_frame` that is loaded at an ELF address.
 pub(crate) fn compile_section(bytes: &[u8], address: u64) -> Result<UnwindTable, UnwindError> {
     let mut compiler = Compiler::default();
     compiler.add(bytes, address);
     compiler.run()
 }
 
-/// Returns the number of bytes of a module's frame information, which determines the time to
-/// compile its table: about 160 bytes per microsecond.
+/// Returns the number of bytes of a module's frame information. It determines how long compiling
+/// takes: about one microsecond per 160 bytes.
 pub fn frame_bytes(elf: &Elf) -> u64 {
     let sections = elf.sections();
     if let Some(section) = sections.iter().find(|s| s.name == ".eh_frame" && s.has_contents()) {
@@ -71,7 +71,7 @@ pub fn frame_bytes(elf: &Elf) -> u64 {
     eh_frame_by_segment(elf).map_or(0, |(_, bytes, _)| bytes)
 }
 
-/// The frame information of a module, and the address at which `.eh_frame` is loaded.
+/// The frame information of a module: the content of its sections, and the address of `.eh_frame`.
 struct FrameSections {
     eh_frame: Option<(Vec<u8>, u64)>,
     debug_frame: Option<Vec<u8>>,
@@ -96,13 +96,13 @@ impl FrameSections {
     }
 }
 
-/// Finds `.eh_frame` without section headers, as a target's unwinder does. Returns its file offset,
-/// the most bytes that it can have, and its address.
+/// Finds `.eh_frame` without section headers, as a process's own unwinder does. Returns its file
+/// offset, the largest number of bytes that it can have, and its address.
 fn eh_frame_by_segment(elf: &Elf) -> Option<(u64, u64, u64)> {
     let header = elf.segments().iter().find(|s| s.kind == PT_GNU_EH_FRAME)?;
     let bytes = elf.read(header.offset, 8).ok()?;
-    // All linkers write version 1 and a pointer to `.eh_frame` that is a signed word relative to
-    // itself.
+    // All linkers write version 1, and a pointer to `.eh_frame` as a signed word relative to its
+    // own place.
     if bytes[..2] != [1, 0x1b] {
         return None;
     }
@@ -116,7 +116,8 @@ fn eh_frame_by_segment(elf: &Elf) -> Option<(u64, u64, u64)> {
     Some((offset, segment.file_bytes - (address - segment.address), address))
 }
 
-/// Marks code at the entry point that has no rows as the end of the stack, since nothing calls it.
+/// If the code at the entry point has no rows, marks it as the end of the stack, because nothing
+/// calls this code.
 pub(super) fn mark_entry(table: &mut UnwindTable, entry: u64) {
     let Ok(entry) = u32::try_from(entry) else {
         return;
@@ -132,7 +133,7 @@ pub(super) fn mark_entry(table: &mut UnwindTable, entry: u64) {
     } else {
         &[(entry, Row::END), (end, Row::NONE)]
     };
-    // If a gap begins at the entry point itself, it is replaced.
+    // If a gap begins at the entry point, the gap's row is replaced.
     let from = if next > 0 && table.pcs[next - 1] == entry { next - 1 } else { next };
     table.pcs.splice(from..next, rows.iter().map(|r| r.0));
     table.rows.splice(from..next, rows.iter().map(|r| r.1));

@@ -1,7 +1,7 @@
-//! Turns frame description entries (FDEs) into rows, in order of address.
+//! Turns frame description entries (FDEs) into unwind rows, in order of address.
 //!
-//! FDEs are listed and sorted first and evaluated afterwards. So rows come out sorted and merged,
-//! and memory use does not exceed the table's size.
+//! FDEs are first listed and sorted, and then evaluated. So the rows come out sorted and merged,
+//! and the compiler needs no more memory than the table.
 
 use std::collections::HashMap;
 
@@ -17,12 +17,12 @@ use super::table::{UnwindError, UnwindTable};
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
-/// Most rows in one table, which follows from the size of the tables file.
+/// Largest number of rows in a table. More would not fit into the tables file.
 const MAX_ROWS: usize = 64 << 20;
-/// Most bytes of a CIE's initial instructions. They are evaluated for every FDE, so long ones in a
-/// hostile file would take endless time. Real CIEs have about ten bytes.
+/// Largest number of initial instructions in a CIE. They are evaluated for every FDE, so a hostile
+/// file with many of them would take endless time. Real CIEs have about ten.
 const MAX_CIE_INSTRUCTIONS: usize = 1024;
-/// Number of parsed CIEs that are cached; real modules have about ten.
+/// Number of parsed CIEs that are cached. Real modules have about ten.
 const MAX_CIES: usize = 4096;
 
 /// Lists FDEs and then turns them into rows.
@@ -33,16 +33,17 @@ pub(super) struct Compiler<'a> {
     ranges: Vec<CodeRange>,
 }
 
-/// A section of frame information, with the CIEs that were parsed so far.
+/// A section of frame information, with the CIEs that have been parsed so far.
 struct FrameSection<'a, S: UnwindSection<Bytes<'a>>> {
     section: S,
     bases: BaseAddresses,
     cies: Cies<'a>,
-    /// The bytes of the section, if its entries may be plain.
+    /// Reads the section if it was written by a compiler in the usual form; `None` if it wasn't.
     plain: Option<Plain<'a>>,
 }
 
-/// Parsed CIEs by offset. Neighbouring FDEs usually share one.
+/// Parsed CIEs by offset. The last one is stored separately, because neighbouring FDEs usually
+/// share it.
 #[derive(Default)]
 struct Cies<'a> {
     last: Option<(usize, CommonInformationEntry<Bytes<'a>>)>,
@@ -92,8 +93,8 @@ impl<'a, S: UnwindSection<Bytes<'a>>> FrameSection<'a, S> {
         FrameSection { section, bases, cies: Cies::default(), plain: None }
     }
 
-    /// Like [`FrameSection::list`], for a section that a compiler wrote. Returns false, and lists
-    /// nothing, if its structure is unusual.
+    /// Lists the code ranges of a section that a compiler wrote. If the section's structure is
+    /// unusual, lists nothing and returns false.
     fn list_plain(&mut self, ranges: &mut Vec<CodeRange>) -> bool {
         let FrameSection { section, bases, cies, plain } = self;
         let Some(plain) = plain else { return false };
@@ -131,8 +132,8 @@ impl<'a, S: UnwindSection<Bytes<'a>>> FrameSection<'a, S> {
         whole
     }
 
-    /// Lists the code ranges that the section describes. Stops at the first malformed entry, since
-    /// no boundary after it can be trusted.
+    /// Lists the code ranges that the section describes. Stops at the first malformed entry,
+    /// because the begin of the next entry can't be known then.
     fn list(&mut self, debug: bool, ranges: &mut Vec<CodeRange>) {
         let FrameSection { section, bases, cies, .. } = self;
         let mut entries = section.entries(bases);
@@ -150,7 +151,7 @@ impl<'a, S: UnwindSection<Bytes<'a>>> FrameSection<'a, S> {
         }
     }
 
-    /// Evaluates one FDE, and pushes its rows from `from` on.
+    /// Evaluates one FDE, and appends its rows to the table, as far as they are at `from` or later.
     fn rows(
         &mut self,
         range: CodeRange,
@@ -187,12 +188,12 @@ impl<'a, S: UnwindSection<Bytes<'a>>> FrameSection<'a, S> {
 }
 
 impl<'a> Compiler<'a> {
-    /// Whether no code is described.
+    /// Whether no code range was listed.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Lists the functions that `.eh_frame` describes.
+    /// Lists the code ranges that the content of `.eh_frame` describes.
     pub fn add(&mut self, bytes: &'a [u8], address: u64) {
         let mut section = EhFrame::new(bytes, LittleEndian);
         section.set_address_size(8);
@@ -206,15 +207,15 @@ impl<'a> Compiler<'a> {
         self.eh = Some(section);
     }
 
-    /// Lists the functions that `.debug_frame` describes.
+    /// Lists the code ranges that `.debug_frame` describes.
     pub fn add_debug(&mut self, section: DebugFrame<Bytes<'a>>) {
         let mut section = FrameSection::new(section, BaseAddresses::default());
         section.list(true, &mut self.ranges);
         self.debug = Some(section);
     }
 
-    /// Evaluates all FDEs in order of address. If two describe the same code, the first one is
-    /// used, and `.eh_frame` comes before `.debug_frame`.
+    /// Evaluates all FDEs in order of address. If several describe the same code, the one that
+    /// begins first is used; at the same address, `.eh_frame` precedes `.debug_frame`.
     pub fn run(mut self) -> Result<UnwindTable, UnwindError> {
         self.ranges.sort_unstable_by_key(|r| (r.start, r.debug, r.end));
         let mut context = UnwindContext::new();
@@ -226,8 +227,8 @@ impl<'a> Compiler<'a> {
                 continue;
             }
             table.push(from, Row::NONE);
-            // If an FDE is malformed, the rows before the error are kept, and the rest is cut
-            // below.
+            // If an FDE is malformed, the rows before the error are kept. The last of them may be
+            // wrong, so it is replaced below.
             let whole = match (range.debug, &mut self.eh, &mut self.debug) {
                 (false, Some(s), _) => s.rows(range, from, &mut context, &mut table).is_ok(),
                 (true, _, Some(s)) => s.rows(range, from, &mut context, &mut table).is_ok(),
@@ -248,7 +249,7 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// Translates a row of frame information into the wire format.
+/// Converts a row of frame information to the wire format.
 fn translate<'a, S: UnwindSection<Bytes<'a>>>(
     row: &gimli::UnwindTableRow<usize>,
     section: &S,
@@ -260,8 +261,9 @@ fn translate<'a, S: UnwindSection<Bytes<'a>>>(
         _ if signal && is_signal_frame(row, section) => return Row::SIGNAL,
         _ => return Row::NONE,
     }
-    // The code that called a signal frame may have stopped anywhere, and not after a call. Only the
-    // trampoline's own row shows that.
+    // A signal may interrupt code anywhere, not only after a call, so the frame below a trampoline
+    // isn't at a return address. Only the trampoline's own row tells readers that, so other rows of
+    // a trampoline can't be used.
     let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else {
         return Row::NONE;
     };
@@ -278,8 +280,8 @@ fn translate<'a, S: UnwindSection<Bytes<'a>>>(
     Row::new(kind, offset, saved).unwrap_or(Row::NONE)
 }
 
-/// Whether the CFA is the stack pointer that the kernel saved in the `ucontext` at the stack
-/// pointer, as in glibc's `__restore_rt`.
+/// Whether the row's CFA is the stack pointer that the kernel saved in the `ucontext` on the stack,
+/// as in glibc's `__restore_rt`.
 fn is_signal_frame<'a, S: UnwindSection<Bytes<'a>>>(
     row: &gimli::UnwindTableRow<usize>,
     section: &S,
@@ -308,9 +310,9 @@ mod tests {
     use crate::elf::Elf;
     use std::path::Path;
 
-    /// Plain programs give the same rows as gimli does, entry by entry and for the whole table.
+    /// The fast evaluator gives the same rows as gimli, entry by entry and for the whole table.
     #[test]
-    fn plain_programs_are_run_as_gimli_runs_them() {
+    fn plain_programs_have_the_same_rows_as_with_gimli() {
         let maps = crate::modules::read_code_maps(std::process::id()).unwrap();
         let mut plain_ones = 0;
         for path in maps.iter().map(|m| &m.path).filter(|path| path.is_absolute()) {

@@ -1,10 +1,11 @@
-//! Compiles a module's call frame information into the unwind rows that targets read.
+//! Compiles a module's call frame information into the unwind rows that targets and the sampler
+//! read.
 //!
-//! Rows must never lead to a wrong caller. If the wire's rows can't express an entry exactly
-//! (another CFA register, a DWARF expression, a frame pointer kept in a register, a return address
-//! elsewhere), it becomes `Row::NONE` of the wire, which cuts the stack there and marks it. A row
-//! that has the CFA but loses the frame pointer would look right until some caller needs the frame
-//! pointer, so it is cut as well.
+//! A row must never lead to a wrong caller. Some entries can't be expressed exactly as rows: those
+//! with another CFA register, a DWARF expression, a frame pointer in another register, or a return
+//! address elsewhere. Such an entry becomes `Row::NONE`, which ends the stack there and marks it as
+//! cut. A row with the right CFA but without the frame pointer would look right until a caller
+//! needs the frame pointer, so it becomes `Row::NONE` too.
 
 mod compile;
 mod compiler;

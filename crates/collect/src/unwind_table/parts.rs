@@ -1,9 +1,9 @@
-//! Compiles a large module part by part.
+//! Splits a large module into parts, whose unwind tables are compiled separately.
 //!
-//! PyTorch loads 57 MB of frame information, but its stacks lie in a few percent of the code. The
-//! binary search table next to `.eh_frame` lists each function in order of address, with the place
-//! of its description. A part is a range of the table's entries, and only their descriptions are
-//! read. The rows are the same as those of the whole module.
+//! PyTorch loads 57 MB of frame information, but its stacks are in a few percent of its code. The
+//! binary search table next to `.eh_frame` lists the functions in order of address and tells where
+//! the description of each one is. A part is a range of entries in this table, and only their
+//! descriptions are read. The rows of a part are the same as those of the whole module.
 
 use super::compile::{compile_section, mark_entry};
 use super::search::{SearchTable, Window};
@@ -12,35 +12,35 @@ use crate::disk_cache::RowSpan;
 use crate::elf::{Elf, u32_at};
 use std::collections::HashMap;
 
-/// Number of functions in a part, and most parts of a module. The module table of a target has
-/// 2,048 entries, and a part of 1,024 functions takes 0.4 ms.
+/// Number of functions in a part, and largest number of parts of a module. A target's module table
+/// has 2,048 entries, and compiling a part of 1,024 functions takes 0.4 ms.
 const FUNCTIONS: u64 = 1024;
 const MAX_PARTS: u64 = 256;
-/// Number of descriptions, spread over the module, that are checked for the form that is compiled
-/// here, since a linker writes all of them in one form. Each check takes a read, the first time
-/// from disk.
+/// Number of descriptions, spread over the module, that are checked for the form that can be
+/// compiled in parts. Some are enough, because a linker writes all of them in one form. Each check
+/// is a read, which may be from disk.
 const CHECKED: u64 = 8;
 
 /// A part of a module.
 #[derive(Clone, Debug)]
 pub struct ModulePart {
-    /// First ELF address for which it has rows; they reach to the next part's first address.
+    /// First ELF address that its rows are for. They reach to the first address of the next part.
     pub start: u64,
     /// One past its last ELF address.
     pub end: u64,
-    /// Its entries in the search table: first, and one past the last.
+    /// The entries in the search table: the first, and one past the last.
     entries: (u64, u64),
 }
 
 impl ModulePart {
-    /// Returns the key under which its rows are cached.
+    /// Returns the range that identifies its rows in the cache.
     pub fn span(&self) -> RowSpan {
         RowSpan { addresses: (self.start, self.end), entries: self.entries }
     }
 }
 
-/// Returns the parts of a module in order of address. Empty if the module is small, or if it has
-/// frame information that is not in the search table.
+/// Returns the parts of a module in order of address. Empty if the module must be compiled as a
+/// whole, because it is small or has frame information outside the search table.
 pub fn parts(elf: &Elf) -> Vec<ModulePart> {
     found_parts(elf).unwrap_or_default()
 }
@@ -89,7 +89,7 @@ pub fn compile_part(elf: &Elf, part: &ModulePart) -> Result<UnwindTable, UnwindE
     let mut section = PartSection { base: *base, bytes: Vec::new(), shared: HashMap::new() };
     let mut window = Window::default();
     for (start, description) in &entries {
-        // A description of another form gets no rows.
+        // Descriptions of another form get no rows.
         let Some((bytes, shared)) = window.description(elf, *description, *start) else { continue };
         let _ = section.add(bytes, shared, *start, (elf, &mut window));
     }
@@ -100,18 +100,18 @@ pub fn compile_part(elf: &Elf, part: &ModulePart) -> Result<UnwindTable, UnwindE
     Ok(rows)
 }
 
-/// A section `.eh_frame` that contains only chosen descriptions.
+/// The content of a section `.eh_frame` with only some of a module's descriptions.
 struct PartSection {
     /// ELF address of its first byte.
     base: u64,
     bytes: Vec<u8>,
-    /// New addresses of the entries that several functions share, by their ELF addresses.
+    /// New offsets of the entries that descriptions refer to, by their ELF addresses.
     shared: HashMap<u64, u64>,
 }
 
 impl PartSection {
-    /// Adds a description and the entry that it refers to. References relative to the old place are
-    /// made relative to the new one.
+    /// Appends a description, and the entry that it refers to if that isn't in the section yet.
+    /// Adapts the addresses in the description to its new place.
     fn add(
         &mut self,
         mut bytes: Vec<u8>,
@@ -147,7 +147,7 @@ mod tests {
     use tprof_wire::unwind::Row;
 
     #[test]
-    fn parts_have_the_rows_of_the_whole() {
+    fn parts_have_the_same_rows_as_the_whole_module() {
         let elf = Elf::open(Path::new("/proc/self/exe")).unwrap();
         let whole = compile_elf(&elf).unwrap();
         let parts = parts(&elf);

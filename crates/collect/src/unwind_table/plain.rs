@@ -1,6 +1,5 @@
-//! Evaluates the call frame programs of a section that a compiler wrote, several times as fast as a
-//! general evaluator. Programs that are not plain are left to gimli. Plain ones give the same rows
-//! as with gimli.
+//! Evaluates call frame programs in the form that compilers write ("plain"), several times as fast
+//! as gimli and with the same rows. Programs of other forms are left to gimli.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -8,7 +7,7 @@ use std::ops::ControlFlow;
 use tprof_cfi::{CfiEntry, SharedEntry, code_at, entry_at, run};
 use tprof_wire::unwind::Row;
 
-/// The code that one FDE describes.
+/// The range of code that one FDE describes.
 #[derive(Clone, Copy)]
 pub(super) struct CodeRange {
     pub start: u32,
@@ -19,20 +18,21 @@ pub(super) struct CodeRange {
 }
 
 impl CodeRange {
-    /// Returns `None` for a range that can't be in a table. A range at address 0 belongs to code
-    /// that the linker removed.
+    /// Returns a range; `None` if it can't be in a table. A range at address 0 belongs to code that
+    /// the linker removed.
     pub fn new(start: u64, end: u64, fde: usize, debug: bool) -> Option<CodeRange> {
         let (start, end) = (u32::try_from(start).ok()?, u32::try_from(end).ok()?);
         (start != 0 && start < end).then_some(CodeRange { start, end, fde, debug })
     }
 }
 
-/// A section `.eh_frame` as bytes, with its CIEs.
+/// The bytes of a section `.eh_frame`, with its plain CIEs.
 pub(super) struct Plain<'a> {
     bytes: &'a [u8],
-    /// ELF address of its first byte.
+    /// ELF address of the first byte.
     address: u64,
-    /// Plain CIEs by offset, and the one that was used last, since neighbouring FDEs share it.
+    /// Plain CIEs by offset. The last one that was used is stored separately, because neighbouring
+    /// FDEs share it.
     cies: HashMap<usize, SharedEntry>,
     last: Option<(usize, SharedEntry)>,
     rows: Vec<(u64, Row)>,
@@ -43,8 +43,8 @@ impl<'a> Plain<'a> {
         Plain { bytes, address, cies: HashMap::new(), last: None, rows: Vec::new() }
     }
 
-    /// Returns the entry at an offset, and the offset of the next one; `None` if the entry is not
-    /// plain. Plain CIEs are cached.
+    /// Returns the entry at an offset, and the offset of the next entry. `None` if the structure of
+    /// the entry is unusual. Caches the entry if it is a plain CIE.
     pub fn entry(&mut self, at: usize) -> Option<(CfiEntry, usize)> {
         let (entry, next) = entry_at(self.bytes, at)?;
         if entry == CfiEntry::Shared {
@@ -54,7 +54,8 @@ impl<'a> Plain<'a> {
         Some((entry, next))
     }
 
-    /// Returns the CIE at an offset, if it was read before and is plain.
+    /// Returns the CIE at an offset; `None` if it isn't plain or was not passed to
+    /// [`Plain::entry`].
     pub fn cie(&mut self, at: usize) -> Option<SharedEntry> {
         if self.last.is_none_or(|(last, _)| last != at) {
             self.last = Some((at, *self.cies.get(&at)?));
@@ -62,18 +63,18 @@ impl<'a> Plain<'a> {
         self.last.map(|(_, cie)| cie)
     }
 
-    /// Whether only the end of the section is left.
+    /// Whether the section ends at this offset.
     pub fn is_end(&self, at: usize) -> bool {
         self.bytes.get(at..).is_some_and(|rest| rest.is_empty() || rest == [0; 4])
     }
 
-    /// Returns where the code of an FDE begins and ends.
+    /// Returns the begin and the end of the code that an FDE describes.
     pub fn code(&self, fde: usize) -> Option<(u64, u64)> {
         code_at(self.bytes.get(fde..)?, self.address.checked_add(fde as u64)?)
     }
 
-    /// Evaluates an FDE, and returns its rows, each with the first address for which it holds. The
-    /// last row holds up to the end of the FDE. `None` if the FDE is not plain.
+    /// Evaluates an FDE, and returns its rows, each with its first address. The last row ends with
+    /// the FDE's code. `None` if the FDE isn't plain.
     pub fn run(&mut self, range: CodeRange) -> Option<&[(u64, Row)]> {
         let (CfiEntry::Description(cie), end) = entry_at(self.bytes, range.fde)? else {
             return None;
@@ -98,8 +99,8 @@ mod tests {
     use tprof_cfi::LoadedFrames;
     use tprof_wire::unwind::Row;
 
-    /// A file's segments as a loader maps them, the address of `.eh_frame_hdr`, and the entry
-    /// point.
+    /// An ELF file as a loader maps it: its segments with their addresses, the address of
+    /// `.eh_frame_hdr`, and the entry point.
     struct Loaded {
         segments: Vec<(u64, Vec<u8>)>,
         header: u64,
@@ -125,7 +126,7 @@ mod tests {
         fn frames(&self) -> Option<LoadedFrames<'_>> {
             let (bytes, start) = self.segment(self.header)?;
             let header = &bytes[(self.header - start) as usize..];
-            // The test treats `.eh_frame` as if it lay in a separate segment.
+            // `.eh_frame` may be in the same segment, but the test passes it as a separate one.
             LoadedFrames::new(header, self.header, self.entry, |address| {
                 let (bytes, start) = self.segment(address)?;
                 Some((&bytes[(address - start) as usize..], address))
@@ -133,9 +134,10 @@ mod tests {
         }
     }
 
-    /// A process finds the same rows in its mapped segments as its table would have.
+    /// A process that computes rows from its mapped segments finds the rows that its table would
+    /// have.
     #[test]
-    fn rows_of_loaded_objects_are_those_of_their_tables() {
+    fn rows_computed_from_mapped_segments_agree_with_the_table() {
         let maps = crate::modules::read_code_maps(std::process::id()).unwrap();
         let (mut found, mut described) = (0, 0);
         for path in maps.iter().map(|m| &m.path).filter(|path| path.is_absolute()) {
@@ -158,9 +160,9 @@ mod tests {
         assert!(found > 20_000 && found * 1000 > described * 999, "{found} of {described}");
     }
 
-    /// Damaged frame information in a mapped file must not crash the process.
+    /// Damaged frame information in a mapped file must not make the process crash.
     #[test]
-    fn damaged_frame_information_is_read_within_its_bounds() {
+    fn damaged_frame_information_is_not_read_out_of_bounds() {
         let path = crate::modules::read_code_maps(std::process::id()).unwrap().into_iter();
         let path = path.map(|m| m.path).find(|path| path.ends_with("libc.so.6")).unwrap();
         let elf = Elf::open(&path).unwrap();
@@ -178,7 +180,8 @@ mod tests {
             (word >> 33) % below
         };
         for _ in 0..20_000 {
-            // The damaged byte is in the head of the search table or anywhere else in the segment.
+            // Damages a byte at the beginning of the search table, or anywhere after it in the
+            // segment.
             let is_head = next(4) == 0;
             let bytes = &mut loaded.segments[index].1;
             let at = begin + next(if is_head { 64 } else { (bytes.len() - begin) as u64 }) as usize;
@@ -189,7 +192,7 @@ mod tests {
                     frames.row_at(code.address + next(code.file_bytes));
                 }
             }
-            // Damage accumulates, and is undone from time to time.
+            // Most damage is undone at once, but some accumulates.
             if next(8) != 0 {
                 loaded.segments[index].1[at] = before;
             }

@@ -1,17 +1,17 @@
-//! Compiled rows, and their encoding for targets.
+//! The compiled unwind rows of a module, and their encoding for targets.
 
 use crate::elf::ElfError;
 use tprof_wire::unwind::{Row, TableHeader, table_bytes};
 
-/// The unwind rows of one module, sorted. Row `i` holds from `pcs[i]` up to `pcs[i + 1]`. The pcs
-/// are ELF addresses.
+/// The unwind rows of one module, in order of address. Row `i` is valid from `pcs[i]` up to `pcs[i
+/// + 1]`. The pcs are ELF addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnwindTable {
-    /// First pc of each row.
+    /// First pc of each row, in the same order as `rows`.
     pub pcs: Vec<u32>,
-    /// Rows of the table.
+    /// The rows.
     pub rows: Vec<Row>,
-    /// The reason why there are no rows, if there are none.
+    /// The reason why the table has no rows; `None` if it has rows.
     pub empty: Option<&'static str>,
 }
 
@@ -27,8 +27,8 @@ pub enum UnwindError {
 }
 
 impl UnwindTable {
-    /// Returns the row for an ELF address. For a caller, the address must be the return address
-    /// minus one.
+    /// Returns the row for an ELF address. The address of a caller must be its return address minus
+    /// one.
     pub fn row_at(&self, pc: u64) -> Row {
         let Ok(pc) = u32::try_from(pc) else {
             return Row::NONE;
@@ -37,7 +37,7 @@ impl UnwindTable {
         next.checked_sub(1).and_then(|i| self.rows.get(i)).copied().unwrap_or(Row::NONE)
     }
 
-    /// Appends a row that begins at `pc`, which must not be below the last row's.
+    /// Appends a row that begins at `pc`, which must not be below the pc of the last row.
     pub(super) fn push(&mut self, pc: u32, row: Row) {
         if self.pcs.last() == Some(&pc) {
             self.pcs.pop();

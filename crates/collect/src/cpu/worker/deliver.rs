@@ -1,4 +1,4 @@
-//! Delivers samples and events to the collector.
+//! Delivers samples and events to the engine.
 
 use super::super::sample::{CpuSample, Measure, SamplerEvent, ThreadTotals};
 use super::super::threads::{ThreadInterval, WaitSite};
@@ -23,7 +23,7 @@ impl Worker {
         }
     }
 
-    /// Delivers the counts of a thread.
+    /// Adds the totals of a thread's counts to the samples.
     pub(super) fn count(&mut self, pid: u32, tid: u32, time_ns: u64, faults: Option<[u64; 2]>) {
         let Some(counts) = self.threads.take_counts(tid) else { return };
         let counts = (!self.lost.ever).then_some(counts);

@@ -1,5 +1,5 @@
-//! Builds the stack of a sample: the kernel's frames, then the unwound frames of the user, with
-//! Python's frames inserted.
+//! Builds the stack of a sample: the kernel's frames, then the user's frames from the unwound
+//! stack, with Python's frames inserted.
 
 use super::super::sample::Frame;
 use super::super::unwind;
@@ -11,7 +11,7 @@ use tprof_wire::env;
 use tprof_wire::record::StackEnd;
 
 impl Worker {
-    /// Returns the kernel's frames, then the user's.
+    /// Returns the kernel's frames, followed by the user's frames.
     pub(super) fn frames(
         &mut self,
         pid: u32,
@@ -25,7 +25,8 @@ impl Worker {
         record::chain(chain, |kernel, address| match kernel {
             true => frames.push(Frame::Kernel(address)),
             false => {
-                // The first address is where the thread was; the others are return addresses.
+                // The first address is where the thread was; one is added so that all look like
+                // return addresses.
                 frames.push(Frame::Address(address.wrapping_add(u64::from(first))));
                 first = false;
             }
@@ -41,7 +42,7 @@ impl Worker {
         (frames, end)
     }
 
-    /// Whether a thread ran code of tprof's library, which is part of the overhead.
+    /// Whether a thread ran code of tprof's library. Such time counts as overhead.
     pub(super) fn is_in_library(
         &self,
         pid: u32,
@@ -67,7 +68,7 @@ impl Worker {
     ) -> (Vec<Frame>, StackEnd) {
         let Some(python) = python else { return (frames, end) };
         let whole = end == StackEnd::Whole;
-        // A stack whose Python frames are complete counts as whole, even if the walk over native
+        // A stack counts as whole if its Python frames are complete, even if the walk over native
         // frames was cut.
         let end = if python.cut { end } else { StackEnd::Whole };
         let named = python.frames.into_iter().map(|f| (Frame::Python(f.named), f.entry));
@@ -75,13 +76,14 @@ impl Worker {
         (merge(frames, named, whole, python.cut, is_loop), end)
     }
 
-    /// Whether a thread waits for the GIL, according to the address that it waits at. The
-    /// interpreter's functions that take the GIL have no names if it is stripped.
+    /// Whether a thread waits for the GIL, judged by the address that it waits at. The names of
+    /// functions can't tell that, because those that take the GIL have none in a stripped
+    /// interpreter.
     pub(super) fn is_at_lock(&self, pid: u32, registers: Option<Registers>) -> bool {
         registers.is_some_and(|at| self.pythons.is_lock(pid, at.argument))
     }
 
-    /// Adds the modules of frames that the kernel found.
+    /// Reports the modules of user frames that the kernel has unwound.
     pub(super) fn report_modules(&mut self, pid: u32, frames: &[Frame]) {
         for frame in frames {
             if let Frame::Address(address) = frame {

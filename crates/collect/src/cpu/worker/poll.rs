@@ -1,4 +1,4 @@
-//! Reads processes for which perf events are refused.
+//! Samples processes by reading `/proc`, where perf events are refused.
 
 use super::super::polled::{self, ProgramChange, ThreadActivity};
 use super::super::sample::{CpuSample, Measure, SamplerEvent};
@@ -9,21 +9,24 @@ use crate::os::proc::{self, Stat};
 use crate::os::sys;
 use tprof_wire::record::StackEnd;
 
-/// Readings may take one part in this many of the time, measured as CPU time of this thread. With
-/// many threads the readings become rarer.
+/// Readings may take at most one part in this many of the time, measured as CPU time of the
+/// sampler's thread. With many threads in the job, readings therefore become rarer.
 const MAX_OF_TIME: u64 = 10;
-/// Weight of the last reading in the mean, as one part in this many. A new program makes one reading
-/// long, which then delays several readings a little instead of the next one for long.
+/// Weight of the last reading in the mean time of a reading, as one part in this many. A new
+/// program makes one reading long. The mean delays several readings a little instead of the next
+/// one for long.
 const SHARE_OF_LAST: u64 = 8;
-/// Time between two searches for children. No event announces children without tprof's library.
+/// Time between two searches for children, ns. Nothing else tells about children without tprof's
+/// library.
 const CHILDREN_NS: u64 = 100_000_000;
-/// Least time between two readings of a process's mappings. They are read again if a wait lies
-/// outside them.
+/// Least time between two readings of a process's mappings, ns. If a waiting thread is in none of
+/// the known mappings, they are read again.
 const MAPS_NS: u64 = 200_000_000;
 
 impl Worker {
-    /// Watches a process by reading it from `/proc`, and reports what that can't record. `refused`
-    /// is the reason why there are no perf events.
+    /// Begins to sample a process from `/proc`, and reports what can't be recorded that way.
+    /// `refused` is the reason why perf events aren't permitted. Returns false if this is
+    /// impossible.
     pub(super) fn fall_back_to_polling(&mut self, pid: u32, since_ns: u64, refused: &str) -> bool {
         let now = sys::monotonic_ns();
         if !polled::is_possible() || !self.polling.polled.begin(pid, now, since_ns == 0) {
@@ -50,12 +53,12 @@ impl Worker {
         true
     }
 
-    /// Returns when the next reading is due, if any process is read.
+    /// Returns the time when the next reading is due, if any process is sampled from `/proc`.
     pub(super) fn next_poll_ns(&self) -> Option<u64> {
         (!self.polling.polled.is_empty()).then_some(self.polling.next_ns)
     }
 
-    /// Reads all threads, if a reading is due.
+    /// If a reading is due, reads all threads of all processes that are sampled from `/proc`.
     pub(super) fn poll(&mut self, now_ns: u64) {
         if self.polling.polled.is_empty()
             || (now_ns < self.polling.next_ns && self.wanted_ns <= self.polling.at_ns)
@@ -81,7 +84,7 @@ impl Worker {
             now_ns + self.wanted.period_ns().max(self.polling.took_ns * MAX_OF_TIME);
     }
 
-    /// Handles a process that attached: it is new, or it runs another program.
+    /// Handles a process that attached: it is new, or it has begun to run another program.
     pub(super) fn poll_attached(&mut self, pid: u32) {
         let now_ns = sys::monotonic_ns();
         match self.polling.polled.has(pid) {
@@ -133,7 +136,7 @@ impl Worker {
         self.take_intervals(intervals);
     }
 
-    /// Counts the time of a process that no known thread ran as lost.
+    /// Counts as lost the time of a process that no known thread ran.
     pub(super) fn lose_unseen(&self, pid: u32) {
         let unseen_ms = self.polling.polled.unseen_ms(pid);
         if unseen_ms > 0 {
@@ -169,7 +172,7 @@ impl Worker {
                 };
                 let gil = python.as_ref().and_then(|python| python.gil);
                 let (frames, end) = self.with_python(pid, Vec::new(), StackEnd::Whole, python);
-                // Without a stack this is time that no sample covers, and not a sample.
+                // Without frames this is an interval and not a sample, so it has no processor.
                 let cpu = cpu.filter(|_| !frames.is_empty());
                 self.taken.push(CpuSample {
                     weight_ns: ran_ns,
@@ -189,7 +192,7 @@ impl Worker {
     }
 
     /// Reads the mappings of a process again, unless they were read a moment ago. Returns whether
-    /// there are new ones.
+    /// any mapping is new.
     pub(super) fn read_maps_again(&mut self, pid: u32, now_ns: u64) -> bool {
         let read_ns = self.polling.maps_ns.entry(pid).or_insert(0);
         if now_ns.saturating_sub(*read_ns) < MAPS_NS {

@@ -1,4 +1,4 @@
-//! Records of perf events that wait for their turn.
+//! Records of perf events that wait until all earlier records have been read.
 
 use super::super::blocked::BlockedThread;
 use super::super::counters::Purpose;
@@ -9,19 +9,19 @@ use crate::perf::record::{Origin, Registers};
 use crate::python::PyStack;
 use rustc_hash::FxHashSet;
 
-/// A record that waits for its turn.
+/// A record that waits until all earlier records have been read.
 pub struct QueuedRecord {
     pub origin: Origin,
     pub what: QueuedEvent,
 }
 
-/// Returns the threads that came back to a processor by these records.
+/// Returns the threads that came back to a processor according to these records.
 pub fn resumed_threads(waiting: &[QueuedRecord]) -> FxHashSet<u32> {
     let came = |one: &&QueuedRecord| matches!(one.what, QueuedEvent::Came);
     waiting.iter().filter(came).map(|one| one.origin.tid).collect()
 }
 
-/// The content of a record.
+/// What a record says.
 pub enum QueuedEvent {
     Sample {
         purpose: Purpose,
@@ -29,7 +29,7 @@ pub enum QueuedEvent {
         registers: Option<Registers>,
         stack: Box<[u8]>,
         python: Option<PyStack>,
-        /// Whether its Python frames were looked for.
+        /// Whether the sampler has already tried to read the Python frames.
         asked: bool,
     },
     Events {
@@ -59,17 +59,18 @@ pub enum QueuedEvent {
     /// A thread left its processor.
     Left {
         preempted: bool,
-        /// The reading of the thread's wait, if it was made before the record's turn came.
+        /// What was read of the thread's wait, if that was done while the record was queued.
         reading: Option<Box<WaitReading>>,
     },
     /// A thread came back to a processor.
     Came,
 }
 
-/// The part of a wait's place that can only be read during the wait. Its frames can be found later.
+/// The part of a wait's place that can be read only during the wait. The native frames are found
+/// later, from the copied stack.
 pub struct WaitReading {
     pub blocked: BlockedThread,
     pub python: Option<PyStack>,
-    /// The file that the thread waits for.
+    /// A frame that names the file that the thread waits for.
     pub file: Option<Frame>,
 }

@@ -31,15 +31,15 @@ impl Worker {
         self.read_python();
     }
 
-    /// Reads the Python frames of threads that have hardly run since they were sampled, either a
-    /// moment ago or just before they left their processor.
+    /// Reads the Python frames of threads that have hardly run since they were sampled: the sample
+    /// was taken a moment ago, or just before the thread left its processor.
     fn read_python(&mut self) {
         let now = sys::monotonic_ns();
         self.waiting.sort_by_key(|w| w.origin.time_ns);
         let mut waiting = std::mem::take(&mut self.waiting);
         let mut read: HashMap<u32, Option<PyStack>> = HashMap::new();
-        // Goes from the last record backwards. For each thread it keeps how long the thread has run
-        // since, and until when it ran before that.
+        // The loop goes from the last record backwards. For each thread, `ran` has the time that
+        // the thread has run after the current record, and the time until which it ran before that.
         let mut ran: HashMap<u32, (u64, u64)> = HashMap::new();
         for QueuedRecord { origin, what } in waiting.iter_mut().rev() {
             let Origin { pid, tid, time_ns, .. } = *origin;
@@ -86,7 +86,7 @@ impl Worker {
                 let Purpose::Event(event) = self.counters.purpose(id) else { return };
                 let frame = match kernel {
                     true => Frame::Kernel(address),
-                    // The address is stored plus one, like a return address.
+                    // One is added to the address, so that it looks like a return address.
                     false => Frame::Address(address.wrapping_add(1)),
                 };
                 QueuedEvent::Events { event, frame, count }
@@ -141,8 +141,8 @@ impl Worker {
     fn take(&mut self, origin: Origin, what: QueuedEvent, intervals: &mut Vec<ThreadInterval>) {
         let Origin { pid, tid, time_ns, cpu } = origin;
         match what {
-            // These are the kernel's last records for a process that has ended and is not known any
-            // more.
+            // These are the kernel's last records of a process that has ended and was already
+            // forgotten.
             QueuedEvent::Sample { .. } | QueuedEvent::Events { .. }
                 if self.threads.is_gone(tid, time_ns) && !self.spaces.knows(pid) => {}
             QueuedEvent::Sample { purpose, chain, registers, stack, python, .. } => {
@@ -184,8 +184,9 @@ impl Worker {
             QueuedEvent::Mapped(pid, mapping) => self.spaces.mapped(pid, mapping, time_ns),
             QueuedEvent::Named { pid, tid, name, exec } => {
                 if exec {
-                    // Earlier records belong to the old program. Its other threads have ended; one
-                    // of them may have become this thread.
+                    // Earlier records belong to the previous program. All other threads of that
+                    // program have ended, even if this thread was one of them and has now taken the
+                    // pid as its tid.
                     let others: Vec<u32> =
                         self.threads.of_process(pid).filter(|other| *other != tid).collect();
                     for other in others {
@@ -193,7 +194,8 @@ impl Worker {
                         self.count(pid, other, time_ns, faults);
                         self.threads.ended(other, time_ns, intervals);
                     }
-                    // Its faults are counted for the program that it becomes.
+                    // The faults of this thread count for the new program, so they are left out
+                    // here.
                     self.count(pid, tid, time_ns, None);
                     self.threads.replaced(tid, time_ns, intervals);
                     self.take_intervals(std::mem::take(intervals));

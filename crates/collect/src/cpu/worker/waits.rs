@@ -1,11 +1,11 @@
-//! Reads waits from outside during the wait, if the counter that samples threads as they leave
-//! their processors took no sample.
+//! Reads during a wait where the thread waits, if the counter that samples threads as they leave
+//! their processor took no sample.
 //!
-//! That counter is given a rate, from which the kernel derives a period in context switches. Two
-//! switches within a few microseconds are enough for a period of hundreds, and it shrinks again
-//! only while the thread runs. After such a burst the next hundreds of waits have no sample.
-//! Therefore waits are also read by time: long waits as soon as they are long, and shorter waits of
-//! threads that the counter passes over, each time the sampler's thread is awake.
+//! The kernel derives the period of this counter, in context switches, from its rate. Two switches
+//! within a few microseconds are enough to raise the period to hundreds, and it shrinks again only
+//! while the thread runs. After such a burst, the next hundreds of waits have no sample. Therefore
+//! waits are also read by time. Long waits are read as soon as they are long. Shorter waits are
+//! read whenever the sampler's thread is awake, for threads whose last wait had no sample.
 
 use super::super::blocked::{self, BlockedThread};
 use super::super::counters::Purpose;
@@ -18,27 +18,27 @@ use rustc_hash::FxHashMap;
 use tprof_trace::model::ThreadState;
 use tprof_wire::record::StackEnd;
 
-/// Waits of this length are read if nothing else shows their place, ns.
+/// Waits that last this long are read if their place is unknown, ns.
 const LONG_WAIT_NS: u64 = 10_000_000;
-/// Most readings of long waits in one pass. Each takes about 10 us.
+/// Largest number of long waits that are read in one pass. Reading one takes about 10 us.
 const MAX_LONG_WAITS: usize = 256;
-/// Most readings of shorter waits in one pass.
+/// Largest number of shorter waits that are read in one pass.
 const MAX_SHORT_WAITS: usize = 16;
-/// Most waits whose files are looked up in one pass.
+/// Largest number of waits whose files are looked up in one pass.
 const MAX_NAMED: usize = 8;
 
-/// A thread's state according to its last queued records.
+/// What a thread's last queued records say.
 #[derive(Clone, Copy, Default)]
 struct LastSwitch {
-    /// Index of the record that it left its processor, unless it came back.
+    /// Index of the record that the thread left its processor; `None` if it came back.
     left_at: Option<usize>,
-    /// Whether the counter sampled it as it left.
+    /// Whether the counter took a sample when the thread left.
     was_sampled: bool,
 }
 
 impl Worker {
-    /// Reads the waits whose beginnings are still in the queue. [`Worker::read_long_waits`] reads
-    /// those whose beginnings were handled already.
+    /// Reads the waits whose first record is still queued. [`Worker::read_long_waits`] reads those
+    /// whose first record was already handled.
     pub(super) fn read_queued_waits(&mut self, now: u64) {
         let mut readings = Vec::new();
         let mut short = 0;
@@ -59,8 +59,8 @@ impl Worker {
         if readings.is_empty() {
             return;
         }
-        // A thread that came back meanwhile may have been read in its next wait, so such readings
-        // are dropped.
+        // If a thread has come back meanwhile, the reading may be of its next wait, so it is
+        // dropped.
         self.drain();
         let waits: FxHashMap<u32, usize> = self.unsampled_waits().collect();
         for (tid, time_ns, reading) in readings {
@@ -73,8 +73,8 @@ impl Worker {
         }
     }
 
-    /// Returns the threads that wait according to their last queued record, and that were neither
-    /// sampled as they left nor read since. Each has the index of that record.
+    /// Returns the threads that wait according to their last queued record, and whose wait was
+    /// neither sampled nor read. Each has the index of that record.
     fn unsampled_waits(&self) -> impl Iterator<Item = (u32, usize)> + use<> {
         let mut last: FxHashMap<u32, LastSwitch> = FxHashMap::default();
         for (at, record) in self.waiting.iter().enumerate() {
@@ -98,10 +98,11 @@ impl Worker {
         last.into_iter().filter_map(unsampled)
     }
 
-    /// Reads the long waits whose beginnings are not in the queue any more.
+    /// Reads the long waits whose first record is no longer queued.
     pub(super) fn read_long_waits(&mut self, now: u64) {
         let mut waits = self.threads.waits_unseen(now.saturating_sub(LONG_WAIT_NS));
-        // The states of threads are older than the queued records.
+        // `threads` doesn't know what the queued records say, so threads that came back are
+        // removed.
         let came = queued_record::resumed_threads(&self.waiting);
         waits.retain(|(_, tid)| !came.contains(tid));
         let mut sites = Vec::new();
@@ -109,8 +110,8 @@ impl Worker {
             sites.extend(self.site_of_wait(pid, tid, None).map(|site| (tid, site)));
         }
         if !sites.is_empty() {
-            // A thread that came back meanwhile may have been read in its next wait, so such
-            // readings are dropped.
+            // If a thread has come back meanwhile, the reading may be of its next wait, so it is
+            // dropped.
             self.drain();
             let came = queued_record::resumed_threads(&self.waiting);
             for (tid, site) in sites.into_iter().filter(|(tid, _)| !came.contains(tid)) {
@@ -127,8 +128,9 @@ impl Worker {
         }
     }
 
-    /// Reads where a thread waits, and what for, during the wait. If no event reports the process's
-    /// mappings, `maps_at_ns` is set, and they are read again if needed.
+    /// Reads where a thread waits and what it waits for, while it waits. `maps_at_ns` is set for
+    /// processes without perf events. Nothing reports their new mappings, so the mappings are read
+    /// again if needed.
     pub(super) fn site_of_wait(
         &mut self,
         pid: u32,
@@ -153,7 +155,7 @@ impl Worker {
         Some(reading)
     }
 
-    /// Finds the frames of a thread that was read while it waited.
+    /// Finds the frames of a wait that was read before.
     pub(super) fn site_of(
         &mut self,
         pid: u32,

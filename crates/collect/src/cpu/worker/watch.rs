@@ -1,5 +1,5 @@
-//! Begins to watch processes. It opens their counters, or reads them from `/proc` if counters are
-//! refused.
+//! Begins to sample processes: opens their counters, or reads them from `/proc` if the kernel
+//! refuses counters.
 
 use super::super::refusal::why_refused;
 use super::super::sample::SamplerEvent;
@@ -10,7 +10,7 @@ use crate::os::sys;
 use std::sync::atomic::Ordering::Release;
 
 impl Worker {
-    /// Handles the result of opening counters. What is refused is reported once.
+    /// Handles the result of opening counters. Everything that the kernel refuses is reported once.
     fn opened(&mut self, result: std::io::Result<()>) -> Result<(), String> {
         for (event, why) in self.counters.refused_events.drain(..) {
             (self.emit)(SamplerEvent::Missing(String::new(), event.name(), why));
@@ -33,7 +33,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Watches a process from its next exec on.
+    /// Samples a process from its next exec on.
     pub(super) fn launch(&mut self, pid: u32) {
         let result = self.counters.open(&self.wanted, &[pid], true);
         self.mapped_ns = sys::monotonic_ns();
@@ -45,7 +45,7 @@ impl Worker {
                 };
                 self.spaces.replaced(pid);
             }
-            // The next reading will show the exec.
+            // The next reading will notice the exec.
             Err(why) if self.fall_back_to_polling(pid, 0, &why) => {
                 self.polling.is_on.store(true, Release)
             }
@@ -53,11 +53,12 @@ impl Worker {
         }
     }
 
-    /// Watches processes that run already. Their work since `since_ns` counts.
+    /// Samples running processes. What they did since `since_ns` counts.
     pub(super) fn attach(&mut self, pids: &[u32], since_ns: u64) -> Result<(), String> {
         let mut result = Err("the process is gone".to_owned());
         for pid in pids {
-            // The records so far may show that the process is watched through its parent.
+            // Records that are still in the rings may show that the process is sampled through its
+            // parent.
             self.drain();
             let began = |w: &QueuedRecord| matches!(w.what, QueuedEvent::Began { pid: child, .. } if child == *pid);
             if self.spaces.knows(*pid) || self.waiting.iter().any(began) {
@@ -68,14 +69,14 @@ impl Worker {
             let opened = self.counters.open(&self.wanted, &tids, false);
             if let Err(why) = self.opened(opened) {
                 // The kernel also refuses counters of a process that is exiting but still in
-                // `/proc`. Nothing of it is left to read, and the refusal says nothing about other
-                // processes.
+                // `/proc`. Such a process has nothing left to sample, and its refusal says nothing
+                // about other processes.
                 let ends = Stat::of(*pid).is_none_or(|stat| stat.is_ending()) && tids.len() <= 1;
                 if !ends && self.fall_back_to_polling(*pid, since_ns, &why) {
                     result = Ok(());
                     continue;
                 }
-                // A child that has ended meanwhile does not make the request fail.
+                // If a child has ended meanwhile, the whole request must not fail.
                 if result.is_err() {
                     result = Err(why);
                 }

@@ -9,7 +9,7 @@ const STREAM: u64 = 0x7f00;
 const NUMBER: u64 = 1 << 32 | 13;
 const STUB: u64 = 0x10;
 
-/// Returns a `ByOrder` that knows one stream and one kernel.
+/// Returns a `ByOrder` that knows one stream and one kernel of thread 0.
 fn joining() -> ByOrder {
     let mut all = ByOrder::default();
     all.is_from(Handle::Stream(STREAM, 0, NUMBER), 0);
@@ -33,7 +33,7 @@ fn joined(rows: Vec<Span>) -> Vec<(u64, Option<u64>)> {
 }
 
 #[test]
-fn the_nth_launch_of_a_kernel_is_its_nth_record_whichever_comes_first() {
+fn the_nth_launch_of_a_kernel_joins_its_nth_record() {
     let mut all = joining();
     (0..3).for_each(|at| all.ran(ran(10 + 2 * at, 1000 + 100 * u64::from(at))));
     (0..3).for_each(|at| all.called(call(500 + 10 * at)));
@@ -45,9 +45,10 @@ fn the_nth_launch_of_a_kernel_is_its_nth_record_whichever_comes_first() {
 }
 
 #[test]
-fn a_lost_record_shifts_nothing_beyond_the_calls_around_it() {
+fn a_lost_record_affects_only_its_own_stretch() {
     let mut all = joining();
-    // Two launches, a wait, two launches of which one has lost its record, a wait, two launches.
+    // Two launches, a wait, two launches of which one has lost its record, a wait, and two
+    // launches. CUPTI records the waits.
     for (first, at) in [(10, 1000), (20, 2000), (30, 3000)] {
         all.called(call(at));
         all.called(call(at + 10));
@@ -66,10 +67,10 @@ fn a_lost_record_shifts_nothing_beyond_the_calls_around_it() {
 }
 
 #[test]
-fn work_belongs_to_its_call_if_cupti_recorded_that() {
+fn work_of_a_call_that_cupti_recorded_joins_no_other_call() {
     let mut all = joining();
-    // CUPTI recorded a launch of the same kernel by the driver, between two launches that the hooks
-    // saw.
+    // Between two launches that hooks saw, CUPTI recorded a launch of the same kernel by the
+    // driver.
     all.called(call(1000));
     all.called(call(3000));
     for (number, at) in [(10, 1050), (11, 2050), (12, 3050)] {
@@ -77,14 +78,14 @@ fn work_belongs_to_its_call_if_cupti_recorded_that() {
     }
     all.recorded(11, 2000);
     assert_eq!(joined(all.settle(9 * S, false)), [(1000, Some(10)), (3000, Some(12))]);
-    // The record of this call came too late: the work was joined with another call, which is
-    // counted.
+    // The record of this call comes too late. Its work was already joined with another call, which
+    // counts as contradicted.
     all.recorded(12, 3000);
     assert_eq!(all.found, WithoutCall { contradicted: 1, ..WithoutCall::default() });
 }
 
 #[test]
-fn no_work_begins_before_its_call() {
+fn work_that_began_before_a_call_does_not_join_it() {
     let mut all = joining();
     all.called(call(10_000_000));
     all.ran(ran(10, 1_000_000));
@@ -93,13 +94,14 @@ fn no_work_begins_before_its_call() {
 }
 
 #[test]
-fn calls_during_a_capture_wait_for_no_record() {
+fn calls_during_a_capture_need_no_record() {
     let mut all = joining();
     all.called(StartingCall { may_be_captured: true, ..call(900) });
     all.called(call(1000));
     all.ran(ran(10, 1050));
     assert_eq!(joined(all.settle(9 * S, false)), [(900, None), (1000, Some(10))]);
-    // A call of another thread, which was not captured into a graph.
+    // This call was made during another thread's capture, but its work was not captured into a
+    // graph.
     all.called(StartingCall { may_be_captured: true, ..call(9 * S) });
     all.ran(ran(20, 9 * S + 50));
     assert_eq!(joined(all.settle(20 * S, false)), [(9 * S, Some(20))]);
@@ -107,7 +109,7 @@ fn calls_during_a_capture_wait_for_no_record() {
 }
 
 #[test]
-fn no_call_is_guessed_for_work_that_had_not_ended() {
+fn nothing_is_joined_if_a_record_is_missing_at_the_end() {
     let mut all = joining();
     (0..3).for_each(|at| all.called(call(1000 + 10 * at)));
     (0..2).for_each(|at| all.ran(ran(10 + at, 1050 + u64::from(at))));
@@ -128,12 +130,12 @@ fn a_long_queue_waits_for_its_records() {
 }
 
 #[test]
-fn a_handle_is_what_it_was_then() {
+fn a_handle_has_the_meaning_of_the_time_of_the_call() {
     let mut all = joining();
-    // The stream was destroyed and another got its handle. The same happened to a kernel.
+    // The stream was destroyed, and a new one got its handle. The same happened to the kernel.
     all.is_from(Handle::Stream(STREAM, 0, NUMBER + 1), 2000);
     all.is_from(Handle::Kernel(STUB, hash_of("other")), 2000);
-    // A default stream is a different stream for each thread.
+    // The handle of a default stream means a different stream in each thread.
     all.is_from(Handle::Stream(LEGACY_STREAM, 0, NUMBER + 2), 0);
     all.is_from(Handle::Stream(LEGACY_STREAM, 1, NUMBER + 3), 0);
     all.called(call(1000));
@@ -159,7 +161,8 @@ fn a_handle_is_what_it_was_then() {
     assert_eq!(rows, [(1000, Some(3)), (3000, Some(5)), (5000, Some(6)), (5000, Some(7))]);
 }
 
-/// The result of replaying a recorded run.
+/// The result of replaying a recorded run: how many calls were joined with the right work, with the
+/// wrong work, or not at all.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Judged {
     right: usize,
@@ -173,7 +176,7 @@ fn rows_of<R: TraceRow>(file: &TraceFile) -> Vec<R> {
     rows
 }
 
-/// Calls in these runs that CUPTI no longer records (`inject/src/gpu/kinds.rs`).
+/// Calls in the recorded runs that CUPTI doesn't record any more (`inject/src/gpu/kinds.rs`).
 const UNRECORDED: [&str; 7] = [
     "cudaGetErrorString",
     "cuGetErrorString",
@@ -184,16 +187,16 @@ const UNRECORDED: [&str; 7] = [
     "cuGetProcAddress",
 ];
 
-/// Time between two calls of the agent itself (`inject/src/gpu/agent.rs`).
+/// Time between two of the agent's own calls, ns (`inject/src/gpu/agent.rs`).
 const MARK_NS: u64 = 10_000_000;
 
-/// Doubles a number, so that there is an unused number before each.
+/// Doubles a number, so that an unused number is free before each.
 fn room(number: u64) -> u32 {
     2 * number as u32
 }
 
-/// Replays the records of a device in the order in which they came, without the numbers of the
-/// calls that hooks see. `lost` records of work from the middle are left out.
+/// Replays the records of a device in the order of their arrival, but without the correlations of
+/// the calls that hooks see. Leaves out `lost` records of work from the middle.
 fn replayed(file: &TraceFile, lost: usize) -> (Judged, WithoutCall) {
     let hooked: Vec<&str> = (0..)
         .zip(FUNCTIONS)
@@ -222,7 +225,7 @@ fn replayed(file: &TraceFile, lost: usize) -> (Judged, WithoutCall) {
         Recorded(u32, u64),
         Ran(RanWork),
     }
-    // CUPTI's records come with the next flush but one.
+    // CUPTI's records arrive with the flush after the next one.
     let flushed = |end_ns: u64| (end_ns / S + 2) * S;
     let mut all = ByOrder::default();
     let mut events = Vec::new();
@@ -238,7 +241,7 @@ fn replayed(file: &TraceFile, lost: usize) -> (Judged, WithoutCall) {
         numbers.push((span.start_ns, number));
         match work.get(&number).filter(|_| hooked.contains(&file.name(span.name))) {
             Some((ran, _)) => {
-                // A hook reads its clock before the call.
+                // A hook reads its clock before the call begins.
                 let row = Span { start_ns: span.start_ns - 100, correlation: None, ..span };
                 truth.insert((row.start_ns, row.thread), number);
                 all.is_from(Handle::Stream(ran.stream, 0, ran.stream), 0);
@@ -253,7 +256,7 @@ fn replayed(file: &TraceFile, lost: usize) -> (Judged, WithoutCall) {
             None => events.push((flushed(end_ns), Event::Recorded(room(number), span.start_ns))),
         }
     }
-    // The agent's own calls lie between those of the job.
+    // The agent's own calls are between those of the job.
     let mut last_ns = 0;
     numbers.sort();
     for (start_ns, number) in numbers {
@@ -299,8 +302,8 @@ fn replayed(file: &TraceFile, lost: usize) -> (Judged, WithoutCall) {
     (judged, all.found)
 }
 
-/// Returns the recorded runs of an H200 in the repository, and further ones next to it if there are
-/// any.
+/// Returns the recorded runs of an H200: those in the repository, and those in the folder of shared
+/// data if there is one.
 fn recorded_runs() -> Vec<PathBuf> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/gpu-runs");
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
@@ -320,7 +323,7 @@ fn on_a_device_order_joins_as_cuptis_numbers_do() {
         let file = TraceFile::open(&path).unwrap();
         let (whole, found) = replayed(&file, 0);
         assert_eq!((whole.wrong, whole.not_joined), (0, 0), "{}: {found:?}", path.display());
-        // As many records as a full buffer has, or fewer in a short run.
+        // As many records are lost as a full buffer contains, or fewer in a short run.
         let lost = (whole.right / 20).min(5_000);
         let (cut, found) = replayed(&file, lost);
         assert_eq!(cut.wrong, 0, "{}: {found:?}", path.display());

@@ -1,5 +1,4 @@
-//! Programs that processes were about to run and that never attached, with the reasons why they are
-//! not recorded.
+//! Reports the programs that processes were about to run and that never attached, with the reason.
 
 use super::{Expected, Processes, in_words};
 use crate::elf;
@@ -8,7 +7,7 @@ use std::path::Path;
 use tprof_trace::run::{BlindSpot, ProcessInfo};
 use tprof_wire::WIRE_VERSION;
 
-/// The verdicts on an exec, as in records.
+/// The verdicts of hooks on an exec: whether tprof can follow the process into the new program.
 mod verdict {
     use tprof_wire::record::ExecVerdict;
 
@@ -21,17 +20,17 @@ mod verdict {
     pub const FILTERED: u32 = ExecVerdict::Filtered as u32;
 }
 
-/// The reason why nothing was recorded of a process, if there is no better one.
+/// The reason why nothing was recorded of a process, if no better reason is known.
 pub(super) const NEVER_ATTACHED: &str =
     "it never attached: it ended before its libraries were loaded, or could not reach the session";
-/// The reason why a process that went on without an answer was not recorded.
+/// The reason why nothing was recorded of a process that continued before the collector answered.
 pub(super) const STOOD_STILL_THEN: &str = "the collector stood still when it began";
 
 impl Processes {
-    /// Notes that `pid` is about to run `path`.
+    /// Notes that `pid` is about to run the program `path`.
     pub fn executes(&mut self, pid: u32, parent: u32, path: String, verdict: u32, time_ns: u64) {
         self.forks.remove(&pid);
-        // The new image may have attached before the old image's last records are read.
+        // The new program may have attached before the last records of the old one are read.
         let arrived = self
             .image_of(pid)
             .and_then(|image| self.process(image))
@@ -42,18 +41,18 @@ impl Processes {
         self.expected.insert(pid, Expected { path, verdict, parent, time_ns });
     }
 
-    /// Notes that the exec failed.
+    /// Notes that the exec which `pid` was about to make has failed.
     pub fn exec_failed(&mut self, pid: u32) {
         self.expected.remove(&pid);
     }
 
-    /// Notes that `pid` was spawned with `path`. It may have attached before this was read.
+    /// Notes that a process spawned `pid` with the program `path`, which may have attached already.
     pub fn spawned(&mut self, pid: u32, parent: u32, path: String, verdict: u32, time_ns: u64) {
         self.executes(pid, parent, path, verdict, time_ns);
     }
 
-    /// Whether a process runs a program that has not attached and that nothing is known to keep
-    /// from attaching.
+    /// Whether a process may still attach: it runs a program that has not attached, and nothing is
+    /// known that would prevent it.
     pub fn may_attach(&self, pid: u32) -> bool {
         match self.expected.get(&pid) {
             Some(expected) => expected.verdict == verdict::FOLLOWED,
@@ -64,8 +63,8 @@ impl Processes {
         }
     }
 
-    /// Whether a process has run another program that did not attach. If so, `status` is the end of
-    /// that program.
+    /// Whether a process ended with another program that did not attach. If so, `status` is the end
+    /// of that program, which is reported.
     pub fn was_replaced(&mut self, pid: u32, status: Option<i32>, time_ns: u64) -> bool {
         let Some(expected) = self.expected.remove(&pid) else { return self.replaced.remove(&pid) };
         self.unseen(pid, &expected, status.map(|status| (status, time_ns)));
@@ -80,7 +79,7 @@ impl Processes {
         self.unseen(pid, &expected, Some((status, time_ns)));
     }
 
-    /// Reports a program of which nothing was recorded.
+    /// Reports a program of which nothing was recorded, and adds a row for it.
     pub(super) fn unseen(&mut self, pid: u32, expected: &Expected, end: Option<(i32, u64)>) {
         let name = Path::new(&expected.path)
             .file_name()
@@ -136,10 +135,10 @@ impl Processes {
         (what.to_owned(), why)
     }
 
-    /// Notes that the library of `pid` belongs to another tprof: two are installed, and
-    /// `LD_PRELOAD` names the older one.
+    /// Notes that a process has loaded the library of another tprof. That happens if two are
+    /// installed and `LD_PRELOAD` names the other one.
     pub fn refused(&mut self, pid: u32, version: u32) {
-        // Its parent's records may have reported its end before.
+        // If the process has already ended, its parent's record of that may have been handled.
         let name = format!("{pid} ");
         let is_it = |known: &&mut BlindSpot| {
             known.why == NEVER_ATTACHED && known.process.starts_with(&name)
@@ -158,8 +157,8 @@ fn of_another(version: u32) -> String {
     )
 }
 
-/// Whether a program is tprof itself, which the job's Python module runs without the library. It is
-/// not part of the job, but its process is listed all the same.
+/// Whether a program is tprof itself, which the job's Python module runs without the library. It
+/// isn't part of the job, so it isn't reported as missing, but it has a row.
 fn is_own_command(expected: &Expected) -> bool {
     let own = || std::env::current_exe().ok()?.canonicalize().ok();
     expected.verdict == verdict::NO_ENVIRONMENT

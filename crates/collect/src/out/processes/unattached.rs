@@ -1,20 +1,21 @@
-//! Programs that never attached. Samples show one, its parent reports it, or both happen in any
-//! order. Each program has one row.
+//! Merges what is known of programs that never attached. Samples show such a program, or its parent
+//! reports it, or both in any order. Each program has one row.
 
 use std::collections::HashMap;
 use tprof_trace::run::ProcessInfo;
 
-/// Rows of such programs, by pid.
+/// The rows of programs that did not attach.
 #[derive(Default)]
 pub struct Unattached {
-    /// Rows of programs that were sampled, by pid.
+    /// Indexes of the rows of programs that were sampled, by pid.
     sampled: HashMap<u32, Vec<usize>>,
-    /// Rows of programs that only a parent or the launcher has reported so far, by pid.
+    /// Indexes of the rows of programs that only a parent or the launcher has reported so far, by
+    /// pid.
     reported: HashMap<u32, Vec<usize>>,
 }
 
 impl Unattached {
-    /// Adds a program that was sampled, and returns its row.
+    /// Adds a program that was sampled, and returns the index of its row.
     pub fn sampled(&mut self, info: ProcessInfo, rows: &mut Vec<ProcessInfo>) -> usize {
         let waiting = self.reported.entry(info.pid).or_default();
         let same = |row: &usize| rows.get(*row).is_some_and(|row| is_same(row, &info));
@@ -37,7 +38,7 @@ impl Unattached {
         row
     }
 
-    /// Adds a program that another source reports, with its beginning and its end.
+    /// Adds a program that its parent or the launcher reports, with its beginning and its end.
     pub fn reported(&mut self, info: ProcessInfo, rows: &mut Vec<ProcessInfo>) {
         let sampled = self.sampled.get(&info.pid).into_iter().flatten();
         let same = |row: &&usize| rows.get(**row).is_some_and(|row| is_same(&info, row));
@@ -56,14 +57,15 @@ impl Unattached {
     }
 }
 
-/// Whether both are the same program. A parent takes the times before the beginning and after the
-/// end.
+/// Whether both are the same program. The parent reads the clock before the program begins and
+/// after it has ended.
 fn is_same(reported: &ProcessInfo, sampled: &ProcessInfo) -> bool {
     reported.start_ns <= sampled.start_ns
         && reported.end_ns.is_none_or(|end| sampled.start_ns <= end)
 }
 
-/// Completes a sampled program's row with the parent's report. Its beginning stays as in its file.
+/// Completes the row of a sampled program with its parent's report. The time of its beginning
+/// stays, because it is already in the program's file.
 fn join(sampled: &mut ProcessInfo, reported: ProcessInfo) {
     if reported.exit_status.is_some() || reported.signal.is_some() {
         (sampled.exit_status, sampled.signal) = (reported.exit_status, reported.signal);
@@ -88,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_samples_and_its_parent_report_is_one_row_in_either_order() {
+    fn a_sampled_and_reported_program_has_one_row_in_either_order() {
         let sampled = row(7, "", 110, None);
         let reported = ProcessInfo { exit_status: Some(3), ..row(7, "leave", 100, Some(150)) };
         for samples_first in [true, false] {
@@ -108,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pid_that_changed_hands_is_another_row() {
+    fn another_program_with_the_same_pid_has_another_row() {
         let (mut all, mut rows) = (Unattached::default(), Vec::new());
         all.reported(row(7, "first", 100, Some(150)), &mut rows);
         assert_eq!(all.sampled(row(7, "second", 160, None), &mut rows), 1);

@@ -1,5 +1,5 @@
-//! Processes of which something was not recorded: they were not answered in time, never attached,
-//! or still run at the end.
+//! Lists the processes that were not recorded completely: they were not answered in time, never
+//! attached, or still run at the end.
 
 use super::expected::{NEVER_ATTACHED, STOOD_STILL_THEN};
 use super::{Expected, Processes, Unanswered, in_words};
@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use tprof_trace::run::{BlindSpot, ProcessInfo};
 
 impl Processes {
-    /// Notes that a process went on without an answer, or ended before it got one.
+    /// Notes that a process continued without an answer, or ended before the collector answered.
     pub fn unanswered(&mut self, mut late: Unanswered, redact: bool) {
         if redact {
             late.command = vec![proc::program_of(&late.command.join(" "))];
         }
-        // Its parent's records may have reported its end before.
+        // If the process has already ended, its parent's record of that may have been handled.
         let pid = format!("{} ", late.pid);
         let is_it =
             |known: &&mut BlindSpot| known.why == NEVER_ATTACHED && known.process.starts_with(&pid);
@@ -31,17 +31,17 @@ impl Processes {
         }
     }
 
-    /// Notes that a process which was not answered in time has its answer now.
+    /// Notes that a process which had not been answered in time has been answered now.
     pub fn answered(&mut self, pid: u32, agent: bool) {
         self.unanswered.remove(&(pid, agent));
     }
 
-    /// Returns what was not recorded of each process, at the end of the run.
+    /// Returns everything that was not recorded of processes. The run must be over.
     pub fn blind(&mut self, config: &Config, survivors: &[Survivor]) -> Vec<BlindSpot> {
         self.settle();
         let left: Vec<(u32, Expected)> = self.expected.drain().collect();
         for (pid, expected) in left {
-            // A program that calls exec repeatedly is only listed once.
+            // If a program calls exec repeatedly, only its last program is listed here.
             self.unseen(pid, &expected, None);
         }
         for (pid, fork) in std::mem::take(&mut self.forks) {
@@ -83,7 +83,7 @@ impl Processes {
         self.blind_so_far()
     }
 
-    /// Adds a row for each process that was not answered and that has no row.
+    /// Adds a row for each process that was not answered and has no row yet.
     fn list_unanswered(&mut self) {
         for late in self.unanswered.clone().into_values().filter(|late| !late.agent) {
             if self.processes.iter().any(|known| known.pid == late.pid) {
@@ -104,8 +104,8 @@ impl Processes {
         }
     }
 
-    /// Returns what was not recorded so far. A process that was sampled from outside counts as
-    /// recorded.
+    /// Returns everything that was not recorded so far. If a process was sampled from outside, only
+    /// its other data is missing.
     pub fn blind_so_far(&self) -> Vec<BlindSpot> {
         let mut all = self.losses.blind.clone();
         all.extend(self.unanswered.values().map(|late| {
@@ -129,15 +129,15 @@ impl Processes {
         all
     }
 
-    /// Returns the pids of processes that only their parents have reported, each with a time at
-    /// which it is known to exist, ns.
+    /// Returns the pids of processes that only their parents have reported. Each has a time at
+    /// which the process existed, ns.
     pub fn unseen_pids(&self) -> impl Iterator<Item = (u32, u64)> {
         let expected = self.expected.iter().map(|(pid, expected)| (*pid, expected.time_ns));
         expected.chain(self.forks.iter().map(|(pid, (_, time_ns))| (*pid, *time_ns)))
     }
 }
 
-/// Finds a program like `execvp`.
+/// Finds a program in the directories of PATH, as `execvp` does.
 fn find_program(name: &str) -> PathBuf {
     if name.contains('/') {
         return PathBuf::from(name);

@@ -1,10 +1,10 @@
-//! The times in which streams were captured into graphs, by the hooks' records. Work that is
-//! started in such a time may become part of a graph, and then does not run.
+//! Remembers when streams were captured into graphs, from the hooks' records. Work that is started
+//! during a capture may become part of a graph, and then does not run.
 
 use std::collections::HashMap;
 use tprof_wire::calls::Number;
 
-/// Number of ended captures that are kept; the oldest is dropped when one more ends.
+/// Number of ended captures that are remembered. If one more ends, the oldest is dropped.
 const MOST: usize = 1 << 12;
 
 /// The captures of a process, open and ended.
@@ -22,8 +22,8 @@ impl Captures {
         if is([Number::cudaStreamBeginCapture, Number::cudaStreamBeginCapture_ptsz]) {
             self.open.insert(stream, from_ns);
         } else if is([Number::cudaStreamEndCapture, Number::cudaStreamEndCapture_ptsz]) {
-            // Without a recorded start the capture may have begun at any time, by a function that
-            // is not hooked.
+            // If no start was recorded, a function that has no hook began the capture at an unknown
+            // time.
             let since_ns = self.open.remove(&stream).unwrap_or(0);
             if self.ended.len() == MOST {
                 self.ended.remove(0);

@@ -1,31 +1,32 @@
-//! Calls that were in progress when CUPTI began to record. Often this is a thread's first CUDA
-//! call, which waits for CUDA to start. CUPTI also records such a call if its own record begins
-//! after that start, so the hook's row waits until it is certain whether CUPTI did.
+//! Decides which calls that were in progress when CUPTI began to record need the hook's row. Such a
+//! call is often a thread's first CUDA call, which waits for CUDA to start. CUPTI has its own
+//! record of the call if it takes the call's begin after its own start. The hook's row waits until
+//! it is certain whether that record exists.
 
 use crate::gpu::coverage::SETTLED_MS;
 use std::collections::HashMap;
 use tprof_trace::model::*;
 
-/// Longest time after a call until CUPTI's record of it arrives, ns.
+/// CUPTI's record of a call arrives at most this long after the call, ns.
 const LATE_NS: u64 = SETTLED_MS * 1_000_000;
 
 /// The hooks' rows of calls that were in progress when CUPTI began.
 #[derive(Debug, Default)]
 pub struct InProgress {
-    /// The waiting rows of the hooks.
+    /// The hooks' rows that wait.
     held: Vec<Span>,
-    /// The earliest of CUPTI's records by thread and name of the function: the middle of its
+    /// For each thread and function name, the earliest of CUPTI's records: the middle of its
     /// interval, ns.
     first: HashMap<(ThreadIndex, NameId), u64>,
 }
 
 impl InProgress {
-    /// Holds a hook's row of a call that began before CUPTI began to record and ended later.
+    /// Stores the hook's row of a call that began before CUPTI began to record and ended later.
     pub fn hold(&mut self, row: Span) {
         self.held.push(row);
     }
 
-    /// Notes a call that CUPTI recorded. It began `since_ns` after CUPTI began to record.
+    /// Notes a call that CUPTI recorded. The call began `since_ns` after CUPTI began to record.
     pub fn recorded(&mut self, row: &Span, since_ns: u64) {
         if since_ns > LATE_NS {
             return;
@@ -40,12 +41,13 @@ impl InProgress {
         self.held.len()
     }
 
-    /// Returns the rows that CUPTI certainly did not record: all that are left if `last` is set.
+    /// Returns and removes the rows of calls that CUPTI certainly did not record. With `last`, all
+    /// rows that are left count as certain.
     pub fn settle(&mut self, now_ns: u64, last: bool) -> Vec<Span> {
         let first = &self.first;
-        // The middle of CUPTI's record lies within the hook's row if it is the same call, and after
-        // the row if it is the thread's next call. That holds even if the joined clocks differ a
-        // little.
+        // If CUPTI's record is of the same call, its middle is within the hook's row. If it is of
+        // the thread's next call, its middle is after the row. That holds even if the joined clocks
+        // differ a little.
         self.held.retain(|row| {
             let end_ns = row.start_ns + row.duration_ns;
             first.get(&(row.thread, row.name)).is_none_or(|middle_ns| *middle_ns >= end_ns)
@@ -66,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_cupti_recorded_too_has_one_row_whichever_came_first() {
+    fn a_call_recorded_by_hook_and_cupti_has_one_row_in_either_order() {
         for cupti_first in [true, false] {
             let mut calls = InProgress::default();
             let (hooks, cupti) = (row(1, MALLOC, 100, 900), row(1, MALLOC, 980, 15));
@@ -87,8 +89,8 @@ mod tests {
         let mut calls = InProgress::default();
         let rows = [row(1, MALLOC, 100, 900), row(2, MALLOC, 90, 950)];
         rows.into_iter().for_each(|row| calls.hold(row));
-        // The thread's next call of this function, a call of another function, and another thread's
-        // call.
+        // CUPTI's records of other calls: the thread's next call of this function, a call of
+        // another function, and a call of another thread.
         calls.recorded(&row(1, MALLOC, 1_001, 3), 5);
         calls.recorded(&row(1, NameId(8), 950, 3), 5);
         calls.recorded(&row(3, MALLOC, 950, 3), 5);

@@ -1,5 +1,6 @@
-//! Names the kernels that calls launch. Rings are read one after the other, and only the first
-//! thread that launches a kernel records its name, so the rows of launches wait for the names.
+//! Adds the names of kernels to the rows of calls that launch them. Only the first thread that
+//! launches a kernel records its name, and rings are read one after the other. So the rows of
+//! launches wait until the names from all rings are known.
 
 use super::words::launch_arguments;
 use crate::symbols::demangle::demangle;
@@ -14,7 +15,7 @@ pub struct Launched {
     pub row: Span,
     /// The kernel's stub or handle.
     pub kernel: u64,
-    /// The handle of the stream that was passed.
+    /// The handle of the stream that the caller passed.
     pub stream: u64,
     /// The function's number.
     pub number: u32,
@@ -26,7 +27,7 @@ pub struct Kernels {
     /// Names by stub or handle.
     names: HashMap<u64, String>,
     launched: Vec<Launched>,
-    /// Arguments that were written already, by kernel and stream.
+    /// Arguments that are stored as names in the file already, by kernel and stream.
     arguments: HashMap<(u64, u64), NameId>,
 }
 
@@ -36,18 +37,20 @@ impl Kernels {
         self.launched.push(launch);
     }
 
-    /// Sets the kernel name of a stub or handle from now on.
+    /// Sets the name of the kernel with this stub or handle, for launches that are written from now
+    /// on.
     pub fn name(&mut self, kernel: u64, name: &str) {
         self.names.insert(kernel, demangle(name));
         self.arguments.clear();
     }
 
-    /// Returns the number of rows that wait.
+    /// Returns the number of launches that wait.
     pub fn len(&self) -> usize {
         self.launched.len()
     }
 
-    /// Returns the launches that waited, with the names of their kernels if these are known.
+    /// Returns and removes the waiting launches, with the names of their kernels as far as they are
+    /// known.
     pub fn rows(&mut self, writer: &mut TraceWriter) -> Vec<Launched> {
         let named = |launch: Launched| {
             let Launched { row, kernel, stream, .. } = launch;
@@ -83,7 +86,7 @@ mod tests {
         kernels.launched(launch(3, 0x20, 0));
         kernels.name(0x10, "_Z4reluPfi");
         let mut rows = kernels.rows(&mut writer);
-        // Another library was loaded at the address of one that was unloaded.
+        // A library was unloaded, and another one was loaded at its address.
         kernels.name(0x10, "_Z3addPff");
         kernels.launched(launch(4, 0x10, 0));
         rows.extend(kernels.rows(&mut writer));

@@ -1,4 +1,4 @@
-//! Decodes the hooks' records of calls.
+//! Decodes the records that hooks write about calls.
 
 use crate::gpu::texts::unpack_text;
 use crate::targets::collectives::JoinCall;
@@ -13,13 +13,14 @@ pub struct MemoryChange {
     pub address: u64,
     /// Bytes; 0 for a free.
     pub bytes: u64,
-    /// Handle of the stream.
+    /// Handle of the stream. For a reset, the device plus one. For a creation of physical memory,
+    /// its location; for a mapping, the handle of the mapped memory.
     pub stream: u64,
     /// Id of the stack.
     pub stack: u32,
     /// Whether the call frees the memory.
     pub free: bool,
-    /// The context that owns the memory, and its device, if the process created one.
+    /// The context that owns the memory, and its device; `None` if the process created no context.
     pub context: Option<(u64, u32)>,
 }
 
@@ -32,7 +33,7 @@ pub enum CallNote {
         function: &'static Function,
         /// The function's number in the list of hooks.
         number: u32,
-        /// Clock when it returned.
+        /// The thread's clock when the function returned.
         end: u64,
         /// Result of the call.
         result: u32,
@@ -45,7 +46,7 @@ pub enum CallNote {
         /// Id of the stack; 0 if there is none.
         stack: u32,
     },
-    /// The call allocated memory, or is about to free it.
+    /// A call allocated memory or is about to free it. The record of the call itself follows.
     Memory {
         /// The function that was called.
         function: &'static Function,
@@ -58,7 +59,7 @@ pub enum CallNote {
     Collective {
         /// The function that was called.
         function: &'static Function,
-        /// Clock when the call returned.
+        /// The thread's clock when the call returned.
         end: u64,
         /// Element type, an `ncclDataType_t`.
         data_type: u32,
@@ -68,10 +69,11 @@ pub enum CallNote {
         count: u64,
         /// Handle of the stream.
         stream: u64,
-        /// The root or the other rank.
+        /// The root, or the other rank of a send or receive.
         peer: Option<u32>,
     },
-    /// A matrix multiplication: function, its number, clock when it returned, result, shape.
+    /// A matrix multiplication: the function, its number, the clock when it returned, its result,
+    /// and its shape.
     Gemm(&'static Function, u32, u64, u32, Option<Shape>),
     /// A communicator was created or destroyed.
     Communicator(JoinCall),
@@ -82,7 +84,7 @@ pub enum CallNote {
 }
 
 impl CallNote {
-    /// Decodes a record; `None` if it is malformed.
+    /// Decodes a record; `None` if the record is malformed.
     pub fn of(kind: ExtKind, number: u32, words: &[u64]) -> Option<CallNote> {
         let function = FUNCTIONS.get(number as usize)?;
         let at = |i: usize| words.get(i).copied();

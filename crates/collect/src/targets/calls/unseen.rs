@@ -1,9 +1,10 @@
-//! Work that devices start by themselves. No record shows it, so the calls that prepare such work
-//! are counted.
+//! Counts calls that prepare work which devices start by themselves. No record shows such work, so
+//! the report can only say that it may be missing.
 
 use tprof_wire::calls::{Effect, Function};
 
-/// `cudaGraphInstantiateFlagDeviceLaunch`; the driver's flag has the same value.
+/// `cudaGraphInstantiateFlagDeviceLaunch`: kernels may launch the graph. The driver's flag has the
+/// same value.
 const DEVICE_LAUNCH: u64 = 4;
 
 /// `cudaLimitDevRuntimeSyncDepth` and `cudaLimitDevRuntimePendingLaunchCount`, the limits for
@@ -22,7 +23,7 @@ pub struct UnseenLaunches {
 }
 
 impl UnseenLaunches {
-    /// Counts a call that prepares such work.
+    /// Counts a successful call that prepares such work.
     pub fn called(&mut self, function: &Function, result: u32, detail: u64) {
         match function.does {
             _ if result != 0 => {}
@@ -33,7 +34,7 @@ impl UnseenLaunches {
         }
     }
 
-    /// Returns what is not recorded, and why; empty if there is nothing.
+    /// Returns each kind of work that is not recorded, with the reason; empty if none was prepared.
     pub fn words(&self) -> Vec<(String, &'static str)> {
         let graphs = "launches of graphs by kernels";
         let nodes = "how often conditional nodes of graphs ran";

@@ -1,8 +1,8 @@
-//! Formats calls: names, types and arguments, in the way in which PyTorch's traces write them.
+//! Formats the arguments of calls as JSON, in the way in which PyTorch's traces do.
 
 use tprof_wire::calls::{Effect, Function, NO_BYTES};
 
-/// Formats the arguments of a call as a JSON object; `None` if none is known.
+/// Formats the arguments of a call as a JSON object; `None` if no argument is known.
 pub(super) fn arguments(
     function: &Function,
     kind: u32,

@@ -1,4 +1,5 @@
-//! Work on NCCL channels. Each row is named after its operation.
+//! Rows for the work of NCCL's channels: sends, receives and kernels. Each row is named after the
+//! operation that the work belongs to.
 
 use super::communicators::Communicators;
 use crate::shared::clock::Clock;
@@ -7,13 +8,13 @@ use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};
 use tprof_wire::nccl::{Transfer, transfer_kind};
 
-/// Number of operations that are kept because work may still refer to them.
+/// Number of operations that are remembered because work may still refer to them.
 const MAX_OPERATIONS: usize = 65_536;
 
-/// Name, sequence number and communicator of an operation.
+/// Name, sequence number and communicator of a collective operation.
 type Operation = (NameId, Option<u64>, Option<u64>);
 
-/// Work that waits to be written.
+/// Work of channels that waits to be written.
 #[derive(Debug, Default)]
 pub struct Channels {
     rows: Vec<(u64, u64, ChannelWork)>,
@@ -58,7 +59,7 @@ impl Channels {
         self.rows.push((of.task, of.context, row));
     }
 
-    /// Adds an operation that work may refer to.
+    /// Adds an operation under the id of its task, so that work with this id gets its name.
     pub fn belongs(
         &mut self,
         task: u64,
@@ -79,8 +80,8 @@ impl Channels {
         }
     }
 
-    /// Completes each row of work from its operation. Work whose operation still waits is held
-    /// back.
+    /// Copies the name of its operation into each row. Work whose operation is in `waiting` isn't
+    /// named yet and stays.
     pub fn name(&mut self, communicators: &Communicators, waiting: &HashSet<u64>) {
         for (task, context, mut row) in std::mem::take(&mut self.rows) {
             if waiting.contains(&task) {

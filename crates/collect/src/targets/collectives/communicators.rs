@@ -1,8 +1,9 @@
-//! Communicators of a process, as hooks and NCCL's profiler plugin record them.
+//! Combines what hooks and NCCL's profiler plugin record about the communicators of a process.
 //!
-//! The plugin gives a communicator the same number in all ranks, whichever call created it; the
-//! hooks only know the arguments. If both report a communicator, the plugin's number is used.
-//! Therefore a hook's communicator is written only once an operation refers to it.
+//! The plugin's number of a communicator is the same in all ranks, whichever call created it. The
+//! hooks derive a number from the call's arguments, which isn't always the same in all ranks. If
+//! both report a communicator, the plugin's number is used. Therefore a hook's communicator is
+//! written only when an operation refers to it.
 
 use std::collections::{HashMap, HashSet};
 use tprof_trace::TraceWriter;
@@ -19,20 +20,21 @@ pub struct LiveCommunicator {
     /// Number of ranks.
     pub size: Option<u32>,
     rank: Option<u32>,
-    /// Number of operations on it so far.
+    /// Number of operations that hooks have recorded on it so far.
     pub operations: u64,
     /// Number of times that it was split so far.
     splits: u64,
-    /// The number that the plugin gave it, and the plugin's context.
+    /// The plugin's number of it and the plugin's context, once the plugin has reported an
+    /// operation on it.
     pub plugins: Option<(u64, u64)>,
 }
 
-/// A hook's record of a call that creates or destroys a communicator.
+/// A hook's record of a call that created or destroyed a communicator.
 #[derive(Clone, Copy, Debug)]
 pub struct JoinCall {
     /// The function's number.
     pub number: u32,
-    /// Address of the communicator; 0 if none was made.
+    /// Address of the communicator; 0 if the call created none.
     pub address: u64,
     /// An identity that is the same in all ranks, or 0.
     pub identity: u64,
@@ -40,7 +42,7 @@ pub struct JoinCall {
     pub size: u32,
     /// This rank's number in it.
     pub rank: u32,
-    /// Address of the communicator that it was made from.
+    /// Address of the communicator that it was created from, if any.
     pub parent: u64,
     /// For a split, its colour and key; for a shrink, the number of ranks that were left out.
     pub detail: u64,
@@ -53,8 +55,8 @@ pub type CommunicatorIndex = usize;
 #[derive(Debug, Default)]
 pub struct Communicators {
     process: ProcessIndex,
-    /// All communicators that hooks recorded. They are kept after their end, because a record that
-    /// refers to one may be joined later.
+    /// All communicators that hooks recorded. They stay here after they were destroyed, because a
+    /// record that refers to one may be joined later.
     made: Vec<LiveCommunicator>,
     /// The communicators that exist now, by address.
     live: HashMap<u64, CommunicatorIndex>,
@@ -82,9 +84,10 @@ impl Communicators {
         let parent = self.live.get(&call.parent).and_then(|nth| self.made.get_mut(*nth));
         let of = parent.as_ref().map_or(call.parent, |live| live.id);
         let (id, size, rank) = if number == Number::ncclCommSplit as u32 {
-            // All ranks of a communicator split it in the same order, and ranks that gave the same
-            // colour share the result. Its size is unknown here, since only all ranks together show
-            // it.
+            // All ranks of a communicator split it in the same order, and ranks that passed the
+            // same colour share the new communicator. So parent, count and colour make a number
+            // that its ranks agree on. Its size is unknown, because each rank sees only its own
+            // colour.
             let nth = parent.map_or(0, |live| {
                 live.splits += 1;
                 live.splits
@@ -94,8 +97,7 @@ impl Communicators {
             let left = parent.and_then(|live| live.size?.checked_sub(call.detail as u32));
             (of ^ spread(call.identity), left, None)
         } else if number == Number::ncclCommGrow as u32 {
-            // A rank that was in the communicator before gives neither an id nor its rank as an
-            // argument.
+            // A rank of the old communicator passes neither an id nor its rank as an argument.
             let rank = (call.parent == 0).then_some(call.rank);
             let id = if call.identity == 0 { call.address } else { call.identity };
             (id, Some(call.size), rank)
@@ -117,7 +119,7 @@ impl Communicators {
         self.made.get_mut(nth)
     }
 
-    /// Adds the context that NCCL initialised the plugin with for a communicator.
+    /// Adds the context that NCCL created when it initialised the plugin for a communicator.
     pub fn context(&mut self, context: nccl::Context) {
         self.contexts.insert(context.context, context);
     }
@@ -128,7 +130,7 @@ impl Communicators {
     }
 
     /// Returns number and size of the communicator of a plugin's context. `hash` is the number if
-    /// the operation carries it itself, else 0.
+    /// the operation's record contains it, else 0.
     pub fn of_context(&self, context: u64, hash: u64) -> (Option<u64>, Option<u32>) {
         let known = self.contexts.get(&context);
         let id = if hash != 0 { hash } else { known.map_or(0, |known| known.hash) };
@@ -136,8 +138,8 @@ impl Communicators {
         ((id != 0).then_some(id), size)
     }
 
-    /// Notes that the plugin reported an operation that a hook reported too: its number and context
-    /// belong to the hook's communicator, which is returned.
+    /// Notes that hook and plugin have reported the same operation. Stores the plugin's number and
+    /// context in the hook's communicator, and returns that.
     pub fn is_plugins(
         &mut self,
         nth: CommunicatorIndex,
@@ -149,14 +151,14 @@ impl Communicators {
         Some(*live)
     }
 
-    /// Writes the communicator of a row that only a hook reported.
+    /// Writes the communicator of an operation that only a hook reported.
     pub fn use_hooks(&mut self, id: u64, size: Option<u32>, writer: &mut TraceWriter) {
         let rank = self.made.iter().find(|live| live.id == id).and_then(|live| live.rank);
         self.write(id, size, rank, "", writer);
     }
 
-    /// Writes the communicator of a row that the plugin reported, with the name that NCCL gave it.
-    /// Plugins before version 4 have no size and rank in the context, so the arguments are used.
+    /// Writes the communicator of an operation that the plugin reported, with NCCL's name for it.
+    /// Before version 5 the context may lack the size and the rank; then the arguments are used.
     pub fn use_plugins(
         &mut self,
         (id, context): (u64, u64),
@@ -200,8 +202,8 @@ impl Communicators {
         }
     }
 
-    /// Writes the communicators that no operation referred to, once the process is over: from the
-    /// plugin's contexts, or else from the hooks' records.
+    /// Writes the communicators that no operation referred to, once the process has ended. They
+    /// come from the plugin's contexts, or from the hooks' records if there are no contexts.
     pub fn finish<'t>(&mut self, text: impl Fn(u32) -> &'t str, writer: &mut TraceWriter) {
         let sized = |context: &&nccl::Context| context.hash != 0 && context.ranks > 0;
         let contexts: Vec<nccl::Context> = self.contexts.values().filter(sized).copied().collect();
@@ -253,7 +255,7 @@ mod tests {
         }
         let ids = [0x10, 0x20, 0x30].map(|address| id(&mut all, address));
         assert!(ids[0] == 77 && ids[1] != ids[0] && ids[1] != ids[2] && ids[2] != ids[0]);
-        assert_eq!(size(&mut all, 0x20), None, "the arguments do not have it");
+        assert_eq!(size(&mut all, 0x20), None, "a split's arguments don't tell its size");
     }
 
     #[test]

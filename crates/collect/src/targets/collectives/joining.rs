@@ -1,14 +1,15 @@
-//! Joins the plugin's reports to the hooks' rows.
+//! Decides which reports of NCCL's plugin belong to which hook's row. The plugin reports calls and
+//! the tasks that NCCL makes of them.
 //!
-//! - A call that the plugin reports belongs to the hook's row around it on its thread. It becomes a
-//!   separate row once no hook can report it any more: the thread has gone on to another call, or
-//!   no NCCL call passes through hooks in this process.
-//! - A task that names its call (from version 5 on) belongs to that call's row. Later tasks of the
-//!   same call are replays of a graph: each is a kernel, without a call.
-//! - A task before version 5 belongs to the first hook's row that began before it, with the same
-//!   operation, bytes and other rank: first on its own thread, then on a thread that never had tasks
-//!   itself, since other threads work for communicators that do not block. A task without such a row
-//!   becomes a separate row.
+//! - A call that the plugin reports belongs to the hook's row whose interval contains it, on the
+//!   same thread. It becomes a separate row once no hook can report it any more: its thread has
+//!   gone on to another call, or no NCCL call passes through hooks in this process.
+//! - A task that names its call (from version 5 on) belongs to the row of that call. If the call
+//!   has further tasks, they are replays of a graph and add no row.
+//! - A task before version 5 belongs to the first hook's row that began before it and has the same
+//!   operation, bytes and other rank. Rows of the task's own thread are tried first. Then come rows
+//!   of threads that never enqueued tasks themselves, because other threads work for communicators
+//!   that do not block. A task without such a row becomes a separate row.
 
 use super::pending::Pending;
 use super::plugin::{Timed, has_waited};
@@ -21,11 +22,11 @@ use tprof_trace::TraceWriter;
 use tprof_trace::model::*;
 use tprof_wire::nccl::{Call, Task, task_kind};
 
-/// Indexes of hooks' rows that have no task yet, by operation and bytes, in order of their starts.
+/// Indexes of the hooks' rows without a task, by operation and bytes, in order of their starts.
 type UnmatchedRows = HashMap<(Cow<'static, str>, Option<u64>), Vec<u64>>;
 
 impl Collectives {
-    /// Joins all records that have arrived.
+    /// Joins all records that have arrived, as far as their counterparts have arrived too.
     pub(super) fn join(&mut self, now_ns: u64, last: bool, gpu: &Gpu, writer: &mut TraceWriter) {
         self.join_calls(now_ns, last, gpu, writer);
         self.join_tasks(now_ns, last, gpu, writer);
@@ -64,8 +65,8 @@ impl Collectives {
         }
     }
 
-    /// Returns the hooks' rows that have no call of the plugin yet: by thread and start, the time
-    /// of return and the row's index.
+    /// Returns the hooks' rows that have no call of the plugin yet. They are sorted by thread and
+    /// start; the value is the time of return and the row's index.
     fn hooked_by_thread(&self) -> HashMap<ThreadIndex, BTreeMap<u64, (u64, u64)>> {
         let mut threads: HashMap<ThreadIndex, BTreeMap<u64, (u64, u64)>> = HashMap::new();
         for (at, pending) in &self.rows {
@@ -77,7 +78,7 @@ impl Collectives {
         threads
     }
 
-    /// Completes a hook's row with the plugin's report of its call.
+    /// Completes a hook's row with what the plugin reports about the same call.
     fn merge(&mut self, at: u64, call: &Timed<Call>) {
         let (id, size) = self.communicators.of_context(call.record.context, 0);
         let Some(pending) = self.rows.get_mut(&at) else { return };
@@ -85,14 +86,14 @@ impl Collectives {
         pending.context = call.record.context;
         pending.row.communicator = id.or(pending.row.communicator);
         pending.measure(size);
-        // The hook counts operations differently. The task has the plugin's number.
+        // The hook's count of operations isn't NCCL's. The task will report NCCL's sequence number.
         pending.row.sequence = None;
         if let Some(nth) = pending.made {
             self.communicators.is_plugins(nth, id, call.record.context);
         }
     }
 
-    /// Adds a row for a call that no hook reported.
+    /// Adds a row for a call that only the plugin reported.
     fn add_call(&mut self, call: &Timed<Call>, gpu: &Gpu, writer: &mut TraceWriter) {
         let operation = operation_of(gpu, call.record.function);
         let data_type = type_of_text(gpu.text(call.record.data_type));
@@ -137,7 +138,7 @@ impl Collectives {
             .map(|(at, pending)| (pending.call, *at))
             .collect();
         let mut unjoined = self.unjoined();
-        // Operations in one group are handed to NCCL together and begin at the same time.
+        // NCCL receives the operations of one group together, so they begin at the same time.
         let mut groups: HashMap<u64, u64> = HashMap::new();
         for task in tasks {
             let group_ns = match task.record.group {
@@ -183,7 +184,7 @@ impl Collectives {
         unjoined
     }
 
-    /// Returns the index of the hook's row for a task that does not name its call.
+    /// Returns the index of the hook's row for a task that doesn't name its call.
     fn row_of(
         &mut self,
         task: &Timed<Task>,
@@ -215,7 +216,7 @@ impl Collectives {
         Some(rows.remove(place))
     }
 
-    /// Adds a row for a task whose call was not reported, and returns the row's index.
+    /// Adds a row for a task whose call was not reported, and returns the index of the row.
     fn add_task(
         &mut self,
         task: &Timed<Task>,
@@ -247,7 +248,8 @@ impl Collectives {
         })
     }
 
-    /// Completes a row with what NCCL chose for it, such as the algorithm.
+    /// Completes a row with a task: the number that NCCL gave the operation, and what NCCL chose
+    /// for it, such as the algorithm.
     fn enqueued(
         &mut self,
         at: u64,
@@ -271,8 +273,8 @@ impl Collectives {
         pending.row.communicator = id.or(pending.row.communicator);
         pending.measure(size);
         pending.set_peer(of.peer);
-        // An operation that NCCL makes of sends and receives has as many channels as the one with
-        // most.
+        // An operation that NCCL splits into sends and receives has several tasks. The row shows
+        // the largest number of channels.
         let channels = (of.channels > 0).then_some(of.channels);
         pending.row.channels = pending.row.channels.max(channels);
         if of.kind != task_kind::POINT_TO_POINT {
@@ -285,8 +287,8 @@ impl Collectives {
         } else if is_first {
             pending.row.sequence = None;
         }
-        // Without a hook the end of the call is unknown; the time when the operation was handed to
-        // the device is used.
+        // Only a hook records when the call returned. Without one, the time is used when the
+        // operation was handed to the device.
         if is_first && !pending.is_hooked {
             pending.row.duration_ns = Some(group_ns.saturating_sub(pending.row.start_ns));
             pending.returned_ns = pending.returned_ns.max(group_ns);

@@ -1,5 +1,5 @@
-//! Collectives of a process. A hook's record of a call and the reports of NCCL's profiler plugin
-//! become one row.
+//! Makes rows of the collectives of a process. The row of a collective combines a hook's record of
+//! the call with the reports of NCCL's profiler plugin.
 //!
 //! ```text
 //! hook:    [ncclAllReduce ───────] … [ncclGroupEnd ──────]     thread, stream, times, address
@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A hook's call, the plugin's call within it on the same thread, and the tasks of that call make
-//! one row. Each of them makes a row by itself if the others are missing. Hooks and plugin write to
-//! different rings, so records wait before they are joined. [`joining`] has the rules.
+//! one row. If the others are missing, each makes a row by itself. Hooks and plugin write to
+//! different rings, so their records wait for each other before they are joined. [`joining`] has
+//! the rules.
 
 mod channels;
 mod communicators;
@@ -29,26 +30,28 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};
 
-/// The longest time that rows wait. If a run is killed, only this much is missing.
+/// The longest time that rows wait without the plugin. If the collector is killed, only the rows of
+/// this time are lost.
 const LONGEST_WAIT_NS: u64 = 250_000_000;
-/// The longest wait if the plugin is loaded: another thread serves a communicator that does not
-/// block, and the communicator's first operation sets up connections.
+/// The longest time that rows wait for the plugin's tasks, if the plugin is loaded. A task may be
+/// late: another thread serves a communicator that does not block, and the first operation of a
+/// communicator sets up connections.
 const LONGEST_WAIT_FOR_TASKS_NS: u64 = 5_000_000_000;
-/// When this many rows wait, they are written.
+/// Rows are written when this many of them wait.
 const MAX_ROWS: usize = 16_384;
 
 /// A call that a hook recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct HookedCall {
-    /// Thread that called.
+    /// The thread that made the call.
     pub thread: ThreadIndex,
     /// Name of the function.
     pub function: &'static str,
-    /// Time when it began.
+    /// Time when the call began.
     pub start_ns: u64,
-    /// Time when it returned.
+    /// Time when the call returned.
     pub end_ns: u64,
-    /// Address of its communicator.
+    /// Address of the communicator.
     pub address: u64,
     /// Number of elements.
     pub count: u64,
@@ -56,19 +59,19 @@ pub struct HookedCall {
     pub data_type: u32,
     /// Handle of the stream.
     pub stream: u64,
-    /// Root or other rank.
+    /// The root, or the other rank of a send or receive.
     pub peer: Option<u32>,
 }
 
-/// Most calls that a group may hold. An all-to-all exchange of 1,024 ranks is 2,048 calls.
+/// Largest number of calls in a group. An all-to-all exchange of 1,024 ranks is 2,048 calls.
 const MAX_GROUP: usize = 1 << 14;
 
-/// A thread's state between calls.
+/// What has to be remembered of a thread between its calls.
 #[derive(Debug, Default)]
 struct ThreadGroups {
-    /// Number of groups that the thread has open, one in the other.
+    /// Number of groups that the thread has open, nested in each other.
     groups: u32,
-    /// Indexes of the rows that the open group holds.
+    /// Indexes of the rows of calls in the open group.
     grouped: Vec<u64>,
 }
 
@@ -82,9 +85,10 @@ pub struct Collectives {
     communicators: Communicators,
     reported: PluginRecords,
     channels: Channels,
-    /// Whether an NCCL call of the process has passed through a hook so far.
+    /// Whether any NCCL call of the process has passed through a hook so far.
     is_hooked: bool,
-    /// Threads whose tasks belonged to their own calls.
+    /// Threads that have enqueued the task of their own call, so tasks of other threads aren't
+    /// theirs.
     own_tasks: HashSet<ThreadIndex>,
     joined_ns: u64,
     /// Number of rows that could not be written.
@@ -152,8 +156,8 @@ impl Collectives {
             pending.is_open = true;
             state.grouped.push(self.next);
         } else if state.groups > 0 {
-            // The end of the group was not recorded, for example because recording was off
-            // meanwhile.
+            // The group is too large: its end was not recorded, for example because recording was
+            // off.
             state.groups = 0;
             for at in std::mem::take(&mut state.grouped) {
                 if let Some(pending) = self.rows.get_mut(&at) {
@@ -177,8 +181,8 @@ impl Collectives {
         self.threads.entry(thread).or_default().groups += 1;
     }
 
-    /// Notes that a thread ended a group. By the end of the outermost group, the work of all its
-    /// calls is handed to the device.
+    /// Notes that a thread ended a group. When the outermost group ends, NCCL hands the work of all
+    /// its calls to the device, so all its rows end now.
     pub fn group_ends(&mut self, thread: ThreadIndex, end_ns: u64) {
         let state = self.threads.entry(thread).or_default();
         state.groups = state.groups.saturating_sub(1);
@@ -199,12 +203,12 @@ impl Collectives {
         self.communicators.joined(call);
     }
 
-    /// Returns the earliest time at which an operation with a waiting row returned.
+    /// Returns when the first of the operations with waiting rows returned.
     pub fn first_ns(&self) -> Option<u64> {
         self.rows.values().map(|pending| pending.returned_ns).min()
     }
 
-    /// Whether nothing waits.
+    /// Whether no row and no record waits.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.reported.is_empty() && self.channels.is_empty()
     }
@@ -254,8 +258,8 @@ impl Collectives {
         written.and(self.channels.write(&mut self.lost, writer))
     }
 
-    /// If the plugin did not report an operation, but knows its communicator, uses the plugin's
-    /// number for the communicator.
+    /// If the plugin knows the communicator of an operation that it did not report, replaces the
+    /// hook's number of the communicator with the plugin's.
     fn renumber(&mut self, pending: &mut Pending) {
         let live = pending.made.and_then(|nth| self.communicators.of_hook(nth));
         if let Some((id, context)) = live.and_then(|live| live.plugins)
@@ -272,7 +276,8 @@ impl Collectives {
     fn name_communicator(&mut self, pending: &Pending, gpu: &Gpu, writer: &mut TraceWriter) {
         let Some(id) = pending.row.communicator else { return };
         if pending.context == 0 {
-            // A communicator that was made before recording began is known by its address only.
+            // If the communicator was created before recording began, only its address is known, so
+            // there is nothing to write.
             if pending.row.sequence.is_some() {
                 self.communicators.use_hooks(id, pending.row.group_size, writer);
             }
@@ -284,7 +289,7 @@ impl Collectives {
     }
 }
 
-/// Returns the operation for the text of a function's name, which may not be defined yet.
+/// Returns the operation for the id of a function's name. The text may not have arrived yet.
 fn operation_of(gpu: &Gpu, text: u32) -> Cow<'static, str> {
     words::operation(gpu.text(text))
 }

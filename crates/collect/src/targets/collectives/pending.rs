@@ -1,4 +1,4 @@
-//! Rows of collectives that are not written yet.
+//! Rows of collectives that wait for more records before they are written.
 
 use super::communicators::CommunicatorIndex;
 use super::words::{elements, has_peer};
@@ -8,32 +8,32 @@ use tprof_trace::model::Collective;
 /// A row that is not written yet.
 #[derive(Debug)]
 pub struct Pending {
-    /// The row. Its operation and type are set; the plugin's columns may be missing.
+    /// The row. Its operation and type are set; columns that only the plugin knows may be missing.
     pub row: Collective,
     /// The row's operation as text.
     pub operation: Cow<'static, str>,
-    /// Number of elements, as the call gave it.
+    /// Number of elements, as the caller passed it.
     pub count: u64,
     /// Bytes of one element, if the type is known.
     pub type_bytes: Option<u64>,
     /// Time when the call returned, which may be before its group ended.
     pub returned_ns: u64,
-    /// Whether its group is still open.
+    /// Whether the group that contains the call is still open.
     pub is_open: bool,
     /// Whether a hook recorded the call.
     pub is_hooked: bool,
-    /// The hook's communicator, if a hook recorded its creation.
+    /// The hook's communicator; `None` if no hook recorded its creation.
     pub made: Option<CommunicatorIndex>,
-    /// The plugin's id of the call; 0 if there is none.
+    /// The plugin's id of the call; 0 if the plugin did not report the call.
     pub call: u64,
-    /// The plugin's context; 0 if there is none.
+    /// The plugin's context of the communicator; 0 if it is unknown.
     pub context: u64,
     /// Whether a task was joined to the row: NCCL has enqueued the operation.
     pub is_joined: bool,
 }
 
 impl Pending {
-    /// Sets the columns that depend on the size of the group. `size` is used if the row has none
+    /// Sets the columns that depend on the size of the group. `size` is used if the row has no size
     /// yet.
     pub fn measure(&mut self, size: Option<u32>) {
         let size = self.row.group_size.or(size);
@@ -45,7 +45,7 @@ impl Pending {
         self.row.group_size = size;
     }
 
-    /// Returns the bytes that were passed to the call, if the type is known.
+    /// Returns the bytes that the caller passed, if the type is known.
     pub fn given_bytes(&self) -> Option<u64> {
         self.type_bytes.map(|each| self.count.saturating_mul(each))
     }

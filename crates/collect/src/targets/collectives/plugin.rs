@@ -1,4 +1,4 @@
-//! Records of NCCL's profiler plugin that are not joined yet.
+//! Stores the records of NCCL's profiler plugin until they are joined.
 
 use super::{Collectives, LONGEST_WAIT_NS};
 use crate::shared::clock::Clock;
@@ -6,21 +6,21 @@ use tprof_trace::model::ThreadIndex;
 use tprof_wire::nccl::{Call, Context, Task, Transfer};
 use tprof_wire::record::ExtKind;
 
-/// A record, with its thread and time.
+/// A record of the plugin, with its thread and its time.
 #[derive(Clone, Copy, Debug)]
 pub struct Timed<T> {
-    /// Thread that wrote it.
+    /// Thread that wrote the record.
     pub thread: ThreadIndex,
     /// Time of the record.
     pub time_ns: u64,
-    /// The record itself.
+    /// The record.
     pub record: T,
 }
 
 /// The plugin's records that wait to be joined.
 #[derive(Debug, Default)]
 pub struct PluginRecords {
-    /// Calls; plugins report them from version 5 on.
+    /// Calls of NCCL's functions. Plugins report them from version 5 on.
     pub calls: Vec<Timed<Call>>,
     /// Operations that NCCL has enqueued.
     pub tasks: Vec<Timed<Task>>,
@@ -39,7 +39,7 @@ impl PluginRecords {
 }
 
 impl Collectives {
-    /// Adds a record of the plugin; `None` if it is malformed.
+    /// Adds a record of the plugin; returns `None` if the record is malformed.
     pub fn plugin(
         &mut self,
         kind: ExtKind,
@@ -69,7 +69,7 @@ impl Collectives {
     }
 }
 
-/// Whether a record of this time has waited long enough.
+/// Whether a record with this time has waited long enough for its counterparts.
 pub fn has_waited(time_ns: u64, now_ns: u64, last: bool) -> bool {
     last || time_ns.saturating_add(LONGEST_WAIT_NS) <= now_ns
 }

@@ -1,4 +1,5 @@
-//! Names of operations and types, as `torch.distributed` and PyTorch's traces write them.
+//! Translates NCCL's names of operations and types to those of `torch.distributed` and PyTorch's
+//! traces.
 
 use std::borrow::Cow;
 
@@ -39,15 +40,15 @@ fn snake_case(name: &str) -> String {
     small
 }
 
-/// Whether an operation has a root or another rank, which is the row's `peer`.
+/// Whether an operation has a root or another rank, which the row shows as `peer`.
 pub fn has_peer(operation: &str) -> bool {
     ["broadcast", "reduce", "gather", "scatter", "send", "recv", "put_signal", "signal"]
         .contains(&operation)
 }
 
-/// Returns the number of elements that a rank sends and receives. What `count` means depends on the
-/// operation. `None` if the number depends on a size that is unknown, or on whether the rank is the
-/// root.
+/// Returns the number of elements that a rank sends and the number that it receives. What `count`
+/// means depends on the operation. A number is `None` if it depends on the size of the group and
+/// that is unknown.
 pub fn elements(operation: &str, count: u64, size: Option<u32>) -> (Option<u64>, Option<u64>) {
     let all = size.map(|size| count.saturating_mul(size.into()));
     match operation {
@@ -94,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_and_nccls_texts_name_the_same_operation() {
+    fn a_function_and_the_plugins_name_for_it_are_the_same_operation() {
         assert_eq!(operation("ncclAllReduce"), operation("AllReduce"));
         assert_eq!(operation("ncclReduceScatterConfig"), "reduce_scatter");
         assert_eq!(operation("ncclBcast"), "broadcast");

@@ -1,4 +1,4 @@
-//! A thread whose ring the collector reads.
+//! The state of reading one thread's ring.
 
 use crate::targets::heap::HeapOp;
 use tprof_trace::model::ThreadIndex;
@@ -23,37 +23,37 @@ pub struct FollowedThread {
     pub(super) at: usize,
     /// The clock of the thread's last record, in ticks.
     pub(super) clock: u64,
-    /// Time since which later records have followed an unfinished one, ns; 0 if there is no such
-    /// record.
+    /// Time since which a later record has followed an unfinished one, ns; 0 if none does.
     pub(super) hole_since: u64,
     /// Time of the last reading of the chunk that the thread is still filling, ns.
     pub(super) partial_at: u64,
-    /// Time when the thread ended, by its own record, ns.
+    /// Time when the thread ended according to its own record, ns.
     pub ended: Option<u64>,
-    /// The spawn that is in progress: path, verdict and time (ns).
+    /// The process that the thread is spawning: path, verdict and time (ns).
     pub spawning: Option<(String, u32, u64)>,
     /// Bytes that this pass has read so far.
     pub(super) taken: usize,
     /// Whether the last pass read everything in the ring.
     pub(super) whole: bool,
-    /// Number and bytes of the allocations that were recorded since [`Self::counts`] was set.
+    /// Number and bytes of the allocations that were read since [`Self::counts`] was set.
     pub allocated: (u64, u64),
-    /// Whether allocations are counted; set once the thread has spans. The count tells which
-    /// allocations lie in a span. Clocks can't tell that, since successive records may have the
-    /// same clock: an EPYC's counter moves in steps of 26 ticks (10 ns), and reads within a step
-    /// are a tick (0.4 ns) apart. But a ring holds the records in their order.
+    /// Whether allocations are counted; set once the thread records spans. The count at the start
+    /// and at the end of a span tells which allocations are inside. Clocks can't tell that, because
+    /// successive records may have the same clock: an EPYC's counter moves in steps of 26 ticks (10
+    /// ns), and reads within a step are a tick (0.4 ns) apart. A ring, however, keeps the records
+    /// in order.
     pub counts: bool,
 }
 
 impl FollowedThread {
-    /// Continues reading at the first record of `chunk`.
+    /// Continues at the first record of `chunk`.
     pub(super) fn enter(&mut self, chunk: ChunkRef) {
         self.chunk = chunk;
         (self.base, self.bytes) = chunk.place().unwrap_or((0, 0));
         self.at = SLOT_BYTES;
     }
 
-    /// Counts the allocations among records from the ring, if the thread [counts](Self::counts).
+    /// Counts the allocations among events from the ring, if [`Self::counts`] is set.
     pub(super) fn count<'o>(&mut self, ops: impl IntoIterator<Item = &'o HeapOp>) {
         if self.counts {
             for op in ops.into_iter().filter(|op| op.allocates()) {

@@ -1,4 +1,4 @@
-//! Decodes the hooks' records other than heap events.
+//! Decodes the hooks' records that aren't heap events.
 
 use crate::python::SentFrame;
 use crate::targets::calls::CallNote;
@@ -9,28 +9,28 @@ use tprof_wire::operators::{Operator, RangeEdge};
 use tprof_wire::python::{MAX_PYTHON_FRAMES, WalkEnd};
 use tprof_wire::record::{self, ExtKind};
 
-/// Python's frames of a stack.
+/// The Python frames of a stack that a process took.
 #[derive(Debug)]
 pub struct PythonKeys {
-    /// The key of each frame, innermost first. Bit 0 has a meaning of its own: see
+    /// The key of each frame, innermost first. Bit 0 of a key is a flag of its own: see
     /// [`ExtKind::Stack`].
     pub keys: Vec<u64>,
-    /// How the walk ended.
+    /// How the walk over Python's frames ended.
     pub ends: WalkEnd,
 }
 
-/// A record other than a heap event.
+/// A record of the hooks that isn't a heap event.
 #[derive(Debug)]
 pub enum Note {
-    /// A stack: id, end, frames, Python's frames.
+    /// A stack: its id, how it ended, native frames, Python frames.
     Stack(u32, u8, Vec<u64>, PythonKeys),
-    /// The definition of a Python frame.
+    /// The name of a Python frame.
     PythonFrame(SentFrame),
-    /// `mmap`: address, length, stack, and whether the memory is anonymous.
+    /// `mmap`: address, length, stack id, and whether the memory is anonymous.
     Map(u64, u64, u32, bool),
     /// A mapping was removed: address and length.
     Unmap(u64, u64),
-    /// `shmat`: address, length, stack.
+    /// `shmat`: address, length, stack id.
     Attach(u64, u64, u32),
     /// A System V segment was detached from this address.
     Detach(u64),
@@ -44,17 +44,18 @@ pub enum Note {
     Exit(i32),
     /// The process forked a child with this pid.
     Fork(u32),
-    /// The process is about to exec: pid (0 for a spawn), verdict, its parent, path.
+    /// The process is about to exec: its pid (0 for a spawned child), whether tprof will be loaded
+    /// (the verdict), the parent's pid, the path.
     Exec(u32, u32, u32, String),
     /// The exec of this pid failed.
     ExecFailed(u32),
-    /// A child was reaped: pid, wait status.
+    /// The process reaped a child: pid, wait status.
     Reaped(u32, i32),
-    /// A child was spawned: its pid, or 0.
+    /// The process spawned a child: its pid, or 0 if the spawn failed.
     Spawned(u32),
     /// A call of a hooked function of CUDA, NCCL, cuBLAS or MPI.
     Call(CallNote),
-    /// The definition of an id.
+    /// The name or list of sizes that an id stands for.
     Defined(u32, Definition),
     /// An operator or range of PyTorch.
     Operator(OperatorRecord),
@@ -63,7 +64,7 @@ pub enum Note {
 }
 
 impl Note {
-    /// Decodes a record from its argument and payload; `None` if it is malformed.
+    /// Decodes a record from its argument and payload; `None` if the record is malformed.
     pub fn decode(kind: ExtKind, argument: u32, p: &[u64]) -> Option<Note> {
         let at = |i: usize| p.get(i).copied();
         Some(match kind {
@@ -137,7 +138,7 @@ impl Note {
             | ExtKind::PoolGave
             | ExtKind::StepBegun => Note::Span(SpanRecord::decode(kind, argument, p)?),
             ExtKind::ThreadStart => return Some(Note::Name(String::new())),
-            // All other kinds are handled before this function is called.
+            // The caller has handled all other kinds.
             _ => return None,
         })
     }
@@ -148,7 +149,7 @@ fn text(words: &[u64], len: usize) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Rounds up to whole pages, which the kernel maps and unmaps.
+/// Rounds up to whole pages, because the kernel maps and unmaps only whole pages.
 fn pages(bytes: u64) -> u64 {
     bytes.checked_next_multiple_of(4096).unwrap_or(bytes)
 }

@@ -1,17 +1,18 @@
-//! Decodes the heap records of one ring, one after the other.
+//! Decodes the heap records of a ring, and prefetches what they will need.
 
 use crate::targets::heap::HeapOp;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_trace::model::ThreadIndex;
 use tprof_wire::record::{self, Kind};
 
-/// Number of records between looking up a record's block and applying the record.
-const AHEAD: usize = 32;
-/// Number of records between fetching a record's cache line from the writer's core and reading the
+/// Number of records between prefetching the table entry of a record's block and applying the
 /// record.
+const AHEAD: usize = 32;
+/// Number of records between fetching a record's cache line from the core of its writer and reading
+/// the record.
 const LINES_AHEAD: usize = AHEAD + 64;
 
-/// Reads the heap records of a chunk one after the other.
+/// An iterator over the heap records at the front of a chunk's slots.
 pub(super) struct HeapRecords<'r> {
     /// The slots of the chunk that are not read yet.
     slots: &'r [[AtomicU64; 2]],
@@ -21,8 +22,8 @@ pub(super) struct HeapRecords<'r> {
 }
 
 impl<'r> HeapRecords<'r> {
-    /// Reads the records of `thread` in these slots. `clock` is the clock of the record before
-    /// them.
+    /// Returns the heap records of `thread` in these slots. `clock` is the clock of the record
+    /// before them.
     pub fn new(slots: &'r [[AtomicU64; 2]], thread: ThreadIndex, clock: u64) -> HeapRecords<'r> {
         HeapRecords { slots, thread, clock }
     }
@@ -32,8 +33,8 @@ impl<'r> HeapRecords<'r> {
         self.slots.len()
     }
 
-    /// Reads the next record; `None` if the next slot is empty or holds something other than a heap
-    /// record.
+    /// Returns the next heap record. `None` if the next slot is empty or is the beginning of
+    /// another kind of record.
     #[inline(always)]
     pub fn next(&mut self) -> Option<HeapOp> {
         let (slot, rest) = self.slots.split_first()?;
@@ -54,8 +55,8 @@ impl<'r> HeapRecords<'r> {
         })
     }
 
-    /// Returns the clock of the free of the block that `op` allocates, if that free is the next
-    /// record, and reads that record.
+    /// If the next record frees the block that `op` allocates, moves past that record and returns
+    /// its clock.
     #[inline(always)]
     pub fn end_of(&mut self, op: &HeapOp) -> Option<u64> {
         if op.tag & 7 != Kind::Alloc as u32 {
@@ -70,13 +71,14 @@ impl<'r> HeapRecords<'r> {
         Some(self.clock)
     }
 
-    /// Returns the addresses of the first records, which [`Self::address_ahead`] never returns.
+    /// Returns the addresses of the first [`AHEAD`] records, which [`Self::address_ahead`] never
+    /// returns.
     pub fn first_addresses(&self) -> impl Iterator<Item = u64> {
         self.slots.iter().take(AHEAD).map(|slot| record::address(slot[0].load(Relaxed)))
     }
 
-    /// Returns the address of the record that comes [`AHEAD`] records later. Also fetches the cache
-    /// line of a record that comes later still.
+    /// Returns the address in the record that is [`AHEAD`] records ahead. Also fetches the cache
+    /// line of a record that is further ahead.
     #[inline(always)]
     pub fn address_ahead(&self) -> Option<u64> {
         if let Some(slot) = self.slots.get(LINES_AHEAD) {
@@ -93,8 +95,8 @@ fn fetch(_slot: &[AtomicU64; 2]) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: `_slot` is a reference and so a valid address, and a prefetch only affects
-        // caches.
+        // SAFETY: a prefetch neither reads nor writes memory that the program can observe, and
+        // `_slot` is a reference, so its address is valid.
         unsafe { _mm_prefetch::<{ _MM_HINT_T0 }>((&raw const *_slot).cast()) };
     }
 }

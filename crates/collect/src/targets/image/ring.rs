@@ -1,7 +1,7 @@
-//! Reads one thread's ring.
+//! Reads the records in one thread's ring.
 //!
-//! The region's content is not trusted: unknown kinds, wrong lengths and invalid references to
-//! chunks are counted as refused and skipped.
+//! A program may have written anything into its region. Unknown kinds, wrong lengths and invalid
+//! references to chunks are therefore counted as refused and skipped.
 
 use super::{FollowedThread, Image, MAX_TAKEN_BYTES, Note, Pass, RingRead};
 use crate::os::sys;
@@ -12,19 +12,19 @@ use std::sync::atomic::Ordering::*;
 use tprof_wire::record::{self, ExtKind, Kind, SLOT_BYTES};
 use tprof_wire::region::{CHUNKS_PER_THREAD, ChunkRef};
 
-/// Time after which a hole is skipped: a reserved slot that stays empty while later slots are
-/// written, because its writer died or left by `longjmp`. It is longer than the scheduler keeps a
-/// thread waiting on a busy machine.
+/// Time after which a hole is skipped, ns. A hole is a reserved slot that stays empty while later
+/// slots are written, because its writer died or left the hook by `longjmp`. The time is longer
+/// than the scheduler lets a thread wait on a busy machine.
 const HOLE_NS: u64 = 200_000_000;
-/// Number of free chunks at which a thread that waits on a full ring is woken. If each free chunk
+/// Number of free chunks at which a thread is woken that waits on a full ring. If one free chunk
 /// woke it, a thread that writes faster than the collector reads would need two context switches
-/// per chunk. A wait that is not woken ends by its own time limit.
+/// per chunk. A thread that isn't woken stops waiting at its own time limit.
 const WAKE_ROOM: u32 = 4;
-/// The size of the address space, which no block exceeds.
+/// The size of the address space, bytes. No block can be larger.
 const ADDRESS_SPACE: u64 = 1 << 47;
 
 impl Image {
-    /// Reads one thread's ring. Returns false if there is more in it to read, later.
+    /// Reads one thread's ring. Returns false if the ring has more to read later.
     pub(super) fn drain_thread(
         &mut self,
         thread: &mut FollowedThread,
@@ -51,8 +51,8 @@ impl Image {
                 match self.region.read(thread.base + thread.at) {
                     SlotRead::Record(word0, _) if word0 & 15 == Kind::Pending as u64 => {
                         let bytes = (word0 >> 16 & 0xffff).max(1) as usize * SLOT_BYTES;
-                        // The writer was interrupted, by the scheduler or by a signal handler. A
-                        // handler may never return, but then it writes records behind this one.
+                        // The scheduler or a signal handler interrupted the writer. A handler may
+                        // never return to it, but the handler's own records then follow this one.
                         if !last && !self.is_abandoned(thread, bytes, now_ns) {
                             return false;
                         }
@@ -67,7 +67,7 @@ impl Image {
                         if next == 0 {
                             next = self.region.chunk_next(thread.base);
                             if next != 0 {
-                                // The writer moved on to the next chunk meanwhile.
+                                // The writer has moved on to the next chunk meanwhile.
                                 end = self.end_of(next, thread.bytes);
                                 continue;
                             }
@@ -88,8 +88,8 @@ impl Image {
         }
     }
 
-    /// Returns where a chunk's records end. The result is a slot's offset within the chunk,
-    /// whatever the header says.
+    /// Returns the offset in a chunk where its records end. The result is a whole number of slots
+    /// within the chunk, even if the chunk's header is invalid.
     fn end_of(&mut self, next: u64, bytes: usize) -> usize {
         let stated = if next == 0 { bytes } else { (next >> 32) as usize };
         let end = stated.min(bytes) & !(SLOT_BYTES - 1);
@@ -97,7 +97,7 @@ impl Image {
         end
     }
 
-    /// Whether one of the next few slots is written, so that the empty slot is a hole.
+    /// Whether one of the next few slots has been written, which makes the empty slot a hole.
     fn later_slot_written(&self, thread: &FollowedThread) -> bool {
         (1..8).any(|i| {
             let at = thread.at + i * SLOT_BYTES;
@@ -105,8 +105,8 @@ impl Image {
         })
     }
 
-    /// Whether a record of `bytes` that is marked as unfinished will never be finished: a later
-    /// record has been there for a while.
+    /// Whether a record of `bytes` that is marked as unfinished will never be finished. That is
+    /// assumed once a later record has followed it for [`HOLE_NS`].
     fn is_abandoned(&self, thread: &mut FollowedThread, bytes: usize, now_ns: u64) -> bool {
         let behind = thread.at + bytes;
         let written = behind < thread.bytes
@@ -122,8 +122,8 @@ impl Image {
         abandoned
     }
 
-    /// Handles an empty slot before written slots. Waits for a while, then skips it; returns true
-    /// if it was skipped.
+    /// Handles an empty slot that written slots follow: waits for [`HOLE_NS`] and then skips the
+    /// slot. Returns whether the slot was skipped.
     fn hole(&mut self, thread: &mut FollowedThread, now_ns: u64, last: bool) -> bool {
         if !last {
             if thread.hole_since == 0 {
@@ -157,7 +157,7 @@ impl Image {
         }
     }
 
-    /// Reads the record at the thread's position and moves past it.
+    /// Reads the record at the thread's position and moves past the record.
     #[inline(always)]
     fn take(
         &mut self,
@@ -204,8 +204,8 @@ impl Image {
         }
     }
 
-    /// Reads heap records until another record follows. This is the common case, so it has its own
-    /// loop.
+    /// Reads heap records until a record of another kind follows. Most records are heap records, so
+    /// they are read in a loop of their own.
     #[inline(never)]
     fn take_heap(&mut self, thread: &mut FollowedThread, end: usize, reading: &mut RingRead<'_>) {
         let slots = self.region.slots(thread.base + thread.at, thread.base + end);
@@ -295,7 +295,7 @@ impl Image {
         } else {
             match Note::decode(kind, argument, &payload) {
                 Some(note) => {
-                    // Notes about threads, processes and stacks don't count as recorded events.
+                    // Notes about threads, processes and stacks aren't counted as recorded events.
                     self.recorded += u64::from(matches!(
                         note,
                         Note::Map(..)

@@ -1,9 +1,9 @@
-//! Sums of the counters of an image's threads.
+//! Sums the counters of an image's threads.
 
 use std::sync::atomic::Ordering::Relaxed;
 use tprof_wire::region::ThreadSlot;
 
-/// Sums of the counters of thread slots.
+/// Sums of the counters in thread slots. The fields have the names of the counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SlotTotals {
     #[allow(missing_docs)]

@@ -1,4 +1,4 @@
-//! Formats the inputs of operators as torch.profiler does.
+//! Formats the inputs of operators as torch.profiler formats them.
 
 use crate::targets::interned::Interned;
 use std::collections::HashMap;
@@ -7,20 +7,21 @@ use tprof_trace::TraceWriter;
 use tprof_trace::model::NameId;
 use tprof_wire::operators::{Input, MAX_LISTED, MAX_NUMBERS, NO_TYPE};
 
-/// Number of lists that get a text. Without a limit, a program with new sizes each time would fill
-/// memory.
+/// Number of lists that get a text. A limit is needed for programs with ever new sizes, which would
+/// fill the memory.
 const MAX_TEXTS: usize = 65_536;
 
-/// Texts of lists of sizes, by the ids of the lists.
+/// Texts of lists of inputs, by the ids of the lists.
 #[derive(Debug, Default)]
 pub struct InputTexts {
     known: HashMap<u32, NameId>,
-    /// Number of operators without sizes because there were too many different lists.
+    /// Number of operators that are written without sizes, because there were too many different
+    /// lists.
     pub left_out: u64,
 }
 
 impl InputTexts {
-    /// Returns the id of a list's JSON object; `None` if the list is not defined yet.
+    /// Returns the id of the text of a list, a JSON object; `None` if the list is not defined yet.
     pub fn text(
         &mut self,
         id: u32,
@@ -46,9 +47,10 @@ impl InputTexts {
     }
 }
 
-/// Formats a list like `{"Input Dims":[[8,3],[]],"Input type":["float","ScalarList"],"Concrete
-/// Inputs":["","[1, 1]"]}`; `None` if it is malformed. "Concrete Inputs" is left out if no input
-/// has a value, and "Tensor types" if no input is a list of tensors of one type.
+/// Formats a list as JSON, like `{"Input Dims":[[8,3],[]],"Input
+/// type":["float","ScalarList"],"Concrete Inputs":["","[1, 1]"]}`; `None` if the list is malformed.
+/// "Concrete Inputs" is left out if no input has a value. "Tensor types" is left out if no input is
+/// a list of tensors of one type.
 fn describe(mut words: &[u64]) -> Option<String> {
     let (mut dims, mut types) = (Vec::new(), Vec::new());
     let (mut values, mut of_lists) = (Vec::new(), Vec::new());
@@ -113,7 +115,7 @@ enum InputValue {
     Value(&'static str, String),
     /// A list of this many tensors, which follow.
     List(usize),
-    /// There were more inputs than the record had room for.
+    /// There were more inputs than fit into the record.
     More,
 }
 
@@ -154,9 +156,9 @@ fn truth(value: bool) -> &'static str {
     if value { "True" } else { "False" }
 }
 
-/// Names the type of an `IValue` other than a tensor, by its tag. The tags of numbers are the same
-/// in all versions. Tag 9 is a truth value in PyTorch 2.1 to 2.8, and symbolic in later versions;
-/// it only matters if the tag of truth values was not found.
+/// Names the type of an `IValue` that isn't a tensor, by its tag. The tags of numbers are the same
+/// in all versions. Tag 9 is a boolean in PyTorch 2.1 to 2.8, and a symbolic number in later
+/// versions. It appears here only if the process did not find the tag of booleans.
 fn other(tag: u32) -> &'static str {
     match tag {
         3..=5 | 9 => "Scalar",
@@ -164,7 +166,7 @@ fn other(tag: u32) -> &'static str {
     }
 }
 
-/// Returns the name of a `c10::ScalarType` in PyTorch's traces.
+/// Returns the name that PyTorch's traces use for a `c10::ScalarType`.
 fn type_name(number: u8) -> String {
     let name = match number {
         0 => "unsigned char",
@@ -193,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inputs_are_written_as_torch_profiler_writes_them() {
+    fn inputs_have_the_format_of_torch_profiler() {
         let tensor = |dims, of| Input::Tensor { dims, of }.pack();
         let words = [tensor(2, 6), 64, 3, tensor(0, 7), Input::Other { tag: 5 }.pack()];
         let text = describe(&words).unwrap();
@@ -208,7 +210,11 @@ mod tests {
         assert_eq!(value["Input Dims"], serde_json::json!([[[9], []], [], [], []]));
         let types = serde_json::json!(["TensorList", "TensorList", "TensorList", "float"]);
         assert_eq!(value["Input type"], types);
-        assert_eq!(value["Tensor types"], serde_json::Value::Null, "one of them has none");
+        assert_eq!(
+            value["Tensor types"],
+            serde_json::Value::Null,
+            "the type of one tensor is unknown"
+        );
         let list = [list(2), tensor(1, 6), 9, tensor(1, 6), 7];
         let value: serde_json::Value = serde_json::from_str(&describe(&list).unwrap()).unwrap();
         assert_eq!(value["Tensor types"], serde_json::json!(["float"]));

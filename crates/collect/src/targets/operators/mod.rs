@@ -1,5 +1,5 @@
-//! Operators and ranges of PyTorch. They become the same rows as in an import of torch.profiler's
-//! trace.
+//! Turns the records of PyTorch's operators and ranges into rows. They are the same rows as those
+//! that an import of torch.profiler's trace makes.
 
 mod inputs;
 mod ranges;
@@ -20,9 +20,10 @@ use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};
 use tprof_wire::operators::{Inputs, Operator, RangeEdge};
 
-/// When this many rows wait, they are written.
+/// Rows are written when this many of them wait.
 const MAX_ROWS: usize = 16_384;
-/// The longest time that rows wait. If a run is killed, only this much is missing.
+/// The longest time that rows wait. If the collector is killed, only the rows of this time are
+/// lost.
 const LONGEST_WAIT_NS: u64 = 250_000_000;
 /// Number of rows that may wait for their names.
 const MAX_WAITING: usize = 1 << 18;
@@ -30,17 +31,17 @@ const MAX_WAITING: usize = 1 << 18;
 /// A decoded record of operators. Its name is an id that may not be defined yet.
 #[derive(Debug)]
 pub enum OperatorRecord {
-    /// An operator has ended: the id of its name, and the operator.
+    /// An operator has ended: the id of its name, and what else is recorded of it.
     Over(u32, Operator),
-    /// A range begins: the id of its name, and its edge.
+    /// A range begins: the id of its name, and its object and inputs.
     Opens(u32, RangeEdge),
-    /// A range ends.
+    /// A range ends: its object.
     Closes(RangeEdge),
-    /// A note about what is recorded from now on.
+    /// A note about which operators are recorded from now on.
     Note(OperatorNote),
 }
 
-/// An operator or range that has ended; its name may not be defined yet.
+/// An operator or range that has ended. Its name may not be defined yet.
 #[derive(Clone, Copy, Debug)]
 struct FinishedOperator {
     kind: SpanKind,
@@ -63,13 +64,13 @@ pub struct Operators {
     first_waiting_ns: Option<u64>,
     /// Time when the last pass over the rings began: all earlier records have been read.
     read_until_ns: u64,
-    /// Whether a range that is a step of PyTorch has ended.
+    /// Whether a range has ended that PyTorch names as a step.
     has_stepped: bool,
-    /// The last result of [`Self::take_progress`].
+    /// The state that [`Self::take_progress`] has seen last.
     known: Option<bool>,
-    /// Number of operators and ranges so far.
+    /// Number of operators and ranges that have ended so far.
     pub taken: u64,
-    /// Number of operators so far, without ranges.
+    /// Number of operators that have ended so far, without ranges.
     pub operators: u64,
     nameless: u64,
     unwritten: u64,
@@ -144,14 +145,15 @@ impl Operators {
         }
     }
 
-    /// Returns whether the process has made a step, but only when that has changed: once after its
-    /// first operator, and once after its first step.
+    /// Returns whether the process has made a step, but only if that is news: once after its first
+    /// operator, and once after its first step.
     pub fn take_progress(&mut self) -> Option<bool> {
         let now = (self.taken > 0).then_some(self.has_stepped);
         (now != self.known).then(|| self.known = now).and(now)
     }
 
-    /// Adds a row. Returns false if the operator's name or inputs are not defined yet.
+    /// Adds a row for an operator. Returns false if its name or inputs are not defined yet, so that
+    /// it must wait.
     fn row(
         &mut self,
         over: &FinishedOperator,
@@ -177,13 +179,14 @@ impl Operators {
         true
     }
 
-    /// Makes the next call of [`Self::write`] write all rows, even if they would wait for more.
+    /// Makes the next call of [`Self::write`] write all rows, even if too few wait.
     pub fn write_all_next(&mut self) {
         self.first_waiting_ns = self.first_waiting_ns.map(|_| 0);
     }
 
-    /// Writes the rows that wait, if there are enough of them or they have waited long enough. All
-    /// records before `now_ns` have been read, and if `last` is set, all records.
+    /// Writes the waiting rows if there are enough of them, if they have waited long enough, or if
+    /// `last` is set. The caller has read all records before `now_ns`, or all records if `last` is
+    /// set.
     pub fn write(
         &mut self,
         now_ns: u64,
@@ -213,7 +216,7 @@ impl Operators {
         written
     }
 
-    /// Ends the open ranges at the end of the process, and counts the losses.
+    /// Ends the ranges that are open when the process ends, and counts the losses.
     pub fn finish(
         &mut self,
         end_ns: u64,

@@ -1,18 +1,20 @@
-//! Ranges of PyTorch. One record is written when a range begins and one when it ends, perhaps in
-//! another thread.
+//! Pairs the beginnings and ends of PyTorch's ranges. A range writes one record when it begins and
+//! one when it ends, perhaps in another thread.
 //!
-//! Both records contain the address of the range's object, which another range may reuse as soon as
-//! this one has ended. Rings are read one after the other, so edges are kept until the edges of all
-//! threads up to their time have been read, and are joined in order of time.
+//! Both records contain the address of the range's object, and another range may reuse this address
+//! as soon as the range has ended. Rings are read one after the other, so a beginning or end (an
+//! edge) waits until all threads' edges up to its time have been read. Then the edges are paired in
+//! order of time.
 
 use super::FinishedOperator;
 use std::collections::HashMap;
 use tprof_trace::model::{SpanKind, ThreadIndex};
 use tprof_wire::operators::RangeEdge;
 
-/// Number of ranges that may be open at one time in one process.
+/// Number of ranges that may be open at the same time in one process.
 const MAX_OPEN: usize = 1 << 16;
-/// Number of edges that are kept. If there are more, they are joined in the order that is known.
+/// Number of edges that may wait. If there are more, all are paired at once, although earlier ones
+/// may follow.
 const MAX_KEPT: usize = 1 << 16;
 
 #[derive(Clone, Copy, Debug)]
@@ -29,10 +31,10 @@ enum Edge {
     Closes { object: u64, end_ns: u64 },
 }
 
-/// The open ranges of a process, and the edges that are not joined yet.
+/// The open ranges of a process, and the edges that wait to be paired.
 #[derive(Debug, Default)]
 pub struct OpenRanges {
-    /// The edges that are not joined yet, in the order of reading.
+    /// The edges that wait to be paired, in the order of reading.
     kept: Vec<Edge>,
     /// Open ranges, by address of their object.
     open: HashMap<u64, OpenRange>,
@@ -41,9 +43,9 @@ pub struct OpenRanges {
 
 /// The ranges that are open when a process ends.
 pub struct RangesLeft {
-    /// Ranges that were still open. They last until the end of the process.
+    /// The ranges that were still open. They are written as if they had ended with the process.
     pub cut: Vec<FinishedOperator>,
-    /// Number of ranges whose end was not recorded.
+    /// Number of ranges whose end was not recorded, so that they aren't written.
     pub endless: u64,
 }
 
@@ -58,14 +60,14 @@ impl OpenRanges {
         self.kept.push(Edge::Closes { object: edge.object, end_ns });
     }
 
-    /// Joins the edges before `until_ns`, and returns the ranges that have ended. The records of
-    /// all threads before that time must have been read.
+    /// Pairs the edges before `until_ns`, and returns the ranges that have ended. The caller has
+    /// read the records of all threads before that time.
     pub fn over(&mut self, until_ns: u64) -> Vec<FinishedOperator> {
         let mut edges = std::mem::take(&mut self.kept);
         if edges.len() < MAX_KEPT {
             self.kept = edges.extract_if(.., |edge| edge.time_ns() >= until_ns).collect();
         }
-        // The sort is stable, so edges of a thread at the same moment stay in their order.
+        // The sort is stable, so edges of one thread with the same time stay in their order.
         edges.sort_by_key(Edge::time_ns);
         edges.into_iter().filter_map(|edge| self.joined(edge)).collect()
     }
@@ -73,8 +75,8 @@ impl OpenRanges {
     fn joined(&mut self, edge: Edge) -> Option<FinishedOperator> {
         match edge {
             Edge::Closes { object, end_ns } => {
-                // A range that began while recording was off has no beginning, so its end is
-                // ignored.
+                // If the range began while recording was off, its beginning is unknown and its end
+                // is ignored.
                 Some(self.open.remove(&object)?.until(end_ns))
             }
             Edge::Opens(_) if self.open.len() >= MAX_OPEN => {
@@ -82,8 +84,8 @@ impl OpenRanges {
                 None
             }
             Edge::Opens(range) => {
-                // The object belongs to this range now, so the range that had it before is over and
-                // its end was lost.
+                // Another range now uses the object, so the range that used it before has ended,
+                // and the record of its end was lost.
                 let before = self.open.insert(range.edge.object, range);
                 self.endless += u64::from(before.is_some());
                 None
@@ -91,7 +93,7 @@ impl OpenRanges {
         }
     }
 
-    /// Ends the ranges that are still open, once [`Self::over`] has joined all edges.
+    /// Ends the ranges that are still open. The caller has paired all edges with [`Self::over`].
     pub fn finish(&mut self, end_ns: u64) -> RangesLeft {
         let open = std::mem::take(&mut self.open).into_values();
         let mut cut: Vec<_> = open.map(|range| range.until(end_ns.max(range.start_ns))).collect();
@@ -135,8 +137,8 @@ mod tests {
     }
 
     #[test]
-    fn ranges_at_one_address_have_their_ends_whichever_ring_is_read_first() {
-        // The first and the third range end in other threads, the second one in its own.
+    fn ranges_at_one_address_are_paired_whichever_ring_is_read_first() {
+        // The first and the third range end in another thread, the second one in its own.
         type Step = (bool, u64);
         let of_one: [Step; 4] = [(true, 10), (true, 30), (false, 40), (true, 50)];
         let of_others: [Step; 2] = [(false, 20), (false, 60)];
@@ -157,10 +159,11 @@ mod tests {
     }
 
     #[test]
-    fn an_end_waits_for_records_of_its_time_that_are_not_read_yet() {
+    fn an_end_waits_until_all_earlier_records_are_read() {
         let mut ranges = OpenRanges::default();
         ranges.opens(1, edge(8), 0, 10);
-        // The beginning of the range after it is read later, and so is the end of this one.
+        // The end of the second range is read first, then its beginning and the end of the first
+        // range.
         ranges.closes(edge(8), 40);
         assert!(ranges.over(15).is_empty());
         ranges.opens(2, edge(8), 0, 30);
@@ -169,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_that_lost_its_end_is_counted_and_an_end_without_a_range_ends_nothing() {
+    fn a_range_without_an_end_is_counted_and_an_end_without_a_range_ignored() {
         let mut ranges = OpenRanges::default();
         ranges.closes(edge(8), 5);
         ranges.opens(1, edge(8), 0, 10);

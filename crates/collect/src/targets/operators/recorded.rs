@@ -1,5 +1,5 @@
-//! Describes which operators of a process are recorded, and why not more. The description is a
-//! property of the file. A mark shows when the choice of steps changes.
+//! Describes which operators of a process are recorded, and why not all. The description is a
+//! property of the file. If the process changes which steps it records, a mark shows when.
 
 use super::version;
 use crate::out::files::OpenFile;
@@ -12,7 +12,7 @@ use tprof_wire::operators::{mode, note, unread};
 /// The key of the property.
 pub const KEY: &str = "pytorch";
 
-/// A note from the process about what it records of operators.
+/// A process's note about which operators it records.
 #[derive(Clone, Copy, Debug)]
 pub struct OperatorNote {
     /// The kind of note, one of the numbers in [`note`].
@@ -23,14 +23,14 @@ pub struct OperatorNote {
     pub other: u64,
 }
 
-/// The facts that are known so far about the recording of a process's operators.
+/// What is known so far about how a process records its operators.
 #[derive(Debug, Default)]
 pub struct Recorded {
     version: Option<String>,
     mode: &'static str,
     why: Option<String>,
     /// Whether the process was forked while its parent had callbacks registered, and has not
-    /// registered its own since. Then some or all operators are missing.
+    /// registered its own since then. If so, some or all of its operators are missing.
     pub forked: bool,
 }
 
@@ -53,8 +53,8 @@ impl Recorded {
                 self.mode = "off";
                 self.why = Some("this PyTorch exports no at::addGlobalCallback".to_owned());
             }
-            // The property belongs to the file, which the child shares with its parent, so it is
-            // not changed.
+            // The property is left as it is, because it belongs to the file, which the child shares
+            // with its parent.
             note::FORKED => {
                 self.forked = true;
                 return;
@@ -66,8 +66,8 @@ impl Recorded {
                     1 => "operators of all steps".to_owned(),
                     every => format!("operators of one step in {every}"),
                 };
-                // The mode stays `steps` even if all operators are recorded again later, because
-                // some are missing.
+                // The mode stays `steps` even if the process records all operators again later,
+                // because some are missing by then.
                 self.mode = "steps";
                 self.why = Some(format!(
                     "those of all steps take {percent:.1} % of a thread's time, and more than 1 % is \

@@ -1,4 +1,4 @@
-//! Records of operators become rows once their names are known.
+//! Tests that records of operators become rows once their names are known.
 
 use super::*;
 use tprof_trace::TraceFile;
@@ -14,7 +14,7 @@ fn define(interned: &mut Interned, id: u32, kind: ExtKind, bytes: &[u8]) {
 }
 
 #[test]
-fn an_operator_waits_for_its_name_and_without_one_is_counted() {
+fn an_operator_waits_for_its_name_and_is_counted_if_it_never_comes() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rank-0.tprof");
     let mut writer = TraceWriter::create(&path, &Default::default()).unwrap();

@@ -1,14 +1,14 @@
-//! Finds the version of the PyTorch that a library belongs to, by the files next to the library.
+//! Finds the version of PyTorch from the files next to its library.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Number of bytes that are read of such a file.
+/// Number of bytes that are read of a file with the version.
 const MAX_BYTES: u64 = 4096;
 
-/// Returns the version of the PyTorch that contains `…/torch/lib/libtorch_cpu.so`. A wheel has it
-/// in `torch/version.py`, LibTorch in `build-version`.
+/// Returns the version of the PyTorch that contains `…/torch/lib/libtorch_cpu.so`. A wheel states
+/// it in `torch/version.py`, and LibTorch in `build-version`.
 pub fn beside(library: &Path) -> Option<String> {
     let root = library.parent()?.parent()?;
     let of_wheel = read(&root.join("version.py")).and_then(|text| {
@@ -32,7 +32,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn wheels_and_libtorch_name_their_version() {
+    fn the_version_of_a_wheel_and_of_libtorch_is_found() {
         let dir = tempfile::tempdir().unwrap();
         let library = dir.path().join("lib/libtorch_cpu.so");
         assert_eq!(beside(&library), None);

@@ -1,20 +1,20 @@
-//! Turns the arguments of spans into a JSON object.
+//! Formats the arguments of spans as JSON objects.
 
 use super::redacted::redact;
 use crate::targets::interned::Interned;
 use serde_json::{Map, Number, Value};
 use tprof_wire::spans::{ARGUMENTS, Arguments, dtype, value};
 
-/// Number of records of arguments that are kept per span.
+/// Number of records of arguments that are stored per span.
 pub const MAX_RECORDS: usize = 16;
-/// The type that is written if the operations of a span have several types.
+/// The type that is written if a span has operations of several types.
 const SEVERAL: &str = "several";
 
-/// The floating-point operations that the program stated for a span.
+/// The floating-point operations that the program reported for a span.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StatedFlops {
     count: u64,
-    /// One of [`dtype`]; `None` once operations of different types were added.
+    /// Their type, one of [`dtype`]; `None` if operations of different types were added.
     dtype: Option<u32>,
     is_stated: bool,
 }
@@ -28,7 +28,7 @@ impl StatedFlops {
         self.count = self.count.saturating_add(count);
     }
 
-    /// Adds the number and type of operations to a span's arguments.
+    /// Adds the number and the type of the operations to a span's arguments.
     fn put(&self, all: &mut Map<String, Value>) {
         if self.count == 0 {
             return;
@@ -41,13 +41,13 @@ impl StatedFlops {
     }
 }
 
-/// Arguments that came in separate records: the id of their keys, and the values.
+/// Arguments from separate records: for each record the id of its keys, and its values.
 pub type Described = Vec<(u32, Arguments)>;
 
-/// Formats a span's arguments as a JSON object: the arguments in its name, the arguments in
-/// separate records, its operations, and whether any thread might end it. Returns `Ok(None)` if
-/// there are none, and `Err` if a text is not defined yet. If `redacted` is set, the program's own
-/// texts are left out.
+/// Formats a span's arguments as one JSON object. They are the arguments in the span's name, those
+/// in separate records, its operations, and whether any thread might end it. Returns `Ok(None)` if
+/// there are none, and `Err` if a text is not defined yet. With `redacted`, the program's own texts
+/// are left out.
 pub fn object(
     given: Option<&str>,
     described: &Described,
@@ -79,12 +79,12 @@ pub fn object(
     Ok((!all.is_empty()).then(|| Value::Object(all).to_string()))
 }
 
-/// The error that a text is not defined yet.
+/// The error for a text that is not defined yet.
 #[derive(Debug, PartialEq)]
 pub struct Undefined;
 
-/// Converts one value. A number that JSON can't represent becomes a text. Null means that the
-/// process could not store the value.
+/// Converts one value. If JSON can't represent a number, the result is a text. If the process could
+/// not store the value, the result is null.
 fn argument(kind: u8, bits: u64, interned: &Interned) -> Result<Value, Undefined> {
     Ok(match kind {
         value::UNSIGNED => bits.into(),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_may_still_come_is_waited_for_and_a_lost_one_is_null() {
+    fn an_undefined_text_is_waited_for_and_a_lost_text_is_null() {
         let text = |bits| Arguments {
             kinds: [value::TEXT, 0, 0, 0],
             count: 1,
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_on_several_types_have_none_of_them() {
+    fn operations_of_different_types_have_the_type_several() {
         let text = |stated: &[(u64, u32)]| {
             let mut all = StatedFlops::default();
             stated.iter().for_each(|(count, dtype)| all.add(*count, *dtype));

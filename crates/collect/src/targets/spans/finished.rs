@@ -1,10 +1,11 @@
-//! Finished spans, marks and values that wait for the definition of their name.
+//! Spans that have begun, and finished spans, marks and values that wait for the definition of
+//! their name.
 
 use super::args::{Described, StatedFlops};
 use tprof_trace::model::ThreadIndex;
 use tprof_wire::spans::{OnStack, Place};
 
-/// A span that has begun.
+/// A span that has begun and not ended.
 #[derive(Clone, Debug, Default)]
 pub struct OpenSpan {
     pub name: u32,
@@ -13,15 +14,15 @@ pub struct OpenSpan {
     pub place: Place,
     pub stated: StatedFlops,
     pub described: Described,
-    /// The thread's counts of allocations when the span began, for a span on a thread's stack.
+    /// The counts of the thread's allocations when the span began, for a span on a thread's stack.
     pub counted: OnStack,
 }
 
 /// A finished span, mark or value.
 #[derive(Clone, Debug)]
 pub enum Finished {
-    /// A span. `allocated` has the number and bytes of the allocations within it, if its thread
-    /// counted them.
+    /// A span that has ended. `allocated` is the number and the bytes of the allocations within it,
+    /// if its thread counted them.
     Span {
         span: OpenSpan,
         end_ns: u64,

@@ -1,8 +1,9 @@
-//! Spans, steps, instants and values that a program records itself through the table `tprof_abi`.
+//! Turns the spans, steps, instants and values that a program records itself through `tprof_abi`
+//! into rows.
 //!
-//! Such spans are annotations, like those of PyTorch's `record_function`: both are ranges that the
-//! program's author named, and every analysis of annotations includes them. Their category is
-//! `tprof`.
+//! Such spans become annotations, like those of PyTorch's `record_function`. Both are ranges that
+//! the program's author named, and every analysis of annotations should include both. The category
+//! of a program's own spans is `tprof`.
 
 mod args;
 mod finished;
@@ -23,30 +24,31 @@ use tprof_wire::region::off;
 use tprof_wire::schedule::Schedule;
 use tprof_wire::spans::{Arguments, HISTOGRAM, OnStack, Place};
 
-/// When this many rows wait, they are written.
+/// Rows are written when this many of them wait.
 const MAX_ROWS: usize = 16_384;
-/// The longest time that rows wait. If a run is killed, only this much is missing.
+/// The longest time that rows wait. If the collector is killed, only the rows of this time are
+/// lost.
 const LONGEST_WAIT_NS: u64 = 250_000_000;
-/// Number of different arguments that the spans of an image may have in separate records. Each of
-/// them is a name in the file.
+/// Number of different arguments from separate records that are written per image. Each of them is
+/// a name in the file, so a limit is needed.
 const MAX_ARGUMENTS: u32 = 1 << 20;
 /// Number of rows that may wait for their names.
 const MAX_WAITING: usize = 1 << 18;
 /// The bits of [`off`] that a process sets and clears itself.
 const OWN: u32 = off::PROGRAM | off::SCHEDULE;
 
-/// A record of a span, not decoded completely.
+/// A record of a span or another thing that a program records itself, not decoded completely.
 #[derive(Clone, Copy, Debug)]
 pub struct SpanRecord {
     kind: ExtKind,
     name: u32,
     words: [u64; 2],
-    /// Arguments, if the record is a [`ExtKind::SpanArguments`].
+    /// The arguments, if the record is an [`ExtKind::SpanArguments`].
     arguments: Arguments,
 }
 
 impl SpanRecord {
-    /// Decodes a record; `None` if it is malformed.
+    /// Decodes a record; `None` if the record is malformed.
     pub fn decode(kind: ExtKind, name: u32, payload: &[u64]) -> Option<SpanRecord> {
         let [first, second, ..] = *payload else { return None };
         let arguments = match kind {
@@ -61,31 +63,32 @@ impl SpanRecord {
 #[derive(Debug, Default)]
 pub struct Spans {
     process: ProcessIndex,
-    /// How the image's allocations are recorded. If all are recorded, the collector counts them as
-    /// it reads their records; otherwise the threads count them.
+    /// How the image's allocations are recorded. If all are recorded, the collector counts them for
+    /// each span as it reads their records; otherwise the threads count them.
     memory: MemoryRecording,
     /// Whether texts in arguments are left out.
     redact: bool,
     open: OpenSpans,
     totals: Totals,
-    /// Number of different arguments so far.
+    /// Number of different arguments that were written so far.
     different: u32,
     newest: NameId,
     undescribed: u64,
     rows: Vec<Span>,
     waiting: Vec<Finished>,
     first_waiting_ns: Option<u64>,
-    /// Why nothing is recorded ([`tprof_wire::region::off`]), as the process last reported it.
+    /// The reasons why the process records nothing ([`tprof_wire::region::off`]), as it last
+    /// reported them.
     pub off: u32,
-    /// Whether the process has ever switched its recording, so that its totals have a gap.
+    /// Whether the process's recording was ever switched, so that its totals have a gap.
     pub was_switched: bool,
-    /// The schedule that counts its steps, if there is one.
+    /// The schedule that its steps follow, if there is one.
     pub schedule: Option<Schedule>,
-    /// The option or command that makes the process switch its recording.
+    /// The option or command that set the schedule.
     pub by: &'static str,
     /// The cycle or captured range that was recorded last, counted from 1.
     pub cycle: u32,
-    /// Number of cycles of the schedules before this one.
+    /// Number of cycles that earlier schedules have recorded.
     pub cycles_before: u32,
     off_since_ns: Option<u64>,
     pauses: Vec<(u64, u64)>,
@@ -101,7 +104,7 @@ impl Spans {
         Spans { process, memory, ..Spans::default() }
     }
 
-    /// Sets the [`off`] that an image begins with, and the option that lets it switch its
+    /// Sets the [`off`] with which an image begins, and the option that makes it switch its
     /// recording.
     pub fn switched_by(self, config: &Config, off: u32) -> Spans {
         let off_since_ns = (off & OWN != 0).then_some(0);
@@ -116,19 +119,19 @@ impl Spans {
         }
     }
 
-    /// Marks whether recording is on when the process begins, if the process switches it.
+    /// If the process switches its own recording, marks whether recording is on when it begins.
     pub fn begin(&mut self, start_ns: u64, writer: &mut TraceWriter) {
         if self.off & OWN != 0 {
             self.mark(self.by, MarkKind::RecordingOff, start_ns, writer);
         } else if self.schedule.is_some() {
-            // The mark has no step, since the first step begins later.
+            // The mark names no step, because the first step begins later.
             self.cycle = 1;
             let name = format!("cycle 1 ({})", self.by);
             self.mark(&name, MarkKind::RecordingOn, start_ns, writer);
         }
     }
 
-    /// Whether the process's own switch was on at a moment, regardless of the session's switch.
+    /// Whether the process's own switch was on at a moment. The session's switch doesn't count.
     pub fn was_on(&self, time_ns: u64) -> bool {
         let after = self.pauses.partition_point(|(from, _)| *from <= time_ns);
         let paused = after.checked_sub(1).and_then(|at| self.pauses.get(at));
@@ -136,8 +139,8 @@ impl Spans {
             && paused.is_none_or(|(_, to)| *to <= time_ns)
     }
 
-    /// Adds a record that a thread wrote at `time_ns`. `allocated` has the number and bytes of the
-    /// allocations that the thread had recorded by then.
+    /// Adds a record that a thread wrote at `time_ns`. `recorded` is the number and the bytes of
+    /// the allocations that were read of the thread before this record.
     pub fn take(
         &mut self,
         record: SpanRecord,
@@ -218,7 +221,8 @@ impl Spans {
         writer.mark(Mark { time_ns, process, name, kind });
     }
 
-    /// Applies a switch of recording: the new [`off`], and the one before.
+    /// Applies a switch of recording, from the reasons `before` to the reasons `off` why recording
+    /// is off.
     pub fn switched(
         &mut self,
         off: u32,
@@ -243,7 +247,7 @@ impl Spans {
                 self.off_since_ns.get_or_insert(time_ns);
                 self.mark(&by, MarkKind::RecordingOff, time_ns, writer);
             }
-            // Recording stays on from one cycle to the next.
+            // If two cycles follow each other, recording stays on between them.
             (0, 0) if self.cycle != cycle_before => {
                 self.mark(&by, MarkKind::RecordingOn, time_ns, writer);
             }
@@ -251,7 +255,8 @@ impl Spans {
         }
     }
 
-    /// Names the window that a schedule or capture begins, like `cycle 1: step 4 (--schedule)`.
+    /// Names the window that a schedule or capture begins, like `cycle 1: step 4 (--schedule)`. If
+    /// it ends one, returns only the option.
     fn window(&mut self, on: bool, cycle: u32) -> String {
         if !on {
             return self.by.to_owned();
@@ -274,15 +279,16 @@ impl Spans {
         if !self.row(&over, interned, writer) {
             match over.name() == 0 || self.waiting.len() >= MAX_WAITING {
                 true => self.nameless += 1,
-                // If these waited too, asking for their names again in each pass would slow down
-                // the job.
+                // No name is defined any more, so waiting is useless. Looking up many names in each
+                // pass would slow down the job.
                 false if interned.is_full() => self.refused += 1,
                 false => self.waiting.push(over),
             }
         }
     }
 
-    /// Adds a row. Returns false if its name or a text in its arguments is not defined yet.
+    /// Adds a row. Returns false if its name or a text in its arguments is not defined yet, so that
+    /// it must wait.
     fn row(&mut self, over: &Finished, interned: &mut Interned, writer: &mut TraceWriter) -> bool {
         let Some(name) = interned.name(over.name(), writer) else { return false };
         let process = self.process;
@@ -326,7 +332,7 @@ impl Spans {
         true
     }
 
-    /// Returns the id of a span's arguments in the file.
+    /// Writes a span's arguments to the file, and returns their id.
     fn arguments(
         &mut self,
         span: &OpenSpan,
@@ -348,12 +354,13 @@ impl Spans {
         Ok(args)
     }
 
-    /// Makes the next call of [`Self::write`] write all rows, even if they would wait for more.
+    /// Makes the next call of [`Self::write`] write all rows, even if too few wait.
     pub fn write_all_next(&mut self) {
         self.first_waiting_ns = self.first_waiting_ns.map(|_| 0);
     }
 
-    /// Writes the rows that wait, if there are enough of them or they have waited long enough.
+    /// Writes the waiting rows if there are enough of them, if they have waited long enough, or if
+    /// `last` is set.
     pub fn write(
         &mut self,
         now_ns: u64,

@@ -1,5 +1,5 @@
-//! Spans that have begun and not ended. A thread has a stack of spans, innermost last; spans that
-//! any thread may end are kept by number.
+//! Stores spans that have begun and not ended. A thread has a stack of spans, innermost last. A
+//! span that any thread may end has a number instead.
 
 use super::args::MAX_RECORDS;
 use super::finished::{Finished, OpenSpan};
@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use tprof_trace::model::ThreadIndex;
 use tprof_wire::spans::{Arguments, BY_DEPTH, OnStack, Place};
 
-/// Number of spans that may be open at one time in one process.
+/// Number of spans that may be open at the same time in one process.
 const MAX_OPEN: usize = 1 << 16;
-/// Number of ends that are kept without a beginning. The beginning may be in a ring that is read
-/// later.
+/// Number of ends without a beginning that are stored. The beginning of such a span may be in a
+/// ring that is read later.
 const MAX_EARLY: usize = 1 << 12;
 
 /// The open spans of a process.
@@ -19,14 +19,14 @@ pub struct OpenSpans {
     stacks: HashMap<ThreadIndex, Vec<OpenSpan>>,
     free: HashMap<u64, OpenSpan>,
     early: HashMap<u64, u64>,
-    /// Spans whose end was read before their beginning. They are kept because arguments may follow
-    /// in the ring of the beginning.
+    /// Spans whose end was read before their beginning. They wait here because their arguments may
+    /// follow their beginning in its ring.
     late: HashMap<u64, (OpenSpan, u64)>,
     len: usize,
     endless: u64,
-    /// Number of records of arguments whose span is unknown.
+    /// Number of records of arguments for spans that are unknown.
     pub unplaced: u64,
-    /// Number of records of arguments of spans that already had [`MAX_RECORDS`].
+    /// Number of records of arguments beyond the [`MAX_RECORDS`] of their span.
     pub surplus: u64,
 }
 
@@ -43,8 +43,9 @@ impl OpenSpans {
         None
     }
 
-    /// Ends the innermost span of a thread. If the ring has no push for it, nothing ends: either
-    /// the push was lost, which is counted, or it happened in the process that forked this one.
+    /// Ends the innermost span of a thread. If the stack doesn't have this span, nothing ends. Then
+    /// either the record of its beginning was lost, which is counted elsewhere, or the span began
+    /// in the parent before it forked this process.
     pub fn pop(&mut self, thread: ThreadIndex, counted: OnStack, end_ns: u64) -> Option<Finished> {
         let place = Place { number: counted.depth.into() };
         self.unwind(thread, place.number.saturating_add(1));
@@ -55,8 +56,8 @@ impl OpenSpans {
         Some(Finished::Span { span, end_ns, any_thread: false, allocated })
     }
 
-    /// Ends a span while spans that began within it go on. Such a span no longer nests, so it is
-    /// written like a span that any thread might end.
+    /// Ends a span while spans that began within it are still open. The span doesn't nest with
+    /// them, so it is written like a span that any thread may end.
     pub fn pop_around(&mut self, thread: ThreadIndex, depth: u16, end_ns: u64) -> Option<Finished> {
         let place = Place { number: depth.into() };
         let stack = self.stacks.get_mut(&thread)?;
@@ -88,14 +89,16 @@ impl OpenSpans {
         }
     }
 
-    /// Returns the spans whose end was read before their beginning. All rings have been read since.
+    /// Returns the spans whose end was read before their beginning. Their arguments have arrived,
+    /// because all rings have been read since.
     pub fn late(&mut self) -> Vec<Finished> {
         let over =
             |(span, end_ns)| Finished::Span { span, end_ns, any_thread: true, allocated: None };
         self.late.drain().map(|(_, late)| over(late)).collect()
     }
 
-    /// Drops spans at this depth and deeper. They must be over, so their ends were lost.
+    /// Drops the spans at this depth and deeper. They must have ended, and the records of their
+    /// ends were lost.
     fn unwind(&mut self, thread: ThreadIndex, depth: u64) {
         let Some(stack) = self.stacks.get_mut(&thread) else { return };
         while stack.pop_if(|top| top.place.number >= depth).is_some() {
@@ -104,7 +107,7 @@ impl OpenSpans {
         }
     }
 
-    /// Adds floating-point operations to the span at this place.
+    /// Adds floating-point operations to the span at this place on the thread's stack.
     pub fn flops(
         &mut self,
         thread: ThreadIndex,
@@ -135,7 +138,7 @@ impl OpenSpans {
         None
     }
 
-    /// Ends the span at `place`.
+    /// Ends the span with the number in `place`, which any thread may end.
     pub fn end(&mut self, place: Place, end_ns: u64) -> Option<Finished> {
         if let Some(span) = self.free.remove(&place.number) {
             self.len -= 1;
@@ -148,7 +151,7 @@ impl OpenSpans {
         None
     }
 
-    /// Ends the spans that a thread has left open. They last until the thread's end.
+    /// Ends the spans that a thread has left open. Their end is that of the thread.
     pub fn leave(&mut self, thread: ThreadIndex, end_ns: u64) -> Vec<Finished> {
         let left = self.stacks.remove(&thread).unwrap_or_default();
         self.len -= left.len();
@@ -159,8 +162,8 @@ impl OpenSpans {
         left.into_iter().map(over).collect()
     }
 
-    /// Ends the spans that are open at the end of the process. Also returns the number of spans
-    /// whose end was not recorded.
+    /// Ends the spans that are open when the process ends. Also returns the number of spans whose
+    /// end was not recorded, which are not written.
     pub fn finish(&mut self, end_ns: u64) -> (Vec<Finished>, u64) {
         let stacks = std::mem::take(&mut self.stacks).into_values().flatten();
         let over = |any_thread| {
@@ -211,20 +214,20 @@ mod tests {
     }
 
     #[test]
-    fn a_span_that_ends_before_those_within_leaves_them_open() {
+    fn a_span_that_ends_before_its_inner_spans_leaves_them_open() {
         let mut spans = OpenSpans::default();
         for span in [at(0, 1), at(1, 2), at(2, 3)] {
             assert!(spans.push(span).is_none());
         }
         assert_eq!(times(spans.pop_around(0, 1, 5)), Some((2, 5)));
-        assert!(spans.pop_around(0, 1, 6).is_none(), "it is over");
+        assert!(spans.pop_around(0, 1, 6).is_none(), "the span has ended already");
         assert_eq!(times(spans.pop(0, on_stack(2), 7)), Some((3, 7)));
         assert_eq!(times(spans.pop(0, on_stack(0), 8)), Some((1, 8)));
         assert_eq!((spans.len, spans.endless), (0, 0));
     }
 
     #[test]
-    fn arguments_find_their_span_or_are_counted() {
+    fn arguments_without_a_span_are_counted() {
         let mut spans = OpenSpans::default();
         assert!(spans.push(at(0, 1)).is_none() && spans.push(at(1, 2)).is_none());
         assert!(spans.end(Place { number: 7 }, 9).is_none() && spans.start(at(7, 4)).is_none());
@@ -248,7 +251,7 @@ mod tests {
         for (thread, number, start_ns) in [(1, 0, 3), (1, 1, 9), (2, 0, 4)] {
             assert!(spans.push(OpenSpan { thread, ..at(number, start_ns) }).is_none());
         }
-        // The second span was pushed by code that runs after the thread recorded its end.
+        // The second span began after the thread had recorded its end, for example in a destructor.
         let left: Vec<_> =
             spans.leave(1, 8).into_iter().map(|over| times(Some(over)).unwrap()).collect();
         assert_eq!((left, spans.len), (vec![(3, 8), (9, 9)], 1));
@@ -257,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_may_be_read_before_its_beginning_and_what_is_open_is_cut() {
+    fn an_end_may_be_read_first_and_open_spans_end_with_the_process() {
         let mut spans = OpenSpans::default();
         assert!(spans.end(Place { number: 7 }, 9).is_none());
         assert!(spans.start(at(7, 4)).is_none());

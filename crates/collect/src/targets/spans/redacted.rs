@@ -1,20 +1,20 @@
-//! Replaces the texts in arguments of spans by null, for `--redact`.
+//! Replaces the texts in arguments of spans with null, for `--redact`.
 //!
 //! A text may be private: a path, a prompt or a key. Numbers, booleans and the names of arguments
-//! are kept. Two kinds of texts are kept as well because they reveal nothing: numbers that JSON
-//! writes as texts, and the names of the Rust library's categories.
+//! stay. Two kinds of texts stay too because they reveal nothing: numbers that JSON can only write
+//! as texts, and the names of the Rust library's categories.
 
 use serde_json::{Map, Value};
 
-/// Key of the argument that holds a span's category.
+/// Key of the argument with a span's category.
 const CATEGORY: &str = "category";
 /// Names of the categories of `tprof::Category`.
 const CATEGORIES: [&str; 7] =
     ["compute", "memory", "data_load", "sync", "communication", "compile", "io"];
-/// The texts that Rust and Python write for numbers that are not finite.
+/// The texts that Rust and Python write for numbers that aren't finite.
 const NUMBERS: [&str; 4] = ["NaN", "nan", "inf", "-inf"];
 
-/// Replaces the texts in arguments by null, and also all values that may contain texts.
+/// Replaces with null the texts in arguments and all values that may contain texts.
 pub fn redact(arguments: &mut Map<String, Value>) {
     for (key, value) in arguments {
         let stays = match value {
@@ -22,7 +22,8 @@ pub fn redact(arguments: &mut Map<String, Value>) {
             Value::String(text) => {
                 NUMBERS.contains(&&**text) || key == CATEGORY && CATEGORIES.contains(&&**text)
             }
-            // tprof itself writes no such values, so their content is unknown.
+            // tprof writes neither arrays nor objects, so their content is the program's and may be
+            // private.
             Value::Array(_) | Value::Object(_) => false,
         };
         if !stays {
@@ -37,7 +38,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn texts_go_and_numbers_stay() {
+    fn texts_are_removed_and_numbers_stay() {
         let Value::Object(mut arguments) = json!({
             "batch": 3, "rate": 0.5, "last": true, "loss": "NaN", "least": "-inf", "lost": null,
             "path": "/home/me/data", "category": "io", "of": "io", "": "key",

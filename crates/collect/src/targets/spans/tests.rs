@@ -1,18 +1,18 @@
-//! Tests that records of spans become rows, or are counted as losses with the reason.
+//! Tests that records of spans become rows, or are counted as losses with a reason.
 
 use super::*;
 use crate::targets::interned::Definition;
 use tprof_wire::interned::{WORDS, pack};
 
 #[test]
-fn spans_beyond_the_names_that_are_kept_are_counted_at_once() {
+fn records_without_a_name_are_counted_at_once_if_no_name_can_follow() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer =
         TraceWriter::create(&dir.path().join("rank-0.tprof"), &Default::default()).unwrap();
     let (mut spans, mut interned) = (Spans::new(0, MemoryRecording::Off), Interned::default());
     let mut losses = Losses::default();
     let mark = |name| SpanRecord::decode(ExtKind::SpanMark, name, &[0, 0]).unwrap();
-    // The name may still be defined.
+    // The name may still be defined, so the mark waits.
     spans.take(mark(u32::MAX), (0, (0, 0)), 1, &mut interned, &mut writer);
     spans.write(2, true, &mut interned, &mut writer).unwrap();
     assert_eq!((spans.waiting.len(), spans.refused), (1, 0));
@@ -28,14 +28,14 @@ fn spans_beyond_the_names_that_are_kept_are_counted_at_once() {
     spans.take(mark(u32::MAX - 1), (0, (0, 0)), 3, &mut interned, &mut writer);
     spans.take(mark(1), (0, (0, 0)), 3, &mut interned, &mut writer);
     spans.write(4, true, &mut interned, &mut writer).unwrap();
-    assert!(spans.waiting.is_empty(), "no name comes any more");
+    assert!(spans.waiting.is_empty(), "no further name is defined, so nothing waits");
     spans.finish(5, &mut interned, &mut writer, &mut losses);
     let lost: Vec<_> = losses.iter().collect();
     assert_eq!(lost, [("spans, marks and values", "there were too many names", 2)]);
 }
 
 #[test]
-fn an_addition_that_was_written_late_follows_those_before_it() {
+fn an_addition_that_is_read_late_has_the_time_of_the_last_change() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rank-0.tprof");
     let mut writer = TraceWriter::create(&path, &Default::default()).unwrap();
@@ -50,7 +50,7 @@ fn an_addition_that_was_written_late_follows_those_before_it() {
     spans.take(add, (0, (0, 0)), 7, &mut interned, &mut writer);
     spans.write(10, false, &mut interned, &mut writer).unwrap();
     spans.write(20, false, &mut interned, &mut writer).unwrap();
-    // This thread read the clock at 6, and was preempted before it wrote the record.
+    // This thread read the clock at 6, and the scheduler stopped it before it wrote the record.
     spans.take(add, (1, (0, 0)), 6, &mut interned, &mut writer);
     spans.take(add, (0, (0, 0)), 22, &mut interned, &mut writer);
     spans.finish(30, &mut interned, &mut writer, &mut Losses::default());

@@ -1,23 +1,25 @@
-//! Sums that a program's threads add to, and blocks of its pools. The changes of both must be
-//! applied in order of time.
+//! Computes the curves of a program's sums and memory pools over time. The program's threads record
+//! additions to sums, and blocks that a pool gave out and took back. These changes must be applied
+//! in order of time.
 //!
 //! Rings are read one after the other, so the end of a block may be read in one thread's ring
-//! before its beginning in another's. A record waits until every ring was read later than its time.
+//! before its beginning in another's. Therefore a change waits until every ring has been read past
+//! its time.
 //!
-//! If a thread is preempted after it read the clock, its record comes later still (in 2 of 180 runs
-//! of 4,000 records, on two busy cores). The call that writes the record had not returned then, so
-//! nothing depends on the change yet. Therefore the change is applied at the time of the last
-//! change that was written.
+//! A record comes later still if the scheduler stops its thread between reading the clock and
+//! writing the record (in 2 of 180 runs of 4,000 records, on two busy cores). The call that writes
+//! the record had not returned then, so no later change can depend on this one. Therefore such a
+//! change gets the time of the last change that was written.
 
 use crate::targets::interned::Interned;
 use std::collections::HashMap;
 use tprof_trace::TraceWriter;
 use tprof_trace::model::{Counter, NameId, ProcessIndex};
 
-/// Number of blocks of pools that may be known at one time.
+/// Number of blocks of pools that may be in use at the same time.
 const MAX_BLOCKS: usize = 1 << 20;
 
-/// The change that a record makes.
+/// What a record changes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TotalChange {
     /// An amount is added to a sum.
@@ -28,7 +30,7 @@ pub enum TotalChange {
     Gave(u64),
 }
 
-/// A record that is not applied yet.
+/// A change that is not applied yet.
 #[derive(Clone, Copy, Debug)]
 struct WaitingChange {
     time_ns: u64,
@@ -36,7 +38,7 @@ struct WaitingChange {
     change: TotalChange,
 }
 
-/// The last point of a curve that was written.
+/// The last written point of a curve.
 #[derive(Clone, Copy, Debug, Default)]
 struct LastValue<T> {
     value: T,
@@ -44,39 +46,39 @@ struct LastValue<T> {
 }
 
 impl<T> LastValue<T> {
-    /// Returns the time for a change at `time_ns`. It is never before the time of the last change
-    /// that was written.
+    /// Returns the time at which a change at `time_ns` is written: never before the last written
+    /// change.
     fn advance(&mut self, time_ns: u64) -> u64 {
         self.time_ns = self.time_ns.max(time_ns);
         self.time_ns
     }
 }
 
-/// The sums and pools of a process.
+/// The sums and memory pools of a process.
 #[derive(Debug, Default)]
 pub struct Totals {
     waiting: Vec<WaitingChange>,
-    /// Every ring was read later than this, ns.
+    /// Every ring has been read past this time, ns.
     read_ns: u64,
     sums: HashMap<NameId, LastValue<f64>>,
-    /// For each pool, its bytes and the name of its curve.
+    /// For each pool, the bytes that it gave out and the name of its curve.
     pools: HashMap<NameId, (LastValue<u64>, NameId)>,
     blocks: HashMap<(NameId, u64), u64>,
-    /// Number of blocks that were taken back but not known to be given out.
+    /// Number of blocks that a pool took back although it is not known to have given them out.
     unknown: u64,
-    /// Number of blocks that were dropped because too many are known.
+    /// Number of blocks that were ignored because too many were in use.
     refused: u64,
     nameless: u64,
 }
 
 impl Totals {
-    /// Adds a record.
+    /// Adds a change, which waits for its turn.
     pub fn take(&mut self, name: u32, time_ns: u64, change: TotalChange) {
         self.waiting.push(WaitingChange { time_ns, name, change });
     }
 
-    /// Writes the changes that are in order by now, or all of them if `last` is set. Called after
-    /// each pass over the rings, which ended at `now_ns`.
+    /// Writes the changes whose order is certain by now, or all of them if `last` is set. The
+    /// caller calls this after each pass over the rings; the pass ended at `now_ns`.
     pub fn write(
         &mut self,
         now_ns: u64,
@@ -109,7 +111,7 @@ impl Totals {
         }
     }
 
-    /// Applies a change. Returns the curve that it belongs to, its time, and the curve's new value.
+    /// Applies a change. Returns the name of its curve, the time, and the curve's new value.
     fn change(
         &mut self,
         name: NameId,
@@ -133,8 +135,8 @@ impl Totals {
                 return None;
             }
             TotalChange::Took(block, bytes) => {
-                // If the block was known already, its return was not recorded, and its memory is in
-                // use again.
+                // If the block is known already, the record of its return was lost, and its memory
+                // is in use again.
                 let before = self.blocks.insert((name, block), bytes).unwrap_or(0);
                 live.value = live.value.saturating_sub(before).saturating_add(bytes);
             }
@@ -150,7 +152,7 @@ impl Totals {
         Some((*curve, live.advance(one.time_ns), live.value as f64))
     }
 
-    /// Returns the losses: what is lost, why, and how many.
+    /// Returns the losses: what was lost, why, and how many.
     pub fn losses(&self) -> [(&'static str, &'static str, u64); 3] {
         [
             ("blocks of pools given back", "what took them was not recorded", self.unknown),

@@ -1,4 +1,4 @@
-//! Tests the rules by which hooked calls, the plugin's calls and its tasks become one row.
+//! Tests how hooked calls, the plugin's calls and its tasks become one row.
 
 use super::super::HookedCall;
 use super::super::communicators::JoinCall;
@@ -8,7 +8,7 @@ use tprof_wire::calls::Number;
 use tprof_wire::nccl::Context;
 
 const MS: u64 = 1_000_000;
-/// Texts by their ids, which begin at 1.
+/// The texts that records refer to by id; the ids begin at 1.
 const TEXTS: [&str; 7] = ["AllReduce", "Send", "Recv", "ncclFloat32", "RING", "LL", "world"];
 const ALL_REDUCE: u32 = 1;
 const SEND: u32 = 2;
@@ -61,7 +61,7 @@ impl Process {
         }
     }
 
-    /// NCCL initialises the plugin for the communicator.
+    /// Lets NCCL initialise the plugin for the communicator.
     fn served(mut self) -> Process {
         let (ranks, rank) = (8, 3);
         self.all.communicators.context(Context {
@@ -124,7 +124,7 @@ impl Process {
         self.all.write(now_ms * MS, last, &self.gpu, &mut self.writer).unwrap();
     }
 
-    /// Ends the process and returns all of its rows.
+    /// Ends the process and returns all rows in its file.
     fn rows(mut self) -> Rows {
         self.write(60_000, true);
         self.writer.finish().unwrap();
@@ -151,7 +151,7 @@ impl Rows {
     }
 }
 
-/// Returns a task of a plugin before version 5, which does not name its call.
+/// Returns a task of a plugin before version 5, which doesn't name its call.
 fn old_task(count: u64, sequence: u64) -> Task {
     Task {
         context: CONTEXT,
@@ -169,7 +169,7 @@ fn old_task(count: u64, sequence: u64) -> Task {
     }
 }
 
-/// Returns one half of an exchange with rank `peer`.
+/// Returns the task of a send to rank `peer` or a receive from it.
 fn exchange(function: u32, peer: u32, channels: u32) -> Task {
     Task {
         kind: task_kind::POINT_TO_POINT,
@@ -183,7 +183,7 @@ fn exchange(function: u32, peer: u32, channels: u32) -> Task {
 }
 
 #[test]
-fn a_hooks_call_the_plugins_within_it_and_its_task_are_one_row() {
+fn a_hooked_call_a_plugin_call_within_it_and_its_task_are_one_row() {
     let mut process = Process::hooked().served();
     process.hook(MAIN, "ncclAllReduce", 10, 10);
     process.plugin_call(MAIN, 11, 500);
@@ -191,13 +191,21 @@ fn a_hooks_call_the_plugins_within_it_and_its_task_are_one_row() {
     let found = process.rows();
     assert_eq!(found.facts(), [(10, "all_reduce", Some(4), "RING")]);
     let row = &found.rows[0];
-    assert_eq!((row.duration_ns, row.thread), (Some(4 * MS), Some(MAIN)), "the hook's times");
-    assert_eq!((row.communicator, row.group_size), (Some(HASH), Some(8)), "the plugin's number");
+    assert_eq!(
+        (row.duration_ns, row.thread),
+        (Some(4 * MS), Some(MAIN)),
+        "the times are the hook's"
+    );
+    assert_eq!(
+        (row.communicator, row.group_size),
+        (Some(HASH), Some(8)),
+        "the number is the plugin's"
+    );
     assert_eq!((row.bytes, row.channels), (Some(40), Some(2)));
 }
 
 #[test]
-fn a_call_outside_the_hooks_is_a_row_by_itself() {
+fn a_plugin_call_outside_the_hooked_call_is_a_separate_row() {
     for (thread, at_ms) in [(MAIN, 15), (MAIN, 9), (OTHER, 11)] {
         let mut process = Process::hooked().served();
         process.hook(MAIN, "ncclAllReduce", 10, 10);
@@ -207,8 +215,8 @@ fn a_call_outside_the_hooks_is_a_row_by_itself() {
 }
 
 #[test]
-fn one_call_of_the_plugins_belongs_to_a_hooks_call() {
-    // `ncclBcast` calls `ncclBroadcast`, which the plugin reports once.
+fn only_one_plugin_call_joins_a_hooked_call() {
+    // `ncclBcast` calls `ncclBroadcast`. The plugin reports only one of them.
     let mut process = Process::hooked().served();
     process.hook(MAIN, "ncclAllReduce", 10, 10);
     process.plugin_call(MAIN, 11, 500);
@@ -217,23 +225,27 @@ fn one_call_of_the_plugins_belongs_to_a_hooks_call() {
 }
 
 #[test]
-fn a_call_waits_for_its_hook_until_its_thread_has_gone_on() {
+fn a_plugin_call_waits_for_its_hook_until_its_thread_calls_again() {
     let mut process = Process::hooked().served();
     process.plugin_call(MAIN, 11, 500);
     process.write(2_000, false);
-    assert_eq!(process.all.reported.calls.len(), 1, "its hook's record may still come");
+    assert_eq!(
+        process.all.reported.calls.len(),
+        1,
+        "the hook's record of the call may still arrive"
+    );
     process.hook(MAIN, "ncclAllReduce", 10, 10);
     process.write(3_000, false);
     assert_eq!(process.all.reported.calls.len(), 0);
     process.plugin_call(MAIN, 4_000, 501);
     process.plugin_call(MAIN, 4_100, 502);
     process.write(5_000, false);
-    assert_eq!(process.all.reported.calls.len(), 1, "only the latest of a thread waits");
+    assert_eq!(process.all.reported.calls.len(), 1, "only the latest call of a thread waits");
     assert_eq!(process.rows().rows.len(), 3);
 }
 
 #[test]
-fn later_tasks_of_a_call_are_replays_and_no_rows() {
+fn later_tasks_of_a_call_are_replays_without_rows() {
     let mut process = Process::hooked().served();
     process.hook(MAIN, "ncclAllReduce", 10, 10);
     process.plugin_call(MAIN, 11, 500);
@@ -243,7 +255,7 @@ fn later_tasks_of_a_call_are_replays_and_no_rows() {
     assert!(process.all.rows.is_empty(), "the row is written");
     process.task(MAIN, 8_000, Task { call: 500, ..old_task(10, 4) });
     process.write(9_000, false);
-    assert!(process.all.is_empty(), "it waits for nothing");
+    assert!(process.all.is_empty(), "the replay waits for nothing");
     let found = process.rows();
     assert_eq!(found.facts(), [(10, "all_reduce", Some(4), "RING")]);
 }
@@ -264,7 +276,7 @@ fn an_old_task_belongs_to_the_first_call_of_its_operation_and_bytes() {
 }
 
 #[test]
-fn an_old_task_is_no_call_that_begins_after_it() {
+fn an_old_task_does_not_join_a_call_that_begins_later() {
     let mut process = Process::hooked();
     process.hook(MAIN, "ncclAllReduce", 50, 10);
     process.task(MAIN, 40, old_task(10, 1));
@@ -276,13 +288,13 @@ fn an_old_task_is_no_call_that_begins_after_it() {
 }
 
 #[test]
-fn an_old_task_of_nccls_own_thread_belongs_to_a_thread_without_tasks() {
+fn an_old_task_of_an_nccl_thread_joins_a_thread_without_tasks() {
     let mut process = Process::hooked();
     process.hook(OTHER, "ncclAllReduce", 5, 10);
     process.task(OTHER, 6, old_task(10, 1));
     process.write(1_000, false);
-    // This thread hands over its own tasks, so a task from another thread belongs to the other
-    // call.
+    // The first thread enqueues tasks itself, so a task of NCCL's thread belongs to the main
+    // thread's call.
     process.hook(OTHER, "ncclAllReduce", 10, 10);
     process.hook(MAIN, "ncclAllReduce", 20, 10);
     process.task(NCCLS, 30, old_task(10, 2));
@@ -293,7 +305,7 @@ fn an_old_task_of_nccls_own_thread_belongs_to_a_thread_without_tasks() {
 }
 
 #[test]
-fn halves_of_an_exchange_go_by_the_other_rank() {
+fn sends_and_receives_join_calls_with_the_same_other_rank() {
     let mut process = Process::hooked();
     process.hook_with(MAIN, "ncclSend", 10, 10, Some(1));
     process.hook_with(MAIN, "ncclSend", 20, 10, Some(2));
@@ -304,14 +316,14 @@ fn halves_of_an_exchange_go_by_the_other_rank() {
     let found = process.rows();
     let of = |row: &Collective| (row.start_ns / MS, row.peer, row.channels, row.sequence);
     let rows: Vec<_> = found.rows.iter().map(of).collect();
-    // Exchanges have no sequence number within their communicator.
+    // Sends and receives have no sequence number within their communicator.
     let wanted =
         [(10, Some(1), Some(1), None), (20, Some(2), Some(4), None), (30, Some(2), Some(2), None)];
     assert_eq!(rows, wanted);
 }
 
 #[test]
-fn a_row_without_a_hook_lasts_from_its_call_to_its_group() {
+fn an_unhooked_row_lasts_from_its_call_to_the_start_of_its_group() {
     let mut process = Process::unhooked().served();
     process.plugin_call(MAIN, 10, 500);
     process.plugin_call(MAIN, 12, 501);
@@ -330,7 +342,7 @@ fn a_row_without_a_hook_lasts_from_its_call_to_its_group() {
 }
 
 #[test]
-fn a_group_without_a_recorded_end_keeps_no_more_than_its_share_of_rows() {
+fn a_group_whose_end_is_not_recorded_closes_at_its_limit() {
     let mut process = Process::hooked();
     process.all.group_begins(MAIN);
     let many = super::super::MAX_GROUP as u64 + 10;
@@ -338,5 +350,5 @@ fn a_group_without_a_recorded_end_keeps_no_more_than_its_share_of_rows() {
         process.hook(MAIN, "send", at_ms, at_ms);
     }
     assert_eq!(process.all.rows.values().filter(|row| row.is_open).count(), 0);
-    assert_eq!(process.rows().rows.len() as u64, many, "none is lost");
+    assert_eq!(process.rows().rows.len() as u64, many, "no row is lost");
 }
