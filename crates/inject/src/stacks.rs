@@ -124,7 +124,6 @@ fn take(thread: &Thread, sp: usize, fp: usize) -> u32 {
         let is_first = thread.stacks.get() == 1;
         let shift = if is_first || waited > 0 || ticks > SLOW_TICKS { 0 } else { 6 };
         arch::add_local(&slot.stack_ticks, ticks << shift);
-        arch::add_local(&slot.stacks_taken, 64);
         return id;
     }
     take_now(thread, sp, fp)

@@ -289,12 +289,10 @@ pub struct ThreadSlot {
     pub lost: AtomicU64,
     /// Ticks that were spent taking stacks, measured for one in 64 and scaled.
     pub stack_ticks: AtomicU64,
-    /// Number of stacks that were taken.
-    pub stacks_taken: AtomicU64,
     /// Ticks that were spent in callbacks of operators, measured for some of them and scaled.
     pub operator_ticks: AtomicU64,
     /// Not used yet.
-    pub spare: AtomicU64,
+    pub spare: [AtomicU64; 2],
 }
 const _: () = assert!(size_of::<ThreadSlot>() == 128);
 

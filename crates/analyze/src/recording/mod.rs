@@ -24,7 +24,8 @@ use sampled::StepSamples;
 pub(crate) use notes::{is_judged_by, note, worst};
 
 const NO_STEPS: &str = "steps were not found, of which recording could be a part";
-const NO_PRICE: &str = "the run was too short for what recording costs here to be measured";
+pub(crate) const NO_PRICE: &str =
+    "the run was too short for what recording costs here to be measured";
 const NO_ROWS: &str =
     "an older tprof recorded this run, and rows that its work is counted by were not read";
 const NO_COUNT: &str = "it is measured as time";

@@ -6,6 +6,7 @@ use serde::ser::SerializeMap;
 use tprof_trace::run::{self, OVERHEAD_VERSION, OverheadPart, RunInfo};
 
 use crate::base::reading::{Reading, entry};
+use crate::recording::NO_PRICE;
 use crate::run::step_cost::StepCost;
 
 /// Cost of the recording, over all collectors of a run. In JSON, a key with `…_low` or `…_high` is
@@ -87,7 +88,6 @@ const NOT_READ: &str = "ranks were not read";
 pub(super) const NO_RUN: &str = "run.json is missing, the only source";
 const NO_END: &str = "the run has not ended";
 const NO_CPU: &str = "the CPU time of the job is unknown, or less than 50 ms";
-const NO_PRICES: &str = "the run was too short for what recording costs here to be measured";
 const NO_CPUS: &str = "the number of processors is unknown";
 pub(super) const UNMEASURED: &str = "run.json was last written before it was measured";
 pub(super) const OLDER: &str = "an older tprof recorded this run; its estimate had waits in it";
@@ -111,7 +111,7 @@ impl Overhead {
         let older = infos.iter().any(|info| info.overhead.version < OVERHEAD_VERSION);
         let estimated = |part: fn(&run::Overhead) -> Option<u64>| match older {
             true => Reading::missing(OLDER),
-            false => sum(infos.iter().map(|info| part(&info.overhead)), NO_PRICES),
+            false => sum(infos.iter().map(|info| part(&info.overhead)), NO_PRICE),
         };
         let host_ns = Bounded {
             value: estimated(|overhead| overhead.host_ns),
@@ -243,7 +243,7 @@ impl Slowed<'_> {
     fn unknown(&self) -> Bounded<f64> {
         match (&self.host_ns.value, self.job_cpu_ns) {
             (Reading::Missing(why), _) | (_, Reading::Missing(why)) => Bounded::missing(why),
-            _ => Bounded::missing(NO_PRICES),
+            _ => Bounded::missing(NO_PRICE),
         }
     }
 }

@@ -213,7 +213,6 @@ impl Image {
             &slot.waits,
             &slot.lost,
             &slot.stack_ticks,
-            &slot.stacks_taken,
             &slot.operator_ticks,
         ] {
             counter.store(0, Relaxed);

@@ -46,6 +46,7 @@ pub fn patterns(rank: &RankTrace, tree: &CallTree, roots: Roots) -> Patterns {
         pattern.runs += 1;
         pattern.device_ns += work().map(|work| work.duration_ns).sum::<u64>();
         pattern.host_ns += root.duration_ns;
+        pattern.kernels = run.len();
     }
     let mut patterns = Patterns::default();
     for ((root, kernels), pattern) in found {

@@ -43,6 +43,8 @@ pub struct Pattern {
     pub device_ns: u64,
     /// Sum of the durations of these runs on the host, ns.
     pub host_ns: u64,
+    /// Number of kernels, copies and memsets in each of these runs.
+    pub kernels: usize,
 }
 
 impl Pattern {
@@ -50,6 +52,7 @@ impl Pattern {
         self.runs += other.runs;
         self.device_ns += other.device_ns;
         self.host_ns += other.host_ns;
+        self.kernels = self.kernels.max(other.kernels);
     }
 }
 
@@ -129,7 +132,7 @@ fn add(table: &mut Table, patterns: &Patterns, at: Option<&RankContext>) {
             pattern.runs.into(),
             pattern.device_ns.into(),
             pattern.host_ns.into(),
-            (kernels.matches(" | ").count() + 1).into(),
+            pattern.kernels.into(),
             operator.as_str().into(),
             kernels.as_str().into(),
             format!("{operator}: {kernels}").into(),

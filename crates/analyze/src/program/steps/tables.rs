@@ -1,6 +1,6 @@
 //! Makes the tables of `steps`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tprof_facts::steps::{Batches, Bounds, Estimate, Repeated, StepSource};
 use tprof_facts::units::{count, counted, percent};
@@ -357,7 +357,7 @@ fn over_ranks(parts: &[(RankContext, JudgedSteps)]) -> Table {
         let named = |time: u64| times.iter().find(|row| row.0 == time).map_or("", |row| row.1);
         table.row(vec![
             number.into(),
-            times.len().into(),
+            times.iter().map(|row| row.1).collect::<BTreeSet<_>>().len().into(),
             whole(spread.median).into(),
             spread.min.into(),
             spread.max.into(),

@@ -58,6 +58,38 @@ fn steps_are_timed_on_the_device_and_host_times_have_own_columns() {
     assert_eq!(cells(&tables, "device_time_by_step", "idle_ns")[..2], [5_u64.into(), 0_u64.into()]);
 }
 
+/// The second rank has two processes with steps, such as a trainer and its evaluator.
+#[test]
+fn a_rank_with_two_processes_counts_once_among_the_ranks_of_a_step() {
+    let options = Options::default();
+    let parts = [("rank 0", 1), ("rank 1", 2)].map(|(label, processes)| {
+        let mut made = Fixture::new();
+        for step in 0..8 {
+            for process in 0..processes {
+                let row = Span {
+                    start_ns: 10 * step,
+                    duration_ns: 10,
+                    kind: SpanKind::Annotation,
+                    thread: process,
+                    process,
+                    ..Span::default()
+                };
+                made.span(row, &format!("ProfilerStep#{step}"));
+            }
+        }
+        let file = made.finish();
+        let rank = RankTrace::load(&file, Steps.needs(&options));
+        let (label, file, clock) = (label.to_owned(), String::new(), Clock::default());
+        let at = RankContext { rank: Some(0), label, file, clock, machine: Default::default() };
+        let judged = Steps.rank(&rank, &at, &options);
+        assert_eq!(judged.steps.len(), 8 * processes as usize);
+        (at, judged)
+    });
+    let tables = Steps.join(parts.into(), &options).tables;
+    let ranks = cells(&tables, "steps_over_ranks", "ranks");
+    assert_eq!(ranks, vec![Cell::from(2_u64); 8]);
+}
+
 #[test]
 fn steps_without_a_device_have_the_hosts_time() {
     let tables = tables(false);
