@@ -3,10 +3,10 @@
 
 Each step parses a batch of events as they would come off a queue, skips those
 that it has seen before, and does one pass of logistic regression over the rest.
-Nothing here knows of tprof; the standard library is all it needs.
+The program doesn't use tprof, and needs only the standard library.
 
-The growth is a common one: to recognise an event that is delivered twice, the
-program keeps it whole. `--keep id` keeps its id instead, and stays small.
+The growth is a common one: to recognise an event that is delivered twice, the program stores every event as a whole.
+With `--keep id` it stores only the ids, and stays small.
 """
 
 import argparse

@@ -40,7 +40,7 @@ def main():
         loss.backward()
         optimizer.step()
         tprof.counter("loss", loss.item())
-        # Both stop at the same step.
+        # Both ranks must stop at the same step: they stop as soon as the time of one is over.
         going.fill_(time.monotonic() - begun < SECONDS)
         dist.all_reduce(going, dist.ReduceOp.MIN)
     dist.destroy_process_group()

@@ -1,6 +1,6 @@
 """Trains a small network on numbers that it makes up, with NumPy.
 
-Does the time go into the network, or into the preparation of its data?
+A profile shows whether the time goes into the network or into the preparation of its data.
 """
 
 import sys
@@ -12,7 +12,7 @@ BATCH, FEATURES, HIDDEN = 512, 256, 64
 
 
 def stored(rng, batches):
-    """Returns batches as a data set keeps them: compressed."""
+    """Returns compressed batches, as a data set on disk has them."""
     images = rng.integers(0, 255, (batches, BATCH * FEATURES), dtype=np.uint8)
     return [zlib.compress((image // 32).tobytes()) for image in images]
 

@@ -12,7 +12,8 @@ use std::{env, fs};
 const LIBRARIES: [(&str, &str); 2] =
     [("preload-shim", "libtprof_preload.so"), ("cupti-agent", "libtprof_cupti.so")];
 
-/// Variables of the outer build, which would change the inner builds.
+/// Names and prefixes of variables that cargo sets for the outer build. They would change the inner
+/// builds, so they are removed.
 const OUTER: [&str; 16] = [
     "CARGO_ENCODED_RUSTFLAGS",
     "CARGO_INCREMENTAL",

@@ -4,7 +4,7 @@
   and every report and export in them works, on a small run.
 - Every relative link leads to a file, and to a heading in it.
 - Each term is in the glossary once.
-- No file in version control contains a path of the machine that built it, or is unfinished.
+- No file in version control contains a path of the developer's machine, or a word that marks unfinished work.
 """
 
 import gzip
@@ -171,7 +171,7 @@ def kept_files():
 
 
 def check_words():
-    # Paths of this copy and of the folder next to it, if their names are specific.
+    # Paths of this checkout and of the folder next to it are searched for, unless the names are too common.
     places = [str(ROOT), str(pathlib.Path.home())]
     places = [place.encode() for place in places if place.count("/") > 1]
     for path in kept_files():

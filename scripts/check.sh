@@ -69,7 +69,7 @@ docs() {
     python3 scripts/check-docs.py
 }
 
-# `cargo test` prints a line for every binary, whether it holds tests or not.
+# Tests that need no process under tprof.
 unit_tests() {
     cargo test --workspace --exclude tprof-tests --locked
 }

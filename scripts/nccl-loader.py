@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Drives a real libnccl's loader of profiler plugins with tprof's plugin, and its conversions to
-older versions of the interface, and compares tprof's records. No device is needed: NCCL's internal
-functions are called by their addresses, so the library must have its symbol table, as NVIDIA's
-wheels have (pip download nvidia-nccl-cu12).
+"""Tests tprof's NCCL plugin with a real libnccl: makes its loader of profiler plugins load the plugin, calls its
+conversions between versions of the plugin interface, and checks what tprof recorded. No device is needed: NCCL's
+internal functions are called by their addresses, so the library must have its symbol table, as NVIDIA's wheels have
+(pip download nvidia-nccl-cu12).
 
     scripts/nccl-loader.py LIBNCCL...      (TPROF=path of tprof, else target/debug/tprof)
 

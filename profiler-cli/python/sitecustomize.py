@@ -1,9 +1,10 @@
 """Start-up hook of `--modules`: names the calls of each torch.nn.Module by its path.
 
-tprof sets PYTHONPATH so that Python runs this file as its `sitecustomize`. The hook never imports torch itself. When
-the job does, the hook wraps `Module.__call__` with one of PyTorch's ranges (RecordFunction), which tprof records like
-any other. The job sees nothing else of the hook: the hook removes its entry from sys.path, and then imports the job's
-own `sitecustomize`, which takes this module's name. If the job has none, that import fails as it would without tprof.
+tprof sets PYTHONPATH so that Python runs this file as its `sitecustomize`. The hook never imports
+torch itself. When the job does, the hook wraps `Module.__call__` with one of PyTorch's ranges
+(RecordFunction), which tprof records like any other. Otherwise the hook is invisible to the job: it
+removes its entry from sys.path, and then imports the job's own `sitecustomize`, which replaces this
+module in `sys.modules`. If the job has none, that import fails as it would without tprof.
 
 The hook doesn't use `register_module_forward_hook`, because it makes `torch.compile` warn on stderr and trace another
 way, nor `_RecordFunctionFast`, because it records only while a torch.profiler runs. No range begins while anything is
@@ -33,7 +34,8 @@ def _note(text):
 
 
 class _Finder:
-    """A finder that calls a function once, after the module of this name has been executed. Other finders find it."""
+    """A finder that waits for the import of one module, lets the other finders find it, and calls
+    `then` after the module was executed."""
 
     def __init__(self, name, then):
         self.name = name
@@ -54,7 +56,8 @@ class _Finder:
         execute = loader.exec_module
 
         def exec_module(module):
-            # The loader gets its own `exec_module` back, so that nothing of the hook stays in it.
+            # The hook's `exec_module` is removed from the loader, so that the loader's own one is
+            # visible again.
             loader.__dict__.pop("exec_module", None)
             execute(module)
             self.leave()
@@ -75,8 +78,8 @@ class _Finder:
 
 
 class _Paths:
-    """The path of each module from the outermost module that was called, by the module's id. A module that is deleted
-    is removed."""
+    """Stores the path of each module, by the module's id. A path begins at the outermost module
+    that was called. If a module is deleted, so is its path."""
 
     def __init__(self):
         import weakref
@@ -91,8 +94,8 @@ class _Paths:
         self.kept = {}
         # By class, the numbers of its outermost modules that exist now.
         self.numbers = {}
-        # Pairs of a caller's path and the class of modules that it creates in its calls. The caller isn't searched
-        # again for such modules.
+        # Pairs of a caller's path and a class of modules that the caller creates in each call. Such
+        # modules aren't in the caller, so it isn't searched for them again.
         self.made_in_calls = set()
 
     def forget(self, kept):

@@ -28,7 +28,8 @@ fn answer() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return misuse(&error, &std::env::args_os().collect::<Vec<_>>()),
     };
-    // A panic in tprof must not look like an exit status of the job.
+    // Rust's exit status for a panic is 101, which could be the job's. So panics are caught, and
+    // tprof exits with its own status.
     let outcome = std::panic::catch_unwind(|| act(cli));
     match outcome {
         Ok(Ok(code)) => code,

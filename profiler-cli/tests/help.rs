@@ -30,22 +30,22 @@ fn check(name: &str, arguments: &[&str]) {
 }
 
 #[test]
-fn help_reads_as_written() {
+fn help_matches_its_golden_file() {
     check("help.txt", &["--help"]);
 }
 
 #[test]
-fn help_of_run_reads_as_written() {
+fn help_of_run_matches_its_golden_file() {
     check("help-run.txt", &["run", "--help"]);
 }
 
 #[test]
-fn help_of_report_reads_as_written() {
+fn help_of_report_matches_its_golden_file() {
     check("help-report.txt", &["report", "--help"]);
 }
 
 #[test]
-fn mistakes_are_three_lines_and_125() {
+fn mistakes_print_three_lines_and_exit_with_125() {
     for arguments in [
         &["run"][..],
         &["run", "--"],

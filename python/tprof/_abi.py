@@ -18,8 +18,9 @@ _SESSION = "TPROF_SESSION"
 """The variable that is set in every process under tprof."""
 
 class _Absent:
-    """The functions of a process without tprof. They are bound methods because those, like builtins, don't
-    bind again when a program puts them into a class."""
+    """The functions of a process without tprof. They are bound methods, because a program may store one as an attribute
+    of a class: like a builtin, and unlike a function, a bound method then doesn't get the object as its first
+    argument."""
 
     def step(self, n: Optional[int] = None) -> None:
         """Begins a training step, which lasts until the next one begins. ``n`` is its number, from 0 to
@@ -38,8 +39,8 @@ class _Absent:
             raise TypeError("a name must be str")
 
     def is_recording(self) -> bool:
-        """Returns whether this process is recorded at this moment. It is not without tprof, after ``stop()`` or
-        ``tprof ctl stop``, and outside the steps of a schedule."""
+        """Returns whether this process is recorded at this moment. The result is False without tprof, after ``stop()``
+        or ``tprof ctl stop``, and outside the steps of a schedule."""
         return False
 
     def record(self, on: int, /) -> bool:
@@ -76,8 +77,8 @@ if _FOUND is None:
     is_recording: Callable[[], bool] = _absent.is_recording
     record: Callable[[int], bool] = _absent.record
     flush: Callable[[], None] = _absent.flush
-    # These are called around a decorated function, where a Python frame would count against its recursion limit. So
-    # they are builtins that do almost nothing.
+    # Decorated functions call these. A function in Python would add a frame, which counts against the recursion limit,
+    # so builtins that do almost nothing stand in.
     push: Callable[[str], Any] = callable
     pop: Callable[[], Any] = tuple
     start: Callable[[str], int] = callable

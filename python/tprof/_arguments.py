@@ -73,10 +73,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     ``--profile-record-shapes``, ``--profile-wait``, ``--profile-warmup``, ``--profile-active``,
     ``--profile-repeat`` and ``--track-memory``. Give the parsed arguments to ``from_args``.
 
-    A script that finds ``--profile`` on its own command line and runs without tprof is started again under
-    ``tprof run``, as by ``exec_under``: everything that it did before it parsed is done twice. It goes on
-    instead if it is a worker of several ranks, if its Python is interactive, if ``TPROF_ENABLED=0`` is set, or
-    if the program ``tprof`` isn't found. One line on stderr then says how to record."""
+    A script that finds ``--profile`` on its own command line and runs without tprof is started again under ``tprof
+    run``, as by ``exec_under``: everything that the script did before it parsed the flags is done twice. The script is
+    not started again if it is one of several ranks, if its Python is interactive, if ``TPROF_ENABLED=0`` is set, or if
+    the program ``tprof`` isn't found. One line on stderr then says how to record."""
     group = parser.add_argument_group(
         "profiling", "--profile starts the script under `tprof run`, unless it runs under it"
     )
@@ -115,7 +115,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         _start_again(parsed[0])
         return parsed
 
-    # `parse_args` and the parsers of subcommands call this, too.
+    # Only this method is replaced, because `parse_args` and the parsers of subcommands call it too.
     parser.parse_known_args = parse_and_record  # type: ignore[method-assign,assignment]
     return parser
 
@@ -182,7 +182,7 @@ class ProfilerContext:
             with_stack=with_stack,
         )
         self._tracks_memory = track_memory or (enabled and "mem" in self._profiler.activities)
-        # A recursive function records its outermost call.
+        # Depth of nested calls of a decorated function: only the outermost call of a recursive function is recorded.
         self._depth = 0
         self._number = self._free()
         records = enabled and _abi.UNDER_TPROF

@@ -18,7 +18,7 @@ def switch(on: bool) -> bool:
     """Switches the recording of this process. Returns how the program had switched it before, True at first."""
     global _is_on
     before, _is_on = _is_on, on
-    # A pause, however short, makes live bytes unknown.
+    # Recording is not switched without need: after a pause, however short, live bytes are unknown.
     if before != on:
         _abi.record(on)
     return before
@@ -33,8 +33,8 @@ def start() -> bool:
 
 
 def stop() -> bool:
-    """Switches the recording of this process off, at once; tprof then costs next to nothing. The run states
-    that this time was not recorded. Returns whether the process is still recorded, which is False."""
+    """Switches the recording of this process off, at once; tprof then costs next to nothing. The run says for which
+    time recording was off. Returns whether the process is still recorded, which is False."""
     switch(False)
     return _abi.is_recording()
 

@@ -25,7 +25,7 @@ _TYPES = {
     "bool": "bool", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
     "float8_e4m3fn": "c10::Float8_e4m3fn", "float8_e5m2": "c10::Float8_e5m2",
 }
-# Operators that only call others, after the point where they are recorded.
+# Operators that only call other operators. They are recorded all the same, so they must be decomposed here.
 _COMPOSED = ("aten::_safe_softmax",)
 
 
@@ -95,7 +95,7 @@ def flops(model: Callable[..., Any], *inputs: Any, backward: bool = False, devic
     class Recorder(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
-            # Queries to a tensor, such as for its device.
+            # These only query a tensor, for its device for example, so they are not operations.
             if func._schema.name.startswith("prim::"):
                 return func(*args, **kwargs)
             with self:
@@ -188,7 +188,7 @@ def _key(name: str, sizes: Any, types: Any, values: Any) -> str:
 
 
 def _sums(counted: Dict[str, Dict[Tuple[str, ...], int]]) -> Flops:
-    """Gives each distinct operator to ``tprof report flops`` once, and multiplies the answers by the number of
+    """Passes each distinct operator to ``tprof report flops`` once, and multiplies its operations by the number of
     times that the operator ran."""
     events = [
         {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "ts": number, "dur": 0.5, **json.loads(operator)}
@@ -218,7 +218,8 @@ def _sums(counted: Dict[str, Dict[Tuple[str, ...], int]]) -> Flops:
             sums.total += row["flops"] * calls
             sums.needed += row["needed_flops"] * calls
             by_operator[one["name"]] = by_operator.get(one["name"], 0) + row["flops"] * calls
-            # A backward pass names only the modules that it enters through a gradient.
+            # A backward pass names only the modules that it enters through a gradient, so the modules around these are
+            # found by path.
             around = [module for module in modules if any(("%s." % one).startswith(module + ".") for one in parents)]
             for parent in around:
                 by_module[parent] = by_module.get(parent, 0) + row["flops"] * calls

@@ -49,8 +49,8 @@ def _versions() -> Tuple[str, str]:
 
 
 def builtins() -> Tuple[Optional[Dict[str, Callable[..., Any]]], str]:
-    """Returns the library's functions by their names. If they can't be had, returns None and the reason, which is
-    empty if the library isn't loaded."""
+    """Returns the library's functions by their names. If that fails, returns None and the reason, which is empty if the
+    library isn't loaded."""
     try:
         # `ctypes` is built on this module, and would take two thirds of the import time.
         from _ctypes import FUNCFLAG_CDECL, FUNCFLAG_PYTHONAPI, CFuncPtr, _SimpleCData, addressof

@@ -55,7 +55,7 @@ class CellRun:
 
 def _attached(path: str, options: List[str]) -> "subprocess.Popen[bytes]":
     """Returns a sampler of this process that has begun. Raises TprofError with its message if it doesn't begin."""
-    # --force, because the sampling process is a child of the sampled one.
+    # --force, because otherwise tprof refuses to sample a process that started it, as this one does.
     words = ["attach", "--force", "--alone", "-o", path, *options, str(os.getpid())]
     sampler = subprocess.Popen(
         [_binary.find(), *words],
@@ -78,8 +78,8 @@ def _attached(path: str, options: List[str]) -> "subprocess.Popen[bytes]":
 
 
 def _may_trace(process: int) -> None:
-    """Lets a process read this one's memory where Yama permits that only to parents. 0 takes the permission
-    back."""
+    """Lets a process read this process's memory, which the kernel's Yama module may permit only to ancestors. 0 revokes
+    the permission."""
     try:
         import ctypes
 

@@ -180,7 +180,7 @@ class profile:  # noqa: N801 - as torch.profiler.profile
         self.current_action = self._action()
         if not self._is_started:
             return
-        # The previous step ends within its recording, and the next one begins there.
+        # The mark between two steps is set while recording is on: before it stops, or after it starts.
         is_recorded = self._records
         if is_recorded:
             _abi.step(self.step_num)

@@ -77,7 +77,7 @@ class Results:
         """Returns the notes of all these reports, each once, as sentences."""
         all_notes = [note for report in self._reports.values() for note in report.get("notes", [])]
         problems = [text for report in self._reports.values() for text in report.get("problems", [])]
-        # The part is known here, and the report reads only that part.
+        # This note says which part of the run the report covers, which the caller knows.
         told = [note for note in all_notes if not note.startswith("only what began ")]
         return list(dict.fromkeys(problems + told))
 
@@ -245,7 +245,7 @@ class Averages(List[Average] if TYPE_CHECKING else list):  # type: ignore[misc]
         lines = [names]
         for row in rows if row_limit < 0 else rows[:row_limit]:
             cells = [_cut(row.name, max_name_column_width)]
-            # Time within a range but outside of operators is not in the sum.
+            # The sum is of operators only, so a range's own time has no share of it.
             total_ns = None if row.kind == "range" else row.cpu_total_ns
             cells += [_share(row.cpu_self_ns, cpu_ns), _time(row.cpu_self_ns)]
             cells += [_share(total_ns, cpu_ns), _time(row.cpu_total_ns)]
@@ -293,7 +293,7 @@ def averages(of: Results, by_shape: bool) -> Averages:
     if not rows and not of.missing:
         made.missing = "no operators were recorded: tprof run --operators shapes -- python ..."
     own = {row["name"] for row in of.table("spans", "spans")}
-    # Spans of `tprof.range` are in both tables.
+    # Spans of `tprof.range` are in both tables, so they are left out here.
     for row in [row for row in of.table("annotations", "annotations") if row["range"] not in own]:
         made.append(Average("range", row["range"], row["runs"], cpu_total_ns=row["host_ns"],
                             device_total_ns=row["busy_ns"]))

@@ -117,8 +117,8 @@ def document(*words: str) -> Dict[str, Any]:
 
 
 def request_export(request: Dict[str, Any]) -> str:
-    """Leaves a request in the run, by which ``tprof run`` makes the export after the job. Returns the path of the
-    request. Raises OSError."""
+    """Writes a request file into the run, for which ``tprof run`` makes the export after the job. Returns the path of
+    the request. Raises OSError."""
     directory = os.path.join(run_directory() or "", "requests")
     os.makedirs(directory, exist_ok=True)
     number = len(os.listdir(directory))
@@ -131,6 +131,6 @@ def request_export(request: Dict[str, Any]) -> str:
         except FileExistsError:
             number += 1
             continue
-        # Written completely or not at all, because the job may end at any moment.
+        # Renamed when it is complete, because the job may end at any moment.
         os.rename(path + ".new", path)
         return path

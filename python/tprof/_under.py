@@ -48,8 +48,8 @@ def exec_under(*options: str) -> None:
 
     Raises TprofError if the program isn't found, in an interactive Python, and for a script from a pipe.
     """
-    # This also stops a process into which tprof could not load its library from restarting itself
-    # forever.
+    # The variable is set even if tprof could not load its library into the process, so the process doesn't restart
+    # itself forever.
     if "TPROF_SESSION" in os.environ or os.environ.get("TPROF_ENABLED") == "0":
         return
     if hasattr(sys, "ps1") or "ipykernel" in sys.modules:

@@ -1,4 +1,4 @@
-"""Wraps functions, generators and coroutines in an action before and an action after each run."""
+"""Wraps functions, generators and coroutines, so that an action runs before and after each of their runs."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ __all__ = ["accelerate", "lightning", "transformers"]
 
 
 class _Spans:
-    """The open spans by their purpose: a trainer begins and ends a span in different calls."""
+    """Stores open spans by their purpose, because a trainer calls different methods at a span's beginning and end."""
 
     def __init__(self) -> None:
         self._open: Dict[str, int] = {}
@@ -77,7 +77,7 @@ def transformers() -> Any:
             self._announced(control)
 
         def _announced(self, control: Any) -> None:
-            # Immediately after this call, the trainer first evaluates and then saves.
+            # Immediately after this call, the trainer evaluates and then saves, if `control` says so.
             self._saves = control.should_save
             if control.should_evaluate:
                 self._spans.begin("validation")

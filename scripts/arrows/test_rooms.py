@@ -1,4 +1,4 @@
-"""Facts about how source is read and which circles, floors and names are wrong."""
+"""Tests how rust.py reads source, and which circles, floors and names rooms.py finds wrong."""
 
 import sys
 import unittest

@@ -2,10 +2,10 @@
 
     python3 scripts/bench/agree.py [--tprof PATH] [--rate HZ] [--rounds N]
 
-The programs are the tests' own: each function takes a known share of its thread's own CPU time, so that a busy machine
-changes nothing. The share of a function is counted over the whole process tree: samples of running threads with the
-function anywhere on the stack, divided by the samples within any of these functions (starting Python takes time as
-well). The shares are medians over the rounds. Profilers that are not installed are left out and listed.
+The programs are the tests' own: each function takes a known share of its thread's own CPU time, and other work on the
+machine doesn't change the shares. The share of a function is counted over the whole process tree: samples of running
+threads with the function anywhere on the stack, divided by the samples within any of these functions (starting Python
+takes time as well). The shares are medians over the rounds. Profilers that are not installed are left out and listed.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PROGRAMS = ROOT / "tests/programs"
-# The last function only calls the one before, and adds nothing to the total.
+# victim_deep only calls victim_sixth, so it has the same share and adds nothing to the total.
 C = {"victim_half": 1 / 2, "victim_third": 1 / 3, "victim_sixth": 1 / 6, "victim_deep": 1 / 6}
 WITHIN = {"victim_deep"}
 PYTHON = {"victim_interpreted": 2 / 3, "victim_native": 1 / 3}

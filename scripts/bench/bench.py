@@ -68,7 +68,7 @@ class Bench:
         compile("empty_callbacks.c", "empty_callbacks.so", "-shared", "-fPIC")
         for level in (1, 2, 3):
             compile("floor.c", f"floor{level}.so", f"-DLEVEL={level}", *FLOOR)
-        # libunwind is installed if heaptrack is.
+        # The floor with stacks needs libunwind, which is installed with heaptrack.
         try:
             compile("floor.c", "floor4.so", "-DLEVEL=4", *FLOOR, "-Wl,--no-as-needed", "-l:libunwind.so.8")
             self.unwinds = True
@@ -79,7 +79,7 @@ class Bench:
         self.cc1 = found if os.path.isabs(found) else None
         big_c.write(self.built / "big.c")
 
-    # A contender maps a workload's command to its own command and environment.
+    # A contender is a function that maps a workload's command to the contender's own command and environment.
 
     def traced(self, *options):
         return lambda argv: ([self.tprof, "run", "--quiet", "-o", "{folder}/run", *options, "--", *argv], {})

@@ -40,7 +40,7 @@ class Recording:
                     name, ran_ns = (task / "comm").read_text().strip(), (task / "schedstat").read_text().split()[0]
                 except (OSError, IndexError):
                     continue
-                # A new thread has its parent's name until it sets its own.
+                # The name is read each time, because a new thread has its parent's name until it sets its own.
                 self.threads[task.name] = (name, int(ran_ns))
             try:
                 self.child.wait(PAUSE_S)

@@ -3,8 +3,8 @@
 The figure is the CPU time of the training thread in a step. Each round runs all contenders, in an order that changes.
 For each contender a row has the median, over the rounds, of the ratio to the plain run of the same round. The shortest
 step of a run shows the duration of a step while nothing else runs. If valgrind is installed, callgrind counts the
-instructions of the training process, which do not depend on the load. It counts two runs of different length, so that
-the start drops out.
+instructions of the training process, which do not depend on the load. It counts two runs of different length, and their
+difference doesn't contain the start.
 """
 
 import os
@@ -72,8 +72,8 @@ def interval(ratios):
 
 
 def instructions(bench, command):
-    # Starting PyTorch takes a billion instructions and varies by a percent, which would hide tprof's part of a step. So that part is
-    # what ran in tprof's own libraries.
+    # Starting PyTorch takes a billion instructions and varies by a percent, which would hide tprof's part of a step. So
+    # only the instructions in tprof's own libraries count as that part.
     few, many = 10, 90
 
     def counted(options, steps):

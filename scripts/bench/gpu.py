@@ -1,5 +1,5 @@
-"""Measures the recording of GPUs on stand-ins that only accept calls and make records. It needs no GPU, and measures
-none. See docs/notes/overhead-history.md.
+"""Measures what the recording of GPUs costs the host. Stand-ins for CUDA's libraries accept the calls and make records,
+so it needs no GPU and says nothing about one. See docs/notes/overhead-history.md.
 
 Nanoseconds are CPU time of the measured thread, so that other work on the machine matters less. Figures are medians
 over rounds.

@@ -1,9 +1,10 @@
 """Measures `import torch` natively, under tprof, under parts of tprof, and under `perf record`. See
 docs/notes/overhead-history.md.
 
-Each round runs all of them once, in random order. Two rounds before fill the page cache and tprof's kept tables. On a
-virtual machine, the duration of a second's work varies by more than the difference that is measured. So the minimum,
-the lower quartile and the median of each are compared with those of the native runs, and all three are printed.
+Each round runs all of them once, in random order. Two unmeasured rounds first fill the page cache and tprof's cache of
+tables. On a virtual machine, the duration of a second's work varies by more than the difference that is measured. So
+the minimum, the lower quartile and the median of each are compared with those of the native runs, and all three are
+printed.
 """
 
 import json

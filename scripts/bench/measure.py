@@ -1,4 +1,4 @@
-"""Runs a command and measures it from outside; makes pairs of runs, and their medians.
+"""Runs commands, measures them from outside, and computes medians over pairs of runs.
 
 Other work on the machine disturbs wall time. Each run therefore knows how much processor time others used (from
 /proc/stat), and medians are taken over the quieter half of the pairs.

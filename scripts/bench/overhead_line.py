@@ -1,5 +1,5 @@
-"""Checks the cost that tprof states for itself: runs jobs with and without tprof in turn, and prints the interval that
-the run states beside the measured difference. See docs/notes/overhead-history.md.
+"""Checks the overhead that a run reports: runs jobs with and without tprof in turn, and prints the reported interval
+beside the measured difference. See docs/notes/overhead-history.md.
 
 A pair of runs, one with tprof and one without, gives one difference for each of two clocks. The difference in CPU time
 is a share of the job's CPU time under tprof, like `fraction` in the report. It counts the job's own CPU time, as the
@@ -88,8 +88,8 @@ def percent(share):
 def median_interval(values):
     """Returns the two of the values that enclose the true median in 95 % of cases."""
     ordered, count = sorted(values), len(values)
-    # Each value lies below the true median with probability one half. `below` is the probability that at most `rank`
-    # values do, or at most `rank` lie above it.
+    # Each value is below the true median with probability one half. `below` is the probability that at most `rank`
+    # values are below it, or at most `rank` above.
     below, rank = 2 * 0.5**count, 0
     while below <= MISSED_SHARE:
         rank += 1

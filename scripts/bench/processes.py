@@ -1,8 +1,8 @@
-"""Measures the cost for a process that lasts a millisecond, as builds and shell scripts start by the hundred: for
-several ways to start it, and in a build that keeps all processors busy itself.
+"""Measures what recording adds to a process that lasts a millisecond. Builds and shell scripts start hundreds of these.
+It is measured for several ways to start one, and in a build that keeps all processors busy.
 
-Wall time leaves out the collector's work on a processor that the job does not need. A build has no idle processor, so
-it pays for the CPU time of everything.
+If the job leaves a processor idle, the collector works there, and wall time doesn't show that. A build has no idle
+processor, so its wall time includes everything.
 """
 
 import shutil

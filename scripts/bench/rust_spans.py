@@ -25,7 +25,7 @@ def measure(bench, root):
         return bench.traced("--mem", "off")(argv) if recorded else (argv, {})
 
     def added(name, recorded):
-        # Keys that begin with `tprof` ran under it.
+        # Rounds under tprof have keys that begin with `tprof`.
         key = ("tprof: " if recorded else "native: ") + name
         found = bench.pairs([program, "empty", str(pairs)], {key: lambda _: contender(name, recorded)}, bench.rounds(11, 5), bench.rounds(20, 8))
         return bench.section("Rust: " + key, found)[0]
@@ -33,6 +33,7 @@ def measure(bench, root):
     for group, recorded, what in ((OFF, False, "not recorded"), (ON, True, "recorded"), (OTHERS, False, "recording")):
         for name, described, target_ns in group:
             entry = added(name, recorded)
-            # If a collector runs at the same time, the job's own CPU time counts; otherwise its quieter slices.
+            # A collector that runs at the same time disturbs wall time, so then the job's CPU time counts; otherwise
+            # its quieter slices.
             clock = "cpu" if recorded else "slice"
             bench.row(f"a Rust span, {what}: {described}", entry[clock], "ns/event", target_ns, basis=clock)

@@ -1,7 +1,7 @@
 """Shows the cost of views over ranks, embedded and on one and three executors of Spark, as a table and a picture.
 
 CPU seconds are those of the process, or of all executors and of the server that plans for them. Each query runs twice,
-and the second time counts: in the first run on a new executor, Java still compiles its code.
+and only the second run counts, because in the first run on a new executor Java still compiles its code.
 """
 
 import os

@@ -15,9 +15,9 @@ from datetime import datetime, timedelta, timezone
 
 from compare import asked, difference
 
-# The queries multiply a view's rows by those of `rank_steps` for ranks below {joined}, which is one file: with ten of
-# 64 ranks, 150 million rows in a stage. The first query has the product in the stage that reads files, the second after
-# the exchange of a window.
+# To run for long, the queries multiply a view's rows by those of `rank_steps` for ranks below {joined}, which are in
+# one file. With ten of 64 ranks, a stage has 150 million rows. The first query computes the product in the stage that
+# reads files, and the second in the stage after a window's shuffle.
 QUERIES = {
     "scan": "SELECT d.rank AS rank, d.call AS call, count(*) AS pairs, sum(d.delay_ns + q.rank * q.step) AS weighed "
             "FROM rank_steps q JOIN launch_delays d ON q.run = d.run WHERE q.rank < {joined} GROUP BY d.rank, d.call",

@@ -1,9 +1,8 @@
 """Counts calls of CUDA, NCCL and CUPTI in the libraries of packages, beside tprof's hooks.
 
 Run `call_sites.py 'NAME VERSION=FOLDER'… >docs/call-sites.md`, where FOLDER has the content of a wheel. A call counts
-if it goes to an import of the file, through its stub or its word in the global offset table, because the preloaded
-library can interpose it. Calls of functions that a library looks up with `dlsym`, or that are linked into it, don't
-count.
+if the preloaded library can interpose it: a call of an imported function, through its stub or its word in the global
+offset table. Calls of functions that a library looks up with `dlsym`, or that are linked into it, don't count.
 """
 
 import collections

@@ -1,4 +1,5 @@
-"""Lists NVIDIA's numbers that tprof's sources repeat, with NVIDIA's names for them."""
+"""Lists the numbers from NVIDIA's headers that tprof's sources repeat, with their names there, so that signatures.py
+can compare them."""
 
 import re
 

@@ -8,7 +8,7 @@ ENTRY = re.compile(r"^    (Runtime|Driver|Nccl|Cublas|CublasLt) (\w+) (\d+) (.*)
 
 
 def table():
-    """Returns {name: (library, words on the stack, what the function does)} as the table has it."""
+    """Returns the table as {name: (library, words on the stack, what the function does)}."""
     sources = sorted(ROOT.glob("crates/wire/src/calls*.rs")) + sorted(ROOT.glob("crates/wire/src/calls/*.rs"))
     found = {}
     for source in sources:

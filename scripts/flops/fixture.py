@@ -33,7 +33,7 @@ def main():
         kept.append({"ph": "X", "cat": "cpu_op", "name": event["name"], "pid": 100, "tid": thread, **times, "args": args})
     text = json.dumps({"schemaVersion": 1, "traceEvents": kept}, separators=(",", ":"))
     with open(f"{out}.json.gz", "wb") as file:
-        # The same bytes each time.
+        # Without a time stamp, the file has the same bytes each time.
         file.write(gzip.compress(text.encode(), 9, mtime=0))
     with open(counts) as file, open(f"{out}.counts.json", "w") as to:
         json.dump(json.load(file), to, indent=1, sort_keys=True)

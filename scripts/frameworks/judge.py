@@ -1,7 +1,7 @@
 """Checks the reports on a program of examples/rust-frameworks: judge.py TPROF EXAMPLES FRAMEWORK WITHOUT WITH.
 
-WITHOUT is a run of the unchanged program, WITH one of the program with three lines of the crate. Prints a row of
-docs/rust.md for each, and fails if something that the program does is missing.
+WITHOUT is a run of the unchanged program, WITH one of the program with three lines of the crate. Prints the figures of
+both runs as a row of the table in docs/rust.md, and fails if the reports lack something that the program does.
 """
 
 import json

@@ -35,7 +35,7 @@ def environment(steps, folder, build):
         return python, ["uv", "pip", "install", "--quiet", "--python", python]
     if steps.run(f"venv {build}", [sys.executable, "-m", "venv", "--clear", folder], 120):
         return python, [python, "-m", "pip", "install", *PIP]
-    # Debian's Python has neither ensurepip nor venv until python3-venv is installed.
+    # The last resort is pip. Debian's Python has neither ensurepip nor venv until python3-venv is installed.
     if machine.output(sys.executable, "-m", "pip", "--version") is None:
         steps.skip(f"torch {build}", f"{sys.executable} has no venv module and no pip: {steps.last_words()}",
                    "apt-get install python3-venv, or a uv in PATH, or --python PATH with a torch that is there")

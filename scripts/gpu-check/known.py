@@ -32,7 +32,7 @@ def environment(major, folders):
     """Returns the environment in which a program finds the libraries of one CUDA."""
     places = {os.path.dirname(path) for name in (f"libcudart.so.{major}", f"libcupti.so.{major}")
               if (path := machine.find(name, folders))}
-    # Includes the driver's folder if one was named.
+    # The search includes the driver's folder if one was named.
     driver = machine.find("libcuda.so.1", folders)
     places |= {os.path.dirname(driver)} if driver and folders else set()
     rest = os.environ.get("LD_LIBRARY_PATH", "")
@@ -77,7 +77,7 @@ class Known:
     def truth(self, program, env):
         command = [os.path.join(HERE, program), "work"]
         native, traced = self.path(program, "native.json"), self.path(program, "traced.json")
-        # A program that does not run without tprof says nothing about tprof.
+        # If the program does not run without tprof, running it under tprof would prove nothing.
         if self.steps.run(f"{program}, native", [*command, native], 60, env):
             self.check.traced(f"{program}, traced", program, [*command, traced], env, raw=True)
 

@@ -41,7 +41,7 @@ class Scrubber:
         words |= {name: "HOST" for name in names if usable(name)}
         users = {os.environ.get(name, "") for name in ("USER", "LOGNAME", "SUDO_USER")} | {account(os.getuid())}
         words |= {name: "USER" for name in users if usable(name)}
-        # The longest first, because a folder within another one begins with its path.
+        # The longest words are replaced first, because the path of a folder begins with that of the folder around it.
         self.words = sorted(words.items(), key=lambda pair: -len(pair[0]))
 
     def learn(self, smi):
@@ -51,7 +51,7 @@ class Scrubber:
 
     def text(self, text):
         for word, to in self.words:
-            # A name within a longer word is part of another word, but a path may occur anywhere.
+            # A name is replaced only as a whole word, but a path anywhere.
             edge = "" if "/" in word else r"(?![A-Za-z0-9_])"
             front = "" if "/" in word else r"(?<![A-Za-z0-9_])"
             text = re.sub(front + re.escape(word) + edge, to, text)

@@ -88,7 +88,7 @@ class Steps:
         return status == 0
 
     def _write(self):
-        # Written completely or not at all: if the disk is full, the previous list stays.
+        # Written to a new file and renamed, so that the previous list stays if the disk is full.
         path = os.path.join(self.out, "steps.json")
         with open(f"{path}.new", "w", encoding="utf-8") as file:
             json.dump(self.list, file, indent=1)
@@ -126,7 +126,7 @@ def family(pid):
 
 
 def where_threads_are(pid):
-    """Returns {process: stacks}, from gdb if it is installed, else from the kernel's files on each thread."""
+    """Returns {process: stacks}, from gdb if it is installed, else from each thread's files in /proc."""
     found = {}
     for one in family(pid):
         if shutil.which("gdb"):

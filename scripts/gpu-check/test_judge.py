@@ -1,8 +1,8 @@
 """Shows that each check of the judge can fail: `test_judge.py BUNDLE`, where BUNDLE has no failures.
 
-For each check, a fault is planted into a copy of the bundle, and the check must then fail. Evidence that only hardware
-can give (PyTorch, times by the device's own clock) is first completed with made-up evidence. That shows that these
-checks can pass and fail, but proves nothing about a device.
+For each check, a fault is planted into a copy of the bundle, and the check must then fail. A bundle of simulated
+devices lacks evidence that only hardware can provide (PyTorch, times by the device's own clock), so made-up evidence is
+added first. That shows that these checks can pass and fail, but proves nothing about a device.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Runs facts by group, prints a line for each, and counts them."""
+"""Runs the tests of tprof under launchers by group. Prints a line for each fact that they test, and counts them."""
 
 import importlib
 import re

@@ -190,7 +190,7 @@ class Slurm(LauncherCase):
         self.assert_ranks(2, "task")
 
     def test_a_signal_before_the_time_limit_leaves_whole_ranks(self):
-        # Slurm sends the signal up to a minute earlier than requested.
+        # The job waits for long, because Slurm sends the signal up to a minute earlier than requested.
         script = f"srun -n2 {self.per_rank()} {TASK} wait 200\n"
         job = self.cluster.submit(script, self.directory, "-n2", "-t", "1", "--signal=TERM@30")
         self.cluster.await_end(job, 200)

@@ -3,11 +3,11 @@ operators are the same.
 
 usage: durations.py PYTHON TPROF JOB    exit status 1 if they differ by more than 3 %
 
-Runs with the same seed differ for reasons that are no profiler's: an operator that takes fresh memory lasts three times
-as long, and earlier allocations decide which operator that is. In one run both profilers record each operator, and the
-cost of each profiler lies within the other's duration of it: tprof's beginning comes before torch.profiler's callback,
-and its end before torch.profiler's end. So an operator's two durations differ by a constant, whatever the operator
-contains. The constant is the median over every second operator.
+Two runs with the same seed differ for reasons other than the profiler: an operator that gets fresh memory lasts three
+times as long, and earlier allocations decide which operator that is. In one run both profilers record each operator,
+and the cost of each profiler lies within the other's duration of it: tprof's beginning comes before torch.profiler's
+callback, and its end before torch.profiler's end. So an operator's two durations differ by a constant, whatever the
+operator contains. The constant is the median over every second operator.
 
 The remaining operators are compared with that constant: the sums for each operator, and the slope of one duration over
 the other.

@@ -1,6 +1,6 @@
-//! Checks which statements are allowed. Queries only read, and read only the named runs. A
-//! statement that could write, or read another file, is refused before it is planned. The plan is
-//! checked again.
+//! Checks which statements are allowed: those that only read, and read only the runs that the
+//! command line names. A statement that could write, or read another file, is refused before it is
+//! planned. As a second line of defence, the plan is checked too.
 
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
@@ -8,7 +8,7 @@ use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::sql::parser::Statement as Parsed;
 use datafusion::sql::sqlparser::ast::{ShowStatementOptions, Statement};
 
-/// Reason why a statement is refused.
+/// A refused statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// Kind of the statement, as typed: `COPY`.
@@ -56,7 +56,7 @@ pub fn check(statement: &Parsed) -> Result<(), Refused> {
     }
 }
 
-/// Whether the statement names only a table.
+/// Whether a `SHOW COLUMNS` names only a table, without a filter.
 fn is_of_a_table(options: &ShowStatementOptions) -> bool {
     let ShowStatementOptions { show_in, starts_with, limit, limit_from, filter_position } = options;
     let is_all = starts_with.is_none() && limit.is_none() && limit_from.is_none();
@@ -93,7 +93,7 @@ pub fn check_plan(plan: &LogicalPlan) -> Result<(), Refused> {
     }
 }
 
-/// Returns `DROP TABLE` for `DROP TABLE kernels`.
+/// Returns the keywords with which a statement begins: `DROP TABLE` for `DROP TABLE kernels`.
 pub fn first_words(text: &str) -> String {
     let is_keyword = |word: &&str| word.chars().all(|c| c.is_ascii_uppercase());
     let words: Vec<&str> = text.split_whitespace().take(2).take_while(is_keyword).collect();

@@ -30,8 +30,8 @@ const BEGINNINGS: [&str; 23] = [
     "truncate", "update", "values", "with",
 ];
 
-/// Whether a word is a statement, even if a file has the same name. A path can always be written so
-/// that it is not a statement: `./with`.
+/// Whether a word is a statement, even if a file has the same name. A user can still name the file
+/// `with` by its path `./with`.
 fn is_statement(word: &str) -> bool {
     if word.starts_with(['/', '.']) {
         return false;
@@ -172,7 +172,7 @@ impl Sources {
     }
 }
 
-/// Returns the same value for all spellings of a path.
+/// Returns the canonical path, by which a run that is named twice is detected.
 fn identity(path: &Path) -> PathBuf {
     match path.to_str().filter(|_| Location::is_address(path.as_os_str())) {
         Some(address) => address.trim_end_matches('/').into(),

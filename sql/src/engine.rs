@@ -1,4 +1,5 @@
-//! Executes statements in this process, or on a server.
+//! Executes statements with the local query engine, or on a Spark Connect server if `--remote` is
+//! given.
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ impl Engine {
         }
     }
 
-    /// Names of functions that are known without asking a server.
+    /// Returns the names of the functions that can be completed without a request to a server.
     pub fn functions(&self) -> Vec<String> {
         match self.remote {
             Some(_) => Vec::new(),

@@ -1,4 +1,4 @@
-//! Executes a single statement and returns its rows.
+//! Executes a single statement with the local query engine, and writes its rows.
 
 use std::sync::Arc;
 
@@ -64,7 +64,8 @@ pub async fn execute(
 const AGAIN: &str =
     "note: the query needs more memory than it may have; it is executed again, slower, with less\n";
 
-/// Starts to execute a plan and waits for its first rows; nothing is written before.
+/// Starts to execute a plan and waits for its first rows. Until then nothing is written, so that a
+/// query that runs out of memory can be started again.
 async fn begun(
     state: SessionState,
     plan: LogicalPlan,
@@ -74,12 +75,12 @@ async fn begun(
     Ok((rows, first))
 }
 
-/// Number of partitions of a query that saves memory. With a single one, the engine would join by
-/// hashes, even if it prefers other joins.
+/// Number of partitions of a query that saves memory. With a single partition, the engine would use
+/// hash joins even if it is told to prefer others.
 const LEAST_PARTS: usize = 2;
 
-/// Returns the same engine configured to save memory: few partitions per operator, and joins of
-/// sorted rows, which can spill to temporary files, instead of hash tables, which cannot.
+/// Returns the same engine configured to save memory: with few partitions per operator, and with
+/// sort-merge joins. These can spill to temporary files, which hash joins cannot.
 fn with_less_memory(mut state: SessionState) -> SessionState {
     let options = state.config_mut().options_mut();
     options.optimizer.prefer_hash_join = false;
@@ -92,7 +93,7 @@ fn is_want_of_memory(error: &DataFusionError) -> bool {
     matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
 }
 
-/// Functions that produce rows and need no run.
+/// Table functions that generate rows and read no run.
 const OF_NO_RUN: [&str; 2] = ["generate_series", "range"];
 
 /// Whether a statement reads tables of a run; otherwise no run is needed.

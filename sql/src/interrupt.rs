@@ -11,7 +11,7 @@ use tokio::sync::broadcast::{Receiver, Sender};
 use crate::status::QUERY;
 use crate::terminal::errors::{Failure, reason};
 
-/// Number of signals that can wait until a query handles them.
+/// Number of signals that are stored until a query handles them.
 const PENDING: usize = 8;
 /// Exit status of a program ended by Ctrl-C.
 pub const CTRL_C: u8 = OF_SIGNAL + 2;
@@ -23,8 +23,9 @@ const OF_SIGNAL: u8 = 128;
 pub struct Interrupts(Sender<u8>);
 
 impl Interrupts {
-    /// Starts to watch. From now on, these signals do not end the program directly. A signal
-    /// between queries removes the directory of temporary files and ends the program.
+    /// Starts to watch. From now on, the signals do not end the program by themselves: a query that
+    /// subscribes decides what happens. If a signal arrives between two queries, this removes the
+    /// directory of temporary files and ends the program.
     pub fn watch(spill: PathBuf) -> Result<Interrupts, Failure> {
         let failed = |error: std::io::Error| {
             Failure::new("cannot watch for signals").cause(reason(&error)).code(QUERY)
@@ -38,7 +39,8 @@ impl Interrupts {
                 for signal in signals.forever() {
                     let status = OF_SIGNAL + u8::try_from(signal).unwrap_or_default();
                     let is_idle = of_thread.send(status).is_err();
-                    // At the prompt, Ctrl-C is a key. Any other signal ends the program there.
+                    // The program is at its prompt. There Ctrl-C is a key that the line editor
+                    // handles, but any other signal ends the program.
                     if is_idle && signal != SIGINT {
                         let _ = std::fs::remove_dir_all(&spill);
                         let _ = signal_hook::low_level::emulate_default_handler(signal);
@@ -55,11 +57,11 @@ impl Interrupts {
     }
 }
 
-/// Receives signals as they come.
+/// Receives the signals that arrive after the subscription.
 pub struct Next(Receiver<u8>);
 
 impl Next {
-    /// Waits for a signal, and returns the exit status of a program that it ends.
+    /// Waits for a signal, and returns the exit status of a program that this signal ends.
     pub async fn status(&mut self) -> u8 {
         loop {
             match self.0.recv().await {

@@ -10,8 +10,8 @@ use crate::args::SqlArgs;
 use crate::status::MISUSE;
 use crate::terminal::errors::Failure;
 
-/// Smallest memory of a query in bytes. With less, the engine cannot even merge data that it sorted
-/// in parts.
+/// Smallest memory of a query in bytes. With less, the engine cannot even merge the parts of a
+/// large sort.
 const LEAST: u64 = 64 << 20;
 /// Memory of a query in bytes if the machine's is unknown.
 const USUAL: u64 = 2 << 30;
@@ -19,7 +19,8 @@ const USUAL: u64 = 2 << 30;
 /// Limits of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Memory of sorts, joins and groups in bytes. Larger ones use temporary files.
+    /// Memory for sorts, joins and groups in bytes. Sorts, joins and groups that need more use
+    /// temporary files.
     pub memory_bytes: usize,
     /// Number of threads, and of partitions of tables.
     pub threads: usize,

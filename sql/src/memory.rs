@@ -2,9 +2,9 @@
 
 #![allow(unsafe_code, reason = "the C library's allocator is set through its own function")]
 
-/// Keeps freed memory for reuse. Otherwise the C library returns the memory of each rank's rows to
-/// the kernel, which must clear it again for the next rank. That takes a third of the CPU time of a
-/// query over 1,024 ranks.
+/// Makes the C library keep freed memory for reuse. By default it returns the memory of each rank's
+/// rows to the kernel, which must clear it again for the next rank. That takes a third of the CPU
+/// time of a query over 1,024 ranks.
 pub fn keep_freed() {
     #[cfg(target_env = "gnu")]
     for (parameter, bytes) in

@@ -1,4 +1,5 @@
-//! Collects the parts that could not be read while a query runs. They are printed after the result.
+//! Collects, while a query runs, messages about parts of runs that could not be read. They are
+//! printed after the result.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

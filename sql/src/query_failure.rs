@@ -159,8 +159,8 @@ const OF_STORE: &str = "Object Store error: ";
 /// Text between the path of an object and the request that failed.
 const OF_REQUEST: &str = ": Error performing ";
 
-/// Returns the part of the query that requested the memory, without the list of all other parts and
-/// their totals.
+/// Returns from an out-of-memory message the operator that requested the memory, without the list
+/// of all other operators and their totals.
 fn of_memory(message: &str) -> String {
     let (before, after) = message.split_once(" with top memory consumers").unwrap_or((message, ""));
     match after.rsplit_once("Error: ") {
@@ -260,7 +260,7 @@ fn message(error: &DataFusionError) -> String {
     }
 }
 
-/// Removes the full stop, for use within an error line.
+/// Removes the full stop, because error lines have none.
 fn sentence(text: &str) -> String {
     let first = text.split("\n\n").next().unwrap_or(text);
     first.trim().trim_end_matches('.').to_owned()
@@ -280,7 +280,7 @@ pub fn excerpt(text: &str, line: u64, column: u64) -> Option<String> {
     let column = usize::try_from(column).ok()?.checked_sub(1)?;
     let number = line.to_string();
     let margin = " ".repeat(number.len());
-    // A tab moves the mark as far as the text above it.
+    // Tabs are copied, so that the mark is below its character however wide a tab is.
     let before: String =
         shown.chars().take(column).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
     let shown: String = shown
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mark_stands_below_its_column() {
+    fn the_mark_is_below_its_column() {
         let text = "SELECT 1,\n\tfroms";
         assert_eq!(excerpt(text, 2, 2).unwrap(), "2 | \tfroms\n  | \t^\n");
         assert_eq!(excerpt(text, 1, 8).unwrap(), "1 | SELECT 1,\n  |        ^\n");

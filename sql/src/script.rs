@@ -16,7 +16,7 @@ use crate::statements::Source;
 use crate::status::QUERY;
 use crate::terminal::errors::Failure;
 
-/// Time for threads to end when the program ends.
+/// How long to wait for threads when the program ends.
 const LAST: Duration = Duration::from_millis(500);
 /// Number of attempts to remove a directory in which a thread may still write.
 const ATTEMPTS: u32 = 50;
@@ -71,7 +71,8 @@ pub fn engine_died(why: &str) -> QueryFailure {
 pub fn shut_down(runtime: Runtime, spill: TempDir) {
     runtime.shutdown_timeout(LAST);
     let path = spill.keep();
-    // A thread that could not be ended may write one more file.
+    // The removal may fail at first, because a thread that could not be stopped may write one more
+    // file.
     for _ in 0..ATTEMPTS {
         match std::fs::remove_dir_all(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -1,10 +1,10 @@
-//! Translates a statement for a server, token by token as it was parsed and checked here.
+//! Makes the text of a statement for a server, from the tokens that were parsed and checked here.
 //!
-//! Spark servers divide text into tokens in other ways than the parser here: `\` is an escape
-//! within texts and continues a comment, `\r` ends a comment, and `/*+` does not begin one. So a
-//! text or a comment here could be a statement there. Comments are therefore sent as blanks, texts
-//! with the server's own escapes, and tokens that a server reads in another way are not sent. Line
-//! numbers stay the same.
+//! A Spark server divides text into tokens in other ways than the parser here. For a server, `\` is
+//! an escape within texts and continues a comment, `\r` ends a comment, and `/*+` does not begin
+//! one. So what is a text or a comment here could be a statement for the server, which was never
+//! checked. Therefore comments are sent as blanks and texts with the server's own escapes. Other
+//! tokens that a server reads differently are refused. Line numbers stay the same.
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
@@ -13,15 +13,16 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 pub struct ServerText {
     /// Text of the statement.
     pub text: String,
-    /// The query of a `CREATE VIEW name AS SELECT …`: the text after the first AS.
+    /// The text after the first AS, which is the query if the statement is a `CREATE VIEW name AS
+    /// SELECT …`.
     pub behind_as: Option<String>,
-    /// Texts in double quotes, with line and column. A server takes them for texts, the local
-    /// engine for names.
+    /// Tokens in double quotes, with line and column. They are texts for a server, but names for
+    /// the local engine.
     pub quoted: Vec<(String, (u64, u64))>,
 }
 
-/// Translates a statement's tokens. The result begins with `before`, so that positions stay the
-/// same. The error is a token that cannot be sent.
+/// Makes the text of a statement's tokens. The text begins with `before`, so that positions in it
+/// equal those in the user's text. The error is a token that cannot be sent.
 pub fn sent(before: &str, tokens: &[TokenWithSpan]) -> Result<ServerText, String> {
     let mut text = before.to_owned();
     let (mut behind_as, mut quoted) = (None, Vec::new());
@@ -36,7 +37,8 @@ pub fn sent(before: &str, tokens: &[TokenWithSpan]) -> Result<ServerText, String
                 | Token::DoubleQuotedString(_)
                 | Token::HexStringLiteral(_)
         );
-        // On a server, `r'…'` and `U&'…'` are other kinds of texts.
+        // A blank separates a text from a word before it, because for a server `r'…'` and `U&'…'`
+        // are other kinds of texts.
         if is_text && is_prefix {
             text.push(' ');
         }
@@ -122,7 +124,7 @@ fn quote(value: &str, sign: char, text: &mut String) {
     text.push(sign);
 }
 
-/// Returns as many blank lines and columns as the text has.
+/// Replaces every character with a blank, except line ends.
 pub fn blank_lines(text: &str) -> String {
     text.chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect()
 }

@@ -1,4 +1,4 @@
-//! The engine with its tables, functions and limits.
+//! Sets up the local query engine with tprof's tables, functions and limits.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,15 +27,16 @@ use crate::terminal::errors::Failure;
 /// Name of the catalogue and schema of all tables.
 const CATALOGUE: &str = "tprof";
 const SCHEMA: &str = "public";
-/// A sort reserves this fraction (1/N) of its memory for merging the parts that it sorted. Kernel
-/// names are sorted by copies of their texts, which are longer than the rows that refer to them.
+/// A sort reserves this fraction (1/N) of its memory for merging the parts that it sorted. The
+/// fraction is large, because a merge copies texts such as kernel names, which are longer than the
+/// rows that refer to them.
 const SORT_SHARE: usize = 4;
 /// Largest memory in bytes that a sort reserves for merging.
 const SORT_MOST: usize = 512 << 20;
 /// Size in bytes of the parts that are sorted at once, before they are merged.
 const SORT_PART: usize = 4 << 20;
-/// Memory per thread in bytes below which batches are small, because a merge holds one of each
-/// sorted part.
+/// With less memory per thread than this, in bytes, batches are small, because a merge has one
+/// batch of each sorted part in memory.
 const AMPLE: usize = 512 << 20;
 /// Number of rows of a small batch.
 const SMALL_BATCH: usize = 2048;
@@ -70,7 +71,7 @@ impl Session {
         if of_thread < AMPLE {
             config = config.with_batch_size(SMALL_BATCH);
         }
-        // Errors then contain their position in the statement.
+        // With this option, errors contain their position in the statement.
         config.options_mut().sql_parser.collect_spans = true;
         let disk =
             DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![spill]));

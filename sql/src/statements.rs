@@ -13,8 +13,8 @@ use crate::server_text::{ServerText, blank_lines, sent};
 /// A statement and its position.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// All text up to the statement's end, with everything before it blanked, so that positions in
-    /// it are positions in the whole.
+    /// The whole text up to the statement's end. Everything before the statement is replaced by
+    /// blanks, so that positions in it equal those in the user's text.
     pub text: String,
     /// The parsed statement.
     pub parsed: Statement,
@@ -91,7 +91,8 @@ fn one(mut statements: VecDeque<Statement>) -> Option<Statement> {
 
 /// Whether text ends a statement: its last token is a semicolon, or there is no token.
 pub fn is_complete(text: &str, dialect: Dialect) -> bool {
-    // Text that cannot be divided into tokens ends within a quoted text or a comment.
+    // If the text cannot be divided into tokens, it ends within a quoted text or a comment, so it
+    // is incomplete.
     tokens(text, dialect).is_ok_and(|tokens| {
         let last = tokens.iter().rfind(|one| is_word(&one.token));
         last.is_none_or(|last| last.token == Token::SemiColon)

@@ -1,5 +1,5 @@
-//! The terminal code of `tprof` itself, included from the same source files, so that errors,
-//! colours and widths are the same.
+//! Includes the source files of `tprof`'s own terminal code, so that errors, colours and widths are
+//! the same.
 
 #[path = "../../profiler-cli/src/terminal/columns.rs"]
 #[allow(dead_code, reason = "`tprof` uses all of it")]

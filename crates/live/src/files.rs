@@ -1,4 +1,4 @@
-//! The source of a run's files. A follower opens files itself, and only inside the run's directory.
+//! Lists and opens the files of a run for a follower. Every file is inside the run's directory.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub struct FileEntry {
     /// Name without a directory.
     pub name: String,
-    /// Inode number, by which a renamed file is recognized; 0 if it is unknown.
+    /// Inode number, by which a follower recognizes a renamed file; 0 if it is unknown.
     pub inode: u64,
 }
 

@@ -19,13 +19,13 @@ use crate::metric::{MOST_GAUGES, Metric};
 use crate::rank::{Context, Rank, RankEvent};
 use crate::snapshot::{Event, Snapshot};
 
-/// Largest number of files of a run that are followed.
+/// Largest number of files of a run to follow.
 const MOST_FILES: usize = 8192;
 /// Number of events to keep.
 const MOST_EVENTS: usize = 200;
-/// Time limit of a poll. If there is more to read after it, the next poll continues.
+/// Time limit of a poll. The next poll reads what is left.
 const LONGEST: Duration = Duration::from_millis(700);
-/// A closed file is checked only once in this many polls.
+/// A closed file can hardly change, so it is checked only once in this many polls.
 const CLOSED_POLLS: u64 = 16;
 
 /// Follows one run.
@@ -37,7 +37,8 @@ pub struct Follower<F> {
     /// Ranks in the order of the snapshot.
     ranks: Vec<Rank>,
     labels: Vec<RankFile>,
-    /// File names and number of known headers and ranks from which the labels were made.
+    /// What the labels were made from: file names, and the number of known headers and ranks. If it
+    /// changes, the files are labelled again.
     labelled: (Vec<String>, usize),
     gauges: Vec<String>,
     scale: Scale,
@@ -82,7 +83,7 @@ impl<F: RunFiles> Follower<F> {
             self.match_files(entries);
         }
         let unix_ns = unix_now_ns();
-        // Events are kept by file name, because labelling reorders the ranks.
+        // Events are stored by file name, because labelling changes the indexes of ranks.
         let rank_events = self.read(unix_ns).into_iter();
         let rank_events = rank_events.map(|(at, one)| (self.ranks[at].name.clone(), one)).collect();
         self.polls += 1;
@@ -195,7 +196,7 @@ impl<F: RunFiles> Follower<F> {
         more
     }
 
-    /// Doubles the length of the stretches until they reach `until_ns`.
+    /// Doubles the length of the history's stretches until they cover the run up to `until_ns`.
     fn widen(&mut self, until_ns: u64) {
         while self.scale.place(until_ns).is_none() {
             self.scale.width_ns = self.scale.width_ns.saturating_mul(2);

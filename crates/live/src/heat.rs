@@ -1,5 +1,5 @@
-//! A metric by rank and time, folded to the size that a page can show. A cell that stands for
-//! several values has the largest.
+//! Builds a heat map: a metric by rank and time. Neighbouring values are merged so that a page can
+//! show the map, and a cell has the largest of its values.
 
 use crate::history::{STRETCHES, Scale, to_f64};
 use crate::snapshot::{Heat, HeatColumn, HeatRow, MetricValues, Number, RankState};

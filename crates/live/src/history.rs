@@ -1,6 +1,6 @@
-//! Each metric of a rank over its whole run, in a bounded number of time stretches. When the run
-//! becomes longer than all stretches together, each stretch is doubled. If several values fall into
-//! one stretch, the largest is kept.
+//! Stores each metric of a rank over the whole run in bounded memory. The run is divided into a
+//! fixed number of stretches of time, and each stretch has the largest of its values. When the run
+//! becomes longer than all stretches together, each stretch becomes twice as long.
 
 /// Number of stretches per metric.
 pub const STRETCHES: usize = 600;
@@ -49,7 +49,7 @@ impl MetricCourses {
             self.all.resize(metric + 1, None);
         }
         let course = self.all[metric].get_or_insert_with(|| Box::new([f32::NAN; STRETCHES]));
-        // `max` of a number and NaN is the number.
+        // An empty stretch is NaN, and `max` of a number and NaN is the number.
         course[at] = course[at].max(value);
     }
 
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_longer_run_has_longer_stretches_and_keeps_the_largest() {
+    fn stretches_of_a_longer_run_keep_their_largest_values() {
         let (mut courses, mut scale) = (MetricCourses::default(), Scale::default());
         courses.add(scale, 0, 0, 3.0);
         courses.add(scale, 0, LEAST_NS, 7.0);

@@ -1,5 +1,5 @@
-//! The info files that the collectors write about the run. Each collector rewrites its own file
-//! every half second; a poll reads the file if it has changed.
+//! Reads the info files that collectors write about the run. Each collector rewrites its own file
+//! every half second. A poll reads only files that have changed.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Read};
@@ -13,7 +13,8 @@ use tprof_trace::{InfoFile, is_info_name};
 use crate::files::{FileEntry, RunFiles};
 use crate::snapshot::{RunState, Totals};
 
-/// A larger file was not written by a collector.
+/// Largest number of bytes to read of an info file. A collector's files are smaller, and a file
+/// that was cut here can't be parsed.
 const MOST_BYTES: u64 = 64 << 20;
 /// Largest number of info files to read.
 const MOST_FILES: usize = 4096;
@@ -85,8 +86,8 @@ impl Infos {
         infos.flat_map(|info| info.files.iter().map(String::as_str)).collect()
     }
 
-    /// Returns whether the run goes on. If no collector has written an info file yet, the run goes
-    /// on while one of its rank files is fresh.
+    /// Returns whether the run is in progress. Before any collector has written an info file,
+    /// `is_fresh` (whether a rank file has new data) decides.
     pub fn state(&self, is_fresh: bool) -> RunState {
         let known = || self.all.values().filter_map(|own| Some((own, own.info.as_deref()?)));
         let lives = |(own, info): (&OwnFile, &RunInfo)| is_collector_writing(info, own.written);
@@ -105,8 +106,8 @@ impl Infos {
         first.or_else(|| self.iter().next()).map(|info| info.command.clone()).unwrap_or_default()
     }
 
-    /// Returns sums over the collectors. Collectors do not know the bytes and the damaged parts of
-    /// the files, so these are 0.
+    /// Returns sums over the collectors. `bytes` and `damaged` are 0, because only a reader of the
+    /// files knows them.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         for info in self.iter() {

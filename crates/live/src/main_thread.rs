@@ -1,5 +1,5 @@
-//! Recent activity of each rank's main thread, as far as its file records it. A wait is recorded
-//! only when it ends, so a wait that is still going on is not in the file.
+//! Describes what each rank's main thread did recently. A wait is recorded only when it ends, so
+//! the file has no record of the current wait.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,7 +10,8 @@ use tprof_trace::model::{ProcessIndex, SampleMoment, Thread, ThreadIndex, Thread
 const MOST_ROWS: usize = 1024;
 /// Largest number of processes of a file whose main thread is tracked.
 const MOST_PROCESSES: usize = 256;
-/// Samples may arrive this late, so only a longer time without samples means that the thread waits.
+/// Samples may reach the file this late. Only a longer time without samples means that the thread
+/// waits.
 const LATE_NS: u64 = 5_000_000_000;
 
 /// Recent rows of main threads.
@@ -22,8 +23,8 @@ pub struct MainThreadActivity {
 
 impl MainThreadActivity {
     /// Adds a thread. `pid` is the pid of its process, if the process is running. The main thread
-    /// has the tid `pid`; where tids are from another pid namespace, it is the first thread of the
-    /// process.
+    /// is the thread whose tid is `pid`. If tids are from another pid namespace, no tid matches,
+    /// and the first thread of the process counts.
     pub fn thread(&mut self, row: &Thread, pid: Option<u32>) {
         let is_main = pid == Some(row.tid) || !self.main.contains_key(&row.process);
         if is_main && (self.main.len() < MOST_PROCESSES || self.main.contains_key(&row.process)) {
@@ -50,8 +51,8 @@ impl MainThreadActivity {
         }
     }
 
-    /// Describes in words what the main thread of a process did between two moments; `None` if its
-    /// samples don't tell.
+    /// Describes what the main thread of a process did between two moments; `None` if its samples
+    /// don't show it.
     pub fn describe(&self, process: ProcessIndex, from_ns: u64, until_ns: u64) -> Option<String> {
         let recent = self.recent.get(self.main.get(&process)?)?;
         let within = |row: &SampleMoment| {
@@ -66,7 +67,7 @@ impl MainThreadActivity {
         }
         let silent_ns = until_ns.saturating_sub(last_ns);
         if silent_ns > LATE_NS {
-            // The thread was sampled before, and it would still be sampled if it ran.
+            // The thread was sampled before. If it ran, there would still be samples, so it waits.
             let of = "no CPU sample and no end of a wait of its main thread";
             return Some(format!("{of} for {}", duration(silent_ns)));
         }

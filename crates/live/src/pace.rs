@@ -1,4 +1,4 @@
-//! Steps of a rank as they end: how long they take, and whether one takes too long.
+//! Follows the steps of a rank: measures how long they take, and detects slow steps and stalls.
 
 use std::collections::VecDeque;
 use tprof_facts::Step;
@@ -63,14 +63,15 @@ impl StepPace {
         &mut self.steps
     }
 
-    /// Removes the steps that ended since the last call from the collector, and returns those of
-    /// the driving process, and the slow ones among them.
+    /// Takes the steps that ended since the last call from the collector of steps. Returns those of
+    /// the driving process, and which of them were slow.
     ///
     /// `runs` tells whether a process is running.
     pub fn settle(&mut self, runs: impl Fn(ProcessIndex) -> bool) -> (Vec<Step>, Vec<SlowStep>) {
         let new = self.steps.take();
         if self.steps.source() != self.source {
-            // A better source of steps has appeared, so the steps of the other one are void.
+            // A better source of steps has appeared (marks instead of optimizer updates, for
+            // example), so the steps counted so far are discarded.
             let steps = std::mem::take(&mut self.steps);
             *self = StepPace { source: steps.source(), steps, ..StepPace::default() };
         }
@@ -136,8 +137,8 @@ impl StepPace {
         let within = self.ends.iter().filter(|end| **end >= from_ns);
         let (count, first) = (within.clone().count(), within.min().copied());
         let covered_ns = match first {
-            // All steps of the run are in `ends`, or as many as it can hold: the rate covers only
-            // the time since the first step within the window.
+            // `ends` has no step from before the window, because it has all steps of the run or is
+            // full. So the rate covers only the time since the first step in the window.
             Some(first) if self.ends.len() as u64 == self.count || count == RATE_STEPS => {
                 now_ns.saturating_sub(first).clamp(1, window_ns)
             }

@@ -19,12 +19,13 @@ use crate::pace::{StalledSteps, StepPace};
 use crate::readings::{Reading, Readings, Running, describe_end};
 use crate::snapshot::EventKind;
 
-/// Limit of the time after the newest data in a rank's file that counts towards a stall. After a
-/// longer time, the collector itself may be silent.
+/// A stall counts only up to this long after the newest data in the rank's file. If nothing is
+/// written for longer, the collector may have stopped, so that steps may be missing from the file.
 const EVIDENCE_NS: u64 = 10_000_000_000;
 /// A process that has run for no longer than this is not announced yet.
 const SHORT_NS: u64 = 1_000_000_000;
-/// Largest number of processes that called `exec` and whose new image is not in the file yet.
+/// Largest number of processes to remember that called `exec` and whose new image is not in the
+/// file yet.
 const MOST_REPLACED: usize = 64;
 
 /// A rank's file and its state.
@@ -273,7 +274,7 @@ impl Rank {
         let runs = |process| self.readings.process_of(process).is_some();
         let (steps, mut slow) = self.pace.settle(runs);
         let stood = self.stalled.take();
-        // The end of a stall is a single event, not also a slow step.
+        // A step that ends a stall has an event for that, so it gets none for being slow.
         slow.retain(|slow| stood.is_none_or(|stood| slow.step.start_ns != stood.since_ns));
         for step in &steps {
             let took_ns = step.end_ns.saturating_sub(step.start_ns);
@@ -316,7 +317,7 @@ impl Rank {
     ) -> (Option<StalledSteps>, Option<RankEvent>) {
         let judged =
             is_running && !self.more && self.recording && self.is_driving_process_running();
-        // Nothing is known about the time long after the newest block.
+        // What happened long after the newest block is unknown.
         let until_ns = now_ns.min(self.last_ns().saturating_add(EVIDENCE_NS));
         let stalled = self.pace.stalled(until_ns).filter(|_| judged);
         let event = |kind, text| RankEvent { time_ns: now_ns, kind, text, of_run: false };

@@ -1,5 +1,5 @@
-//! State of a rank apart from its steps: its processes, their memory, its devices, and gauges that
-//! the program sets itself.
+//! Stores the state of a rank other than its steps: processes, memory, devices, and gauges that the
+//! program sets.
 
 use std::collections::{BTreeMap, VecDeque};
 use tprof_facts::units;
@@ -13,7 +13,7 @@ use crate::metric::{MOST_GAUGES, Metric};
 const MOST_PROCESSES: usize = 4096;
 /// Number of seconds over which the number of cores in use is computed.
 const CORES_OF: u64 = 3;
-/// Samples older than this many seconds don't tell how many cores are in use now.
+/// Samples older than this many seconds say nothing about how many cores are in use now.
 const CORES_FRESH: u64 = 8;
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -47,7 +47,7 @@ struct DeviceReading {
 pub struct Readings {
     running: BTreeMap<ProcessIndex, Running>,
     has_begun: bool,
-    /// The worst end among the root processes that have ended.
+    /// The worst end among the root processes that have ended (killed is worse than exited).
     ended: Option<ProcessEnd>,
     devices: BTreeMap<u32, DeviceReading>,
     gauges: BTreeMap<String, f64>,
@@ -179,8 +179,8 @@ impl Readings {
         self.cores.retain(|(second, _)| second + CORES_OF + CORES_FRESH > newest);
     }
 
-    /// Returns the mean number of cores that the rank's threads used in the last seconds that are
-    /// complete in the file; `None` if the samples are too old.
+    /// Returns the mean number of cores that the rank's threads used in the last seconds of which
+    /// all samples are in the file; `None` if the samples are too old.
     pub fn cores(&self, now_ns: u64) -> Option<f64> {
         let newest = self.cores.iter().map(|(second, _)| *second).max()?;
         // The newest second is not complete. If no second before `from` is stored, the first second

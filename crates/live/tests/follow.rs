@@ -1,4 +1,4 @@
-//! A follower of a growing run: steps, stalls, ends, and files that are renamed or replaced.
+//! Tests a follower on a growing run: steps, stalls, ends, and files that are renamed or replaced.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -39,8 +39,8 @@ impl Run {
         let info = RunInfo {
             version: 1,
             tprof: "0.1.0".to_owned(),
-            // The info names another host, so that its age, not the collector's pid, tells whether
-            // the run goes on.
+            // The info file names another host. So the age of the file, and not the collector's
+            // pid, decides whether the run is in progress.
             host: "elsewhere".to_owned(),
             command: vec!["python".to_owned(), "train.py".to_owned()],
             start_ns: START,
@@ -162,7 +162,7 @@ fn a_rank_without_a_step_for_too_long_stalls_until_its_next_one() {
 }
 
 #[test]
-fn nothing_stalls_before_five_steps_after_its_end_or_while_it_is_not_recorded() {
+fn stalls_need_five_steps_a_live_rank_and_recording() {
     let stalls = |change: &dyn Fn(&mut Run), steps: u64| {
         let mut run = Run::begun(20 * SECOND, 1);
         run.steps(0, every(SECOND / 4, steps));
@@ -209,7 +209,7 @@ fn a_slow_step_is_an_event() {
 }
 
 #[test]
-fn updates_of_an_optimizer_are_steps_until_a_better_source_shows() {
+fn optimizer_updates_are_steps_until_a_better_source_appears() {
     let mut run = Run::begun(10 * SECOND, 1);
     let span = |at: u64, name| Span {
         start_ns: START + at * SECOND / 10,
@@ -306,7 +306,7 @@ fn losses_are_totals_numbers_and_events() {
 }
 
 #[test]
-fn a_run_is_over_when_its_collectors_are() {
+fn a_run_has_ended_when_its_collectors_have() {
     let mut run = Run::begun(60 * SECOND, 1);
     run.steps(0, every(SECOND, 20));
     let mut follower = run.follower();
@@ -325,7 +325,7 @@ fn a_run_is_over_when_its_collectors_are() {
 }
 
 #[test]
-fn a_renamed_file_goes_on_and_a_replaced_one_begins_anew() {
+fn a_renamed_file_continues_and_a_replaced_one_starts_again() {
     let mut run = Run::begun(60 * SECOND, 1);
     run.steps(0, every(SECOND, 9));
     let mut follower = run.follower();
@@ -344,7 +344,7 @@ fn a_renamed_file_goes_on_and_a_replaced_one_begins_anew() {
 }
 
 #[test]
-fn starts_of_a_rank_are_labelled_from_the_info_file() {
+fn the_info_file_tells_restarts_from_launches() {
     let mut run = Run::begun(60 * SECOND, 1);
     fs::copy(run.file(0), run.path().join("rank-0.1.tprof")).unwrap();
     let rank =

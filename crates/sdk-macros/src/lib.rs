@@ -1,7 +1,8 @@
-//! The attribute `instrument` of the crate `tprof`, behind its feature `macros`.
+//! Implements the attribute `instrument` of the crate `tprof`, which has it with the feature
+//! `macros`.
 //!
-//! It takes a function apart by its tokens, without a parser: the last group in braces is its body,
-//! and the word after `fn` its name. Therefore the crate has no dependencies.
+//! The macro doesn't need a parser, so the crate has no dependencies. It only looks at the
+//! function's tokens: the last group in braces is the body, and the word after `fn` is the name.
 
 use proc_macro::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
 

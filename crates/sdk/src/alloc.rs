@@ -6,13 +6,13 @@ use crate::allocation_counts;
 use crate::table::own_table;
 use std::alloc::{GlobalAlloc, Layout};
 
-/// Wraps a global allocator, so that tprof records it as it records libc's `malloc`: with
-/// stacks, and in order with the thread's spans. Without the wrapper, a statically linked mimalloc
-/// or jemalloc is a blind spot of the run.
+/// Wraps a global allocator, so that tprof records its calls as it records libc's `malloc`: with
+/// stacks, and in order with the thread's spans. Without the wrapper, tprof doesn't see the
+/// allocations of a statically linked mimalloc or jemalloc.
 ///
-/// Memory that the allocator itself requests from libc is not recorded again, so `Alloc(System)`
-/// counts once. A block's size is the number of bytes requested. Without tprof and without a
-/// [`heap_scope`](crate::heap_scope), a call costs two more loads.
+/// Memory that the allocator itself requests from libc is not recorded again, so with
+/// `Alloc(System)` each allocation counts once. A block's size is the number of bytes requested.
+/// Without tprof and without a [`heap_scope`](crate::heap_scope), a call costs two more loads.
 ///
 /// ```
 /// #[global_allocator]
@@ -107,9 +107,9 @@ unsafe fn allocate(layout: Layout, call: impl FnOnce() -> *mut u8) -> *mut u8 {
     block
 }
 
-/// Leaves a note in the executable, which tells tprof before the first call that this allocator
-/// reports its calls. The note is a section of its own without instructions. It is part of what a
-/// program compiles from [`Alloc`], so that only programs which use it contain the note.
+/// Puts an ELF note into the executable, by which tprof knows before the first call that this
+/// allocator reports its calls. The function is called by the methods of [`Alloc`], so that only
+/// programs which use `Alloc` contain the note.
 #[inline(always)]
 fn leave_note() {
     #[cfg(all(target_os = "linux", target_arch = "x86_64", not(feature = "off"), not(miri)))]

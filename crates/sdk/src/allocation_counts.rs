@@ -20,7 +20,8 @@ impl Counts {
     }
 }
 
-// On this platform, thread-local variables need no allocation.
+// Only on this platform: here, accessing a thread-local variable doesn't allocate, which would
+// recurse.
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(feature = "off")))]
 mod thread {
     use super::Counts;

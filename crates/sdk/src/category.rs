@@ -1,7 +1,7 @@
 //! Categories of spans, by which reports group them.
 
-/// Category of a span. It is recorded as the span's argument `category`, and decides the cause of
-/// the time in it: a sleep in a span that loads data is a wait for data.
+/// Category of a span. It is recorded as the span's argument `category`, and reports attribute the
+/// time in the span by it: a sleep in a span that loads data counts as a wait for data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Category {

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_is_json_behind_the_name_and_no_longer_than_is_kept() {
+    fn the_text_is_a_name_then_json_and_fits_the_limit() {
         let found = Counted::of(&[1.0, f64::MAX]);
         let text = text(&"ä\x1f".repeat(4000), &found, Some(3));
         assert!(text.len() <= LONGEST && text.len() > LONGEST - 4, "{}", text.len());

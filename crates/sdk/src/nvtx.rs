@@ -1,7 +1,7 @@
-//! Uses the NVTX library of another tool if tprof is absent, such as the library that `nsys
-//! profile` names in `NVTX_INJECTION64_PATH`. Spans and marks become ranges and marks of the
-//! library's default domain, steps become ranges `step N`. NVTX has no equivalent of arguments,
-//! counters, work and pools, so these are dropped.
+//! Passes spans to another tool's NVTX library if tprof is absent: the library that
+//! `NVTX_INJECTION64_PATH` names, as under `nsys profile`. Spans and marks become ranges and marks
+//! of the library's default domain, steps become ranges `step N`. NVTX has no equivalent of
+//! arguments, counters, work and pools, so these are dropped.
 //!
 //! NVTX consists of headers. Each copy of the headers loads the tool's library and calls its
 //! `InitializeInjectionNvtx2` with a function that returns tables. A table has numbered slots for
@@ -218,7 +218,8 @@ static TABLE: Table = Table {
     work,
     took,
     gave,
-    // The functions for allocators do nothing here, because `Alloc` uses only tprof's own table.
+    // The functions for allocators do nothing in this table, because `Alloc` uses only tprof's own
+    // table.
     allocating,
     allocated,
     freeing,

@@ -1,4 +1,4 @@
-//! Counters, gauges and histograms of the crate `metrics`, behind the feature `metrics`.
+//! Records counters, gauges and histograms of the crate `metrics`. Needs the feature `metrics`.
 
 #![allow(unsafe_code)]
 

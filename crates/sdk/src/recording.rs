@@ -60,7 +60,7 @@ fn mark_of(name: &Name) {
 /// backwards.
 #[inline]
 pub fn step(number: u64) {
-    // The largest number means that the step has no number of its own.
+    // For tprof, the largest number means "the next number", so it can't be passed on.
     step_of(number.min(u64::MAX - 1));
 }
 

@@ -1,5 +1,5 @@
-//! Results of a part of the program, available within the program: what `tprof report` computes of
-//! the run in progress.
+//! Profiles a part of the program and returns the result to the program: what `tprof report`
+//! computes from the run in progress.
 
 #![allow(unsafe_code)]
 
@@ -18,7 +18,7 @@ const NO_RUN: &str = "nothing is recorded without tprof; to record this: tprof r
 ///
 /// The report is made when the body has returned: the collector writes its data, and `tprof report`
 /// reads that part of the run, which takes tens of milliseconds for a short run. Without tprof, the
-/// report is empty and states how to get one.
+/// report is empty and says how to get one.
 ///
 /// ```
 /// let report = tprof::profile(|| {
@@ -146,7 +146,7 @@ pub struct Finding {
     pub headline: String,
     /// Advice: how to fix it.
     pub remedy: String,
-    /// The most time that this could save.
+    /// Upper bound of the time that fixing it saves.
     pub gain: Option<Duration>,
 }
 
@@ -214,7 +214,8 @@ impl Report {
         .collect()
     }
 
-    /// Returns notes for the reader, in sentences. They also name parts that were not written yet.
+    /// Returns notes for the reader, in sentences. They also say which data was not in the files
+    /// yet.
     pub fn notes(&self) -> Vec<String> {
         let notes = self.report("summary").get("notes").list().iter();
         notes.filter_map(|note| note.text().map(str::to_owned)).collect()
@@ -272,7 +273,7 @@ const RANKS: [&str; 5] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK
 /// Slurm steps from this number on (a batch script, a shell) are not ranks.
 const SLURM_FIRST_OWN_STEP: u32 = 0xffff_fff0;
 
-/// Returns this process's rank as the run states it; 0 if it has none.
+/// Returns this process's rank, as tprof determines it for the run; 0 if it has none.
 fn rank() -> u32 {
     let text = |name: &str| env::var(name).ok().map(|text| text.trim().to_owned());
     let number = |name: &str| text(name)?.parse::<u32>().ok();

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Span {
     id: u64,
-    /// Keeps the span on its own thread.
+    /// Makes the type neither `Send` nor `Sync`, because a span must end on the thread on which it
+    /// began.
     of_one_thread: PhantomData<*mut ()>,
 }
 

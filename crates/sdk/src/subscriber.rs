@@ -1,4 +1,4 @@
-//! Spans and events of `tracing`, as spans and marks, behind the feature `tracing`.
+//! Records spans and events of the crate `tracing` as spans and marks. Needs the feature `tracing`.
 
 use crate::recording::mark;
 use crate::span::{span, Span};
@@ -22,12 +22,12 @@ pub struct Layer {
     events: bool,
 }
 
-/// Returns a layer that records a span of `tracing` as a span of tprof each time it is entered.
-/// Fields become arguments, and `tracing_id` joins the parts of a span that is entered several
-/// times. Events become marks. It can be filtered like any layer: `tprof::layer().with_filter(…)`.
+/// Returns a layer that records each entry into a span of `tracing` as a span of tprof. Fields
+/// become arguments, and `tracing_id` joins the parts of a span that is entered several times.
+/// Events become marks. It can be filtered like any layer: `tprof::layer().with_filter(…)`.
 ///
-/// It is meant for programs that already use `tracing`, whose registry costs more than a span of
-/// this crate.
+/// The layer is meant for programs that already use `tracing`: the registry of `tracing` costs more
+/// than a span of this crate.
 ///
 /// ```
 /// use tracing_subscriber::layer::SubscriberExt;

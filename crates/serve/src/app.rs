@@ -51,10 +51,11 @@ pub struct Format {
     pub name: String,
     /// Description of the format's purpose.
     pub about: String,
-    /// Name of the file that it writes, or of the directory, with a slash at the end.
+    /// Name of the file that the export writes. If it writes a directory, the name ends with a
+    /// slash.
     pub file: String,
-    /// Whether the export of a run is always a single file. Exports in other formats are sent as an
-    /// archive.
+    /// Whether the export of a run is always a single file. If not, the server sends the files as
+    /// one `.tar`.
     pub is_one_file: bool,
 }
 
@@ -63,7 +64,7 @@ pub struct Format {
 pub struct App {
     /// Runs by number.
     pub registry: Registry,
-    /// Runs `tprof` and caches its output.
+    /// Queue that runs `tprof` and caches its output.
     pub jobs: Arc<JobQueue>,
     /// Checks who may send requests.
     pub guard: Arc<Guard>,
@@ -99,7 +100,8 @@ impl App {
     }
 
     /// Runs `tprof` with the arguments `words`, or finds its output in the cache, and returns the
-    /// output. `runs` are those whose paths are in `words`: the cache depends on their files.
+    /// output. `runs` are the runs whose paths are in `words`: cached output is valid until their
+    /// files change.
     pub async fn make(
         &self,
         words: Vec<OsString>,

@@ -7,7 +7,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-/// An error, as shown on a terminal and in an answer.
+/// An error, as printed on the terminal or sent as an answer.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// HTTP status of the answer.

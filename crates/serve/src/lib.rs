@@ -1,14 +1,16 @@
 //! `tprof serve`: pages and an API over a directory of runs.
 //!
-//! The server itself reads only the growing traces of live runs. `tprof` makes reports, exports and
-//! comparisons as a child process with limits of memory and time, one after another, and its output
-//! is cached as long as the run's files stay the same. So the API returns exactly what `tprof report
-//! --json` prints, a hostile run can end only a child, and memory is bounded by the cache.
+//! The server itself reads only the growing traces of live runs. For reports, exports and
+//! comparisons it runs `tprof` as a child process, only a few at a time, with limits on memory and
+//! time. It caches the output as long as the run's files stay the same. So the API returns exactly
+//! what `tprof report --json` prints, a hostile run can crash only a child, and the limit of the
+//! cache bounds memory.
 //!
 //! The modules in reading order; each uses only those above it:
 //!
-//! - [`Options`], [`SiteOptions`], `failure`, `shutdown_signals`: the request, errors, signals;
-//! - `runs`: the directory, which is rescanned, and files opened beneath it;
+//! - [`Options`], [`SiteOptions`], `failure`, `shutdown_signals`: what the user asked for, errors,
+//!   signals;
+//! - `runs`: finds the runs in the directory, again and again, and opens files beneath it;
 //! - `work`: child processes, their limits, and their output;
 //! - `http`: connections, tokens, headers;
 //! - `live`, `summary`: runs in progress, and figures for the list;
@@ -16,7 +18,7 @@
 //! - `app`: state that all requests share;
 //! - `pages`: the server's page, and exported pages;
 //! - `answers`: one file per kind of answer, and the table of routes;
-//! - `serve`: the life of the server;
+//! - `serve`: starts the server and ends it;
 //! - `site`: the same answers as files, without a server.
 
 pub mod failure;

@@ -1,4 +1,5 @@
-//! Runs in progress that someone watches: one thread follows each, for all who watch it.
+//! Follows runs in progress while a browser or scraper watches them. One thread reads each run,
+//! however many watch it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -23,17 +24,19 @@ const EACH: Duration = Duration::from_secs(1);
 const UNUSED: Duration = Duration::from_secs(60);
 /// Largest number of runs to follow at once.
 const MOST: usize = 32;
-/// How long an answer waits for the first poll of a run; a large run is read in parts.
+/// How long an answer waits for the first poll of a run. After that, it shows as much of a large
+/// run as was read.
 const FIRST: Duration = Duration::from_secs(10);
-/// Number of ticks that a slow reader may lag before it starts over.
+/// Number of ticks that a slow reader may lag behind. If it lags more, it starts over from a new
+/// snapshot.
 const BEHIND: usize = 8;
 
-/// The changes of one second.
+/// The message that is sent every second: what changed in a run.
 #[derive(Clone, Debug)]
 pub struct Tick {
-    /// Snapshot as JSON.
+    /// The snapshot as JSON.
     pub text: Arc<str>,
-    /// Whether the run goes on.
+    /// Whether the run is still in progress.
     pub is_running: bool,
 }
 
@@ -92,7 +95,8 @@ impl FollowedRuns {
     ) -> Result<(String, broadcast::Receiver<Tick>), Failure> {
         let followed = self.follow(run).await?;
         blocking(move || {
-            // The lock prevents a tick between the snapshot and the subscription.
+            // The lock is held until the subscription, so that no tick is lost between it and the
+            // snapshot.
             let follower = lock(&followed.follower);
             let ticks = followed.ticks.subscribe();
             Ok((text(&follower.with_history()), ticks))
@@ -100,7 +104,7 @@ impl FollowedRuns {
         .await
     }
 
-    /// Returns a metric by rank and time.
+    /// Returns a heat map of a metric by rank and time.
     pub async fn heat(&self, run: &RegisteredRun, metric: &str) -> Result<Value, Failure> {
         let followed = self.follow(run).await?;
         let metric = metric.to_owned();
@@ -112,13 +116,13 @@ impl FollowedRuns {
         .await
     }
 
-    /// Returns the last snapshot.
+    /// Returns the run's last snapshot, without history.
     pub async fn snapshot(&self, run: &RegisteredRun) -> Result<Arc<Snapshot>, Failure> {
         let followed = self.follow(run).await?;
         Ok(lock(&followed.last).clone())
     }
 
-    /// Follows a run, and waits until its present data has been read.
+    /// Follows a run, and waits until the data that it has now is read.
     async fn follow(&self, run: &RegisteredRun) -> Result<Arc<Followed>, Failure> {
         let followed = self.begin(run)?;
         let mut is_read = followed.is_read.subscribe();
@@ -160,7 +164,8 @@ impl FollowedRuns {
         let run_on = move || {
             loop {
                 own.go_on();
-                // The lock prevents a new use of the run between the check and the removal.
+                // The map stays locked, so that no request can use the run between the check and
+                // the removal.
                 let mut all = lock(&map);
                 if own.is_unused() {
                     all.remove(&id);
@@ -192,7 +197,7 @@ impl Followed {
                 let has_more = follower.has_more();
                 let is_running = snapshot.state == RunState::Running;
                 if self.ticks.receiver_count() > 0 {
-                    // The last reader may have gone meanwhile.
+                    // An error means that the last reader has gone, which does not matter.
                     let _ = self.ticks.send(Tick { text: text(&snapshot).into(), is_running });
                 }
                 (snapshot, has_more)

@@ -20,14 +20,14 @@ pub struct Options {
     pub hosts: Vec<String>,
     /// File of the token; `None` for a new token.
     pub token_file: Option<PathBuf>,
-    /// Whether changes are allowed.
+    /// Whether requests may change runs (`--control`).
     pub is_control: bool,
     /// The program that makes reports.
     pub tprof: PathBuf,
     /// Limits of each child process.
     pub limits: Limits,
     /// Opens an address in a browser by way of a page in a directory, and returns whether a browser
-    /// took it. `None` if no browser is wanted.
+    /// was started. `None` if no browser is wanted.
     pub browser: Option<fn(&str, &Path) -> bool>,
 }
 

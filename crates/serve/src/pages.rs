@@ -9,7 +9,7 @@ const SHELL: &str = include_str!("pages/index.html");
 
 /// Style sheet of the page.
 const STYLE: &str = include_str!("pages/app.css");
-/// Scripts of the page in order: each uses those before it.
+/// Scripts of the page, in an order in which each uses only scripts before it.
 const SCRIPTS: [&str; 24] = [
     include_str!("pages/data.js"),
     include_str!("pages/router.js"),
@@ -46,10 +46,10 @@ pub fn shell(nonce: &str) -> String {
 pub fn static_shell(nonce: &str, site: &str) -> String {
     // The browser ends a script at the first `</script`, even inside a string.
     let site = format!("window.TPROF_SITE = {};", site.replace('<', "\\u003c"));
-    // A server sends its policy as a header; a page that is opened as a file has it in a `<meta>`.
-    // The policy allows data files as scripts with the nonce, because no source expression matches
-    // file:// in all browsers. It allows frames from file:, because the pages in them are files
-    // too.
+    // A server sends its content policy as a header. A page that is opened as a file must have the
+    // policy in a `<meta>`. The policy allows data files as scripts with the nonce, because no
+    // source expression matches file:// in all browsers. It allows frames from file:, because the
+    // pages in them are files too.
     let policy = format!(
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'nonce-{nonce}'; \
          style-src 'nonce-{nonce}'; img-src data: blob:; frame-src 'self' file:; base-uri 'none'; \
@@ -69,7 +69,8 @@ fn page(nonce: &str, site: &str, policy: &str) -> String {
         .replace("{{NONCE}}", nonce)
         .replace("{{STYLE}}", &format!("{BASE_CSS}{DOCUMENT_CSS}{STYLE}"))
         .replace("{{SCRIPT}}", &script)
-        // This comes last, because a run's name may look like another placeholder.
+        // This replacement comes last: its text contains names of runs, which may look like another
+        // placeholder.
         .replace("{{SITE}}", site)
 }
 
@@ -77,11 +78,12 @@ fn page(nonce: &str, site: &str, policy: &str) -> String {
 const EXPORTED_NONCE: &[u8] = b"'nonce-tprof'";
 /// The tag that begins the script of an exported page.
 const EXPORTED_SCRIPT: &[u8] = b"<script nonce=\"tprof\">";
-/// The policy of an exported page lies in this many bytes at the page's beginning.
+/// The policy of an exported page is within this many bytes from its beginning.
 const HEAD_BYTES: usize = 1024;
 
-/// Returns an exported page with another nonce. Text of the run may contain the same tag, but all
-/// of it comes before the page's own script. Therefore only the last script gets the nonce.
+/// Returns an exported page with another nonce. Text of the run may contain [`EXPORTED_SCRIPT`]
+/// too, but all of it precedes the page's own script. Therefore only the last such tag gets the
+/// nonce.
 pub fn with_nonce(page: &Bytes, nonce: &str) -> Bytes {
     let script = page.windows(EXPORTED_SCRIPT.len()).rposition(|text| text == EXPORTED_SCRIPT);
     let policy = page[..HEAD_BYTES.min(page.len())]
@@ -114,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn all_parts_of_the_page_are_there() {
+    fn the_page_contains_all_parts() {
         let page = shell("abc");
         let site = static_shell("abc", "{\"name\": \"</script>\"}");
         for place in ["NONCE", "POLICY", "STYLE", "SCRIPT", "SITE"] {

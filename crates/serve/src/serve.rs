@@ -1,4 +1,5 @@
-//! Runs the server: binds, prints its address, opens a browser, and answers until it is ended.
+//! Runs the server: binds a socket, prints the address, opens a browser, and answers requests until
+//! a signal.
 
 use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -20,11 +21,11 @@ use crate::runs::Registry;
 use crate::shutdown_signals::ShutdownSignals;
 use crate::work::{JobQueue, Tprof};
 
-/// Number of threads that answer. Child processes do the slow work.
+/// Number of threads that answer requests. Few suffice, because child processes do the slow work.
 const THREADS: usize = 2;
-/// How long the page that redirects a browser here stays in its directory.
+/// How long the temporary page that redirects a browser to this server exists.
 const HANDED_OVER: Duration = Duration::from_secs(20);
-/// How long to wait for running work at the end.
+/// How long to wait for running work when the server ends.
 const END: Duration = Duration::from_millis(300);
 
 /// The data that a server shows.
@@ -68,7 +69,7 @@ async fn run(options: &Options) -> Result<ExitCode, Failure> {
         Some(address) => {
             let memory_bytes = options.limits.memory_bytes;
             let open = archived(address, tprof.clone(), catalogue.tprof.clone(), memory_bytes);
-            // A store may take long before it fails.
+            // A store may take long before it fails, so a signal must be able to interrupt this.
             tokio::select! {
                 archive = open => Shown::Archive(archive?),
                 () = ends.wait() => return Ok(ExitCode::SUCCESS),
@@ -120,7 +121,8 @@ async fn archived(
     Archive::open(address, JobQueue::new(tprof, 2), memory_bytes, version).await
 }
 
-/// Prints the address, and opens a browser by way of a page in a directory of its own.
+/// Prints the address, and opens a browser by way of a page in a private directory, because
+/// arguments of a process, which all users can see, must not contain the token.
 fn announce(options: &Options, guard: &Guard) -> Result<Option<tempfile::TempDir>, Failure> {
     let url = guard.address();
     let mut stdout = std::io::stdout();
@@ -147,7 +149,7 @@ fn announce(options: &Options, guard: &Guard) -> Result<Option<tempfile::TempDir
     Ok(leading)
 }
 
-/// Removes the page that redirects here, and waits forever.
+/// Removes the page that redirects to this server, after [`HANDED_OVER`], and waits forever.
 async fn forget(leading: Option<tempfile::TempDir>) {
     tokio::time::sleep(HANDED_OVER).await;
     drop(leading);

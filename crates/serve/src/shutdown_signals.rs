@@ -16,7 +16,7 @@ impl ShutdownSignals {
         Ok(ShutdownSignals { signals: taken.map(signal).collect::<Result<_, _>>()? })
     }
 
-    /// Waits until a signal comes.
+    /// Waits until one of the signals arrives.
     pub async fn wait(&mut self) {
         std::future::poll_fn(|context| {
             let is_there = self.signals.iter_mut().any(|one| one.poll_recv(context).is_ready());

@@ -1,5 +1,5 @@
-//! Figures of runs in the list, which require reading the whole run. They are computed one after
-//! another at a low priority, and cached while the run's files stay the same.
+//! Computes figures of runs for the list. Each requires reading a whole run, so runs are read one
+//! after another at a low priority. Figures are cached while the run's files stay the same.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -11,9 +11,9 @@ use tokio::sync::Notify;
 use crate::runs::{RegisteredRun, Stamp};
 use crate::work::{Job, JobQueue, Output, Priority, read_selected};
 
-/// Largest document to take figures from, in bytes: one of 1,024 ranks has about 12 MB.
+/// Largest document to read, bytes. A document of 1,024 ranks has about 12 MB.
 const MAX_BYTES: u64 = 256 << 20;
-/// Keys of the document to take figures from.
+/// Keys of the document that are parsed. The values of all other keys are skipped.
 const READ: [&str; 29] = [
     "reports",
     "summary",
@@ -76,7 +76,7 @@ impl Summaries {
     }
 
     /// Requests figures for those of `runs` whose files have changed since the last computation, in
-    /// their order, and returns how many there are. A run in progress gets figures when it has
+    /// their order, and returns how many there are. A run in progress is not requested until it has
     /// ended.
     pub fn request_missing(&self, runs: &[RegisteredRun]) -> usize {
         let known = lock(&self.known);
@@ -207,8 +207,8 @@ mod tests {
                 { "median_ns": 4, "steps": 10 }, { "median_ns": 6, "steps": 9 } ] } },
             "breakdown": { "tables": { "breakdown": [], "breakdown_missing": "no device" } },
         } });
-        // The test reads the same keys as the server, so a key that is missing in `READ` has no
-        // figure here.
+        // The test parses only the keys in `READ`, as the server does. If a key is missing there,
+        // its figure is missing here, and the test fails.
         let read = read_selected(all.to_string().as_bytes(), &READ).unwrap();
         let figures = figures(&read);
         assert_eq!(figures["peak_bytes"], 7);

@@ -23,7 +23,8 @@ use tprof_serve::{Limits, Options, SiteOptions};
 
 /// Exit status when tprof itself failed.
 const FAILED: u8 = 125;
-/// The port that scripts for the first dashboard expect.
+/// Port of `--seed-port`: scripts that were written for the first dashboard send their requests to
+/// it.
 const SEED_PORT: u16 = 6970;
 /// Largest file that a report or export may write, in bytes.
 const MOST_OUTPUT: u64 = 4 << 30;
@@ -111,8 +112,8 @@ fn options(args: ServeArgs) -> Result<Options, Failure> {
         hosts: args.host,
         token_file: args.token_file,
         is_control: args.control,
-        // If others can reach this machine's server, its user is probably not at this machine's
-        // screen.
+        // No browser is opened if other machines can reach the server, because its user is probably
+        // not at this machine's screen.
         browser: (is_own && !args.no_browser)
             .then_some(|url, folder| browser::open(url, folder).unwrap_or(false)),
     })
@@ -134,8 +135,8 @@ fn limits(args: &ServeArgs) -> Result<Limits, Failure> {
     Ok(Limits { memory_bytes, output_bytes: MOST_OUTPUT, time })
 }
 
-/// Returns the path of `tprof`: of the one that started this program, otherwise of the one next to
-/// it.
+/// Returns the path of the `tprof` that started this program, or otherwise of the `tprof` in the
+/// same directory.
 fn program() -> Result<PathBuf, Failure> {
     if let Some(program) = std::env::var_os(PROGRAM) {
         return Ok(program.into());

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_before_its_command_is_shown_behind_it() {
+    fn the_hint_moves_an_option_behind_its_command() {
         let line = "tprof run -o X -- ./job";
         assert_eq!(hint("-o", "-o X run -- ./job"), line);
         assert_eq!(hint("-o", "-oX run ./job"), "tprof run -oX ./job");
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_of_another_command_is_named_with_that() {
+    fn an_option_of_another_command_names_that_command() {
         let (cause, hint) = answer("--markdown", "ls --markdown").unwrap();
         assert!(cause.starts_with("`tprof ls` has no such option: "), "{cause}");
         assert!(hint.starts_with("tprof report --markdown"), "{hint}");

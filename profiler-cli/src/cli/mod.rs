@@ -1,8 +1,8 @@
 //! Parses the command line.
 //!
 //! The values of `run`'s options stay text here, so that options, variables and `tprof.toml` go
-//! through one resolver ([`crate::settings`]) and cause the same errors. Help, the man page and the
-//! completions are generated from these definitions.
+//! through one resolver ([`crate::settings`]) and so produce the same errors. Help, the man page
+//! and the completions are generated from these definitions.
 
 mod misplaced;
 mod switches;

@@ -9,7 +9,7 @@ use clap::builder::ArgPredicate;
 use clap::{Arg, ArgAction, Command, Id};
 use textwrap::{Options, WordSeparator, WordSplitter};
 
-/// Name of the value of switches that accept one (`--redact=false`).
+/// Name that help shows for a switch's optional value (`--redact=false`).
 const BOOL: &str = "BOOL";
 /// Width of the help text in columns.
 const WIDTH: usize = 80;
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_the_job_are_its_own() {
+    fn switches_behind_the_jobs_command_are_left_to_the_job() {
         let words = ["tprof", "run", "--", "job", "--no-redact"];
         let Cli { command: Command::Run(args) } = parse_from(words).unwrap() else {
             panic!("not `run`")

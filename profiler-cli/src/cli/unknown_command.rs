@@ -6,8 +6,8 @@ use crate::launch;
 use crate::terminal::errors::{Failure, nearest};
 use std::ffi::{OsStr, OsString};
 
-/// Names that other profilers and shells have for commands that tprof names differently, with the
-/// command line of tprof.
+/// Command names that users know from other profilers and shells, and the tprof command line for
+/// each.
 const HABITS: [(&[&str], &str); 10] = [
     (
         &["record", "stat", "profile", "trace", "exec", "start", "launch", "mem", "python"],
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_unlike_any_command_suggests_the_help() {
+    fn typos_programs_and_unknown_words_have_different_hints() {
         assert_eq!(hint("reprot"), "tprof report");
         assert_eq!(hint("sh"), "tprof run -- sh, to record it");
         assert_eq!(hint("zzyzx"), "tprof --help");

@@ -45,8 +45,8 @@ pub fn failure(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => return None,
         ErrorKind::UnknownArgument => {
             let failure = Failure::new(format!("unexpected `{argument}`"));
-            // If an option comes before the command, the parser would suggest options of any
-            // command.
+            // If the option precedes the command, the parser's suggestion is useless: it may be an
+            // option of any command.
             let is_first = words.get(1).is_some_and(|word| word.to_string_lossy().starts_with('-'));
             let right = text(ContextKind::SuggestedArg).filter(|_| !is_first);
             match right {
@@ -71,7 +71,7 @@ pub fn failure(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
                 .cause(format!("the values are {}", known.join(", ")))
                 .hint(right.unwrap_or(usage))
         }
-        // The parser itself validates only numbers.
+        // The parser validates only addresses and numbers; tprof checks all other values.
         ErrorKind::ValueValidation if wants_address(error) => {
             Failure::new(format!("bad value `{value}` for {argument}"))
                 .cause("the value is an IP address")

@@ -87,7 +87,7 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
     // The name of the run comes from the process's command line.
     let command: Vec<OsString> = proc::words_of(pid).into_iter().map(OsString::from).collect();
     let mut resolved = resolve(options, &command, &directory)?;
-    // The run's file says in which directory the process was started, not this command.
+    // The run's file records the working directory of the process, not of this command.
     let started_in = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
     resolved.config.started_in = Some(started_in);
     let time = duration.map(|text| time_of(&text)).transpose()?;
@@ -101,7 +101,8 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
     let count = match session.attach(pid, args.alone) {
         Ok(count) => count,
         Err(why) => {
-            // The run is removed, because an empty run would mislead.
+            // The run is removed, because an empty run would look as if the process had done
+            // nothing.
             withdraw(session);
             return Err(Failure::new(format!("cannot sample process {pid}"))
                 .cause(why)
@@ -214,9 +215,9 @@ fn process(text: &str) -> Result<u32, Failure> {
     Ok(pid)
 }
 
-/// Refuses process 1 and the ancestors of tprof, because all descendants of a process are sampled.
-/// The descendants of process 1 are all programs of the machine or container, and those of an
-/// ancestor include tprof itself.
+/// Refuses process 1 and the ancestors of tprof, because all descendants of a process are sampled
+/// too. Process 1 has all programs of the machine or container as descendants. An ancestor has
+/// tprof itself.
 fn refuse_whole_session(pid: u32) -> Result<(), Failure> {
     let mut ancestors = std::iter::successors(proc::parent_of(std::process::id()), |pid| {
         proc::parent_of(*pid).filter(|parent| *parent > 0)

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_are_named_by_what_separates_them() {
+    fn runs_are_named_by_directory_or_else_by_path() {
         let named = |paths: &[&str]| names(&paths.iter().map(PathBuf::from).collect::<Vec<_>>());
         assert_eq!(named(&["a/one", "b/two"]), ["one", "two"]);
         assert_eq!(named(&["a/one", "b/one"]), ["a/one", "b/one"]);

@@ -137,7 +137,7 @@ fn mark(name: String) -> Result<String, Failure> {
     Ok(name)
 }
 
-/// Rows that come first. The other rows follow, sorted by name.
+/// Keys of the first rows of `ctl status`, in order. The other rows follow, sorted by key.
 const ORDER: [&str; 11] = [
     "recording",
     "running for",

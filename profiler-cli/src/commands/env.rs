@@ -41,8 +41,8 @@ pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
     }
     let directory = run::current_directory()?;
     let mut resolved = resolve(args.options, &[], &directory)?;
-    // The command line's `--export` is an error. If a file or a variable has the setting, it is
-    // ignored, because it is meant for `tprof run`.
+    // `--export` on the command line is an error. If a configuration file or a variable sets it, it
+    // is ignored, because the user meant it for `tprof run`.
     if let Some(format) =
         resolved.export.as_ref().filter(|_| resolved.is_from_command_line(EXPORT.name))
     {
@@ -66,7 +66,8 @@ pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
             .hint("TORCH_TRACE=DIR for the job, then: tprof import DIR -o RUN")
             .into());
     }
-    // The directory is checked now, because the collector will have no terminal to show an error.
+    // The output directory is checked now, because the collector, which runs later, has no terminal
+    // on which to report an error.
     let output = resolved.config.output.clone();
     let path = tprof_collect::free(&resolved.config).map_err(|e| not_started(&output, &e))?;
     if let Some(why) = &path.renamed {
@@ -84,7 +85,8 @@ pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
         (names::BIN, binary.into_os_string()),
         (names::OUTPUT, resolved.config.output.clone().into_os_string()),
         (names::OPTIONS, serde_json::to_string(&resolved.config)?.into()),
-        // An outer session may have set the variable. An empty value means any host.
+        // An empty value means any host. It replaces the value that an outer session may have
+        // exported.
         (names::HOST, OsString::new()),
         ("LD_PRELOAD", preloads(&preload, std::env::var_os("LD_PRELOAD").as_deref())),
     ];
@@ -121,8 +123,8 @@ fn started_by_hand() -> Failure {
 }
 
 /// Creates a new directory for the session's socket, private to this user. It is in `/tmp` if
-/// possible, which exists on all hosts of a job, and its path is short enough for a socket's
-/// address.
+/// possible, because `/tmp` exists on all hosts of a job, and its path is short enough for the
+/// address of a socket.
 pub fn make_session() -> Result<PathBuf, Failure> {
     let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
     for base in ["/tmp", "/var/tmp", "/dev/shm"] {

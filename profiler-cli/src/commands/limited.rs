@@ -1,5 +1,5 @@
-//! Runs a command with limits, for `tprof serve`: if a hostile run makes a report fail, only this
-//! process ends.
+//! Runs a command with limits, for `tprof serve`. If a hostile run makes a report use too much
+//! memory or time, only this process is ended, and not the server.
 
 use std::ffi::OsString;
 
@@ -34,14 +34,16 @@ pub struct LimitedArgs {
 pub fn limit(args: &LimitedArgs) -> anyhow::Result<()> {
     let failed =
         |error: nix::Error| Failure::new("cannot limit this process").cause(reason(&error.into()));
-    // The signal is SIGTERM, so that temporary directories are removed.
+    // The kernel sends this process SIGTERM when the server ends. SIGKILL would leave temporary
+    // directories behind.
     set_pdeathsig(Signal::SIGTERM).map_err(failed)?;
     if getppid().as_raw() != args.parent {
         return Err(Failure::new("the server is gone")
             .cause("it ended before this command began")
             .into());
     }
-    // This limit doesn't count mapped files, because a trace may be larger than the memory.
+    // RLIMIT_DATA doesn't count mapped files. RLIMIT_AS would, but a trace may be larger than the
+    // limit.
     setrlimit(Resource::RLIMIT_DATA, args.memory, args.memory).map_err(failed)?;
     setrlimit(Resource::RLIMIT_FSIZE, args.output, args.output).map_err(failed)?;
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(failed)?;

@@ -155,7 +155,8 @@ impl Row {
             bytes(self.bytes),
             match (self.lost.get(), self.complete) {
                 (Some(0), true) => "0".to_owned(),
-                // The number of lost events is unknown, or processes were not recorded.
+                // The run isn't complete: the number of lost events is unknown, or processes were
+                // not recorded.
                 (None | Some(0), _) => unknown(),
                 (Some(lost), _) => count(lost),
             },
@@ -265,7 +266,7 @@ fn worst(report: &Report) -> Reading<Option<Worst>> {
 
 fn text(rows: &[Row], directory: &Path) -> String {
     let columns = columns::of_stdout();
-    // The page has no width, because each line is cut before it is added.
+    // The page doesn't limit its width, because each line is cut before it is added.
     let mut page = Page::new(Form::Text(usize::MAX));
     if rows.is_empty() {
         page.line(&format!("no run in {}", directory.display()));
@@ -292,7 +293,7 @@ fn text(rows: &[Row], directory: &Path) -> String {
         let room = if room > LEAST_COMMAND { room } else { columns - INDENT };
         rows.iter().map(|row| cut(&shown_command(&row.command), room)).collect()
     });
-    // If a row has two lines, its finding follows the second.
+    // The finding of a run follows the last line of its row, which has one or two lines.
     let lines = table.lines(columns);
     let per_row = (lines.len() - 1) / rows.len();
     page.line(&lines[0]);

@@ -64,7 +64,7 @@ fn judged(path: &Path) -> Result<DeletableRun, Failure> {
             .cause("the path is a file")
             .hint("tprof rm with the run directory that contains the file"));
     }
-    // With a trailing slash, the check would follow a link.
+    // A trailing slash is removed: with it, the check for a link would follow the link.
     let bare: PathBuf = path.components().collect();
     if bare.is_symlink() {
         let target = std::fs::read_link(&bare).unwrap_or_default();

@@ -34,7 +34,8 @@ pub struct SnapshotArgs {
     pub top: usize,
 }
 
-/// Makes the collector write its state, reads that, and prints and saves the snapshot.
+/// Makes the collector write its state to the run, makes the snapshot from that, and prints and
+/// saves it.
 pub(super) fn run(args: SnapshotArgs) -> anyhow::Result<ExitCode> {
     let path = match args.run {
         Some(run) => run,

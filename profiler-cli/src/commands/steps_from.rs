@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_that_does_not_exist_is_named_with_the_nearest() {
+    fn an_unknown_source_suggests_the_most_similar_one() {
         assert_eq!(steps_from(Some("optimizer")).unwrap(), Some(StepSource::Optimizer));
         assert_eq!(steps_from(Some("auto")).unwrap(), None);
         assert_eq!(steps_from(None).unwrap(), None);

@@ -7,11 +7,12 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 use tprof_trace::compile_log::{self, KEPT_ENDING};
 
-/// The clocks of file systems may lag by this much.
+/// The clock of a file system may lag behind the system's by this much, so logs that seem this much
+/// older than the run are copied too.
 const CLOCK_STEP: Duration = Duration::from_secs(2);
 
-/// Copies logs that were written since the run began. Other jobs may write into the same directory.
-/// The copies of their logs are removed once the run's processes are known
+/// Copies logs that were written since the run began. Other jobs may write into the same directory,
+/// so copies of their logs are removed once the run's processes are known
 /// ([`LogsOutcome::remove_foreign_logs`]).
 pub fn copy(own: &Path, home: &Path, began: SystemTime, outcome: &mut LogsOutcome) {
     for log in logs_in(own) {

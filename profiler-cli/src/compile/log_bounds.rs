@@ -1,8 +1,8 @@
 //! Limits the size of the logs that a job's processes write.
 //!
-//! A process keeps its log open and must be able to continue writing. So the part of a log beyond
-//! the bound becomes a hole in the file while the job runs, which frees its disk space, and is cut
-//! off at the end.
+//! A process keeps its log open and must be able to continue writing. So while the job runs, the
+//! part of a log beyond the bound is turned into a hole in the file, which takes no disk space. At
+//! the end, the hole is cut off.
 
 use nix::fcntl::{FallocateFlags, fallocate};
 use std::collections::BTreeMap;
@@ -17,16 +17,16 @@ pub const MOST_BYTES: u64 = 256 << 20;
 /// If the part beyond the bound is smaller than this, it is left for a later check.
 const LEAST_HOLE: u64 = 4 << 20;
 
-/// Number of bytes that must be free in the file system for logs to grow: more than the processes
-/// of a job write between two checks. PyTorch prints an error for each event that it cannot write
-/// to a full file system.
+/// Logs may grow only while this many bytes are free in the file system, because PyTorch prints an
+/// error for each event that it can't write. The number is more than the processes of a job write
+/// between two checks.
 const LEAST_FREE: u64 = 64 << 20;
 
 /// The bounds of a run's logs, while the job runs.
 #[derive(Debug, Default)]
 pub struct LogBounds {
-    /// For logs that may not grow because the file system is almost full: their bound, which is
-    /// their length when that was noticed.
+    /// Bounds of logs that may not grow because the file system is almost full. The bound of a log
+    /// is its length when that was noticed.
     low: BTreeMap<PathBuf, u64>,
 }
 
@@ -101,7 +101,7 @@ mod tests {
     const LINE: &str = "V1122 08:36:34.041000 7 a.py:1] {\"str\": [\"a\", 0]}\n";
 
     #[test]
-    fn a_log_beyond_its_bound_is_written_on_and_counted() {
+    fn the_job_can_write_beyond_the_bound_and_the_excess_is_counted() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.log");
         let bound = 1 << 20;
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_stays_as_it_is_where_the_file_system_has_no_room() {
+    fn logs_stop_growing_when_the_file_system_is_almost_full() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.log");
         let logs = std::slice::from_ref(&path);

@@ -46,7 +46,8 @@ impl CompileLogs {
                 .hint(remedy(&error, "-o with a writable directory"))
         })?;
         let home = home.canonicalize().unwrap_or(home);
-        // An empty value is also a decision of the job.
+        // The variable may be empty: then the user has decided against a log, and tprof leaves it
+        // alone.
         let own = std::env::var_os(VARIABLE).map(PathBuf::from);
         let watch = own.is_none().then(|| watch(home.clone())).transpose();
         let watch = watch.map_err(|error| {
@@ -65,8 +66,8 @@ impl CompileLogs {
     }
 
     /// Cuts the logs at their bounds after the job, or copies the logs from the job's own
-    /// directory. At the end of the session, the list of its processes shows which copies belong to
-    /// the job and what the run lacks.
+    /// directory. The outcome is final at the end of the session. Only then does the list of its
+    /// processes show which copies belong to the job, and what the run lacks.
     pub fn finish(self, session: &Session) -> SharedOutcome {
         let outcome = Arc::new(Mutex::new(self.outcome()));
         let shared = Arc::clone(&outcome);
@@ -102,12 +103,13 @@ impl CompileLogs {
     fn stop(&mut self) -> LogBounds {
         let Some((stop, thread)) = self.watch.take() else { return LogBounds::default() };
         drop(stop);
-        // If the thread panicked, it has printed the message. The logs are cut without its bounds.
+        // If the thread panicked, its message was printed and its bounds are lost. Then the logs
+        // are cut at the default bound.
         thread.join().unwrap_or_default()
     }
 }
 
-/// The results of a run's logs. They are final when its session has ended.
+/// The results of a run's logs, which are final when the session has ended.
 #[derive(Debug)]
 pub struct SharedOutcome(Arc<Mutex<LogsOutcome>>);
 

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn logs_of_other_jobs_count_only_as_such() {
+    fn logs_of_other_jobs_are_removed_and_only_counted() {
         let dir = tempfile::tempdir().unwrap();
         let mut outcome = LogsOutcome { own: Some("/d".into()), ..LogsOutcome::default() };
         for pid in [7, 8] {

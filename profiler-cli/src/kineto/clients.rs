@@ -1,4 +1,5 @@
-//! The processes that asked for a configuration, and when each of them should record.
+//! Stores which processes asked the daemon for a configuration, and decides when each of them
+//! should record.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,8 +7,8 @@ use std::time::Duration;
 use tprof_collect::ranks::Rank;
 use tprof_collect::{Progress, Stepping};
 
-/// If a process has run operators for this long and made no step, it counts as a process without
-/// steps.
+/// A process that has run operators for this long and made no step counts as a process without
+/// steps, which is told to record at once.
 const STEPLESS: Duration = Duration::from_secs(10);
 
 /// State of the window of a process.
@@ -17,7 +18,7 @@ pub enum WindowState {
     Waits,
     /// The process was told to record.
     Records,
-    /// Its trace has arrived; the import has begun or is done.
+    /// The process's trace has arrived, and its import has begun or is done.
     Came,
 }
 
@@ -29,7 +30,7 @@ pub struct Client {
     /// Whether an ancestor with the same rank has asked too. Then this process does a part of the
     /// ancestor's work, as a worker of a data loader or a compiler does.
     pub is_worker: bool,
-    /// State of its window.
+    /// State of the process's window.
     pub state: WindowState,
 }
 

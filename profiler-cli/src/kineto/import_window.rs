@@ -1,8 +1,9 @@
-//! Imports a trace that arrived into the run that holds the windows.
+//! Imports a trace that PyTorch wrote into the run in the directory `kineto`, which contains all
+//! windows.
 //!
-//! The run's times count from its beginning on CLOCK_MONOTONIC, Kineto's times from 1970. So the
-//! import subtracts the difference of both clocks at the arrival of the trace. Windows are stored
-//! next to the rank's file and not in it, so that no report counts an operator twice.
+//! Times of a run are those of CLOCK_MONOTONIC, Kineto's times count from 1970. So the import
+//! subtracts the difference of the two clocks at the moment when the trace arrived. A window is not
+//! stored in the rank's file, because then reports would count its operators twice.
 
 use serde_json::json;
 use std::fs::{self, OpenOptions};
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_of_several_processes_are_one_run_on_the_runs_clock() {
+    fn windows_of_all_processes_become_one_run_on_its_clock() {
         let home = tempfile::tempdir().unwrap();
         for (name, pid) in [("rank-0_7.json", 7), ("rank-1_8.json", 8), ("rank-1_9.json", 9)] {
             let taken = import_window(&arrived(home.path(), name, pid), home.path());

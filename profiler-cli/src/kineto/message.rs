@@ -12,8 +12,8 @@ const MOST_PIDS: usize = 64;
 const ACTIVITIES: i32 = 2;
 /// Length of a window in milliseconds, for processes in which Kineto counts no steps.
 const WINDOW_MS: u32 = 1000;
-/// The activities that Kineto records: only those of the host. tprof itself records device work,
-/// and CUPTI supports only one profiler.
+/// The activities that Kineto records. They are only those of the host, because CUPTI supports only
+/// one profiler, and tprof itself uses it to record device work.
 const HOST: &str = "cpu_op,user_annotation";
 
 /// A message from a process.

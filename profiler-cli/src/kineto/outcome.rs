@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn each_process_that_stepped_has_its_window_or_a_reason() {
+    fn each_process_with_steps_has_a_window_or_a_reason() {
         let stepping = Stepping::default();
         for pid in [2, 3, 4, 5] {
             stepping.note(pid, true);

@@ -14,8 +14,8 @@ pub const HOME: &str = "kineto";
 const SOCKET: &str = "dynolog";
 /// Prefix of the names of the directories for sockets.
 const PURPOSE: &str = "kineto-";
-/// Longest path of such a directory. Kineto's own sockets have names of 36 random characters in it,
-/// and the address of a socket has 107 bytes.
+/// Longest path of a directory for sockets. Kineto creates sockets with names of 36 random
+/// characters in it, and the address of a socket is limited to 107 bytes.
 const MOST_BYTES: usize = 52;
 /// Kineto's system-wide settings file.
 const SETTINGS: &str = "/etc/libkineto.conf";
@@ -107,7 +107,8 @@ pub fn cannot() -> Failure {
     Failure::new("cannot ask for a window of PyTorch's profiler (--kineto)")
 }
 
-/// Whether the job already uses another daemon, other than that of an outer recording by tprof.
+/// Whether the variable names a daemon of the user's. The daemon of an outer recording by tprof
+/// doesn't count, because it may be replaced.
 fn is_of_another_daemon(given: &OsStr) -> bool {
     let name = Path::new(given).file_name().unwrap_or_default().to_string_lossy();
     !given.is_empty() && !name.starts_with(&format!("{PREFIX}{PURPOSE}"))
@@ -129,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_daemon_stays_and_an_outer_recording_gives_way() {
+    fn a_users_daemon_stays_and_that_of_an_outer_recording_is_replaced() {
         assert!(is_of_another_daemon(OsStr::new("/run/dynolog")));
         assert!(!is_of_another_daemon(OsStr::new("/tmp/tprof-kineto-1a2b3c")));
         assert!(!is_of_another_daemon(OsStr::new("")));

@@ -133,7 +133,8 @@ impl KinetoServer {
     /// was sent.
     fn send(&self, answer: &[u8], to: &Path) -> bool {
         let sent = self.socket.set_nonblocking(true).and_then(|()| self.socket.send_to(answer, to));
-        // If this fails, the thread no longer waits for requests, and only uses more CPU time.
+        // If this fails, the socket stays non-blocking. Then the thread polls for requests instead
+        // of waiting, which only uses more CPU time.
         let _ = self.socket.set_nonblocking(false);
         sent.is_ok()
     }

@@ -62,7 +62,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn the_page_is_for_its_owner_and_holds_the_address() {
+    fn only_the_owner_can_read_the_page_with_the_address() {
         let folder = tempfile::tempdir().unwrap();
         let page = leading_to("http://127.0.0.1:1/a?b=\"c\"&d", folder.path()).unwrap();
         assert_eq!(page.metadata().unwrap().permissions().mode() & 0o777, 0o600);

@@ -43,8 +43,8 @@ pub fn not_run(command: &OsStr, why: Unusable) -> Failure {
                 Some(libc::E2BIG) => {
                     (format!("cannot run `{name}`"), "fewer or shorter arguments".to_owned())
                 }
-                // There are many possible reasons: a limit, the disk, a process that is writing the
-                // file.
+                // The error can have many causes, such as a limit, the disk, or a process that is
+                // writing the file.
                 _ => (format!("cannot run `{name}`"), format!("file {name}")),
             };
             Failure::new(what).because(&e, hint).code(NOT_EXECUTABLE)

@@ -1,9 +1,9 @@
-//! Lets the job run even if tprof cannot: because tprof lacks memory, threads or descriptors at the
-//! start, or because Rust aborts it later, as after a failed allocation.
+//! Lets the job run even if tprof fails. tprof may lack memory, threads or descriptors at the
+//! start, or Rust may abort it later, for example after a failed allocation.
 //!
-//! If the job has not started, it replaces this process and runs unrecorded. If it has, this
-//! process is the job's parent. Then a new tprof replaces this process: it waits for the job
-//! ([`wait()`]) and exits with the job's status.
+//! If the job has not started, it replaces this process and runs unrecorded. If the job has
+//! started, this process is its parent, for whose exit status others wait. So a new tprof replaces
+//! this process, waits for the job ([`wait()`]) and exits with the job's status.
 #![allow(unsafe_code)]
 
 use super::signals::Signals;

@@ -29,7 +29,7 @@ pub fn follow(session: &Session, signals: &Signals, quiet: bool) {
             Some(signal @ (libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU)) => {
                 signals::stop_like_job(signal);
             }
-            // The init process of a pid namespace adopts orphans, and must reap them.
+            // As init process of a pid namespace, tprof adopts orphans and must reap them.
             Some(libc::SIGCHLD) if std::process::id() == 1 => signals::reap_orphans(0),
             _ => {}
         }

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 static CHILD_IGNORED: AtomicBool = AtomicBool::new(false);
-/// Signals that the C library reserves. It hides both from `sigaction`, and handles the second one
-/// as soon as there are two threads.
+/// Signals that the C library reserves. Its `sigaction` refuses both, and it installs a handler for
+/// the second one as soon as there are two threads.
 const OF_THE_C_LIBRARY: [i32; 2] = [32, 33];
 static OWN_IGNORED: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
 /// Bit N is set if descriptor N was closed when tprof started.

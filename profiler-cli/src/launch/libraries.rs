@@ -3,8 +3,9 @@
 //! tprof's binary contains the libraries, so that one file is installed and versions always match.
 //! If a library that is installed next to the binary is identical byte for byte, it is used.
 //! Otherwise the embedded library is written into a directory to which others cannot write, and
-//! which allows code to run. The file stays there: processes of a job may outlive tprof, and if a
-//! process starts without the library, the loader prints an error to the job's stderr.
+//! which allows code to run. The file is never deleted, because processes of a job may outlive
+//! tprof: if the library is missing when one starts, the loader prints an error to the job's
+//! stderr.
 
 use crate::launch::{caches, reach, system};
 use crate::terminal::errors::{Failure, reason, remedy};
@@ -44,7 +45,8 @@ pub static AGENT: EmbeddedLibrary = EmbeddedLibrary {
 pub static START_UP_HOOK: EmbeddedLibrary =
     EmbeddedLibrary { name: HOOK_FILE, content: include_bytes!("../../python/sitecustomize.py") };
 
-/// Name of the directory for exactly this version of the libraries.
+/// Name of the directory with the libraries of this build. It contains their hash, so that no other
+/// build uses it.
 const EDITION: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("TPROF_CARRIED_HASH"));
 
 /// Name of the directory of libraries next to a run.
@@ -130,8 +132,7 @@ pub fn path_of(library: &EmbeddedLibrary) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Returns an error if a limit of this process prevents it from writing a library, in whichever
-/// directory.
+/// Returns an error if a limit of this process prevents it from writing a library in any directory.
 fn limit_for(library: &EmbeddedLibrary) -> Option<io::Error> {
     let most = getrlimit(Resource::RLIMIT_FSIZE).map_or(u64::MAX, |(limit, _)| limit);
     let is_too_large = library.content.len() as u64 > most;
@@ -148,7 +149,7 @@ fn installed_places() -> Vec<PathBuf> {
         places.push(std::path::absolute(&directory).unwrap_or_else(|_| directory.into()));
     }
     let binary = std::env::current_exe().ok();
-    // These are the binary's own directory, and `../lib/tprof` from there.
+    // The candidates are the binary's own directory, and `../lib/tprof` from there.
     let above = binary.iter().flat_map(|binary| binary.ancestors().skip(1).take(2));
     let below = ["", "lib/tprof"];
     places.extend(above.zip(below).map(|(directory, inside)| directory.join(inside)));
@@ -212,7 +213,8 @@ fn write_library(library: &EmbeddedLibrary, path: &Path) -> Result<(), String> {
     if !base.exists() {
         DirBuilder::new().recursive(true).mode(0o700).create(base).map_err(|e| reason(&e))?;
     }
-    // If root starts a program, it may change its user, who must be able to read the library.
+    // A program that root starts may change its user, and the new user must be able to read the
+    // library.
     let is_beside = ours.file_name() == Some(OsStr::new(BESIDE));
     let shared = path.starts_with("/var/cache") || is_beside && system::user() == 0;
     for directory in [ours, edition] {
@@ -268,8 +270,8 @@ fn closed_to_others(directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Removes tprof's libraries from a value of LD_PRELOAD. Within a recorded job, the library of the
-/// outer recording would be the second one, and would record everything again.
+/// Removes tprof's libraries from a value of LD_PRELOAD. Inside a recorded job, the value contains
+/// the outer recording's library. If it stayed, both libraries would record everything.
 pub fn without_tprof_libraries(preload: &std::ffi::OsStr) -> std::ffi::OsString {
     let ours = |entry: &&[u8]| {
         entry.rsplit(|byte| *byte == b'/').next() == Some(PRELOAD_LIBRARY.as_bytes())
@@ -298,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hook_is_known_by_its_first_line() {
+    fn the_start_up_hook_has_its_marker_in_the_first_line() {
         assert!(START_UP_HOOK.content.starts_with(tprof_collect::HOOK_TITLE.as_bytes()));
     }
 
@@ -319,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn another_content_under_its_name_is_replaced() {
+    fn a_library_with_other_content_is_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let path = place_in(directory.path());
         DirBuilder::new().recursive(true).mode(0o700).create(path.parent().unwrap()).unwrap();

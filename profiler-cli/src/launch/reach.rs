@@ -1,4 +1,4 @@
-//! Finds out whether a job may run on other hosts, on which the library must exist too.
+//! Finds out whether a job may run on other hosts, because tprof's library must exist on these too.
 //!
 //! The loader on another host opens the library by its path on this host. So a cache on this host's
 //! own disk cannot be used: the ranks on other hosts would run unrecorded, and the loader would
@@ -61,7 +61,7 @@ pub fn reaches_other_hosts(command: &[OsString]) -> bool {
     program.is_some_and(|program| LAUNCHERS.contains(&program)) || HOSTS.iter().any(hosts)
 }
 
-/// Whether `place` may be missing on another host that has the directory `shared`.
+/// Whether `place` may be missing on another host that shares the directory `shared`.
 pub fn may_be_missing(place: &Path, shared: &Path) -> bool {
     let device = |path: &Path| nearest(path).and_then(|path| path.metadata().ok()).map(|m| m.dev());
     let is_shared = |path: &Path| {

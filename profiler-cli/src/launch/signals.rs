@@ -17,8 +17,8 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-/// Signals that are not blocked: those that cannot be, those that a fault in tprof raises, and
-/// those that the C library uses.
+/// Signals that tprof does not block: those that no process can block, those that a fault in tprof
+/// raises, and those that the C library uses.
 const NOT_TAKEN: [i32; 10] = [
     libc::SIGKILL,
     libc::SIGSTOP,
@@ -37,7 +37,7 @@ const NOT_TAKEN: [i32; 10] = [
 pub struct ReceivedSignal {
     /// Number of the signal.
     pub signal: i32,
-    /// Whether the kernel sent the signal, for the terminal or a timer, rather than a process.
+    /// Whether the kernel sent the signal (for the terminal or a timer), and not a process.
     pub by_kernel: bool,
     /// Pid of the sender in this pid namespace; 0 if no process sent the signal or its pid is
     /// unknown here.
@@ -96,8 +96,9 @@ impl Signals {
 }
 
 impl Signals {
-    /// Forwards the signals that came before the job existed. The job still waits for its start,
-    /// with these signals blocked, so a signal that was sent to both is one signal for the job.
+    /// Forwards the signals that arrived before the job existed. The job has been forked, but waits
+    /// with these signals blocked. So if a signal was sent to the job too, both become one pending
+    /// signal, and the job gets it once.
     pub fn forward_pending(&self, pid: i32) {
         while let Some(taken) = self.next(Duration::ZERO) {
             if taken.signal != libc::SIGCHLD {
@@ -202,10 +203,10 @@ fn take_effect(signal: i32) {
 
 /// Stops tprof as the job was stopped, until the shell continues both.
 ///
-/// The terminal signals the processes of a group one by one. The job may have stopped, and tprof
-/// because of it, before the terminal's signal reaches tprof. If that signal came after the shell's
-/// SIGCONT, it would stop tprof again, while the job runs. So tprof first waits briefly for that
-/// signal, and removes it. If the job stopped itself, there is none.
+/// The terminal signals the processes of a group one by one. The job may stop, and tprof with it,
+/// before the terminal's signal reaches tprof. If the signal arrived after the shell's SIGCONT, it
+/// would stop tprof again while the job runs. So tprof first waits briefly for the signal, and
+/// removes it. If the job stopped itself, none arrives.
 pub fn stop_like_job(signal: i32) {
     const ON_ITS_WAY: Duration = Duration::from_millis(20);
     take(&set_of([signal]), ON_ITS_WAY);
@@ -216,7 +217,8 @@ pub fn stop_like_job(signal: i32) {
 /// writes no core dump, because the job may have written one.
 pub fn die_like_job(signal: i32) -> ! {
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
-    // If core dumps are piped to a handler, the kernel ignores the limit, but not this flag.
+    // The limit on core dumps isn't enough: if they are piped to a handler, the kernel ignores the
+    // limit, but not this flag.
     let _ = set_dumpable(false);
     take_effect(signal);
     // Only the init process of a pid namespace survives the signal.

@@ -1,10 +1,10 @@
 //! Starts the job with the state that it would have without tprof.
 //!
 //! This module has its own fork and exec, because `std::process::Command` leaves SIGPIPE as Rust's
-//! runtime set it, and cannot hold the child back. The child inherits the process group (so that
-//! the terminal treats it as the shell's job), and the signal mask, dispositions, limits and
-//! descriptors that tprof inherited. Its `argv[0]` is the command as it was typed. It waits until
-//! the collector knows its pid.
+//! runtime set it, and cannot make the child wait before its exec. The child inherits the process
+//! group (so that the terminal treats it as the shell's job), and the signal mask, dispositions,
+//! limits and descriptors that tprof inherited. Its `argv[0]` is the command as it was typed. It
+//! executes the command only when the collector knows its pid.
 //!
 //! The collector's threads run during the fork. So between fork and exec, the child makes only
 //! system calls, on memory that was allocated before. It uses libc for them: nix's `execve`
@@ -38,7 +38,7 @@ pub enum Unusable {
     NotExecutable(io::Error),
 }
 
-/// Why a command was not started.
+/// Why the command does not run.
 #[derive(Debug)]
 pub enum NotStarted {
     /// tprof could not create a process, or communicate with it.
@@ -81,7 +81,7 @@ pub fn find(command: &OsStr) -> Result<PathBuf, Unusable> {
 
 /// Whether tprof's library must not be preloaded into a program: the loader would print that it
 /// cannot load the library (32-bit, another processor), or a sanitizer would print that its own
-/// library is not the first. If the program starts others, the library checks these.
+/// library is not the first. The library itself checks programs that such a program starts.
 pub fn refuses_libraries(program: &Path) -> bool {
     const SANITIZERS: [&str; 6] =
         ["libasan.", "libtsan.", "liblsan.", "libhwasan.", "libmsan.", "libclang_rt."];
@@ -151,8 +151,8 @@ pub fn fork(
     let forked = unsafe { unistd::fork() };
     match forked.map_err(|errno| NotStarted::Process(errno.into()))? {
         ForkResult::Child => {
-            // The child's copies of tprof's ends are closed. With an open copy, the child would not
-            // get an end of file when tprof dies.
+            // The child closes its copies of tprof's ends of the pipes. With an open copy, it would
+            // not see an end of file when tprof dies.
             drop((gate, status));
             plan.become_job(&pointers_to_environment, original, &gate_end, &status_end)
         }

@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 /// Makes the C library keep freed memory for reuse, in commands that read large files and then end.
-/// Otherwise it would return each block to the kernel, which has to clear the next one. That took a
+/// By default it returns each large block to the kernel, which must clear the next one: that took a
 /// fifth of a report's time.
 pub fn keep_freed_memory() {
     #[cfg(target_env = "gnu")]
@@ -63,7 +63,7 @@ pub fn run_on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Lowers the priority of this process, so that other programs come first.
+/// Lowers the priority of this process, so that other programs get cores first.
 pub fn lower_priority(by: i32) {
     // SAFETY: `nice` takes an integer. If the kernel refuses it, the priority stays unchanged.
     unsafe { libc::nice(by) };

@@ -1,17 +1,17 @@
 //! Waits for the job, and passes on signals and stops between the job and the process that started
 //! tprof.
 //!
-//! That process knows only tprof's pid. If it sends a signal, tprof forwards it to the job. A
-//! signal of the terminal goes to the whole process group, so the job has already got it. When the
-//! job stops, tprof stops too, as the shell expects.
+//! That process knows only tprof's pid, so tprof forwards its signals to the job. Signals of the
+//! terminal are not forwarded: they go to the whole process group, so the job has them already.
+//! When the job stops, tprof stops too, as the shell expects.
 
 use crate::launch::signals::{self, Change, ReceivedSignal, Signals};
 use std::time::{Duration, Instant};
 use tprof_collect::proc;
 
-/// Two Ctrl-C within this time make tprof finish without the job. An interactive job (such as a
-/// Python prompt) gets many, each of which is meant for the job alone. So the time is shorter than
-/// a user needs to read the job's reaction to the first one.
+/// Two Ctrl-C within this time make tprof finish without the job. In an interactive job (such as a
+/// Python prompt), users press Ctrl-C often, and mean only the job. So the time is shorter than a
+/// user needs to read the job's reaction to the first Ctrl-C.
 const DOUBLE: Duration = Duration::from_secs(2);
 
 /// How waiting ended.
@@ -43,8 +43,8 @@ impl Interrupts {
 pub fn wait(pid: i32, signals: &Signals, asked_to_end: &dyn Fn(i32)) -> Outcome {
     let init = std::process::id() == 1;
     let mut interrupts = Interrupts::default();
-    // `was_stopped`: tprof was stopped, and has not taken the SIGCONT after that yet.
-    // `job_is_stopped`: the job is still in the same stop.
+    // `was_stopped`: tprof stopped together with the job, and has not taken the SIGCONT that
+    // continued it from the queue yet. `job_is_stopped`: the job is still in that stop.
     let (mut was_stopped, mut job_is_stopped) = (false, false);
     let mut changed = None;
     loop {
@@ -60,14 +60,14 @@ pub fn wait(pid: i32, signals: &Signals, asked_to_end: &dyn Fn(i32)) -> Outcome 
         if init {
             signals::reap_orphans(pid);
         }
-        // SIGCHLD ends the wait. The timeout is for a SIGCHLD that a tracer took.
+        // SIGCHLD ends the wait. The timeout is needed because a tracer may take the SIGCHLD.
         let Some(taken) = signals.next(Duration::from_secs(1)) else { continue };
         match taken.signal {
             libc::SIGCHLD => {}
             libc::SIGCONT if std::mem::take(&mut was_stopped) => {
-                // If the sender continued the whole group, the job was continued too, and may have
-                // stopped again by now, so its present state doesn't tell. If its state has not
-                // changed, only tprof was continued.
+                // The SIGCONT may have been for the whole group or only for tprof. Whether the job
+                // is stopped now doesn't show which, because it may have been continued and have
+                // stopped again. But if its state has not changed since, only tprof was continued.
                 changed = signals::change_of(pid);
                 if changed.is_none() && job_is_stopped {
                     signals::send(pid, libc::SIGCONT);
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_interrupts_close_together_are_needed() {
+    fn only_two_quick_interrupts_end_the_wait() {
         let start = Instant::now();
         let mut interrupts = Interrupts::default();
         assert!(!interrupts.is_double(start));

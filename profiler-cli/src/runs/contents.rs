@@ -60,8 +60,8 @@ impl RunContents {
         Ok(contents)
     }
 
-    /// Whether tprof wrote a file. The name tells, and the content too if a user could have chosen
-    /// the same name.
+    /// Whether tprof wrote a file. The name decides. If a user could have chosen the same name, the
+    /// content must match too.
     fn is_own(&mut self, path: &Path, name: &str) -> Result<bool, (PathBuf, io::Error)> {
         if name.ends_with(".tprof") {
             return is_trace_file(path).map_err(|error| (path.to_owned(), error));
@@ -103,7 +103,8 @@ impl RunContents {
             HOME => {
                 let mut within = RunContents::of(&path)?;
                 self.unread = self.unread.take().or(within.unread);
-                // Traces that arrived after their collector had died are not imported, but tprof's.
+                // Traces that arrived after their collector had died were never imported, but count
+                // as tprof's files.
                 let late = within.others.extract_if(.., |path| {
                     path.file_name().is_some_and(|name| is_window(&name.to_string_lossy()))
                 });
@@ -268,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_a_user_are_not_taken_for_those_of_exports() {
+    fn a_users_files_with_similar_names_are_not_tprofs() {
         let directory = tempfile::tempdir().unwrap();
         let run = directory.path();
         for name in ["csv", "parquet", "parquet/spans", "tensorboard"] {

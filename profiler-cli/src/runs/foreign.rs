@@ -1,4 +1,4 @@
-//! Opens runs for commands: a foreign trace is imported into a temporary run.
+//! Opens runs for commands. A trace of another tool is first imported into a temporary run.
 
 use super::import_failure::failure;
 use crate::runs::scratch::Scratch;

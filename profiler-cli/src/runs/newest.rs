@@ -20,7 +20,7 @@ impl FoundRun {
     /// Returns the run at a path; `None` if the path isn't a run.
     pub fn at(path: &Path) -> Option<FoundRun> {
         let dir = RunDir::open(path).ok()?;
-        // The endings of the files' names prove nothing, because a user's files may have the same.
+        // The content of the files decides, because a user's files may have the same endings.
         let is_trace = |file: &RankFile| is_trace_file(&file.path).unwrap_or(true);
         if dir.infos().is_empty() && !dir.files().iter().any(is_trace) {
             return None;
@@ -62,8 +62,8 @@ pub fn runs_in(directory: &Path) -> std::io::Result<Vec<FoundRun>> {
 }
 
 /// Returns the run for a command line that names none: the current directory if it is a run,
-/// otherwise the newest run in it. Prints a line to stderr with the run's name and `what` the
-/// command reads.
+/// otherwise the newest run in it. Prints a line to stderr with the run's name. `what` says in it
+/// what the command reads.
 pub fn run_here(command: &str, what: &str) -> Result<PathBuf, Failure> {
     let here = Path::new(".");
     if FoundRun::at(here).is_some() {

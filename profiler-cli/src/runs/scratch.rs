@@ -1,5 +1,6 @@
-//! Temporary directories of commands: private to the user, and removed when the command ends, even
-//! by a signal. If a command is killed, the next tprof removes its directories.
+//! Creates temporary directories for commands. They are private to the user, and removed when the
+//! command ends, even by a signal. If a command is killed by SIGKILL, the next tprof removes its
+//! directories.
 
 use crate::launch::ctrl_c;
 use crate::launch::signals::{self, Signals};
@@ -21,8 +22,9 @@ static ENDS: AtomicBool = AtomicBool::new(false);
 /// A temporary directory.
 pub struct Scratch {
     directory: TempDir,
-    /// Marks the directory as in use. If the kernel lacks a feature that this needs, there is no
-    /// mark, and a directory that a killed command leaves is never removed.
+    /// Marks the directory as in use. It is `None` if the kernel lacks a feature that the mark
+    /// needs. Then the next tprof doesn't know whether the directory is in use, and never removes
+    /// it.
     _owned: Option<Owned>,
 }
 
@@ -48,8 +50,8 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // The removal may have made the command's last reads fail, so the command must not report
-        // success. It waits here until the signal ends it.
+        // The directories were removed while the command was using them, so its results may be
+        // wrong and it must not report success. It waits here until the signal ends it.
         while ENDS.load(Acquire) {
             std::thread::park();
         }
@@ -84,7 +86,8 @@ fn watch() {
         remove_all();
         signals::die_like_job(taken.signal)
     };
-    // The signals are blocked, so without this thread they would never take effect.
+    // The signals were blocked for the thread. Without it nothing would handle them, so they are
+    // unblocked.
     if std::thread::Builder::new().name("tprof-scratch".to_owned()).spawn(watch).is_err() {
         Signals::unblock_ending();
     }

@@ -1,5 +1,5 @@
-//! Symbolizes code that the recorder left without a name, when a run is read. It uses the files
-//! that the run's modules name, if they haven't changed.
+//! Symbolizes code addresses that the recorder left without a function name, when a run is read.
+//! Reads the files that the run's modules name, if they haven't changed since the run.
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::unix::fs::MetadataExt;
@@ -22,7 +22,7 @@ pub struct LateSymbolizer {
 #[derive(Default)]
 struct State {
     symbolizer: Option<Symbolizer>,
-    /// By path and build id, whether the file at the path is the one that ran.
+    /// Whether the file at a path is the one that ran, by path and build id.
     files: HashMap<(String, String), SameFile>,
     left: BTreeSet<(String, &'static str)>,
 }
@@ -30,7 +30,8 @@ struct State {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SameFile {
     Same,
-    /// The file is another one, or missing; a debug file may still have the build id.
+    /// The file at the path is another one, or missing. A debug file with the same build id may
+    /// still exist elsewhere.
     Elsewhere(&'static str),
     Unknown(&'static str),
 }

@@ -2,7 +2,7 @@
 //! `tprof.toml` overrides the defaults.
 //!
 //! Every value is checked, even if another one overrides it. Otherwise an invalid value would be
-//! noticed only on the day when the other one is removed.
+//! noticed only when the other one is removed.
 
 use super::given::{Source, variable};
 use super::options::RunOptions;

@@ -1,8 +1,8 @@
 //! The sources of settings: options, `TPROF_*` variables and keys of `tprof.toml`.
 //!
 //! All three have the same names and text values, so that a value means the same everywhere.
-//! Unknown names and values are refused with an error. If a mistyped variable were ignored
-//! silently, a night on a cluster could be lost.
+//! Unknown names and values are refused with an error. If tprof silently ignored a mistyped
+//! variable, a job could run all night on a cluster with the wrong settings.
 
 use super::enabled::ENABLED;
 use super::given::{GivenValue, Source, variable};

@@ -40,14 +40,14 @@ pub struct Setting {
 pub enum ValueKind {
     /// True or false. The option without a value means true.
     Switch,
-    /// Text: its name in the help, and the value that the option has if none is given.
+    /// Text that may be left out: its name in the help, and the value of the option without text.
     Optional(&'static str, &'static str),
     /// Path of a directory.
     Directory,
     /// Text: its name in the help, and the values that completions offer, if any.
     Text(&'static str, fn() -> Vec<&'static str>),
-    /// A number: its name in the help. The parser accepts a minus sign, so that the error names the
-    /// value.
+    /// A number: its name in the help. The parser accepts a negative number, so that tprof's own
+    /// error about it names the value.
     Number(&'static str),
 }
 

@@ -1,8 +1,8 @@
 //! Shortens command lines for a narrow column, so that they can still be told apart.
 //!
 //! First the directories of the program and of an interpreter's script are left out, then the end
-//! of the line. If different commands would then look the same, as those of a Ray cluster's
-//! processes do, a part of their common beginning is left out instead.
+//! of the line. If different commands would then look the same, a part of their common beginning is
+//! left out instead. The processes of a Ray cluster have such commands.
 
 use super::columns::{cut, width};
 use std::collections::HashMap;

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use super::columns::{cut, shorten, width};
 
-/// If a column is narrower than this, two parts of a text are no better than one.
+/// In a column narrower than this, texts are not cut into two parts, because both parts would be
+/// too short to read.
 const LEAST: usize = 12;
 
 /// Shortens each text to at most `columns`. Its middle is left out, as in [`shorten`]. Texts that
@@ -35,8 +36,8 @@ fn groups_read_alike(of: &[usize], texts: &[&str], short: &[String]) -> Vec<Vec<
 }
 
 /// Shows the beginning of each text of a group, from character `from` on, then the first place
-/// where the texts differ. Texts that differ only later are separated again, in smaller groups with
-/// a longer common beginning.
+/// where the texts differ. Texts that differ only after that form smaller groups with a longer
+/// common beginning, to which this function is applied again.
 fn show_differences(
     group: &[usize],
     texts: &[&str],
@@ -111,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn none_is_wider_than_its_column(
+        fn shortened_texts_fit_their_column(
             texts in prop::collection::vec("[ab<( ]{0,60}", 0..6),
             columns in 1_usize..40,
         ) {

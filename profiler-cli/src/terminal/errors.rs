@@ -28,8 +28,8 @@ pub struct Failure {
     pub hint: Option<String>,
     /// Exit status of the program.
     pub code: u8,
-    /// Whether the cause is a limit of the process or the machine. Without tprof, the job alone
-    /// might stay below the limit.
+    /// Whether the cause is a limit of the process or the machine. If so, the job is run without
+    /// tprof, because it alone may stay below the limit.
     pub is_limit: bool,
 }
 

@@ -226,7 +226,7 @@ fn at_start(text: String) -> String {
     let after = text[digits..].strip_prefix(['.', ')']);
     match text.chars().next() {
         Some('-' | '+' | '=') => format!("\\{text}"),
-        // The number of a list's item also stands alone on a line.
+        // The line is only a number and a dot or bracket, which begins a list too.
         Some(_)
             if digits > 0 && after.is_some_and(|rest| rest.is_empty() || rest.starts_with(' ')) =>
         {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_to_the_right_and_names_are_code() {
+    fn numbers_are_right_aligned_and_names_are_code() {
         let mut page = Markdown::default();
         page.heading(3, "Kernels");
         page.table(
@@ -324,7 +324,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_reader_of_markdown_reads_names_as_they_are(
+        fn a_markdown_reader_shows_names_unchanged(
             name in r"[a-z ]{0,3}(\PC|[-*_~#|\\<>`@&.:/\[\]()!0-9 \n]){1,12}[a-z]{0,3}"
         ) {
             let plain = |text: &str| -> String {

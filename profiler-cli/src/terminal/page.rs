@@ -459,14 +459,14 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_drive_the_terminal() {
+    fn a_name_cannot_control_the_terminal() {
         let mut page = Page::new(Form::Text(WIDTH));
         page.line("a\x1b[31mb\u{202e}c\nd");
         assert_eq!(page.into_text(), "a\u{fffd}[31mb\u{fffd}c d\n");
     }
 
     #[test]
-    fn columns_stand_below_each_other_behind_wide_characters() {
+    fn columns_are_aligned_after_wide_characters() {
         let mut table = Table::aligned(&[("module", true), ("runs", false), ("kernel", true)]);
         table.row(vec!["libm.so".into(), "1".into(), "gemm".into()]);
         table.row(vec!["行列乘法.so".into(), "12".into(), "行列".into()]);

@@ -1,4 +1,5 @@
-//! Random runs: a plan of the contents, and a function that writes it.
+//! Makes random runs: a strategy for a plan of the contents, and a function that writes the planned
+//! run.
 
 use std::path::Path;
 
@@ -8,8 +9,8 @@ use tprof_trace::model::*;
 use tprof_trace::run::RunInfo;
 use tprof_trace::{TraceHeader, TraceWriter};
 
-/// Names of kernels of all classes: those that libraries give to kernels that communicate, and
-/// names that only look so.
+/// Names of kernels of all classes: of kernels that compute, of libraries' kernels that
+/// communicate, and names that only resemble the latter.
 const KERNELS: [&str; 11] = [
     "void at::native::vectorized_elementwise_kernel<4>(int, float)",
     "ampere_sgemm_128x64_tn",
@@ -167,8 +168,9 @@ impl Plan {
             files.push(name);
         }
         if self.is_described || !self.has_wall_time {
-            // With wall times, this is the info of one collector, and names only the first file;
-            // the info of an import names all files.
+            // A plan with wall times is a recorded run: the info file is of one collector, and
+            // names only the first rank's file. Without them, the run is an import, whose info file
+            // names all files.
             let first = &self.ranks[0];
             files.truncate(if self.has_wall_time { 1 } else { files.len() });
             let info = RunInfo {

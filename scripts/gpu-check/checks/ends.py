@@ -1,4 +1,4 @@
-"""Judges jobs that end in every way, with a kernel in flight."""
+"""Judges jobs that end in different ways (exit, signal, crash) while a kernel is running."""
 
 import checks.truth
 

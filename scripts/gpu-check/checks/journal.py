@@ -1,4 +1,4 @@
-"""Judges the protocol between CUPTI and the agent, as the journal has it."""
+"""Judges the protocol between CUPTI and the agent, from the journal of their calls."""
 
 import layouts
 from raw import MAX_LIMIT_REACHED

@@ -1,8 +1,8 @@
-"""Recognizes faults that older editions of the check and of tprof are known for, in archives that they made.
+"""Recognizes, in archives that older editions of this check made, faults that these editions or their tprof are known
+for.
 
-Faults that today's layouts reveal in an archive's raw evidence (CUPTI's buffers) don't depend on the edition. Among the
-others, exactly the known faults of an older edition are reported as not checked, with the reason. All other faults fail
-as ever.
+An archive contains CUPTI's raw buffers, and faults that show in these don't depend on the edition. A known fault of an
+older edition is reported as not checked, with the reason. Every other fault is a failure.
 """
 
 import collections

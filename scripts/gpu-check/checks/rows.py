@@ -12,7 +12,7 @@ NONE = 0xFFFFFFFF
 
 
 def timed(records):
-    """Returns the records with times; CUPTI writes zeros if it had no memory for them."""
+    """Returns the records that have times. CUPTI writes zeros if it had no memory for them."""
     return [record for record in records if record.start and record.end >= record.start]
 
 

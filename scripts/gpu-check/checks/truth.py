@@ -47,7 +47,7 @@ def judge_kernels(what, parts, kernels, findings):
     findings.compare(f"{what}: each kernel is counted once", wrong, sum(wanted.values()))
     nodes = collections.Counter(row.graph_node for row in kernels if row.name.startswith("spin_graph"))
     for part in parts:
-        # There is either one record per node or one for the whole graph, and tprof states which.
+        # There is either one record per node or one for the whole graph. The column `graph_node` says which.
         if part["part"] == "graph" and None not in nodes:
             wrong = [f"node {node}: {n}" for node, n in nodes.items() if n != part["replays"]]
             wrong += [f"{len(nodes)} of {part['nodes']} nodes"] if len(nodes) != part["nodes"] else []

@@ -1,4 +1,5 @@
-//! Clients of object stores. Credentials come from the environment, as for each store's own tools.
+//! Creates clients of object stores. Credentials come from the same environment variables that each
+//! store's own tools read.
 
 mod azure;
 mod environment;
@@ -23,7 +24,7 @@ const RETRY_TIME: Duration = Duration::from_secs(30);
 /// Kind of object store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The file system, from the root on.
+    /// A directory. Paths of its objects are absolute paths of the file system.
     Directory(PathBuf),
     /// S3 and stores with its protocol.
     S3,
@@ -54,7 +55,7 @@ impl Kind {
         }
     }
 
-    /// Lists the environment variables that give access.
+    /// Lists the environment variables with credentials, for error messages.
     pub fn access(&self) -> &'static str {
         match self {
             Kind::Directory(_) => "",
@@ -71,7 +72,7 @@ impl Kind {
         }
     }
 
-    /// Lists the environment variables that configure how the store is reached.
+    /// Lists the environment variables that configure how the store is reached, for error messages.
     pub fn reach(&self) -> &'static str {
         match self {
             Kind::Directory(_) => "",
@@ -85,7 +86,7 @@ impl Kind {
         }
     }
 
-    /// Lists the environment variables that permit access without TLS.
+    /// Lists the environment variables that permit access without TLS, for error messages.
     pub fn without_tls(&self) -> &'static str {
         match self {
             Kind::Directory(_) => "",
@@ -95,7 +96,8 @@ impl Kind {
         }
     }
 
-    /// Creates a client of a bucket. It belongs to the runtime in which it is first used.
+    /// Creates a client of a bucket. It may only be used in one Tokio runtime, because its
+    /// connections belong to the runtime in which it is first used.
     pub fn client(&self, bucket: &str) -> object_store::Result<Arc<dyn ObjectStore>> {
         let retry = RetryConfig {
             backoff: BackoffConfig::default(),

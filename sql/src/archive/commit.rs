@@ -1,8 +1,8 @@
-//! Commit files. Each one makes a run part of an archive. It is small, and written when everything
-//! else of the run is in the archive.
+//! Reads and writes commit files. A run is part of an archive if the archive has a commit file for
+//! it. The file is small, and is written last, when everything else of the run is in the archive.
 //!
-//! Stores write a commit file only if no file of its name exists, and completely or not at all.
-//! Readers begin with these files, so a run that was archived only partly does not exist for them.
+//! A store writes the file completely or not at all, and only if no file of that name exists.
+//! Readers look only for commit files, so they don't see a run that was archived only partly.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,22 +29,22 @@ pub struct Commit {
     pub archive_version: u32,
     /// Version of the tables: `tprof_tables::VERSION`.
     pub tables_version: u32,
-    /// Version of tprof that archived it.
+    /// Version of the tprof that archived the run.
     pub tprof: String,
-    /// Name in the archive: column `run` of every table.
+    /// ID of the run in the archive, which is the column `run` of every table.
     pub run: String,
-    /// When it was archived, in nanoseconds since 1970.
+    /// When the run was archived, in nanoseconds since 1970.
     pub archived_unix_ns: u64,
-    /// When it began, in nanoseconds since 1970; `None` if unknown.
+    /// When the run began, in nanoseconds since 1970; `None` if unknown.
     pub start_unix_ns: Option<u64>,
-    /// Hosts that it ran on.
+    /// Hosts on which the run took place.
     pub hosts: Vec<String>,
-    /// Number of its trace files.
+    /// Number of the run's trace files.
     pub files: usize,
     /// Whether the run had ended.
     pub ended: bool,
-    /// Archived tables and their numbers of rows. A missing table is unknown for the run; a table
-    /// with no rows is known to have none.
+    /// Archived tables and their numbers of rows. If a table is missing here, the run may have rows
+    /// of it that were not archived. If it is here with 0 rows, the run has none.
     pub tables: BTreeMap<String, u64>,
     /// Objects with parts of tables.
     pub objects: Vec<Object>,
@@ -69,7 +69,8 @@ impl Commit {
         self.objects.iter().map(|object| object.bytes).sum()
     }
 
-    /// Makes the run part of the archive; false if it already is.
+    /// Writes the commit file, which makes the run part of the archive. Returns false if the run
+    /// already was.
     pub async fn write(
         &self,
         place: &Location,
@@ -97,7 +98,7 @@ impl Commit {
             |error: object_store::Error| failure::of(&error, place.describe_store(), "read");
         let got = match store.get(&place.path(&commit(id))).await {
             Ok(got) => got,
-            // A missing bucket is not a missing object.
+            // A missing bucket is an error, and must not look like a missing commit file.
             Err(error) if failure::is_missing_object(&error) => return Ok(None),
             Err(error) => return Err(failed(error)),
         };
@@ -111,12 +112,12 @@ impl Commit {
     }
 }
 
-/// All runs of an archive, by name, and the parts that could not be read.
+/// Runs of an archive, sorted by ID, and messages about commit files that could not be read.
 #[derive(Clone, Debug, Default)]
 pub struct Commits {
     /// The archived runs.
     pub runs: Vec<Commit>,
-    /// Sentences about the parts that could not be read.
+    /// A sentence about each commit file that could not be read.
     pub problems: Vec<String>,
 }
 

@@ -6,7 +6,8 @@ use crate::terminal::errors::{Failure, reason};
 /// Exit status if an archive could not be written or read.
 pub const FAILED: u8 = crate::status::QUERY;
 
-/// Addresses at which clients look for credentials if the environment has none.
+/// Addresses of the cloud's metadata services, which clients ask for credentials if the environment
+/// has none. An error about one of them means that there are no credentials.
 const MACHINE_ROLES: [&str; 4] =
     ["/latest/api/token", "/latest/meta-data", "/computeMetadata/", "/metadata/identity/"];
 
@@ -17,8 +18,8 @@ const NO_CREDENTIALS: [&str; 3] =
 /// Error of a client that may not use an `http://` address.
 const NO_TLS: &str = "URL scheme is not allowed";
 
-/// Whether only the object is missing. A store reports a missing bucket with the same kind of
-/// error.
+/// Whether an object is missing in an existing bucket. A store reports a missing bucket with the
+/// same kind of error.
 pub fn is_missing_object(error: &object_store::Error) -> bool {
     matches!(error, object_store::Error::NotFound { .. }) && !is_missing_bucket(&whole(error))
 }
@@ -59,7 +60,8 @@ pub fn of_settings(error: &object_store::Error, store: Store<'_>) -> Failure {
 
 /// Explains a file of credentials that the client cannot parse.
 fn of_json(error: &serde_json::Error) -> String {
-    // The name of the kind is not secret, and `external_account` is frequent.
+    // The error names the kind of the credentials. The kind may be shown, because it isn't secret,
+    // and it should be, because `external_account` is frequent.
     if error.to_string().starts_with("unknown variant") {
         return "their `type` is neither service_account nor authorized_user".to_owned();
     }

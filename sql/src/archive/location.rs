@@ -1,7 +1,7 @@
 //! Location of an archive: a directory, or a prefix in a bucket.
 //!
-//! Credentials come only from the environment, as for each store's own tools. No address, file or
-//! message contains them.
+//! Credentials come only from the environment, as for each store's own tools. An address with
+//! credentials is refused, and no file or message contains any.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -29,7 +29,7 @@ pub struct Location {
 }
 
 impl Location {
-    /// Whether a word is the address of a store and not a path.
+    /// Whether a command line's word is the address of a store, and not a path.
     pub fn is_address(word: &OsStr) -> bool {
         word.to_str().is_some_and(|word| word.contains("://"))
     }
@@ -130,7 +130,8 @@ impl Location {
         })
     }
 
-    /// Creates a client of the store. It belongs to the runtime in which it is first used.
+    /// Creates a client of the store. It may only be used in one Tokio runtime, because its
+    /// connections belong to the runtime in which it is first used.
     pub fn store(&self) -> Result<Arc<dyn ObjectStore>, Failure> {
         self.kind
             .client(&self.bucket)
@@ -144,7 +145,7 @@ impl Location {
         url.unwrap_or_else(|_| ObjectStoreUrl::local_filesystem())
     }
 
-    /// Returns the archive's own path in its store.
+    /// Returns the path of the archive within its store.
     pub fn root(&self) -> &Path {
         &self.prefix
     }

@@ -20,7 +20,7 @@ use commit::Commits;
 use failure::FAILED;
 use location::Location;
 
-/// Number of threads: most of the time is spent waiting for the store.
+/// Number of threads. Few suffice, because they mostly wait for the store.
 const THREADS: usize = 2;
 
 /// Creates a runtime whose threads can wait for a store.
@@ -38,7 +38,8 @@ pub fn runtime() -> Result<Runtime, Failure> {
 pub struct Archive {
     /// Location of the archive.
     pub place: Location,
-    /// A client that has not been used yet.
+    /// A client of the store that has not been used yet, so that the query engine's runtime can use
+    /// it.
     pub store: Arc<dyn ObjectStore>,
     /// Runs of the archive.
     pub commits: Commits,
@@ -56,8 +57,8 @@ impl Archive {
             }
         };
         let commits = runtime()?.block_on(read)?;
-        // Connections belong to the threads that opened them, so the engine gets a client of its
-        // own.
+        // The client that read the commit files is bound to this runtime, so the engine gets a new
+        // one.
         Ok(Archive { store: place.store()?, commits, place })
     }
 }

@@ -5,16 +5,16 @@
 //! _runs/r1-0f3a….json                              the commit file of a run
 //! ```
 //!
-//! The name of a part ends with a hash of its bytes. A name is therefore always written with the
-//! same content, so neither a repetition nor two archivers at once change an object that a reader
-//! has found.
+//! The name of a part ends with a hash of its bytes, so a name always stands for the same content.
+//! Archiving a run again, or by two archivers at once, can therefore not change an object that a
+//! reader has found.
 
 /// Directory of the commit files. Query engines skip names that begin with an underscore.
 pub const COMMITS: &str = "_runs";
 /// Longest name of a run within an ID, in bytes.
 const LONGEST: usize = 100;
 
-/// Replaces characters of a name that have a meaning for some store, shell or engine.
+/// Replaces characters of a name that are special in some store, shell or query engine.
 pub fn plain(name: &str) -> String {
     let plain = |letter: char| match letter {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '_' | '-' => letter,

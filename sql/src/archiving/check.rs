@@ -1,4 +1,5 @@
-//! `tprof archive --list` and `--check`: lists the content of an archive, and finds errors in it.
+//! Implements `tprof archive --list` and `--check`: lists the runs of an archive, and finds objects
+//! that are missing, truncated or belong to no run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,9 +50,9 @@ pub struct Finding {
     pub what: &'static str,
     /// Path of the object.
     pub path: String,
-    /// Its actual size, if it exists.
+    /// Actual size of the object, if it exists.
     pub bytes: Option<u64>,
-    /// Its size when it was archived, if it was.
+    /// Size of the object when it was archived; `None` for an orphan.
     pub expected: Option<u64>,
 }
 

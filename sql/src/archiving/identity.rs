@@ -1,4 +1,4 @@
-//! Identifies a run independently of the name and place of its directory.
+//! Computes a hash that identifies a run, even if its directory was renamed or moved.
 
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
@@ -11,7 +11,8 @@ use tprof_trace::open_plain;
 use crate::archive::names::plain;
 use crate::runs::newest::FoundRun;
 
-/// Bytes at the end of a trace file that are hashed: its index, with sizes and times of its rows.
+/// Number of bytes at the end of a trace file that are hashed. They contain the file's index, which
+/// has the sizes and times of its rows.
 const TAIL: u64 = 4096;
 /// Bytes of a file to read at once.
 const BUFFER: usize = 1 << 16;
@@ -23,7 +24,8 @@ const DIGITS: usize = 12;
 pub struct Identity {
     /// Name of its directory, a dash, and [`Identity::hash`].
     pub id: String,
-    /// Hash of when and where it ran, and of the names, sizes and ends of its files.
+    /// Hash of when and where the run took place, and of the names, sizes and last bytes of its
+    /// files.
     pub hash: String,
 }
 
@@ -54,7 +56,7 @@ impl Identity {
     }
 }
 
-/// Hashes a field so that no two sequences of fields yield the same bytes.
+/// Hashes a field with its length, so that different sequences of fields never hash the same bytes.
 fn add(hash: &mut Sha256, bytes: &[u8]) {
     hash.update((bytes.len() as u64).to_le_bytes());
     hash.update(bytes);

@@ -37,9 +37,9 @@ const PARTS_AT_ONCE: usize = 4;
 /// Result of archiving a run.
 #[derive(Debug)]
 pub enum Done {
-    /// It was archived now.
+    /// The run was archived now.
     Archived(Commit),
-    /// It was already archived.
+    /// The run was already in the archive.
     Before(Commit),
 }
 
@@ -114,11 +114,12 @@ impl Archiver {
             notes: made.notes,
         };
         let is_new = commit.write(&self.place, &self.store).await?;
-        // Files that were sent are in the archive. The next attempt writes the others again.
+        // The archive has all objects now, so the temporary files are not needed any more.
         let _ = fs::remove_dir_all(&set);
         match is_new {
             true => Ok(Done::Archived(commit)),
-            // Another archiver was faster. It sent the same bytes to the same names.
+            // Another archiver committed the run first. Both sent the same bytes under the same
+            // names.
             false => Ok(Done::Before(commit)),
         }
     }
@@ -144,8 +145,8 @@ impl Archiver {
         Ok(run)
     }
 
-    /// Returns the commit if the run is already in the archive, in which case no table can be added
-    /// to it.
+    /// Returns the commit if the run is already in the archive. Fails if the commit lacks a
+    /// requested table, because no table can be added to an archived run.
     async fn there(&self, identity: &Identity) -> Result<Option<Commit>, Failure> {
         let read = async |id: &str| Commit::read(id, &self.place, &self.store).await;
         let there = match read(&identity.id).await? {
@@ -171,8 +172,8 @@ impl Archiver {
         .code(FAILED))
     }
 
-    /// Returns the ID of the same run under another directory name, because it must not count
-    /// twice.
+    /// Returns the ID under which the archive has the same run, if it was archived from a directory
+    /// of another name. A run must not count twice.
     async fn under_other_name(&self, hash: &str) -> Result<Option<String>, Failure> {
         let failed =
             |error: object_store::Error| failure::of(&error, self.place.describe_store(), "read");
@@ -228,8 +229,8 @@ impl Archiver {
                 let from = file.map_err(failed)?.path();
                 let table = table.file_name().to_string_lossy().into_owned();
                 let stem = from.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-                // For a table about runs this is the run's name, which the directory already
-                // contains.
+                // The file of a table about runs is named after the run, which the object's
+                // directory already names.
                 let stem = if stem == id { "all".to_owned() } else { stem };
                 let hash = of_file(&from).map_err(failed)?;
                 let bytes = fs::metadata(&from).map_err(failed)?.len();
@@ -266,7 +267,8 @@ impl Archiver {
         self.keep(&object.path)
     }
 
-    /// Flushes a file to the disk, because the file that names it must not be written first.
+    /// Flushes a file of a directory archive to the disk. It must be there before the commit file
+    /// that names it.
     fn keep(&self, inside: &str) -> Result<(), Failure> {
         let Some(directory) = self.place.as_directory() else { return Ok(()) };
         let path = directory.join(inside);
@@ -322,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_of_events_are_chosen_by_name() {
+    fn event_tables_are_selected_by_name() {
         assert_eq!(raw(&["none"]).unwrap(), [""; 0]);
         assert_eq!(raw(&["all"]).unwrap().len(), RANK_TABLES.len());
         assert_eq!(raw(&["kernels", "spans", "kernels"]).unwrap(), ["kernels", "spans"]);

@@ -1,4 +1,4 @@
-//! Arguments of the functions on times.
+//! Coerces the arguments of the functions on times to integers.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::plan_err;

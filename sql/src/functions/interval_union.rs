@@ -1,6 +1,6 @@
-//! `interval_union(start, duration)`: the time in which at least one of several intervals lasts.
-//! Durations of things that run at the same time must never be summed. Reports compute this union
-//! instead.
+//! The aggregate function `interval_union(start, duration)`: the time that is covered by at least
+//! one of several intervals. If intervals overlap, a sum of their durations would count time twice.
+//! Reports compute the same union.
 
 use std::sync::Arc;
 
@@ -63,17 +63,17 @@ impl AggregateUDFImpl for IntervalUnion {
     }
 }
 
-/// The intervals so far. Those that are known to touch are merged.
+/// The intervals that were added so far. Intervals that are known to touch are already merged.
 #[derive(Debug, Default)]
 struct Union {
     intervals: Vec<(i64, i64)>,
-    /// Number of intervals that are in order and disjoint.
+    /// Number of intervals, from the first on, that are sorted and disjoint.
     settled: usize,
-    /// Whether there was any interval. Without one the result is null.
+    /// Whether any interval was added. If not, the result is null.
     any: bool,
 }
 
-/// Smallest number of pending intervals before they are sorted.
+/// Number of unsorted intervals at which they are sorted and merged.
 const PENDING: usize = 4096;
 
 impl Union {
@@ -146,7 +146,7 @@ impl Accumulator for Union {
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         self.settle();
-        // A partition that only had empty intervals sends an interval without length, so that the
+        // A partition that had only empty intervals passes on one interval of length 0, so that the
         // result is 0 and not null.
         let empty = (self.any && self.intervals.is_empty()).then_some((0, 0));
         let all = || self.intervals.iter().copied().chain(empty);
@@ -210,7 +210,8 @@ mod tests {
 
     #[test]
     fn merged_parts_equal_the_whole() {
-        // The sequence is fixed and unordered, and long enough to be sorted on the way.
+        // The sequence is the same in each test run. It is unordered, and so long that it is sorted
+        // before its end.
         let all: Vec<(i64, i64)> = (0..20_000u64)
             .map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as i64)
             .map(|start| (start, start + 700))

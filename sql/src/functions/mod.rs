@@ -1,4 +1,5 @@
-//! SQL functions in addition to the engine's own: arithmetic of intervals, and reports.
+//! Defines the SQL functions that tprof adds to the engine's own: arithmetic of intervals, and
+//! reports.
 
 mod integers;
 mod interval_union;

@@ -1,8 +1,8 @@
 //! `report('KIND'[, 'TABLE'[, 'RUN']])`: returns the result of `tprof report KIND` as a table.
 //!
-//! The analysis runs in this process when the query is planned, because only a finished report has
-//! its columns. Rows of several runs follow one another, with a column `run`. An unknown figure is
-//! null; an estimate has its error in a separate column `error_…`.
+//! The analysis runs in this process when the query is planned, because a report's columns are
+//! known only when it is finished. The column `run` distinguishes rows of several runs. An unknown
+//! figure is null. The error of an estimate is in a separate column `error_…`.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ pub fn register(context: &SessionContext, runs: Vec<ReportRun>, problems: Proble
     context.register_udtf("stragglers", of(Some(("stragglers", "late_arrivals"))));
 }
 
-/// Cached reports: each is made once.
+/// Cache of reports, so that each is made once.
 #[derive(Debug)]
 struct Reports {
     runs: Vec<ReportRun>,
@@ -54,7 +54,7 @@ struct Reports {
 #[derive(Debug)]
 struct Function {
     reports: Arc<Reports>,
-    /// Kind and table of a short form.
+    /// For a short form such as `breakdown()`, its kind and table; `None` for `report()` itself.
     short: Option<(&'static str, &'static str)>,
 }
 

@@ -30,13 +30,13 @@ use table::TableText;
 /// Rows of a Parquet row group, all of which are in memory at once.
 const GROUP_ROWS: usize = 1 << 17;
 
-/// Destination of results, one after another.
+/// Writes results to a sink, one after another.
 pub struct Output {
     format: Format,
     sink: Sink,
     /// Width of the terminal in columns, if there is one.
     width: Option<usize>,
-    /// Whether the sink is a file, in which one can seek.
+    /// Whether the sink is a file, in which a format can seek.
     is_file: bool,
     writer: Option<Writer>,
     /// Number of results begun so far.
@@ -100,8 +100,8 @@ impl Output {
         self.end_any().map_err(|failed| self.known(failed))
     }
 
-    /// Returns the failure of a writer, or `NobodyReads` if that is its real cause: writers convert
-    /// errors of the sink to others.
+    /// Returns a writer's failure, or `NobodyReads` if the reader has closed the sink. The failure
+    /// alone doesn't show this, because writers replace the sink's errors by their own.
     fn known(&self, failed: QueryFailure) -> QueryFailure {
         if self.sink.is_unread() { QueryFailure::NobodyReads } else { failed }
     }
@@ -189,7 +189,8 @@ impl Output {
     }
 }
 
-/// Fails if two columns have the same name: readers of a JSON object keep only one of them.
+/// Fails if two columns have the same name, because readers of a JSON object would see only one of
+/// them.
 fn named_once(schema: &Schema) -> Result<(), QueryFailure> {
     let mut names = HashSet::new();
     match schema.fields().iter().find(|field| !names.insert(field.name())) {
@@ -202,7 +203,7 @@ fn named_once(schema: &Schema) -> Result<(), QueryFailure> {
     }
 }
 
-/// Creates a CSV writer that writes its header even if no row comes.
+/// Creates a CSV writer that writes its header even if the result has no rows.
 fn csv(schema: &SchemaRef, sink: Sink) -> Result<csv::Writer<Sink>, QueryFailure> {
     let mut writer = csv::WriterBuilder::new().with_header(true).build(sink);
     writer.write(&RecordBatch::new_empty(Arc::clone(schema))).map_err(arrow_failed)?;
@@ -217,8 +218,9 @@ fn properties() -> WriterProperties {
         .build()
 }
 
-/// Converts a schema so that every reader understands its texts. They are neither dictionaries, of
-/// which Arrow files can have only one per column, nor views.
+/// Converts a schema so that every reader understands its texts, by making them plain strings. They
+/// can't be dictionaries, because an Arrow file may have only one per column, nor views, because
+/// many readers don't know these.
 fn plain_schema(schema: &Schema) -> SchemaRef {
     let field = |field: &Arc<Field>| {
         let kind = match field.data_type() {

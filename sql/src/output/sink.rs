@@ -1,4 +1,4 @@
-//! A sink that several writers use one after another.
+//! A shared stream of bytes, which the writers of several results use one after another.
 
 use std::io::{self, BufWriter, Write};
 use std::sync::atomic::{AtomicBool, Ordering};

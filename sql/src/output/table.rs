@@ -1,5 +1,6 @@
 //! Formats a result as aligned columns. Numbers are on the right, texts on the left, and nulls are
-//! empty. Rows are gathered up to a limit, because only all rows show how wide a column is.
+//! empty. Rows are collected up to a limit before the first is printed, because the width of a
+//! column depends on all of them.
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::Schema;
@@ -127,7 +128,7 @@ impl TableText {
                 None => break,
             }
         }
-        // The texts get the room of a column that was left out.
+        // If a column was left out, the texts use its room.
         self.widen(&mut widths, page);
         widths
     }

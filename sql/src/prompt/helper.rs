@@ -1,5 +1,5 @@
-//! Helps while something is typed at the prompt: completes names, and detects whether a statement
-//! has ended.
+//! Supports the prompt's line editor while the user types: completes names, and detects whether a
+//! statement has ended.
 
 use std::sync::Arc;
 

@@ -37,7 +37,7 @@ struct Settings {
     is_timed: bool,
 }
 
-/// Reads and executes until the user leaves.
+/// Reads and executes statements and commands until the user leaves.
 pub fn run(
     runtime: &Runtime,
     engine: &Arc<Engine>,
@@ -69,7 +69,7 @@ pub fn run(
     )));
     let file = history::file();
     if let Some(file) = &file {
-        // The first time, there is no history.
+        // This fails when the prompt is used for the first time, because there is no history.
         let _ = editor.load_history(file);
     }
     let tables = engine.session.tables.names().len();
@@ -154,7 +154,8 @@ fn query(
 ) -> Result<(), QueryFailure> {
     let (runtime, interrupts) = on;
     let statements = statements::parse(text, engine.dialect())?;
-    // The subscription is for all statements: Ctrl-C between two of them also ends the others.
+    // One subscription covers all statements of the input, so Ctrl-C between two of them also skips
+    // the rest.
     let mut signals = interrupts.subscribe();
     for statement in statements {
         let begun = Instant::now();
@@ -176,7 +177,8 @@ fn one(
     engine: &Arc<Engine>,
     format: Format,
 ) -> Result<bool, QueryFailure> {
-    // A table is shown when it is complete. Rows of other formats are shown as they come.
+    // A table goes to memory first, because it is shown when it is complete. Rows of other formats
+    // are shown as they arrive.
     let (mut output, bytes) = match format {
         Format::Table => {
             let (sink, bytes) = Sink::memory();

@@ -10,7 +10,7 @@ const USUAL: &str = "less -SFRX";
 pub fn show(text: &[u8]) {
     let lines = text.iter().filter(|byte| **byte == b'\n').count();
     let room = terminal_size::terminal_size_of(stdout()).map(|(_, height)| usize::from(height.0));
-    // One line is reserved for the next prompt.
+    // The text is shown directly if it fits on the screen, with one line left for the next prompt.
     if room.is_none_or(|room| lines < room) || !paged(text) {
         let _ = stdout().write_all(text);
     }

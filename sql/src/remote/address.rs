@@ -1,5 +1,5 @@
-//! Parses Spark's connection string, `sc://HOST:PORT/;KEY=VALUE;…`: the location of a server, and
-//! the user who sends requests.
+//! Parses Spark's connection string, `sc://HOST:PORT/;KEY=VALUE;…`: the address of a server, and
+//! the user in whose name requests are sent.
 
 use percent_encoding::percent_decode_str;
 
@@ -10,7 +10,8 @@ use crate::terminal::errors::Failure;
 const PORT: u16 = 15002;
 /// Spark's own variable for the access token.
 pub const TOKEN: &str = "SPARK_CONNECT_AUTHENTICATE_TOKEN";
-/// Names of this machine: data that is sent to them does not leave it.
+/// Names of this machine. A token may be sent to them without TLS, because it does not leave the
+/// machine.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Address of a server. Credentials appear neither in [`Address::shown`] nor in a message.
@@ -105,7 +106,7 @@ impl Address {
         }
         address.token = address.token.or_else(|| environment(TOKEN)).filter(|of| !of.is_empty());
         let is_here = LOOPBACK.contains(&address.host.as_str());
-        // Headers can give access as well: `authorization`, `x-api-key`.
+        // Headers such as `authorization` and `x-api-key` can contain a secret too.
         let is_secret = address.token.is_some() || !address.headers.is_empty();
         if is_secret && use_ssl == Some(false) && !is_here {
             return Err(wrong("a token or a header would be sent without TLS".into()));
@@ -130,7 +131,8 @@ fn is_reserved(name: &str) -> bool {
     is_user_view || name.starts_with("grpc-")
 }
 
-/// Whether a name equals a known one except for separators between its words.
+/// Whether a name differs from a known one only by separators between words, so that it is probably
+/// a typing error.
 fn is_slip(name: &str, known: &str) -> bool {
     let letters = |text: &str| text.replace(['_', '-'], "");
     letters(name) == letters(known)

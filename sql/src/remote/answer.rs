@@ -1,9 +1,9 @@
 //! Receives the rows of an execution over connections that may break.
 //!
-//! A server keeps the parts that it sent last, and resends everything after the last part that
-//! arrived. It also ends an answer after some minutes, and expects a request for the rest. An
-//! answer is complete only when its last part has arrived. A connection that cannot be resumed is a
-//! failure, and never yields fewer rows.
+//! A server sends an answer in parts, and stores the latest ones. After a broken connection, it
+//! resends everything that follows the last part that arrived. It also ends each response after
+//! some minutes, and expects a request for the rest. So an answer is complete only when its last
+//! part has arrived. If the rest doesn't arrive, the query fails: it never returns fewer rows.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use uuid::Uuid;
 use super::client::Client;
 use super::messages::{ArrowBatch, ExecutePlanResponse, Plan};
 
-/// Number of attempts to resume after a connection broke, without a part in between.
+/// Number of attempts to resume an answer before it fails. The count starts again when a part
+/// arrives.
 const ATTEMPTS: u32 = 5;
 /// Time before the first attempt; each further attempt waits twice as long.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -23,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Reasons why rows ended too early.
 #[derive(Debug)]
 pub enum StreamFailure {
-    /// The server answered with this status, or not at all.
+    /// The request failed with this status, which may also mean that the server did not answer.
     Status(Status),
     /// The server was restarted and has forgotten the session.
     Restarted,
@@ -131,7 +132,8 @@ impl<'c> Answer<'c> {
                     self.breaks = 0;
                     return Ok(Some(part));
                 }
-                // The stream ended properly, but without its last part, so there is more.
+                // The stream ended without an error, but before the last part, so the server has
+                // more.
                 Ok(None) if self.breaks < ATTEMPTS => {
                     self.breaks += 1;
                     match self.again().await {
@@ -149,7 +151,8 @@ impl<'c> Answer<'c> {
                         "it ends again and again without a part".into(),
                     ));
                 }
-                // A connection that breaks again and again without a part is not resumed forever.
+                // The number of attempts is limited, because a connection may break forever before
+                // a part arrives.
                 Err(status) if is_of_connection(&status) && self.breaks < ATTEMPTS => {
                     self.breaks += 1;
                     self.parts = Some(self.mended(status).await?);
@@ -161,7 +164,7 @@ impl<'c> Answer<'c> {
         Ok(None)
     }
 
-    /// Requests the rest of the answer over another connection than the one that broke.
+    /// Requests the rest of the answer over a new connection.
     async fn mended(&self, broke: Status) -> Result<Streaming<ExecutePlanResponse>, StreamFailure> {
         for attempt in 0..ATTEMPTS {
             tokio::time::sleep(PAUSE * 2_u32.pow(attempt)).await;
@@ -194,7 +197,8 @@ impl<'c> Answer<'c> {
     }
 }
 
-/// Whether another connection might succeed.
+/// Whether the status means that the connection broke, so that the request may succeed over a new
+/// one.
 pub fn is_of_connection(status: &Status) -> bool {
     let is_transport = || std::error::Error::source(status).is_some();
     match status.code() {

@@ -1,6 +1,7 @@
-//! Checks statements for a server. The same statements are allowed as for the local engine, and no
-//! others. Spark servers write, read any file and start programs if a statement asks for it, some
-//! even in a SELECT. Therefore nothing is sent that was not understood here.
+//! Checks statements before they are sent to a server. Only the statements that the local engine
+//! allows are sent. A Spark server executes anything: it writes, reads any file and starts
+//! programs, even in a SELECT. Therefore a statement is sent only if the parser here understands
+//! all of it.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -16,7 +17,7 @@ use crate::statements::Source;
 use crate::status::QUERY;
 use crate::terminal::errors::Failure;
 
-/// Functions that produce rows and read nothing.
+/// Table functions that generate rows and read nothing.
 const OF_ROWS: [&str; 12] = [
     "explode",
     "explode_outer",
@@ -31,7 +32,7 @@ const OF_ROWS: [&str; 12] = [
     "stack",
     "unnest",
 ];
-/// Functions that call arbitrary code of the server, or read files and other servers.
+/// Functions that execute arbitrary code on the server, or that read files or other servers.
 const DANGEROUS: [&str; 15] = [
     "from_avro",
     "from_protobuf",
@@ -49,7 +50,7 @@ const DANGEROUS: [&str; 15] = [
     "try_reflect",
     "try_secret",
 ];
-/// Prefix of more dangerous functions.
+/// Prefix of further dangerous functions, which send data to a language model.
 const ASKS_A_MODEL: &str = "ai_";
 /// Functions that only tprof has, and their equivalents.
 const OWN: [(&str, &str); 5] = [
@@ -65,7 +66,7 @@ const OWN: [(&str, &str); 5] = [
 pub struct NamedRelation {
     /// Name in lower case.
     pub name: String,
-    /// Whether it has several parts, like names of the server's own relations.
+    /// Whether the name has several parts, as names of the server's own relations have.
     pub has_parts: bool,
     /// Whether it may be a query defined by a surrounding WITH.
     pub is_defined: bool,
@@ -73,7 +74,7 @@ pub struct NamedRelation {
     pub place: (u64, u64),
 }
 
-/// Refuses statements that do more than read tables. Which tables they read does not matter here.
+/// Refuses statements that do more than read tables. The caller checks which tables they read.
 pub fn check(source: &Source) -> Result<(), QueryFailure> {
     check_kind(&source.parsed)?;
     let mut statements = Vec::new();
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn relations_are_named_wherever_they_stand() {
+    fn relations_are_found_everywhere_in_a_statement() {
         let text = "WITH kernels AS (SELECT * FROM Kernels WHERE rank IN (SELECT rank FROM `ranks`)) \
                     SELECT * FROM kernels UNION ALL TABLE a.steps";
         let named = relations(&of(text).parsed);

@@ -1,9 +1,9 @@
 //! A connection to a Spark Connect server, and its requests.
 //!
-//! It uses tonic and the few messages that a query needs. Existing crates do not fit: those of
-//! Apache Spark (`apache-spark-connect` 4.2), and `spark-connect` 0.3 based on it, need `protoc` to
-//! compile, use another version of Arrow than DataFusion, and bring whole data frames;
-//! `spark-connect-rs` is no longer maintained.
+//! The module uses tonic, and defines the few messages that a query needs. Existing crates do not
+//! fit: those of Apache Spark (`apache-spark-connect` 4.2), and `spark-connect` 0.3 based on it,
+//! need `protoc` to compile, use another version of Arrow than DataFusion, and bring whole data
+//! frames; `spark-connect-rs` is no longer maintained.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -30,8 +30,8 @@ use crate::terminal::errors::Failure;
 
 /// Timeout for reaching the server.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long a connection may be silent. Then the server is asked whether it is still there, and has
-/// the same time to answer.
+/// How long a connection may be silent before the server is sent a ping, which it must answer
+/// within the same time.
 const SILENCE: Duration = Duration::from_secs(30);
 /// Timeout for the list of a table's files.
 const LISTING: Duration = Duration::from_secs(120);
@@ -44,7 +44,8 @@ const LONGEST: usize = 128 << 20;
 struct ServerSession {
     /// Name that this program gave the session.
     name: String,
-    /// The server's own name of the session. If it changes, the views are gone.
+    /// The server's own name for the session. If it changes, the server has a new session without
+    /// views.
     observed: Option<String>,
     /// Health of the session as the last request found it.
     health: SessionHealth,
@@ -126,8 +127,8 @@ impl Client {
         self.stream("ExecutePlan", request).await
     }
 
-    /// Returns the number of files that a plan's rows come from; `None` if the server does not
-    /// know.
+    /// Returns the number of files that the server reads for a plan; `None` if the server does not
+    /// say.
     pub async fn files(&self, plan: Plan) -> Option<usize> {
         let request = AnalyzePlanRequest {
             session_id: self.session_name(),
@@ -154,7 +155,7 @@ impl Client {
     }
 
     /// Ends an execution and discards the rest of its answer. Failures are ignored, because the
-    /// server would end it anyway.
+    /// server ends abandoned executions after a while.
     pub async fn release(&self, operation: &str) {
         let request = ReleaseExecuteRequest {
             session_id: self.session_name(),
@@ -263,7 +264,8 @@ impl Client {
         let mut grpc = Grpc::new(self.channel.clone())
             .max_decoding_message_size(LONGEST)
             .max_encoding_message_size(LONGEST);
-        // A channel that has to reconnect waits as long as nobody answers.
+        // The time is limited, because a channel that has lost its connection waits until a server
+        // answers.
         match tokio::time::timeout(CONNECT, grpc.ready()).await {
             Ok(Ok(())) => Ok(grpc),
             Ok(Err(error)) => Err(Status::unavailable(connection::innermost(&error))),

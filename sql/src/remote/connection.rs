@@ -42,7 +42,7 @@ pub fn failed(address: &Address, error: &tonic::transport::Error) -> Failure {
     unreachable(address, why)
 }
 
-/// Explains that the host accepts connections but does not answer.
+/// Returns the error for a host that accepts connections but does not answer.
 pub fn silent(address: &Address) -> Failure {
     unreachable(address, "it does not answer".into())
 }

@@ -36,7 +36,7 @@ pub async fn of(
 
 /// Whether the error is about the request itself, and not about the user or the connection.
 fn is_of_statement(status: &Status) -> bool {
-    // Such a status means that an HTTP server with another protocol answered.
+    // tonic makes such a status of the answer of an HTTP server that doesn't speak gRPC.
     let is_other_server = status.message().contains("mapped from HTTP")
         || status.code() == Code::Unimplemented
             && (status.message().is_empty() || status.message().contains("Method"));
@@ -137,8 +137,7 @@ fn root(errors: &[ServerError], first: i32) -> Option<String> {
     let at = |index: i32| errors.get(usize::try_from(index).ok()?);
     let mut found: Option<&ServerError> = at(first);
     let mut next = found;
-    // The number of steps is limited, because a cause that is its own cause would be followed
-    // forever.
+    // The number of steps is limited, because a hostile server could send causes in a cycle.
     for _ in 0..errors.len() {
         let Some(error) = next else { break };
         if class(&error.message).is_some() {

@@ -1,9 +1,9 @@
-//! `--remote`: executes the command on a Spark Connect server.
+//! `--remote`: executes statements on a Spark Connect server.
 //!
-//! The server reads the files itself. It is told which files there are and which columns they have,
-//! and infers nothing. A table or view is registered there when a statement first names it.
-//! Everything else is the same as without a server: the allowed statements, the lists and the
-//! output formats.
+//! The server reads the files of the data sets itself, so it must be able to reach them. tprof
+//! tells it the files and columns of each table, so that it infers nothing. A table or view is
+//! registered on the server when a statement first names it. The allowed statements, the lists of
+//! tables and the output formats are the same as without a server.
 
 pub mod address;
 mod answer;
@@ -138,7 +138,8 @@ impl Remote {
             return Err(failed);
         }
         self.registry.begin_session(client, session).await?;
-        // Rows that were written must not be written twice.
+        // If rows were already written, the statement must not be started again, because they would
+        // be written twice.
         if output.results() > before {
             return Err(failed);
         }
@@ -166,7 +167,8 @@ impl Remote {
             return self.create_view(client, session, source, needed).await;
         }
         if query(client, session, source, output).await? {
-            // For some servers, a file that disappeared is not an error and has no rows.
+            // Some servers report no error for a file that has disappeared, and leave out its rows.
+            // So the files are checked first.
             self.registry.check_files(client, session, &tables).await?;
             output.end()?;
         }
@@ -275,7 +277,8 @@ async fn query(
     };
     rows.release().await;
     ended?;
-    // Every answer with rows has their columns.
+    // A result has columns even if it has no rows. So if nothing has begun, the statement has no
+    // result.
     Ok(has_begun)
 }
 

@@ -36,7 +36,8 @@ impl Names {
                 one.is_used.store(true, Ordering::Relaxed);
                 one.joined(one.rest(address).unwrap_or_default())
             }
-            // Without the scheme, a path would refer to the server's default file system.
+            // With the scheme, a path refers to local files. Without it, a path would refer to the
+            // server's default file system, HDFS for example.
             None if address.starts_with('/') => format!("file://{address}"),
             None => address.to_owned(),
         };
@@ -49,7 +50,7 @@ impl Names {
         }
     }
 
-    /// Fails if an option has not changed any name.
+    /// Fails if a `--remote-data` option has not changed any name, because it is probably mistyped.
     pub fn check_used(&self) -> Result<(), Failure> {
         match self.0.iter().find(|one| !one.is_used.load(Ordering::Relaxed)) {
             Some(one) => Err(Failure::new(format!("--remote-data {}=… changes nothing", one.from))

@@ -38,7 +38,7 @@ pub struct Registry {
     names: Names,
     /// Registered tables and views of tprof.
     registered: Mutex<BTreeSet<String>>,
-    /// Views that statements created, in order.
+    /// Views that the user's statements created, in order.
     own: Mutex<Vec<UserView>>,
 }
 
@@ -124,7 +124,8 @@ impl Registry {
         session: &Session,
         mut needed: BTreeSet<String>,
     ) -> Result<Vec<String>, QueryFailure> {
-        // A view that uses another one comes after it.
+        // In `VIEWS`, a view comes after the views that it uses. The reverse order finds a view
+        // before the relations that it needs.
         for view in VIEWS.iter().rev() {
             if needed.contains(view.name) && !self.is_user_view(view.name) {
                 needed.extend(used_relations(view.query()));
@@ -228,8 +229,8 @@ async fn found(
     }
     let (there, here, what) = match client.files(plan(&format!("SELECT * FROM {name}"))).await {
         Some(files) => (files as u64, count as u64, "files"),
-        // If the server does not know the files, count rows instead: files state how many they
-        // have.
+        // If the server does not tell the number of files, it counts rows instead. The expected
+        // number is in the files' metadata.
         None => (rows(client, session, name).await?, session.tables.rows(name), "rows"),
     };
     if there == here {
@@ -268,7 +269,7 @@ fn plan(query: &str) -> Plan {
     Plan { op: Some(Op::Root(sql(query))) }
 }
 
-/// Executes a command to its end.
+/// Executes a command, and waits for its end.
 async fn done(client: &Client, plan: Plan) -> Result<(), StreamFailure> {
     let mut answer = Answer::of(client, plan).await?;
     while answer.next().await?.is_some() {}

@@ -1,4 +1,5 @@
-//! Views that statements create: they belong to the server, in the command's own session.
+//! Creates and describes views that the user's statements define. They exist only on the server,
+//! and only in the session of this command.
 
 use std::collections::BTreeSet;
 

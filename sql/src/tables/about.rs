@@ -40,7 +40,7 @@ impl TableAbout {
     }
 }
 
-/// Returns the meaning of the columns that every table begins with.
+/// Returns the meaning of a column with which every table begins (`run`, `rank`).
 fn of_every_table(name: &str) -> &'static str {
     match name {
         "run" => "run that the row is of",

@@ -1,9 +1,9 @@
 //! Tables of archives (`tprof archive`). A table consists of exactly the objects that the commit
 //! files of the archive name.
 //!
-//! The commit file of each run states its objects and their sizes, so no store is asked before a
-//! query names a table. The columns come from the catalogue, so no store is asked for them. A
-//! condition on `run` selects objects before any is opened.
+//! The commit files list the objects with their sizes, and the columns come from the catalogue. So
+//! no request is sent to a store before a query reads a table. A condition on `run` selects objects
+//! before any is opened.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::archive::Archive;
 use crate::archive::commit::Commit;
 use crate::problems::Problems;
 
-/// Type of texts that the engine need not copy.
+/// Type of text columns. The engine needn't copy texts of this type.
 const TEXT: DataType = DataType::Utf8View;
 
 /// Several archives. Each table has the rows of all of them.
@@ -105,7 +105,7 @@ impl ArchivedTable {
                 parts.extend(objects.map(|object| {
                     let object = ObjectMeta {
                         location: archive.place.path(&object.path),
-                        // An object never changes, so only its size counts.
+                        // An object never changes, so the engine needs its size but no time.
                         last_modified: Default::default(),
                         size: object.bytes,
                         e_tag: None,
@@ -130,7 +130,7 @@ impl ArchivedTable {
         self.archives.iter().enumerate().map(|(at, archive)| of_archive(at, archive)).collect()
     }
 
-    /// Number of rows, as the commit files state it.
+    /// Returns the number of rows, from the commit files.
     pub fn rows(&self) -> u64 {
         let runs = self.archives.iter().flat_map(|archive| &archive.commits.runs);
         runs.filter_map(|run| run.tables.get(self.name)).sum()
@@ -148,7 +148,7 @@ impl ArchivedTable {
         Ok(RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![runs])?)
     }
 
-    /// Records runs that were archived without this table.
+    /// Adds a problem about runs that were archived without this table, whose rows are missing.
     fn note(&self, parts: &[&Part]) {
         let runs: BTreeSet<&str> = parts.iter().map(|part| self.run(part)).collect();
         let lacking = parts.iter().filter(|part| part.object.is_none());

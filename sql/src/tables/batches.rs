@@ -1,4 +1,4 @@
-//! Converts columns that tprof read to columns of the engine.
+//! Converts columns that tprof has read from trace files to Arrow columns of the query engine.
 
 use std::sync::Arc;
 
@@ -33,8 +33,8 @@ pub fn text() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
-/// Joins small batches, because a rank may have only ten rows, and each batch costs the engine the
-/// same.
+/// Joins small batches to larger ones. A rank may have only ten rows, and each batch costs the
+/// engine about the same.
 pub struct Batches {
     schema: SchemaRef,
     rows: usize,
@@ -87,7 +87,8 @@ impl Batches {
 
     fn record_batch(&self, batch: Batch) -> Result<RecordBatch> {
         let columns = batch.columns.into_iter().map(array).collect::<Result<Vec<_>>>()?;
-        // A query may need no column at all but only the number of rows.
+        // The number of rows is set explicitly, because a query such as `SELECT count(*)` needs no
+        // column.
         let rows = RecordBatchOptions::new().with_row_count(Some(batch.rows));
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &rows)?)
     }

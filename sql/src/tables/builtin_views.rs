@@ -1,4 +1,4 @@
-//! Built-in views: questions that reports answer, as SQL over the tables.
+//! Plans the built-in views, which answer with SQL the same questions as reports.
 //!
 //! A view is planned when a query first names it, because there are a dozen views and most queries
 //! name none.
@@ -17,7 +17,7 @@ pub fn of_name(name: &str) -> Option<&'static View> {
     VIEWS.iter().find(|view| view.name == name)
 }
 
-/// Returns the state of a session while it exists.
+/// Returns the state of a session; `None` if the session was dropped.
 type State = Box<dyn Fn() -> Option<SessionState> + Send + Sync>;
 
 /// Plans views with the state of their session, which is created after the planner.

@@ -1,8 +1,9 @@
 //! Tables of data sets that `tprof export --to parquet` wrote: `DIR/TABLE/**.parquet`, and
 //! `DIR/_tprof.json` with the meaning of the columns.
 //!
-//! Columns come from the schema of the files. A `run` or `rank` that only directory names state
-//! (`rank=3`) also becomes a column. Both select files before any is opened.
+//! Columns come from the schema of the files. If files lack `run` or `rank` and their directory's
+//! name has it (`rank=3`), it becomes a column too. Conditions on both select files before any is
+//! opened.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -44,8 +45,8 @@ struct DataFile {
     object: ObjectMeta,
     run: Option<String>,
     rank: Option<i32>,
-    /// Whether the directory of the file states a rank, or that there is none. For a file of
-    /// several ranks it states neither.
+    /// Whether the directory's name says which rank the file is of, or that the file is of none. If
+    /// not, the file may have several ranks.
     is_of_one: bool,
 }
 
@@ -53,7 +54,8 @@ struct DataFile {
 #[derive(Debug)]
 pub struct DataTable {
     schema: TableSchema,
-    /// `run` and `rank`, as far as each is constant within every file.
+    /// The columns `run` and `rank` of each file. A column is left out unless it is constant within
+    /// every file.
     by_file: RecordBatch,
     files: Vec<DataFile>,
     problems: Problems,
@@ -68,7 +70,7 @@ pub struct DataSets {
 }
 
 impl DataSets {
-    /// Combines data sets, given with the names of their runs. Only their descriptions are read.
+    /// Combines data sets, each with the name of its run. Reads only their descriptions.
     pub fn new(sets: Vec<(String, PathBuf)>, problems: Problems) -> DataSets {
         let mut abouts: BTreeMap<String, TableAbout> = BTreeMap::new();
         for table in sets.iter().flat_map(|(_, directory)| abouts_of(directory)) {
@@ -116,7 +118,7 @@ fn abouts_of(directory: &Path) -> Vec<TableAbout> {
     tables.map(table).collect()
 }
 
-/// The run and the rank of a file, as the directories above it state them.
+/// The run and the rank of a file, from the names of the directories above it.
 #[derive(Clone)]
 struct Above {
     run: String,
@@ -195,7 +197,8 @@ impl DataTable {
         Some(DataTable { schema, by_file, files, problems })
     }
 
-    /// Returns the paths of the readable files, or why they are not the whole table.
+    /// Returns the paths of the readable files, or the reason why the table has more than the
+    /// content of these files.
     pub fn paths(&self) -> std::result::Result<Vec<String>, &'static str> {
         let is_in_names = |column: &FieldRef| match column.name().as_str() {
             "rank" => self.files.iter().any(|file| file.is_of_one),
@@ -218,7 +221,7 @@ impl DataTable {
         Ok(paths)
     }
 
-    /// Number of rows, as the readable files state it.
+    /// Returns the number of rows, from the metadata of the readable files.
     pub fn rows(&self) -> u64 {
         let rows = |file: &DataFile| {
             let opened = open_plain(&file.path).ok()?;
@@ -240,7 +243,7 @@ impl DataTable {
 /// The last bytes of a Parquet file, after the size of its metadata.
 const MAGIC: &[u8; 4] = b"PAR1";
 
-/// Returns why a file cannot be read. Only the end of the file is checked, which a truncated file
+/// Returns why a file cannot be read. Checks only the file's last bytes, which a truncated file
 /// lacks.
 fn damage(file: &DataFile) -> Option<String> {
     let end = || -> std::io::Result<[u8; 8]> {
@@ -280,7 +283,8 @@ fn join(known: Option<Schema>, more: &Schema) -> Schema {
 }
 
 /// Returns `run` and `rank` of each file, in the types of the table. If files may have several
-/// ranks (compacted ones), no directory states one, so ranks select no files.
+/// ranks, as compacted ones have, the column `rank` is left out, so conditions on it select no
+/// files.
 fn by_file(schema: &TableSchema, files: &[DataFile]) -> Result<RecordBatch> {
     let table = schema.table_schema();
     let mut fields = Vec::new();

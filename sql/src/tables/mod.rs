@@ -1,4 +1,4 @@
-//! The tables of a session's runs, each created when a query first names it.
+//! Provides the tables of a session. Each is created when a query first names it.
 
 pub mod about;
 pub mod archived;
@@ -100,8 +100,8 @@ impl Tables {
         self.of_runs().contains(name)
     }
 
-    /// Returns the files of a table, or why they are not the whole table. Files that cannot be read
-    /// become problems.
+    /// Returns the files of a table, or the reason why the table has more than the content of
+    /// files. Files that cannot be read become problems.
     pub fn files(&self, name: &str) -> std::result::Result<Files, &'static str> {
         let schema = self.schema(name).ok_or("no file of it can be read")?;
         let mut groups = Vec::new();
@@ -114,7 +114,7 @@ impl Tables {
         Ok(Files { schema, groups })
     }
 
-    /// Number of rows of a table, as its files and archives state it.
+    /// Returns the number of rows of a table, from the metadata of its files and archives.
     pub fn rows(&self, name: &str) -> u64 {
         let archived = self.archived(name).map_or(0, |table| table.rows());
         archived + self.sets.table(name).map_or(0, |table| table.rows())
@@ -153,7 +153,7 @@ impl Tables {
 
     /// Returns the columns of a table or view.
     pub fn schema(&self, name: &str) -> Option<SchemaRef> {
-        // Building the table reads no rows, so this does not wait.
+        // Creating a table reads no rows, so this doesn't block for long.
         let found = futures::executor::block_on(self.table(name));
         Some(found.ok().flatten()?.schema())
     }

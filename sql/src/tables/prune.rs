@@ -1,4 +1,4 @@
-//! Selects files by a query's conditions before any is opened.
+//! Selects the files of a table in which a query's conditions can hold, before any is opened.
 
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::catalog::Session;
@@ -87,7 +87,7 @@ mod tests {
     use datafusion::logical_expr::{col, lit};
 
     #[test]
-    fn times_are_those_that_all_conditions_allow() {
+    fn the_time_range_is_what_all_conditions_allow() {
         let of = |filters: &[Expr]| times(filters, "start_ns");
         let start = || col("start_ns");
         assert_eq!(of(&[]), (None, None));
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(of(&[lit(5i64).lt_eq(start()), start().lt(lit(3i64))]), (Some(5), Some(2)));
         assert_eq!(of(&[start().between(lit(1i64), lit(2i64))]), (Some(1), Some(2)));
         assert_eq!(of(&[start().eq(lit(7i64))]), (Some(7), Some(7)));
-        // Conditions that imply nothing for certain.
+        // Neither condition limits the time for certain.
         assert_eq!(of(&[start().gt(lit(5i64)).or(col("rank").eq(lit(1i64)))]), (None, None));
         assert_eq!(of(&[start().not_between(lit(1i64), lit(2i64))]), (None, None));
         assert_eq!(of(&[start().gt(col("other"))]), (None, None));

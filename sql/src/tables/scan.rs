@@ -1,4 +1,4 @@
-//! Scans Parquet files in a store, as part of a plan.
+//! Plans the scan of Parquet files in a store.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Tables of runs, read from their `.tprof` files when a query needs them, without a prior export.
 //!
-//! A table of ranks is read in as many parts as there are threads, each with its own ranks.
-//! Conditions on `run` and `rank` select files, conditions on the time column select blocks of a
-//! file; the engine checks all of them again. A table about runs is computed as a whole by the
-//! analysis.
+//! A table of ranks is read by several threads, each of which reads its own ranks. Conditions on
+//! `run` and `rank` select files, and conditions on the time column select blocks of a file. The
+//! engine checks all conditions again for each row. A table about runs is computed as a whole by
+//! the analysis.
 
 use std::fmt;
 use std::sync::Arc;
@@ -120,7 +120,8 @@ impl TableProvider for TraceTable {
             scope: self.about.scope,
             schema: Arc::clone(&projected),
             runs: Arc::clone(&self.runs),
-            // Rows that begin at the last moment are included.
+            // The request's end is exclusive, but rows that begin at the last moment must be
+            // included.
             request: Request {
                 columns: columns.clone(),
                 from_ns,
@@ -138,8 +139,8 @@ impl TableProvider for TraceTable {
     }
 }
 
-/// Divides files among threads: neighbouring ranks are often alike, so each thread gets every Nth
-/// file.
+/// Divides files among threads. Each of N threads gets every Nth file, because neighbouring ranks
+/// often have equally many rows.
 fn divided(places: Vec<FileAt>, threads: usize) -> Vec<Vec<FileAt>> {
     let count = threads.min(places.len()).max(1);
     let mut parts = vec![Vec::new(); count];

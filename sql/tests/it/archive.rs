@@ -46,7 +46,7 @@ fn ids(archive: &Path) -> Vec<String> {
     rows(archive, "SELECT run FROM runs ORDER BY run")
 }
 
-/// Query for sums over kernels, which differ if any rank is missing.
+/// Query for sums over kernels. If any rank is missing, the result differs.
 pub const SUMS: &str = "SELECT count(*), sum(total_ns), sum(\"count\") FROM rank_kernels";
 
 fn sums(of: &Path) -> Vec<String> {
@@ -91,7 +91,7 @@ fn archiving_again_changes_nothing() {
 }
 
 #[test]
-fn two_runs_with_the_same_name_are_kept_apart() {
+fn two_runs_of_the_same_name_get_different_ids() {
     let (directory, path, to) = place();
     let other = directory.path().join("r8");
     many_ranks(&runs().run(), &other, 3).unwrap();
@@ -152,7 +152,7 @@ fn a_run_in_progress_is_refused() {
 }
 
 #[test]
-fn damage_and_orphans_are_named_and_other_files_are_not() {
+fn check_names_damage_and_orphans_but_no_other_files() {
     let (_directory, path, to) = place();
     assert_eq!(archive(&runs().run(), &to, &[]).code, 0);
     let of = |table: &str| files(&path.join(table)).into_keys().next().unwrap();
@@ -210,8 +210,8 @@ pub fn kill_at(mut child: Child, at: usize, count: impl Fn() -> usize) -> bool {
 fn a_kill_leaves_all_of_a_run_or_nothing() {
     let run = runs().run();
     let all = sums(&run);
-    // A killed archiver also leaves files that were not sent yet. Here, they are in the test's own
-    // directory for temporary files.
+    // A killed archiver also leaves files that were not sent yet. With this TMPDIR, they are in a
+    // directory that the test removes.
     let temporary = TempDir::new().unwrap();
     let words = |to: &str| {
         let mut command = program(["archive", run.to_str().unwrap(), "--to", to, "--raw", "all"]);
@@ -228,7 +228,7 @@ fn a_kill_leaves_all_of_a_run_or_nothing() {
         let is_there = contents(&path).keys().any(|path| path.starts_with("_runs"));
         before_commit += usize::from(killed && !is_there);
         if path.join("_runs").is_dir() {
-            // If an archive has no run, it has no table.
+            // Before the commit, the archive has no run, and so not even a table.
             let runs = number(&path, "SELECT count(*) FROM runs");
             assert_eq!(runs, i64::from(is_there), "killed at {at}");
             if is_there {
@@ -331,7 +331,7 @@ fn only_the_named_runs_of_an_archive_are_read() {
     }
     let of_both = counted(&["--run", &all[0], "--run", &all[1], "--run", &all[0]]);
     assert_eq!(of_both.out.lines().nth(1), Some("11"));
-    // The other files need not even be readable.
+    // The commit files of other runs are not opened, so they may be unreadable.
     fs::write(path.join("_runs").join(format!("{}.json", all[0])), "{").unwrap();
     assert_eq!(
         (counted(&["--run", &all[1]]).out.lines().nth(1), &*counted(&["--run", &all[1]]).err),

@@ -1,4 +1,4 @@
-//! Tests that SQL computes from intervals the same results as reports print.
+//! Tests that SQL functions on intervals compute the figures that reports print.
 
 use tprof_analyze::KINDS;
 use tprof_analyze::document::{Options, Value};

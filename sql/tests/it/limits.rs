@@ -70,7 +70,7 @@ fn ctrl_c_ends_a_query_and_leaves_nothing() {
     let temporary = tempfile::tempdir().unwrap();
     let result = tempfile::tempdir().unwrap();
     let file = result.path().join("result.csv");
-    // The first rows come at once, but the last would never come.
+    // The query returns its first rows at once, and would run for years.
     let endless = "SELECT a.value + b.value FROM generate_series(1, 1000) a, \
                    generate_series(1, 100000000000) b";
     for (signal, status) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
@@ -82,7 +82,7 @@ fn ctrl_c_ends_a_query_and_leaves_nothing() {
         let mut stdout = child.stdout.take().unwrap();
         stdout.read_exact(&mut first).unwrap();
         kill(Pid::from_raw(child.id() as i32), signal).unwrap();
-        // The pipe is full by now. It is read further, as a shell would.
+        // The pipe is full, so the query waits. The test reads on, as a shell's pipe would.
         std::io::copy(&mut stdout, &mut std::io::sink()).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(status));
         assert!(is_empty(temporary.path()));

@@ -74,7 +74,7 @@ impl Terminal {
     pub fn leave(mut self) -> (i32, TempDir) {
         self.type_in("\x04");
         let mut rest = Vec::new();
-        // On Linux, reading at the end of a terminal is an error.
+        // The error is ignored: on Linux, a read fails when the terminal's other end is closed.
         let _ = self.end.read_to_end(&mut rest);
         (self.child.wait().unwrap().code().unwrap(), self.state)
     }
@@ -134,7 +134,7 @@ fn ctrl_c_ends_the_query_and_not_the_prompt() {
     terminal.type_in(
         "SELECT 7 AS b; SELECT count(*) FROM generate_series(1, 1000) a, generate_series(1, 100000000000) b;\r",
     );
-    // The first result is there, so the second statement is next.
+    // The first result has arrived, so the second statement is running now.
     terminal.until("1 row\r\n");
     terminal.type_in("\x03");
     terminal.until("interrupted");
@@ -173,7 +173,8 @@ fn a_signal_from_another_process_ends_the_prompt() {
     terminal.until("tprof> ");
     let children = format!("/proc/{0}/task/{0}/children", terminal.child.id());
     let of_setsid = std::fs::read_to_string(children).unwrap();
-    // `setsid` only starts another process if it leads a group itself.
+    // `setsid` has no child if it replaced itself by the program: it forks only if it leads a
+    // process group.
     let program = of_setsid.trim().parse().unwrap_or(terminal.child.id() as i32);
     kill(Pid::from_raw(program), Signal::SIGTERM).unwrap();
     let _ = terminal.end.read_to_end(&mut Vec::new());

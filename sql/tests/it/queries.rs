@@ -23,7 +23,8 @@ fn a_run_and_its_data_set_give_the_same_rows() {
 #[test]
 fn conditions_that_select_files_and_blocks_leave_out_no_row() {
     let count = |of: &str| number(&runs().run(), &format!("SELECT count(*) FROM spans WHERE {of}"));
-    // A sum hides the column from the selection of files and blocks.
+    // `checked` has the same condition with `+ 0` on the column, which the selection of files and
+    // blocks does not recognize.
     for (chosen, checked) in [
         ("rank = 3", "rank + 0 = 3"),
         ("rank > 2 AND rank <= 5", "rank + 0 > 2 AND rank + 0 <= 5"),
@@ -40,7 +41,7 @@ fn conditions_that_select_files_and_blocks_leave_out_no_row() {
 }
 
 #[test]
-fn several_runs_are_one_table_whatever_their_form() {
+fn runs_data_sets_and_files_form_one_table() {
     let one = number(&runs().run(), "SELECT count(*) FROM kernels");
     let (run, set) = (runs().run(), runs().set());
     let query = "SELECT count(*), count(DISTINCT run) FROM kernels";

@@ -62,7 +62,7 @@ fn server() -> Option<&'static Sail> {
     static SERVER: OnceLock<Option<Sail>> = OnceLock::new();
     let server = SERVER.get_or_init(|| {
         let server = Sail::start()?;
-        // Statics are not dropped, so the server is ended by `atexit`.
+        // A static is never dropped, so `atexit` ends the server.
         extern "C" fn end() {
             if let Some(Some(server)) = SERVER.get() {
                 let _ = kill(Pid::from_raw(server.0.child.id() as i32), Signal::SIGKILL);
@@ -116,7 +116,7 @@ fn types(file: &Path) -> Vec<(String, String)> {
 }
 
 #[test]
-fn every_table_and_view_is_the_same_as_without_a_server() {
+fn every_table_and_view_equals_that_without_a_server() {
     let Some(server) = server() else { return };
     let directory = tempfile::tempdir().unwrap();
     for run in traces(directory.path()) {
@@ -240,7 +240,8 @@ fn data_under_another_name_on_the_server_is_found() {
     let (here, there) = (directory.path().join("here"), directory.path().join("there"));
     set(&runs().run(), &here, Some(128));
     std::fs::create_dir(&there).unwrap();
-    // The table that is missing in the copy shows which of the two directories the server reads.
+    // A table is missing in the copy. If a query for it fails, the server reads the copy and not
+    // the original.
     for entry in here.read_dir().unwrap().flatten() {
         let _ = Command::new("cp").arg("-r").arg(entry.path()).arg(&there).status().unwrap();
     }
@@ -321,7 +322,7 @@ fn forbidden_statements_and_sources_are_refused_before_anything_is_sent() {
     let new = directory.path().join("new");
     let set = runs().set();
     let set = set.to_str().unwrap();
-    // There is no server, so a request would fail in another way.
+    // No server listens on this port, so if tprof sent a request, the error would be another.
     let nobody = |words: &[&str]| of(at_port(free_port(), words).output().unwrap());
     for (query, why) in [
         (format!("COPY (SELECT 1) TO '{}'", new.display()), "COPY is refused"),
@@ -365,7 +366,7 @@ fn comments_and_texts_cannot_make_a_server_read_other_files() {
     std::fs::write(&secret, "kept by itself").unwrap();
     let path = format!("text.`{}`", secret.display());
     let set = runs().set();
-    // If its check did not refuse these texts, the server would read the file.
+    // If tprof sent these texts as typed, the server would read the file.
     for text in [
         format!("SELECT * FROM {path}"),
         format!("SELECT * -- \rFROM {path}"),
@@ -425,7 +426,7 @@ fn a_repeated_data_set_counts_once() {
 }
 
 #[test]
-fn a_column_in_double_quotes_is_no_text_in_every_row() {
+fn a_column_in_double_quotes_is_refused_and_not_a_text() {
     let Some(server) = server() else { return };
     let set = runs().set();
     for query in ["SELECT \"rank\" FROM kernels", "SELECT rank FROM ranks WHERE \"Host\" = 'a'"] {
@@ -438,7 +439,7 @@ fn a_column_in_double_quotes_is_no_text_in_every_row() {
 }
 
 #[test]
-fn two_columns_of_one_name_are_no_object_of_json() {
+fn two_columns_of_one_name_are_refused_for_json() {
     let Some(server) = server() else { return };
     let set = runs().set();
     let set = set.to_str().unwrap();

@@ -204,7 +204,7 @@ fn documents_of_an_archive_have_the_rows_of_the_reports() {
 }
 
 #[test]
-fn the_heat_map_of_an_archive_is_that_of_the_run() {
+fn the_heat_map_of_an_archive_equals_that_of_the_run() {
     let Some(both) = Both::new() else { return };
     let (archived, there) = (both.serve(), both.serve_with(&[both.runs().to_str().unwrap()]));
     let a = id(of(&archived.whole_list(2), "first"));
@@ -239,7 +239,8 @@ fn two_runs_are_compared_and_share_a_history() {
     assert!(step["interval"].is_null() && step["interval_missing"].is_string(), "{step}");
     let ranks = diff["tables"]["differences"].as_array().unwrap();
     assert!(ranks.contains(&json!({ "key": "ranks", "a": "8", "b": "16" })), "{ranks:?}");
-    // Ranks are copies of one, so a kernel takes equally long per step and rank in both.
+    // All ranks of both runs are copies of one rank, so a kernel takes equally long per step and
+    // rank in both.
     let kernels = diff["tables"]["kernels"].as_array().unwrap();
     assert!(kernels.len() > 2);
     for kernel in kernels {
@@ -337,7 +338,7 @@ fn a_lost_object_affects_only_its_run() {
     fs::write(&damaged, vec![0x5a; bytes.len()]).unwrap();
     let commits = both.path().join("_runs");
     fs::write(commits.join("half-000000000000.json"), "{\"archive_ver").unwrap();
-    // A commit file gets another name than that of its run, so nothing finds the run by its name.
+    // A commit file is renamed, so that the run in it cannot be found by its ID.
     let first = files(&commits).into_iter().find(|path| path.to_string_lossy().contains("/first-"));
     let text = fs::read_to_string(first.unwrap()).unwrap();
     let at = text.find("\"first-").unwrap() + 1;
@@ -405,7 +406,7 @@ fn sources_that_cannot_be_served_together_are_refused() {
 }
 
 #[test]
-fn requests_are_checked_as_those_to_runs_are() {
+fn requests_to_an_archive_are_checked_like_others() {
     let Some(both) = Both::new() else { return };
     let served = both.serve();
     let elsewhere = served.send("GET", "/api/v1/runs", "Origin: http://evil.example\r\n");

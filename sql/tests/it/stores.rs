@@ -42,8 +42,8 @@ struct Store {
     start: fn() -> Option<Server>,
     /// Settings of a client of the server at a port.
     settings: fn(u16) -> Vec<Variable>,
-    /// Settings that remove the credentials, and point a machine's role to a place without a
-    /// server.
+    /// Settings that remove the credentials, and set the address of the cloud's metadata service to
+    /// one without a server.
     without_credentials: fn() -> Vec<Variable>,
     /// Settings with a secret, and a server without TLS elsewhere.
     without_tls: fn() -> Vec<Variable>,
@@ -153,8 +153,8 @@ facts_of_all! {
     a_server_of_a_bucket_that_is_not_there_does_not_start
     an_object_that_is_sent_in_parts_is_whole
 }
-// The server for Google's store accepts no objects in parts, and answers differently if a bucket is
-// missing.
+// Two facts are left out for Google's store, because its test server doesn't accept objects in
+// parts and answers differently if a bucket is missing.
 facts_of_all!(google: super::fake_gcs::STORE:);
 facts_of_all! {
     azure: super::azurite::STORE:

@@ -76,7 +76,7 @@ fn every_question_of_the_documentation_is_answered() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/sql.md");
     let text = std::fs::read_to_string(docs).unwrap();
     let blocks = text.split("```sql\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-    // Queries for other engines are skipped. They name files.
+    // Queries with `read_parquet` are for other engines, so they are skipped.
     let queries: Vec<&str> = blocks.filter(|query| !query.contains("read_parquet")).collect();
     assert!(queries.len() >= 20, "{}", queries.len());
     let (run, other) = (runs().run(), copy());

@@ -47,7 +47,7 @@ impl<F: RunFiles> Follower<F> {
         }
         events.extend(self.new_losses(time_ns));
         events.sort_by_key(|event| event.time_ns);
-        // A mark of the whole run is stored in each of its files, but is one event.
+        // A mark of the whole run is in each of the run's files, but should appear as one event.
         events.dedup_by(|a, b| a.rank.is_none() && a == b);
         self.events.extend(events.iter().cloned());
         self.events.drain(..self.events.len().saturating_sub(MOST_EVENTS));
@@ -78,8 +78,8 @@ impl<F: RunFiles> Follower<F> {
         }
     }
 
-    /// Whether an open file has data from the last ten seconds. This decides if no collector has
-    /// written an info file.
+    /// Whether an open file has data from the last ten seconds. If no collector has written an info
+    /// file, this decides whether the run is in progress.
     fn is_fresh(&self, unix_ns: u64) -> bool {
         self.ranks.iter().any(|rank| {
             let clock = rank.clock(self.zero);

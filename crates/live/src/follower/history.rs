@@ -1,5 +1,5 @@
-//! History of a run's metrics: one value per recent poll, and stretches of the run for the time
-//! before.
+//! Stores the history of a run's metrics: a value per recent poll, and for the time before a value
+//! per stretch (see `history`).
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,8 @@ use crate::snapshot::{Heat, History, MetricValues};
 const HISTORY_POLLS: usize = 300;
 /// Number of ranks in the history.
 const HISTORY_RANKS: usize = 32;
-/// Metrics that are computed only at a poll; the other metrics have their times in the files.
+/// Metrics that are computed at a poll. The values of all other metrics are in the files, with
+/// their times.
 const POLLED: [Metric; 5] =
     [Metric::Steps, Metric::StepsPerSecond, Metric::SinceStep, Metric::CpuCores, Metric::Lost];
 
@@ -49,8 +50,8 @@ impl<F: RunFiles> Follower<F> {
         self.widen(time_ns);
     }
 
-    /// Returns the history of the metrics: values from polls, and before the first of them the
-    /// stretches' values from the files.
+    /// Returns the history of the metrics: the values of recent polls, preceded by one value per
+    /// stretch from the files.
     pub fn history(&self) -> History {
         let first_ns = self.ticks.front().copied().unwrap_or(u64::MAX);
         let width_ns = self.scale.width_ns;

@@ -37,8 +37,8 @@ pub fn draw(frame: &mut Frame<'_>, view: &View) {
         _ => (8, 8),
     };
     let rows = u16::try_from(view.now.ranks.len()).unwrap_or(u16::MAX).clamp(1, 1 << 12);
-    // The table gets the lines that the other parts leave, but only one for each rank. Events get
-    // the rest.
+    // The table gets the lines that the other parts leave, up to one per rank. Lines beyond that go
+    // to events.
     let room = area.height.saturating_sub(4 + chart + stalls + events);
     let parts = [
         Constraint::Length(3),

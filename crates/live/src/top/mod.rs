@@ -2,9 +2,8 @@
 //! standard output is not a terminal.
 //!
 //! `args` has the options, `error` the errors. `source` provides snapshots of a run on this host or
-//! another; `cells` formats numbers; `view` holds the selection and the sort order. `table` and
-//! `phrases` build the parts of a screen; `text` and `draw` put them together; `screen` controls
-//! the terminal.
+//! another; `cells` formats numbers; `view` is the state of the screen. `table` and `phrases` build
+//! the parts of a screen; `text` and `draw` put them together; `screen` controls the terminal.
 
 mod args;
 mod error;

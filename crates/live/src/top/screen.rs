@@ -31,7 +31,7 @@ pub fn show(mut source: Source, run: &OsStr) -> Result<(), TopError> {
     let first = source.next()?.ok_or_else(|| TopError::ended(run))?;
     let ending = Arc::new(AtomicBool::new(false));
     let by_signal = Arc::clone(&ending);
-    // If another handler is installed, it stays and ends the program.
+    // This fails if another handler is installed. Then that handler ends the program.
     let _ = ctrlc::set_handler(move || by_signal.store(true, Ordering::Relaxed));
     let snapshots = followed(source);
     let mut terminal = ratatui::try_init().map_err(|error| TopError::terminal(&error))?;
@@ -105,7 +105,7 @@ fn taken(view: &mut View, snapshots: &Receiver<Next>) -> Result<bool, TopError> 
             Err(TryRecvError::Disconnected) if view.is_over => return Ok(any),
             Err(TryRecvError::Disconnected) => return Err(TopError::reader()),
         };
-        // The end of the snapshots is an error to show only if the run was still running.
+        // That no more snapshots come is an error only if the run was still in progress.
         view.ended = (view.now.state == RunState::Running).then_some(why);
         (view.is_over, any) = (true, true);
     }

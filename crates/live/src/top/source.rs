@@ -153,8 +153,8 @@ impl RemoteRun {
         if self.has_any {
             return Ok(None);
         }
-        // If ssh shares its connection, the background process keeps the pipe open, so wait only
-        // for a while.
+        // If ssh shares its connection, its background process never closes the pipe, so the wait
+        // has a limit.
         let _ = self.message_ended.recv_timeout(EVERY);
         let message = self.message.lock().map(|bytes| bytes.clone()).unwrap_or_default();
         let text = String::from_utf8_lossy(&message).trim().to_owned();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_shell_gets_the_path_as_one_word() {
+    fn the_remote_shell_gets_the_path_as_one_word() {
         let directory = tempfile::tempdir().unwrap();
         // The fake ssh does what sshd does: it passes the command as one text to a shell. There,
         // `tprof` is a function that prints its arguments.
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn snapshots_of_another_host_come_by_line_until_it_ends() {
+    fn remote_snapshots_are_read_by_line_until_ssh_ends() {
         let directory = tempfile::tempdir().unwrap();
         let line = serde_json::to_string(&Snapshot { time_ns: 7, ..Snapshot::default() }).unwrap();
         let program = fake_ssh(directory.path(), &format!("echo '{line}'; echo '{line}'"));

@@ -1,4 +1,4 @@
-//! Describes this server: kinds of report, formats, routes.
+//! Answers which kinds of report, export formats and routes this server offers.
 
 use std::sync::Arc;
 

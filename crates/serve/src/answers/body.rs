@@ -1,4 +1,4 @@
-//! Streams an answer from a child's output, piece by piece.
+//! Streams the output of a child process as the body of an answer, piece by piece.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use hyper::body::{Body as Pieces, Frame, SizeHint};
 
 use crate::work::Output;
 
-/// Reads the text of an output.
+/// Body that reads an output as it is sent.
 struct Text {
     output: Arc<Output>,
     offset: u64,
@@ -29,7 +29,8 @@ impl Pieces for Text {
         if self.offset >= self.output.len() {
             return Poll::Ready(None);
         }
-        // A file that was just written is in the page cache, so this does not wait for a disk.
+        // This may block on a file, but the child has just written it: the page cache has it, so no
+        // disk is read.
         let piece = self.output.piece(self.offset);
         Poll::Ready(Some(piece.map(|piece| {
             self.offset += piece.len() as u64;

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::http;
 use crate::runs::notes::Notes;
 
-/// Longest answer of a request to read.
+/// Longest output of `tprof ctl` to read, bytes.
 const MAX_BYTES: u64 = 16 << 20;
 /// Longest name of a mark.
 const MAX_NAME: usize = 256;

@@ -36,8 +36,8 @@ pub async fn export(
     };
     let output = exported(&app, &run, &name, &[], &query).await?;
     let mut response = body::of(output, "application/octet-stream");
-    // The file is named after the run's number, because the run's name could contain any
-    // characters.
+    // The download is named after the run's number: the run's name could contain characters that
+    // are not valid in this header.
     let disposition = format!("attachment; filename=\"run-{id}-{file}\"");
     if let Ok(disposition) = HeaderValue::try_from(disposition) {
         response.headers_mut().insert(CONTENT_DISPOSITION, disposition);

@@ -1,5 +1,5 @@
-//! Answers requests for a heat map: a metric by rank and by step or time, folded to as many cells
-//! as a screen can show.
+//! Answers requests for a heat map: a metric by rank and by step or time. Neighbouring values are
+//! merged into as many cells as a screen can show.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::work::Output;
 const ROWS: usize = 256;
 /// Largest number of columns of an answer.
 const COLUMNS: usize = 200;
-/// Size of the largest report that is read: a report of 1,024 ranks with 100 steps has 60 MB.
+/// Largest report to read, bytes. A report of 1,024 ranks with 100 steps has 60 MB.
 const MAX_BYTES: u64 = 512 << 20;
 
 /// Query parameters of a heat map.
@@ -29,13 +29,13 @@ pub struct HeatQuery {
     pub metric: String,
     /// Kind of the columns: `step` (the default) or `time`.
     pub over: Option<String>,
-    /// The first step.
+    /// First step to show.
     pub from: Option<u64>,
-    /// The last step.
+    /// Last step to show.
     pub to: Option<u64>,
 }
 
-/// The place of a metric by step: a column of a table of a report.
+/// Where a metric by step is found: a report, a table in it and a column of that table.
 struct ByStep {
     /// Key of the metric.
     key: &'static str,
@@ -84,7 +84,7 @@ const BY_STEP: [ByStep; 5] = [
 pub const STEP_METRICS: [&str; 5] =
     [BY_STEP[0].key, BY_STEP[1].key, BY_STEP[2].key, BY_STEP[3].key, BY_STEP[4].key];
 
-/// The parts of a report that are read; the rest can be large.
+/// The parts of a report that are parsed. The rest can be large, so it is skipped.
 #[derive(Deserialize)]
 struct Document {
     tables: Tables,
@@ -163,10 +163,10 @@ fn read(
     Ok(folded(of.key, &cells, missing.as_deref()))
 }
 
-/// Folds values by rank and step into rows of ranks and columns of steps. Where several values
-/// share a cell, the largest one stays.
+/// Folds values by rank and step into rows of ranks and columns of steps. A cell that stands for
+/// several values has the largest one.
 pub fn folded(metric: &str, cells: &[(String, u64, Option<f64>)], missing: Option<&str>) -> Value {
-    // The ranks keep the report's order, which is by number.
+    // Index of each rank, in the order of the report, which is by rank number.
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     let mut labels: Vec<&str> = Vec::new();
     for (rank, ..) in cells {
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folded_cell_has_the_largest_of_the_values_that_it_stands_for() {
+    fn a_folded_cell_has_the_largest_of_its_values() {
         let ranks = 3 * ROWS;
         let cells: Vec<_> = (0..ranks)
             .flat_map(|rank| (0..2 * COLUMNS as u64).map(move |step| (rank, step)))

@@ -1,4 +1,4 @@
-//! Runs of one command, and what changed from one to the next.
+//! Answers with all runs of one command, their figures, and the runs at which a figure changed.
 
 use std::sync::Arc;
 
@@ -29,14 +29,15 @@ const METRICS: [Metric; 6] = [
 const BEFORE: usize = 8;
 /// Smallest number of previous runs for computing the spread.
 const LEAST_BEFORE: usize = 3;
-/// Smallest change that is marked, as a share of the median of the previous values.
+/// Smallest change to mark, as a share of the median of the previous values.
 const LEAST_CHANGE: f64 = 0.05;
-/// Smallest change that is marked, in usual deviations. A marked change reaches both limits.
+/// Smallest change to mark, as a multiple of the usual deviation. A change is marked only if it
+/// reaches this limit and [`LEAST_CHANGE`].
 const DEVIATIONS: f64 = 3.0;
 /// Factor from the median deviation of a normal distribution to its standard deviation.
 const NORMAL: f64 = 1.4826;
 
-/// Query parameters: a run of the command in question.
+/// Query parameters: any run of the command.
 #[derive(Deserialize)]
 pub struct HistoryQuery {
     pub run: u32,
@@ -81,8 +82,8 @@ pub fn metrics(rows: &[Value], followed: &[Metric]) -> Value {
     followed.iter().map(one).collect()
 }
 
-/// Finds values that differ from the values since the previous change by more than those values
-/// differ from each other.
+/// Finds the values at which the level changed: such a value differs from all values since the
+/// previous change by more than those differ from each other.
 fn changes(points: &[(u64, Option<f64>)], is_less_better: bool) -> Vec<Value> {
     let mut found = Vec::new();
     let mut level: Vec<f64> = Vec::new();

@@ -17,11 +17,12 @@ use crate::app::App;
 use crate::failure::Failure;
 use crate::runs::RegisteredRun;
 
-/// Number of events that wait for a slow browser, which is then sent everything again.
+/// Number of events that wait for a slow browser. If it misses more, it is sent the whole snapshot
+/// again.
 const WAITING: usize = 4;
-/// Largest number of runs in progress for a scraper.
+/// Largest number of runs in progress whose figures a scraper gets.
 const MOST_SCRAPED: usize = 24;
-/// Interval of comments that keep a proxy from closing a silent stream.
+/// Interval at which comments are sent, because a proxy may close a silent stream.
 const ALIVE: Duration = Duration::from_secs(15);
 
 /// Answers `GET /api/v1/runs/ID/live`.
@@ -34,7 +35,7 @@ pub async fn now(State(app): State<Arc<App>>, Path(id): Path<u32>) -> Result<Res
 /// Answers `GET /api/v1/runs/ID/events`.
 pub async fn events(State(app): State<Arc<App>>, Path(id): Path<u32>) -> Result<Response, Failure> {
     let run = app.run(id)?;
-    // If this fails, the answer is an error response and not an event.
+    // The run is read once before the stream starts, so that a failure becomes an error response.
     app.lives.snapshot(&run).await?;
     let (to, from) = mpsc::channel(WAITING);
     tokio::spawn(async move {

@@ -16,7 +16,7 @@ use crate::work::Output;
 
 /// Exports that are pages.
 pub const PAGES: [&str; 3] = ["timeline", "flame", "report"];
-/// Longest page to serve; it is held in memory as a whole.
+/// Longest page to serve, bytes. The whole page is in memory while it is sent.
 const MAX_BYTES: u64 = 512 << 20;
 
 /// Answers `GET /`.
@@ -36,7 +36,7 @@ pub async fn page(
     Query(query): Query<BTreeMap<String, String>>,
 ) -> Result<Response, Failure> {
     let run = app.run(id)?;
-    // Pages link to each other as files.
+    // Exported pages link to each other by file name, `flame.html` for example.
     let format = name.strip_suffix(".html").unwrap_or(&name);
     if !PAGES.contains(&format) {
         return Err(Failure::absent(
@@ -54,7 +54,8 @@ pub fn of_export(output: &Output) -> Result<Response, Failure> {
     let page =
         output.read_all(MAX_BYTES).map_err(|error| Failure::new("cannot send the page", error))?;
     let nonce = nonce()?;
-    // Styles are allowed as in the policy of the exported page, because its drawings set some.
+    // Inline styles are allowed, as in the exported page's own policy, because its drawings set
+    // them.
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'unsafe-inline'; img-src data: blob:; \
          base-uri 'none'; form-action 'none'; frame-ancestors 'self'"

@@ -45,7 +45,8 @@ pub fn row(app: &App, run: &RegisteredRun) -> Value {
     match figures {
         Ok(figures) => {
             let known = figures.as_object().into_iter().flatten();
-            // For a run in parts, a report counts only the losses of the parts that it read.
+            // If the losses of a run are unknown, the report's count must not replace that: it
+            // counts only the losses in the files that could be read.
             let is_known = |key: &str| key != "lost" || entry.lost.is_some();
             for (key, value) in known.filter(|(key, value)| !value.is_null() && is_known(key)) {
                 row[key] = value.clone();

@@ -1,5 +1,5 @@
-//! Routes that scripts for the first dashboard use, with its key names. A value that was not
-//! measured is null, with the reason.
+//! Routes `/api/profiler/…` with the key names of the first dashboard, for scripts that were
+//! written for it. A value that was not measured is null, with the reason next to it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::runs::RegisteredRun;
 
 /// Longest document to read.
 const MAX_BYTES: u64 = 256 << 20;
-/// Number of kernels in the list.
+/// Number of kernels in an answer.
 const TOP: usize = 100;
 /// Largest number of nodes of a tree of stacks.
 const MAX_NODES: usize = 200_000;
@@ -207,7 +207,7 @@ pub async fn hta(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> 
     let run = wanted(&app, &asked)?;
     let breakdown = tables(&app, &run, "breakdown").await?;
     let rows_of = rows(&breakdown, "breakdown");
-    // Shares of the time of all ranks.
+    // The shares are of the summed device time of all ranks.
     let sum = |key: &str| rows_of.iter().filter_map(|row| row[key].as_f64()).sum::<f64>();
     let window = sum("window_ns");
     let percent = |keys: &[&str]| {
@@ -236,8 +236,9 @@ pub async fn hta(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> 
 pub async fn compile(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> SeedAnswer {
     let run = wanted(&app, &asked)?;
     let tables = tables(&app, &run, "compile").await?;
-    // If the logs are complete and contain no event of a kind, its list is empty and not unknown.
-    // `counted` is the column of the kind among the figures of ranks.
+    // If the compile logs of all ranks are complete and contain no event of a kind, the list of
+    // these events is empty. Otherwise a missing list means that it is unknown. `counted` is the
+    // column of `compile_ranks` that counts events of the kind.
     let ranks = rows(&tables, "compile_ranks");
     let is_known =
         |counted: &str| !ranks.is_empty() && ranks.iter().all(|row| row[counted].is_u64());

@@ -6,15 +6,17 @@ use std::path::{Path, PathBuf};
 use crate::failure::Failure;
 use crate::runs::Registry;
 
-/// Name of the directory that makes another directory an archive.
+/// A directory is an archive if it contains a directory of this name.
 const COMMITS: &str = "_runs";
 
 /// Location of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Argument for `tprof-sql`, valid from any directory.
+    /// The location as an argument for `tprof-sql`. A path is absolute, so that the working
+    /// directory does not matter.
     pub word: OsString,
-    /// Whether each query is a request to a store.
+    /// Whether the archive is in an object store, so that each query makes requests over the
+    /// network.
     pub is_store: bool,
 }
 
@@ -40,15 +42,15 @@ impl Address {
         .hint("tprof serve ARCHIVE, and a second server for the others"))
     }
 
-    /// Number of runs that lie in the archive's directory but are not part of it.
+    /// Returns the number of runs that are in the archive's directory but not part of the archive.
     pub fn unarchived_runs(&self) -> usize {
         if self.is_store {
             return 0;
         }
         let found = Registry::of(&[PathBuf::from(&self.word)], "tprof serve DIR");
         let runs = found.map(|registry| registry.list().0).unwrap_or_default();
-        // The archive's own directory `_runs` does not count. The file of a run called `run-1` in
-        // it has the name of an information file.
+        // The archive's own directory `_runs` does not count, although it may look like a run: the
+        // archive's file on a run called `run-1` is named like a `run.json` file.
         let is_own = |path: &Path| path.file_name().is_some_and(|name| name == COMMITS);
         runs.iter().filter(|run| !is_own(&run.entry.path)).count()
     }
@@ -79,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_archive_is_told_from_a_directory_of_runs() {
+    fn an_archive_is_distinguished_from_a_directory_of_runs() {
         let folder = tempfile::tempdir().unwrap();
         let (archive, runs) = (folder.path().join("a"), folder.path().join("r"));
         std::fs::create_dir_all(archive.join(COMMITS)).unwrap();

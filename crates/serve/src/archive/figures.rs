@@ -1,7 +1,9 @@
-//! Figures of archived runs for the list; one child computes those of many runs.
+//! Computes the figures of archived runs for the list. One child process computes those of many
+//! runs.
 //!
-//! A run whose objects are damaged has no figures, but a reason. A query over many runs that meets
-//! such an object is repeated for each half, until it concerns only the run itself.
+//! A damaged object makes a query over many runs fail. The query is then repeated for each half of
+//! the runs, until only the damaged run is left. That run gets the reason instead of the figures
+//! that need the object.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,8 +18,8 @@ use super::run_totals::{KEYS, STATEMENTS, fill, read};
 use crate::failure::Failure;
 use crate::work::Priority;
 
-/// Number of runs per child process for a directory. The first figures appear while others are
-/// computed.
+/// Number of runs per child process for a directory. The number is limited so that the first
+/// figures appear while others are computed.
 const AT_ONCE: usize = 64;
 /// Number of runs per child process for a store: one screen of runs, each of which takes some
 /// twenty requests.
@@ -25,7 +27,7 @@ const AT_ONCE_OF_STORE: usize = 16;
 /// A failed computation is retried after this time, if someone asks.
 const AGAIN: Duration = Duration::from_secs(60);
 /// A query is repeated for halves of the runs only if it failed within this time. A later failure
-/// comes from a store that does not answer, so the halves would take as long.
+/// means that a store does not answer, so queries for the halves would take as long and fail too.
 const SOON: Duration = Duration::from_secs(10);
 
 /// Figures of a run, or why there are none.
@@ -132,7 +134,8 @@ impl RunFigures {
     }
 }
 
-/// Returns the figures of a run with a damaged object, as far as they come from its other objects.
+/// Returns those figures of a run with a damaged object that can be computed from its other
+/// objects.
 async fn damaged(
     queries: &ArchiveQueries,
     run: &ArchivedRun,

@@ -1,4 +1,4 @@
-//! The facts that an archive states about its runs before any table is read.
+//! What an archive's own files say about its runs, which is known before any table is read.
 
 use std::collections::BTreeMap;
 
@@ -25,19 +25,19 @@ pub struct ArchivedRun {
     /// Number of the run, from 1; 0 if it has none yet.
     #[serde(skip)]
     pub id: u32,
-    /// When it was archived, in ns since 1970.
+    /// When the run was archived, in ns since 1970.
     pub archived_unix_ns: u64,
-    /// When it began, in ns since 1970.
+    /// When the run began, in ns since 1970.
     pub start_unix_ns: Option<u64>,
-    /// Names of its hosts.
+    /// Names of the run's hosts.
     pub hosts: Vec<String>,
     /// Whether the run had ended.
     pub ended: bool,
-    /// Version of its tables.
+    /// Version of the run's tables.
     pub tables_version: u32,
-    /// Its tables with their numbers of rows.
+    /// Number of the run's rows in each table that it has.
     pub tables: BTreeMap<String, u64>,
-    /// Total bytes of its objects.
+    /// Total bytes of the run's objects.
     pub bytes: u64,
     /// Parts of the run that could not be read when it was archived.
     pub notes: Vec<String>,

@@ -1,15 +1,16 @@
 //! An archive of runs: tables in a directory or an object store, which `tprof-sql` reads.
 //!
-//! This program has neither a Parquet reader nor a client of any store. Everything about an archive
-//! comes from `tprof sql` and `tprof archive --list`, as children with the usual limits.
-//! Credentials of a store reach them only by the environment, and are in no argument, page or file.
+//! This program has neither a Parquet reader nor a client of any store. It learns everything about
+//! an archive from `tprof sql` and `tprof archive --list`, which it runs as child processes with
+//! the usual limits. These inherit the credentials of a store in the environment, so that no
+//! argument, page or file contains them.
 //!
 //! - `address`: which of the given paths is an archive;
-//! - `list`: what an archive states about its runs before any table is read;
-//! - `queries`: what `tprof-sql` is asked, and its answers;
+//! - `list`: what an archive's own files say about its runs, before any table is read;
+//! - `queries`: sends queries to `tprof-sql` and reads the results;
 //! - `run_list`: the archived runs, each with its number;
 //! - `run_totals`, `figures`: the figures of each run in the list, computed for many at a time;
-//! - `open_archive`: all of that together.
+//! - `open_archive`: an open archive, with the parts above.
 
 mod address;
 mod figures;

@@ -1,5 +1,4 @@
-//! An archive that is served: its runs, the facts that are known about each, and the child
-//! processes that return more.
+//! An archive that the server shows: its list of runs, the figures of each, and queries for more.
 
 use std::sync::Arc;
 
@@ -27,7 +26,8 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Opens an archive by reading its list of runs. Children may use this many bytes of memory.
+    /// Opens an archive by reading its list of runs. Each child process may use `memory_bytes` of
+    /// memory.
     pub async fn open(
         address: Address,
         jobs: Arc<JobQueue>,
@@ -37,7 +37,7 @@ impl Archive {
         let queries = ArchiveQueries::new(jobs, address, memory_bytes);
         let runs = Runs::open(&queries).await?;
         let archive = Arc::new(Archive { tprof, queries, runs, figures: RunFigures::default() });
-        // A browser will request the first page in a moment.
+        // Computing starts now, because a browser will request the list in a moment.
         archive.request_missing(&archive.known().runs);
         let working = Arc::clone(&archive);
         tokio::spawn(async move { working.figures.work(&working.queries).await });
@@ -112,7 +112,7 @@ impl Archive {
             Some(Err(failure)) => {
                 row["summary"] = "failed".into();
                 row["why"] = failure.to_string().into();
-                // A store that does not answer is not damage.
+                // If the store does not answer, the run is not damaged.
                 match may_succeed_with_fewer_runs(&failure) {
                     true => row["state"] = "damaged".into(),
                     false => row["state_why"] = failure.to_string().into(),

@@ -13,16 +13,17 @@ use super::list::List;
 use crate::failure::Failure;
 use crate::work::{Job, JobQueue, Output, Priority};
 
-/// Longest answer to read.
+/// Longest output of `tprof-sql` to read, bytes.
 const MAX_BYTES: u64 = 256 << 20;
 /// Threads of a query over a directory: few, but enough for a page to appear quickly.
 const THREADS: u32 = 4;
-/// Threads of a query over a store, which mostly waits.
+/// Threads of a query over a store. There are more, because they mostly wait for the network.
 const THREADS_OF_STORE: u32 = 16;
 /// A query may use this fraction (1/N) of a child's memory for sorts and sums. The rest is for code
 /// and buffers.
 const MEMORY_SHARE: u64 = 2;
-/// Beginnings of error messages about some objects or rows, which may not occur with fewer runs.
+/// Beginnings of error messages that concern only some objects or rows. The same query over fewer
+/// runs may succeed.
 const OF_RUNS: [&str; 4] = [
     "cannot read an object of an archive",
     "there is no run `",
@@ -60,8 +61,8 @@ pub fn may_succeed_with_fewer_runs(failure: &Failure) -> bool {
 }
 
 impl ArchiveQueries {
-    /// Creates the sender for the archive at an address. Its child processes use at most this much
-    /// memory.
+    /// Creates the sender for the archive at an address. Each child process may use `memory_bytes`
+    /// of memory.
     pub fn new(jobs: Arc<JobQueue>, address: Address, memory_bytes: u64) -> ArchiveQueries {
         ArchiveQueries { jobs, address, memory_bytes }
     }
@@ -92,7 +93,7 @@ impl ArchiveQueries {
             .map_err(explain_child_failure)
     }
 
-    /// Returns the rows of statements over the runs with these IDs; other runs are not read.
+    /// Executes statements over the runs with these IDs. The objects of other runs are not read.
     /// Results are cached, because an archived run never changes.
     pub async fn ask(
         &self,
@@ -110,7 +111,7 @@ impl ArchiveQueries {
         let output =
             self.jobs.get(Job::immutable(words, priority)).await.map_err(explain_child_failure)?;
         let text = output.read_all(MAX_BYTES).map_err(unread)?;
-        // Line ends within texts are escaped, so each result is a line.
+        // Each line is the result of one statement, because JSON escapes line ends within texts.
         let lines: Vec<Bytes> = text
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.is_empty())
@@ -129,8 +130,8 @@ fn unread(why: impl std::fmt::Display) -> Failure {
         .hint("install tprof, tprof-serve and tprof-sql of one version, side by side")
 }
 
-/// Converts a failure of a child to one of the answer: something behind this server failed, not the
-/// server.
+/// Converts the failure of a child process to the failure to send: its HTTP status says that
+/// something behind this server failed, not the server.
 fn explain_child_failure(mut failure: Failure) -> Failure {
     if failure.status == StatusCode::UNPROCESSABLE_ENTITY {
         failure.status = StatusCode::BAD_GATEWAY;
@@ -144,7 +145,7 @@ fn explain_child_failure(mut failure: Failure) -> Failure {
     failure
 }
 
-/// A row of a statement that returns one row per run.
+/// A row of a result that has one row per run.
 #[derive(Debug, Deserialize)]
 pub struct RunRow<T> {
     /// ID of the run.

@@ -1,7 +1,7 @@
-//! The runs of an archive by number, and whether there are new ones.
+//! The list of an archive's runs: gives each run a number, and checks for new runs.
 //!
 //! An archive only grows, so what is known about a run stays valid. Only the check for new runs is
-//! repeated, and only while someone looks.
+//! repeated, and only when a page requests the list.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,8 +13,8 @@ use crate::failure::Failure;
 
 /// How long the list of an archive in a directory stays fresh.
 const FRESH: Duration = Duration::from_secs(3);
-/// How long the list of an archive in a store stays fresh. It is longer, because a check takes a
-/// request.
+/// How long the list of an archive in a store stays fresh: longer, because a check is a request
+/// over the network.
 const FRESH_OF_STORE: Duration = Duration::from_secs(30);
 
 /// The list as it is currently known.
@@ -26,7 +26,7 @@ pub struct Listing {
     pub runs: Vec<Arc<ArchivedRun>>,
     /// Parts of the archive that could not be read, in sentences.
     pub problems: Vec<String>,
-    /// Why it is unknown whether there are new runs.
+    /// Why the last check for new runs failed, if it did.
     pub stale: Option<Failure>,
 }
 
@@ -34,7 +34,7 @@ pub struct Listing {
 struct ListState {
     listing: Listing,
     numbers: HashMap<String, u32>,
-    /// All IDs, sorted, including those of files that could not be read.
+    /// Sorted IDs of all runs in the archive, including runs whose files could not be read.
     ids: Vec<String>,
     asked: Option<Instant>,
     is_asking: bool,
@@ -50,7 +50,8 @@ impl Runs {
     /// Reads the list for the first time.
     pub async fn open(queries: &ArchiveQueries) -> Result<Runs, Failure> {
         let runs = Runs::default();
-        // IDs come first, so that a run archived meanwhile counts as a later change.
+        // IDs are read before the list. If a run is archived in between, the next check sees a new
+        // ID and reads the list again.
         let ids = queries.ids().await?;
         runs.take(ids, queries.list().await?);
         Ok(runs)
@@ -66,7 +67,7 @@ impl Runs {
         self.state().listing.runs.iter().find(|run| run.id == id).cloned()
     }
 
-    /// Checks for new runs, unless that was done a moment ago or is being done.
+    /// Checks for new runs, unless another check is running or ended a moment ago.
     pub async fn refresh(&self, queries: &ArchiveQueries) {
         let fresh = if queries.address().is_store { FRESH_OF_STORE } else { FRESH };
         {
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_stay_when_more_runs_come() {
+    fn runs_keep_their_numbers_when_more_runs_appear() {
         let runs = Runs::default();
         let numbers = || {
             let listing = runs.listing();

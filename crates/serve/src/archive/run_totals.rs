@@ -66,7 +66,8 @@ struct Finding {
     what: Option<String>,
 }
 
-/// Keys of the figures from each statement. The figures are missing if the statement fails.
+/// For each statement, the keys of the figures that need its result. They are null if the statement
+/// fails.
 pub const KEYS: [&[&str]; 6] = [
     &["ranks", "wall_ns", "lost"],
     &[],
@@ -129,7 +130,7 @@ impl RunTotals {
         let place = |of: &Finding| SEVERITIES.iter().position(|one| *one == of.severity);
         let worst = findings.iter().min_by_key(|of| place(of).unwrap_or(SEVERITIES.len()));
         let worst = worst.map(|of| {
-            // Tables contain no empty texts.
+            // Tables contain null instead of an empty text.
             let subject = of.subject.as_deref().unwrap_or_default();
             json!({ "severity": of.severity, "rule": of.rule, "subject": subject, "what": of.what })
         });

@@ -1,9 +1,10 @@
 //! Checks every request before it is handled, and completes every answer before it is sent.
 //!
-//! A page elsewhere can send requests to any port of this machine. It can send this host's cookies
-//! along if it is of the same site (another port of this host is), and it can point its own domain
-//! name here. So a request needs the token, a `Host` of this machine, and, where the browser says
-//! which page sent it (`Origin`, `Sec-Fetch-Site`), it must come from this server's page.
+//! A page elsewhere can send requests to any port of this machine. If the page is of the same site,
+//! which includes every port of this host, its requests carry this host's cookies. It can also
+//! point its own domain name to this machine. So a request must have the token and a `Host` of this
+//! machine. If the browser says which page sent the request (`Origin`, `Sec-Fetch-Site`), that must
+//! be a page of this server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,11 +32,11 @@ const BODY_TIME: Duration = Duration::from_secs(10);
 pub const CHANGES: HeaderName = HeaderName::from_static("x-tprof");
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Content policy of answers that are data and set no policy of their own.
+/// Content policy of answers that set none themselves, because they are data and not pages.
 const NO_CONTENT: HeaderValue =
     HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
 
-/// Properties of the server that every request is checked against.
+/// The server's token, names and permissions, against which every request is checked.
 #[derive(Debug)]
 pub struct Guard {
     /// The secret token.
@@ -48,7 +49,7 @@ pub struct Guard {
     pub is_encrypted: bool,
     /// Whether changes are allowed.
     pub is_control: bool,
-    /// Whether an archive is shown, which never changes.
+    /// Whether the server shows an archive, which no request may change.
     pub is_archive: bool,
 }
 
@@ -68,7 +69,7 @@ impl Guard {
         format!("{}://{host}:{}/{}/", self.scheme(), self.port, self.token.text())
     }
 
-    /// Whether a host, with or without a port, is an address of this server.
+    /// Whether `authority`, a host with or without a port, is an address of this server.
     fn is_own(&self, authority: &str) -> bool {
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.contains(']') => (host, port.parse().ok()),
@@ -80,8 +81,8 @@ impl Guard {
 
     fn is_own_origin(&self, origin: &str) -> bool {
         let Some((scheme, authority)) = origin.split_once("://") else { return false };
-        // Without a port, the host means the scheme's default port: that is a page of another
-        // server on this machine.
+        // An origin without a port has the scheme's default port. Unless this server listens there,
+        // the page is of another server on this machine.
         let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
         let own_port = if self.is_encrypted { 443 } else { 80 };
         scheme == self.scheme() && (has_port || self.port == own_port) && self.is_own(authority)
@@ -142,7 +143,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Moves the token from the address into a cookie, and continues without it in the address.
+    /// Returns a page that sets the token as a cookie and then opens the address without the token.
     fn exchange_token(&self) -> Response {
         let secure = if self.is_encrypted { "; Secure" } else { "" };
         let (name, token) = (self.cookie(), self.token.text());
@@ -160,7 +161,7 @@ impl Guard {
     }
 }
 
-/// Checks a request, has it handled, and completes the headers of the answer.
+/// Checks a request, passes it to the handler, and adds headers to the answer.
 pub async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
     let is_page = text(request.headers(), &ACCEPT).is_some_and(|kinds| kinds.contains("text/html"));
     let is_head = request.method() == Method::HEAD;
@@ -195,8 +196,9 @@ fn is_welcome(guard: &Guard, request: &Request) -> bool {
     request.method() == Method::GET && given.is_some_and(|given| guard.token.is(given))
 }
 
-/// Returns the page for a browser without a token, or that came from another page. A link on it
-/// leads back with the cookie, if there is one.
+/// Returns the page for a browser that has no token, or that followed a link from a page elsewhere.
+/// Its own link opens the server's page again: this time the browser sends the cookie if it has
+/// one.
 fn error_page(failure: &Failure) -> Response {
     let page = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>tprof</title></head>\

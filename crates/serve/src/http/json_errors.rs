@@ -7,7 +7,7 @@ use http_body_util::{BodyExt, Limited};
 
 use crate::failure::Failure;
 
-/// Longest error text to keep.
+/// Longest error text to pass on, bytes.
 const MAX_BYTES: usize = 4 << 10;
 
 /// Returns the answer; an error that is not JSON becomes JSON, with its text as the reason.

@@ -1,4 +1,5 @@
-//! Accepts connections, a limited number at once, each with little time for its request.
+//! Accepts connections. Limits their number, and the time in which each client must send its
+//! request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +18,12 @@ use tokio_rustls::TlsAcceptor;
 const CONNECTIONS: usize = 2000;
 /// How long a client may take for the head of a request, or be idle.
 const HEAD_TIME: Duration = Duration::from_secs(10);
-/// How long a client may leave sent data unread.
+/// How long a client may leave the answer unread before the connection is closed.
 const SENT_TIME: Duration = Duration::from_secs(60);
 /// Longest head of a request in bytes.
 const HEAD_BYTES: usize = 16 << 10;
 
-/// Source of connections.
+/// Where connections come from.
 pub struct Listen {
     /// The listening socket.
     pub socket: TcpListener,
@@ -37,7 +38,8 @@ pub async fn listen(listen: Listen, router: Router) {
         let Ok(permit) = Arc::clone(&free).acquire_owned().await else { return };
         let stream = match listen.socket.accept().await {
             Ok((stream, _)) => stream,
-            // There are no descriptors left, or the connection has already gone.
+            // Either the process has no descriptors left, or the client closed the connection
+            // before it was accepted.
             Err(_) => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 continue;
@@ -72,7 +74,8 @@ async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, ro
     let _ = protocol.serve_connection(TokioIo::new(Box::pin(stream)), service).await;
 }
 
-/// Returns the number of connections for which there are descriptors, with some left for files.
+/// Returns how many connections the limit on descriptors permits, with some descriptors left for
+/// files.
 fn connections() -> usize {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return CONNECTIONS / 8 };

@@ -1,4 +1,4 @@
-//! Connections, tokens and headers: who may send requests.
+//! Accepts connections and decides which requests are allowed, by token and headers.
 
 mod guard;
 mod json_errors;

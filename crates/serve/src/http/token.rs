@@ -1,4 +1,4 @@
-//! The secret that every request must have.
+//! The secret token that every request must contain.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -75,7 +75,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn a_token_is_only_itself() {
+    fn only_the_exact_token_is_accepted() {
         let token = Token::random().unwrap();
         assert!(token.is(token.text()));
         assert!(!token.is("") && !token.is(&token.text()[1..]));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_keeps_its_token_and_others_may_not_read_it() {
+    fn a_token_file_is_reused_and_must_be_private() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         let token = Token::from_file(&path).unwrap();

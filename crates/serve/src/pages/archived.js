@@ -1,7 +1,8 @@
-// Differences for runs of an archive: figures that only archives or only directories have, what the
-// list says about the archive itself, and the overview, which is computed from sums.
+// What the pages do differently for an archive: which figures a run has, notices about the archive
+// itself, and the overview of a run, which is computed from sums.
 
-// Of memory figures, an archive has those of devices, and a directory has those of processes.
+// Returns whether runs have a figure. The memory figures of an archive are of devices, those of a
+// directory are of processes.
 function hasFigure(key) {
   return Boolean(ABOUT.archive) === (key === "peak_device_bytes") || !/^peak_|^processes$/.test(key);
 }
@@ -11,7 +12,7 @@ function noArchivedRuns() {
     element("pre", {}, element("code", {}, "tprof archive RUN --to ", ABOUT.archive || "ARCHIVE")));
 }
 
-// Runs that are not in the list, and why the list may be old.
+// Makes the notices above the list: which runs are not in it, and why it may be old.
 function archiveNotices({ problems, stale }) {
   const made = [];
   if (stale) made.push(errorBox({ message: `whether there are more runs is not known: ${stale.error}`, why: stale.why, advice: stale.try }));
@@ -19,7 +20,7 @@ function archiveNotices({ problems, stale }) {
   return made;
 }
 
-// The reports of the overview, in order; each has a page of its own.
+// Reports that the overview shows in part, in order. Each report also has a page of its own.
 const ARCHIVED_PARTS = [["kernels", "kernels", 8], ["breakdown", "breakdown", 8], ["comm", "comm", 8], ["idle", "idle", 8], ["device-memory", "pools", 8]];
 
 function archivedOverview(content, run) {

@@ -1,5 +1,6 @@
-// Charts: lines over time on a canvas, columns and shares as SVG and HTML. A chart's label repeats
-// its content, and the arrow keys move over it as the pointer does.
+// Draws charts: lines over time on a canvas, columns and shares as SVG and HTML. A chart's label
+// describes its content to screen readers. The arrow keys move a cursor over a chart, as the
+// pointer does.
 
 const LINE_COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7b4fb5", "#8a929c"];
 const NOTCH = 5;
@@ -10,7 +11,7 @@ function svg(tag, attributes, ...children) {
   made.append(...children.filter((child) => child !== null && child !== undefined));
   return made;
 }
-// Colour of a series: eight that everyone can distinguish, then hues between them.
+// Colours of series: eight that everyone can distinguish, then hues between them.
 const DARK_COLOURS = ["#4a9bc9", "#e8834a", "#2aa583", "#d99bbf", "#e0b34a", "#8fd0f5", "#a98bd6", "#9aa3ad"];
 function lineColour(at) {
   if (isDark() && at < DARK_COLOURS.length) return DARK_COLOURS[at];
@@ -20,7 +21,8 @@ function inkOf(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-// Charts that take their colours from the theme when they are painted.
+// Charts to paint again when the theme changes, because they read its colours while they are
+// painted.
 const painted = new Set();
 function onTheme(chart) { painted.add(chart); }
 function repaint() { for (const chart of painted) chart.paint(); }
@@ -185,7 +187,8 @@ class LineChart {
     const box = this.canvas.getBoundingClientRect();
     showTip(clientX ?? box.left + this.placeX(this.x[at]), clientY ?? box.top + this.height / 2, ...this.read(at));
   }
-  // Values at a point: all of a few series, or the largest of many.
+  // Returns the values at a point, for the tip: of all series if there are few, otherwise the
+  // largest ones.
   read(at) {
     const there = this.series.map((one, i) => [one.label, one.values[at], i, one.why]).filter(([, value]) => value !== null && value !== undefined);
     const most = there.length > 10 ? there.slice().sort((a, b) => b[1] - a[1]).slice(0, 8) : there;
@@ -214,7 +217,7 @@ class LineChart {
   }
 }
 
-// Bars of parts that show shares of a whole.
+// Makes bars whose parts are shares of a whole.
 function stacksChart(title, parts, rows) {
   const key = element("div", { class: "key" }, ...parts.map((part) => element("span", {}, element("i", { class: part.class }), part.name)));
   const bars = rows.flatMap(({ label, shares }) => [element("span", {}, label), element("div", {}, ...shares.map((share, at) => {
@@ -226,7 +229,7 @@ function stacksChart(title, parts, rows) {
   return element("figure", {}, element("figcaption", {}, title), key, element("div", { class: "stacks", role: "img", "aria-label": title }, ...bars));
 }
 
-// A column per value; `out` marks one that stands out.
+// Makes a chart with a column per value. `out` marks a column that stands out.
 function columnsChart(title, columns) {
   const most = Math.max(...columns.map((column) => column.value)), wide = Math.min(90, 900 / columns.length), tall = 150;
   if (!(most > 0)) return null;

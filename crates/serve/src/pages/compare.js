@@ -1,4 +1,4 @@
-// Compares two runs. Each metric has its change, and how certain the change is.
+// Compares two runs. Shows for each metric how much it changed, and how certain the change is.
 
 VIEWS.set("compare", (main, route) => {
   const ids = route.parts.slice(1);
@@ -6,7 +6,7 @@ VIEWS.set("compare", (main, route) => {
   return pairView(main, ids[0], ids[1], ids[2] === "flame", route);
 });
 
-// Tables with one metric per row; the others show what time or memory was spent on.
+// Tables with one metric per row. All other tables show what time or memory was spent on.
 const METRIC_TABLES = { times: ["Times of a step", "ns"], shares: ["Shares", "share"], counts: ["Counts of a step", "count"], run: ["The whole run", "ns"], memory: ["Memory", "bytes"], host: ["Processes and threads", "count"] };
 const WORSE = new Set(["worse", "worse?", "more", "more?"]), BETTER = new Set(["better", "better?", "less", "less?"]);
 
@@ -100,7 +100,7 @@ function settingsTable(rows, tables) {
   return element("section", { class: "part" }, element("h3", {}, "What else differs"), table.element);
 }
 
-// Kernels, operators, causes…: largest changes first.
+// Makes the table of what time was spent on (kernels, operators, causes…), largest changes first.
 function changesTable(key, rows, tables) {
   const unit = "a_bytes" in rows[0] && !("a_ns" in rows[0]) ? "bytes" : "ns", scale = Math.max(...rows.map((row) => Math.abs(row[`change_${unit}`] || 0))) || 1;
   const value = (row, name) => row[`${name}_${unit}`], ids = new Map(rows.map((row, at) => [row, at]));

@@ -1,5 +1,5 @@
-// Requests all data of the pages. No other file fetches anything. A static site has the same
-// answers as files, which this file loads as scripts, because file:// permits no fetch.
+// Requests all data of the pages; no other file fetches anything. In a static site, the same
+// answers are files. This file loads them as scripts, because a page from file:// may not fetch.
 
 const SITE = window.TPROF_SITE || null;
 // The nonce that the page's policy requires of each script.
@@ -20,7 +20,7 @@ function setGone(gone) {
   server.changed(gone);
 }
 
-// Returns the value at a path below api/v1, such as `runs/7`.
+// Returns the answer at a path below api/v1, such as `runs/7`.
 async function api(path, how = {}) {
   if (SITE) return siteData(path);
   const headers = how.method && how.method !== "HEAD" ? { "X-Tprof": "1", "Content-Type": "application/json" } : {};
@@ -46,15 +46,15 @@ function apiAddress(path) {
 }
 
 // In a static site, `data/PATH.js` calls tprofData(PATH, value), or tprofData(PATH, null, error,
-// status), or names another file with the same value: tprofSame(PATH, OTHER). Queries are parts of
-// the path there: index, runs, runs/7, runs/7/report/kernels, runs/7/heat/metric=step_ns/over=step,
+// status), or names another file with the same value: tprofSame(PATH, OTHER). A query becomes part
+// of the path: index, runs, runs/7, runs/7/report/kernels, runs/7/heat/metric=step_ns/over=step,
 // history/run=7, diff/a=7/b=9.
 const siteParts = new Map();
 window.tprofData = (path, value, error, status) => siteParts.get(path)?.(error ? Promise.reject(new ApiError(status, error)) : value);
 window.tprofSame = (path, other) => siteParts.get(path)?.(siteFile(other));
 const siteCache = new Map();
 function siteData(path) {
-  // No address leads out of the site.
+  // Other characters and `..` are replaced, so that no path leads out of the site.
   return siteFile(path === "" ? "index" : path.replace(/\?/, "/").replace(/&/g, "/").replace(/[^\w./=-]/g, "_").replace(/\.\./g, "__"));
 }
 function siteFile(name) {
@@ -69,7 +69,7 @@ function siteFile(name) {
   return siteCache.get(name);
 }
 
-// Addresses that the browser itself loads: pages for frames, and downloads.
+// Return addresses that the browser itself loads: pages for frames, and downloads.
 function pageAddress(id, name, query = {}) {
   if (SITE) return `pages/${id}/${name}.html`;
   return `api/v1/runs/${id}/page/${name}${queryText(query)}`;
@@ -107,7 +107,7 @@ function poll(ms, work) {
   return () => { ended = true; clearTimeout(timer); document.removeEventListener("visibilitychange", shown); };
 }
 
-// Events of a live run; `state` is called with "open", "lost" or "ended".
+// Receives the events of a live run. `state` is called with "open", "lost" or "ended".
 function liveEvents(id, { snapshot, state }) {
   const source = new EventSource(`api/v1/runs/${id}/events`);
   const read = (event, first) => { try { snapshot(JSON.parse(event.data), first); } catch (error) { console.error(error); } };
@@ -119,7 +119,8 @@ function liveEvents(id, { snapshot, state }) {
   });
   source.addEventListener("error", () => {
     state("lost");
-    // A browser does not retry after an invalid answer, but the page's poll does.
+    // After an invalid answer the browser does not connect again. The request shows whether the
+    // server has gone.
     if (source.readyState === EventSource.CLOSED) api(`runs/${id}`).catch(() => {});
   });
   return () => source.close();

@@ -1,4 +1,4 @@
-// The pages that `tprof export` writes, within the frame of their run.
+// Shows a page that `tprof export` writes in an iframe, next to the list of the run's reports.
 
 function pageView(content, run, name, route) {
   const frame = element("iframe", { title: PAGES[name]?.[0] || name });
@@ -31,8 +31,8 @@ function pageView(content, run, name, route) {
   return { changed: load };
 }
 
-// Returns the error of a page, or null. A frame would show the JSON of an error unformatted, so the
-// page is checked before it is shown. In a site, `file` contains the error if there is one.
+// Returns the error of a page, or null. The page is checked before it is shown, because the iframe
+// would show an error as unformatted JSON. In a site, `file` contains the error if there is one.
 async function checkPage(address, file) {
   if (SITE) return api(file).then(() => null, (error) => error);
   const path = address.replace(/^api\/v1\//, "").replace(/#.*/, "");

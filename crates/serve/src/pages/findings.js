@@ -23,7 +23,7 @@ function findingCard(row) {
       ...fact("try", row.try && withCode(row.try))));
 }
 
-// Times of ranks become links to the timeline: "rank 0: 222.4 ms from 0.028719 s; …".
+// Turns times of ranks ("rank 0: 222.4 ms from 0.028719 s; …") into links to the timeline.
 function whereLinks(text, id) {
   const parts = [];
   let rank = null;

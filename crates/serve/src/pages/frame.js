@@ -1,4 +1,5 @@
-// The parts that all views of one run share: its heading and the list of its reports and pages.
+// Makes what all views of one run share: the heading, and at the side the list of reports and
+// pages.
 
 // The answer of GET /api/v1, filled before the first view.
 let ABOUT = { kinds: [], formats: [], control: false, directory: "", archive: null };
@@ -25,7 +26,7 @@ function kindGroups() {
   return [...KIND_GROUPS.map(([title, kinds]) => [title, kinds.filter((name) => there.has(name))]), ["Other", others]].filter(([, kinds]) => kinds.length);
 }
 
-// The list at the side, which is built once per run: the view next to it changes, the list stays.
+// Makes the list at the side. It is built once per run and stays while the view next to it changes.
 function runNav(run) {
   const link = (href, text, title, where) => element("li", {}, element("a", { href, title, "data-where": where }, text));
   const id = run.id, live = run.state === "running" && !SITE;
@@ -38,8 +39,8 @@ function runNav(run) {
     ...kindGroups().flatMap(([title, kinds]) => [element("h3", {}, title), element("ul", {}, ...kinds.map((name) => link(`#/run/${id}/${name}`, titled(name), ABOUT.kinds.find((kind) => kind.name === name).about, name)))]));
 }
 
-// Returns the place for a view of run `id`, with `where` marked in the list; keeps the frame if the
-// run is the same.
+// Returns the element for a view of run `id`, and marks `where` in the list. If the last view was
+// of the same run, its heading and list stay.
 function runFrame(main, id) {
   let frame = main.querySelector(":scope > .frame");
   if (frame?.dataset.run !== String(id)) {
@@ -60,7 +61,7 @@ function fillNav(frame, run, where) {
   }
 }
 
-// A view of a run: `build(content, run)` makes it once the run is there.
+// Returns a view of a run. `build(content, run)` fills it when the run's data has arrived.
 function runScene(main, route, where, name, build) {
   const id = route.parts[1], { frame, content } = runFrame(main, id);
   let inner = null, closed = false;

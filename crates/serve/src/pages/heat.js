@@ -1,16 +1,16 @@
-// A heat map on a canvas: ranks from top to bottom, time or steps from left to right, and the
-// darkest cell is the largest value.
+// Draws a heat map on a canvas, with ranks from top to bottom, and time or steps from left to
+// right. The colour of a cell stands for its value.
 
-// Stops of the scale, from the smallest to the largest value. Equal steps look equally far apart,
-// even without colour vision.
+// Colours of the scale, from the smallest to the largest value. Equal differences of value look
+// equally large, even without colour vision.
 const HEAT_STOPS = [[0, 34, 78], [43, 63, 107], [87, 93, 109], [123, 121, 119], [165, 151, 108], [210, 184, 84], [253, 231, 55]];
 function heatColour(part) {
   const at = Math.max(0, Math.min(1, part)) * (HEAT_STOPS.length - 1), low = Math.min(HEAT_STOPS.length - 2, Math.floor(at)), rest = at - low;
   return HEAT_STOPS[low].map((one, i) => Math.round(one + (HEAT_STOPS[low + 1][i] - one) * rest));
 }
 
-// Returns the end of the colour scale. It is below the largest value if a few very large values
-// would leave one colour for all others.
+// Returns the value with the last colour of the scale. It is below the largest value if otherwise a
+// few very large values would leave a single colour for all others.
 function topOf({ values, least, most }) {
   if (most === null || most === undefined) return most;
   const all = values.flat().filter((value) => value !== null && value !== undefined).sort((a, b) => a - b), high = all[Math.floor(all.length * 0.98)];

@@ -1,4 +1,4 @@
-// One metric over the runs of a command, with the runs at which it changed.
+// Shows one metric over the runs of a command, and marks the runs at which it changed.
 
 VIEWS.set("history", (main, route) => runScene(main, route, "history", "History", historyView));
 

@@ -1,6 +1,7 @@
-// Lines of a running job: one chart per metric that has values; a heat map for more than 32 ranks.
+// Draws the charts of a running job: lines for each metric that has values, or a heat map for more
+// than 32 ranks.
 
-// Counts that only rise are in the table, because their lines would show nothing.
+// Metrics that are shown in the table instead, because a line that only rises shows nothing.
 const NO_LINE = new Set(["steps", "lost", "since_step_ns"]);
 
 class LiveCharts {

@@ -1,4 +1,4 @@
-// Events of a running job so far, collected from its snapshots, and its figures in words.
+// Collects the events of a running job from its snapshots, and shows its figures in words.
 
 const LIVE_POINTS = 300;
 const LINE_RANKS = 32;
@@ -47,7 +47,7 @@ function metricTitle(key) {
 function metricUnit(metric) {
   return metric.unit === "none" || !metric.unit ? "none" : metric.unit;
 }
-// A metric over all ranks: { value, at: rank of the extreme }, or null.
+// Combines a metric over all ranks: { value, at: rank with the extreme value }, or null.
 function over(metric, how) {
   if (!metric) return null;
   const there = metric.values.map((value, at) => [value, at]).filter(([value]) => value !== null && value !== undefined);
@@ -58,7 +58,7 @@ function over(metric, how) {
   return { value, at, of: there.length };
 }
 
-// Makes the large figures. Each has its place from the beginning, so that nothing moves.
+// Makes the large figures. Even an unknown figure takes its place, so that nothing moves later.
 function liveFigures(state) {
   const { snapshot } = state, labels = snapshot.ranks.map((rank) => rank.label), many = labels.length > 1;
   const known = (found, unit, under) => ({ text: shown(found.value, unit), title: exact(found.value, unit), under });

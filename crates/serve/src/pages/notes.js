@@ -1,4 +1,5 @@
-// Edits the tags and the note of a run, and deletes runs. Both ask before they write.
+// Edits the tags and the note of a run, and deletes runs. Nothing is written before the user
+// confirms.
 
 function ask(title, content, act, text, danger) {
   const dialog = $("ask"), wrong = element("div", {});

@@ -1,4 +1,4 @@
-// The heat map of a run: any metric of its ranks over time or over steps.
+// Shows the heat map of a run: any metric of its ranks over time or over steps.
 
 VIEWS.set("ranks", (main, route) => runScene(main, route, "ranks", "Heat map", ranksView));
 
@@ -10,7 +10,7 @@ function ranksView(content, run) {
   const overOf = (text) => text === "time" && !ABOUT.archive ? "time" : "step";
   let over = overOf(query.over), metric = query.metric || "", times = TIME_METRICS, closed = false;
   const map = new HeatMap({ columnText: timeColumn, open: ABOUT.archive ? null : (row, column) => openRank(run.id, map.data, row, column) });
-  // A site or an archive has no events, so neither figures over time nor timelines.
+  // A site or an archive has no events, from which figures over time and timelines are made.
   const stepsOnly = SITE || ABOUT.archive;
   const place = element("div", {}, waiting("The map is being computed"));
   const metrics = element("select", { onchange: () => change({ metric: metrics.value }) });
@@ -40,12 +40,12 @@ function ranksView(content, run) {
   }
   choices();
   load();
-  // Only the live data of the run tells which metrics it has over time.
+  // Only the run's live snapshot says which metrics it has over time.
   if (!stepsOnly) api(`runs/${run.id}/live`).then((snapshot) => { const there = snapshot.metrics.filter((one) => !["steps", "lost", "since_step_ns"].includes(one.key)).map((one) => one.key); if (there.length && !closed) { times = there; choices(); } }).catch(() => {});
   return { close: () => { closed = true; map.close(); }, changed: (route) => { over = overOf(route.query.over); overs.value = over; metric = route.query.metric || ""; choices(); load(); } };
 }
 
-// The timeline of a cell's first rank, in its steps or its time.
+// Opens the timeline of a cell's first rank, at the cell's steps or time.
 function openRank(id, data, row, column) {
   const [rank] = data.rows[row].ranks, { from, to } = data.columns[column];
   location.hash = hashOf(["run", String(id), "page", "timeline"], data.over === "step" ? { rank, steps: `${from}..${Math.max(from, to - 1)}` } : { rank, from: Math.round(from), to: Math.round(to) });

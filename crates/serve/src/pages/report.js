@@ -1,6 +1,6 @@
-// One report of a run: its notes, its plot, its tables and its options.
+// Shows one report of a run: its options, notes, plot and tables.
 
-// Options of only some kinds, which are kept in the address of the view.
+// Options that only some kinds of report have. Their values are part of the view's address.
 const KIND_OPTIONS = {
   cpu: ["lines", "mine", "sort", "within", "thread"], "critical-path": ["within"], steps: ["steady"], sequences: ["operator"],
 };
@@ -49,7 +49,8 @@ function waiting(text) {
 }
 
 function reportControls(run, kind, query, change) {
-  // A static site has each report without options.
+  // A static site has only the reports without options, and an archive with one rank has no choice
+  // either.
   if (SITE || (ABOUT.archive && !(run.ranks > 1 && kind !== "findings"))) return null;
   const select = (name, label, choices) => element("label", {}, label, element("select", { onchange: (event) => change({ [name]: event.target.value || null }) },
     ...choices.map(([value, text]) => element("option", { value, selected: (query[name] || "") === value }, text))));
@@ -69,7 +70,8 @@ function reportControls(run, kind, query, change) {
   return element("div", { class: "controls" }, ...made);
 }
 
-// Everything in a document, in its own order: notes, plots, tables; missing parts come last.
+// Makes all parts of a document in its own order: notes, plots, tables. The reasons for missing
+// parts come last.
 function documentParts(answer, kind, tables) {
   const parts = [];
   if (answer.problems?.length) parts.push(element("ul", { class: "gaps" }, ...answer.problems.map((text) => element("li", {}, text))));

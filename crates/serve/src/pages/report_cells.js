@@ -1,12 +1,13 @@
-// Shows rows of a document as a table: its columns, their units, unknown values and the reasons.
+// Shows rows of a document as a table: chooses the columns, their order and units, and explains
+// unknown values.
 
 const FIRST_ROWS = 30;
 const NO_COLUMN = /_missing$|^error_|^estimate$/;
-// Texts that name a row, and come before its figures.
+// Keys of texts that name a row. Their columns come before those of figures.
 const NAMES = new Set(["name", "function", "operator", "kernel", "sequence", "range", "thread", "process", "counter", "module", "copy", "place", "what", "line", "next", "label", "file", "rule", "command", "span"]);
 const LEADING = new Set(["rank", "device", "stream", "context", "step", "host", "pid", "part", "finding", "kind"]);
 
-// Tables in which the row's name states the unit of its figures.
+// Columns whose values are bytes. Only the table's name says so, and not the column's key.
 const BYTE_TABLES = { byte_counters: new Set(["min", "mean", "max", "last"]) };
 
 function columnKeys(rows) {
@@ -16,7 +17,7 @@ function columnKeys(rows) {
   for (const key of [...keys]) if (keys.has(`short_${key}`)) keys.delete(`short_${key}`); else if (keys.has(`${key}_short`)) keys.delete(`${key}_short`);
   return order([...keys], rows);
 }
-// Columns that name the row come after its rank, device and step, and before its figures.
+// Orders columns: rank, device and step, then the texts that name the row, then its figures.
 function order(keys, rows) {
   const words = (key) => rows.some((row) => typeof row[key] === "string");
   const last = keys[keys.length - 1];
@@ -95,10 +96,10 @@ function documentTable(key, rows, kind, tables, missing) {
     reasons.length ? element("ul", { class: "reasons" }, ...reasons.slice(0, 6).map((reason) => element("li", {}, "? ", withCode(reason))), reasons.length > 6 ? element("li", {}, `and ${reasons.length - 6} more reasons`) : null) : null);
 }
 
-// Shows any value of a document other than rows: figures, series over time, lists.
+// Shows any value of a document other than a table's rows: figures, series over time, lists.
 function documentObject(value, kind, tables, depth = 0) {
   const facts = [], parts = [];
-  // The summary shows what the memory report leaves out.
+  // A null `gpu` or `gpus` in the memory report is not shown, because the summary shows it.
   const keys = Object.keys(value).filter((key) => !NO_COLUMN.test(key) && !(value[key] === null && kind === "memory" && /^gpus?$/.test(key)));
   const texts = headings(keys);
   const series = keys.filter((key) => Array.isArray(value[key]) && value[key].length > 1 && value[key].every((one) => one === null || typeof one === "number"));

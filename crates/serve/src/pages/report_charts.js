@@ -1,11 +1,14 @@
-// The plot of a document, where one fits: the same that the report page of `tprof export` has.
+// Draws the plot of a document, if its kind has one. The report page of `tprof export` has the same
+// plots.
 
 const MOST_BARS = 64;
 const MOST_STEP_COLUMNS = 120;
-// Parts of wall time in the order of the bars: the server defines `HOST_NAMES` (`tprof_facts::host_parts`).
+// Parts of wall time in the order of the bars. The server defines `HOST_NAMES`
+// (`tprof_facts::host_parts`).
 const HOST_PARTS = Object.keys(HOST_NAMES);
 
-// Parts of a device's time: work first, then what it waited for; with the classes of their colours.
+// Parts of a device's time, each with the CSS class of its colour: work first, then what the device
+// waited for.
 const GPU_PARTS = { compute: ["compute", "part0"], communication: ["communication", "of-collective"], copies: ["copies", "of-file_io"], launch: ["idle: launches", "of-no_core"], sync: ["idle: waits for the device", "of-device"], allocation: ["idle: device memory", "of-allocator"],
   pageable_copy: ["idle: pageable copies", "of-socket"], python: ["idle: other code", "of-python"], data: ["idle: data", "of-data"], gc: ["idle: garbage collection", "of-gc"], lock: ["idle: a lock", "of-lock"], gil: ["idle: the GIL", "of-gil"], compile: ["idle: compilation", "of-native"],
   checkpoint: ["idle: checkpoint", "of-page_fault"], collective: ["idle: other ranks", "of-collective"], stream: ["idle: held on the device", "of-other"], start: ["idle: before the first work", "of-unknown"], end: ["idle: after the last work", "of-unknown"], unknown: ["idle: unknown", "of-unknown"] };
@@ -30,7 +33,7 @@ function reportCharts(document, tables) {
   return made;
 }
 
-// Rows that are values over time, and nothing else.
+// Whether rows are values over time, and nothing else.
 function isCurve(key, rows) {
   return rows.length > 1 && Object.keys(rows[0])[0] === "time_ns" && Object.entries(rows[0]).every(([name, value]) => name.endsWith("_missing") || value === null || typeof value === "number") && !("rank" in rows[0]);
 }
@@ -103,7 +106,7 @@ function threadBars(rows) {
   return stacksChart(`Threads with the most time on a core; ${shown(most, "ns")} is the whole width`, parts, some.map((row) => ({ label: `${row.thread} [${row.tid}]`.slice(0, 40), shares: [row.running_ns / most, row.ready_ns / most, row.waited_ns / most] })));
 }
 
-// Operators by operations per byte and rate, both logarithmic.
+// Draws operators by operations per byte and rate, both on a logarithmic axis.
 function rooflineChart(rows) {
   const points = rows.filter((row) => row.intensity > 0 && row.flops_per_s > 0);
   if (points.length < 2) return null;

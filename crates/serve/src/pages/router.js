@@ -1,7 +1,7 @@
-// Chooses the view: the part of the address behind # names it and holds all its state.
+// Chooses the view. The part of the address behind # names the view and contains all of its state.
 
-// Name → function(place, route) that fills `place` and returns what the view answers to:
-// title, crumbs, back, changed(route), key(event), table, close().
+// Name → function(place, route), which fills `place` and returns an object with those of these
+// properties that the view has: title, crumbs, back, changed(route), key(event), table, close().
 const VIEWS = new Map();
 let current = null;
 
@@ -15,7 +15,7 @@ function hashOf(parts, query = {}) {
   return `#/${parts.map(encodeURIComponent).join("/")}${queryText(query)}`;
 }
 
-// Writes state into the address without a new view; null removes a part.
+// Changes the query in the address without building a new view. A null value removes its key.
 function setQuery(change) {
   const route = parseHash(location.hash);
   const query = { ...route.query, ...change };
@@ -53,7 +53,7 @@ function nowhere(main) {
   return { title: "no such page", crumbs: [], back: "#/" };
 }
 
-// Sets the title of a view, which the view may change when its run has been read.
+// Sets the title of a view. A view calls this again when it knows more about its run.
 function titles(view) {
   document.title = view.title ? `${straight(view.title)} – tprof` : "tprof";
   const crumbs = [["Runs", "#/"], ...(view.crumbs || [])];

@@ -1,4 +1,4 @@
-// One run: its description, whether the recording is complete, its figures and its findings.
+// Shows one run: its description, whether the recording is complete, its figures and its findings.
 
 VIEWS.set("run", (main, route) => {
   const [, , kind, page] = route.parts;

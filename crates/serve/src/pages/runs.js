@@ -1,4 +1,4 @@
-// Shows the list of all runs of the directory, for finding, comparing and opening runs.
+// Shows the list of all runs of the directory, in which the user finds, compares and opens runs.
 
 const POLL_MS = 2000;
 const RUN_STATES = { all: () => true, running: (run) => run.state === "running", finished: (run) => run.state === "finished" && !run.failed, failed: (run) => Boolean(run.failed), damaged: (run) => run.state === "damaged" || run.state === "cut off", incomplete: (run) => run.complete === false };
@@ -60,7 +60,8 @@ function runsView(main, route) {
     if (first) filter(route.query.q || "");
     counted();
     paintButtons();
-    // A new run may appear at any time, but it is not urgent to show it.
+    // The list is requested less often if it shows no change in progress: a new run needn't appear
+    // at once.
     return SITE ? false : answer.pending > 0 || runs.some((run) => run.state === "running") ? POLL_MS : 5 * POLL_MS;
   }
   const failedOnce = (error) => { if (runs === null) body.lastChild.replaceWith(errorBox(error, () => navigateAgain())); };
@@ -78,14 +79,16 @@ function noRuns() {
     element("pre", {}, element("code", {}, "tprof run -- COMMAND")), element("p", { class: "dim" }, "for example ", element("code", {}, "tprof run -- python train.py"), ABOUT.directory ? ` in ${ABOUT.directory}` : ""));
 }
 
-// A figure of a run's summary: a pending figure is animated, an unknown one has a reason.
+// Makes the cell for a figure of a run. A pending figure is animated, and an unknown one has a
+// reason.
 function summaryCell(run, key, unit) {
   if (run.summary === "pending") return { content: element("span", { class: "pending", title: "being computed", "aria-label": "being computed" }, "–") };
   const value = run[key];
   if (value === null || value === undefined) return { content: unknown(run[`${key}_why`] || (run.summary === "failed" ? run.why || "the report failed" : "")) };
   return { content: shown(value, unit), title: exact(value, unit) };
 }
-// The duration of a running job is counted since its beginning, by the reader's clock.
+// Returns the duration of a run. For a running job, this is the time since its start by the
+// browser's clock.
 function lastedNs(run) {
   const counts = run.state === "running" && run.start_unix_ns && (run.wall_ns === null || run.wall_ns === undefined);
   return counts ? Math.max(0, Date.now() * 1e6 - run.start_unix_ns) : run.wall_ns;

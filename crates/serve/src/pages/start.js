@@ -34,7 +34,8 @@ async function begin() {
   startBanner();
   addEventListener("hashchange", navigate);
   navigate();
-  // Polls the server, so that even a view without further requests shows when the server has ended.
+  // Polls the server, so that even a view that sends no more requests shows when the server has
+  // ended.
   if (!SITE) poll(5000, () => api("").catch(() => {}));
   document.documentElement.dataset.ready = "true";
 }

@@ -1,5 +1,5 @@
-// A table that can be sorted, filtered and used by keyboard. Of many rows only the visible ones are
-// in the page, so that a thousand cost as much as thirty.
+// A table that can be sorted, filtered and used by keyboard. If it is long, only the visible rows
+// are in the page, so that a thousand rows cost as much as thirty.
 
 const ROW_HEIGHT = 31;
 const BEYOND_SIGHT = 12;
@@ -86,7 +86,7 @@ class Table {
     this.paint();
   }
 
-  // Visible rows, or all up to the limit.
+  // Returns the rows that are visible, or all rows if there are few.
   sight() {
     if (!this.windowed) return [0, Math.min(this.shown.length, this.limit)];
     const main = $("main"), top = this.body.getBoundingClientRect().top - main.getBoundingClientRect().top;
@@ -189,7 +189,7 @@ class Table {
     if (!made || made.rowKey === undefined || event.target.closest("a, button, input, label, select") || String(getSelection())) return;
     this.act(made);
   }
-  // Opens the row, or shows all of its texts.
+  // Opens a row, or shows its texts in full if there is nothing to open.
   act(made) {
     const row = this.rowAt(made);
     if (!row) return;
@@ -212,7 +212,7 @@ function sortRows(rows, column, down) {
   return keyed.map(([, , row]) => row);
 }
 
-// Changes only what differs: focus and tooltips stay where they are.
+// Changes a cell only where it differs, so that focus and tooltips stay.
 function fillCell(td, cell) {
   const { content = "", title = null, share = null, mark = "" } = cell !== null && typeof cell === "object" && !(cell instanceof Node) ? cell : { content: cell ?? "" };
   if (content instanceof Node) {

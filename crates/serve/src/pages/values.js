@@ -1,14 +1,15 @@
-// Formats values with their units, for reading and exactly for the tooltip.
+// Formats values with their units: rounded for reading, and exact for the tooltip.
 
 const SHARES = new Set(["share", "mfu", "hfu", "gpu_busy", "imbalance", "of_mean", "of_peak", "of_roof", "of_median", "of_steps", "throttled",
   "exposed_of_window", "mean_utilization", "highest_utilization", "mean_memory_utilization", "gpu_utilization", "short_lived_fraction"]);
 const IDS = new Set(["rank", "step", "pid", "tid", "parent", "line", "device", "stream", "context", "graph", "correlation", "finding", "channel", "process", "thread", "number", "entry", "group_size", "id"]);
 const ENDS = [["_unix_ns", "date"], ["_ns", "ns"], ["bytes_per_s", "bytes/s"], ["flops_per_s", "flop/s"], ["_per_second", "per_second"], ["_per_s", "per_second"],
   ["_bytes", "bytes"], ["_share", "share"], ["_fraction", "share"], ["_utilization", "share"], ["_watts", "watts"], ["_celsius", "°C"], ["_mhz", "MHz"], ["_gb_s", "GB/s"]];
-// In these kinds of report, columns with a short key are rates of bytes.
+// Keys that are rates of bytes in these kinds of report, although the key doesn't say so.
 const RATES = { bandwidth: new Set(["rate", "fastest", "host_to_device", "device_to_host", "device_to_device", "peer_to_peer", "memset"]), memcpy: new Set(["rate"]) };
 
-// Returns the unit of a document's key; `row` decides for keys that are shares next to their times.
+// Returns the unit of a document's key. Some keys are a share if the row also has the time, so
+// `row` decides.
 function unitOf(key, kind = "", row = null) {
   // Both ends of an interval have the unit of the value between them.
   key = key.replace(/_(low|high)$/, "");
@@ -101,7 +102,7 @@ function commandText(command) {
   if (!command || !command.length) return "";
   return command.map((word) => word === "" || /[\s'"\\$`]/.test(word) ? `'${word.replaceAll("'", "'\\''")}'` : word).join(" ");
 }
-// Returns the command of a run as one text, which is all that archives have.
+// Returns the command of a run as one text. An archive has only this text, not the arguments.
 function commandOf(run) {
   return run.command_text ?? commandText(run.command);
 }

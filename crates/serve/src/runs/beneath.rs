@@ -1,4 +1,4 @@
-//! Opens files beneath a directory, which neither `..` nor a link can leave.
+//! Opens files beneath a directory. A path that leads out of it, by `..` or a link, is refused.
 
 use std::fs::File;
 use std::io;
@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::sys::stat::Mode;
 
-/// Opens a directory that a person named, wherever it is.
+/// Opens a directory that the user named, wherever it is.
 pub fn directory(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     Ok(nix::fcntl::open(path, flags, Mode::empty())?)
@@ -17,18 +17,20 @@ pub fn directory(path: &Path) -> io::Result<OwnedFd> {
 
 /// Opens a file or directory beneath `directory` for reading.
 ///
-/// Fails with `EXDEV` if the path would leave it, even by a link. Refuses a pipe or device, which
-/// could block or have effects.
+/// Fails with `EXDEV` if the path leads out of `directory`, even by a link. Refuses a pipe or a
+/// device, because opening or reading it could block or have side effects.
 pub fn open(directory: impl AsFd, path: &Path) -> io::Result<File> {
-    // Without O_NONBLOCK, a pipe that nobody writes to would block the thread.
+    // Without O_NONBLOCK, opening a pipe that nobody writes to would block the thread.
     let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
     let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
     let how = OpenHow::new().flags(flags).resolve(resolve);
-    // During a rename, the kernel asks to try again (openat2(2)).
+    // If something is renamed meanwhile, openat2(2) returns EAGAIN and asks the caller to try
+    // again.
     let file = loop {
         match openat2(&directory, path, how) {
             Err(Errno::EAGAIN) => {}
-            // Before Linux 5.6, or EPERM from older container runtimes.
+            // The call doesn't exist before Linux 5.6 (ENOSYS), and older container runtimes deny
+            // it (EPERM).
             Err(Errno::ENOSYS | Errno::EPERM) => break step_by_step(directory.as_fd(), path)?,
             opened => break File::from(opened?),
         }

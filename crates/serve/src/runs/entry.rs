@@ -10,14 +10,14 @@ use tprof_trace::{RunDir, TraceFile, is_info_name, is_trace_file, open_plain};
 
 use super::beneath;
 
-/// Largest size of a `run.json` that is read. Collectors write no larger ones: that of 1,024 ranks
-/// with 20 processes each has 8 MB.
+/// Largest `run.json` to read, bytes. A collector's files are smaller: that of 1,024 ranks with 20
+/// processes each has 8 MB.
 const MAX_INFO_BYTES: u64 = 32 << 20;
-/// Largest number of JSON values in a `run.json` that is read. A value takes at least 32 bytes in
-/// memory, but as little as two in the file.
+/// Largest number of JSON values in a `run.json` to read. The number is limited too, because a
+/// value takes at least 32 bytes in memory but as little as two in the file.
 const MAX_INFO_VALUES: usize = 1 << 20;
-/// `run.json` files up to this total size are not checked, because they cannot have that many
-/// values.
+/// `run.json` files up to this total size cannot have [`MAX_INFO_VALUES`] values, so their values
+/// are not counted.
 const SMALL_INFO_BYTES: u64 = 1 << 20;
 
 /// A run, described by its `run.json` and the names of its files.
@@ -29,21 +29,21 @@ pub struct Entry {
     pub command: Vec<String>,
     /// `running`, `finished`, `cut off` or `damaged`.
     pub state: &'static str,
-    /// Why it is damaged, or what cannot be read.
+    /// Why the run is damaged, or which part cannot be read.
     pub why: Option<String>,
     /// Why no file of the run may be read: a link leads out of the run, or an entry is not a file.
     pub refused: Option<String>,
-    /// When it began, ns since 1970.
+    /// When the run began, ns since 1970.
     pub start_unix_ns: Option<u64>,
     /// Duration of a finished run.
     pub wall_ns: Option<u64>,
-    /// Names of its hosts.
+    /// Names of the run's hosts.
     pub hosts: Vec<String>,
     /// Number of different ranks.
     pub ranks: usize,
     /// Number of processes, if a collector counted them.
     pub processes: Option<usize>,
-    /// Total bytes of its files.
+    /// Total bytes of the run's files.
     pub bytes: u64,
     /// Number of recorded events.
     pub recorded: u64,
@@ -179,7 +179,7 @@ impl Listed {
             if is_info {
                 infos.add(entry.path())?;
             }
-            // Names prove nothing, because a user's files may have the same endings.
+            // The file's content decides, because a user's files may have the same endings.
             listed.is_run |= is_info || is_trace_file(&entry.path()).unwrap_or(true);
         }
         listed.refused = listed.refused.or(infos.refused());
@@ -201,7 +201,7 @@ impl Infos {
         Ok(())
     }
 
-    /// Returns why they are too large to be read, if they are.
+    /// Returns an error message if the files are too large to be read.
     fn refused(&self) -> Option<String> {
         if self.bytes > MAX_INFO_BYTES {
             return Some(format!("its run.json is too large: {} bytes", self.bytes));
@@ -218,8 +218,8 @@ impl Infos {
     }
 }
 
-/// Returns an upper bound of the values in a JSON text without parsing it: counts separators and
-/// opening brackets, even within texts.
+/// Returns an upper bound of the number of values in a JSON text without parsing it. Counts
+/// separators and opening brackets, even within texts.
 fn most_values(path: &Path) -> io::Result<usize> {
     let mut file = open_plain(path)?.take(MAX_INFO_BYTES);
     let mut piece = [0; 64 << 10];
@@ -242,7 +242,7 @@ mod tests {
     use tprof_trace::{TraceHeader, TraceWriter, info_text};
 
     #[test]
-    fn losses_of_a_run_without_its_file_are_unknown() {
+    fn losses_of_a_run_without_run_json_are_unknown() {
         let directory = tempfile::tempdir().unwrap();
         let info = RunInfo {
             version: RUN_VERSION,

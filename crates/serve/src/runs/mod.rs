@@ -1,4 +1,5 @@
-//! The registry of runs, and files opened beneath their directories.
+//! Finds runs, numbers them, detects changes of their files, and opens files beneath their
+//! directories.
 
 pub mod beneath;
 pub mod entry;

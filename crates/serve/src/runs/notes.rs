@@ -1,5 +1,5 @@
-//! Stores the tags and the note of a run in a file in the run's directory, so that they move with
-//! it.
+//! Stores the tags and the note of a run in a file in the run's directory. If the user moves the
+//! directory, they stay with the run.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};

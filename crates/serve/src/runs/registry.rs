@@ -1,5 +1,5 @@
-//! The runs by number. They are found by scanning the given paths, and keep their numbers for the
-//! life of the server.
+//! Finds runs by scanning the given paths, and gives each a number that stays the same until the
+//! server ends.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,8 +12,8 @@ use crate::failure::Failure;
 
 /// A scan younger than this is not repeated.
 const FRESH: Duration = Duration::from_millis(500);
-/// A run in progress is read again after this time even if no file shows a change, because its
-/// collector may have been killed.
+/// A run in progress is read again after this time even if its files are unchanged: its collector
+/// may have been killed, and then it is no longer in progress.
 const LIVE: Duration = Duration::from_secs(2);
 /// Largest number of listed runs.
 const MAX_RUNS: usize = 20_000;
@@ -23,9 +23,9 @@ const MAX_RUNS: usize = 20_000;
 pub struct RegisteredRun {
     /// Number of the run, from 1.
     pub id: u32,
-    /// State of its files when it was read.
+    /// State of the run's files when its entry was read.
     pub stamp: Stamp,
-    /// The facts that are known about it.
+    /// The facts that are known without reading events.
     pub entry: Arc<Entry>,
 }
 
@@ -86,7 +86,7 @@ impl Registry {
         (state.listed.clone(), state.left_out)
     }
 
-    /// Returns a run by number, as its files are now; `None` if it does not exist, or no longer.
+    /// Returns a run by number, as its files are now; `None` if it does not exist or was deleted.
     pub fn get(&self, id: u32) -> Option<RegisteredRun> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.scanned.is_none() {
@@ -104,7 +104,7 @@ impl Registry {
     fn scan(&self, state: &mut State) {
         let mut paths: Vec<PathBuf> = Vec::new();
         for root in &self.roots {
-            // A path is a run, or a directory whose runs are listed.
+            // A given path is either a run or a directory of runs.
             match state.look_at(root) {
                 Some(_) => paths.push(root.clone()),
                 None => paths.extend(directories(root)),
@@ -127,7 +127,7 @@ impl Registry {
 }
 
 impl State {
-    /// Returns the run at a path, which is read again if its files changed.
+    /// Returns the run at a path. Reads it again if its files have changed.
     fn look_at(&mut self, path: &Path) -> Option<RegisteredRun> {
         if let Some(known) = self.known.get(path) {
             let is_settled = known.found.entry.state != "running" || known.read.elapsed() < LIVE;
@@ -135,8 +135,8 @@ impl State {
                 return Some(known.found.clone());
             }
         }
-        // The state of the files is taken first, so that changes during the reading are noticed
-        // next time.
+        // The stamp is taken before the entry is read. If a file changes in between, the stamp is
+        // old, and the next call reads the entry again.
         let stamp = Stamp::of_run(path)?;
         let entry = Entry::read(path)?;
         let next = self.numbers.len() as u32 + 1;
@@ -161,15 +161,15 @@ fn existing(path: &Path, usage: &str) -> Result<PathBuf, Failure> {
         };
         return Err(Failure::new(what, "the path is a file").hint(hint));
     }
-    // A directory that cannot be read must not seem to have no runs.
+    // An unreadable directory is an error here, because later it would look like one without runs.
     match fs::read_dir(&found) {
         Ok(_) => Ok(found),
         Err(error) => Err(Failure::new(what, error).hint("a directory that you may read")),
     }
 }
 
-/// Returns the directories in a directory. Links are left out, because they could lead out; a run
-/// elsewhere can be named directly.
+/// Returns the directories in a directory. Links are left out, because they could lead out of it.
+/// The user can name a run elsewhere directly.
 fn directories(root: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(root).into_iter().flatten().flatten();
     let is_directory = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());

@@ -1,5 +1,6 @@
-//! Writes an answer as a file: `data/NAME.js` calls a function of `pages/data.js` with a name and
-//! the document, because a page from file:// may load scripts but cannot fetch.
+//! Writes an answer as a script: `data/NAME.js` calls a function of `pages/data.js` with the name
+//! and the document. Answers are scripts because a page from file:// can load scripts but cannot
+//! fetch.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -15,7 +16,7 @@ use hyper_util::service::TowerToHyperService;
 use super::parts::{Part, name};
 use crate::failure::Failure;
 
-/// Writes parts of a site.
+/// Writes the parts of a site as files.
 pub struct Files {
     /// The router whose answers are written.
     pub router: Router,
@@ -24,7 +25,8 @@ pub struct Files {
 }
 
 impl Files {
-    /// Writes a part, and returns whether that succeeded. Otherwise its file contains the reason.
+    /// Writes a part. If the router answers with an error, writes the error into the part's file
+    /// and returns `false`.
     pub async fn write(&self, part: &Part) -> Result<bool, Failure> {
         match part {
             Part::Same(path, other) => {
@@ -56,8 +58,8 @@ impl Files {
         Ok(status.is_success())
     }
 
-    /// Writes a page into a file of its own. Its document only names that file, or the reason why
-    /// it is missing.
+    /// Writes a page into a file, and a document that names the file, or says why the page is
+    /// missing.
     async fn page(&self, path: &str, name: &str) -> Result<bool, Failure> {
         let (status, body) = self.answer(path).await?;
         let mut call = Call(self.create(&data(path))?);
@@ -78,7 +80,7 @@ impl Files {
         Ok(status.is_success())
     }
 
-    /// Returns the answer of the server.
+    /// Returns the answer that a server would send.
     async fn answer(&self, path: &str) -> Result<(StatusCode, Body), Failure> {
         let slash = if path.is_empty() { "" } else { "/" };
         let request = Request::get(format!("/api/v1{slash}{path}")).body(Body::empty());
@@ -103,7 +105,7 @@ impl Files {
     }
 }
 
-/// Returns the file of a document.
+/// Returns the name of a document's file.
 fn data(path: &str) -> String {
     format!("data/{}.js", name(path))
 }
@@ -121,8 +123,8 @@ impl Call {
         self.0.write_all(text)
     }
 
-    /// Writes a JSON document. It contains texts of a run, which could look like the end of a
-    /// script if a page included them.
+    /// Writes a JSON document as an argument. Escapes `<`, because texts of a run may contain
+    /// `</script`, which would end the script if a page included it.
     async fn body(&mut self, body: Body) -> io::Result<()> {
         copy(body, |piece| {
             for (at, part) in piece.split(|byte| *byte == b'<').enumerate() {

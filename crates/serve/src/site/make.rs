@@ -1,5 +1,5 @@
-//! Builds a site: figures for the list, then each part, two at once, in a directory that appears
-//! completely or not at all.
+//! Builds a site: first the figures for the list, then each part. The directory appears only when
+//! it is complete.
 
 use std::cell::Cell;
 use std::io::{self, IsTerminal, Write};
@@ -82,7 +82,8 @@ async fn write(options: &SiteOptions) -> Result<(), Failure> {
         .map_err(|error| Failure::new("cannot print the path", error))
 }
 
-/// Refuses an existing directory, and the directory of the runs even if it may be replaced.
+/// Refuses an existing directory unless `force` is set. Always refuses a directory that contains
+/// the runs.
 fn check(
     output: &Path,
     force: bool,
@@ -132,7 +133,8 @@ async fn fill(
     let about = json!({ "tprof": catalogue.tprof, "pairs": parts.pairs });
     let shell = static_shell(nonce.text(), &about.to_string());
     std::fs::write(directory.join("index.html"), shell).map_err(failed)?;
-    // No client sends requests here, and the settings of the guard change no answer.
+    // [`App`] needs a guard, but no client sends requests here. Its settings don't change any
+    // answer.
     let guard = Guard {
         token: nonce,
         hosts: Vec::new(),

@@ -1,7 +1,8 @@
-//! The pages over a directory of runs as files, for any web server or none.
+//! Writes the pages over a directory of runs as files, which any web server can serve and a browser
+//! can also open directly.
 //!
-//! The same router as for browsers makes the answers. A file of the site contains the document that
-//! the server would send, or the reason why it would not. `pages/data.js` reads what `file` writes.
+//! The server's own router makes the answers. A file of the site contains the document or the error
+//! that the server would send. `pages/data.js` reads what `file` writes.
 //!
 //! - `parts`: the requests of the pages, and the file that answers each;
 //! - `file`: writes an answer as a file;

@@ -40,7 +40,7 @@ pub fn name(path: &str) -> String {
 /// All parts of a site.
 #[derive(Debug, Default)]
 pub struct Parts {
-    /// Parts in the order of their creation; those of a run are adjacent.
+    /// All parts, in the order in which they are written. Parts of one run are adjacent.
     pub all: Vec<Part>,
     /// Compared runs, before and after.
     pub pairs: Vec<(u32, u32)>,
@@ -57,7 +57,7 @@ pub fn parts(catalogue: &Catalogue, runs: &[RegisteredRun]) -> Parts {
     }
     // All runs of a command share a history.
     let mut newest: HashMap<&[String], u32> = HashMap::new();
-    // The next run of the same command.
+    // The run after the current one that has the same command. Runs are visited newest first.
     let mut after: HashMap<&[String], u32> = HashMap::new();
     for run in runs {
         let command = run.entry.command.as_slice();
@@ -102,7 +102,7 @@ mod tests {
     use crate::runs::{Entry, Stamp};
 
     #[test]
-    fn names_are_those_that_the_pages_ask_for() {
+    fn names_match_those_that_the_pages_request() {
         assert_eq!(name(""), "index");
         assert_eq!(name("runs/7/report/critical-path"), "runs/7/report/critical-path");
         assert_eq!(name("runs/7/heat?metric=a&over=step"), "runs/7/heat/metric=a/over=step");
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_a_command_share_a_history_and_are_compared_in_turn() {
+    fn runs_of_a_command_share_a_history_and_are_compared() {
         let run = |id: u32, command: &str, state: &'static str| RegisteredRun {
             id,
             stamp: Stamp::default(),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn comparisons_have_a_bound() {
+    fn the_number_of_comparisons_is_limited() {
         let entry = Arc::new(Entry { command: vec!["a".to_owned()], ..Entry::default() });
         let run = |id| RegisteredRun { id, stamp: Stamp::default(), entry: Arc::clone(&entry) };
         let runs: Vec<RegisteredRun> = (0..60).rev().map(run).collect();

@@ -1,4 +1,4 @@
-//! Runs `tprof` as a child process with limits. The child ends together with the server.
+//! Runs `tprof` as a child process with limits. If the server ends, the child ends too.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,11 +15,11 @@ use tokio::process::{Child, Command};
 use super::output::Output;
 use crate::failure::Failure;
 
-/// Hidden command that applies limits before another command.
+/// Hidden command of `tprof` that applies limits to itself and then runs another command.
 const LIMITED: &str = "__limited";
 /// How long the child may take to end when asked to.
 const GRACE: Duration = Duration::from_secs(2);
-/// Number of bytes of the child's error output to read.
+/// Largest part of the child's error output to read, bytes.
 const MAX_ERRORS: u64 = 64 << 10;
 
 /// Limits of a child process.
@@ -68,8 +68,8 @@ impl Tprof {
     /// Runs `tprof` and returns its output. The process is ended early if the returned future is
     /// dropped.
     ///
-    /// Fails with the process's own error, or because of a limit. `is_background` lowers its
-    /// priority, because nobody waits for it.
+    /// Fails with the error that the process printed, or because it reached a limit. If
+    /// `is_background` is set, nobody waits for the process, so it runs at a low priority.
     pub async fn run(&self, words: &[OsString], is_background: bool) -> Result<Output, Failure> {
         let shown = words.first().map(|word| word.to_string_lossy().into_owned());
         let what = format!("cannot make the {}", shown.unwrap_or_default());
@@ -107,13 +107,13 @@ impl Tprof {
         command.arg(std::process::id().to_string()).arg(if is_background { "10" } else { "0" });
         command.arg("--").args(words);
         command.stdin(Stdio::null()).stdout(to).stderr(Stdio::piped());
-        // The child prints no colours, and does not use the settings of the terminal in which the
-        // server was started.
+        // The child must not print colours. It runs in `/`, so that it doesn't read settings from
+        // the directory in which the server was started.
         command.env("NO_COLOR", "1").current_dir(Path::new("/"));
         command.spawn()
     }
 
-    /// Parses its error output: `error: …`, `cause: …`, `  try: …`.
+    /// Makes a failure of the child's error output: `error: …`, `cause: …`, ` try: …`.
     fn failure(&self, what: String, errors: &str, status: std::process::ExitStatus) -> Failure {
         use std::os::unix::process::ExitStatusExt;
         let line = |name: &str| {

@@ -1,4 +1,5 @@
-//! A queue of jobs. Each job is executed once, however many wait for its result.
+//! A queue of jobs, which are `tprof` commands. Several requests for the same command share one
+//! execution.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -13,11 +14,11 @@ use super::result_cache::{CachedResult, ResultCache};
 use crate::failure::Failure;
 use crate::runs::{RegisteredRun, Stamp};
 
-/// An answer about a run in progress is reused for this many times the time that it took.
+/// An answer about a run in progress is reused for this many times as long as it took to compute.
 const SHARE: u32 = 20;
 /// Shortest time for which an answer about a run in progress is reused.
 const LEAST: Duration = Duration::from_secs(2);
-/// Number of requests that may wait; further ones are refused.
+/// Number of jobs that may wait or run; requests for further ones are refused.
 const MAX_WAITING: usize = 200;
 
 /// Priority of a job.
@@ -37,14 +38,15 @@ pub struct Job {
     pub words: Vec<OsString>,
     /// State of its runs' files.
     pub stamps: Vec<Stamp>,
-    /// Whether one of its runs is in progress, so that its files change all the time.
+    /// Whether one of its runs is in progress. Its files change all the time, so an answer is
+    /// reused although the stamps differ.
     pub is_live: bool,
     /// Priority of the job.
     pub priority: Priority,
 }
 
 impl Job {
-    /// Creates a job about runs, whose paths are in `words`.
+    /// Creates a job about `runs`, whose paths are in `words`.
     pub fn of(words: Vec<OsString>, runs: &[&RegisteredRun], priority: Priority) -> Job {
         Job {
             words,
@@ -74,7 +76,7 @@ pub struct JobQueue {
 }
 
 impl JobQueue {
-    /// Creates a queue that executes this many interactive jobs at once.
+    /// Creates a queue that executes up to `at_once` interactive jobs at the same time.
     pub fn new(tprof: Tprof, at_once: usize) -> Arc<JobQueue> {
         Arc::new(JobQueue {
             tprof,
@@ -97,7 +99,8 @@ impl JobQueue {
             {
                 return answer;
             }
-            // Nobody waited for the job, so it was abandoned at the moment of this request.
+            // The job was abandoned just when this request joined it, because nobody else waited.
+            // Start again.
         }
     }
 
@@ -111,13 +114,14 @@ impl JobQueue {
         let made = lock(&self.cache).get(&job.words)?;
         let is_right = match made.answer.is_ok() {
             true => made.stamps == job.stamps || job.is_live && Instant::now() < made.good_until,
-            // A failure may be temporary, so it is reused only for a while.
+            // A failure may be temporary, so it is reused only for a while, even if no file
+            // changed.
             false => Instant::now() < made.good_until,
         };
         is_right.then_some(made.answer)
     }
 
-    /// Starts the job, once for all who wait for it.
+    /// Starts the job, or joins it if it is already waiting or running.
     fn make(self: &Arc<JobQueue>, job: &Job) -> Result<watch::Receiver<Option<Answer>>, Failure> {
         let mut making = lock(&self.making);
         if let Some(to) = making.get(&job.words) {

@@ -1,4 +1,4 @@
-//! Reads only parts of a document. A summary needs a few numbers of a document of 100 MB.
+//! Parses only selected keys of a JSON document, because a summary needs a few numbers of 100 MB.
 
 use std::fmt;
 use std::io::Read;

@@ -1,5 +1,5 @@
-//! Runs `tprof` as a child process for reports, exports and comparisons: one at a time, with
-//! limits. Output is cached as long as the run's files stay the same.
+//! Runs `tprof` as a child process for reports, exports and comparisons, with limits. Caches the
+//! output as long as the run's files stay the same.
 
 mod child;
 mod job_queue;

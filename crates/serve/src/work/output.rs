@@ -1,5 +1,5 @@
-//! Output of a child process: in memory if it is small, otherwise in a file without a name, which
-//! disappears with the server however it ends.
+//! Stores the output of a child process: in memory if it is small, otherwise in a file without a
+//! name. Such a file disappears even if the server is killed.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use bytes::Bytes;
 
-/// Largest text that is kept in memory, in bytes.
+/// Largest output that is stored in memory, bytes.
 const SMALL: u64 = 256 << 10;
 /// Bytes of a file to read at once.
 const PIECE: usize = 64 << 10;

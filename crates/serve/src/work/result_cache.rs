@@ -1,4 +1,4 @@
-//! Bounded cache of results: the least recently used one is evicted first.
+//! Caches results of commands. If the cache is full, it evicts the least recently used result.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -11,16 +11,16 @@ use crate::runs::Stamp;
 
 /// Limit of the bytes that answers take in memory.
 const MAX_MEMORY: u64 = 48 << 20;
-/// Limit of their total bytes, including files.
+/// Limit of the total bytes of answers, including those in files.
 const MAX_BYTES: u64 = 2 << 30;
-/// Limit of the number of answers, because each large one is an open file.
+/// Limit of the number of answers. Each large answer is an open file, so it takes a descriptor.
 const MAX_ANSWERS: usize = 400;
 
 /// A result and the state of the files it was made from.
 #[derive(Clone, Debug)]
 pub struct CachedResult {
     pub stamps: Vec<Stamp>,
-    /// Until this moment, an answer about a run in progress, or a failure, is reused.
+    /// When an answer about a run in progress, or a failure, stops being reused.
     pub good_until: Instant,
     pub answer: Result<Arc<Output>, Failure>,
 }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_recently_used_goes_first() {
+    fn the_least_recently_used_result_is_evicted_first() {
         let mut cache = ResultCache::default();
         let made = || CachedResult {
             stamps: Vec::new(),

@@ -1,5 +1,5 @@
-//! Options of `tprof archive`. `tprof-sql` includes this file too, so that `tprof archive --help`
-//! doesn't need that program.
+//! Options of `tprof archive`. `tprof-sql` includes this file too. `tprof` has its own copy so that
+//! `tprof archive --help` works where `tprof-sql` isn't installed.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

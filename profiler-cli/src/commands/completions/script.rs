@@ -28,8 +28,8 @@ pub fn script(shell: Shell, command: &Command) -> String {
     report_words::with_kinds(&String::from_utf8_lossy(&script), shell)
 }
 
-/// Adds the possible values of options. The definitions lack them, because the settings' resolver
-/// checks the values.
+/// Adds the possible values of options to the completions. The options' definitions don't have
+/// them, because the resolver of settings checks the values.
 fn with_values(command: &Command) -> Command {
     let recording = |command: Command| {
         SETTINGS.into_iter().filter(|setting| !setting.values().is_empty()).fold(

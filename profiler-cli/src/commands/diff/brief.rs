@@ -4,12 +4,12 @@ use tprof_analyze::document::{Cell, Table, Value, View};
 
 /// Tables of which every row is shown: the times, and the differences between the two runs.
 const WHOLE: [&str; 2] = ["times", "differences"];
-/// Verdicts (or their first words) of rows that are left out.
+/// Beginnings of the verdicts of rows that are left out.
 const NO_CHANGE: [&str; 3] = ["same", "not sure", "?"];
-/// First words of a verdict whose row is shown, although it begins like one in [`NO_CHANGE`].
+/// Beginning of a verdict whose row is shown, although it also begins like one in [`NO_CHANGE`].
 const LOAD: &str = "not sure: load";
-/// Smallest change to show, as a share of A's step time. In the tables [`OF_RANKS`] it is a share
-/// of a rank's CPU time.
+/// Smallest change to show, as a share of A's step time, or in the tables [`OF_RANKS`] of a rank's
+/// CPU time.
 const LEAST: f64 = 0.01;
 const OF_RANKS: [&str; 5] =
     ["cpu_functions", "python_functions", "cpu_modules", "waits", "threads"];
@@ -66,8 +66,8 @@ impl Columns {
             return false;
         }
         let Some(at) = self.verdict else {
-            // Without a known change, it isn't known either that the values are equal, so the row
-            // is shown. A single step has no interval.
+            // A row with an unknown change is shown, because its values may differ. If the run has
+            // a single step, the change has no interval, which counts as 0.
             let interval = of(self.interval).unwrap_or(0.0);
             return of(self.change).is_none_or(|change| change > interval);
         };
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_within_noise_are_left_out_and_their_tables_named() {
+    fn tables_with_only_noise_are_named_instead_of_shown() {
         let times = table(
             "times",
             &["metric", "a", "verdict"],

@@ -125,8 +125,8 @@ impl Condition {
         Ok((fails, format!("{} from {from} to {to}{share}", self.subject.title()), interval))
     }
 
-    /// Returns the error for a figure that the machine's load changed by more than the limit allows
-    /// the code to change it.
+    /// Returns the error for a figure whose change exceeds the limit only because the machine's
+    /// load differed between the runs.
     fn load_decides(&self, difference: f64, without: f64) -> Failure {
         let signed = |ns: f64| format!("{}{}", if ns > 0.0 { "+" } else { "" }, self.shown(ns));
         let why = format!(
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_that_does_not_exist_is_named_with_the_nearest() {
+    fn an_unknown_metric_suggests_the_most_similar_one() {
         let failure = gate("step_tme>+5%").unwrap_err();
         assert_eq!(failure.hint.as_deref(), Some("--fail-on 'step_time>+5%'"));
         let failure = gate("wait:dta>+5%").unwrap_err();

@@ -178,8 +178,8 @@ fn exit_code(
     Ok(code)
 }
 
-/// Formats the comparison as text, with at most `top` rows per table: all rows if `all`, otherwise
-/// those that changed.
+/// Formats the comparison as text, with at most `top` rows per table. Rows that did not change are
+/// left out unless `all` is set.
 fn text(comparison: &Comparison, all: bool, top: usize, form: Form) -> String {
     let mut page = Page::new(form);
     page.title("tprof diff");

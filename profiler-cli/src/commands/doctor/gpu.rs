@@ -17,8 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tprof_wire::{cupti, env};
 
-/// Message for a machine without a driver. No setting can change that, and everything else can be
-/// recorded.
+/// Message for a machine without a driver. It has no hint, because no setting can change that.
 const NO_DRIVER: &str = "no NVIDIA driver: GPU work cannot be recorded; NVTX ranges can";
 
 /// Returns the checks of this machine's GPUs and libraries.
@@ -180,8 +179,8 @@ fn library_of_cupti(libraries: &Libraries) -> Check {
     }
 }
 
-/// Checks for known faults of CUPTI, from NVIDIA's release notes; `None` if CUPTI's version is
-/// unknown or has none.
+/// Checks whether CUPTI's version has faults that NVIDIA's release notes list; `None` if it has
+/// none or is unknown.
 fn faults(libraries: &Libraries) -> Option<Check> {
     let named = std::env::var_os(env::CUPTI).map(PathBuf::from);
     let found = named.into_iter().chain(libraries.named("libcupti.so")).next()?;
@@ -199,9 +198,9 @@ fn fault(library: &Path) -> Option<Check> {
     )
 }
 
-/// Returns CUPTI's version, which the package that contains the library tells: a wheel, or the
-/// toolkit's list of versions. The library is not called, because some versions end the process if
-/// there is no driver.
+/// Returns the version of a CUPTI library, from its package's metadata: those of the wheel, or the
+/// toolkit's list of versions. The library itself is not called, because some versions end the
+/// process if there is no driver.
 fn version_of(library: &Path) -> Option<u32> {
     let library = library.canonicalize().ok()?;
     let above = |levels| library.ancestors().nth(levels);
@@ -236,7 +235,7 @@ fn host() -> Vec<Check> {
     found.into_iter().map(|host| Check::new(host.name, Verdict::Note, host.effect)).collect()
 }
 
-/// Checks whether a variable that tprof would set names another library.
+/// Checks whether a variable that tprof sets for jobs already names another tool's library.
 fn owner(name: &'static str, variable: &str, then: &str) -> Option<Check> {
     let value = std::env::var_os(variable).filter(|value| !value.is_empty())?;
     let path = Path::new(&value);

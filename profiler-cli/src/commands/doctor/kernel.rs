@@ -72,8 +72,8 @@ pub struct DeviceRun {
 
 /// Runs the kernel on each device. Returns a failure status if a value is wrong.
 pub fn run() -> anyhow::Result<ExitCode> {
-    // cudarc panics if the driver or one of its functions is missing. That is a result, so no
-    // message is printed.
+    // cudarc panics if the driver or one of its functions is missing. The panic is caught and
+    // becomes a result, so its message must not be printed.
     std::panic::set_hook(Box::new(|_| {}));
     let ran = match caught(CudaContext::device_count) {
         Ok(count) => {

@@ -12,8 +12,8 @@ use tprof_collect::PerfEvent;
 use tprof_facts::units::bytes;
 use tprof_wire::env::SOCKET_NAME;
 
-/// Number of open files that the collector of a large job needs: three per process while the
-/// process attaches, and some for itself.
+/// Number of open files that the collector of a large job needs: three for each process that is
+/// attaching, and some for itself.
 const ENOUGH_FILES: u64 = 1024;
 
 pub fn checks() -> Vec<Check> {
@@ -235,8 +235,8 @@ pub(super) fn cgroup_limit() -> Option<(PathBuf, Option<u64>)> {
             }
             _ => continue,
         };
-        // In a container, the path may be one in the host's tree, of which only the root is
-        // mounted. The loop then ends at the root.
+        // In a container, the path may be a path on the host, while only the container's own cgroup
+        // is mounted, as the root. Then no file is found until the loop reaches the root.
         for part in Path::new(path.trim_start_matches('/')).ancestors() {
             let file = base.join(part).join(file);
             let Ok(text) = fs::read_to_string(&file) else { continue };

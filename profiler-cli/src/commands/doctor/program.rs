@@ -68,7 +68,7 @@ fn through_env(path: &Path) -> Option<PathBuf> {
 }
 
 fn first_line(path: &Path) -> Option<Vec<std::ffi::OsString>> {
-    // The kernel reads the same number of bytes.
+    // The kernel reads as many bytes of a `#!` line.
     let mut head = Vec::new();
     File::open(path).ok()?.take(256).read_to_end(&mut head).ok()?;
     let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;

@@ -163,7 +163,7 @@ fn no_step(run: &Path, step: u64, there: &[u64]) -> Failure {
     failure.cause(format!("the steps of the run are {steps}")).hint(format!("--steps {first}"))
 }
 
-/// Returns the error for a format of a directory of runs, when one run was given.
+/// Returns the error for a format that needs a directory of runs, although one run was given.
 pub fn not_of_a_run(format: &Format, run: &Path) -> Failure {
     let name = format.name;
     Failure::new(format!("cannot export one run to {name}"))

@@ -32,8 +32,8 @@ pub(super) fn of(report: &Report) -> Section {
             Some((name.to_owned(), bytes(*peak), points))
         });
         let mut curves: Vec<(String, String, Vec<Option<f64>>)> = known.collect();
-        // Mapped bytes are often many times larger than the others, whose curves would be flat next
-        // to them.
+        // Mapped bytes are often many times larger than the other values. On the same axis, the
+        // other curves would be flat.
         if curves.len() > 1 {
             curves.retain(|(name, ..)| name != "mapped");
         }

@@ -56,7 +56,7 @@ fn severities(table: &Table) -> Vec<String> {
 }
 
 fn page_cell(cell: &Cell, column: &Column, view: View) -> report_page::TableCell {
-    // A card or a line has room for sentences, but a table's cell has not.
+    // A card or a line has room for sentences, a table's cell doesn't.
     let room = if matches!(view, View::Cards | View::Lines) { 4_000 } else { 240 };
     let number = cell.value().and_then(Value::number);
     let text = match cell {

@@ -81,8 +81,8 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
     Ok(Written { paths: path.into_iter().collect(), ..Written::default() })
 }
 
-/// Returns the rank to report for `--rank`, because the data can't be limited to several ranks: one
-/// rank, or `None` for all. `what` names the data in the error.
+/// Returns the rank that `--rank` selects, or `None` for all ranks. Fails for several ranks,
+/// because the data can't be limited to several. `what` names the data in the error.
 pub(super) fn one_rank(args: &ExportArgs, what: &str) -> Result<Option<u32>, Failure> {
     let Some(text) = args.slice.rank.as_deref() else { return Ok(None) };
     text.parse().map(Some).map_err(|_| {

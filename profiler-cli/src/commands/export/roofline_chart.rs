@@ -9,8 +9,8 @@ use super::evidence_links::TIMELINE;
 /// Largest number of points. The operators with the most time are drawn.
 const MOST_POINTS: usize = 400;
 
-/// Smallest share of the time of an operator that is drawn. Other operators would be tiny dots, and
-/// would extend the axes.
+/// Smallest share of the time that an operator must have to be drawn. Smaller ones would be tiny
+/// dots, and would extend the axes.
 const LEAST_SHARE: f64 = 5e-4;
 
 /// Classes of points, with the text for each.
@@ -63,8 +63,8 @@ pub fn of(document: &Document, has_timeline: bool) -> Option<Chart> {
         Some((format!("{name}, {} TFLOP/s", text(peaks, row, "rate")), roof))
     });
     let memory = peaks.rows.first().and_then(|row| number(peaks, row, "bytes_per_s"));
-    // If there are several devices, the slope could be that of one device and the roof that of
-    // another, so neither is drawn.
+    // With several devices, the slope could be of one device and the roof of another, so neither is
+    // drawn.
     let is_one = peaks
         .rows
         .windows(2)

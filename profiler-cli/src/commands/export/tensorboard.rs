@@ -21,7 +21,7 @@ use crate::terminal::page::Form;
 
 /// Kinds of report that are read.
 const READ: [&str; 3] = ["steps", "counters", FINDINGS];
-/// The kind of report that is written as a text; the summary is another text.
+/// The kind of report that is written as a text, next to the summary.
 const FINDINGS: &str = "findings";
 /// Number of rows that tables in texts have.
 const TOP: usize = 10;

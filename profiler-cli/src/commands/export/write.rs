@@ -92,7 +92,8 @@ fn write_archive(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Res
     let output = scratch.path().join(format.name);
     let args = ExportArgs { output: Some(output.clone()), ..args.clone() };
     let mut written = made(format, &args, path)?;
-    // The notes contain the temporary directory, but the user unpacks the archive elsewhere.
+    // The notes contain paths in the temporary directory. It is cut off, because the user unpacks
+    // the archive elsewhere.
     let within = format!("{}/", scratch.path().display());
     written.notes.iter_mut().for_each(|note| *note = note.replace(&within, ""));
     print_notes(&written);

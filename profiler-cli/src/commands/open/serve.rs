@@ -1,4 +1,4 @@
-//! A minimal HTTP server that serves a few files to one browser.
+//! A minimal HTTP server on 127.0.0.1, which serves a few files to one browser.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -72,8 +72,8 @@ impl Server {
             if reader.read_line(&mut header)? == 0 || header.trim().is_empty() {
                 break;
             }
-            // If another site's domain name resolves to this address (DNS rebinding), its pages
-            // send that name as the host.
+            // A site can make its domain name resolve to this address (DNS rebinding) to read the
+            // files. The requests of its pages have that name as `Host`, so they are refused.
             if let Some((name, value)) = header.split_once(':')
                 && name.eq_ignore_ascii_case("host")
             {

@@ -1,8 +1,8 @@
 //! Shows a run in Perfetto, or in one of tprof's own pages.
 //!
 //! The browser fetches the files only from this machine: a server on 127.0.0.1 serves them under a
-//! random path. A trace may also be read by Perfetto's page, whose content security policy allows
-//! only port 9001.
+//! random path. Perfetto's page may read a trace too. Its content security policy allows it to do
+//! so only from port 9001.
 
 use super::args::{OpenArgs, View};
 use super::serve;
@@ -55,7 +55,7 @@ pub fn run(args: OpenArgs) -> anyhow::Result<ExitCode> {
         let options = export_args(&args, format, &dir.path().join(format.goes));
         files.extend(export::write(format, &options, opened.path())?.paths);
     }
-    // The requested page was exported last, and the server needs it first.
+    // The requested page was exported last, but the server expects it first.
     files.reverse();
     let ui = args.ui.as_deref().unwrap_or(UI);
     let origin = (args.view == View::Perfetto).then_some(ui);
@@ -79,8 +79,8 @@ pub fn run(args: OpenArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ends this command at the first Ctrl-C, and removes its temporary files. The returned flag says
-/// whether the server runs; if so, the exit status is success.
+/// Ends this command at the first Ctrl-C, and removes its temporary files. The caller sets the
+/// returned flag when the server runs: then Ctrl-C is the normal end, with exit status 0.
 fn end_by_signal() -> Arc<AtomicBool> {
     let serving = Arc::new(AtomicBool::new(false));
     let own = Arc::clone(&serving);

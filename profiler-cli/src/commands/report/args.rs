@@ -169,7 +169,7 @@ impl ReportWords {
                 (None, None) if PathBuf::from(one).exists() => return Err(unknown_kind(other)),
                 (None, None) => return Err(unknown_kind(one)),
             },
-            // If there are options between the words, clap does not limit the number of words.
+            // clap limits the number of words only if there are no options between them.
             [.., last] => {
                 return Err(Failure::new(format!("unexpected `{}`", last.display()))
                     .cause("a report has kinds and one run; --lines and --mine take no value")
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_kind_is_named_with_the_nearest() {
+    fn an_unknown_kind_suggests_the_most_similar_one() {
         let failure = resolve(&["memroy", "r1"]).unwrap_err();
         assert_eq!(failure.what, "unknown report kind `memroy`");
         assert_eq!(failure.hint.as_deref(), Some("tprof report memory RUN"));
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_near_a_kind_is_taken_for_one_where_there_is_no_such_run() {
+    fn a_misspelt_kind_is_recognized_if_no_run_has_that_name() {
         let failure = resolve(&["memroy"]).unwrap_err();
         assert_eq!(failure.what, "unknown report kind `memroy`");
         let cause = failure.cause.unwrap();
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn peaks_that_make_no_sense_are_named() {
+    fn invalid_peaks_are_quoted_in_the_error() {
         let peaks = |text| resolve(&["roofline", "r1", "--peaks", text]);
         assert_eq!(peaks("bf16=2T").unwrap().peaks.unwrap().bf16, Some(2e12));
         let failure = peaks("bf16=fast").unwrap_err();
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_sort_key_is_named_with_the_nearest() {
+    fn an_unknown_sort_key_suggests_the_most_similar_one() {
         assert_eq!(resolve(&["cpu", "r1", "--sort", "total"]).unwrap().sort, Some(SortBy::Total));
         let failure = resolve(&["cpu", "r1", "--sort", "wait"]).unwrap_err();
         assert_eq!(failure.what, "unknown sort key `wait`");

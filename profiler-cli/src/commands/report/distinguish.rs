@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::frames::{self, function};
 use crate::terminal::columns;
 
-/// Returns for each stack the function that distinguishes it from the other stacks whose lines are
-/// the same (except for the number of omitted frames). It is the function that the fewest of these
-/// stacks contain; of several, the outermost. `None` if the lines differ anyway, or if the stacks
-/// are equal.
+/// Returns for each stack a function that distinguishes it from the other stacks with the same
+/// lines. Lines count as the same even if their numbers of omitted frames differ. The function is
+/// the one that the fewest of these stacks contain, and of several the outermost. It is `None` if
+/// no other stack has the same lines, or if the stacks themselves are equal.
 pub fn functions<'s>(stacks: &[&'s [Arc<str>]], lines: &[Vec<String>]) -> Vec<Option<&'s str>> {
     let shown = |at: usize| lines[at].iter().filter(|line| !line.starts_with("... "));
     let one = |at: usize| {

@@ -16,8 +16,8 @@ const MOST_REASONS: usize = 3;
 pub fn text(document: &Document, top: usize, form: Form) -> String {
     let mut page = Page::new(form);
     let head = Head::of_document(document);
-    // Causes come first. The notes on how to read their gains follow. The note about a busy machine
-    // comes before both, because it concerns all figures.
+    // In a list of causes, the notes on how to read their gains follow the list. Only the note
+    // about a busy machine precedes it, because it concerns all figures.
     let is_first = |note: &String| !is_of_causes(document) || note.starts_with(BUSY);
     let (notes, late): (Vec<String>, Vec<String>) =
         document.notes.iter().cloned().partition(is_first);
@@ -32,8 +32,8 @@ pub fn text(document: &Document, top: usize, form: Form) -> String {
     page.into_text()
 }
 
-/// Whether the first table lists causes, on which people act. The notes on how to read it then
-/// follow it.
+/// Whether the first table lists causes of lost time. People act on these, so the notes follow the
+/// table instead of preceding it.
 fn is_of_causes(document: &Document) -> bool {
     document.tables.first().is_some_and(|table| table.view == View::Cards)
 }
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_holds_until_the_next() {
+    fn a_curve_keeps_a_value_until_the_next_row() {
         let columns = vec![
             Column::new("time_ns", "time", Unit::Time),
             Column::new("bytes", "bytes", Unit::Bytes),
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_read_well() {
+    fn numbers_are_rounded_and_have_units() {
         let shown = |value: Value, unit| shown_value(&value, unit);
         assert_eq!(shown(u64::MAX.into(), Unit::Count), "18,446,744,073,709,551,615");
         assert_eq!(shown(Value::Signed(-1500), Unit::Duration), "-1.5 us");

@@ -1,4 +1,5 @@
-//! Reduces stacks to the frames that are useful to a reader.
+//! Shortens stacks for reading: leaves out allocators, the program's entry and the interpreter, and
+//! limits the number and width of frames.
 
 use std::sync::Arc;
 
@@ -70,7 +71,8 @@ const ALLOCATOR_PREFIXES: [&str; 16] = [
     "alloc::boxed::Box<",
 ];
 
-/// Functions that call `main` or a thread's function. They and their callers are not shown.
+/// Functions that call `main` or a thread's start function. These functions and their callers are
+/// not shown.
 const STARTERS: [&str; 8] = [
     "_start",
     "__libc_start_main",
@@ -107,15 +109,16 @@ fn frames_shown(stack: &[Arc<str>], width: usize) -> Vec<String> {
         return with_python(stack, python, width);
     }
     let from = stack.iter().position(|frame| !is_allocator(frame)).unwrap_or(0);
-    // The callers of a starter are the entry of the program, and often have no name.
+    // A starter's callers are left out too: they are the program's entry code, which often has no
+    // name.
     let starter = stack[from..].iter().position(|frame| is_starter(frame));
     let to = starter.filter(|&at| at > 0).map_or(stack.len(), |at| from + at);
     // Recursive calls of a function are one line.
     first_lines(stack[from..to].iter().map(|frame| &**frame), "", width)
 }
 
-/// Returns the first frames, one per line, and the innermost frame of the user's own code, for
-/// which people look. `of` is added to the number of omitted frames.
+/// Returns the first frames, one per line, and in any case the innermost frame of the user's own
+/// code, because people look for that. `of` is added to the number of omitted frames.
 fn first_lines<'s>(frames: impl Iterator<Item = &'s str>, of: &str, width: usize) -> Vec<String> {
     let mut runs: Vec<(&str, usize)> = Vec::new();
     for frame in frames {
@@ -221,8 +224,8 @@ pub fn name(stack: &[Arc<str>], width: usize) -> String {
     line + &end.unwrap_or_default()
 }
 
-/// Whether a frame is in a container of the language's library, so that its caller is a better
-/// name.
+/// Whether a frame is in a container of the language's library. The caller of such a frame says
+/// more about an allocation.
 fn is_library(frame: &str) -> bool {
     const LIBRARIES: [&str; 7] =
         ["std::", "__gnu_cxx::", "alloc::", "core::", "hashbrown::", "<alloc::", "<core::"];
@@ -285,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_innermost_frame_of_the_users_own_is_never_left_out() {
+    fn the_innermost_frame_of_the_users_code_is_always_shown() {
         let inside = "/opt/lib/python3.11/site-packages/torch/nn/modules/module.py";
         let mut frames: Vec<String> = vec!["at::empty (libtorch_cpu.so)".to_owned()];
         frames.extend((0..8).map(|at| format!("f{at} ({inside}:{at})")));
@@ -344,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn pythons_functions_are_shown_rather_than_the_interpreters() {
+    fn python_functions_are_shown_instead_of_the_interpreters() {
         let frames = stack(&[
             "_PyObject_Malloc (obmalloc.c:9)",
             "PyByteArray_Resize (bytearrayobject.c:234)",

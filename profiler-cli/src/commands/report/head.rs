@@ -17,7 +17,7 @@ use crate::terminal::page::Page;
 /// Largest number of blind processes and of problems that are listed.
 const MOST_GAPS: usize = 6;
 
-/// The data for the first lines of every page.
+/// The data for the first lines of every report.
 pub struct Head<'a> {
     pub run: &'a Run,
     pub completeness: &'a Completeness,
@@ -67,7 +67,8 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
     }
     page.line(&format!("NOT COMPLETE: {recorded}, but"));
     match head.run.state {
-        // If no collector wrote an info file, it is unknown whether more was recorded.
+        // Only if a collector wrote an info file is it known that more was recorded than was
+        // written.
         "cut off" if !head.run.recorded_by.is_empty() => {
             page.item(&match &head.run.unwritten {
                 Some(why) => {
@@ -78,8 +79,8 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
                          part that was written before, and how much is missing is unknown"
                     )
                 }
-                // The last rows are missing: the collector lets rows wait, up to these times, to
-                // fill a block.
+                // The collector waits up to these times for a block to fill before it writes the
+                // block, so that many of the last rows are missing.
                 None => "the recording was cut off; the report covers the part that was written, \
                          which may lack the last 4 s of CPU samples and 3 s of the rest"
                     .to_owned(),

@@ -121,7 +121,8 @@ fn heap(page: &mut Page, report: &Report, rank: &Rank) {
     head::cgroup(page, report);
 }
 
-/// Describes the frees without a recorded allocation, and where their blocks came from.
+/// Describes the frees of blocks whose allocation was not recorded, and where these blocks came
+/// from.
 fn unmatched(memory: &HostMemory) -> String {
     let (all, forked) = (memory.unmatched_frees, memory.unmatched_frees_forked);
     let lost = if memory.at_least.is_some() { ", or their allocations were lost" } else { "" };
@@ -176,7 +177,7 @@ fn over_time(page: &mut Page, rank: &Rank) {
     let known = |name: &str| timeline.resident_source == Reading::Is(name);
     let resident = match known("PSS") || known("RSS") {
         true => (if known("PSS") { "PSS" } else { "RSS" }, &timeline.resident_bytes),
-        // RSS counts a shared page once for each process.
+        // The label is "RSS sum", because RSS counts a shared page once for each process.
         false => ("RSS sum", &timeline.rss_bytes),
     };
     let curves = [
@@ -187,8 +188,8 @@ fn over_time(page: &mut Page, rank: &Rank) {
     ];
     let length = curves.iter().filter_map(|(_, c)| Some(c.value()?.len())).max().unwrap_or(0);
     let most = |series: &[Option<u64>]| series.iter().flatten().copied().max();
-    // Mapped bytes are address space, and the cgroup may contain other processes. On the same
-    // scale, these curves would flatten the others.
+    // Only the first two curves share a scale. Mapped bytes are address space, and the cgroup may
+    // contain other processes: on the same scale, these would make the other curves flat.
     let highest = curves[..2].iter().filter_map(|(_, curve)| most(curve.value()?)).max();
     let end_ns = timeline.start_ns.saturating_add(timeline.bucket_ns.saturating_mul(length as u64));
     page.heading(&match length {
@@ -246,8 +247,7 @@ fn readings(page: &mut Page, rank: &Rank, resident: &str) {
     page.paragraph(2, &text);
 }
 
-/// Adds the difference between resident memory and heap at the moment when resident memory was
-/// highest.
+/// Adds the difference between resident memory and heap at the peak of resident memory.
 fn gap(page: &mut Page, timeline: &Timeline) {
     let (Some(rss), Some(heap), Some(gaps)) =
         (timeline.resident_bytes.value(), timeline.heap_bytes.value(), timeline.gap_bytes.value())
@@ -378,8 +378,8 @@ fn grown(page: &mut Page, memory: &HostMemory, growth: &Growth) {
     }
 }
 
-/// Returns the smallest growth to list: 1 % of the peak, but at least a page, and at most 1 MiB,
-/// which matters in a job of any size.
+/// Returns the smallest growth to list: 1 % of the peak, but at least a page. It is at most 1 MiB,
+/// because a growth of 1 MiB matters in a job of any size.
 fn least_growth(memory: &HostMemory) -> u64 {
     (memory.peak_bytes.get().unwrap_or(0) / 100).clamp(4 << 10, 1 << 20)
 }

@@ -61,8 +61,8 @@ fn knows_heap(rank: &Rank) -> bool {
     rank.host_memory.allocations.value().is_some()
 }
 
-/// Adds the first findings, one line each. Without findings there is no line: perhaps the run has
-/// only data about memory, which the rules don't judge.
+/// Adds the first findings, one line each. Without findings, no line says so: the run may have only
+/// data about memory, on which the rules have no opinion.
 fn findings(page: &mut Page, report: &Report) {
     let Reading::Is(lines) = &report.findings else { return };
     page.heading("Findings");

@@ -165,7 +165,7 @@ fn golden(dir: &Path, kind: Kind, name: &str) {
 }
 
 #[test]
-fn an_exact_rank_reads_well() {
+fn the_report_of_an_exact_rank_matches_its_golden_file() {
     let dir = tempfile::tempdir().unwrap();
     rank(dir.path(), 0, MemoryRecording::Exact, ProcessEnd::Exited(0));
     run_json(dir.path(), Completeness { recorded: 31, ..Completeness::default() });
@@ -174,7 +174,7 @@ fn an_exact_rank_reads_well() {
 }
 
 #[test]
-fn a_killed_sampled_rank_reads_well() {
+fn the_report_of_a_killed_sampled_rank_matches_its_golden_file() {
     let dir = tempfile::tempdir().unwrap();
     rank(dir.path(), 0, MemoryRecording::Sampled { interval: 512 << 10 }, ProcessEnd::Signal(9));
     run_json(dir.path(), Completeness { recorded: 31, ..Completeness::default() });
@@ -198,7 +198,7 @@ fn counts_of_a_cycle_of_a_sampled_rank_are_called_estimates() {
 }
 
 #[test]
-fn estimates_are_not_more_than_the_whole_and_trifles_are_not_listed() {
+fn estimates_stay_below_the_total_and_small_growth_is_left_out() {
     let dir = tempfile::tempdir().unwrap();
     rank(dir.path(), 0, MemoryRecording::Sampled { interval: 512 << 10 }, ProcessEnd::Exited(0));
     run_json(dir.path(), Completeness::default());
@@ -223,7 +223,7 @@ fn estimates_are_not_more_than_the_whole_and_trifles_are_not_listed() {
 }
 
 #[test]
-fn a_sum_over_several_processes_is_marked_and_a_lone_one_is_short() {
+fn sums_over_processes_are_marked_and_single_ones_are_not() {
     let dir = tempfile::tempdir().unwrap();
     rank(dir.path(), 0, MemoryRecording::Exact, ProcessEnd::Exited(0));
     run_json(dir.path(), Completeness::default());
@@ -251,7 +251,7 @@ fn a_sum_over_several_processes_is_marked_and_a_lone_one_is_short() {
 }
 
 #[test]
-fn many_ranks_and_gaps_read_well() {
+fn the_report_of_many_ranks_with_gaps_matches_its_golden_file() {
     let dir = tempfile::tempdir().unwrap();
     for r in 0..14 {
         rank(dir.path(), r, MemoryRecording::Exact, ProcessEnd::Exited(0));
@@ -269,7 +269,7 @@ fn many_ranks_and_gaps_read_well() {
 }
 
 #[test]
-fn a_cut_off_run_reads_well() {
+fn the_report_of_a_cut_off_run_says_what_is_missing() {
     let dir = tempfile::tempdir().unwrap();
     rank(dir.path(), 0, MemoryRecording::Off, ProcessEnd::Unknown);
     std::fs::write(dir.path().join("rank-1.tprof"), "").unwrap();

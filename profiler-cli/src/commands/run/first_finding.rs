@@ -11,8 +11,8 @@ use tprof_analyze::document::{Cell, Options, Value};
 use tprof_analyze::{Document, KINDS, ReportRequest, read_together};
 use tprof_trace::run::RunInfo;
 
-/// Largest size of a run's files to read. It is about a minute of a job with one rank, which takes
-/// some tenths of a second.
+/// Largest size of a run's files to read. That is about a minute of a job with one rank, and takes
+/// some tenths of a second to read.
 const MOST_BYTES: u64 = 4 << 20;
 
 /// Facts from a run's files; all are `None` if it would take long to find them.

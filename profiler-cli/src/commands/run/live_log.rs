@@ -14,8 +14,8 @@ use crate::settings::Resolved;
 pub const FORMAT: &str = "tensorboard";
 /// Time between two writes. TensorBoard reads the directory every 30 s.
 const EACH: Duration = Duration::from_secs(5);
-/// The thread pauses for at least this many times the duration of its last write, because a longer
-/// run has more to read. So it uses at most one percent of a core.
+/// The thread pauses for at least this many times as long as its last write took, so that it uses
+/// at most one percent of a core. Writes take longer as the run grows.
 const SHARE: u32 = 100;
 
 /// A thread that appends to the log directory while the job runs.

@@ -12,8 +12,8 @@ use tprof_facts::units::bytes;
 use tprof_trace::TraceFile;
 use tprof_trace::run::{RunInfo, misses_allocations};
 
-/// Largest size of a run's files to read: some five million allocations of about four bytes each,
-/// which take less than a second.
+/// Largest size of a run's files to read. That is some five million allocations, which take about
+/// four bytes each in a file, and less than a second to read.
 const MOST_BYTES: u64 = 16 << 20;
 
 /// A peak and its rank.

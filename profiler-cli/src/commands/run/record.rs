@@ -89,7 +89,8 @@ fn record(args: RunArgs) -> anyhow::Result<ExitCode> {
     }
     resolved.config.output.clone_from(&output);
     if resolved.config.paused && !resolved.quiet {
-        // The user needs the run's name for `tprof ctl start`.
+        // Recording has not started, so the message names the run: the user needs its name for
+        // `tprof ctl start`.
         let run = quote::word(quote::nearby(&output).as_os_str());
         print_stderr(&format!("tprof: recording is off; start with: tprof ctl start {run}\n"));
     }
@@ -127,8 +128,8 @@ fn record(args: RunArgs) -> anyhow::Result<ExitCode> {
     let (session, outcome) = match launched {
         Ok(launched) => launched,
         Err(failure) => {
-            // The directories of the daemon and of the logs are in the run's directory, which is
-            // then empty.
+            // These have directories in the run's directory. They are removed first, so that the
+            // run's directory is empty and can be removed too.
             drop((daemon, logs));
             let _ = std::fs::remove_dir(&output);
             return Err(failure.into());
@@ -153,8 +154,8 @@ fn plan(config: &Config) -> Option<String> {
     schedule.or_else(|| config.capture.as_ref().map(Capture::plan))
 }
 
-/// Prints where the run is if that is not the requested directory. This is printed even with
-/// `--quiet`, because nobody would look for the run there.
+/// Prints where the run is if it isn't in the requested directory. This is printed even with
+/// `--quiet`, because the user would look in the requested directory.
 pub fn warn_renamed(session: &Session, asked: &Path) {
     if let Some(why) = session.renamed() {
         print_stderr(&renamed(asked, session.run_dir(), why));
@@ -219,7 +220,8 @@ fn launch_and_wait(
     changes.extend(variables.kineto.into_iter().flatten());
     changes.extend(variables.compile.into_iter().flatten());
     if launch::refuses_libraries(program) {
-        // Without the library, LD_PRELOAD has the value that it would have without tprof.
+        // The program can't load tprof's library, so LD_PRELOAD gets the value that it would have
+        // without tprof.
         changes.retain(|(name, _)| name != "LD_PRELOAD");
         if let Some(preload) = preload.filter(|_| preload_changed(given.as_deref())) {
             changes.push(("LD_PRELOAD".into(), preload));
@@ -258,7 +260,8 @@ fn launch_and_wait(
     }
 }
 
-/// Whether the inherited LD_PRELOAD contains a library of an outer recording.
+/// Whether the inherited LD_PRELOAD contains the library of an outer recording, which must be
+/// removed.
 fn preload_changed(given: Option<&OsStr>) -> bool {
     given.is_some_and(|text| libraries::without_tprof_libraries(text) != text)
 }
@@ -285,7 +288,7 @@ pub fn withdraw(session: Session) {
     let _ = std::fs::remove_dir(&directory);
 }
 
-/// Lets the collector finish. Meanwhile, Ctrl-C can still end tprof.
+/// Waits for the collector to finish. Ctrl-C can still end tprof meanwhile.
 fn finish(session: Session, outcome: Outcome, signals: &Signals) -> Result<RunInfo, CollectError> {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {

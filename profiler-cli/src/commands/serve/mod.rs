@@ -74,8 +74,8 @@ pub fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
     become_server(words)
 }
 
-/// Replaces this process with `tprof-serve` and these arguments. It doesn't know the opposites of
-/// switches, so the arguments contain none.
+/// Replaces this process with `tprof-serve` and these arguments. That program doesn't know the
+/// opposites of switches (`--no-…`), so `words` must not contain any.
 pub fn become_server(words: Vec<OsString>) -> anyhow::Result<ExitCode> {
     let own = std::env::current_exe()?;
     let beside = own.with_file_name(SERVER);

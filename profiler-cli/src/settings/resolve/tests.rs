@@ -81,7 +81,7 @@ fn every_setting_is_a_variable_and_a_key() {
 }
 
 #[test]
-fn bad_values_are_named_with_the_place_where_they_were_given() {
+fn errors_about_bad_values_name_their_source() {
     let failure = flags(mem("exakt")).unwrap_err();
     assert_eq!(failure.what, "bad value `exakt` for --mem");
     assert_eq!(failure.hint.as_deref(), Some("--mem=exact"));
@@ -137,7 +137,7 @@ fn an_overridden_bad_value_is_still_refused() {
 }
 
 #[test]
-fn unknown_names_are_refused_with_the_nearest() {
+fn unknown_names_are_refused_with_a_suggestion() {
     let failure = variable("TPROF_ACTIVITES", "mem").unwrap_err();
     assert_eq!(failure.what, "unknown variable TPROF_ACTIVITES");
     assert!(failure.hint.unwrap().starts_with("TPROF_ACTIVITIES"));
@@ -147,7 +147,7 @@ fn unknown_names_are_refused_with_the_nearest() {
 }
 
 #[test]
-fn names_of_other_parts_are_left_alone() {
+fn variables_of_other_parts_of_tprof_are_ignored() {
     for name in ["TPROF_CUPTI", "TPROF_TEST_BIN", "TPROF_SESSION", "TPROF_LIB_DIR", "MY_TPROF_X"] {
         variable(name, "anything").unwrap();
     }
@@ -188,7 +188,7 @@ fn the_printed_configuration_reads_back() {
 }
 
 #[test]
-fn a_paused_run_has_no_timetable() {
+fn a_paused_run_refuses_delay_and_duration() {
     let idle = |paused: bool, delay: Option<u64>, duration: Option<u64>| {
         let layers = [Vec::new(), Vec::new(), Vec::new()];
         let mut resolved = from_layers(layers, &[], Path::new("/w")).unwrap();

@@ -1,5 +1,5 @@
-//! Configures Azure Blob Storage from `AZURE_STORAGE_…`: the names that Azure's own tools read,
-//! including the connection string, and those of the client.
+//! Configures Azure Blob Storage from variables `AZURE_STORAGE_…`: both those that Azure's own
+//! tools read, such as the connection string, and those that the client library reads.
 
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 
@@ -7,7 +7,8 @@ use super::environment::{Unusable, is_local_without_tls, of_environment};
 
 /// Variable that contains all settings. If it is set, no other variable with credentials is read.
 const CONNECTION: &str = "AZURE_STORAGE_CONNECTION_STRING";
-/// Names of Azure's tools that the client does not know, with the client's names.
+/// Variables of Azure's tools that the client library does not know, with the names under which the
+/// library knows the setting.
 const OF_TOOLS: [(&str, &str, AzureConfigKey); 3] = [
     ("AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME", AzureConfigKey::AccountName),
     ("AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY", AzureConfigKey::AccessKey),
@@ -46,7 +47,7 @@ pub fn settings(
 fn connection(text: &str) -> Result<Vec<(AzureConfigKey, String)>, String> {
     let mut fields = Vec::new();
     for field in text.split(';').map(str::trim).filter(|field| !field.is_empty()) {
-        // Keys end with padding, `=`.
+        // Only the first `=` separates: access keys are base64 and may end with `=`.
         let (key, value) =
             field.split_once('=').ok_or_else(|| "a field of it is not KEY=VALUE".to_owned())?;
         fields.push((key.trim().to_ascii_lowercase(), value.trim().to_owned()));

@@ -1,8 +1,9 @@
-//! Reads the parts of the environment that clients of all stores use.
+//! Reads environment variables for the clients of all stores.
 
 use std::str::FromStr;
 
-/// A description of a variable that cannot be used, without its value.
+/// An error about a variable that cannot be used. It does not contain the value, which may be
+/// secret.
 #[derive(Debug)]
 pub struct Unusable(pub String);
 
@@ -27,7 +28,8 @@ pub fn of_environment<K: FromStr>(beginning: &str) -> impl Iterator<Item = (K, S
     })
 }
 
-/// Whether an address is a server without TLS on this machine, so that nothing leaves it.
+/// Whether an address is a server without TLS on this machine. Then credentials may be sent
+/// unencrypted, because they don't leave the machine.
 pub fn is_local_without_tls(address: &str) -> bool {
     let Some(rest) = address.strip_prefix("http://") else { return false };
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -43,7 +45,7 @@ mod tests {
     use super::is_local_without_tls;
 
     #[test]
-    fn only_loopback_is_here() {
+    fn only_loopback_counts_as_this_machine() {
         for here in ["http://127.0.0.1:10000/account", "http://localhost", "http://[::1]:1/"] {
             assert!(is_local_without_tls(here), "{here}");
         }

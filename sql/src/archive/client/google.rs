@@ -1,5 +1,5 @@
-//! Configures Google Cloud Storage from `GOOGLE_…`, or the server that Google's own libraries find
-//! by `STORAGE_EMULATOR_HOST`.
+//! Configures Google Cloud Storage from variables `GOOGLE_…`. If `STORAGE_EMULATOR_HOST` is set,
+//! configures the test server that it names, as Google's own libraries do.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use object_store::{ClientConfigKey, StaticCredentialProvider};
 
 use super::environment::{is_local_without_tls, of_environment};
 
-/// Variable for a test server, which gives access to everybody.
+/// Variable with the address of a test server, which needs no credentials.
 const EMULATOR: &str = "STORAGE_EMULATOR_HOST";
 
 /// Reads the settings from the environment; `variable` returns values that are not empty.
@@ -17,7 +17,8 @@ pub fn settings(
 ) -> object_store::Result<GoogleCloudStorageBuilder> {
     if let Some(host) = variable(EMULATOR) {
         // As in Google's libraries, credentials of the real store are never sent to the test
-        // server. Without this provider, the client would still search for some before it writes.
+        // server. Without this provider of empty credentials, the client would search for real ones
+        // before it writes.
         let nobody = StaticCredentialProvider::new(GcpCredential { bearer: String::new() });
         let of_connections = of_environment("GOOGLE_")
             .filter(|(key, _)| matches!(key, GoogleConfigKey::Client(_)))

@@ -89,7 +89,8 @@ fn tables_and_views_are_registered_again_after_a_restart() {
     prompt.until("8   107");
     prompt.until("tprof> ");
     restart();
-    // The statement names a view over a view, but not the tables of these.
+    // The statement names only a view over another view. The tables behind both must be registered
+    // too.
     prompt.type_in("SELECT count(*) AS n, max(more) AS last FROM other;\r");
     let before = prompt.until("8   107");
     assert!(before.contains("was started again"), "{before}");
@@ -135,8 +136,8 @@ fn ctrl_c_ends_the_query_on_the_server() {
     assert!((0..60).any(|_| is_resting()), "the server goes on");
 }
 
-/// Forwards bytes until this many have come from the server on a connection, then cuts the
-/// connection. The counter holds how many connections are still to be cut.
+/// Forwards a connection, and cuts it when the server has sent this many bytes. The counter is the
+/// number of connections that are still to be cut.
 fn cutting(to: u16, bytes: usize, cuts: usize) -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -1,8 +1,8 @@
 //! Compares two archived runs, in the shape of `tprof diff A B --json`.
 //!
 //! If both runs have steps, figures are per step and rank, so that a longer run or one with more
-//! ranks does not look slower. Sums have no intervals: only the runs themselves show how certain a
-//! change is.
+//! ranks does not look slower. An archive contains only sums, from which no confidence interval can
+//! be computed. `tprof diff` of the runs themselves shows how certain a change is.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use crate::failure::Failure;
 
 /// Largest number of rows of each table of changes.
 const MOST: usize = 200;
-/// Relative difference up to which values differ only by rounding.
+/// Values whose relative difference is at most this count as equal, because rounding alone can
+/// cause it.
 const ROUNDING: f64 = 1e-12;
 const NO_INTERVAL: &str = "sums do not have it; `tprof diff` of the runs themselves does";
 
@@ -40,8 +41,8 @@ const FIGURES: &str = "\
         avg(copies_share) AS copies_share FROM rank_summary GROUP BY run) b ON b.run = r.run \
     LEFT JOIN (SELECT run, max(peak_bytes) AS peak_bytes FROM rank_memory GROUP BY run) m ON m.run = r.run";
 
-/// Tables of changes: key, description for "the run has no …", table, and rows of `run, name, ns,
-/// count`.
+/// Tables of changes: key in the document, noun for the sentence "the run has no …", table of the
+/// archive, and the SQL statement that returns rows of `run, name, ns, count`.
 const CHANGES: [(&str, &str, &str, &str); 4] = [
     (
         "kernels",
@@ -76,7 +77,7 @@ const CHANGES: [(&str, &str, &str, &str); 4] = [
     ),
 ];
 
-/// Metrics: table of the document, key, name, column of [`FIGURES`].
+/// Compared metrics: table of the document, key, name, column of [`FIGURES`].
 const METRICS: [(&str, &str, &str, &str); 13] = [
     ("times", "median_step_time", "median step of the slowest rank", "median_ns"),
     ("times", "mean_step_time", "mean step of all ranks", "mean_ns"),
@@ -97,7 +98,8 @@ const METRICS: [(&str, &str, &str, &str); 13] = [
     ("run", "wall_time", "wall time", "duration_ns"),
     ("memory", "peak_device_memory", "peak device memory of a rank", "peak_bytes"),
 ];
-/// Settings that are compared.
+/// Columns of [`FIGURES`] that describe how a run was made. A setting that differs is listed in
+/// `differences`.
 const SETTINGS: [&str; 6] = ["command", "commit", "hosts", "ranks", "world_size", "tprof"];
 
 #[derive(Deserialize)]
@@ -108,7 +110,7 @@ struct Change {
     count: Option<f64>,
 }
 
-/// Time of one name in a run, per step and rank.
+/// Time that a run spent on one name (of a kernel or collective, for example), per step and rank.
 #[derive(Clone, Copy, Default)]
 struct Share {
     ns: f64,
@@ -144,7 +146,8 @@ pub async fn diff(
     };
     let mut notes = vec!["From an archive: sums of each rank, without intervals.".to_owned()];
     for (at, (key, what, table, _)) in CHANGES.iter().enumerate() {
-        // Without this table it is unknown what a run did. That must not look like a change.
+        // If a run lacks this table, its times are unknown. They must not count as zero, which
+        // would look like a change.
         let unknown = [&a, &b].into_iter().find(|run| !run.tables.contains_key(*table));
         let mut made = match unknown {
             Some(_) => Vec::new(),
@@ -220,7 +223,8 @@ fn metric(key: &str, name: &str, a: &Value, b: &Value) -> Value {
     })
 }
 
-/// Returns B minus A, or 0 if both are sums of the same values in another order.
+/// Returns B minus A, or 0 if they differ only by rounding: floating-point sums of the same values
+/// in another order differ slightly.
 fn difference((a, b): (f64, f64)) -> f64 {
     let change = b - a;
     if change.abs() > ROUNDING * a.abs().max(b.abs()) { change } else { 0.0 }
@@ -236,8 +240,8 @@ fn differences(a: &Value, b: &Value) -> Value {
     differ.map(|key| json!({ "key": key, "a": text(&a[*key]), "b": text(&b[*key]) })).collect()
 }
 
-/// Returns rows of both runs by name, largest changes first; values of each run are multiplied by
-/// `each`.
+/// Joins the rows of both runs by name, largest changes first. `each` has the factor for the values
+/// of each run.
 fn changes(rows: &[Change], runs: [&str; 2], each: [f64; 2]) -> Vec<Value> {
     let mut sides: BTreeMap<&str, [Option<Share>; 2]> = BTreeMap::new();
     for row in rows {
@@ -249,7 +253,8 @@ fn changes(rows: &[Change], runs: [&str; 2], each: [f64; 2]) -> Vec<Value> {
     }
     let mut made: Vec<(f64, Value)> = Vec::new();
     for (name, [a, b]) in sides {
-        // A name that a run lacks took no time in the run, because the run's table is complete.
+        // If a run's table lacks a name, the name took no time in that run, because the table is
+        // complete.
         let ns = |side: Option<Share>| side.map_or(0.0, |of| of.ns);
         let count = |side: Option<Share>| side.map_or(Some(0.0), |of| of.count);
         let change = difference((ns(a), ns(b)));

@@ -11,7 +11,8 @@ use super::super::heat::{HeatQuery, STEP_METRICS, folded};
 use crate::archive::Archive;
 use crate::failure::Failure;
 
-/// Source of each of [`STEP_METRICS`]: key, table, column, description of the table.
+/// Source of each of [`STEP_METRICS`]: key, table of the archive, column, and the noun for the
+/// sentence "the run has no …".
 const BY_STEP: [(&str, &str, &str, &str); 5] = [
     ("step_ns", "rank_steps", "duration_ns", "steps"),
     ("compute_ns", "rank_step_devices", "compute_ns", "device time of steps"),
@@ -35,7 +36,7 @@ struct StepValue {
 }
 
 impl StepValue {
-    /// Returns the label of the rank as documents of an archive spell it.
+    /// Returns the rank's label, spelled as in all documents that are made from an archive.
     fn label(&self) -> String {
         match (self.rank, self.instance, &self.host) {
             (Some(rank), Some(instance @ 1..), _) => format!("rank {rank}.{instance}"),
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_have_the_labels_of_ranks_in_documents() {
+    fn rank_labels_match_those_in_documents() {
         let label = |text| serde_json::from_str::<StepValue>(text).unwrap().label();
         assert_eq!(label(r#"{"rank":3,"instance":0,"host":"h","step":1,"value":2}"#), "rank 3");
         assert_eq!(label(r#"{"rank":3,"instance":1,"host":"h","step":1,"value":2}"#), "rank 3.1");

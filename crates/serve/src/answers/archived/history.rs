@@ -11,7 +11,7 @@ use super::super::history::{HistoryQuery, Metric, metrics};
 use crate::archive::Archive;
 use crate::failure::Failure;
 
-/// Figures to follow that an archive contains.
+/// Figures that the history shows, of those that an archive contains.
 const METRICS: [Metric; 5] = [
     ("step_ns", "ns", true),
     ("wall_ns", "ns", true),
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_without_a_command_are_the_same_by_name() {
+    fn runs_without_a_command_are_matched_by_name() {
         let row = |command: Value, name: &str| json!({ "command_text": command, "name": name, "summary": "ready" });
         let (a, b) = (row("x".into(), "r1-00"), row("x".into(), "r2-00"));
         assert!(is_same(&a, &b) && !is_same(&a, &row("y".into(), "r1-00")));

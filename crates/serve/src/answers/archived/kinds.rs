@@ -1,6 +1,7 @@
-//! The kinds of report for which an archive has tables, and the SQL statements that read these.
+//! The kinds of report for which an archive has tables, and the SQL statements that read the
+//! tables.
 //!
-//! The rows of each table have the keys of the same table of `tprof report KIND --json`, or fewer.
+//! A row has the same keys as a row of that table in `tprof report KIND --json`, or fewer.
 
 /// A kind of report.
 pub struct ArchivedKind {
@@ -8,7 +9,7 @@ pub struct ArchivedKind {
     pub name: &'static str,
     /// Description of the report.
     pub about: &'static str,
-    /// The tables that an archive has, which are not all of the report's tables.
+    /// Those tables of the report that an archive has.
     pub tables: &'static [Table],
 }
 
@@ -20,30 +21,31 @@ pub struct Table {
     pub source: &'static str,
     /// Plural noun for the rows, for a sentence such as "the run has no …".
     pub of: &'static str,
-    /// SQL of the selected columns: `{rank}` stands for [`RANK`], and `{rest}` for [`REST`].
+    /// SQL text of the selected columns, in which `{rank}` stands for [`RANK`] and `{rest}` for
+    /// [`REST`].
     select: &'static str,
-    /// SQL of the grouping and the order: `{by_rank}` stands for [`BY_RANK`].
+    /// SQL text of the grouping and the order, in which `{by_rank}` stands for [`BY_RANK`].
     rest: &'static str,
     /// Largest number of rows.
     pub limit: u64,
 }
 
-/// Expression for a rank's label: `rank 3`, or `rank 3.1` for its file `rank-3.1.tprof`. Reports
-/// call the latter `rank 3, restart 1` or `rank 3, launch 2`. Only the table `ranks`, which an
-/// archive may lack, distinguishes the two.
+/// SQL expression for a rank's label: `rank 3`, or `rank 3.1` for the file `rank-3.1.tprof`.
+/// Reports call the latter `rank 3, restart 1` or `rank 3, launch 2`. An archive can tell a restart
+/// from a second launch only by its table `ranks`, which it may lack.
 const RANK: &str = "CASE WHEN number IS NULL THEN concat('no rank', coalesce(concat(', ', host), '')) \
                     WHEN instance > 0 THEN concat('rank ', number, '.', instance) \
                     ELSE concat('rank ', number) END AS rank";
-/// The columns of a table of ranks that follow the rank.
+/// SQL text of the columns that follow the rank in a table of ranks.
 const REST: &str = "host, * EXCLUDE (run, number, instance, host)";
-/// Order by rank, with rows without a rank last.
+/// SQL text that orders rows by rank, with rows without a rank last.
 const BY_RANK: &str = "ORDER BY number NULLS LAST, instance, host";
 /// Largest number of rows of a table that can have millions.
 const MANY: u64 = 5_000;
 /// Largest number of rows of other tables, which have a row for each of 1,024 ranks or more.
 const ALL: u64 = 100_000;
 
-/// A table of which all columns are read, with the rank first.
+/// Describes a table of which all columns are read, with the rank first.
 const fn ranks(key: &'static str, source: &'static str, of: &'static str) -> Table {
     Table { key, source, of, select: "{rank}, {rest}", rest: "{by_rank}", limit: ALL }
 }
@@ -215,12 +217,13 @@ impl Table {
             return format!("SELECT {select} FROM {source} {rest} LIMIT {limit}");
         }
         let only = rank.map_or(String::new(), |rank| format!(" WHERE rank = {rank}"));
-        // The result has a column `rank` of its own, which is text.
+        // The column `rank` is renamed to `number`, because the result has a text column `rank`:
+        // the label.
         let rows = format!("SELECT rank AS number, * EXCLUDE (rank) FROM {source}{only}");
         format!("SELECT {select} FROM ({rows}) {rest} LIMIT {limit}")
     }
 
-    /// Whether the source has a column `rank`.
+    /// Whether the archive's table has a column `rank`.
     fn is_of_ranks(&self) -> bool {
         self.source != "findings"
     }
@@ -231,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statements_have_no_placeholder_left_and_select_the_rank() {
+    fn statements_have_no_placeholders_and_select_the_rank() {
         for table in KINDS.iter().flat_map(|kind| kind.tables) {
             let statement = table.statement(Some(3));
             assert!(!statement.contains(['{', '}']), "{statement}");

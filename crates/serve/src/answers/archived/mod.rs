@@ -1,6 +1,6 @@
-//! Routes of a server that shows an archive. They return documents of the same shape as for runs,
-//! as far as sums per rank suffice. All other routes answer why an archive lacks the data, and
-//! where to find it.
+//! Routes of a server that shows an archive. Where an archive's sums per rank suffice, a route
+//! returns a document of the same shape as for a directory of runs. Every other route returns an
+//! error that says why an archive lacks the data, and where to find it.
 
 mod diff;
 mod heat;
@@ -38,7 +38,7 @@ fn handler(endpoint: Endpoint) -> MethodRouter<Arc<Archive>> {
         Endpoint::Heat => get(heat::heat),
         Endpoint::Diff => get(diff::diff),
         Endpoint::History => get(history::history),
-        // One path may have several methods, all of which are refused.
+        // The handler covers all methods of the path, because an archive answers none of them.
         other => any(async move || refusal(other)),
     }
 }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refused_routes_state_a_reason_and_a_hint() {
+    fn every_refusal_has_a_reason_and_a_hint() {
         let refused: Vec<_> = ROUTES.iter().filter(|route| !is_answered(route.endpoint)).collect();
         assert!(refused.len() > 8);
         for route in refused {

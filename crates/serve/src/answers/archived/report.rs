@@ -1,4 +1,4 @@
-//! Documents of archived runs, in the shape of `tprof report KIND --json`.
+//! Answers with reports of archived runs, in the shape of `tprof report KIND --json`.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use super::kinds::{ArchivedKind, KINDS, Table};
 use crate::archive::{Archive, ArchivedRun};
 use crate::failure::Failure;
 
-/// Name of the only kind that is not a report.
+/// Name of the only kind that `tprof report` does not have.
 const RANK_FILES: &str = "rank-files";
-/// Note in the documents of all other kinds.
+/// Note in the documents of all kinds except [`RANK_FILES`].
 const SUMS: &str =
     "From an archive: sums of each rank. Other tables of this report need the run itself.";
 
@@ -50,7 +50,8 @@ pub async fn report(
     Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
 }
 
-/// Builds a document around rows as `tprof-sql` printed them. The columns keep their order.
+/// Builds a document around the rows, which are inserted exactly as `tprof-sql` printed them, so
+/// the columns keep their order.
 fn document(tprof: &str, run: &ArchivedRun, kind: &ArchivedKind, rows: &[&[u8]]) -> Vec<u8> {
     let value = |value: Value| value.to_string().into_bytes();
     // `tprof report` has no kind `rank-files`, so the note does not apply to it.
@@ -87,12 +88,12 @@ fn document(tprof: &str, run: &ArchivedRun, kind: &ArchivedKind, rows: &[&[u8]])
     text
 }
 
-/// Returns a note if the document may lack rows of a table.
+/// Returns a note if the limit on rows may have left some rows of a table out of the document.
 fn cut(table: &Table, run: &ArchivedRun, rows: &[u8]) -> Option<String> {
     let all = *run.tables.get(table.source)?;
     let count = |rows| serde_json::from_slice::<Vec<IgnoredAny>>(rows).map_or(0, |rows| rows.len());
-    // Sums and the rows of one rank have fewer rows than the table. They are not cut if they have
-    // fewer than the limit.
+    // A statement that sums rows, or selects one rank, returns fewer rows than the table has. Its
+    // result is complete if it has fewer rows than the limit.
     let is_cut = all > table.limit && count(rows) as u64 >= table.limit;
     is_cut.then(|| {
         format!(
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_has_the_rows_as_they_were_printed_and_why_there_are_none() {
+    fn documents_contain_printed_rows_or_why_there_are_none() {
         let kind = |name| KINDS.iter().find(|kind| kind.name == name).unwrap();
         let steps = document("0.1", &run(), kind("steps"), &[b"[]", b"[{\"b\":1,\"a\":2}]", b"[]"]);
         assert!(std::str::from_utf8(&steps).unwrap().contains("[{\"b\":1,\"a\":2}]"));

@@ -1,7 +1,7 @@
 //! `tprof doctor --peaks`: measures the peak rates of the processors, with which reports can judge
 //! operators on a CPU.
 //!
-//! Nothing else should run meanwhile, because the figures lack the share that other programs use.
+//! Nothing else should run meanwhile, because other programs would take a part of what is measured.
 //! Each figure is the best of several rounds.
 
 mod fma;

@@ -18,8 +18,9 @@ pub(super) fn best<W: FnMut() -> f64>(
     make: impl Fn() -> W + Sync,
 ) -> io::Result<f64> {
     let begin = Barrier::new(threads);
-    // Whether all threads were started; `None` until that is known. Each thread waits for the
-    // answer, because the barrier would wait forever for a missing thread.
+    // Whether all threads were started; `None` until that is known. Each thread waits for this
+    // before it enters the barrier, which would wait forever for a thread that could not be
+    // started.
     let (go, are_there) = (Condvar::new(), Mutex::new(None::<bool>));
     let of_thread = || {
         let found = are_there.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,14 +58,14 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
-    fn each_thread_makes_its_work_once_and_does_it_in_each_round() {
+    fn each_thread_prepares_once_and_works_in_each_round() {
         let (made, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let count = &done;
         let make = || {
             made.fetch_add(1, Ordering::Relaxed);
             move || {
                 count.fetch_add(1, Ordering::Relaxed);
-                // The other thread gets a core even if the machine is busy.
+                // This lets the other thread run even if the machine is busy.
                 thread::yield_now();
                 1.0
             }

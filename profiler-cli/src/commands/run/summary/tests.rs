@@ -85,7 +85,7 @@ fn unknown_figures_are_not_zero() {
 }
 
 #[test]
-fn a_recording_of_a_part_names_it() {
+fn a_partly_recorded_job_says_which_part() {
     let ran =
         |seconds: u64| RunInfo { end_ns: Some(seconds * 1_000_000_000), ..RunInfo::default() };
     let shown = |seconds, delay: Option<u64>, duration: Option<u64>, paused| {
