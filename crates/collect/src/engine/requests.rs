@@ -17,7 +17,7 @@ impl Engine {
         }
     }
 
-    /// Switches recording off for these reasons in [`off`].
+    /// Switches recording off for these reasons, bits of [`tprof_wire::region::off`].
     pub(super) fn stop(&mut self, reasons: u32, why: &str) {
         self.set_off(reasons, why, MarkKind::RecordingOff);
     }
