@@ -62,11 +62,13 @@ def measure(bench, folder):
     compile_all(folder)
     tprof = [bench.tprof, "run", "--quiet", "--force", "--activities", "gpu", "-o"]
     by_hooks = [*tprof[:-1], "--cuda-calls", "hooks", "-o", folder / "run-hooks", "--", folder / "calls", CALLS, "driver"]
-    native, hooked, left, agent, sent, sizes, made, missing = [], [], [], [], [], [], [], 0
+    paused = [*tprof[:-1], "--paused", "-o", folder / "run-paused", "--", folder / "calls", CALLS]
+    native, hooked, idle, left, agent, sent, sizes, made, missing = [], [], [], [], [], [], [], [], 0
     multiplied, alone = [], []
     for _ in range(bench.rounds(7, 3)):
         native.append(run(folder, [folder / "calls", CALLS])["call_ns"])
         hooked.append(run(folder, [*tprof, folder / "run-calls", "--", folder / "calls", CALLS])["call_ns"])
+        idle.append(run(folder, paused)["call_ns"])
         left.append(run(folder, by_hooks)["call_ns"])
         alone.append(run(folder, [folder / "matmuls", CALLS])["call_ns"])
         multiplied.append(run(folder, [*tprof, folder / "run-matmuls", "--", folder / "matmuls", CALLS])["call_ns"])
@@ -79,6 +81,7 @@ def measure(bench, folder):
         missing += int(printed["lost"]) + lost(folder / "run-rate")
     median = statistics.median
     bench.row("call of CUDA through the hook", median(hooked) - median(native), "ns", 150, basis="cpu")
+    bench.row("  while recording is off", median(idle) - median(native), "ns", 5, basis="cpu")
     bench.row("  that CUPTI leaves to the hooks", median(left) - median(native), "ns", 60, basis="cpu")
     bench.row("cublasLtMatmul through the hook", median(multiplied) - median(alone), "ns", 150, basis="cpu")
     bench.row("record of CUPTI's in the agent", median(agent), "ns", 100, basis="cpu")

@@ -53,6 +53,7 @@ def measure(bench):
     contenders = {
         "native": job,
         "tprof": traced(bench.tprof),
+        "tprof, paused": traced(bench.tprof, "--paused"),
         "tprof, no CPU samples": traced(bench.tprof, "--activities", "gpu"),
         "tprof, frame pointers": traced(bench.tprof, "--stacks", "fp"),
     }
