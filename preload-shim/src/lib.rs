@@ -1,7 +1,8 @@
-//! `libtprof_preload.so`: loaded into the job by `LD_PRELOAD`.
+//! `libtprof_preload.so`, the preloaded library: `LD_PRELOAD` loads it into every process of the
+//! job, where it interposes functions of libc and other libraries.
 //!
-//! Each hook calls the real function and reports what it saw; the logic is in `tprof-inject`.
-//! Without `TPROF_SESSION` in the environment, every hook only calls the real function.
+//! Each hook calls the real function and reports what it saw; the code for that is in
+//! `tprof-inject`. Without `TPROF_SESSION` in the environment, hooks only call the real functions.
 #![no_std]
 #![allow(clippy::missing_safety_doc)] // every hook has the premises of the libc function of this name
 #![allow(clippy::macro_metavars_in_unsafe)] // hooks pass their own arguments to `real!`
@@ -11,8 +12,8 @@ mod table;
 
 use core::ffi::c_char;
 
-/// Never called: the release library contains no panic (checked by `scripts/check.sh`). Stopping
-/// this thread for good would be better than ending the job, so this does not abort.
+/// This is never called, since the release library contains no panic (`scripts/check.sh` checks
+/// that). It doesn't abort, because a thread that stops for good is better than a job that ends.
 #[panic_handler]
 fn stopped(_: &core::panic::PanicInfo) -> ! {
     loop {
@@ -20,8 +21,8 @@ fn stopped(_: &core::panic::PanicInfo) -> ! {
     }
 }
 
-/// Runs when the loader has relocated the library: looks up the real functions and attaches. A hook
-/// that is called earlier does the same.
+/// Looks up the real functions and attaches the process. The loader calls this when it has
+/// relocated the library. A hook that runs earlier does the same.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: unsafe extern "C" fn(i32, *const *const c_char, *const *const c_char) = {
@@ -31,8 +32,8 @@ static CONSTRUCTOR: unsafe extern "C" fn(i32, *const *const c_char, *const *cons
         variables: *const *const c_char,
     ) {
         table::resolve();
-        // SAFETY: glibc passes the arguments of `main` to constructors, and they are the kernel's
-        // arrays.
+        // SAFETY: glibc passes the arguments of `main` to constructors, and these are the kernel's
+        // arrays. `began_with` allows for loaders that don't.
         unsafe { tprof_inject::environment::began_with(count, arguments, variables) };
         let _ = tprof_inject::gate::recording();
         tprof_inject::operators::register_callbacks();
@@ -40,8 +41,8 @@ static CONSTRUCTOR: unsafe extern "C" fn(i32, *const *const c_char, *const *cons
     constructor
 };
 
-/// Runs when the process exits, before the destructors of libraries that the program is linked
-/// with.
+/// Drops PyTorch's callback when the process exits, before the destructors of the libraries that
+/// the program is linked with.
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static DESTRUCTOR: extern "C" fn() = {

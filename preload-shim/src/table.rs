@@ -1,11 +1,11 @@
-//! Addresses of the real functions, looked up once.
+//! Holds the addresses of the real functions, which are looked up once, when the library starts.
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use tprof_inject::real::{self, Wanted};
 use tprof_inject::{attach, state};
 use tprof_wire::handshake::hello_flags;
 
-/// Declares one address per real function, and the list of all.
+/// Declares a variable for the address of each real function, and the list of all functions.
 macro_rules! functions {
     ($($static:ident $name:literal)*) => {
         $(pub static $static: AtomicUsize = AtomicUsize::new(0);)*
@@ -18,8 +18,8 @@ macro_rules! functions {
     };
 }
 
-/// The real `malloc`. The addresses of the most called functions are next to what else their hooks
-/// read.
+/// The real `malloc`. The addresses of the functions that are called most are next to the other
+/// values that their hooks read.
 pub const MALLOC: &AtomicUsize = &state::HOT.malloc;
 /// The real `calloc`, next to [`MALLOC`].
 pub const CALLOC: &AtomicUsize = &state::HOT.calloc;
@@ -42,8 +42,8 @@ functions! {
 
 static RESOLVED: AtomicU32 = AtomicU32::new(0);
 
-/// Looks up every real function that is not known yet. Early calls come from one thread (the
-/// loader's), and running twice does no harm.
+/// Looks up every real function that isn't known yet. Calls before the constructor come from one
+/// thread (the loader's), and running this twice does no harm.
 #[cold]
 #[inline(never)]
 pub fn resolve() {
@@ -63,15 +63,15 @@ pub fn resolve() {
     attach::HELLO_FLAGS.store(flags, Relaxed);
 }
 
-/// A real function's address; 0 only if no library defines it.
+/// A real function's address; 0 only if no library defines the function.
 #[inline(always)]
 pub fn address(of: &AtomicUsize) -> usize {
     let address = of.load(Relaxed);
     if address == 0 { late(of) } else { address }
 }
 
-/// Looks up a function at the very first call, or one of a library that was loaded later (libdl and
-/// libpthread are separate libraries before glibc 2.34).
+/// Looks up a function at the very first call of any hook, or a function of a library that was
+/// loaded later. (Before glibc 2.34, libdl and libpthread are separate libraries.)
 #[cold]
 #[inline(never)]
 fn late(of: &AtomicUsize) -> usize {
@@ -87,8 +87,8 @@ macro_rules! real {
         if address == 0 {
             $missing
         } else {
-            // SAFETY: the address was found under this function's name, so it has this type; the
-            // arguments are those that the hook's caller passed to that function.
+            // SAFETY: the address was found under this function's name, so it has this type. The
+            // arguments are those that the hook's caller passed for that function.
             unsafe {
                 let call: unsafe extern "C" fn($($type),*) -> $result = core::mem::transmute(address);
                 call($($arg),*)

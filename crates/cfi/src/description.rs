@@ -1,30 +1,30 @@
-//! Descriptions of functions (FDEs), and the entries of `.eh_frame`.
+//! Reads the entries of `.eh_frame`, and runs the descriptions of functions (FDEs).
 
 use crate::input::Input;
 use crate::shared::SharedEntry;
 use core::ops::ControlFlow;
 use tprof_wire::unwind::Row;
 
-/// Maximum depth of remembered states. Compilers use one or two.
+/// Maximum depth of states that are remembered (`DW_CFA_remember_state`). Compilers use one or two.
 const MAX_REMEMBERED: usize = 8;
 
 /// An entry of `.eh_frame`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CfiEntry {
-    /// A part that several descriptions share (a CIE).
+    /// A part that the descriptions of several functions share (a CIE).
     Shared,
     /// The description of a function (an FDE), with the offset of the shared entry that it refers
     /// to.
     Description(usize),
 }
 
-/// Returns the entry at an offset of a section, and the offset of the next one. `None` if the entry
-/// has an extended length, which does not occur in practice, or is not within the section.
+/// Returns the entry at an offset in the section, and the offset of the next one. Returns `None` if
+/// the entry isn't within the section, or has an extended length, which does not occur in practice.
 pub fn entry_at(section: &[u8], at: usize) -> Option<(CfiEntry, usize)> {
     let mut input = Input::new(section.get(at..)?);
     let length = input.u32()?;
     let next = at.checked_add(4)?.checked_add(length as usize)?;
-    // A length of all ones announces 64 bits, and one of 0 marks the end.
+    // A length of all ones means that a 64-bit length follows, and 0 marks the end of the section.
     if length == u32::MAX || length < 4 || next > section.len() {
         return None;
     }
@@ -35,8 +35,8 @@ pub fn entry_at(section: &[u8], at: usize) -> Option<(CfiEntry, usize)> {
     }
 }
 
-/// Where the code of a description with 32-bit addresses begins and ends. `place` is the address of
-/// the description itself.
+/// The addresses where the described code begins and ends, in a description with 32-bit addresses.
+/// `place` is the address of the description itself.
 pub fn code_at(description: &[u8], place: u64) -> Option<(u64, u64)> {
     code(&mut Input::new(description.get(8..)?), place)
 }
@@ -48,10 +48,10 @@ fn code(input: &mut Input<'_>, place: u64) -> Option<(u64, u64)> {
     Some((start, start.checked_add(length)?))
 }
 
-/// Runs a description; the first bytes of `description` are its length. Calls `each` with every row
-/// and the address from which the row is valid: up to the next row's, or for the last row to the
-/// end of the code. `None` if the description is not as compilers write them; rows that were passed
-/// before that are valid.
+/// Runs a description, whose first bytes are its length. Calls `each` with every row, and with the
+/// address from which the row is valid. A row is valid up to the next row's address, and the last
+/// one up to the end of the code. Returns `None` if the description has a form that compilers don't
+/// write. Rows that `each` got before that are valid.
 pub fn run(
     description: &[u8],
     place: u64,

@@ -1,4 +1,4 @@
-//! Reads numbers in DWARF's encodings.
+//! Reads numbers in DWARF's encodings from a slice of bytes.
 
 /// The bytes that have not been read yet.
 pub struct Input<'a> {
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_read_as_dwarf_writes_them() {
+    fn numbers_in_dwarfs_examples_are_decoded() {
         // These are the examples of DWARF 5, 7.6.
         for (value, bytes) in
             [(2, &[2][..]), (127, &[127]), (128, &[0x80, 1]), (12857, &[0xb9, 100])]

@@ -1,28 +1,29 @@
-//! Finds the row of one address in the memory that a loader has mapped. The binary search table
-//! next to `.eh_frame` leads to the description of the function, which is run up to the address.
+//! Finds the unwind row of one address in memory that a loader has mapped. The binary search table
+//! next to `.eh_frame` (`.eh_frame_hdr`) leads to the description of the function. The description
+//! is then run up to the address.
 
 use crate::description::{CfiEntry, code_at, entry_at, run};
 use crate::shared::SharedEntry;
 use core::ops::ControlFlow;
 use tprof_wire::unwind::Row;
 
-/// Bytes of the search table's header.
+/// Number of bytes in the search table's header.
 const HEAD: usize = 12;
 const ENTRY: usize = 8;
-/// The only form that linkers write: version 1, a pointer relative to itself, a count of four
-/// bytes, and entries of two signed words relative to the table.
+/// The only form of header that linkers write: version 1, a pointer relative to itself, a count of
+/// four bytes, and entries of two signed words relative to the table.
 const FORM: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
-/// Longest description of a function that is run, in bytes.
+/// Maximum length in bytes of a description of a function that is run.
 const MAX_BYTES: usize = 64 << 10;
 
-/// Code at the entry point that has no unwind information (`ld.so`, musl's `crt1.o`) has no caller,
-/// and is at most this many bytes long.
+/// Maximum length in bytes of code at the entry point that has no unwind information and no caller
+/// (in `ld.so` and musl's `crt1.o`).
 pub const ENTRY_BYTES: u64 = 96;
 
 /// The unwind information of a loaded object.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadedFrames<'a> {
-    /// The segment that contains `.eh_frame`; `address` is where it begins.
+    /// The segment that contains `.eh_frame`.
     bytes: &'a [u8],
     address: u64,
     /// Address of `.eh_frame_hdr`.
@@ -32,10 +33,11 @@ pub struct LoadedFrames<'a> {
 }
 
 impl<'a> LoadedFrames<'a> {
-    /// `header` has the bytes from `.eh_frame_hdr` on, which begins at `table`. `entry` is the
-    /// entry point. `segment` returns the mapped bytes around an address, and where they begin.
-    /// `.eh_frame` may be in another segment than its header, as in libraries whose linker makes it
-    /// writable. `None` if the table has another form.
+    /// Makes a view of an object's unwind information. `header` has the bytes from `.eh_frame_hdr`
+    /// on, which begins at the address `table`. `entry` is the address of the entry point.
+    /// `segment` returns the mapped bytes around an address, and the address of the first of them.
+    /// (`.eh_frame` may be in another segment than its header, since some linkers make it
+    /// writable.) Returns `None` if the table has another form than [`FORM`].
     pub fn new(
         header: &'a [u8],
         table: u64,
@@ -54,8 +56,8 @@ impl<'a> LoadedFrames<'a> {
         Some(LoadedFrames { bytes, address, table, entry, entries })
     }
 
-    /// The row of an address; `None` if no description covers the address, or if the description is
-    /// not as compilers write them.
+    /// The row of an address; `None` if no description covers the address, or if the description
+    /// has a form that compilers don't write.
     pub fn row_at(&self, pc: u64) -> Option<Row> {
         let place = self.description_of(pc)?;
         let at = usize::try_from(place.checked_sub(self.address)?).ok()?;
@@ -79,12 +81,12 @@ impl<'a> LoadedFrames<'a> {
         run.and(found)
     }
 
-    /// The address of the description of the last function that begins at or before an address.
+    /// The address of the description of the last function that begins at or before `pc`.
     fn description_of(&self, pc: u64) -> Option<u64> {
         let address = |word: u32| self.table.wrapping_add_signed(i64::from(word.cast_signed()));
         let start = |index: usize| Some(address(u32_at(self.entries, index * ENTRY)?));
         let (mut low, mut high) = (0, self.entries.len() / ENTRY);
-        // Entries before `low` begin at or before the address, and those from `high` on after it.
+        // Entries before `low` begin at or before `pc`. Entries from `high` on begin after it.
         while low < high {
             let middle = low.midpoint(high);
             match start(middle)? <= pc {

@@ -1,15 +1,15 @@
-//! The part that the descriptions of several functions share: a CIE.
+//! Reads the part that the descriptions of several functions share: a CIE.
 
 use crate::input::Input;
 use crate::state::CfaState;
 
-/// `DW_EH_PE_pcrel | DW_EH_PE_sdata4`: addresses have 32 bits and are relative to their own place.
+/// `DW_EH_PE_pcrel | DW_EH_PE_sdata4`: an address has 32 bits and is relative to its own place.
 const RELATIVE: u8 = 0x1b;
-/// Longest entry that is run, in bytes. Every description runs its shared entry first. Real entries
-/// have some thirty bytes.
+/// Maximum length in bytes of an entry that is run. A long entry would be costly, since every
+/// description runs its shared entry first. Real entries have some thirty bytes.
 const MAX_BYTES: usize = 1024;
 
-/// The entry to which descriptions of functions refer.
+/// A shared entry, to which descriptions of functions refer.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedEntry {
     pub(crate) code_align: u64,
@@ -18,8 +18,8 @@ pub struct SharedEntry {
 }
 
 impl SharedEntry {
-    /// Reads an entry; the first bytes are its length. `None` if addresses do not have the form
-    /// that compilers write, and for signal trampolines.
+    /// Reads an entry, whose first bytes are its length. Returns `None` for signal trampolines, and
+    /// if addresses do not have the form that compilers write.
     pub fn read(bytes: &[u8]) -> Option<SharedEntry> {
         let mut input = Input::new(bytes);
         let length = input.u32()?;
@@ -33,7 +33,7 @@ impl SharedEntry {
         input.slice(name.len() as u64 + 1)?;
         let code_align = input.uleb()?;
         let data_align = input.sleb()?;
-        // The number of the register that holds the return address.
+        // The number of the register that contains the return address, which is not needed.
         match version {
             1 => u64::from(input.u8()?),
             3 => input.uleb()?,
@@ -52,20 +52,20 @@ impl SharedEntry {
     }
 }
 
-/// Returns the encoding of functions' addresses, from the letters of an entry's augmentation and
-/// their data.
+/// Returns the encoding of functions' addresses. `letters` are the letters of an entry's
+/// augmentation, and `data` is their data.
 fn encoding(letters: &[u8], data: &[u8]) -> Option<u8> {
     let mut data = Input::new(data);
     let mut found = None;
     for letter in letters {
         match letter {
             b'R' => found = Some(data.u8()?),
-            // The encoding of a language's data for a function.
+            // The encoding of the pointer to a function's language-specific data.
             b'L' => drop(data.u8()?),
-            // A language's personality function.
+            // The personality function of the language.
             b'P' => {
                 let bytes = match data.u8()? {
-                    // The pointer is padded to a multiple of its size.
+                    // This encoding pads the pointer to a multiple of its size.
                     0x50 => return None,
                     encoding => match encoding & 0x0f {
                         0x00 | 0x04 | 0x0c => 8,
@@ -102,8 +102,8 @@ mod tests {
 
     #[test]
     fn forms_that_compilers_do_not_write_are_refused() {
-        // Each pair changes one part: the length, the mark, the version, a letter, the encoding, an
-        // instruction.
+        // Each pair changes one part: the length, the mark of a CIE, the version, a letter, the
+        // encoding, an instruction.
         for (at, value) in [(0, 27), (4, 1), (8, 2), (11, b'S'), (24, 0x0b), (25, 0x0a)] {
             let mut entry = WITH_PERSONALITY;
             entry[at] = value;

@@ -1,9 +1,10 @@
-//! The unwind state at one address of a function: where the caller's frame is.
+//! Tracks the unwind state at one address of a function: how to find the caller's frame and
+//! registers.
 
 use crate::input::Input;
 use tprof_wire::unwind::{Row, RowKind};
 
-/// DWARF numbers of the registers that are tracked (System V psABI for x86-64, 3.6.2).
+/// DWARF numbers of the tracked registers (System V psABI for x86-64, 3.6.2).
 const RBP: u64 = 6;
 const RSP: u64 = 7;
 const RA: u64 = 16;
@@ -13,11 +14,11 @@ const RA: u64 = 16;
 enum Cfa {
     /// As the value of a register plus an offset.
     At(u64, i64),
-    /// By an expression, which is not evaluated.
+    /// By an expression, which this crate does not evaluate.
     Expression,
 }
 
-/// Where the caller's value of a register is.
+/// Where the caller's value of a register is saved.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Rule {
     /// The register is not mentioned, or still has the caller's value.
@@ -61,7 +62,7 @@ impl CfaState {
         Row::new(kind, offset, saved).unwrap_or(Row::NONE)
     }
 
-    /// Sets the rule of a register, if it is one of those that are tracked.
+    /// Sets the rule of a register if the register is tracked.
     fn set(&mut self, register: u64, rule: Rule) {
         match register {
             RBP => self.rbp = rule,
@@ -70,7 +71,7 @@ impl CfaState {
         }
     }
 
-    /// Sets a register's rule to the one that it has in another state.
+    /// Sets a register's rule to the one that it has in the state `initial`.
     pub fn restore(&mut self, register: u64, initial: &CfaState) {
         match register {
             RBP => self.rbp = initial.rbp,
@@ -79,7 +80,7 @@ impl CfaState {
         }
     }
 
-    /// Executes an instruction that only changes this state; `None` for any other instruction.
+    /// Executes an instruction that changes only this state; `None` for any other instruction.
     pub fn step(&mut self, op: u8, input: &mut Input<'_>, data_align: i64) -> Option<()> {
         match op {
             // nop

@@ -1,9 +1,9 @@
-//! Types of CUPTI's functions, for functions that are looked up by name.
+//! The types of CUPTI's functions. The functions themselves are looked up by name at run time.
 
 use crate::bindings::*;
 use core::ffi::{c_char, c_void};
 
-/// Declares a function's type, and makes the compiler compare it with the header's.
+/// Declares a function's type, and makes the compiler compare it with the type in CUPTI's header.
 macro_rules! function {
     ($(#[$doc:meta])* $alias:ident = $name:ident($($argument:ty),*)) => {
         $(#[$doc])*
@@ -17,30 +17,30 @@ function!(
     GetVersion = cuptiGetVersion(*mut u32)
 );
 function!(
-    /// Returns the current time, on the clock of the records.
+    /// Returns the current time on the clock that records use.
     GetTimestamp = cuptiGetTimestamp(*mut u64)
 );
 function!(
-    /// Returns the number of a context in records.
+    /// Returns the number by which records refer to a context.
     GetContextId = cuptiGetContextId(CUcontext, *mut u32)
 );
 function!(
-    /// Returns the number of a stream in records. The context may be null, for a stream of any
-    /// context. The third argument says whether the program is compiled for per-thread default
-    /// streams.
+    /// Returns the number by which records refer to a stream. The context may be null, for a stream
+    /// of any context. The third argument says whether the program is compiled for per-thread
+    /// default streams.
     GetStreamIdEx = cuptiGetStreamIdEx(CUcontext, CUstream, u8, *mut u32)
 );
 function!(
-    /// Returns the name of a result.
+    /// Returns the name of a result code.
     GetResultString = cuptiGetResultString(CUptiResult, *mut *const c_char)
 );
 function!(
-    /// Returns the name of a call.
+    /// Returns the name of a runtime or driver call.
     GetCallbackName =
         cuptiGetCallbackName(CUpti_CallbackDomain, CUpti_CallbackId, *mut *const c_char)
 );
 function!(
-    /// Registers the callbacks that lend buffers and that get them back.
+    /// Registers the callbacks that lend buffers to CUPTI and take them back.
     ActivityRegisterCallbacks = cuptiActivityRegisterCallbacks(
         CUpti_BuffersCallbackRequestFunc,
         CUpti_BuffersCallbackCompleteFunc
@@ -55,12 +55,12 @@ function!(
     ActivityDisable = cuptiActivityDisable(CUpti_ActivityKind)
 );
 function!(
-    /// Sets a limit or a mode.
+    /// Sets an attribute, which is a limit or a mode.
     ActivitySetAttribute =
         cuptiActivitySetAttribute(CUpti_ActivityAttribute, *mut usize, *mut c_void)
 );
 function!(
-    /// Reads a limit or a mode.
+    /// Reads an attribute, which is a limit or a mode.
     ActivityGetAttribute =
         cuptiActivityGetAttribute(CUpti_ActivityAttribute, *mut usize, *mut c_void)
 );
@@ -81,12 +81,12 @@ function!(
     ActivityEnableDriverApi = cuptiActivityEnableDriverApi(CUpti_CallbackId, u8)
 );
 function!(
-    /// Registers a function that returns the times for records.
+    /// Registers a function that CUPTI calls for the times in records.
     ActivityRegisterTimestampCallback =
         cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc)
 );
 function!(
-    /// Returns whether records name threads by `pthread_t` or by the kernel's id.
+    /// Returns whether records identify threads by `pthread_t` or by the kernel's id.
     GetThreadIdType = cuptiGetThreadIdType(*mut CUpti_ActivityThreadIdType)
 );
 function!(
@@ -98,25 +98,25 @@ function!(
     EnableDomain = cuptiEnableDomain(u32, CUpti_SubscriberHandle, CUpti_CallbackDomain)
 );
 function!(
-    /// Makes CUPTI return buffers at regular intervals.
+    /// Makes CUPTI return full buffers at regular intervals.
     ActivityFlushPeriod = cuptiActivityFlushPeriod(u32)
 );
 function!(
-    /// Makes CUPTI return buffers.
+    /// Makes CUPTI return buffers now: full ones, or with the flag FORCED all of them.
     ActivityFlushAll = cuptiActivityFlushAll(u32)
 );
 function!(
-    /// Returns the record after this one in a buffer.
+    /// Returns the record after the given one in a buffer.
     ActivityGetNextRecord =
         cuptiActivityGetNextRecord(*mut u8, usize, *mut *mut CUpti_Activity)
 );
 function!(
-    /// Returns the number of records that found no room since the last call.
+    /// Returns the number of records for which there was no buffer since the last call.
     ActivityGetNumDroppedRecords =
         cuptiActivityGetNumDroppedRecords(CUcontext, u32, *mut usize)
 );
 function!(
-    /// Sets whether records name threads by `pthread_t` or by the kernel's id.
+    /// Sets whether records identify threads by `pthread_t` or by the kernel's id.
     SetThreadIdType = cuptiSetThreadIdType(CUpti_ActivityThreadIdType)
 );
 function!(

@@ -1,5 +1,4 @@
-//! The structs through which records are read, one for each kind, for all versions from CUDA 12.0
-//! on.
+//! The struct through which each kind of record is read, in all versions from CUDA 12.0 on.
 
 use crate::bindings::*;
 
@@ -27,10 +26,10 @@ pub type Device = CUpti_ActivityDevice4;
 pub type Stream = CUpti_ActivityStream;
 /// The record of a graph that ran as a whole.
 pub type GraphTrace = CUpti_ActivityGraphTrace;
-/// The record of such a graph since CUDA 12.4, which also says where the graph ended. It begins
-/// with the fields of [`GraphTrace`].
+/// The record of a graph that ran as a whole, since CUDA 12.4. It also has the device where the
+/// graph ended. It begins with the fields of [`GraphTrace`].
 pub type GraphTrace2 = CUpti_ActivityGraphTrace2;
-/// The device number of a graph whose first node ran on the host, only in [`GraphTrace2`].
+/// The device number if the graph's first node ran on the host. Only [`GraphTrace2`] has it.
 pub const ON_HOST: u32 = i32::MAX as u32;
 /// The record of a name that the program gave to an object.
 pub type Name = CUpti_ActivityName;

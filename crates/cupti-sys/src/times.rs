@@ -1,12 +1,12 @@
-//! The offsets of the times in each kind of record, in bytes, from NVIDIA's headers of CUDA 12.0 to
-//! 13.5, between which no field moves.
+//! The offsets in bytes of the times in each kind of record. They are from NVIDIA's headers of CUDA
+//! 12.0 to 13.5, between which no field moves.
 
 use crate::bindings::*;
 use crate::record::*;
 use core::mem::offset_of;
 
-/// Offsets of a record's times, the start time first. Empty for kinds without times; `None` for
-/// kinds that are not listed.
+/// Offsets of the times in a record, the start time first. Empty for kinds without times; `None`
+/// for kinds that are not listed here.
 pub fn offsets(kind: CUpti_ActivityKind) -> Option<&'static [usize]> {
     Some(match kind {
         CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL | CUPTI_ACTIVITY_KIND_KERNEL => &[
@@ -42,7 +42,8 @@ pub fn offsets(kind: CUpti_ActivityKind) -> Option<&'static [usize]> {
         | CUPTI_ACTIVITY_KIND_NVLINK
         | CUPTI_ACTIVITY_KIND_PCIE
         | CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION => &[],
-        // The structs of kinds that are not decoded are not declared either.
+        // tprof doesn't decode the following kinds, so their structs are not declared, and the
+        // offsets are numbers.
         CUPTI_ACTIVITY_KIND_MARKER
         | CUPTI_ACTIVITY_KIND_ENVIRONMENT
         | CUPTI_ACTIVITY_KIND_PREEMPTION => &[8],

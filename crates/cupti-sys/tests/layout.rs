@@ -1,5 +1,5 @@
-//! The fields of the compiled declarations have the offsets that they have in the headers of five
-//! CUDA versions (`offsets.txt`, made by `scripts/bindgen.sh`).
+//! Checks that the fields of the compiled declarations have the offsets that they have in the
+//! headers of five CUDA versions. `scripts/bindgen.sh` writes those to `offsets.txt`.
 
 use std::collections::HashMap;
 use std::mem::{offset_of, size_of};
@@ -7,7 +7,7 @@ use tprof_cupti_sys::*;
 
 const TABLE: &str = include_str!("offsets.txt");
 
-/// Maps (record, field) to the field's offset in each version.
+/// Maps (record, field) to the field's offset in each CUDA version.
 fn table() -> HashMap<(&'static str, &'static str), Vec<&'static str>> {
     let lines = TABLE.lines().filter(|line| !line.starts_with('#')).skip(1);
     let row = |line: &'static str| {
@@ -34,7 +34,7 @@ macro_rules! prefix {
 }
 
 #[test]
-fn every_field_that_is_read_lies_at_one_offset_in_all_versions() {
+fn every_field_that_is_read_has_one_offset_in_all_versions() {
     let table = table();
     prefix!(table, "Kernel", record::Kernel, [kind start end deviceId contextId streamId
         correlationId graphNodeId graphId registersPerThread gridX gridY gridZ blockX blockY blockZ
@@ -71,7 +71,7 @@ fn every_field_that_is_read_lies_at_one_offset_in_all_versions() {
 }
 
 #[test]
-fn no_version_has_a_record_shorter_than_what_is_read() {
+fn every_version_has_records_at_least_as_long_as_what_is_read() {
     let table = table();
     for (record, bytes) in [
         ("Kernel", size_of::<record::Kernel>()),

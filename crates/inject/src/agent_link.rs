@@ -1,9 +1,9 @@
 //! The link between the CUPTI agent and the preloaded library of the same process.
 //!
-//! NVTX reports ranges to the agent, but the preloaded library counts the steps and captures of the
-//! process. So the agent reads that library's region, and calls the library where names of ranges
-//! matter. In the other direction, the library tells the agent that the process ends where the
-//! agent would not notice it.
+//! NVTX reports ranges to the agent, but the preloaded library counts the process's steps and
+//! captures. So the agent reads that library's region, and calls the library whenever a range's
+//! name may matter to it. In the other direction, the library tells the agent that the process is
+//! ending in cases that the agent would not notice.
 
 use crate::block::Thread;
 use crate::capture;
@@ -15,28 +15,29 @@ use tprof_wire::env;
 use tprof_wire::region::{RegionHeader, off};
 use tprof_wire::schedule::{is_epoch, is_step};
 
-/// The table through which the agent reaches the preloaded library.
+/// The table through which the agent reaches the preloaded library. It contains addresses of that
+/// library's functions and variables.
 #[repr(C)]
 pub struct AgentLink {
-    /// Holds the address of the library's region, null before it has one.
+    /// Address of the library's region; null before it has one.
     region: &'static AtomicPtr<u8>,
-    /// Called when a range begins: with its name and number.
+    /// The agent calls this when a range begins, with the range's name and number.
     begins: unsafe extern "C" fn(*const u8, usize, u64),
-    /// Called when the range of this number ends.
+    /// The agent calls this when the range of this number ends.
     ends: extern "C" fn(u64),
-    /// Holds the agent's function that `_exit` has to call first; 0 without one.
+    /// The agent stores its function here that `_exit` must call first; 0 without one.
     at_once: &'static AtomicUsize,
-    /// Holds the agent's function that hooks have to call before device work that has to be
+    /// The agent stores its function here that hooks must call before device work that must be
     /// recorded; 0 while CUPTI records.
     before_work: &'static AtomicUsize,
-    /// Holds the agent's function that maps a stream to CUPTI's number for it; 0 while CUPTI
-    /// records the calls that start work.
+    /// The agent stores its function here that returns CUPTI's number of a stream; 0 while CUPTI
+    /// itself records the calls that start work.
     numbers_streams: &'static AtomicUsize,
 }
 
 impl AgentLink {
-    /// The header of the preloaded library's region. The agent reads it in place, without a call,
-    /// since that is all that most ranges need.
+    /// The header of the preloaded library's region. The agent reads it directly instead of calling
+    /// the library, since for most ranges this is all that the agent needs.
     #[inline(always)]
     fn header(&self) -> Option<&'static RegionHeader> {
         let region = self.region.load(Relaxed);
@@ -50,7 +51,7 @@ impl AgentLink {
         self.header().map_or(0, |header| header.off.load(Relaxed))
     }
 
-    /// Whether the preloaded library has to know names of ranges, for its steps or captures.
+    /// Whether the preloaded library needs the names of ranges, for its steps or captures.
     #[inline(always)]
     fn has_use_of_names(&self) -> bool {
         self.header().is_some_and(|header| {
@@ -60,7 +61,8 @@ impl AgentLink {
     }
 }
 
-/// This library's table. Only the preloaded library's is used.
+/// This library's table. Both libraries contain this code, but only the preloaded library's table
+/// is used.
 static TABLE: AgentLink = AgentLink {
     region: &state::REGION,
     begins,
@@ -73,9 +75,9 @@ static AT_ONCE: AtomicUsize = AtomicUsize::new(0);
 static BEFORE_WORK: AtomicUsize = AtomicUsize::new(0);
 static NUMBERS_STREAMS: AtomicUsize = AtomicUsize::new(0);
 
-/// Called when the process ends without running `exit` handlers, so that the agent can save what
-/// CUPTI has buffered. Only the preloaded library calls this, possibly in a signal handler, so it
-/// looks nothing up.
+/// Makes the agent save what CUPTI has buffered. Only the preloaded library calls this, when the
+/// process ends without running `exit` handlers. That may be in a signal handler, so this function
+/// looks up no symbol.
 pub fn ends_at_once() {
     let call = AT_ONCE.load(Acquire);
     if call != 0 {
@@ -85,8 +87,8 @@ pub fn ends_at_once() {
     }
 }
 
-/// Called by the preloaded library when this thread makes a CUDA call that has to be recorded, so
-/// that CUPTI records it, too.
+/// Makes CUPTI record, in case the agent has paused it. The preloaded library calls this before a
+/// CUDA call of this thread that must be recorded.
 #[inline(always)]
 pub fn before_work() {
     let call = BEFORE_WORK.load(Acquire);
@@ -97,16 +99,16 @@ pub fn before_work() {
     }
 }
 
-/// Makes hooks call this function, or with `None` nothing, before work that has to be recorded.
-/// Called by the agent; does nothing without the preloaded library.
+/// Makes hooks call this function before work that must be recorded; `None` makes them call
+/// nothing. The agent calls this. Without the preloaded library it has no effect.
 pub fn call_before_work(call: Option<extern "C" fn()>) {
     if let Some(table) = found() {
         table.before_work.store(call.map_or(0, |call| call as *const () as usize), Release);
     }
 }
 
-/// The function that maps a stream to CUPTI's number for it, if the hooks record the calls that
-/// start work in CUPTI's place. Called in the preloaded library.
+/// The function that returns CUPTI's number of a stream, if hooks record the calls that start work
+/// in CUPTI's place; otherwise `None`. The preloaded library calls this.
 #[inline(always)]
 pub fn numbers_streams() -> Option<extern "C" fn(u64) -> u64> {
     let call = NUMBERS_STREAMS.load(Relaxed);
@@ -114,16 +116,16 @@ pub fn numbers_streams() -> Option<extern "C" fn(u64) -> u64> {
     (call != 0).then(|| unsafe { core::mem::transmute::<usize, extern "C" fn(u64) -> u64>(call) })
 }
 
-/// Makes the hooks record the calls that start work in CUPTI's place; `numbers` returns CUPTI's
-/// number of a stream. Returns false where there are no hooks. Called in the agent.
+/// Makes the hooks record the calls that start work in CUPTI's place. `numbers` returns CUPTI's
+/// number of a stream. Returns false if the process has no hooks. The agent calls this.
 pub fn count_on_hooks(numbers: extern "C" fn(u64) -> u64) -> bool {
     let Some(table) = found() else { return false };
     table.numbers_streams.store(numbers as *const () as usize, Release);
     true
 }
 
-/// Makes `_exit` call this function first. Called by the agent; does nothing without the preloaded
-/// library.
+/// Makes `_exit` call this function first. The agent calls this. Without the preloaded library it
+/// has no effect.
 pub fn call_at_once(call: extern "C" fn()) {
     if let Some(table) = found() {
         table.at_once.store(call as *const () as usize, Release);
@@ -156,14 +158,15 @@ extern "C" fn ends(number: u64) {
     }
 }
 
-/// The preloaded library's table, as the agent found it; null without one.
+/// The preloaded library's table that [`find`] found; null without the preloaded library.
 static FOUND: AtomicPtr<AgentLink> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Finds the preloaded library's table. Called by the agent.
 pub fn find() {
     let Some(preloaded) = loaded::named(env::PRELOAD_LIBRARY.as_bytes()) else { return };
     let Some(function) = preloaded.function(c"tprof_noticing") else { return };
-    // SAFETY: `tprof_noticing` has this type in the preloaded library, which is of this version.
+    // SAFETY: in the preloaded library `tprof_noticing` has this type. Both libraries are of one
+    // version, since they are shipped together.
     let table =
         unsafe { core::mem::transmute::<usize, extern "C" fn() -> *const AgentLink>(function)() };
     FOUND.store(table.cast_mut(), Release);
@@ -175,8 +178,8 @@ fn found() -> Option<&'static AgentLink> {
     unsafe { FOUND.load(Acquire).as_ref() }
 }
 
-/// Called when a range begins. `name` calls its argument with the range's name. Returns whether the
-/// range is recorded.
+/// Called when a range begins. `name` passes the range's name to its argument. Returns whether to
+/// record the range.
 #[inline(always)]
 pub fn range_begins(
     thread: &Thread,
@@ -185,7 +188,7 @@ pub fn range_begins(
 ) -> bool {
     let Some(table) = found() else { return thread.is_on() };
     if table.has_use_of_names() {
-        // SAFETY: `begins` reads the text during the call only, and the slice lasts as long.
+        // SAFETY: `begins` reads the text only during the call, and the slice lives as long.
         name(&mut |text| unsafe { (table.begins)(text.as_ptr(), text.len(), number) });
     }
     is_on_in_both(thread, table)
@@ -201,8 +204,8 @@ pub fn range_ends(number: u64) {
     }
 }
 
-/// Whether events of this moment are recorded. The preloaded library's region says whether the
-/// process has switched its own recording off; this library's region says whether the session has.
+/// Whether to record events now. The preloaded library's region says whether the process has
+/// switched its own recording off; this library's region says whether the session has.
 #[inline]
 pub fn is_on(thread: &Thread) -> bool {
     match found() {

@@ -1,13 +1,14 @@
-//! Everything that is particular to x86-64.
+//! Everything that is specific to x86-64: thread-local storage, counters, system calls, and hook
+//! entry points.
 
 use core::arch::{asm, global_asm};
 use core::hint::assert_unchecked;
 use core::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize};
 
-// Thread-local storage in the initial-exec model takes one `mov` and one `add` instead of a call to
-// `__tls_get_addr` (3 ns per event, measured in C). `thread_local!` in a cdylib is general-dynamic,
-// and `#[thread_local]` is not stable, so this section is written by hand. 256 bytes fit the static
-// TLS reserve.
+// Thread-local storage in the initial-exec model takes one `mov` and one `add`. The general-dynamic
+// model, which `thread_local!` uses in a cdylib, calls `__tls_get_addr` instead (3 ns per event,
+// measured in C). `#[thread_local]` isn't stable, so this section is written by hand. 256 bytes fit
+// into glibc's reserve of static TLS.
 global_asm!(
     ".section .tbss.tprof_thread,\"awT\",@nobits",
     ".balign 64",
@@ -27,8 +28,8 @@ pub const THREAD_BYTES: usize = 256;
 #[inline(always)]
 pub fn thread_block() -> *mut u8 {
     let block: *mut u8;
-    // SAFETY: reads the thread pointer and a GOT entry that the loader filled;
-    // the block lives as long as the thread.
+    // SAFETY: reads the thread pointer and a GOT entry that the loader filled. The block lives as
+    // long as the thread.
     unsafe {
         asm!(
             "mov {0}, qword ptr [rip + tprof_thread@GOTTPOFF]",
@@ -41,7 +42,7 @@ pub fn thread_block() -> *mut u8 {
 }
 
 /// Keeps the number in a general register, so that the compiler doesn't vectorize the arithmetic
-/// that follows. For 64-bit multiplications this costs more than it saves: 1.5 of 17 ns for the
+/// that follows. Vectorized 64-bit multiplications are slower here: they cost 1.5 of 17 ns for the
 /// hash of a Python frame.
 #[inline(always)]
 pub fn scalar(mut number: u64) -> u64 {
@@ -50,9 +51,9 @@ pub fn scalar(mut number: u64) -> u64 {
     number
 }
 
-/// [`thread_block`], and the word at this offset of it. The word is read relative to `fs`, before
-/// the block's address is used: a task without thread-local storage may not be able to reach its
-/// block.
+/// Returns [`thread_block`], and the word at this offset in the block. The word is read relative to
+/// `fs`, and not by the block's address, since a task without thread-local storage of its own may
+/// be unable to reach that address.
 #[inline(always)]
 pub fn thread_block_and_word<const OFFSET: usize>() -> (*mut u8, u64) {
     let block: *mut u8;
@@ -70,7 +71,7 @@ pub fn thread_block_and_word<const OFFSET: usize>() -> (*mut u8, u64) {
             options(readonly, nostack)
         );
     }
-    // SAFETY: a TLS block never lies at the lowest addresses, so the sum is not null.
+    // SAFETY: a TLS block is never at the lowest addresses, so the sum is not null.
     unsafe { assert_unchecked(!block.is_null()) };
     (block, word)
 }
@@ -94,7 +95,7 @@ pub fn thread_block_and_complement<const OFFSET: usize>() -> (*mut u8, u64) {
             options(readonly, nostack)
         );
     }
-    // SAFETY: a TLS block never lies at the lowest addresses, so the sum is not null.
+    // SAFETY: a TLS block is never at the lowest addresses, so the sum is not null.
     unsafe { assert_unchecked(!block.is_null()) };
     (block, word)
 }
@@ -114,10 +115,10 @@ pub fn block_of(pointer: usize) -> *mut u8 {
     block as *mut u8
 }
 
-/// Reads the register that holds the thread pointer.
+/// Reads the register `fs`, whose value is the thread pointer.
 ///
 /// # Safety
-/// The kernel lets user space read it (`HWCAP2_FSGSBASE`).
+/// The kernel allows user space to read the register (`HWCAP2_FSGSBASE`).
 #[inline(always)]
 pub unsafe fn thread_register() -> usize {
     let pointer: usize;
@@ -126,12 +127,12 @@ pub unsafe fn thread_register() -> usize {
     pointer
 }
 
-/// The thread pointer: on glibc and musl it lies at the top of the thread's
-/// own stack, for all threads but the first.
+/// The thread pointer. In glibc and musl it points into the top of the thread's own stack, except
+/// for the main thread.
 #[inline(always)]
 pub fn thread_pointer() -> usize {
     let pointer: usize;
-    // SAFETY: `fs:[0]` holds the thread pointer itself in the x86-64 TLS ABI.
+    // SAFETY: `fs:[0]` is the thread pointer itself in the x86-64 TLS ABI.
     unsafe { asm!("mov {0}, qword ptr fs:[0]", out(reg) pointer, options(pure, nomem, nostack)) };
     pointer
 }
@@ -139,16 +140,16 @@ pub fn thread_pointer() -> usize {
 /// Reads the time stamp counter.
 #[inline(always)]
 pub fn ticks() -> u64 {
-    // SAFETY: `rdtsc` traps only under PR_TSC_SIGSEGV (strict seccomp); the
-    // caller has checked for that.
+    // SAFETY: `rdtsc` traps only under PR_TSC_SIGSEGV or strict seccomp; the caller has checked
+    // that the thread may read the clock.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 /// Returns a mask with one bit for each of the 16 bytes at an address, set if the byte is zero.
 ///
 /// # Safety
-/// The address is a multiple of 16, and at least one of the bytes may be read. Then all of them may
-/// be read, since they lie in one page.
+/// The address is a multiple of 16, and at least one of the 16 bytes is readable. Then all of them
+/// are, since they are in one page.
 #[inline(always)]
 pub unsafe fn zeros(at: *const u8) -> u32 {
     let mask: u32;
@@ -167,8 +168,8 @@ pub unsafe fn zeros(at: *const u8) -> u32 {
     mask
 }
 
-/// Adds to a counter that only this thread writes, in one instruction, so that an addition by a
-/// signal handler in between is not lost. Not atomic between threads.
+/// Adds to a counter that only this thread writes. This takes one instruction, so that an addition
+/// by a signal handler that interrupts the thread isn't lost. It is not atomic between threads.
 #[inline(always)]
 pub fn add_local(counter: &AtomicU64, value: u64) {
     // SAFETY: the address is valid for writes for as long as the reference.
@@ -186,11 +187,11 @@ pub fn add_local_signed(counter: &AtomicI64, value: i64) {
     };
 }
 
-/// Like [`add_local`], for the field at an offset, which saves the instruction that computes its
-/// address.
+/// Like [`add_local`], for the word at an offset in `of`. This saves the instruction that computes
+/// the word's address.
 ///
 /// # Safety
-/// A word that only this thread writes lies at `OFFSET` in `of`.
+/// There is a word at `OFFSET` in `of` that only this thread writes.
 #[inline(always)]
 pub unsafe fn add<const OFFSET: usize>(of: &impl Sized, value: usize) {
     // SAFETY: the caller guarantees a word at this offset that only this thread writes.
@@ -221,7 +222,7 @@ pub unsafe fn increment<const OFFSET: usize>(of: &impl Sized) {
     unsafe { asm!("inc qword ptr [{0} + {1}]", in(reg) of, const OFFSET, options(nostack)) };
 }
 
-/// Subtracts from the field at an offset; returns whether the result is negative.
+/// Subtracts from the word at an offset; returns whether the result is negative.
 ///
 /// # Safety
 /// The same premises as [`add`].
@@ -242,9 +243,9 @@ pub unsafe fn subtract_to_negative<const OFFSET: usize>(of: &impl Sized, value: 
     false
 }
 
-/// Advances a cursor that only this thread moves, in one instruction, so that a signal handler in
-/// between gets the next place and never the same. Returns the value before. Not atomic between
-/// threads.
+/// Advances a cursor that only this thread moves, and returns the value before. This takes one
+/// instruction, so that a signal handler that interrupts the thread gets the next place and never
+/// the same one. It is not atomic between threads.
 #[inline(always)]
 pub fn advance(cursor: &AtomicUsize, bytes: usize) -> usize {
     let mut before = bytes;
@@ -256,17 +257,19 @@ pub fn advance(cursor: &AtomicUsize, bytes: usize) -> usize {
     before
 }
 
-/// Prefetches a cache line for writing, since the collector was the last to read it.
+/// Prefetches a cache line for writing, since it is probably in the cache of the collector's core,
+/// which read it last.
 #[inline(always)]
 pub fn prefetch_for_write(address: usize) {
     // SAFETY: a prefetch affects caches only, at any address.
     unsafe { asm!("prefetchw byte ptr [{0}]", in(reg) address, options(nostack, preserves_flags)) };
 }
 
-/// A system call with up to six arguments; returns the kernel's value (errors are negative).
+/// Makes a system call with up to six arguments; returns the kernel's value, in which errors are
+/// negative.
 ///
 /// # Safety
-/// The premises of the system call itself.
+/// The premises of the system call.
 #[inline(always)]
 pub unsafe fn syscall(number: usize, a: [usize; 6]) -> isize {
     let result: isize;
@@ -345,10 +348,10 @@ pub mod ucontext {
     pub const PC: usize = 40 + 8 * 16;
 }
 
-/// Defines an exported hook that passes the caller's stack pointer (which points at the return
-/// address) and frame pointer in two further arguments to a Rust function of the same ABI. So exact
-/// unwinding can begin at the caller, whatever frames the compiler puts in between. The jump leaves
-/// no frame.
+/// Defines an exported hook that jumps to a Rust function of the same ABI. The hook adds two
+/// arguments: the caller's stack pointer (which points at the return address) and frame pointer.
+/// With these, unwinding can begin exactly at the caller, independent of the frames that the
+/// compiler puts in between. The jump leaves no frame of the hook.
 #[macro_export]
 macro_rules! stack_hook {
     ($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $result:ty, $target:path, $sp:literal, $fp:literal) => {
@@ -367,7 +370,7 @@ macro_rules! stack_hook {
             )
         }
     };
-    // A private hook, which is reached through a table.
+    // A private hook. Callers reach it through a table and not by its name.
     (private $(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $result:ty, $target:path, $sp:literal, $fp:literal) => {
         $(#[$doc])*
         #[unsafe(naked)]

@@ -1,14 +1,15 @@
-//! Bytes of CUDA arrays, computed from the width, height, depth and element type that a program
-//! asks for. The device may pad arrays, so this is a lower bound.
+//! Computes the size in bytes of CUDA arrays, from the width, height, depth and element type that a
+//! program passes. The device may pad arrays, so the result is a lower bound.
 
 use crate::call_args::{Frame, word};
 use tprof_wire::calls::SizeArgument;
 
-/// Bytes of a runtime API array. The `cudaChannelFormatDesc` at argument 1 describes its elements.
+/// Size of an array of the runtime API. The `cudaChannelFormatDesc` at argument 1 describes its
+/// elements.
 pub fn of_channels(frame: &Frame, bytes: SizeArgument) -> u64 {
     let desc = frame.register(1);
-    // SAFETY: the function has read a `cudaChannelFormatDesc` there: four bit counts and a kind,
-    // all 32 bits.
+    // SAFETY: the CUDA function has succeeded, so it has read a `cudaChannelFormatDesc` at this
+    // address: four bit counts and a kind, all 32 bits.
     let (xy, zw) = unsafe { (word(desc, 0), word(desc, 8)) };
     let bits = [xy, xy >> 32, zw, zw >> 32].into_iter().map(|bits| bits & 0xffff_ffff).sum::<u64>();
     let element = bits / 8;
@@ -23,18 +24,18 @@ pub fn of_channels(frame: &Frame, bytes: SizeArgument) -> u64 {
     }
 }
 
-/// Bytes of one mip level of an array whose `cudaExtent` is on the stack.
+/// Size of one mip level of an array whose `cudaExtent` is on the stack.
 fn extent(frame: &Frame, element: u64, level: u32) -> u64 {
     let size = |at: u8| frame.stack(at).unbounded_shr(level).max(1);
     element.wrapping_mul(size(0)).wrapping_mul(size(1)).wrapping_mul(size(2))
 }
 
-/// Bytes of a driver API array, from its descriptor; 0 for a format with packed elements.
+/// Size of an array of the driver API, from its descriptor; 0 for a format with packed elements.
 pub fn of_descriptor(frame: &Frame, bytes: SizeArgument) -> u64 {
     let at = frame.register(1);
     let depth = matches!(bytes, SizeArgument::Descriptor3D);
-    // SAFETY: the function has read a descriptor there: width, height, then the depth if the array
-    // has three dimensions, then format and number of channels.
+    // SAFETY: the CUDA function has succeeded, so it has read a descriptor at this address: width,
+    // height, then the depth if the array has three dimensions, then format and number of channels.
     let [width, height, third, format] =
         [0, 8, 16, if depth { 24 } else { 16 }].map(|offset| unsafe { word(at, offset) });
     let sizes = [width, height.max(1), if depth { third.max(1) } else { 1 }];

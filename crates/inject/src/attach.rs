@@ -1,5 +1,5 @@
-//! Attaching to the collector: the process sends one message, receives one with three descriptors,
-//! maps all three, and leaves no descriptor open.
+//! Attaches this process to the collector: the process sends one message and receives one with
+//! three descriptors. It maps all three and leaves no descriptor open.
 
 use crate::block::Thread;
 use crate::loss::lose_child;
@@ -23,18 +23,19 @@ unsafe extern "C" {
 
 /// Longest socket path (`sun_path` less its NUL).
 const PATH_MAX: usize = 107;
-/// How long a process waits for the collector's answer. It waits only once.
+/// How long a process waits for the collector's answer. Each process waits only once.
 const ANSWER_NS: u64 = 5_000_000_000;
 /// How long a process waits for a collector that it started.
 const START_NS: u64 = 5_000_000_000;
-/// How often it tries to connect meanwhile.
+/// Interval at which it tries to connect meanwhile.
 const STEP_NS: u64 = 2_000_000;
-/// After so many collectors that exited or failed to start, a process runs on without recording.
+/// After this number of collectors that exited or failed to start, a process continues without
+/// recording.
 const IN_VAIN_MOST: u32 = 4;
 
 static SOCKET_PATH: PathBuffer =
     PathBuffer { bytes: [const { AtomicU32::new(0) }; PATH_MAX + 1], len: AtomicUsize::new(0) };
-/// Flags of the hello message, gathered by the library's constructor.
+/// Flags of the hello message. The library's constructor sets them.
 pub static HELLO_FLAGS: AtomicU32 = AtomicU32::new(0);
 static WIPE_ASKED: AtomicBool = AtomicBool::new(false);
 
@@ -48,9 +49,9 @@ enum Answer {
     Attached,
     /// The collector refuses this process, or cannot record it.
     Refused,
-    /// No answer, because the collector is about to exit.
+    /// The collector did not answer, because it is about to exit.
     None,
-    /// No answer in time: the collector is stopped, or slow.
+    /// The collector did not answer in time: it is stopped, or slow.
     Late,
 }
 
@@ -65,8 +66,8 @@ pub enum Outcome {
     Later,
 }
 
-/// Attaches this process, for the first time or `again`. Called with signals blocked, by one
-/// thread at a time.
+/// Attaches this process. `again` is true if an earlier attempt got no answer. The caller has
+/// blocked signals, and only one thread calls this at a time.
 pub fn attach(thread: &Thread, forked: bool, again: bool) -> Outcome {
     let began_ns = sys::monotonic_ns();
     if !forked && !again {
@@ -76,8 +77,8 @@ pub fn attach(thread: &Thread, forked: bool, again: bool) -> Outcome {
         }
     }
     let was_asked = state::WIPED.asked.load(Relaxed) != 0;
-    // A forked child doesn't wait if its parent got no answer: what is mapped here, and the
-    // thread's block, are its parent's.
+    // A forked child doesn't wait if its parent got no answer: until it attaches, all mappings here
+    // and the thread's block are still its parent's.
     let patient = !(again && !was_asked || forked && collector_liveness::is_stalled(thread));
     SEEN_CHANGED.store(changed(), Relaxed);
     let outcome = meet(forked, patient, was_asked);
@@ -92,7 +93,7 @@ pub fn attach(thread: &Thread, forked: bool, again: bool) -> Outcome {
 }
 
 /// Modification time of the socket at the last attempt. The collector touches the socket when it
-/// resumes, since a process that is not attached has no other way to notice.
+/// resumes, which is the only sign that a process without a connection can see.
 static SEEN_CHANGED: AtomicU64 = AtomicU64::new(0);
 /// Processor ticks at the last check of the socket.
 static LOOKED_AT: AtomicU64 = AtomicU64::new(0);
@@ -104,7 +105,7 @@ fn changed() -> u64 {
     sys::changed_at(path.as_ptr()).map_or(0, |[s, ns]| s.wrapping_mul(1_000_000_000) + ns)
 }
 
-/// Whether a process without an answer should ask again: because the collector has resumed, or
+/// Whether a process that got no answer should ask again: because the collector has resumed, or
 /// because this is a forked child that never asked.
 #[cold]
 pub fn is_time_again() -> bool {
@@ -129,13 +130,13 @@ fn meet(forked: bool, patient: bool, late: bool) -> Outcome {
     let Some(path) = path.get(..len) else { return Outcome::Never };
     let mut started = None;
     let mut in_vain = 0;
-    // The kernel takes a timeout of 0 for none.
+    // The kernel takes a timeout of 0 for no timeout.
     let time_ns = if patient { ANSWER_NS } else { 1000 };
     for _ in 0..START_NS / STEP_NS {
         match sys::socket::connect(path, time_ns) {
             Ok(fd) => {
-                // A collector of another version accepts the plain message only, and its answer
-                // says which version it is.
+                // A collector of another version accepts only the plain message, and its answer
+                // contains its version.
                 let is_plain = forked || late || in_vain > 0;
                 let answer = shake_hands(fd, forked, late, is_plain);
                 sys::close(fd);
@@ -153,7 +154,7 @@ fn meet(forked: bool, patient: bool, late: bool) -> Outcome {
                 }
                 return Outcome::Later;
             }
-            // The session has no socket, or it is that of a collector that was killed.
+            // The session has no socket, or the socket belongs to a collector that was killed.
             Err(ENOENT | ECONNREFUSED) if !forked && may_start() => match started {
                 None => match start_collector::start() {
                     None => return Outcome::Never,
@@ -176,7 +177,8 @@ fn meet(forked: bool, patient: bool, late: bool) -> Outcome {
     Outcome::Never
 }
 
-/// Whether this process can reach the session's socket. It can't after a change of user or of root.
+/// Whether this process can reach the session's socket. After a change of user or of root it may
+/// not.
 pub fn is_reachable() -> bool {
     let (path, _) = socket_path();
     sys::may_use(path.as_ptr())
@@ -210,8 +212,8 @@ fn remember_socket() -> bool {
     true
 }
 
-/// Whether a process that finds no collector should start one: it should under `tprof env` on any
-/// host, and under `tprof run` on every host but the one where it was started.
+/// Whether a process that finds no collector should start one. Under `tprof env` it should on every
+/// host. Under `tprof run` it should on every host except the one where the run was started.
 fn may_start() -> bool {
     if environment::variable(env::BIN).is_none() {
         return false;
@@ -244,7 +246,8 @@ fn shake_hands(fd: i32, forked: bool, late: bool, is_plain: bool) -> Answer {
         stack_top: state::STACK_TOP.load(Relaxed) as u64,
         ..Hello::new(Role::Target, sys::pid())
     };
-    // Later, and in a forked child, the program may have changed its arguments and environment.
+    // After the first attempt, and in a forked child, the program may have changed its arguments
+    // and environment.
     let began = if is_plain { None } else { environment::beginning() };
     let with_beginning = began.is_some_and(|began| {
         let hello = Hello { flags: hello.flags | hello_flags::BEGAN_WITH, ..hello };
@@ -252,7 +255,7 @@ fn shake_hands(fd: i32, forked: bool, late: bool, is_plain: bool) -> Answer {
         let parts = [&hello.to_bytes()[..], &began.head(), arguments, environment];
         sys::socket::send(fd, parts)
     });
-    // If the socket doesn't accept a message of that length, the collector reads the arguments and
+    // If the socket doesn't accept such a long message, the collector reads the arguments and
     // environment from /proc.
     if !with_beginning && !sys::socket::send(fd, [&hello.to_bytes()]) {
         return Answer::None;
@@ -278,8 +281,8 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     state::SPARING.store(sparing, Relaxed);
     let region_bytes = if sparing { SPARING_REGION_BYTES } else { REGION_BYTES };
     let tables_bytes = if sparing { SPARING_TABLES_BYTES } else { TABLES_BYTES };
-    // Chunks and tables become accessible one by one when they are used: pages that are
-    // inaccessible can't be filled by an `mlockall` of the job.
+    // Chunks and tables become accessible one by one when they are used. Pages that are
+    // inaccessible don't get memory from an `mlockall` of the job.
     let shared = flags::MAP_SHARED | flags::MAP_NORESERVE;
     let Some(region) = sys::map(region_bytes, flags::PROT_NONE, shared, region_fd) else {
         return false;
@@ -287,8 +290,8 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     // SAFETY: the region was just mapped, and nothing uses it yet.
     let is_open = unsafe {
         sys::advise(region, region_bytes, flags::MADV_DONTDUMP);
-        // The first chunk is opened along with the header: opening it separately would split the
-        // mapping once more.
+        // The first chunk becomes accessible together with the header. A separate call would split
+        // the mapping once more.
         let open = SMALL_OFFSET + SMALL_BYTES;
         sys::protect(region, open, flags::PROT_READ | flags::PROT_WRITE)
     };
@@ -305,15 +308,16 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
         unmap_region();
         return false;
     };
-    // SAFETY: the region is mapped, page aligned, and longer than its header.
+    // SAFETY: the region is mapped and page aligned, and its first pages, which contain the header,
+    // are accessible.
     let header = unsafe { &*region.cast::<RegionHeader>() };
     if header.magic.load(Relaxed) != REGION_MAGIC {
-        // SAFETY: the session was just mapped, and its address was not published.
+        // SAFETY: the session page was just mapped, and its address was not published.
         unsafe { sys::unmap(session, SESSION_BYTES) };
         unmap_region();
         return false;
     }
-    // Without tables, stacks can't be unwound by rows; everything else works.
+    // Without the tables, stacks can't be unwound by rows, but everything else works.
     if state::TABLES.load(Relaxed).is_null()
         && let Some(tables) = sys::map(tables_bytes, flags::PROT_NONE, shared, tables_fd)
     {
@@ -346,18 +350,20 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     state::REGION.store(region, Release);
     state::WIPED.generation.store(state::next_generation(), Release);
     state::attached(header);
-    // The losses are read after other threads see that they may record: what those lose from here
-    // on is counted in the region.
+    // The losses are read only after other threads can see that they may record. From then on these
+    // threads count losses in the region, so none is missed.
     header.missed.fetch_add(state::WIPED.missed.swap(0, AcqRel), Relaxed);
     true
 }
 
-/// Makes the kernel empty the page that marks a forked child.
+/// Makes the kernel zero the page [`state::WIPED`] in a forked child, by which the child is
+/// detected.
 fn ask_for_wiping() {
     if !WIPE_ASKED.swap(true, Relaxed) {
         let page = (&raw const state::WIPED).cast_mut().cast::<u8>();
-        // Kernels before 4.14 refuse this; then only the `fork` hook detects a child.
-        // SAFETY: `Wiped` is a page of its own; its users expect zeros in a forked child.
+        // Kernels before 4.14 refuse this. There only the `fork` hook detects a child.
+        // SAFETY: `Wiped` fills a page of its own, and all its users expect zeros in a forked
+        // child.
         unsafe { sys::advise(page, 4096, flags::MADV_WIPEONFORK) };
     }
 }

@@ -2,9 +2,9 @@
 
 use tprof_wire::calls::ArgumentAt;
 
-/// A call in progress, as the hook laid it out below its caller's frame. Only the hooks make
-/// frames, so a frame holds the arguments of a real call, in registers and in the memory behind the
-/// frame.
+/// A call in progress, as the hook laid it out on the stack just below the caller's arguments. Only
+/// the hooks make frames, so a frame always contains the arguments of a real call: six in
+/// registers, and the others in the memory after the frame.
 #[repr(C)]
 pub struct Frame {
     /// Clock before the real call; 0 if the call is not recorded.
@@ -31,7 +31,7 @@ impl Frame {
         self.result = result;
     }
 
-    /// A frame with these argument registers, for tests.
+    /// Makes a frame with these argument registers, for tests.
     #[cfg(test)]
     pub(crate) fn of_registers(registers: [u64; 6]) -> Frame {
         Frame { start: 1, result: 0, registers, fp: 0, caller: 0 }
@@ -43,8 +43,8 @@ impl Frame {
     /// [`Frame::sp`] returned `sp` on this thread, and that memory still belongs to its stack.
     pub(crate) unsafe fn start_of(sp: usize) -> u64 {
         let start = (sp - core::mem::offset_of!(Frame, caller)) as *const u64;
-        // SAFETY: the caller guarantees that the memory is this thread's stack; the frame itself
-        // may be gone.
+        // SAFETY: the caller guarantees that the memory is this thread's stack. It may no longer
+        // contain the frame, so the value may be arbitrary.
         unsafe { start.add(core::mem::offset_of!(Frame, start) / 8).read_volatile() }
     }
 
@@ -55,8 +55,8 @@ impl Frame {
     /// A word of the arguments in memory.
     pub(crate) fn stack(&self, at: u8) -> u64 {
         let words = (&raw const *self).wrapping_add(1).cast::<u64>();
-        // SAFETY: the call's arguments in memory follow the frame, and the table of functions names
-        // only words that the function's type has.
+        // SAFETY: the call's arguments in memory follow the frame. The callers take word numbers
+        // from the table of functions, which contains only words that the function has.
         unsafe { words.add(usize::from(at)).read() }
     }
 
@@ -64,9 +64,9 @@ impl Frame {
         match place {
             ArgumentAt::Register(at) => self.register(at),
             ArgumentAt::Stack(at) => self.stack(at),
-            // SAFETY: the real function has read the same structure, and it succeeded.
+            // SAFETY: the real function succeeded, so it has read the same structure.
             ArgumentAt::Field(offset) => unsafe { word(self.register(0), usize::from(offset)) },
-            // SAFETY: the real function has written or read through this pointer, and it succeeded.
+            // SAFETY: the real function succeeded, so it has read or written through this pointer.
             ArgumentAt::Pointee(at) => unsafe { word(self.register(at), 0) },
         }
     }
@@ -77,7 +77,7 @@ impl Frame {
     }
 }
 
-/// A word in memory that belongs to the caller; 0 behind a null pointer.
+/// Reads a word in memory that belongs to the caller; returns 0 for a null pointer.
 ///
 /// # Safety
 /// `address` is 0, or a pointer that the caller passed to a function that reads or writes there.
@@ -89,7 +89,8 @@ pub(crate) unsafe fn word(address: u64, offset: usize) -> u64 {
     unsafe { ((address as usize + offset) as *const u64).read_unaligned() }
 }
 
-/// A 32-bit number, for the odd last element of a list; 0 behind a null pointer.
+/// Reads a 32-bit number, for the last element of a list with an odd length; returns 0 for a null
+/// pointer.
 ///
 /// # Safety
 /// The same premises as [`word`], for four bytes.

@@ -1,12 +1,12 @@
-//! Finds the library that a call of an intercepted function was meant for.
+//! Finds the library whose function an intercepted call was meant for.
 //!
-//! Two CUDA majors may be loaded side by side, each under the name that its callers asked the
-//! linker for, and a library that was loaded with `RTLD_LOCAL` is in no global scope. So the
-//! caller's own object decides: its `DT_NEEDED` entries name the library whose function is called.
-//! If they name none, the next definition after this library is called, which is the one that a
-//! call without the hook would reach; if there is none, that of any loaded library of that name.
+//! Two major versions of CUDA may be loaded in one process. Each has the name that its callers were
+//! linked with, and a library that was loaded with `RTLD_LOCAL` is in no global scope. So the
+//! caller's own object decides: one of its `DT_NEEDED` entries names the library. If none does, the
+//! next definition after this library is called, which the call would reach without the hook. If
+//! there is no such definition either, that of any loaded library with a matching name is called.
 //!
-//! Answers are cached by call site. When code is unloaded, [`forget`] drops them.
+//! Answers are cached by call site. When code is unloaded, [`forget`] drops them all.
 
 use crate::real::{self, ObjectInfo, base_name};
 use core::ffi::{c_int, c_void};
@@ -17,11 +17,11 @@ const NEEDED: u64 = 1;
 /// ELF tag `DT_SONAME`.
 const SONAME: u64 = 14;
 
-/// Number of call sites that are cached.
+/// Number of call sites in the cache.
 const PLACES: usize = 1024;
 
-/// A call site and the function that its calls mean. `check` is the exclusive or of both, so that a
-/// pair of which only one word was written is detected.
+/// A cached call site and the function that its calls mean. `check` is the XOR of the site's key
+/// and the address, so that an entry of which only one word was written yet is not used.
 struct CallSite {
     check: AtomicUsize,
     address: AtomicUsize,
@@ -30,16 +30,17 @@ struct CallSite {
 static KNOWN: [CallSite; PLACES] =
     [const { CallSite { check: AtomicUsize::new(0), address: AtomicUsize::new(0) } }; PLACES];
 
-/// The address of the function `name` (NUL terminated) that a call which returns to `caller` means;
-/// 0 if no library has it. `own` is an address in this library. The names of libraries that have
-/// the function begin with `prefix`.
+/// The address of the function `name` (NUL terminated) that the call which returns to `caller`
+/// means; 0 if no library has it. `prefix` is how the file names of libraries with this function
+/// begin. `own` is an address in this library.
 #[inline]
 pub fn find(name: &'static [u8], number: u32, caller: usize, prefix: &[u8], own: usize) -> usize {
     find_as(caller, name, number, caller, prefix, own)
 }
 
-/// Like [`find`], for a function that other libraries wrap under its own name: returns the next
-/// definition after this library, which may be a wrapper's, whatever the caller's object names.
+/// Like [`find`], for a function that other libraries wrap under its own name (MPI). Returns the
+/// next definition after this library, even if the caller's object names another library, since the
+/// next one may be a wrapper.
 #[inline]
 pub fn find_next(
     name: &'static [u8],
@@ -51,8 +52,8 @@ pub fn find_next(
     remembered(caller, number, || search(name, 0, prefix, own))
 }
 
-/// Like [`find`], for a function that objects call once from each of very many places. Answers are
-/// cached by page instead of call site, since all code of a page is one object's.
+/// Like [`find`], for a function that objects call once from each of very many places. The cache is
+/// by page instead of by call site, since all code in a page belongs to one object.
 pub fn find_by_page(
     name: &'static [u8],
     number: u32,
@@ -77,7 +78,7 @@ fn find_as(
 
 #[inline(always)]
 fn remembered(site: usize, number: u32, search: impl FnOnce() -> usize) -> usize {
-    // One return address may serve calls of several functions, if it follows a call through a
+    // The same return address may belong to calls of several functions, if the call is through a
     // pointer.
     let key = site ^ (number as usize) << 48;
     let Some(place) = KNOWN.get((site ^ site >> 10 ^ number as usize) % PLACES) else {
@@ -95,7 +96,8 @@ fn remembered(site: usize, number: u32, search: impl FnOnce() -> usize) -> usize
     address
 }
 
-/// Called when code was unloaded. A cached call site, or the function cached for it, may be gone.
+/// Drops all answers. Called when code was unloaded, since a cached call site or function may be
+/// gone.
 pub fn forget() {
     for place in &KNOWN {
         place.address.store(0, Relaxed);
@@ -109,7 +111,7 @@ struct DefinitionSearch<'a> {
     own: usize,
     /// File name of the library that the caller's object needs.
     wanted: Option<&'static [u8]>,
-    /// Set once the search has passed this library.
+    /// Set once the search has passed this library in the load order.
     after: bool,
     named: usize,
     next: usize,
@@ -130,8 +132,8 @@ fn search(name: &[u8], caller: usize, prefix: &[u8], own: usize) -> usize {
         any: 0,
     };
     let data: *mut c_void = (&raw mut search).cast();
-    // SAFETY: the callbacks run only during the calls, and treat `data` as `&mut DefinitionSearch`,
-    // which it points at.
+    // SAFETY: the callbacks run only during these calls, and use `data` as the
+    // `&mut DefinitionSearch` that it is.
     unsafe {
         if caller != 0 {
             real::dl_iterate_phdr(find_caller, data);
@@ -201,15 +203,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_goes_where_its_object_points() {
+    fn a_call_reaches_the_function_of_the_library_that_its_object_needs() {
         unsafe extern "C" {
             fn qsort();
         }
         // This test program needs libc, and calls from it mean libc's function.
-        let here = a_call_goes_where_its_object_points as fn() as usize + 1;
+        let here =
+            a_call_reaches_the_function_of_the_library_that_its_object_needs as fn() as usize + 1;
         let got = find(b"qsort\0", 3, here, b"libc.so", 0);
         assert_eq!(got, qsort as *const () as usize);
-        // The second answer is cached under its own number only.
+        // The answer is cached with the function's number, so another number gets another answer.
         assert_eq!(find(b"qsort\0", 3, here, b"libc.so", 0), got);
         assert_eq!(find(b"no_such_function\0", 4, here, b"libc.so", 0), 0);
         forget();
@@ -217,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_entry_is_not_used() {
+    fn a_cache_entry_of_which_one_word_was_written_is_not_used() {
         let place = &KNOWN[(7 ^ 9) % PLACES];
         place.check.store(5, Relaxed);
         place.address.store(6, Relaxed);

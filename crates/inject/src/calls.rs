@@ -1,11 +1,11 @@
-//! The records that the hooks of CUDA's runtime and driver, of NCCL, of cuBLAS and of MPI write.
+//! Writes the records about intercepted calls of the CUDA runtime and driver, NCCL, cuBLAS and MPI.
 //!
 //! One hook serves every function (`preload-shim/src/hooks/calls.rs`). It saves the arguments in a
 //! [`Frame`], and the table in [`tprof_wire::calls`] defines their meaning.
 //!
-//! Only calls by the functions' public names and by `dlsym(RTLD_DEFAULT, …)` get here. A statically
-//! linked runtime, code that was loaded with `RTLD_DEEPBIND`, and `dlsym` on a library's own handle
-//! bypass the hook. If no library has the function, the hook returns a failure that the caller
+//! Only calls by the functions' public names and by `dlsym(RTLD_DEFAULT, …)` reach the hook. A
+//! statically linked runtime, code that was loaded with `RTLD_DEEPBIND`, and `dlsym` on a library's
+//! own handle bypass it. If no library has the function, the hook returns a failure that the caller
 //! knows: `cudaErrorSharedObjectInitFailed` (303), `ncclSystemError`,
 //! `CUBLAS_STATUS_NOT_INITIALIZED`, or MPI's error 16.
 
@@ -22,8 +22,8 @@ use tprof_wire::gemm as wire;
 use tprof_wire::hash::{FNV_BASIS, fnv1a_on};
 use tprof_wire::record::ExtKind;
 
-/// Whether a call is recorded even while recording is off. Calls that allocate or free memory, make
-/// communicators or select devices are: later records refer to what they did.
+/// Whether a call is recorded even while recording is off. This holds for calls that allocate or
+/// free memory, make communicators or select devices, since later records refer to what they did.
 fn matters(does: Effect) -> bool {
     matches!(
         does,
@@ -42,7 +42,7 @@ fn matters(does: Effect) -> bool {
     )
 }
 
-/// Called when a function is about to be called.
+/// Called just before the real function is called.
 pub fn enter(number: u32, frame: &mut Frame) {
     frame.start = 0;
     let Some(function) = FUNCTIONS.get(number as usize) else { return };
@@ -76,7 +76,8 @@ pub fn enter(number: u32, frame: &mut Frame) {
     } else if is_nccl_memory(function) {
         begins(&thread.nccl_memory, frame);
     }
-    // Frees are recorded before the call: during it another thread may be given the address.
+    // Frees are recorded before the call, since another thread may get the same address during the
+    // call.
     if let Effect::Frees { stream, .. } = function.does
         && frame.register(0) != 0
         && !is_within(&thread.nccl_memory, frame)
@@ -88,8 +89,9 @@ pub fn enter(number: u32, frame: &mut Frame) {
     }
 }
 
-/// Whether NCCL allocates or frees memory for the program. `ncclMemAlloc` itself calls the CUDA
-/// runtime or driver, and those calls are hooked unless NCCL has the runtime linked in.
+/// Whether this is an allocation or free by NCCL. `ncclMemAlloc` itself calls the CUDA runtime or
+/// driver. Those inner calls are hooked too, unless NCCL has the runtime linked in, and must not
+/// count again.
 fn is_nccl_memory(function: &Function) -> bool {
     function.library == Library::Nccl
         && matches!(function.does, Effect::Allocates { .. } | Effect::Frees { .. })
@@ -100,18 +102,18 @@ fn begins(outer: &OuterCall, frame: &Frame) {
     outer.start.set(frame.start);
 }
 
-/// Whether NCCL itself makes this call, within an outer call of the program: `ncclBcast` calls
-/// `ncclBroadcast` by its public name. The outer call lies above on the stack, and its frame still
-/// holds the clock of its beginning. If the clock differs, the outer call was left without a
-/// return.
+/// Whether NCCL itself makes this call within an outer call of the program; for example,
+/// `ncclBcast` calls `ncclBroadcast` by its public name. The outer call's frame is further up on
+/// the stack and still contains the clock of its beginning. If that clock differs from the stored
+/// one, the outer call was left without a return (by an exception), and this call isn't within it.
 #[inline]
 fn is_within(outer: &OuterCall, frame: &Frame) -> bool {
     let sp = outer.sp.get();
     if sp <= frame.sp() {
         return false;
     }
-    // SAFETY: `sp` is a frame's of this thread, above the running frame, so the memory is still
-    // part of its stack.
+    // SAFETY: `sp` is that of an earlier frame of this thread, and is above the running frame, so
+    // the memory is still part of the stack.
     unsafe { Frame::start_of(sp) == outer.start.get() }
 }
 
@@ -169,8 +171,8 @@ pub fn leave(number: u32, frame: &Frame) {
             streams::moved(thread);
         }
         Effect::Limits => detail = frame.register(0) & 0xffff_ffff,
-        // Stamped as of before the call: memory that another thread allocates meanwhile is not
-        // freed by it.
+        // The record has the time before the call. Otherwise memory that another thread allocates
+        // during the call would count as freed by it.
         Effect::Resets { named } if succeeded => {
             let device = if named { frame.register(0).wrapping_add(1) & 0xffff_ffff } else { 0 };
             let payload = [0, 0, device, 1 << 32];
@@ -221,12 +223,13 @@ pub fn leave(number: u32, frame: &Frame) {
     ring::quick(thread, ExtKind::HostCall, number, frame.start, &[end, result, stream, detail]);
 }
 
-/// Time that a thread spends in calls between two stacks, in units of 1,024 ticks: about 10 ms. If
-/// Python's lock was released, its frames are read through the kernel, which may take 50 us.
+/// Time that a thread spends in calls from one stack to the next, in units of 1,024 ticks: about 10
+/// ms. Stacks are limited because they are expensive: if the GIL was released, Python's frames are
+/// read through the kernel, which may take 50 us.
 const BETWEEN_STACKS: u64 = 30_000;
 
-/// Whether this call, which took so many ticks, gets a stack. So a call site gets stacks in
-/// proportion to its share of the time in such calls, most of which is waiting for a device.
+/// Whether this call, which took `ticks`, gets a stack. So each call site gets stacks in proportion
+/// to its share of the time in such calls, most of which is waiting for a device.
 #[inline(always)]
 fn is_due(thread: &Thread, ticks: u64) -> bool {
     let spent = u64::from(thread.in_calls.get()) + ticks / 1024;
@@ -234,12 +237,12 @@ fn is_due(thread: &Thread, ticks: u64) -> bool {
     spent >= BETWEEN_STACKS
 }
 
-/// `cudaErrorMemoryAllocation` and `CUDA_ERROR_OUT_OF_MEMORY`. With this result the arguments were
-/// valid, and the function has read them.
+/// `cudaErrorMemoryAllocation` and `CUDA_ERROR_OUT_OF_MEMORY`. A function that returns this value
+/// has read its arguments, so they were valid.
 const OUT_OF_MEMORY: u32 = 2;
 
-/// Bytes that a failed allocation asked for. [`taken`] uses the pitch that a successful call
-/// stores; here rows count without the device's padding.
+/// Bytes that a failed allocation requested. [`taken`] uses the pitch that a successful call
+/// stores. Here rows count without the device's padding.
 fn asked(frame: &Frame, bytes: SizeArgument) -> u64 {
     match bytes {
         SizeArgument::Pitch => frame.register(2).wrapping_mul(frame.register(3)),
@@ -247,13 +250,13 @@ fn asked(frame: &Frame, bytes: SizeArgument) -> u64 {
             frame.stack(0).wrapping_mul(frame.stack(1)).wrapping_mul(frame.stack(2))
         }
         SizeArgument::Plain => frame.register(1),
-        // The driver may lack memory for itself before it reads the descriptor at argument 1.
+        // The driver may run out of memory for itself before it reads the descriptor at argument 1.
         _ if frame.register(1) == 0 => 0,
         _ => taken(frame, bytes),
     }
 }
 
-/// Bytes that a successful allocation took.
+/// Bytes that a successful allocation reserved.
 fn taken(frame: &Frame, bytes: SizeArgument) -> u64 {
     match bytes {
         SizeArgument::Plain => frame.register(1),
@@ -288,8 +291,7 @@ fn allocated(
     let stack = stacks::stack(thread, frame.sp(), frame.fp);
     let address = match of {
         memory::REGISTERED => frame.register(0),
-        // SAFETY: the function succeeded, so it has stored the address there, in the first word
-        // that it stores.
+        // SAFETY: the function succeeded, so it has stored the address in the first word there.
         _ => unsafe { word(frame.register(0), 0) },
     };
     if address != 0 {
@@ -304,12 +306,12 @@ fn allocated(
     }
 }
 
-/// Records that physical memory was made, mapped or released. Records of memory that is taken have
-/// the time after the call, those of memory that is given up the time before it.
+/// Records that physical memory was made, mapped or released. When memory is acquired, the record
+/// has the time after the call. When memory is given up, it has the time before the call.
 fn mapped(thread: &Thread, number: u32, frame: &Frame, how: Mapping, end: u64) {
     // SAFETY: the function succeeded, so it has stored the handle there.
     let handle = || unsafe { word(frame.register(0), 0) };
-    let (clock, [what, bytes, of], stack) = match how {
+    let (clock, [object, bytes, other], stack) = match how {
         Mapping::Create => {
             // SAFETY: the function has read a `CUmemAllocationProp` there: two 32-bit words, then
             // the location's type and id.
@@ -322,7 +324,7 @@ fn mapped(thread: &Thread, number: u32, frame: &Frame, how: Mapping, end: u64) {
         Mapping::Unmap => (frame.start, [frame.register(0), frame.register(1), 0], 0),
         Mapping::Release => (frame.start, [frame.register(0), 0, 0], 0),
     };
-    let payload = [what, bytes, of, u64::from(stack)];
+    let payload = [object, bytes, other, u64::from(stack)];
     ring::quick(thread, ExtKind::HostMemory, number, clock, &payload);
 }
 
@@ -341,16 +343,16 @@ fn communicated(thread: &Thread, number: u32, frame: &Frame, does: Effect, end: 
     ring::quick(thread, ExtKind::Collective, number, frame.start, &payload);
 }
 
-/// Records a matrix product. This looks the thread up again: asking the library for attributes may
-/// have led back to a hook.
+/// Records a matrix product. This looks up the thread again, since [`gemm::of_matmul`] called the
+/// library, which may have called another hook.
 fn multiplied(number: u32, frame: &Frame, shape: Option<wire::Shape>, end: u64) {
     let Some(thread) = gate::recording() else { return };
     let payload = wire::pack(end, frame.result as u32, shape.as_ref());
     ring::quick(thread, ExtKind::Gemm, number, frame.start, &payload);
 }
 
-/// Records an MPI call, after asking MPI what was exchanged. This looks the thread up again, like
-/// [`multiplied`].
+/// Records an MPI call, after asking MPI what was exchanged. This looks up the thread again for the
+/// same reason as [`multiplied`].
 fn met(number: u32, frame: &Frame, does: Effect, end: u64) {
     let Effect::Meets { message, peer, communicator } = does else { return };
     let (mut ranks, mut bytes) = (0, NO_BYTES);
@@ -358,7 +360,7 @@ fn met(number: u32, frame: &Frame, does: Effect, end: u64) {
         ranks = mpi::ranks(frame, frame.at(communicator));
         bytes = mpi::bytes(frame, message, ranks);
     }
-    // Negative ranks stand for any rank, or for none.
+    // A negative rank means any rank, or none.
     let peer = peer.map(|at| frame.at(at) as u32 as i32).filter(|peer| *peer >= 0);
     let peer = peer.map_or(0, |peer| peer as u64 + 1);
     let Some(thread) = gate::recording() else { return };
@@ -367,11 +369,11 @@ fn met(number: u32, frame: &Frame, does: Effect, end: u64) {
     ring::quick(thread, ExtKind::HostCall, number, frame.start, &payload);
 }
 
-/// `ncclInProgress`: the call has returned a non-blocking communicator, which is still being made.
+/// `ncclInProgress`: the call has returned a non-blocking communicator that NCCL is still making.
 const IN_PROGRESS: u32 = 7;
-/// Stands for `ncclDataType_t` where no data is exchanged.
+/// Used as `ncclDataType_t` where no data is exchanged.
 const NO_TYPE: u64 = u32::MAX as u64;
-/// Maximum number of ids or ranks of a list that are read.
+/// Maximum number of ids or ranks of a list that the hook reads.
 const LIST_MOST: u64 = 1 << 16;
 
 fn joined(thread: &Thread, number: u32, frame: &Frame, how: Joins, clock: u64) {
@@ -381,14 +383,14 @@ fn joined(thread: &Thread, number: u32, frame: &Frame, how: Joins, clock: u64) {
     let made = |at: u8| if is_made { unsafe { word(frame.register(at), 0) } } else { 0 };
     let parent = frame.register(0);
     let narrow = |at: u8| u64::from(frame.register(at) as u32);
-    // NCCL is not asked for values that the arguments lack: it may still be making the
-    // communicator.
+    // Values that the arguments don't have are 0. NCCL can't be queried for them, since it may
+    // still be making the communicator.
     let payload = match how {
         Joins::Rank => [made(0), identity(frame), narrow(1), narrow(2), 0, 0],
         Joins::Scalable => {
-            // If the call was refused, the number of ids may be anything.
+            // If the call was refused, the number of ids may have any value.
             let ids = if is_made { narrow(3) * 16 } else { 0 };
-            // SAFETY: the function has read so many ids, of 16 words each, there.
+            // SAFETY: the function has read `ids` words there, 16 per id.
             let identity = unsafe { words(frame.register(4), ids) };
             [made(0), identity, narrow(1), narrow(2), 0, 0]
         }
@@ -397,7 +399,7 @@ fn joined(thread: &Thread, number: u32, frame: &Frame, how: Joins, clock: u64) {
         Joins::Shrink => {
             let ranks = if is_made { narrow(2) } else { 0 };
             let (whole, odd) = (ranks / 2, ranks & 1);
-            // SAFETY: the function has read so many pairs of 32-bit ranks there.
+            // SAFETY: the function has read `whole` pairs of 32-bit ranks there.
             let list = unsafe { words(frame.register(1), whole) };
             let last = match odd {
                 // SAFETY: the function has read the list's last rank there.
@@ -419,8 +421,8 @@ fn joined(thread: &Thread, number: u32, frame: &Frame, how: Joins, clock: u64) {
     ring::quick(thread, ExtKind::Communicator, number, clock, &payload);
 }
 
-/// Records all communicators of a process that has all ranks. The number that stands for their id
-/// need only be unique in this process.
+/// Records all communicators of `ncclCommInitAll`, whose ranks are all in this process. The number
+/// in place of an id must only be unique in this process.
 fn joined_all(thread: &Thread, number: u32, frame: &Frame, is_made: bool, clock: u64) {
     let ranks = u64::from(frame.register(1) as u32).min(LIST_MOST);
     let identity =
@@ -433,16 +435,16 @@ fn joined_all(thread: &Thread, number: u32, frame: &Frame, is_made: bool, clock:
     }
 }
 
-/// A number that is the same in every rank: a hash (FNV-1a) of the 128-byte id, which every rank
-/// passes.
+/// A number that is the same in all ranks of a communicator: a hash (FNV-1a) of the 128-byte id,
+/// which every rank passes.
 fn identity(frame: &Frame) -> u64 {
     (0..16).fold(FNV_BASIS, |hash, at| fnv1a_on(hash, &frame.stack(at).to_le_bytes()))
 }
 
-/// The hash of so many words in memory.
+/// The hash of `count` words in memory.
 ///
 /// # Safety
-/// `address` is 0, or so many words can be read there.
+/// `address` is 0, or `count` words can be read there.
 unsafe fn words(address: u64, count: u64) -> u64 {
     (0..count.min(LIST_MOST)).fold(FNV_BASIS, |hash, at| {
         // SAFETY: the caller guarantees that `count` words can be read at `address`.

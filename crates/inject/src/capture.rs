@@ -1,23 +1,23 @@
-//! `--capture-range`: only this range of the program is recorded. Modules that see a range begin or
-//! end call [`begins`] and [`ends`].
+//! Implements `--capture-range`, with which recording is on only inside a range of the program.
+//! Modules that see a range begin or end call [`begins`] and [`ends`].
 
 use crate::block::Thread;
 use crate::{schedule, state};
 use core::sync::atomic::Ordering::*;
 use tprof_wire::capture::{self, CaptureTrigger};
 
-/// Number of the range that the CUDA profiler functions enclose.
+/// Number of the range between `cudaProfilerStart` and `cudaProfilerStop`.
 const PROFILER: u64 = 1;
 
-/// Whether ranges of this kind can start a capture in this process, so that callers have to read
-/// their names.
+/// Whether ranges of this kind can start a capture in this process. Only then must callers read the
+/// names of ranges.
 #[inline(always)]
 pub fn is_opened_by(kind: CaptureTrigger) -> bool {
     state::header()
         .is_some_and(|header| capture::opens(header.capture[0].load(Relaxed)) == kind as u64)
 }
 
-/// Called when a range begins. `number` identifies the range while it lasts, and is not 0.
+/// Called when a range begins. `number` is not 0 and identifies the range until it ends.
 pub fn begins(thread: &Thread, kind: CaptureTrigger, name: &[u8], number: u64) {
     let Some(header) = state::header().filter(|_| is_opened_by(kind)) else { return };
     let words = header.capture.each_ref().map(|word| word.load(Relaxed));
@@ -39,7 +39,7 @@ pub fn ends(thread: &Thread, number: u64) {
     }
 }
 
-/// Called when the program calls `cudaProfilerStart` (true) or `cudaProfilerStop`.
+/// Called when the program calls `cudaProfilerStart` (`starts` is true) or `cudaProfilerStop`.
 pub fn profiler(thread: &Thread, starts: bool) {
     if !is_opened_by(CaptureTrigger::CudaProfiler) {
         return;

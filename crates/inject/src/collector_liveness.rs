@@ -1,9 +1,9 @@
 //! Detects whether the collector makes progress or is stalled: stopped by a signal, on a suspended
 //! machine, in a frozen cgroup, or dead.
 //!
-//! The time since the collector's last pass decides, without further state: no thread waits for a
-//! stalled collector, and threads wait again after its next pass. Recording is turned off for good
-//! only if the collector's process is gone.
+//! Only the time since the collector's last pass decides. While the collector is stalled, threads
+//! drop records instead of waiting for it; after its next pass they wait again. Recording is turned
+//! off for good only if the collector's process is gone.
 
 use crate::block::Thread;
 use crate::seccomp::{CallClass, is_forbidden};
@@ -13,12 +13,12 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// Process id of the collector in this process's pid namespace; 0 if it is in another one.
 pub static COLLECTOR: AtomicU32 = AtomicU32::new(0);
-/// Clock at which the collector's process is checked next.
+/// Clock at which to check the collector's process next.
 static NEXT_CHECK_AT: AtomicU64 = AtomicU64::new(0);
-/// The collector's clock when a thread that may not read a clock last waited in vain.
+/// The collector's clock at the time when a thread that may not read a clock last waited in vain.
 static TIMED_OUT_AT: AtomicU64 = AtomicU64::new(0);
 
-/// Whether the collector's last pass was longer ago than the time for which threads wait for it.
+/// Whether the collector's last pass is longer ago than the maximum time that threads wait for it.
 #[cold]
 pub fn is_stalled(thread: &Thread) -> bool {
     let (Some(header), Some(session)) = (state::header(), state::session()) else { return true };
@@ -27,7 +27,7 @@ pub fn is_stalled(thread: &Thread) -> bool {
         return TIMED_OUT_AT.load(Relaxed) == last;
     }
     let now = thread.clock();
-    // A clock that was set back proves nothing.
+    // If the clock was set back, `since` is negative and proves nothing.
     let since = now.wrapping_sub(last) as i64;
     if since <= header.wait_ticks.load(Relaxed) as i64 {
         return false;
@@ -36,19 +36,18 @@ pub fn is_stalled(thread: &Thread) -> bool {
     true
 }
 
-/// Called when a thread that may not read a clock has waited for the collector for the maximum
-/// time.
+/// Called when a thread that may not read a clock has waited the maximum time for the collector.
 pub fn wait_timed_out() {
     if let Some(session) = state::session() {
         TIMED_OUT_AT.store(session.coarse_clock.load(Relaxed), Relaxed);
     }
 }
 
-/// Turns recording off for good if the collector is dead. The check repeats whenever the stall has
-/// lasted twice as long as at the last check.
+/// Turns recording off for good if the collector's process is gone. The check is a system call, so
+/// it repeats only when the stall is twice as long as at the last check.
 fn check_process(now: u64, since: u64) {
     let due = NEXT_CHECK_AT.load(Relaxed);
-    // A time further ahead was set during an earlier stall, or by another clock.
+    // A time further ahead than that was set during an earlier stall, or on another clock.
     let is_early = due.wrapping_sub(now).wrapping_sub(1) < since;
     if is_early || is_forbidden(CallClass::Processes) {
         return;
@@ -67,12 +66,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_is_gone_differs_from_one_that_is_stopped() {
+    fn a_dead_process_is_gone_and_a_running_one_is_not() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         assert!(!sys::is_gone(child.id()));
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(sys::is_gone(child.id()));
-        assert!(!sys::is_gone(1), "what may not be signalled is there all the same");
+        assert!(!sys::is_gone(1), "process 1 exists even if we may not signal it");
     }
 }

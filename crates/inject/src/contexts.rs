@@ -1,5 +1,6 @@
-//! Contexts that a program makes itself (`cuCtxCreate`): memory belongs to one of them, and is
-//! freed with it. Most programs have only the device's primary context, and record no contexts.
+//! Tracks whether the program makes CUDA contexts itself (`cuCtxCreate`). Then each allocation's
+//! record has its context, since destroying a context frees its memory. Most programs use only the
+//! device's primary context, and their records have no contexts.
 
 use crate::loaded;
 use core::ffi::{CStr, c_int, c_void};
@@ -12,8 +13,8 @@ pub fn made() {
     ARE_MADE.store(true, Release);
 }
 
-/// The calling thread's context, and its device plus one; `None` if the program has made no
-/// context.
+/// The calling thread's context, and its device plus one; `None` if the program has not made a
+/// context itself.
 pub fn current() -> Option<[u64; 2]> {
     static CONTEXT: AtomicUsize = AtomicUsize::new(0);
     static DEVICE: AtomicUsize = AtomicUsize::new(0);
@@ -23,8 +24,8 @@ pub fn current() -> Option<[u64; 2]> {
     let get_context = of_driver(&CONTEXT, c"cuCtxGetCurrent")?;
     let get_device = of_driver(&DEVICE, c"cuCtxGetDevice")?;
     let (mut context, mut device) = (core::ptr::null_mut(), 0);
-    // SAFETY: the driver's functions of these names have these types, and write one answer each to
-    // a local.
+    // SAFETY: the driver's functions of these names have these types. Each writes one value to the
+    // local that it gets.
     let results = unsafe {
         let get_context: unsafe extern "C" fn(*mut *mut c_void) -> c_int =
             core::mem::transmute(get_context);

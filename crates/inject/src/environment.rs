@@ -1,4 +1,4 @@
-//! The arguments and the environment of this process.
+//! Reads the arguments and the environment of this process, without libc's `getenv`.
 
 use core::ffi::{CStr, c_char, c_ulong};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
@@ -11,9 +11,9 @@ unsafe extern "C" {
 
 /// The value of a variable in this process's environment.
 pub fn variable(name: &str) -> Option<&'static [u8]> {
-    // SAFETY: `environ` is NULL or a NULL-terminated array of NUL-terminated strings. It is read
-    // while attaching; a program that changes its environment in another thread at this moment
-    // would also race with every `getenv`.
+    // SAFETY: `environ` is NULL or a NULL-terminated array of NUL-terminated strings. A program
+    // that changes its environment in another thread during this read would also race with every
+    // `getenv`.
     unsafe {
         let mut at = environ;
         if at.is_null() {
@@ -33,7 +33,7 @@ pub fn variable(name: &str) -> Option<&'static [u8]> {
     None
 }
 
-/// The environment's array, for a program that is executed with it.
+/// The array of the environment, to pass to a program that is executed with it.
 pub fn array() -> *const *const c_char {
     // SAFETY: `environ` is libc's variable, and only the pointer is read.
     unsafe { environ }
@@ -42,10 +42,10 @@ pub fn array() -> *const *const c_char {
 static ARGUMENTS: AtomicPtr<*const c_char> = AtomicPtr::new(core::ptr::null_mut());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Called by the library's constructor with the arguments that glibc gives it.
+/// Stores the arguments that glibc passes to the library's constructor.
 ///
 /// # Safety
-/// If `variables` is the environment and directly follows `arguments`, then `arguments` holds
+/// If `variables` is the environment and directly follows `arguments`, then `arguments` contains
 /// `count` strings and a null pointer, all valid for the process's life.
 pub unsafe fn began_with(
     count: i32,
@@ -53,16 +53,16 @@ pub unsafe fn began_with(
     variables: *const *const c_char,
 ) {
     let Ok(count) = usize::try_from(count) else { return };
-    // A loader that passes no arguments to constructors leaves arbitrary values here.
+    // Other loaders pass no arguments to constructors, so these values may be arbitrary.
     if count > 0 && variables == array() && arguments.wrapping_add(count + 1) == variables {
         COUNT.store(count, Relaxed);
         ARGUMENTS.store(arguments.cast_mut(), Release);
     }
 }
 
-/// The arguments and environment that this image began with, if they still lie as the kernel placed
-/// them: one string behind the other, and the name of the executed file last. `None` also if they
-/// are longer than the hello message allows.
+/// The arguments and environment that this image began with, if they are still in memory as the
+/// kernel placed them: one string after the other, and the name of the executed file last. Returns
+/// `None` if they are not, or if they are longer than the hello message allows.
 pub fn beginning() -> Option<ExecArguments<'static>> {
     const AT_EXECFN: c_ulong = 31;
     let arguments = ARGUMENTS.load(Acquire).cast_const();
@@ -70,7 +70,7 @@ pub fn beginning() -> Option<ExecArguments<'static>> {
         return None;
     }
     // SAFETY: `began_with` stored an array of valid strings. Each string is read only if it begins
-    // where the one before ended, so that all lie in the memory that the kernel filled.
+    // where the one before ended, so all of them are in the memory that the kernel filled.
     unsafe {
         let first = *arguments;
         let end_of_arguments = end_of_strings(arguments, first)?;
@@ -88,8 +88,8 @@ pub fn beginning() -> Option<ExecArguments<'static>> {
     }
 }
 
-/// The address behind the strings of an array, if the first begins at `at` and each other directly
-/// behind the one before; otherwise `None`.
+/// The address after the last string of an array, if the first string begins at `at` and each other
+/// one directly after the one before; otherwise `None`.
 ///
 /// # Safety
 /// The array ends with a null pointer, and each string with a NUL.
@@ -114,16 +114,16 @@ unsafe fn end_of_strings(
 mod tests {
     use super::*;
 
-    /// The arguments that the test harness got, as glibc passes them to constructors.
+    /// The arguments of the test harness, as glibc passes them to constructors.
     fn given() -> (i32, *const *const c_char) {
         let count = std::env::args_os().len();
-        // SAFETY: nothing changed the environment, so its array is the kernel's, which lies behind
-        // the arguments and their null pointer.
+        // SAFETY: nothing changed the environment, so its array is the kernel's, which directly
+        // follows the arguments and their null pointer.
         (count as i32, unsafe { array().sub(count + 1) })
     }
 
     #[test]
-    fn the_beginning_is_what_the_kernel_has() {
+    fn the_beginning_equals_what_the_kernel_reports_in_proc() {
         let (count, arguments) = given();
         // SAFETY: `given` returned the kernel's arrays, which last as long as the process.
         unsafe { began_with(count, arguments, array()) };
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_that_do_not_follow_each_other_are_not_walked() {
+    fn strings_that_are_not_contiguous_have_no_end() {
         let memory = b"a\0bc\0\0";
         let at = |place: usize| memory[place..].as_ptr().cast::<c_char>();
         let end = |array: &[*const c_char]| {

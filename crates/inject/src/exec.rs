@@ -1,22 +1,22 @@
-//! Predicts, for a file that is about to be executed, whether the loader will load the library into
-//! it, and whether it may.
+//! Predicts whether the loader will load the preloaded library into a file that is about to be
+//! executed, and whether it may.
 //!
-//! If the library must not be loaded (another ELF class makes the loader print an error, a
-//! sanitizer refuses to start), the caller removes tprof's entries from the child's environment.
-//! The child then sees the environment that it would see without tprof.
+//! If it must not be loaded, the caller removes tprof's entries from the child's environment. That
+//! is so for another ELF class, where the loader prints an error, and for a sanitizer, which
+//! refuses to start. The child then sees the environment that it would see without tprof.
 
 use crate::sys;
 use core::ffi::CStr;
 use tprof_wire::record::ExecVerdict;
 
-/// Maximum bytes of the dynamic section that are read.
+/// Maximum number of bytes of the dynamic section that are read.
 const DYNAMIC_MOST: usize = 64 * 16;
 
-/// Judges whether the library will be loaded into an executable.
+/// Predicts whether the library will be loaded into the executable at `path`.
 pub fn judge(path: &CStr) -> ExecVerdict {
     let fd = sys::open_read(path.as_ptr().cast());
     if fd < 0 {
-        return ExecVerdict::Followed; // can't be read: let exec decide
+        return ExecVerdict::Followed; // the file can't be read: exec itself will report that
     }
     let fd = fd as i32;
     let verdict = judge_open(fd);
@@ -40,14 +40,14 @@ fn judge_open(fd: i32) -> ExecVerdict {
     const KIND: u32 = 0o170000;
     const REGULAR: u32 = 0o100000;
     if sys::mode_of(fd).is_none_or(|mode| mode & KIND != REGULAR) {
-        return ExecVerdict::Followed; // let exec decide
+        return ExecVerdict::Followed; // not a regular file: exec itself will refuse it
     }
     let mut head = [0u8; 64];
     if sys::read_at(fd, &mut head, 0) < 20 {
         return ExecVerdict::Followed;
     }
     if head.starts_with(b"#!") {
-        return ExecVerdict::Followed; // its interpreter is as ordinary as any
+        return ExecVerdict::Followed; // the script's interpreter is taken for an ordinary program
     }
     if !head.starts_with(b"\x7fELF") {
         return ExecVerdict::Followed;

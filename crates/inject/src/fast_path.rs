@@ -1,9 +1,9 @@
 //! The fast path of the allocator's hooks, which nearly every block takes under `--mem sampled`.
 //!
-//! A block that isn't sampled is only counted, by some 30 instructions that call nothing and save
-//! no register. While recording is off only live bytes are counted, so that they are right when
-//! recording is on again. Everything else takes the slow path, [`crate::heap`]: threads that have
-//! not recorded yet, other modes, blocks that are mappings of their own, and samples.
+//! It only counts a block that isn't sampled, with some 30 instructions that call no function and
+//! save no register. While recording is off it updates only live bytes, so that they are right when
+//! recording is on again. The slow path, [`crate::heap`], handles the rest: threads that have not
+//! recorded yet, other modes, blocks that are mappings of their own, and samples.
 
 use crate::arch;
 use crate::block::Thread;
@@ -21,7 +21,7 @@ use tprof_wire::region::ThreadSlot;
 fn thread() -> Option<&'static Thread> {
     let (block, stamp) = arch::thread_block_and_complement::<{ Thread::FAST_STAMP }>();
     let is_open = stamp == state::WIPED.generation.load(Relaxed);
-    // SAFETY: only a thread's own block holds a valid stamp, see `gate::recording`.
+    // SAFETY: the value matches the generation only in a thread's own block, see `gate::recording`.
     is_open.then(|| unsafe { &*block.cast() })
 }
 
@@ -31,7 +31,7 @@ fn thread() -> Option<&'static Thread> {
 /// `block` is a live block of glibc's allocator, and not null.
 #[inline(always)]
 unsafe fn usable(block: *mut u8) -> Option<usize> {
-    // SAFETY: the caller guarantees a live block of glibc's, which has a header.
+    // SAFETY: the caller guarantees a live block of glibc, which stores a header before it.
     let header = unsafe { sampling::header(block) };
     (!sampling::is_mapping(header)).then(|| sampling::within_heap(header))
 }
@@ -40,7 +40,7 @@ unsafe fn usable(block: *mut u8) -> Option<usize> {
 /// and frame pointer at the hook's entry.
 ///
 /// # Safety
-/// `block` is null or what the real allocator returned a moment ago.
+/// `block` is null, or the real allocator just returned it.
 pub unsafe extern "C" fn allocated(block: *mut u8, bytes: usize, sp: usize, fp: usize) -> *mut u8 {
     if block.is_null() {
         return block;
@@ -49,15 +49,15 @@ pub unsafe extern "C" fn allocated(block: *mut u8, bytes: usize, sp: usize, fp: 
         // SAFETY: the caller guarantees that the real allocator just returned the block.
         return unsafe { allocated_slow(block, bytes, sp, fp) };
     };
-    // SAFETY: the real allocator just returned the block; the thread's stamp says that the
-    // allocator is glibc's.
+    // SAFETY: the caller guarantees that the real allocator just returned the block. `thread()`
+    // returned a block, which says that the allocator is glibc's.
     let Some(usable) = (unsafe { usable(block) }) else {
         // SAFETY: the caller guarantees that the real allocator just returned the block.
         return unsafe { allocated_slow(block, bytes, sp, fp) };
     };
     let slot = thread.slot();
-    // SAFETY: these are the offsets of word fields of `slot` and `thread`, which only this thread
-    // writes.
+    // SAFETY: the offsets are those of word-sized fields of `ThreadSlot` and `Thread`, to which
+    // only this thread writes.
     unsafe {
         if thread.is_on() {
             arch::increment::<{ offset_of!(ThreadSlot, allocations) }>(slot);
@@ -106,9 +106,9 @@ extern "C" fn flushed(block: *mut u8, thread: &Thread) -> *mut u8 {
     opaque(block)
 }
 
-/// Returns the block in a way that hides from the compiler that it is the argument. The compiler
-/// would otherwise keep the argument in a register across the call, and save that register on every
-/// path.
+/// Returns the block, but hides from the compiler that the result equals the argument. Otherwise
+/// the compiler would keep the argument in a register across the call, and save that register on
+/// every path of the caller.
 fn opaque(block: *mut u8) -> *mut u8 {
     arch::scalar(block as u64) as *mut u8
 }
@@ -130,14 +130,15 @@ pub enum Freeing {
 #[inline(always)]
 pub unsafe fn freeing(block: *mut u8) -> Freeing {
     let Some(thread) = thread() else { return Freeing::SlowPath };
-    // SAFETY: the caller guarantees a live block; the thread's stamp says that the allocator is
-    // glibc's.
+    // SAFETY: the caller guarantees a live block. `thread()` returned a block, which says that the
+    // allocator is glibc's.
     let Some(usable) = (unsafe { usable(block) }) else { return Freeing::SlowPath };
     if is_candidate(block as usize) {
         return Freeing::SlowPath;
     }
     let slot = thread.slot();
-    // SAFETY: these are the offsets of word fields, which only this thread writes.
+    // SAFETY: the offsets are those of word-sized fields of `ThreadSlot`, to which only this thread
+    // writes.
     unsafe {
         if thread.is_on() {
             arch::increment::<{ offset_of!(ThreadSlot, frees) }>(slot);
@@ -147,7 +148,7 @@ pub unsafe fn freeing(block: *mut u8) -> Freeing {
     if is_to_flush(slot) { Freeing::Flush } else { Freeing::Done }
 }
 
-/// Adds this thread's live bytes to the process's.
+/// Adds this thread's live bytes to the process's total.
 #[cold]
 #[inline(never)]
 pub fn flush_own() {

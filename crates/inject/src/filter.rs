@@ -1,8 +1,8 @@
 //! Predicts what a seccomp filter will return for a system call, by interpreting the filter.
 //!
-//! A filter is a loop-free program over a call's number and arguments. If an argument is not known
-//! beforehand, both branches are followed, so that the answer "permitted" holds for every value of
-//! it.
+//! A filter is a loop-free program over a call's number and arguments. If an argument isn't known
+//! beforehand, the interpreter follows both branches. So the answer "permitted" holds for every
+//! value of the argument.
 
 use crate::sys;
 
@@ -16,7 +16,7 @@ pub struct Instruction {
     k: u32,
 }
 
-/// A system call that may be made: its number, and its constant arguments.
+/// A system call to check against a filter: its number, and its constant arguments.
 pub struct SystemCall {
     /// The system call's number.
     pub number: u32,
@@ -24,11 +24,11 @@ pub struct SystemCall {
     pub arguments: [Option<u64>; 6],
 }
 
-/// Maximum number of instructions that the kernel accepts.
+/// Maximum number of instructions in a filter that the kernel accepts.
 const MOST: usize = 4096;
 const AUDIT_ARCH: u32 = 0xc000_003e;
 
-/// What is known of the accumulator where an instruction begins.
+/// What is known about the filter's accumulator before an instruction runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 struct Known {
@@ -65,19 +65,20 @@ impl From<Option<u32>> for Known {
     }
 }
 
-/// A filter that is about to be installed.
+/// A seccomp filter that the program is about to install.
 pub struct Filter {
     at: *const Instruction,
     len: usize,
 }
 
 impl Filter {
-    /// The filter of a `struct sock_fprog`; `None` if the kernel could not read it either.
+    /// The filter of the `struct sock_fprog` at `program`; `None` if the kernel could not read it
+    /// either.
     pub fn at(program: usize) -> Option<Filter> {
         if !sys::is_readable(program) || !sys::is_readable(program.wrapping_add(8)) {
             return None;
         }
-        // SAFETY: both words were found readable; the reads need no alignment.
+        // SAFETY: both words were found readable; the unaligned reads need no alignment.
         let (len, at) = unsafe {
             (
                 (program as *const u16).read_unaligned(),
@@ -100,16 +101,17 @@ impl Filter {
     }
 
     fn instruction(&self, index: usize) -> Option<Instruction> {
-        // SAFETY: `at` found `len` instructions readable; the read needs no alignment.
+        // SAFETY: `at` has checked that `len` instructions are readable; the read needs no
+        // alignment.
         (index < self.len).then(|| unsafe { self.at.add(index).read_unaligned() })
     }
 
-    /// Whether all of these calls are permitted, whatever the values of their unknown arguments.
+    /// Whether the filter permits all of these calls for every value of their unknown arguments.
     pub fn permits(&self, calls: &[SystemCall]) -> bool {
         let bytes = MOST * size_of::<Known>();
         let Some(room) = sys::map_anonymous(bytes) else { return false };
-        // SAFETY: the memory was just mapped with room for `MOST` values, is zeroed (which every
-        // field's type allows), and is used only here.
+        // SAFETY: the memory was just mapped with room for `MOST` values, and is used only here. It
+        // is zeroed, which is a valid value of every field.
         let reached = unsafe { core::slice::from_raw_parts_mut(room.cast::<Known>(), MOST) };
         let permitted = calls.iter().all(|call| self.permits_one(call, reached) == Some(true));
         // SAFETY: `reached` is not used after this.
@@ -117,8 +119,8 @@ impl Filter {
         permitted
     }
 
-    /// Whether the call is permitted; `None` if the filter uses an instruction that is not
-    /// interpreted here.
+    /// Whether the filter permits the call; `None` if the filter has an instruction that this
+    /// interpreter doesn't know.
     fn permits_one(&self, call: &SystemCall, reached: &mut [Known]) -> Option<bool> {
         const ALLOW: u32 = 0x7fff_0000;
         const ACTION: u32 = 0xffff_0000;
@@ -143,10 +145,10 @@ impl Filter {
                 0x60 => go(0, Known::ANY)?,
                 0x00 => go(0, Known::value(k))?,
                 0x80 => go(0, Known::value(64))?,
-                // LDX, ST, STX, TAX: these leave the accumulator alone, and what they write is not
+                // LDX, ST, STX, TAX: these don't change the accumulator. What they write isn't
                 // tracked.
                 0x01 | 0x61 | 0x81 | 0x02 | 0x03 | 0x07 => go(0, now)?,
-                // TXA, and arithmetic with X.
+                // TXA, and arithmetic with X: X isn't tracked, so the result is unknown.
                 0x87 => go(0, Known::ANY)?,
                 0x04..=0xac if code & 0x0f == 0x0c => go(0, Known::ANY)?,
                 0x04 | 0x14 | 0x24 | 0x34 | 0x44 | 0x54 | 0x64 | 0x74 | 0x84 | 0xa4 => {
@@ -167,7 +169,7 @@ impl Filter {
                         go(usize::from(if_false), now)?;
                     }
                 }
-                // Comparisons with X, which is not known.
+                // Comparisons with X, which isn't tracked, so both branches are followed.
                 0x1d | 0x2d | 0x3d | 0x4d => {
                     go(usize::from(if_true), now)?;
                     go(usize::from(if_false), now)?;
@@ -231,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_permissions_is_followed() {
+    fn a_filter_that_lists_permitted_calls_is_interpreted() {
         let program = [
             op(0x20, 0, 0, 4),
             op(0x15, 1, 0, AUDIT_ARCH),
@@ -249,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_counts_where_it_is_known_and_refuses_where_it_is_not() {
+    fn a_known_argument_decides_and_an_unknown_one_must_pass_on_both_branches() {
         let program = [
             op(0x20, 0, 0, 16), // the first argument's low word
             op(0x54, 0, 0, 0xff),
@@ -263,15 +265,16 @@ mod tests {
         assert!(!permits(&program, call(1, Some(8))));
         assert!(!permits(&program, call(1, Some(1 << 32 | 7))));
         assert!(!permits(&program, call(1, None)));
-        // A word need not be known where it decides nothing.
+        // If both branches permit the call, the argument need not be known.
         let either =
             [op(0x20, 0, 0, 16), op(0x45, 1, 0, 6), op(0x06, 0, 0, ALLOW), op(0x06, 0, 0, ALLOW)];
         assert!(permits(&either, call(1, None)));
     }
 
     #[test]
-    fn branches_that_meet_keep_what_both_know() {
-        // A is 1 or 2, by an unknown argument; then it is returned as an action.
+    fn branches_that_meet_keep_only_what_holds_on_both() {
+        // The accumulator is set to one of two actions, depending on an unknown argument, and is
+        // then returned.
         let program = |one: u32, other: u32| {
             [
                 op(0x20, 0, 0, 16),
@@ -288,28 +291,34 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_cannot_be_interpreted_are_refused() {
-        assert!(!permits(&[op(0x20, 0, 0, 0)], call(1, None)), "without an end");
-        assert!(!permits(&[op(0x05, 0, 0, 9), op(0x06, 0, 0, ALLOW)], call(1, None)), "out of it");
+    fn filters_that_cannot_be_interpreted_permit_nothing() {
+        assert!(!permits(&[op(0x20, 0, 0, 0)], call(1, None)), "no return");
+        assert!(
+            !permits(&[op(0x05, 0, 0, 9), op(0x06, 0, 0, ALLOW)], call(1, None)),
+            "jump past the end"
+        );
         assert!(!permits(&[op(0x05, 0, 0, u32::MAX), op(0x06, 0, 0, ALLOW)], call(1, None)));
-        assert!(!permits(&[op(0xff, 0, 0, 0), op(0x06, 0, 0, ALLOW)], call(1, None)), "unknown");
+        assert!(
+            !permits(&[op(0xff, 0, 0, 0), op(0x06, 0, 0, ALLOW)], call(1, None)),
+            "unknown opcode"
+        );
         let by_x =
             [op(0x01, 0, 0, 1), op(0x1d, 0, 1, 0), op(0x06, 0, 0, ALLOW), op(0x06, 0, 0, KILL)];
-        assert!(!permits(&by_x, call(1, None)), "by X");
-        assert!(!permits(&[op(0x06, 0, 0, 0x7ffc_0000)], call(1, None)), "logged");
+        assert!(!permits(&by_x, call(1, None)), "jump that compares with X");
+        assert!(!permits(&[op(0x06, 0, 0, 0x7ffc_0000)], call(1, None)), "SECCOMP_RET_LOG");
     }
 
     #[test]
-    fn a_program_that_cannot_be_read_has_no_filter() {
+    fn a_filter_that_cannot_be_read_is_none() {
         assert!(Filter::at(0).is_none());
         assert!(Filter::at(8).is_none());
         let empty = [0usize, 4096];
-        assert!(Filter::at(empty.as_ptr() as usize).is_none(), "no instruction");
+        assert!(Filter::at(empty.as_ptr() as usize).is_none(), "empty program");
         let nowhere = [3usize, 8];
         assert!(Filter::at(nowhere.as_ptr() as usize).is_none());
         let one = [op(0x06, 0, 0, ALLOW)];
         let whole = [1usize, one.as_ptr() as usize];
-        let filter = Filter::at(whole.as_ptr() as usize).expect("it is readable");
+        let filter = Filter::at(whole.as_ptr() as usize).expect("a readable program");
         assert!(filter.permits(&[call(1, None)]));
     }
 }

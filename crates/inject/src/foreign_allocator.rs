@@ -1,9 +1,10 @@
-//! Allocations of an allocator that is not libc's, as the program reports them: those of Rust's
-//! `#[global_allocator]` of the crate `tprof`, whatever allocator it wraps.
+//! Records allocations of an allocator other than libc's, which the program reports itself: the
+//! crate `tprof` does so for the allocator that its `#[global_allocator]` wraps.
 //!
-//! Calls of libc that such an allocator makes meanwhile are hidden; otherwise `System` would be
-//! counted twice. A block's size is the size that was asked for: the usable size of another
-//! allocator's blocks is not known.
+//! While such an allocator works, the libc hooks must not count its own calls, or `System`'s blocks
+//! would count twice. So each call here hides the thread from those hooks until the allocator
+//! returned. A block's size is the size that the program requested, since the usable size of
+//! another allocator's blocks isn't known.
 
 use crate::block::Thread;
 use crate::loss::count_missed;
@@ -13,10 +14,10 @@ use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::record::Kind;
 use tprof_wire::region::mem_mode;
 
-/// Set in the value that [`hide`] returns for a thread whose allocations are hidden; the bits below
-/// are the thread's [`mem_mode`].
+/// Bit in the value that [`hide`] returns, set if it hid the thread from the libc hooks. The low 32
+/// bits are the thread's [`mem_mode`].
 const HIDDEN: u64 = 1 << 32;
-/// Set in that value if recording was on when the call began, so that the call is recorded.
+/// Bit in that value, set if recording was on when the call began, so that the call is recorded.
 const IS_ON: u64 = 1 << 33;
 
 /// Heap totals of this process: `struct tprof_heap`.
@@ -28,8 +29,8 @@ pub struct HeapTotals {
     pub peak_bytes: u64,
 }
 
-/// Heap totals of this process, to within 64 KiB per thread; `None` unless `--mem sampled` counts
-/// them.
+/// Heap totals of this process, exact to within 64 KiB per thread; `None` unless `--mem sampled`
+/// counts them.
 pub fn totals() -> Option<HeapTotals> {
     let live_bytes = sampling::live_bytes(gate::recording()?)?;
     let peak = state::header()?.peak_bytes.load(Relaxed);
@@ -43,7 +44,8 @@ fn hide(thread: &Thread) -> u64 {
     u64::from(mode) | HIDDEN | if thread.is_on() { IS_ON } else { 0 }
 }
 
-/// Ends the hiding. Returns the thread, and whether the call is recorded.
+/// Restores the thread's mode. Returns the thread, and whether to record the call; `None` if the
+/// thread was not hidden.
 #[inline(always)]
 fn show(hidden: u64) -> Option<(&'static Thread, bool)> {
     if hidden & HIDDEN == 0 {
@@ -69,7 +71,7 @@ pub fn allocating() -> u64 {
     }
 }
 
-/// Called when the allocator has returned a block of so many bytes, or null.
+/// Called when the allocator has returned a block of `bytes` bytes, or null.
 #[inline(always)]
 pub fn allocated(hidden: u64, block: *mut u8, bytes: usize, sp: usize, fp: usize) {
     let Some((thread, is_on)) = show(hidden) else { return };
@@ -98,7 +100,7 @@ fn record_allocation(
     }
 }
 
-/// Called before the allocator frees a block of so many bytes. Returns the value to pass to
+/// Called before the allocator frees a block of `bytes` bytes. Returns the value to pass to
 /// [`freed`].
 #[inline(always)]
 pub fn freeing(block: *mut u8, bytes: usize) -> u64 {
@@ -113,7 +115,7 @@ pub fn freeing(block: *mut u8, bytes: usize) -> u64 {
     hide(thread)
 }
 
-/// Records that a block ends, as a record of `kind` if every block is recorded.
+/// Records that a block ends. Under `exact` the record is of `kind`; under `sampled` it is a free.
 #[inline(always)]
 fn record_free(thread: &Thread, kind: Kind, block: *mut u8, bytes: usize) {
     match (thread.mem_mode(), thread.is_on()) {
@@ -130,7 +132,7 @@ pub fn freed(hidden: u64) {
     let _ = show(hidden);
 }
 
-/// Called before the allocator reallocates a block of so many bytes. Returns the value to pass to
+/// Called before the allocator reallocates a block of `bytes` bytes. Returns the value to pass to
 /// [`reallocated`].
 #[inline(always)]
 pub fn reallocating(block: *mut u8, bytes: usize) -> u64 {
@@ -148,7 +150,7 @@ pub fn reallocating(block: *mut u8, bytes: usize) -> u64 {
 }
 
 /// Called when the allocator has returned the new block, or null if there was no memory. `from` is
-/// the old block and its bytes, `to` the new block and its bytes.
+/// the old block with its bytes, `to` the new block with its bytes.
 #[inline(always)]
 pub fn reallocated(
     hidden: u64,
@@ -162,7 +164,7 @@ pub fn reallocated(
         (true, mem_mode::EXACT) if is_on => {
             ring::heap(thread, Kind::ReallocFailed, from.0 as u64, 0, 0, thread.clock());
         }
-        // The call's beginning was counted as a free, but the old block is still live.
+        // `reallocating` counted a free, but the old block is still live, so it is counted again.
         (true, _) => record_allocation(thread, is_on, Kind::Alloc, from.0, from.1, (sp, fp)),
         (false, _) => record_allocation(thread, is_on, Kind::ReallocAlloc, to.0, to.1, (sp, fp)),
     }

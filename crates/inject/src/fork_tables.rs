@@ -1,19 +1,20 @@
-//! Tables that are mapped once, by the first thread that needs them. The kernel empties most of
-//! them in a forked child, since the child's records go to a region of its own.
+//! Maps memory for tables that the first thread which needs them creates. The kernel zeroes most of
+//! these tables in a forked child. The child's records go to a region of its own, so entries about
+//! its parent's records would be wrong there.
 
 use crate::sys::{self, flags};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
-/// Maps `bytes` of zeroed memory for `table`, if it is not mapped yet. The table stays null if
-/// there is no memory, and before Linux 4.14, where a child would refer to names that only its
-/// parent has defined.
+/// Maps `bytes` of zeroed memory for `table`, if it isn't mapped yet. The table stays null if there
+/// is no memory. It also stays null before Linux 4.14, which can't zero it in a forked child: there
+/// the child would refer to names that only its parent has defined.
 pub fn map<T>(table: &AtomicPtr<T>, bytes: usize) {
-    // SAFETY: the mapping is new, and its users expect it to be empty in a forked child.
+    // SAFETY: the mapping is new, and its users expect it to be zero in a forked child.
     map_as(table, bytes, |at| unsafe { sys::advise(at, bytes, flags::MADV_WIPEONFORK) } >= 0);
 }
 
-/// Like [`map`], for several tables: maps all that are missing in one mapping, one behind the
-/// other. This takes two system calls, instead of two for each. Sizes are multiples of a page.
+/// Like [`map`], for several tables. Maps all missing ones in one mapping, one after the other.
+/// This takes two system calls in all instead of two for each table. Sizes are multiples of a page.
 pub fn map_together<const N: usize>(tables: [(&AtomicPtr<u8>, usize); N]) {
     let missing = || tables.iter().filter(|(table, _)| table.load(Relaxed).is_null());
     let whole = AtomicPtr::new(core::ptr::null_mut());
@@ -25,14 +26,15 @@ pub fn map_together<const N: usize>(tables: [(&AtomicPtr<u8>, usize); N]) {
     if at.is_null() {
         return;
     }
-    // Another thread may have mapped some of them first; the memory for those is never touched.
+    // Another thread may have mapped some of the tables first. The memory for these is then never
+    // touched.
     for (table, bytes) in missing() {
         let _ = table.compare_exchange(core::ptr::null_mut(), at, AcqRel, Relaxed);
         at = at.wrapping_add(*bytes);
     }
 }
 
-/// Maps memory that a forked child inherits with its contents.
+/// Maps memory whose contents a forked child inherits.
 pub fn map_inherited<T>(table: &AtomicPtr<T>, bytes: usize) {
     map_as(table, bytes, |_| true);
 }
@@ -56,11 +58,11 @@ mod tests {
     use std::array::from_fn;
 
     #[test]
-    fn tables_lie_one_behind_the_other_or_nowhere() {
+    fn tables_are_mapped_contiguously_or_not_at_all() {
         let tables: [AtomicPtr<u8>; 3] = from_fn(|_| AtomicPtr::new(core::ptr::null_mut()));
         let map = |bytes: [usize; 3]| map_together::<3>(from_fn(|n| (&tables[n], bytes[n])));
         let at = || tables.each_ref().map(|table| table.load(Relaxed) as usize);
-        // More memory than the address space has.
+        // This is more memory than the address space has.
         map([4096, 1 << 60, 4096]);
         assert_eq!(at(), [0; 3]);
         let own = Box::into_raw(Box::new(0u8));
@@ -69,12 +71,12 @@ mod tests {
         let [first, second, third] = at();
         assert!(first != 0 && second == own as usize && third == first + 4096);
         for table in [first, third] {
-            // SAFETY: `map` above mapped so many bytes there, zeroed.
+            // SAFETY: `map` above mapped this many zeroed bytes there.
             assert_eq!(unsafe { *((table + 4095) as *const u8) }, 0);
         }
         map([4096, 8192, 4096]);
-        assert_eq!(at(), [first, second, third], "once");
-        // SAFETY: `own` was made by `Box::into_raw` above.
+        assert_eq!(at(), [first, second, third], "a second call maps nothing new");
+        // SAFETY: `Box::into_raw` returned `own` above, and nothing else frees it.
         drop(unsafe { Box::from_raw(own) });
     }
 }

@@ -1,10 +1,10 @@
-//! The gate: decides whether the running thread may record, and leads to the slow path that
-//! attaches.
+//! The gate decides at the start of each hook whether the running thread may record. For a thread
+//! that has not recorded yet, it takes the slow path that attaches.
 //!
 //! For a thread that has recorded before, one comparison decides. It fails for a thread that has
-//! not recorded yet, in a forked child, and once recording is off for good. Those take the slow
-//! path, which attaches the process, assigns the thread a slot and a first chunk, or does not
-//! record.
+//! not recorded yet, in a forked child, and once recording is off for good. Then the slow path
+//! attaches the process and assigns the thread a slot and a first chunk, or decides that the thread
+//! doesn't record.
 
 use crate::block::Thread;
 use crate::loss::{lose_child, lose_event, own_pid};
@@ -14,14 +14,15 @@ use crate::{arch, attach, ring, sys, thread_notes, tls_owner};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::region::{self, RegionHeader, ThreadSlot, slot_state};
 
-/// This thread's block if it may record now. Attaches the thread first if necessary. Only for hooks
-/// of functions that use thread-local variables themselves; other hooks call [`recording_if_own`].
+/// This thread's block if it may record now. Attaches the process and the thread first if
+/// necessary. Only hooks of functions that use thread-local variables themselves may call this;
+/// other hooks call [`recording_if_own`].
 #[inline(always)]
 pub fn recording() -> Option<&'static Thread> {
     let (block, word) = arch::thread_block_and_word::<0>();
     if word == !WIPED.generation.load(Relaxed) {
-        // SAFETY: only a thread's own block holds a valid stamp, and all access to the block is
-        // through `SignalCell`, which it shares with handlers that interrupt the thread.
+        // SAFETY: the word matches the generation only in a thread's own block. All access to the
+        // block is through `SignalCell`s, so that signal handlers on this thread may share it.
         return Some(unsafe { &*block.cast() });
     }
     enter()
@@ -72,16 +73,17 @@ fn enter() -> Option<&'static Thread> {
     ok.then_some(thread)
 }
 
-/// Counts what is lost because a seccomp filter forbids the system calls of attaching.
+/// Counts the loss when a seccomp filter forbids the system calls with which the process or thread
+/// would attach.
 #[cold]
 fn stay_out(is_attached: bool) {
     if is_attached {
-        // The thread began under the filter.
+        // The thread started after the filter was installed.
         lose_event();
     } else if !state::REGION.load(Relaxed).is_null()
         && state::PHASE.swap(phase::OFF, AcqRel) != phase::OFF
     {
-        // The process is a forked child.
+        // The process is a forked child that has not attached yet.
         lose_child(own_pid());
     }
 }
@@ -99,7 +101,7 @@ fn enter_process(thread: &Thread) -> bool {
         let now = state::PHASE.load(Acquire);
         match now {
             phase::OFF => return false,
-            // Another thread has just asked.
+            // Another thread has just asked in vain.
             phase::LATER if !is_first && state::WIPED.asked.load(Relaxed) != 0 => return false,
             // Another thread is attaching. If the pid differs, a fork interrupted that thread, and
             // no thread would ever finish.
@@ -129,7 +131,7 @@ fn enter_process(thread: &Thread) -> bool {
     }
 }
 
-/// Assigns this thread a slot and its first chunk. Returns false if it can't record.
+/// Assigns this thread a slot and its first chunk. Returns false if the thread can't record.
 fn enter_thread(thread: &Thread) -> bool {
     let generation = WIPED.generation.load(Acquire);
     if generation == 0 {
@@ -137,13 +139,13 @@ fn enter_thread(thread: &Thread) -> bool {
     }
     let Some(header) = state::header() else { return false };
     let region = state::REGION.load(Relaxed);
-    // SAFETY: `region` is this process's region, mapped for the process's life.
+    // SAFETY: `region` is this process's region, which stays mapped for the process's life.
     let taken = unsafe { ring::take(region, region::SLOT_BITMAP_OFFSET, region::SLOT_WORDS) };
     let Some(index) = taken else {
         header.lost.fetch_add(1, Relaxed);
         return false;
     };
-    // SAFETY: `take` returns an index below MAX_THREADS; slots lie in the region.
+    // SAFETY: `take` returns an index below MAX_THREADS, and the region contains that many slots.
     let slot = unsafe { &*region.add(region::SLOTS_OFFSET).cast::<ThreadSlot>().add(index) };
     begin(thread, slot, header);
     let Some(chunk) = ring::first_chunk(thread) else {
@@ -164,7 +166,7 @@ fn enter_thread(thread: &Thread) -> bool {
     true
 }
 
-/// Prepares a thread's block for its records.
+/// Sets up a thread's block for its first record.
 fn begin(thread: &Thread, slot: &'static ThreadSlot, header: &'static RegionHeader) {
     thread.tid.set(sys::tid());
     thread.set_slot(slot, &header.off);
@@ -181,8 +183,8 @@ fn begin(thread: &Thread, slot: &'static ThreadSlot, header: &'static RegionHead
     }
 }
 
-/// Bounds of this thread's stack, found without a system call: glibc and musl place the thread
-/// pointer at the top of the stack, for all threads but the first.
+/// Bounds of this thread's stack, found without a system call. In glibc and musl the thread pointer
+/// points into the top of the stack, except in the main thread.
 fn first_stack_bounds() -> (usize, usize) {
     let mut marker = 0u8;
     let low = &raw mut marker as usize;

@@ -1,8 +1,8 @@
-//! The matrix shapes that a cuBLAS or cuBLASLt call multiplied.
+//! Finds the shapes of the matrices that a cuBLAS or cuBLASLt call multiplied.
 //!
-//! cuBLAS takes the shapes as arguments, cuBLASLt in opaque descriptors. For the latter, the
-//! library that was called is asked for their attributes. This happens after the call and only if
-//! it succeeded, so that the caller's pointers are known to be valid.
+//! A cuBLAS call has the shapes in its arguments. A cuBLASLt call has them in opaque descriptors,
+//! so the hook asks the called library for the descriptors' attributes. It does so after the call
+//! and only if the call succeeded, so that the caller's pointers are known to be valid.
 
 use crate::call_args::Frame;
 use crate::callee;
@@ -15,8 +15,7 @@ fn operation(value: u64) -> u8 {
     (value as u32).min(2) as u8
 }
 
-/// The shape of a cuBLAS call that succeeded; `None` if the call has an impossible number of
-/// groups.
+/// The shape of a cuBLAS call that succeeded; `None` if its number of groups is impossibly large.
 pub fn of_call(frame: &Frame, gemm: Gemm) -> Option<Shape> {
     let number = |value: u64| if gemm.wide { value } else { u64::from(value as u32) };
     let (types, compute) = match gemm.types {
@@ -38,16 +37,16 @@ pub fn of_call(frame: &Frame, gemm: Gemm) -> Option<Shape> {
     Some(Shape { extent, batch, operations, types, compute })
 }
 
-/// Maximum number of groups that are read. A larger number means that tprof misread the arguments.
+/// Maximum number of groups. If a call seems to have more, tprof has misread its arguments.
 const GROUPS_MOST: u64 = 1 << 20;
 
-/// Sums up the sizes of groups, or returns the one size if all are the same.
+/// Adds up the sizes of all groups, or returns the common size if all groups have the same.
 fn of_groups(frame: &Frame, word: u8, wide: bool) -> Option<(Extent, u64, [u8; 2])> {
     let count = frame.stack(word);
     let count = if wide { count } else { u64::from(count as u32) };
     let sizes = frame.stack(word + 1);
-    // SAFETY: the library has just succeeded with these arrays, which are in the caller's host
-    // memory and have an element for each group.
+    // SAFETY: the library has just succeeded with these arrays. They are in the caller's host
+    // memory and have one element for each group.
     let read = |array: u64, at: u64, wide: bool| unsafe {
         match wide {
             true => (array as *const u64).wrapping_add(at as usize).read_unaligned(),
@@ -88,20 +87,20 @@ fn of_groups(frame: &Frame, word: u8, wide: bool) -> Option<(Extent, u64, [u8; 2
 /// The type of `cublasLt…GetAttribute(object, attribute, to, bytes, written)`.
 type Get = unsafe extern "C" fn(u64, u32, *mut c_void, usize, *mut usize) -> c_int;
 
-/// A static whose address lies in this library.
+/// A variable whose address is in this library.
 static OWN: u8 = 0;
 
-/// The function of this name in the library that was called.
+/// The function `name` of the cuBLASLt library that was called.
 fn getter(name: &'static [u8], place: u32, frame: &Frame) -> Option<Get> {
     let own = (&raw const OWN) as usize;
     let number = FUNCTIONS.len() as u32 + place;
     let address = callee::find(name, number, frame.caller(), b"libcublasLt.so", own);
-    // SAFETY: `address` is that of the function of this name, which has this type.
+    // SAFETY: `address` is that of the function `name`, which has this type in cuBLASLt's header.
     (address != 0).then(|| unsafe { core::mem::transmute::<usize, Get>(address) })
 }
 
-/// Reads an attribute into a `T`; `None` if the library doesn't return it. Answers are not cached:
-/// a program may change an object, or copy another over it, without a call.
+/// Reads an attribute into a `T`; `None` if the library doesn't return it. Answers are not cached,
+/// since a program may change an object, or copy another one over it, without any call.
 #[inline(always)]
 fn ask<T: Default>(get: Get, object: u64, attribute: u32) -> Option<T> {
     if object == 0 {
@@ -109,8 +108,8 @@ fn ask<T: Default>(get: Get, object: u64, attribute: u32) -> Option<T> {
     }
     let mut value = T::default();
     let to = (&raw mut value).cast();
-    // SAFETY: the library has just succeeded with this object. It writes `size_of::<T>()` bytes to
-    // `value` or fails, and accepts a null pointer for the number of bytes written.
+    // SAFETY: the library has just succeeded with this object. It writes at most `size_of::<T>()`
+    // bytes to `value`, and accepts a null pointer for the number of bytes written.
     let status = unsafe { get(object, attribute, to, size_of::<T>(), core::ptr::null_mut()) };
     (status == 0).then_some(value)
 }
@@ -160,14 +159,14 @@ mod tests {
         let Effect::Multiplies(gemm) = FUNCTIONS[number as usize].does else {
             panic!("{number:?}")
         };
-        // The stack's words are read from behind the frame.
+        // `of_call` reads the words of the stack from the memory after the frame.
         let frame: *const Frame = (&raw const *call).cast();
         // SAFETY: the frame is the first field of `call`, which outlives the reference.
         of_call(unsafe { &*frame }, gemm).unwrap()
     }
 
     #[test]
-    fn numbers_of_32_bits_leave_the_rest_of_the_register_alone() {
+    fn high_bits_of_registers_are_ignored_for_numbers_of_32_bits() {
         let dirt = 0xdead_beef_0000_0000;
         let of_narrow = call([9, dirt | 1, 0, dirt | 128, dirt | 64, dirt | 32], &[]);
         let got = shape(Number::cublasSgemm_v2, &of_narrow);
@@ -192,12 +191,12 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_summed_up_and_those_of_one_size_are_a_batch() {
+    fn groups_of_several_sizes_are_added_up_and_equal_ones_are_a_batch() {
         let at = |array: &[u32]| array.as_ptr() as u64;
         let (a, b, m) = ([0u32, 1, 0], [1u32; 3], [16u32, 8, 100]);
         let (n, k, sizes) = ([32u32, 32, 1], [64u32, 4, 1], [2u32, 3, 5]);
         let registers = [9, at(&a), at(&b), at(&m), at(&n), at(&k)];
-        // The bits above the count's 32 may hold anything.
+        // The bits above the 32 of the count may have any value.
         let words = |count: u64| [0, 0, 0, 0, 0, 0, 0, 0, 0xdead << 32 | count, at(&sizes)];
         let got = shape(Number::cublasSgemmGroupedBatched, &call(registers, &words(3)));
         let products = 16 * 32 * 64 * 2 + 8 * 32 * 4 * 3 + 100 * 5;
@@ -206,7 +205,7 @@ mod tests {
         let got = shape(Number::cublasSgemmGroupedBatched, &call(registers, &words(1)));
         assert_eq!((got.extent, got.batch), (Extent::Of { m: 16, n: 32, k: 64 }, 2));
         assert_eq!(got.operations, [0, 1]);
-        // Counts of 64 bits may give a product that exceeds 64 bits.
+        // The product of 64-bit numbers may exceed 64 bits.
         let wide = |array: &[u64]| array.as_ptr() as u64;
         let (m, n, k) = ([1u64 << 40, 1], [1u64 << 30, 1], [1u64, 1]);
         let sizes = [1u64, 1];
@@ -215,7 +214,7 @@ mod tests {
         let got = shape(Number::cublasGemmGroupedBatchedEx_64, &call(registers, &words));
         assert_eq!(got.extent, Extent::Groups { products: u64::MAX, groups: 2 });
         assert_eq!((got.batch, got.types, got.compute), (2, [14, 14, 0], 68));
-        // A call without groups.
+        // A call with zero groups.
         let words = [0, 0, 14, 0, 0, 14, 0, 0, 0, 0, 0, 0, 0, 68];
         let got = shape(Number::cublasGemmGroupedBatchedEx_64, &call(registers, &words));
         assert_eq!((got.extent, got.batch), (Extent::Groups { products: 0, groups: 0 }, 0));

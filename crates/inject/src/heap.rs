@@ -1,16 +1,16 @@
-//! Reports of the allocator hooks: a record of every event (`exact`), or exact counters with
-//! sampled events (`sampled`).
+//! What the allocator hooks record: every allocation and free (`--mem exact`), or exact counters
+//! and a sample of the blocks (`--mem sampled`).
 //!
-//! - `exact` counts the bytes that were requested. `sampled` counts bytes as the allocator rounds
-//!   them, since it reads sizes from the blocks to make frees cheap. Its peak and live bytes are
-//!   exact to 64 KiB per thread.
-//! - A `realloc` is a free and an allocation of the new size, with a stack of its own, even if the
-//!   block stays in place. A failed `realloc` counts nothing.
-//! - A forked child starts at zero. The blocks that it inherited are its parent's; freeing one is a
-//!   free of an unknown block.
-//! - While recording is off no event is counted. Under `sampled`, threads still update live bytes,
-//!   unless recording is off in the session: then the hooks only call the real functions. Where
-//!   blocks were allocated or freed uncounted, live and peak bytes are missing from then on.
+//! - `exact` counts the bytes that the program requested. `sampled` counts the bytes that the
+//!   allocator reserved for a block, since it can read that size from the block cheaply when the
+//!   block is freed. Its peak and live bytes are exact to 64 KiB per thread.
+//! - A `realloc` counts as a free and an allocation of the new size with a stack of its own, even
+//!   if the block stays in place. A failed `realloc` counts as nothing.
+//! - A forked child's counters start at zero. The blocks that it inherited belong to its parent. If
+//!   the child frees one, the collector sees a free of an unknown block.
+//! - While recording is off, the hooks record no event. Under `sampled`, threads still update live
+//!   bytes, unless recording is off in the session: then the hooks only call the real functions.
+//!   If blocks were allocated or freed uncounted, the run lacks live and peak bytes from that gap on.
 
 use crate::block::Thread;
 use crate::loss::count_missed;
@@ -74,15 +74,15 @@ pub unsafe fn freeing(block: *mut u8) {
     }
 }
 
-/// What is known of a block before `realloc` is called, for [`reallocated`].
+/// What a hook learned about a block before it called the real `realloc`, for [`reallocated`].
 pub enum Reallocation {
-    /// A record of the block's end was written.
+    /// `ReallocFree` was recorded for the old block.
     Exact,
-    /// Live bytes are counted, and these facts about the old block were read.
+    /// The facts about the old block that the counters need.
     Sampled(sampling::Old),
 }
 
-/// Called when `realloc` of `block` is about to be called.
+/// Prepares for a `realloc` of `block`. The hook calls this just before the real `realloc`.
 ///
 /// # Safety
 /// The same premises as [`freeing`].
@@ -111,8 +111,8 @@ pub unsafe fn reallocating(block: *mut u8) -> Option<Reallocation> {
     }
 }
 
-/// Called when `realloc` of `from` returned `to`. `failed` is true if `to` is null because there
-/// was no memory.
+/// Records that `realloc` of `from` returned `to`. `failed` is true if `to` is null because there
+/// was no memory; a null `to` otherwise means that `realloc` freed the block.
 ///
 /// # Safety
 /// `to` is null or the real allocator just returned it. `from` is not accessed.

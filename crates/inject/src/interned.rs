@@ -1,16 +1,17 @@
-//! Interns the texts and lists of sizes that records refer to by an id: names of kernels, calls,
-//! ranges and operators. Bytes that occurred before only cost a hash; new bytes cost a record. As
-//! for stacks, the ids are in a lock-free open-addressing table, keyed by 64 bits of hash, which
-//! the kernel empties in a forked child.
+//! Interns texts and lists of sizes: records refer to names of kernels, calls, ranges and operators
+//! by an id. Bytes that occurred before cost only a hash; new bytes cost a record that defines
+//! them. As for stacks, the ids are in a lock-free open-addressing table with 64-bit hashes as
+//! keys. The kernel zeroes the table in a forked child.
 //!
 //! ```text
 //! let name = interned::id(thread, ExtKind::Name, b"forward"); // 0: not defined, see `id`
 //! ring::quick(thread, kind, name, thread.clock(), payload);
 //! ```
 //!
-//! The definition is a record of the thread that met the bytes first. The reader of another
-//! thread's ring may meet the id earlier, and waits for the definition. Interning neither allocates
-//! nor locks and may run in a signal handler, and the bytes need not outlive the call.
+//! The thread that first meets the bytes writes the definition into its ring. The collector may
+//! meet the id earlier, in another thread's ring, and then waits for the definition. Interning
+//! neither allocates nor locks, so it may run in a signal handler. The bytes need not outlive the
+//! call.
 
 use crate::block::Thread;
 use crate::ring;
@@ -21,9 +22,10 @@ use tprof_wire::hash::{GOLDEN, spread};
 use tprof_wire::interned::{self, MAX_KEPT_BYTES, WORDS};
 use tprof_wire::record::ExtKind;
 
-/// Number of entries in the table: 4 MiB of address space, touched as needed.
+/// Number of entries in the table. It takes 4 MiB of address space, of which only touched pages use
+/// memory.
 const PLACES: usize = 1 << 18;
-/// Number of entries that are tried before the table counts as full for a hash.
+/// Number of entries that are tried for a hash before the table counts as full.
 const PROBES: usize = 32;
 
 #[repr(C)]
@@ -35,8 +37,9 @@ struct InternedText {
 static TABLE: AtomicPtr<InternedText> = AtomicPtr::new(core::ptr::null_mut());
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
-/// Maps the table, if it is not mapped yet. [`id`] does so at its first use. Kernels before 4.14
-/// can't empty the table in a forked child, so a child there refers to ids of its parent's.
+/// Maps the table, if it isn't mapped yet. [`id`] calls this at its first use. Kernels before 4.14
+/// can't zero the table in a forked child, so a child there refers to ids that only its parent
+/// defined.
 #[cold]
 pub fn prepare() {
     if !TABLE.load(Relaxed).is_null() {
@@ -44,7 +47,7 @@ pub fn prepare() {
     }
     let bytes = PLACES * size_of::<InternedText>();
     let Some(at) = sys::map_anonymous(bytes) else { return };
-    // SAFETY: the memory was just mapped, and its users expect it to be empty in a forked child.
+    // SAFETY: the memory was just mapped, and its users expect it to be zero in a forked child.
     unsafe { sys::advise(at, bytes, flags::MADV_WIPEONFORK) };
     if TABLE.compare_exchange(core::ptr::null_mut(), at.cast(), AcqRel, Relaxed).is_err() {
         // SAFETY: the memory was just mapped, and its address was not published.
@@ -52,12 +55,12 @@ pub fn prepare() {
     }
 }
 
-/// The id of some bytes of a kind: [`ExtKind::Name`], [`ExtKind::Sizes`], or the agent's
-/// [`ExtKind::Text`]. All kinds of this library share one sequence of ids per process image. Bytes
-/// beyond [`interned::MAX_KEPT_BYTES`] are cut, and the definition says so.
+/// The id of bytes of a kind: [`ExtKind::Name`], [`ExtKind::Sizes`], or the agent's
+/// [`ExtKind::Text`]. All kinds in this library share one sequence of ids per process image. Bytes
+/// beyond [`interned::MAX_KEPT_BYTES`] are cut off, and the definition says so.
 ///
-/// Returns 0 for no bytes, and if the full ring refused the definition; the bytes are then defined
-/// at their next occurrence. Bytes that find no room in the table are defined again each time.
+/// Returns 0 if there are no bytes, or if the ring had no room for the definition; then the next
+/// occurrence defines the bytes. Bytes for which the table is full are defined again each time.
 pub fn id(thread: &Thread, kind: ExtKind, bytes: &[u8]) -> u32 {
     if bytes.is_empty() {
         return 0;
@@ -65,7 +68,7 @@ pub fn id(thread: &Thread, kind: ExtKind, bytes: &[u8]) -> u32 {
     id_of(thread, kind, bytes, key(kind, bytes))
 }
 
-/// The hash of some bytes of a kind, never 0.
+/// The key of bytes of a kind in the table: a hash, never 0.
 #[inline]
 pub fn key(kind: ExtKind, bytes: &[u8]) -> u64 {
     let salt = if kind == ExtKind::Sizes { spread(kind as u64) } else { 0 };
@@ -129,11 +132,11 @@ fn define(thread: &Thread, kind: ExtKind, bytes: &[u8]) -> u32 {
     id
 }
 
-/// A 64-bit hash of a text, never 0. Each 16 bytes cost one multiplication, whose product's halves
-/// are folded (as in wyhash), so that a name of hundreds of letters costs tens of nanoseconds. The
-/// last 16 bytes are always hashed as a whole, even if some of them were hashed before: a loop over
-/// a shorter rest costs more than everything else, and its end is mispredicted whenever the length
-/// changes.
+/// A 64-bit hash of a text, never 0. Each 16 bytes cost one multiplication, and the two halves of
+/// the product are combined (as in wyhash). So a name of hundreds of letters costs tens of
+/// nanoseconds. The last 16 bytes are always hashed as a whole, even if some of them were hashed
+/// before. A loop over a shorter rest would cost more than everything else, and its end is
+/// mispredicted whenever the length changes.
 #[inline]
 pub fn hash(text: &[u8]) -> u64 {
     const A: u64 = GOLDEN;
@@ -161,7 +164,7 @@ pub fn hash(text: &[u8]) -> u64 {
     folded(state ^ C, text.len() as u64 ^ A).max(1)
 }
 
-/// Multiplies, and folds both halves of the product into one word.
+/// Multiplies, and combines both halves of the product into one word.
 #[inline(always)]
 fn folded(one: u64, two: u64) -> u64 {
     let product = u128::from(one) * u128::from(two);
@@ -180,7 +183,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn texts_that_differ_anywhere_have_other_hashes() {
+    fn texts_that_differ_in_length_or_one_byte_have_different_hashes() {
         let mut seen = HashSet::new();
         let base = [b'k'; 70];
         for len in 0..base.len() {

@@ -1,9 +1,9 @@
-//! Names of kernels, which programs register with CUDA's runtime, and the handles that programs get
-//! for kernels.
+//! Finds and records the names of kernels, which programs register with CUDA's runtime, and tracks
+//! the handles that programs get for kernels.
 //!
 //! A large library registers tens of thousands of kernels while it is loaded, and launches few of
-//! them. So the hooks only store the addresses of a kernel's stub and name; the kernel's first
-//! launch looks the name up and records it.
+//! them. So the hooks only store the addresses of a kernel's stub and name. The kernel's first
+//! launch looks up the name and records it.
 
 use crate::block::Thread;
 use crate::call_args::{Frame, word};
@@ -15,8 +15,8 @@ use tprof_wire::gpu::{TEXT_WORDS, pack_text};
 use tprof_wire::hash::spread;
 use tprof_wire::record::ExtKind;
 
-/// Maximum number of kernels and handles that are stored: 8 MiB of address space, touched as
-/// needed. Further kernels have no name.
+/// Maximum number of kernels and handles that are stored. They take 8 MiB of address space, of
+/// which only touched pages use memory. Further kernels have no name in the run.
 const MOST: usize = 1 << 19;
 /// Maximum number of kernels whose names are recorded.
 const SENT_MOST: usize = 1 << 14;
@@ -42,8 +42,7 @@ fn mapped<T>(table: &AtomicPtr<T>, bytes: usize, is_wiped: bool) -> *mut T {
     }
     let Some(at) = sys::map_anonymous(bytes) else { return known };
     if is_wiped {
-        // SAFETY: the memory was just mapped, and its users expect it to be empty in a forked
-        // child.
+        // SAFETY: the memory was just mapped, and its users expect it to be zero in a forked child.
         unsafe { sys::advise(at, bytes, flags::MADV_WIPEONFORK) };
     }
     match table.compare_exchange(known, at.cast(), AcqRel, Acquire) {
@@ -72,8 +71,8 @@ fn keep(kernel: u64, name: u64) {
     place.kernel.store(kernel, Release);
 }
 
-/// Address of the name of a registered kernel: the one that was registered last, since code that
-/// was unloaded may have had the same address.
+/// Address of the name of a registered kernel. If the address was registered several times, the
+/// last name counts, since earlier ones may belong to code that was unloaded.
 fn name_of(kernel: u64) -> Option<u64> {
     let all = ALL.load(Acquire);
     if all.is_null() || kernel == 0 {
@@ -92,16 +91,16 @@ pub fn registered(frame: &Frame) {
     keep(frame.register(1), frame.register(3));
 }
 
-/// Called when a program got a handle for a kernel. Argument 0 says where the handle was stored,
-/// argument 1 is the kernel's stub.
+/// Called when a program got a handle for a kernel. Argument 0 points at the handle; argument 1 is
+/// the kernel's stub.
 pub fn handle_made(frame: &Frame) {
     if let Some(name) = name_of(frame.register(1)) {
-        // SAFETY: the function has succeeded, so it has stored the handle there.
+        // SAFETY: the function succeeded, so it has stored the handle there.
         keep(unsafe { word(frame.register(0), 0) }, name);
     }
 }
 
-/// Records the name of a kernel that was launched, if it was not recorded before.
+/// Records the name of a kernel that was launched, unless it was recorded before.
 #[inline]
 pub fn launched(thread: &Thread, kernel: u64, clock: u64) {
     if !is_sent(kernel) {
@@ -111,11 +110,11 @@ pub fn launched(thread: &Thread, kernel: u64, clock: u64) {
 
 fn sent() -> Option<&'static [AtomicU64]> {
     let table = SENT.load(Acquire);
-    // SAFETY: the table has `SENT_MOST` entries, and is never unmapped.
+    // SAFETY: the table has `SENT_MOST` entries, and is never unmapped once it is published.
     (!table.is_null()).then(|| unsafe { core::slice::from_raw_parts(table, SENT_MOST) })
 }
 
-/// The entries in which a kernel may be.
+/// The entries that a kernel may occupy.
 fn places(table: &[AtomicU64], kernel: u64) -> impl Iterator<Item = &AtomicU64> {
     let first = (spread(kernel) >> (u64::BITS - SENT_MOST.ilog2())) as usize;
     (0..PROBES).filter_map(move |probe| table.get(first.wrapping_add(probe) % SENT_MOST))
@@ -131,7 +130,8 @@ fn is_sent(kernel: u64) -> bool {
             _ => {}
         }
     }
-    // The table is full: the name is not recorded, which is cheaper than a search at each launch.
+    // The table is full. The name is then not recorded, which is cheaper than a search at each
+    // launch.
     true
 }
 
@@ -141,10 +141,11 @@ fn send(thread: &Thread, kernel: u64, clock: u64) {
     if mapped(&SENT, SENT_MOST * size_of::<AtomicU64>(), true).is_null() {
         return;
     }
-    // The name's address may be in code that was unloaded, and may belong to another kernel by now.
+    // The name's address may have been in code that was unloaded. Then it must not be read, or may
+    // belong to another kernel by now.
     if let Some(name) = name_of(kernel).filter(|name| loaded::is_loaded(*name as usize)) {
-        // SAFETY: a program registered this address as that of a NUL-terminated name, and a loaded
-        // object has the address.
+        // SAFETY: a program registered this address as that of a NUL-terminated name, and
+        // `is_loaded` has found it in a loaded object.
         let name = unsafe { CStr::from_ptr(name as *const c_char) }.to_bytes();
         let mut words = [0; 1 + TEXT_WORDS];
         let Some((first, text)) = words.split_first_mut() else { return };
@@ -162,7 +163,8 @@ fn send(thread: &Thread, kernel: u64, clock: u64) {
     }
 }
 
-/// Called when code was unloaded: other kernels may get the same addresses next.
+/// Forgets which names were recorded. Called when code was unloaded, since other kernels may get
+/// the same addresses next.
 pub fn forget() {
     for place in sent().into_iter().flatten() {
         place.store(0, Relaxed);
@@ -185,7 +187,7 @@ mod tests {
         let handle = 0x300u64;
         handle_made(&Frame::of_registers([(&raw const handle) as u64, 0x200, 0, 0, 0, 0]));
         assert_eq!(name_of(0x300), Some(at(1)));
-        // The handle of a stub that nobody registered has no name.
+        // The handle of a stub that was not registered has no name.
         let other = 0x400u64;
         handle_made(&Frame::of_registers([(&raw const other) as u64, 0x999, 0, 0, 0, 0]));
         assert_eq!(name_of(0x400), None);

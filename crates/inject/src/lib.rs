@@ -1,26 +1,28 @@
-//! The code that the injected libraries share.
+//! The code that the preloaded library and the CUPTI agent share: hooks' records, unwinding, and
+//! attaching to the collector.
 //!
 //! This code runs inside someone else's process. It never panics, allocates through the hooked
-//! allocator, touches `errno`, takes a lock that a fork could leave held, or leaves a descriptor
-//! open. It makes every system call directly ([`sys`]). If anything fails, recording is turned off
-//! and the region holds the reason.
+//! allocator, touches `errno`, takes a lock that a fork could leave locked, or leaves a descriptor
+//! open. It makes every system call directly ([`sys`]). If anything fails, it turns recording off
+//! and stores the reason in the region.
 //!
 //! The modules in reading order. Each uses only modules of its own paragraph and of those above:
 //!
 //! - the machine, the kernel, the C library, and facts about the whole process (`arch` to `sys`);
-//! - a thread's [`block`], and what can be found out without recording (`exec` to `fork_tables`);
-//! - [`ring`]: where records go; [`unwind`], [`python`], [`stacks`]: what they refer to;
+//! - a thread's [`block`], and what needs no recording thread (`exec` to `fork_tables`);
+//! - [`ring`], where records go; [`unwind`], [`python`] and [`stacks`], which find what records
+//!   refer to;
 //! - [`attach`] and the [`gate`], after which a thread records;
-//! - what hooks report: [`operators`], [`heap`], [`lifecycle`], [`calls`]; the CUPTI agent: [`gpu`],
-//!   [`nvtx`], [`itt`], [`nccl`].
+//! - what hooks report: [`operators`], [`heap`], [`lifecycle`], [`calls`]; the CUPTI agent:
+//!   [`gpu`], [`nvtx`], [`itt`], [`nccl`].
 #![cfg_attr(not(test), no_std)]
 #![allow(unsafe_code)] // hooks, shared memory and raw system calls are this crate's purpose
 
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("the injected libraries support x86-64 only; `arch.rs` is the one file to port");
 
-// The only library that is linked. Without this line the linker would list none, and a program that
-// does not itself need libc would not start.
+// libc is the only library that is linked. Without this line the linker would list no library as
+// needed, and a program that doesn't itself need libc would not start.
 #[link(name = "c")]
 unsafe extern "C" {}
 

@@ -1,4 +1,5 @@
-//! Records the start and end of processes, threads and mappings, for the hooks of those calls.
+//! Writes the records of processes, threads and memory mappings that start or end, for the hooks of
+//! those calls.
 
 use crate::block::Thread;
 use crate::loss::{lose_child, lose_event, lose_event_if_not_own};
@@ -9,7 +10,7 @@ use core::sync::atomic::Ordering::*;
 use tprof_wire::record::{ExecVerdict, ExtKind};
 use tprof_wire::region::mem_mode;
 
-/// Ways in which a process leaves, in [`ExtKind::ProcessExit`].
+/// How a process ends, in [`ExtKind::ProcessExit`].
 pub mod how {
     #![allow(missing_docs)]
     pub const EXIT: u64 = 1;
@@ -33,19 +34,19 @@ pub fn thread_renamed() {
     }
 }
 
-/// Records that the process is leaving with `status`.
+/// Records that the process is ending with `status`.
 pub fn process_exit(status: i32, how: u64) {
-    // Attaching only for this record isn't worthwhile.
+    // Attaching only for this record isn't worth its cost.
     if !state::is_attached() {
         return;
     }
     record(ExtKind::ProcessExit, 0, &[status as u32 as u64, how]);
 }
 
-/// Records that `fork` returned `child`; `clock` was read before the call.
+/// Records that `fork` returned the pid `child`; `clock` was read before the call.
 pub fn forked(child: u32, clock: u64) {
     if state::is_attached() && is_forbidden(CallClass::Threads) {
-        // The child may not even be allowed to ask for its own pid.
+        // The child may not even be allowed to call `getpid`, so its parent reports the loss.
         lose_child(child);
     }
     if let Some(thread) = gate::recording_if_own() {
@@ -53,8 +54,8 @@ pub fn forked(child: u32, clock: u64) {
     }
 }
 
-/// Called in a forked child under a seccomp filter. The parent has already reported that the child
-/// is not recorded, so the child turns recording off without a report of its own.
+/// Turns recording off in a forked child under a seccomp filter. The parent has already reported
+/// that the child isn't recorded, so the child makes no report of its own.
 pub fn born_under_filter() {
     if is_forbidden(CallClass::Threads) && !state::REGION.load(Relaxed).is_null() {
         state::PHASE.store(state::phase::OFF, Release);
@@ -70,7 +71,7 @@ pub fn reaped(child: u32, status: i32) {
 pub fn executing(path: &[u8], verdict: ExecVerdict, spawn: bool) {
     const MOST: usize = 512;
     let mut payload = [0u64; 2 + MOST / 8];
-    // A filter may forbid asking for ids; a vfork child is not detected then.
+    // A filter may forbid `getpid` and `getppid`. Then a vfork child isn't recognised as one.
     let quiet = is_forbidden(CallClass::Threads);
     let pid = if quiet { state::PID.load(Relaxed) } else { sys::pid() };
     let parent = if quiet { 0 } else { sys::parent_pid() };
@@ -89,7 +90,7 @@ pub fn executing(path: &[u8], verdict: ExecVerdict, spawn: bool) {
     record(ExtKind::Exec, kept.len() as u32, payload.get(..words).unwrap_or(&payload));
 }
 
-/// Records that the exec that [`executing`] announced failed.
+/// Records that an exec failed that [`executing`] had announced.
 pub fn exec_failed(error: i32) {
     let quiet = is_forbidden(CallClass::Threads);
     let pid = if quiet { state::PID.load(Relaxed) } else { sys::pid() };
@@ -101,9 +102,8 @@ pub fn spawned(child: u32, error: i32) {
     record(ExtKind::Spawned, 0, &[u64::from(child), error as u32 as u64]);
 }
 
-/// Called before strict seccomp begins for this thread, after which it may use no clock and no
-/// system call. Returns the thread's block if this call has marked it, and `None` if it was marked
-/// before.
+/// Prepares this thread for strict seccomp, under which it may read no clock and make no system
+/// call. Returns the thread's block if this call marked the thread; `None` if it was marked before.
 pub fn entering_strict_seccomp() -> Option<&'static Thread> {
     let is_recording = gate::recording_if_own().is_some();
     let thread = tls_owner::own_block()?;
@@ -113,15 +113,16 @@ pub fn entering_strict_seccomp() -> Option<&'static Thread> {
     if is_recording {
         required_syscalls::make_room_of_own();
     }
-    // A thread that can't record must be registered too, since it can't be examined later.
+    // A thread that can't record must be registered as well, since a later check of it would need a
+    // system call.
     tls_owner::register_thread();
     tls_owner::STRICT.fetch_add(1, SeqCst);
     thread.strict.set(true);
     Some(thread)
 }
 
-/// Called when the kernel refused strict seccomp. `noted` is the result of
-/// [`entering_strict_seccomp`].
+/// Undoes [`entering_strict_seccomp`] when the kernel refused strict seccomp. `noted` is its
+/// result.
 pub fn strict_seccomp_refused(noted: Option<&Thread>) {
     if let Some(thread) = noted {
         thread.strict.set(false);
@@ -129,9 +130,9 @@ pub fn strict_seccomp_refused(noted: Option<&Thread>) {
     }
 }
 
-/// Called before the seccomp filter of the `struct sock_fprog` at `program` is installed. From now
-/// on no thread of this library makes system calls that the filter does not permit. The clock may
-/// still be read.
+/// Called before the program installs the seccomp filter of the `struct sock_fprog` at `program`.
+/// From now on this library makes no system call that the filter doesn't permit. It may still read
+/// the clock.
 pub fn entering_seccomp_filter(program: usize) -> ForbiddenClasses {
     let closing = ForbiddenClasses::by(program);
     if closing.forbids(CallClass::Threads) {
@@ -141,7 +142,7 @@ pub fn entering_seccomp_filter(program: usize) -> ForbiddenClasses {
     closing
 }
 
-/// This thread, if it records mappings now.
+/// This thread's block, if it records mappings now.
 fn recording_maps() -> Option<&'static Thread> {
     if state::MEM_MODE.load(Relaxed) == mem_mode::OFF {
         return None;
@@ -182,7 +183,7 @@ pub fn unmapped(address: usize, bytes: usize, clock: u64) {
     }
 }
 
-/// The clock before a call whose result is not known yet; 0 if this thread doesn't record.
+/// The clock before a call whose result isn't known yet; 0 if this thread doesn't record.
 pub fn clock_before() -> u64 {
     gate::recording_if_own().map_or(0, |t| t.clock())
 }
@@ -216,9 +217,10 @@ pub fn detached(address: usize, clock: u64) {
     }
 }
 
-/// Records `_exit`, unless the caller is a vfork child, which does not end this process. Under a
-/// seccomp filter the two can't be told apart: then nothing is recorded, and the collector sees the
-/// process's end from outside. The agent saves what CUPTI has buffered, which may take two seconds.
+/// Records `_exit`, and makes the agent save what CUPTI has buffered, which may take two seconds.
+/// Does neither in a vfork child, since that doesn't end this process. Under a seccomp filter a
+/// vfork child can't be recognised, so nothing is recorded there. The collector sees the process's
+/// end from outside.
 pub fn leaving_at_once(status: i32) {
     if !is_forbidden(CallClass::Threads) && sys::pid() == state::PID.load(Relaxed) {
         process_exit(status, how::IMMEDIATE);

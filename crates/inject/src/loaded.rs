@@ -1,11 +1,11 @@
-//! The objects that are loaded into this process, and the functions in them. They are found without
-//! the loader's versions or allocations.
+//! Finds the objects that are loaded into this process, and functions in them. Unlike `dlsym`, it
+//! ignores symbol versions and doesn't allocate.
 
 use crate::real::{Object, ObjectInfo, base_name, dl_iterate_phdr};
 use core::ffi::{CStr, c_int, c_void};
 
-/// A loaded object. CUDA's libraries stay loaded for the process's life; what is found in other
-/// objects must be used at once.
+/// A loaded object. CUDA's libraries stay loaded for the process's life. Addresses in other objects
+/// must be used at once, since the objects may be unloaded.
 pub struct Loaded {
     /// Path of the object; empty for the executable.
     pub path: &'static CStr,
@@ -18,18 +18,18 @@ impl Loaded {
         base_name(self.path.to_bytes())
     }
 
-    /// Address of a function (its name NUL terminated).
+    /// Address of a function, or `None` if the object doesn't export it.
     pub fn function(&self, name: &CStr) -> Option<usize> {
         self.symbols.find(name.to_bytes_with_nul())
     }
 
-    /// Address of a variable (its name NUL terminated).
+    /// Address of a variable, or `None` if the object doesn't export it.
     pub fn variable(&self, name: &CStr) -> Option<usize> {
         self.symbols.find_variable(name.to_bytes_with_nul())
     }
 }
 
-/// Returns the first result of `wanted` that isn't `None`, over the objects in load order.
+/// Calls `wanted` with each object in load order. Returns its first result that isn't `None`.
 pub fn find<T>(mut wanted: impl FnMut(&Loaded) -> Option<T>) -> Option<T> {
     let mut found = None;
     let mut look = |loaded: &Loaded| {
@@ -37,7 +37,7 @@ pub fn find<T>(mut wanted: impl FnMut(&Loaded) -> Option<T>) -> Option<T> {
         found.is_some()
     };
     let mut look: &mut dyn FnMut(&Loaded) -> bool = &mut look;
-    // SAFETY: `visit` runs only during the call, and treats the data as `look`, which it is.
+    // SAFETY: `visit` runs only during this call, and uses the data as `look`, which it is.
     unsafe { dl_iterate_phdr(visit, (&raw mut look).cast()) };
     found
 }
@@ -63,7 +63,7 @@ pub fn named(prefix: &[u8]) -> Option<Loaded> {
     })
 }
 
-/// Whether an address lies in a loaded object.
+/// Whether an address is in a loaded object.
 pub fn is_loaded(address: usize) -> bool {
     unsafe extern "C" fn holds(info: *mut ObjectInfo, _: usize, data: *mut c_void) -> c_int {
         // SAFETY: `data` points at the address in question; the loader's `info` is valid during the
@@ -71,11 +71,11 @@ pub fn is_loaded(address: usize) -> bool {
         unsafe { c_int::from((*info).holds(*data.cast::<usize>())) }
     }
     let mut address = address;
-    // SAFETY: `holds` runs only during the call, and treats the data as `address`, which it is.
+    // SAFETY: `holds` runs only during this call, and uses the data as `address`, which it is.
     unsafe { dl_iterate_phdr(holds, (&raw mut address).cast()) != 0 }
 }
 
-/// Number of objects that the loader has ever loaded.
+/// Number of objects that the loader has loaded since the process began, unloaded ones included.
 pub fn count() -> usize {
     unsafe extern "C" fn read(info: *mut ObjectInfo, size: usize, data: *mut c_void) -> c_int {
         /// `dlpi_adds` of a `dl_phdr_info`.
@@ -88,13 +88,13 @@ pub fn count() -> usize {
         1
     }
     let mut count = 0usize;
-    // SAFETY: `read` runs only during the call, and treats the data as `count`, which it is.
+    // SAFETY: `read` runs only during this call, and uses the data as `count`, which it is.
     unsafe { dl_iterate_phdr(read, (&raw mut count).cast()) };
     count
 }
 
-/// A function of the C library itself, even if a library that was loaded before it defines the same
-/// name.
+/// Address of a function of the C library itself, even if a library that was loaded earlier defines
+/// the same name.
 pub fn libc_function(name: &CStr) -> Option<usize> {
     const HOMES: [&[u8]; 7] =
         [b"libc.so", b"libc-2.", b"libdl.so", b"libdl-2.", b"libpthread", b"ld-musl", b"ld-linux"];

@@ -1,11 +1,12 @@
-//! Counts what cannot be recorded: events and processes that the run then names as lost.
+//! Counts what could not be recorded: events and processes that the run then lists as lost.
 
 use crate::seccomp::{CallClass, is_forbidden};
 use crate::state::{self, phase};
 use crate::{sys, tls_owner};
 use core::sync::atomic::Ordering::*;
 
-/// Counts an event in a process that the collector has not answered in time.
+/// Counts an event that happens before this process is attached, because the collector did not
+/// answer in time.
 #[cold]
 #[inline(never)]
 pub fn count_missed() {
@@ -14,7 +15,7 @@ pub fn count_missed() {
     }
 }
 
-/// Counts an event of a task that cannot record, in a process that is attached.
+/// Counts an event of a task that can't record, if its process is attached.
 #[cold]
 pub fn lose_event() {
     if let Some(header) = state::header().filter(|_| state::is_attached()) {
@@ -22,17 +23,17 @@ pub fn lose_event() {
     }
 }
 
-/// Counts an event of a task that has no thread-local storage of its own, so that
-/// [`crate::gate::recording_if_own`] did not count it.
+/// Counts an event of a task without thread-local storage of its own.
+/// [`crate::gate::recording_if_own`] returns `None` for such a task without counting the event.
 pub fn lose_event_if_not_own() {
     if state::PHASE.load(Relaxed) != phase::OFF && tls_owner::own_block().is_none() {
         lose_event();
     }
 }
 
-/// Notes a forked child that can't attach (it has become another user, has no descriptor left, or
-/// is in a chroot or under a seccomp filter) in its parent's region, which it still shares. `pid`
-/// is 0 if the child can't ask for its own pid.
+/// Reports a forked child that can't attach, in its parent's region, which the child still maps.
+/// Reasons are that the child became another user, has no descriptor left, or is in a chroot or
+/// under a seccomp filter. `pid` is 0 if the child may not call `getpid`.
 pub fn lose_child(pid: u32) {
     if let Some(header) = state::header() {
         let at = header.lost_children.fetch_add(1, AcqRel) as usize;
@@ -42,14 +43,14 @@ pub fn lose_child(pid: u32) {
     }
 }
 
-/// Like [`lose_event_if_not_own`], for a program that is executed and will not attach.
+/// Like [`lose_event_if_not_own`], for a task that executes a program which will not attach.
 pub fn lose_child_if_not_own() {
     if state::is_attached() && tls_owner::own_block().is_none() {
         lose_child(own_pid());
     }
 }
 
-/// This process's id; 0 if a filter forbids the system call.
+/// This process's id; 0 if a seccomp filter forbids the system call.
 pub fn own_pid() -> u32 {
     if is_forbidden(CallClass::Threads) { 0 } else { sys::pid() }
 }

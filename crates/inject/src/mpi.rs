@@ -1,28 +1,28 @@
-//! Ranks and bytes of MPI calls.
+//! Finds the number of ranks and bytes of MPI calls.
 //!
-//! Handles of types and communicators mean something only to the library that made them, so that
-//! library is asked (`PMPI_Type_size`, `PMPI_Comm_size`). This happens after the call has
-//! succeeded, since a bad handle would end the job. Both functions are local and take no lock that
-//! the call does not take.
+//! Only the library that made a handle of a type or communicator knows what it means, so this
+//! module calls that library (`PMPI_Type_size`, `PMPI_Comm_size`). It does so only after the
+//! recorded call has succeeded, since a bad handle would end the job. Both functions are local, and
+//! take no lock that the recorded call does not take.
 
 use crate::call_args::Frame;
 use crate::callee;
 use core::ffi::c_int;
 use tprof_wire::calls::{FUNCTIONS, MpiMessage, NO_BYTES};
 
-/// Prefix of the names of MPI's libraries.
+/// How the file names of MPI's libraries begin.
 pub const LIBRARY: &[u8] = b"libmpi";
 
-/// Number of the function that returns a type's size, beyond the numbers of hooked functions.
+/// Number of `PMPI_Type_size` in [`callee`]'s cache, above the numbers of all hooked functions.
 const TYPE_SIZE: u32 = FUNCTIONS.len() as u32;
 const COMM_SIZE: u32 = TYPE_SIZE + 1;
 
-/// Number of ranks in a communicator; 0 if not known.
+/// Number of ranks in a communicator; 0 if it isn't known.
 pub fn ranks(frame: &Frame, communicator: u64) -> u64 {
     ask(b"PMPI_Comm_size\0", COMM_SIZE, frame, communicator).unwrap_or(0)
 }
 
-/// Bytes of a message, or [`NO_BYTES`].
+/// Bytes of a message; [`NO_BYTES`] if they are not known.
 pub fn bytes(frame: &Frame, message: Option<MpiMessage>, ranks: u64) -> u64 {
     let known = || {
         let MpiMessage { buffer, count, data_type, each } = message?;
@@ -30,7 +30,7 @@ pub fn bytes(frame: &Frame, message: Option<MpiMessage>, ranks: u64) -> u64 {
         if is_in_place(frame.register(buffer)) || each && ranks == 0 {
             return None;
         }
-        // If nothing is sent, the type may be anything.
+        // If the count is 0, the type may be invalid, so MPI must not be asked about it.
         if count == 0 {
             return Some(0);
         }
@@ -45,16 +45,17 @@ fn is_in_place(buffer: u64) -> bool {
     matches!(buffer, 1 | u64::MAX)
 }
 
-/// The number that an MPI function stores in its second argument for a handle; `None` if it fails.
+/// Calls an MPI function that stores a number in its second argument for a handle; `None` if it
+/// fails.
 fn ask(name: &'static [u8], number: u32, frame: &Frame, handle: u64) -> Option<u64> {
     let address = callee::find_next(name, number, frame.caller(), LIBRARY, 0);
     if address == 0 {
         return None;
     }
     let mut size: c_int = -1;
-    // SAFETY: `PMPI_Comm_size` and `PMPI_Type_size` have this type: the handle, an `int` or a
-    // pointer, is in one register either way. The call has just succeeded with the handle, so it is
-    // valid.
+    // SAFETY: `PMPI_Comm_size` and `PMPI_Type_size` have this type: a handle is an `int` or a
+    // pointer, which are both passed in one register. The recorded call has just succeeded with the
+    // handle, so it is valid.
     let error = unsafe {
         let function: unsafe extern "C" fn(u64, *mut c_int) -> c_int =
             core::mem::transmute(address);

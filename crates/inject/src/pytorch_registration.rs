@@ -1,18 +1,18 @@
-//! The state of the callbacks that [`crate::operators`] registers with PyTorch: how far the
-//! registration has come, which a forked child must know when it begins, and whether PyTorch calls
-//! the operators' callback. PyTorch calls it only while recording is on, and only in steps whose
+//! The state of the callbacks that [`crate::operators`] registers with PyTorch. It has two parts:
+//! how far the registration has come, which a forked child must know, and whether PyTorch calls the
+//! operators' callback now. PyTorch calls it only while recording is on, and only in steps whose
 //! operators are recorded ([`set_paused`]).
 //!
 //! For each operator with a callback, PyTorch makes an object and copies inputs into it. That takes
 //! a third of the time of small operators, even if the callback does nothing. So the operators'
 //! callback is disabled while recording is off. The ranges' callback stays enabled: ranges are few,
-//! and a schedule follows them as steps.
+//! and a schedule counts steps by them.
 //!
-//! PyTorch's functions that disable and enable callbacks take a lock, under which its list of
-//! callbacks may grow. So [`sync_callback`] is called only where this thread can't hold that lock:
-//! in a callback, in a CUDA hook, in a function that the program calls, or where memory is
-//! allocated with an alignment, as tensors are and lists aren't. It does nothing once the process
-//! is exiting, since PyTorch's list is destroyed then.
+//! PyTorch's functions that disable and enable callbacks take a lock, and PyTorch's list of
+//! callbacks may grow under it. So [`sync_callback`] is called only where this thread can't hold
+//! that lock. These places are callbacks, CUDA hooks, functions that the program itself calls, and
+//! allocations with an alignment, which tensors have and lists don't. Once the process is exiting,
+//! it does nothing, since PyTorch's list is destroyed then.
 
 use crate::seccomp::{CallClass, is_forbidden};
 use crate::{loaded, state};
@@ -21,19 +21,19 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 /// How far the registration has come in a process.
 pub mod phase {
-    /// PyTorch is not loaded, as far as is known.
+    /// PyTorch isn't loaded, or this library has not noticed it yet.
     pub const NONE: u32 = 0;
     /// A thread is finding out how to register the callbacks.
     pub const BUSY: u32 = 1;
-    /// A thread is registering the callbacks: PyTorch's lock may be taken.
+    /// A thread is registering the callbacks, so it may hold PyTorch's lock.
     pub const REGISTERS: u32 = 2;
     /// The callbacks are registered, or can't be.
     pub const DONE: u32 = 3;
 }
 
 static PHASE: AtomicU32 = AtomicU32::new(phase::NONE);
-/// The process whose thread is registering. A child that was forked meanwhile has another pid, and
-/// does not continue the registration.
+/// Pid of the process whose thread is registering. A child that was forked during the registration
+/// has another pid, and doesn't continue it.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 /// The current [`phase`] of this process.
@@ -52,8 +52,8 @@ pub fn begin() -> bool {
     PHASE.compare_exchange(phase::NONE, phase::BUSY, AcqRel, Relaxed).is_ok()
 }
 
-/// How far a thread of the parent had come when this process was forked; `None` if it was not in
-/// the middle of the registration.
+/// How far a thread of the parent had come with the registration when this process was forked;
+/// `None` if no thread was registering then.
 pub fn interrupted_by_fork() -> Option<u32> {
     let phase = current_phase();
     let is_cut = matches!(phase, phase::BUSY | phase::REGISTERS)
@@ -61,10 +61,10 @@ pub fn interrupted_by_fork() -> Option<u32> {
     is_cut.then_some(phase)
 }
 
-/// PyTorch's handle of the operators' callback; 0 if there is none, and once it may no longer be
-/// used.
+/// PyTorch's handle of the operators' callback; 0 if the callback isn't registered or may no longer
+/// be used.
 static HANDLE: AtomicU64 = AtomicU64::new(0);
-/// Address of `at::disableCallback`; 0 if this PyTorch lacks it.
+/// Address of `at::disableCallback`; 0 if this PyTorch doesn't have it.
 static DISABLE: AtomicUsize = AtomicUsize::new(0);
 static ENABLE: AtomicUsize = AtomicUsize::new(0);
 /// 1 while the operators' callback is disabled.
@@ -72,21 +72,22 @@ static DISABLED: AtomicU32 = AtomicU32::new(0);
 /// 1 while operators are not recorded even if recording is on, see [`set_paused`].
 static PAUSED: AtomicU32 = AtomicU32::new(0);
 
-/// Called when the operators' callback was just registered and has this handle. The functions
-/// disable a callback and enable it again.
+/// Called when the operators' callback was registered with this handle. `disable` and `enable` are
+/// addresses of PyTorch's functions that disable a callback and enable it again.
 pub fn registered(handle: u64, disable: Option<usize>, enable: Option<usize>) {
     DISABLE.store(disable.unwrap_or(0), Relaxed);
     ENABLE.store(enable.unwrap_or(0), Relaxed);
     DISABLED.store(0, Relaxed);
     // Exit functions run in reverse order of their registration. PyTorch's list was made earlier,
-    // so [`drop_callback`] runs before the list is destroyed. If the program is linked with
-    // PyTorch, this library's own destructor comes first.
+    // so [`drop_callback`] runs before the list is destroyed. In a program that is linked with
+    // PyTorch, this library's own destructor runs first.
     if forget_at_exit() {
         HANDLE.store(handle, Release);
     }
 }
 
-/// Called when PyTorch is unloaded or the process exits: the callback may no longer be used.
+/// Called when PyTorch is unloaded or the process exits, since the callback may no longer be used
+/// then.
 pub fn drop_callback() {
     HANDLE.store(0, Relaxed);
     DISABLED.store(0, Relaxed);
@@ -112,7 +113,7 @@ fn forget_at_exit() -> bool {
     IS_DONE.load(Relaxed) != 0
 }
 
-/// Whether operators have to be recorded now although their callback is disabled.
+/// Whether operators must be recorded now, but their callback is disabled.
 #[inline(always)]
 pub fn must_reenable() -> bool {
     DISABLED.load(Relaxed) != 0 && is_wanted()
@@ -125,17 +126,17 @@ fn is_wanted() -> bool {
         && state::header().is_some_and(|header| header.off.load(Relaxed) == 0)
 }
 
-/// Makes PyTorch call the operators' callback from now on if recording is on, and stop calling it
-/// if recording is off. This thread must not hold PyTorch's lock. Operators that have begun end
-/// normally.
+/// Makes PyTorch call the operators' callback from now on if operators must be recorded, and stop
+/// calling it otherwise. This thread must not hold PyTorch's lock. The ends of operators that have
+/// begun are still reported.
 #[cold]
 #[inline(never)]
 pub fn sync_callback() {
     let differs = || is_wanted() != (DISABLED.load(Acquire) == 0);
-    // Recording may be switched again meanwhile.
+    // Recording may be switched again while this runs.
     while can_pause() && !is_forbidden(CallClass::Threads) && differs() {
         let Some(switch) = Switch::take() else { return };
-        // Another thread may have switched the callback since.
+        // Another thread may have switched the callback in the meantime.
         let wanted = is_wanted();
         if wanted != (DISABLED.load(Acquire) == 0) {
             switch.call(if wanted { &ENABLE } else { &DISABLE });
@@ -149,21 +150,21 @@ pub fn can_pause() -> bool {
     DISABLE.load(Relaxed) != 0 && ENABLE.load(Relaxed) != 0
 }
 
-/// Pauses the operators' callback even if recording is on, or ends the pause. This thread must not
+/// Pauses the operators' callback although recording is on, or ends the pause. This thread must not
 /// hold PyTorch's lock.
 pub fn set_paused(paused: bool) {
     PAUSED.store(u32::from(paused), Relaxed);
     sync_callback();
 }
 
-/// Held by the one thread that switches the callback. PyTorch's lock may be held meanwhile; a child
-/// that is forked then knows it from the phase.
+/// Exists while one thread switches the callback, which may take PyTorch's lock. If a child is
+/// forked meanwhile, the phase tells it so.
 struct Switch {
     handle: u64,
 }
 
 impl Switch {
-    /// Returns `None` if there is no callback, or if another thread holds this.
+    /// Returns `None` if there is no callback, or if another thread is switching it.
     fn take() -> Option<Switch> {
         PROCESS.store(state::PID.load(Relaxed), Relaxed);
         PHASE.compare_exchange(phase::DONE, phase::REGISTERS, AcqRel, Relaxed).ok()?;
@@ -171,11 +172,11 @@ impl Switch {
         (switch.handle != 0).then_some(switch)
     }
 
-    /// Calls one of PyTorch's two functions, which must have been found.
+    /// Calls one of PyTorch's two functions, whose address must be known.
     fn call(&self, function: &AtomicUsize) {
         // SAFETY: the function was found under the name of one that takes a handle. The handle is
-        // that of a registered callback, and PyTorch is still loaded, since `drop_callback` would
-        // have cleared the handle.
+        // that of a registered callback, and PyTorch is still loaded: when it is unloaded,
+        // `drop_callback` clears the handle.
         unsafe {
             let function: unsafe extern "C" fn(u64) = core::mem::transmute(function.load(Relaxed));
             function(self.handle);
@@ -208,7 +209,7 @@ mod tests {
 
     // This is a single test, since the process has only one callback.
     #[test]
-    fn threads_that_follow_at_once_leave_the_callback_as_recording_is() {
+    fn the_callback_is_on_exactly_if_recording_is_after_concurrent_switches() {
         let words = vec![0u64; size_of::<RegionHeader>().div_ceil(8) + 8].leak();
         let region = words.as_mut_ptr().cast::<u8>();
         let region = region.wrapping_add(region.align_offset(64));

@@ -1,6 +1,6 @@
-//! Finds the next definition of a hooked function, as `dlsym(RTLD_NEXT)` does, but without that
-//! function's allocations and locks, and without its symbol version (2.34 on new systems, in
-//! another library on old ones).
+//! Finds the next definition of a hooked function, like `dlsym(RTLD_NEXT)`. Unlike that, it doesn't
+//! allocate, takes no locks, and needs no symbol version. (The version of `dlsym` is 2.34 on new
+//! systems, and on old ones another library has it.)
 //!
 //! Objects are visited in load order through `dl_iterate_phdr`, once, when the library starts.
 
@@ -51,12 +51,12 @@ unsafe extern "C" {
 
 impl ObjectInfo {
     fn headers(&self) -> &[ProgramHeader] {
-        // SAFETY: the loader's entry for a loaded object has the address and number of its program
-        // headers.
+        // SAFETY: in the loader's entry for a loaded object, these are the address and number of
+        // its program headers.
         unsafe { core::slice::from_raw_parts(self.headers, self.count as usize) }
     }
 
-    /// Whether an address lies in one of the object's segments.
+    /// Whether an address is in one of the object's segments.
     pub(crate) fn holds(&self, address: usize) -> bool {
         self.headers().iter().any(|h| {
             let start = self.bias.wrapping_add(h.address as usize);
@@ -64,8 +64,8 @@ impl ObjectInfo {
         })
     }
 
-    /// The part of the object's file around an address that is mapped read-only, or will be once
-    /// the loader has relocated it.
+    /// The part of the object's file around an address that is mapped read-only, or that the loader
+    /// makes read-only after relocation.
     pub(crate) fn readable(&self, address: usize) -> Option<&'static [u8]> {
         const LOAD: u32 = 1;
         const READ_ONLY_AT_LAST: u32 = 0x6474_e552; // PT_GNU_RELRO
@@ -80,22 +80,22 @@ impl ObjectInfo {
             let bytes = header.file_size as usize;
             let holds = (start..start.wrapping_add(bytes)).contains(&address);
             // SAFETY: the loader mapped these bytes. They are read-only, or become so after
-            // relocation, which changes no unwind information (its addresses are relative). The
-            // caller makes sure that the object stays loaded while the slice is used.
+            // relocation, which changes no unwind information, since its addresses are relative.
+            // The caller makes sure that the object stays loaded while it uses the slice.
             holds.then(|| unsafe { core::slice::from_raw_parts(start as *const u8, bytes) })
         })
     }
 
-    /// Describes the object whose ELF header, and first mapping, is at `start`, and whose addresses
-    /// are `bias` more than those in its file. Also returns its entry point.
+    /// Describes the object whose first mapping, which begins with its ELF header, is at `start`.
+    /// Its addresses are those in its file plus `bias`. Also returns its entry point.
     ///
     /// # Safety
     /// An object is loaded at `start`.
     pub(crate) unsafe fn at(start: usize, bias: usize) -> Option<(ObjectInfo, usize)> {
-        /// Bytes of a page, in which header and program headers must lie.
+        /// Bytes of a page, which must contain the ELF header and the program headers.
         const PAGE: usize = 4096;
         const MAGIC: u32 = u32::from_le_bytes(*b"\x7fELF");
-        // SAFETY: the caller guarantees a loaded object, whose first page is mapped; the offsets
+        // SAFETY: the caller guarantees a loaded object, whose first page is mapped. The offsets
         // are those of an ELF64 header.
         let (magic, entry, place, bytes, count) = unsafe {
             (
@@ -121,15 +121,15 @@ impl ObjectInfo {
 
     /// The object's path, as the loader stores it; empty for the program itself.
     pub(crate) fn path(&self) -> &[u8] {
-        // SAFETY: the loader's names are null or NUL-terminated strings.
+        // SAFETY: in the loader's entries, names are null or NUL-terminated strings.
         unsafe { text(self.name.cast()) }
     }
 }
 
-/// Returns a NUL-terminated string without its NUL; empty for null.
+/// Returns a NUL-terminated string without its NUL; an empty slice for null.
 ///
 /// # Safety
-/// `at` is null, or points at such a string that lives as long as the slice is used.
+/// `at` is null, or points at such a string that stays valid while the slice is used.
 pub(crate) unsafe fn text<'a>(at: *const u8) -> &'a [u8] {
     if at.is_null() {
         return &[];
@@ -137,20 +137,21 @@ pub(crate) unsafe fn text<'a>(at: *const u8) -> &'a [u8] {
     const BLOCK: usize = 16;
     let before = at as usize % BLOCK;
     let mut block = at.wrapping_sub(before);
-    // SAFETY: the block is aligned, and the text's first byte (its NUL if it is empty) lies in it.
+    // SAFETY: the block is aligned, and contains the text's first byte, or its NUL if the text is
+    // empty.
     let first = unsafe { arch::zeros(block) } >> before;
     if first != 0 {
-        // SAFETY: `zeros` says that so many bytes lie before the first NUL.
+        // SAFETY: `zeros` has found this many bytes before the first NUL.
         return unsafe { core::slice::from_raw_parts(at, first.trailing_zeros() as usize) };
     }
     loop {
         block = block.wrapping_add(BLOCK);
-        // SAFETY: no block before had a NUL, so the text continues in this aligned block, or ends
-        // at its beginning.
+        // SAFETY: the blocks before contained no NUL, so the text continues in this aligned block,
+        // at least with its NUL.
         let zeros = unsafe { arch::zeros(block) };
         if zeros != 0 {
             let bytes = block as usize - at as usize + zeros.trailing_zeros() as usize;
-            // SAFETY: `zeros` says that so many bytes lie before the first NUL.
+            // SAFETY: `zeros` has found this many bytes before the first NUL.
             return unsafe { core::slice::from_raw_parts(at, bytes) };
         }
     }
@@ -169,10 +170,11 @@ pub struct Wanted {
     pub address: &'static AtomicUsize,
 }
 
-/// The facts that the search finds besides addresses.
+/// What the search learns about `malloc`, besides the addresses.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct MallocFacts {
-    /// Set if an object before this library defines `malloc`, so that calls never get here.
+    /// Set if an object before this library defines `malloc`, so that calls don't reach this
+    /// library.
     pub malloc_before: bool,
     /// Set if the next `malloc` is glibc's own.
     pub malloc_is_glibc: bool,
@@ -186,7 +188,8 @@ struct NextDefinitions<'a> {
     found: MallocFacts,
 }
 
-/// Stores in every address of `wanted` the next definition after the object that holds `own`.
+/// Looks up each function in `wanted`: the next definition after the object that contains the
+/// address `own`.
 pub fn resolve(wanted: &[Wanted], own: usize) -> MallocFacts {
     let mut search = NextDefinitions {
         wanted,
@@ -195,8 +198,8 @@ pub fn resolve(wanted: &[Wanted], own: usize) -> MallocFacts {
         malloc: b"malloc\0",
         found: MallocFacts::default(),
     };
-    // SAFETY: `visit` runs only during the call and treats `search` as `&mut NextDefinitions`,
-    // which it is.
+    // SAFETY: `visit` runs only during this call, and uses the data as the `NextDefinitions` that
+    // it is.
     unsafe { dl_iterate_phdr(visit, (&raw mut search).cast()) };
     search.found
 }
@@ -228,7 +231,8 @@ unsafe extern "C" fn visit(info: *mut ObjectInfo, _size: usize, data: *mut c_voi
     0
 }
 
-/// Whether a path's base name is glibc's (`libc.so.6`, or formerly `libc-2.17.so`).
+/// Whether a path's base name is that of glibc: `libc.so.6`, or formerly, for example,
+/// `libc-2.17.so`.
 fn is_glibc(path: &[u8]) -> bool {
     let name = base_name(path);
     name == b"libc.so.6" || name.starts_with(b"libc-2.")
@@ -258,14 +262,15 @@ impl Object {
             hash: core::ptr::null(),
             versions: core::ptr::null(),
         };
-        // glibc relocates these addresses in place; musl and the vDSO do not.
+        // glibc relocates these addresses in place; musl and the vDSO do not, so their values are
+        // offsets.
         let place = |value: u64| -> usize {
             let value = value as usize;
             if value < bias { bias.wrapping_add(value) } else { value }
         };
         loop {
-            // SAFETY: the dynamic section of a loaded object ends with DT_NULL, where this loop
-            // ends.
+            // SAFETY: the dynamic section of a loaded object ends with DT_NULL, at which this loop
+            // stops.
             let [tag, value] = unsafe { *entry };
             match tag {
                 0 => break,
@@ -276,19 +281,19 @@ impl Object {
                 0x6fff_fff0 => object.versions = place(value) as *const u16,
                 _ => {}
             }
-            // SAFETY: this entry is not the last, which has the tag 0.
+            // SAFETY: this entry isn't the last one, which has the tag 0.
             entry = unsafe { entry.add(1) };
         }
         (!object.symbols.is_null() && !object.strings.is_null()).then_some(object)
     }
 
-    /// Calls `found` with the name of each library that the object needs (`NEEDED`), or with the
-    /// object's own name (`SONAME`).
+    /// Calls `found` with each name in the dynamic section that has this tag: the libraries that
+    /// the object needs (`NEEDED`), or the object's own name (`SONAME`).
     pub(crate) fn each_name(&self, tag: u64, mut found: impl FnMut(&'static [u8])) {
         let mut entry = self.dynamic;
         loop {
-            // SAFETY: the dynamic section of a loaded object ends with DT_NULL, where this loop
-            // ends. The values of tags for names are offsets into the object's string table.
+            // SAFETY: the dynamic section of a loaded object ends with DT_NULL, at which this loop
+            // stops. The values of these two tags are offsets into the object's string table.
             unsafe {
                 let [here, value] = *entry;
                 if here == 0 {
@@ -302,13 +307,13 @@ impl Object {
         }
     }
 
-    /// Address of the function `name` (NUL terminated), if the object defines it, in its default
-    /// version.
+    /// Address of the default version of the function `name` (NUL terminated), if the object
+    /// defines it.
     pub(crate) fn find(&self, name: &[u8]) -> Option<usize> {
         self.find_of(name, FUNCTION)
     }
 
-    /// Address of the variable `name`, like [`Object::find`] for functions.
+    /// Address of the variable `name`, with the same rules as [`Object::find`].
     pub(crate) fn find_variable(&self, name: &[u8]) -> Option<usize> {
         self.find_of(name, VARIABLE)
     }
@@ -329,8 +334,9 @@ impl Object {
         for byte in plain {
             hash = hash.wrapping_mul(33).wrapping_add(u32::from(*byte));
         }
-        // SAFETY: DT_GNU_HASH holds nbuckets, first symbol, bloom words, shift, then bloom (u64),
-        // buckets, and chains that end with an odd value. Reading follows this layout.
+        // SAFETY: DT_GNU_HASH consists of nbuckets, first symbol, bloom words and shift, then bloom
+        // (u64), buckets, and chains that end with an odd value. The code below follows this
+        // layout.
         unsafe {
             let buckets = *self.gnu_hash;
             let first = *self.gnu_hash.add(1);
@@ -367,8 +373,8 @@ impl Object {
             hash ^= high >> 24;
             hash &= !high;
         }
-        // SAFETY: DT_HASH holds nbuckets, nchains, buckets, and chains that end with 0. Reading
-        // follows this layout.
+        // SAFETY: DT_HASH consists of nbuckets, nchains, buckets, and chains that end with 0. The
+        // code below follows this layout.
         unsafe {
             let buckets = *self.hash;
             if buckets == 0 {
@@ -386,7 +392,7 @@ impl Object {
     }
 
     fn check(&self, index: usize, name: &[u8], kind: u8) -> Option<usize> {
-        // SAFETY: `index` comes from the object's own hash table, so it is that of a symbol.
+        // SAFETY: `index` comes from the object's own hash table, so it is the index of a symbol.
         let symbol = unsafe { &*self.symbols.add(index) };
         const NOTYPE: u8 = 0;
         let of = symbol.info & 15;
@@ -394,15 +400,15 @@ impl Object {
             return None;
         }
         if !self.versions.is_null() {
-            // SAFETY: the table has one version per symbol. Bit 15 marks all but the default
-            // version.
+            // SAFETY: the table has one version per symbol. (Bit 15 marks a version that isn't the
+            // default.)
             let version = unsafe { *self.versions.add(index) };
             if version & 0x8000 != 0 {
                 return None;
             }
         }
-        // SAFETY: names in the string table are NUL terminated; the comparison
-        // stops at the first difference, at the latest at the NUL.
+        // SAFETY: names in the string table are NUL terminated. The comparison stops at the first
+        // difference, at the latest at the NUL.
         let same = unsafe {
             let text = self.strings.add(symbol.name as usize);
             let mut equal = true;
@@ -423,14 +429,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_what_the_loader_would() {
+    fn functions_are_found_where_the_loader_finds_them() {
         static MALLOC: AtomicUsize = AtomicUsize::new(0);
         static NONE: AtomicUsize = AtomicUsize::new(0);
         let wanted = [
             Wanted { name: b"malloc\0", address: &MALLOC },
             Wanted { name: b"no_such_function_anywhere\0", address: &NONE },
         ];
-        let found = resolve(&wanted, finds_what_the_loader_would as fn() as usize);
+        let found =
+            resolve(&wanted, functions_are_found_where_the_loader_finds_them as fn() as usize);
         unsafe extern "C" {
             fn malloc(bytes: usize) -> *mut c_void;
         }
@@ -441,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_ends_at_its_nul_wherever_it_lies() {
+    fn a_text_ends_at_its_nul_at_any_alignment() {
         for before in 0..33 {
             for length in 0..40 {
                 let mut bytes = [b'x'; 80];
@@ -454,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_read_of_the_page_behind_a_text() {
+    fn the_page_after_a_text_is_not_read() {
         const PAGE: usize = 4096;
         let pages = crate::sys::map_anonymous(2 * PAGE).unwrap();
         for length in 0..40 {

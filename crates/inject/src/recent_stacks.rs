@@ -1,42 +1,45 @@
-//! A cache of the ids of recently used stacks, by their hash. It takes 256 KiB; a lookup in the
-//! tables of all stacks costs a cache miss (40 ns per stack on a busy heap). Until there are many
-//! stacks, the cache uses one page only, since a process that lasts for some milliseconds pays a
-//! page fault for each page that it touches.
+//! A cache that maps the hash of a recently used stack to its id. It takes 256 KiB. Without it,
+//! each lookup in the tables of all stacks costs a cache miss (40 ns per stack on a busy heap).
+//!
+//! Until a process has many stacks, the cache uses only one page, so that a process that lasts only
+//! milliseconds pays one page fault for it.
 
 use crate::tables::{RECENT, RECENT_BYTES};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-/// An entry is one word with the id and 40 further bits of the hash, so that two writers can't mix
-/// their entries.
+/// An entry is one word with the id and 40 bits of the hash, so that concurrent writers can't
+/// combine the id of one stack with the hash of another.
 type Entry = AtomicU64;
 
-/// A set of entries, half a cache line long. The top bits of a hash select the set.
+/// A set of entries, which fills half a cache line. The top bits of a hash select the set.
 type Set = [Entry; 4];
-/// Number of bits of the hash that select a set while the cache uses one page. [`MANY`] is the
-/// number for the whole cache; cc1 uses 12,000 stacks.
+/// Number of bits of the hash that select a set while the cache uses one page.
 const FEW: usize = 7;
+/// Like [`FEW`], for the whole cache. The compiler cc1, for example, has 12,000 stacks.
 const MANY: usize = 13;
 const PAGE: usize = size_of::<Set>() << FEW;
 const _: () = assert!(PAGE == 4096 && PAGE + (size_of::<Set>() << MANY) == RECENT_BYTES);
-/// Number of stacks after which the cache uses more than the page.
+/// Number of stored stacks after which the cache grows beyond the page.
 const MOST_OF_FEW: u32 = 256;
 const ID_BITS: u32 = 24;
 const ID_MASK: u64 = (1 << ID_BITS) - 1;
 
-/// The sets that are used now: their address, at a page's start, with the shift that turns a hash
-/// into a set's index in the low bits. Both are in one word, so that neither is used with an old
-/// value of the other. 0 if there is no memory.
+/// The sets that are used now: their address, which is page-aligned, with the shift in its low bits
+/// that turns a hash into a set's index. One word has both, so that no thread combines a new
+/// address with an old shift. 0 if there is no memory.
 static SETS: AtomicUsize = AtomicUsize::new(0);
-/// Number of stacks that were stored in the page, or more.
+/// Number of stacks that were stored while the cache used one page. A stack that was stored twice
+/// counts twice.
 static KEPT: AtomicU32 = AtomicU32::new(0);
 
-/// The value of [`SETS`] for the sets at this offset; 0 if there is no memory.
+/// The value of [`SETS`] for the sets at this offset of the memory, with `bits` bits of the hash as
+/// index; 0 if there is no memory.
 fn sets(offset: usize, bits: usize) -> usize {
     let memory = RECENT.load(Acquire) as usize;
     if memory == 0 { 0 } else { (memory + offset) | (64 - bits) }
 }
 
-/// Called before the first stack, and in a forked child, where all sets are empty.
+/// Called before the first stack, and in a forked child, in which the kernel has zeroed all sets.
 pub fn prepare() {
     KEPT.store(0, Relaxed);
     SETS.store(sets(0, FEW), Release);
@@ -49,8 +52,8 @@ fn set(hash: u64) -> Option<&'static Set> {
         return None;
     }
     let at = (hash >> (sets & 63)) as usize;
-    // SAFETY: the memory is mapped for the process's life, and as many sets begin at this address
-    // as the shift allows indexes.
+    // SAFETY: `SETS` has the address of memory that stays mapped for the process's life, with one
+    // set for each index that its shift can yield.
     Some(unsafe { &*((sets & !63) as *const Set).add(at) })
 }
 

@@ -1,8 +1,8 @@
-//! The system calls that injected code makes, by class. A class is usable under a seccomp filter
-//! that permits all of its calls.
+//! Lists the system calls that injected code makes, by class. Under a seccomp filter, a class is
+//! usable if the filter permits all of its calls.
 //!
-//! A call that is added to a hook has to be added here. The process tests run threads under a
-//! filter that kills for any other call (`sandboxed enough`).
+//! If a hook makes another system call, it must be added here. The process tests run threads under
+//! a filter that kills the process for any other call (`sandboxed enough`).
 
 use crate::arch::number as n;
 use crate::filter::{Filter, SystemCall};
@@ -12,26 +12,27 @@ use crate::{gate, loaded, ring, stacks, state, tls_owner};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use tprof_wire::env;
 
-/// The function by which a library that follows this one prepares room for records, while it still
-/// may.
+/// The function with which a library that follows this one prepares room for records, while system
+/// calls are still permitted.
 type MakeRoom = extern "C" fn();
 static FOLLOWER: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns this library's counts, for a library without hooks, which follows this one.
+/// Stores the function of a library without hooks, which follows this one. Returns this library's
+/// counts.
 pub fn followed_by(make_room: MakeRoom) -> *const Counts {
     FOLLOWER.store(make_room as usize, Relaxed);
     seccomp::counts()
 }
 
-/// Prepares room for records while system calls are still permitted, also in the library that
-/// follows this one.
+/// Prepares room for records while system calls are still permitted, in this library and in the
+/// library that follows it.
 pub fn make_room() {
     if gate::recording_if_own().is_some() {
         make_room_of_own();
     }
     let follower = FOLLOWER.load(Relaxed);
     if follower != 0 {
-        // SAFETY: `followed_by` stored this function; its library is never unloaded.
+        // SAFETY: `followed_by` stored this function, and its library is never unloaded.
         unsafe { core::mem::transmute::<usize, MakeRoom>(follower)() };
     }
 }
@@ -48,12 +49,12 @@ pub fn make_room_of_own() {
     stacks::map_ahead();
 }
 
-/// Called in a library without hooks: takes over what the preloaded library knows of filters.
+/// Makes this library, which has no hooks, use what the preloaded library knows about filters.
 pub fn follow_preloaded() {
     let Some(preloaded) = loaded::named(env::PRELOAD_LIBRARY.as_bytes()) else { return };
     let Some(function) = preloaded.function(c"tprof_closed_calls") else { return };
-    // SAFETY: `tprof_closed_calls` has this type in the preloaded library, which is of this
-    // version.
+    // SAFETY: in the preloaded library `tprof_closed_calls` has this type. Both libraries are of
+    // one version, since they are shipped together.
     let counts = unsafe {
         core::mem::transmute::<usize, extern "C" fn(MakeRoom) -> *const Counts>(function)(
             make_room_here,
@@ -64,16 +65,17 @@ pub fn follow_preloaded() {
     unsafe { seccomp::follow(counts) };
 }
 
-/// The classes that a filter forbids.
+/// The classes of system calls that a filter forbids.
 #[derive(Clone, Copy, Default)]
 pub struct ForbiddenClasses([bool; CLASSES.len()]);
 
 impl ForbiddenClasses {
-    /// The classes that installing the `struct sock_fprog` at this address would forbid; none if
+    /// The classes that the filter of the `struct sock_fprog` at this address would forbid; none if
     /// the kernel can't read it.
     pub fn by(program: usize) -> ForbiddenClasses {
         if is_forbidden(CallClass::Threads) {
-            // The filter can't be read here, and can't forbid more than is forbidden already.
+            // Reading the filter needs a forbidden system call. The filter can't forbid more
+            // classes anyway.
             return ForbiddenClasses::default();
         }
         let Some(filter) = Filter::at(program) else { return ForbiddenClasses::default() };
@@ -85,14 +87,15 @@ impl ForbiddenClasses {
         self.0.get(class as usize).is_some_and(|closes| *closes)
     }
 
-    /// Called before the filter is installed, since the filter takes effect at once.
+    /// Counts the classes as forbidden. Called before the filter is installed, since it takes
+    /// effect at once.
     pub fn begin(self) {
         self.each(|count| {
             count.fetch_add(1, SeqCst);
         });
     }
 
-    /// Called when the kernel refused the filter.
+    /// Undoes [`ForbiddenClasses::begin`]. Called when the kernel refused the filter.
     pub fn take_back(self) {
         self.each(|count| {
             count.fetch_sub(1, SeqCst);
@@ -108,9 +111,9 @@ impl ForbiddenClasses {
     }
 }
 
-/// An argument that differs from call to call.
+/// An argument whose value differs from call to call.
 const ANY: Option<u64> = None;
-/// The value of an argument that is not passed.
+/// The value of an argument that isn't passed.
 const ZERO: Option<u64> = Some(0);
 
 const fn is(value: usize) -> Option<u64> {
@@ -139,7 +142,8 @@ fn calls(class: CallClass) -> &'static [SystemCall] {
 }
 
 static THREADS: &[SystemCall] = &[
-    // Needed on processors that don't let a program read the thread pointer.
+    // Needed on processors on which a program can't read the thread pointer itself. Must be the
+    // first call, since `calls` leaves it out on others.
     call(n::ARCH_PRCTL, [is(tls_owner::GET_FS), ANY, ZERO, ZERO, ZERO]),
     call(n::RT_SIGPROCMASK, [is(2), ANY, ANY, is(8), ZERO]),
     call(n::RT_SIGPROCMASK, [is(usize::MAX), ANY, ZERO, is(8), ZERO]),
@@ -180,7 +184,7 @@ static PROCESSES: &[SystemCall] = &[
     call(n::READLINK, [ANY, ANY, ANY, ZERO, ZERO]),
     plain(n::UNAME),
     call(n::STAT, [ANY, ANY, ZERO, ZERO, ZERO]),
-    // Checks whether the collector lives.
+    // Checks whether the collector is alive.
     call(n::KILL, [ANY, ZERO, ZERO, ZERO, ZERO]),
 ];
 

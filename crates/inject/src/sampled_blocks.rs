@@ -1,5 +1,6 @@
-//! The set of blocks that sampling kept, by address, so that their frees are recorded: a filter of
-//! bytes in front of an exact table.
+//! The set of blocks that were sampled, by address, so that `free` can tell whether to record a
+//! free. A filter of one-byte counters is in front of an exact table, since nearly all freed
+//! blocks are not in the set.
 
 use crate::state::HOT;
 use crate::sys;
@@ -7,15 +8,18 @@ use crate::tables::{self, SAMPLED_BLOCKS_BYTES};
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::*};
 use tprof_wire::hash::spread;
 
-/// Number of filter bytes. Each counts the kept blocks whose addresses hash to it, up to 255.
+/// Number of filter bytes. Each byte counts the sampled blocks whose addresses hash to it, up to
+/// 255.
 const FILTER: usize = 1 << 14;
-/// Number of buckets. Each holds eight kept addresses.
+/// Number of buckets. Each has room for eight addresses.
 const BUCKETS: usize = 1 << 13;
-/// Number of further buckets, one page in all, which every address tries before its own bucket: a
-/// process that lasts for some milliseconds pays a page fault for each page that it touches.
+/// Number of additional buckets, which together fill one page. Every address tries one of these
+/// before its own bucket, so that a process that lasts only milliseconds touches one page of the
+/// table and pays one page fault.
 const FIRST: usize = 4096 / 64;
 
-/// Filter and table, in memory that a forked child finds empty.
+/// Filter and table. The kernel zeroes this memory in a forked child, so that the child's set is
+/// empty.
 #[repr(C, align(64))]
 struct SampledBlocks {
     filter: [AtomicU8; FILTER],
@@ -24,7 +28,7 @@ struct SampledBlocks {
 
 const _: () = assert!(size_of::<SampledBlocks>() == SAMPLED_BLOCKS_BYTES);
 
-/// Hashes an address. Only the highest bits depend on all of the address.
+/// Hashes an address. Only the highest bits of the result depend on all bits of the address.
 #[inline(always)]
 fn hash(address: usize) -> u64 {
     spread(address as u64)
@@ -32,23 +36,23 @@ fn hash(address: usize) -> u64 {
 
 #[inline(always)]
 fn table() -> Option<&'static SampledBlocks> {
-    // SAFETY: `sampled_blocks` is null, or the address of a zeroed mapping of that size, which is
-    // never unmapped.
+    // SAFETY: `sampled_blocks` is null, or the address of a zeroed mapping of that size. `map` and
+    // `tables::map` set it, and nothing unmaps it.
     unsafe { HOT.sampled_blocks.load(Acquire).cast::<SampledBlocks>().as_ref() }
 }
 
-/// The two filter bytes of a hash, in one cache line. With 16,384 bytes and 2,000 kept blocks, one
-/// filter byte alone passes one in eight blocks that were not kept, and both together pass one in
-/// twenty.
+/// The two filter bytes of a hash, in one cache line. With 16,384 bytes and 2,000 sampled blocks, a
+/// check of one filter byte passes one in eight of the blocks that are not in the set. A check of
+/// both bytes passes one in twenty.
 #[inline(always)]
 fn filters(hash: u64) -> [usize; 2] {
     const WITHIN_LINE: usize = 63;
     let first = (hash >> (64 - FILTER.ilog2())) as usize;
-    // The difference is odd, so that this is another byte.
+    // The XOR operand is odd, so the second byte differs from the first.
     [first, first ^ ((hash >> 40) as usize & WITHIN_LINE | 1)]
 }
 
-/// Whether a block may be in the set. For most blocks that are not, this costs one load.
+/// Whether a block may be in the set. For most blocks outside the set, the answer takes one load.
 #[inline(always)]
 pub fn is_candidate(address: usize) -> bool {
     table().is_some_and(|table| {
@@ -60,8 +64,9 @@ pub fn is_candidate(address: usize) -> bool {
 #[cold]
 fn map() {
     tables::map();
-    // Linux before 4.14 can't empty memory in a forked child. There, a child records frees of its
-    // parent's blocks, which the collector does not know and ignores.
+    // Linux before 4.14 can't zero memory in a forked child. A child there still has its parent's
+    // set and records frees of its parent's blocks. The collector ignores them, since it doesn't
+    // know these blocks.
     if HOT.sampled_blocks.load(Acquire).is_null()
         && let Some(new) = sys::map_anonymous(size_of::<SampledBlocks>())
         && HOT.sampled_blocks.compare_exchange(core::ptr::null_mut(), new, AcqRel, Acquire).is_err()
@@ -72,7 +77,7 @@ fn map() {
 }
 
 impl SampledBlocks {
-    /// The entries in which an address may be.
+    /// The entries that an address may occupy.
     fn places(&self, hash: u64) -> impl Iterator<Item = &AtomicUsize> {
         let hash = (hash >> 40) as usize;
         let buckets = [hash & (FIRST - 1), FIRST + (hash & (BUCKETS - 1))];
@@ -80,7 +85,7 @@ impl SampledBlocks {
     }
 }
 
-/// Inserts a block's address. Returns false if there is no room for it.
+/// Inserts a block's address. Returns false if both of its buckets are full or there is no memory.
 pub fn insert(address: usize) -> bool {
     if HOT.sampled_blocks.load(Relaxed).is_null() {
         map();
@@ -107,7 +112,7 @@ pub fn remove(address: usize) -> bool {
             && place.compare_exchange(address, 0, AcqRel, Relaxed).is_ok()
         {
             for count in filters(h).map(|at| &table.filter[at]) {
-                // A count that has reached 255 is inexact, so it stays.
+                // A count that reached 255 no longer counts exactly, so it is never decremented.
                 let less = |n: u8| (n < 255).then(|| n.saturating_sub(1));
                 let _ = count.fetch_update(AcqRel, Relaxed, less);
             }
@@ -122,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kept_addresses_are_found_once() {
+    fn an_inserted_address_is_a_candidate_and_can_be_removed_once() {
         for i in 1..=5000usize {
             assert!(insert(i * 64));
         }

@@ -1,7 +1,8 @@
-//! `--mem sampled`: exact counters in shared pages, and a Poisson sample of allocations, by bytes.
+//! `--mem sampled`: counts every allocation exactly in shared pages, and records a Poisson sample
+//! of the allocations, by bytes.
 //!
-//! An allocation of `s` bytes is kept with probability `1 - exp(-s / interval)`, and always if it
-//! has at least `interval` bytes. Frees are recorded for kept blocks only, see
+//! An allocation of `s` bytes is sampled with probability `1 - exp(-s / interval)`, and always if
+//! it has at least `interval` bytes. A free is recorded only if its block was sampled, see
 //! [`crate::sampled_blocks`].
 
 use crate::block::Thread;
@@ -11,19 +12,19 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_wire::record::Kind;
 use tprof_wire::region::{ThreadSlot, mem_mode};
 
-/// A thread adds its live bytes to the process's when they have changed by this much, so the peak
-/// is exact to within this many bytes per thread.
+/// A thread adds its change of live bytes to the process's total once it exceeds this many bytes.
+/// So the peak is exact to within this many bytes per thread.
 const FLUSH_BYTES: i64 = 64 << 10;
 
-/// How usable sizes are read: 0 until that is decided, then [`BY_HEADER`] or by call.
+/// How to read a block's usable size: 0 while undecided, then [`BY_HEADER`] or [`BY_CALL`].
 static USABLE: AtomicU32 = AtomicU32::new(0);
-/// Number of times that header and call have agreed.
+/// Number of blocks for which glibc's header and `malloc_usable_size` agreed on the size.
 static AGREED: AtomicU32 = AtomicU32::new(0);
 const BY_HEADER: u32 = 1;
 const BY_CALL: u32 = 2;
 
-/// Usable bytes of a block. Once sizes are read from headers, this also lets the thread, which
-/// samples blocks, use [`crate::fast_path`].
+/// The usable bytes of a block. Once sizes come from glibc's headers, this also lets the thread use
+/// [`crate::fast_path`], which reads headers only.
 ///
 /// # Safety
 /// `block` is a live block of the real allocator, and not null.
@@ -31,8 +32,8 @@ const BY_CALL: u32 = 2;
 pub unsafe fn usable(thread: &Thread, block: *mut u8) -> usize {
     if USABLE.load(Relaxed) == BY_HEADER {
         thread.enable_fast_path();
-        // SAFETY: the caller guarantees a live block; headers have agreed with the allocator's
-        // function 64 times.
+        // SAFETY: the caller guarantees a live block. `USABLE` is `BY_HEADER` only if the allocator
+        // is glibc's, and headers agreed with `malloc_usable_size` for 64 blocks.
         let size = unsafe { header(block) };
         by_header(size)
     } else {
@@ -41,18 +42,19 @@ pub unsafe fn usable(thread: &Thread, block: *mut u8) -> usize {
     }
 }
 
-/// The word that glibc stores before a block: its size, with flags in the low bits. It is only used
-/// if the real `malloc` is glibc's, and after it has agreed with `malloc_usable_size` 64 times.
+/// The word that glibc stores before a block: its size, with flags in the low bits. Callers use the
+/// value only if the real `malloc` is glibc's and the word agreed with `malloc_usable_size` for 64
+/// blocks.
 ///
 /// # Safety
 /// `block` is a live block of glibc's allocator.
 #[inline(always)]
 pub unsafe fn header(block: *mut u8) -> usize {
-    // SAFETY: the caller guarantees a block of glibc's, whose malloc stored a size there.
+    // SAFETY: the caller guarantees a block of glibc, whose `malloc` stores a size there.
     unsafe { *block.sub(8).cast::<usize>() }
 }
 
-/// Whether a block with this word before it is a mapping of its own.
+/// Whether a block whose header is this word is a mapping of its own.
 #[inline(always)]
 pub fn is_mapping(header: usize) -> bool {
     header & 2 != 0
@@ -85,7 +87,8 @@ unsafe fn usable_by_call(block: *mut u8) -> usize {
         call(block)
     };
     if USABLE.load(Relaxed) != BY_CALL {
-        // SAFETY: the caller guarantees a live block, and the allocator is glibc's.
+        // SAFETY: the caller guarantees a live block, and `agrees` is called only if the allocator
+        // is glibc's.
         let agrees = || size == by_header(unsafe { header(block) });
         if state::MALLOC_IS_GLIBC.load(Relaxed) == 0 || !agrees() {
             USABLE.store(BY_CALL, Relaxed);
@@ -107,17 +110,17 @@ pub unsafe fn allocated(thread: &Thread, block: *mut u8, bytes: usize, sp: usize
     counted(thread, block, (bytes, usable), sp, fp);
 }
 
-/// Like [`allocated`], for a block of any allocator. `bytes` are the bytes that were asked for, and
-/// the usable bytes.
+/// Like [`allocated`], for a block of any allocator. `bytes` holds the bytes that the program
+/// requested and the usable bytes.
 #[inline(always)]
 pub fn counted(thread: &Thread, block: *mut u8, bytes: (usize, usize), sp: usize, fp: usize) {
     add(thread, block, bytes, Kind::Alloc, sp, fp);
 }
 
-/// Counts a block, and records it if it is sampled. Returns whether it was kept.
+/// Counts a block, and records it if it is sampled. Returns whether it was sampled.
 ///
-/// The time of a kept block's record is read before its bytes are added, so that a peak that the
-/// block causes lies at or after its record.
+/// The clock of a sampled block's record is read before the block's bytes are added to the total.
+/// So a peak that the block causes is never earlier than the block's record.
 #[inline(always)]
 fn add(
     thread: &Thread,
@@ -136,11 +139,12 @@ fn add(
     kept
 }
 
-/// Changes this thread's live bytes, and updates those of the process now and then.
+/// Changes this thread's live bytes, and adds them to the process's total once they exceed
+/// [`FLUSH_BYTES`].
 #[inline(always)]
 pub fn add_live(thread: &Thread, delta: i64) {
-    // An addition and a load are faster than one exchange (2 ns). A handler in between makes the
-    // sum that is read here newer, which does no harm.
+    // An addition and a load are 2 ns faster than one exchange. A signal handler that runs between
+    // the two can only make the loaded sum newer, which does no harm.
     let slot = thread.slot();
     arch::add_local_signed(&slot.live_delta, delta);
     if is_to_flush(slot) {
@@ -148,14 +152,14 @@ pub fn add_live(thread: &Thread, delta: i64) {
     }
 }
 
-/// Whether it is time to add a thread's live bytes to the process's.
+/// Whether a thread must add its live bytes to the process's total.
 #[inline(always)]
 pub fn is_to_flush(slot: &ThreadSlot) -> bool {
     (slot.live_delta.load(Relaxed) + FLUSH_BYTES) as u64 > 2 * FLUSH_BYTES as u64
 }
 
-/// The live bytes of the process, to within `FLUSH_BYTES` per other thread; `None` if they are not
-/// counted.
+/// The live bytes of the process, exact to within `FLUSH_BYTES` for each other thread; `None` if
+/// they are not counted.
 pub fn live_bytes(thread: &Thread) -> Option<u64> {
     if state::MEM_MODE.load(Relaxed) != mem_mode::SAMPLED {
         return None;
@@ -163,12 +167,12 @@ pub fn live_bytes(thread: &Thread) -> Option<u64> {
     let own = thread.slot().live_delta.load(Relaxed);
     let header = state::header().filter(|header| header.is_balanced())?;
     let live = header.live_bytes.load(Relaxed).saturating_add(own);
-    // The sum may be negative: a thread may have freed what another allocated and has not added
-    // yet.
+    // The sum may be negative: this thread may have freed a block whose allocation another thread
+    // has not added to the total yet.
     Some(u64::try_from(live).unwrap_or(0))
 }
 
-/// Adds this thread's live bytes to the process's.
+/// Adds this thread's live bytes to the process's total, and updates the peak.
 #[cold]
 #[inline(never)]
 pub fn flush(thread: &Thread) {
@@ -176,9 +180,8 @@ pub fn flush(thread: &Thread) {
     let delta = thread.slot().live_delta.swap(0, Relaxed);
     let mut before = header.live_bytes.load(Acquire);
     loop {
-        // The clock is read while the sum is known to be `before`. So a block that another thread
-        // frees after this peak has a later time than the peak, and a block that is part of the sum
-        // has an earlier one.
+        // The clock is read while the total is known to be `before`. So a block in this peak has an
+        // earlier time than the peak, and another thread's free after the peak has a later one.
         let clock = thread.clock();
         let live = before + delta;
         match header.live_bytes.compare_exchange_weak(before, live, AcqRel, Acquire) {
@@ -192,8 +195,8 @@ pub fn flush(thread: &Thread) {
     }
 }
 
-/// Records a block if it is sampled. Called once the countdown is below zero. Returns whether the
-/// block was kept.
+/// Decides whether a block is sampled, and if so records it. Called once the countdown is below
+/// zero. Returns whether the block was sampled.
 #[cold]
 #[inline(never)]
 pub fn keep(
@@ -206,17 +209,17 @@ pub fn keep(
 ) -> bool {
     let interval = state::INTERVAL.load(Relaxed).max(1);
     if bytes as u64 >= interval {
-        // Large blocks are always kept, and are not part of the Poisson process of the smaller
-        // ones.
+        // Large blocks are always sampled and don't count towards the Poisson process of the
+        // smaller ones, so their bytes go back to the countdown.
         thread.countdown.set(thread.countdown.get().wrapping_add(bytes as i64));
     } else {
         if thread.random.get() == 0 {
-            // This is the thread's first small allocation, for which nothing was drawn yet.
+            // This is the thread's first small allocation: it has no random draw yet.
             thread.random.set(seed(thread));
             thread.draw_left.set(draw(thread, interval));
         }
-        // At most `interval - 1` bytes of a draw are in `countdown` at a time, so that a block of
-        // `interval` bytes always gets here.
+        // At most `interval - 1` bytes of a draw are in `countdown` at a time, so that an
+        // allocation of `interval` bytes always makes it negative and gets here.
         while thread.countdown.get() < 0 && thread.draw_left.get() > 0 {
             let part = thread.draw_left.get().min(interval as i64 - 1).max(1);
             thread.countdown.set(thread.countdown.get() + part);
@@ -225,7 +228,8 @@ pub fn keep(
         if thread.countdown.get() >= 0 {
             return false;
         }
-        // The distribution is memoryless, so a new draw after each kept block is exact.
+        // The exponential distribution is memoryless, so a new draw after each sampled block is
+        // exact.
         thread.draw_left.set(draw(thread, interval));
         let part = thread.draw_left.get().min(interval as i64 - 1);
         thread.countdown.set(part);
@@ -238,7 +242,7 @@ pub fn keep(
     true
 }
 
-/// Adds a kept block to the set, so that its free is recorded.
+/// Adds a sampled block to the set, so that its free is recorded.
 fn track(block: *mut u8) {
     if !insert(block as usize)
         && let Some(header) = state::header()
@@ -255,7 +259,7 @@ fn seed(thread: &Thread) -> u64 {
     (x ^ x >> 31) | 1
 }
 
-/// Draws exponentially distributed bytes with mean `interval`.
+/// Draws a number of bytes from the exponential distribution with mean `interval`.
 fn draw(thread: &Thread, interval: u64) -> i64 {
     let mut x = thread.random.get();
     x ^= x << 13;
@@ -267,7 +271,7 @@ fn draw(thread: &Thread, interval: u64) -> i64 {
     (-ln(uniform) * interval as f64) as i64
 }
 
-/// Natural logarithm of a value in (0, 1), to about 1e-9: `core` has none.
+/// Natural logarithm of a value in (0, 1), to about 1e-9. `core` doesn't have one.
 fn ln(x: f64) -> f64 {
     let bits = x.to_bits();
     let exponent = (bits >> 52 & 0x7ff) as i64 - 1023;
@@ -286,7 +290,7 @@ fn ln(x: f64) -> f64 {
     exponent as f64 * core::f64::consts::LN_2 + 2.0 * sum
 }
 
-/// Counts a free, and records it if the block was kept.
+/// Counts a free, and records it if the block was sampled.
 ///
 /// # Safety
 /// The same premises as [`usable`].
@@ -296,15 +300,16 @@ pub unsafe fn freeing(thread: &Thread, block: *mut u8) {
     freed(thread, block, unsafe { usable(thread, block) });
 }
 
-/// As [`freeing`], for a block of any allocator with so many usable bytes.
+/// Like [`freeing`], for a block of any allocator. `usable` is its number of usable bytes.
 #[inline(always)]
 pub fn freed(thread: &Thread, block: *mut u8, usable: usize) {
     arch::add_local(&thread.slot().frees, 1);
     gone(thread, block, usable);
 }
 
-/// Counts that a block is no longer live. The time of its record is read after its bytes are
-/// subtracted, so that a peak that includes the block lies before its record.
+/// Subtracts a block's bytes from live bytes, and records its free if it was sampled. The clock of
+/// that record is read after the subtraction, so a peak that includes the block is never later than
+/// the record.
 #[inline(always)]
 fn gone(thread: &Thread, block: *mut u8, usable: usize) {
     add_live(thread, -(usable as i64));
@@ -323,17 +328,17 @@ fn record_end(thread: &Thread, block: *mut u8, kind: Kind) -> bool {
     kept
 }
 
-/// The facts about a block that are read before `realloc` is called.
+/// The facts about a block that [`reallocating`] reads before `realloc` runs.
 #[derive(Clone, Copy)]
 pub struct Old {
     usable: usize,
-    /// Whether the block was kept. Then the beginning of the `realloc` is recorded, and so must be
-    /// its end.
+    /// Whether the block was sampled. Then `ReallocFree` was recorded, and the outcome must be
+    /// recorded too.
     kept: bool,
 }
 
-/// Called when `realloc` of a block is about to be called. The block stays live until `realloc`
-/// returns, however long that takes, since its bytes are in use meanwhile.
+/// Reads the facts about a block that is about to be reallocated. The block counts as live until
+/// `realloc` returns, however long that takes, since its bytes are in use meanwhile.
 ///
 /// # Safety
 /// The same premises as [`usable`].
@@ -345,7 +350,8 @@ pub unsafe fn reallocating(thread: &Thread, block: *mut u8) -> Old {
     Old { usable, kept }
 }
 
-/// Called when `realloc` returned null because there was no memory. The old block is still live.
+/// Undoes [`reallocating`] after `realloc` returned null for lack of memory, since the old block is
+/// still live.
 pub fn not_reallocated(thread: &Thread, old: Old, block: *mut u8) {
     if old.kept {
         track(block);
@@ -353,8 +359,8 @@ pub fn not_reallocated(thread: &Thread, old: Old, block: *mut u8) {
     }
 }
 
-/// Called when `realloc` returned `to`, a block of so many bytes; `to` is null if `realloc` freed
-/// the block.
+/// Counts the result of a `realloc`, and records it if the old or the new block is sampled. `to`
+/// has `bytes` requested bytes, or is null if `realloc` freed the block.
 ///
 /// # Safety
 /// `to` is null, or a live block of the real allocator.
@@ -386,15 +392,15 @@ pub unsafe fn reallocated(
     }
 }
 
-/// Counts a block of so many usable bytes that was allocated while recording is off. Only live
-/// bytes change, so that they are right when recording is on again.
+/// Counts an allocation of `usable` bytes while recording is off. Only live bytes change, so that
+/// they are right when recording is on again.
 #[inline(always)]
 pub fn allocated_while_off(thread: &Thread, usable: usize) {
     add_live(thread, usable as i64);
 }
 
-/// Counts a block of so many usable bytes that is freed while recording is off. The free of a kept
-/// block is recorded.
+/// Counts a free of `usable` bytes while recording is off. The free is recorded if the block was
+/// sampled, so that the collector doesn't take the block for live.
 #[inline(always)]
 pub fn freed_while_off(thread: &Thread, block: *mut u8, usable: usize) {
     gone(thread, block, usable);
@@ -405,7 +411,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logarithm_is_good_to_nine_digits() {
+    fn logarithm_is_exact_to_nine_digits() {
         for i in 1..10_000 {
             let x = f64::from(i) / 10_000.0;
             assert!((ln(x) - x.ln()).abs() < 1e-9 * (1.0 + x.ln().abs()), "{x}");

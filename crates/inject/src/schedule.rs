@@ -1,9 +1,9 @@
-//! Steps of a job that follows a schedule. Each process counts its own steps, and switches its
-//! recording itself, without delay.
+//! Counts the steps of a job that follows a schedule, and switches recording accordingly. Each
+//! process counts its own steps and switches its own recording, so that there is no delay.
 //!
-//! The code that notices a step calls [`step_begins`] or [`step_ends`] with its source. If there
-//! are several sources, only the most trusted one counts: a program that marks its steps also runs
-//! an optimizer.
+//! The code that notices a step calls [`step_begins`] or [`step_ends`] with the step's source. If
+//! there are several sources, only the most trusted one counts. For example, a program that marks
+//! its steps also runs an optimizer.
 
 use crate::block::Thread;
 use crate::{pytorch_registration, ring, sampling, state, unwind};
@@ -12,59 +12,60 @@ use tprof_wire::record::ExtKind;
 use tprof_wire::region::{RegionHeader, off};
 use tprof_wire::schedule::{Action, Schedule, counts_epochs};
 
-/// The sources of steps, the most trusted first.
+/// The sources from which steps are counted, the most trusted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Source {
-    /// The program, by `tprof_abi`.
+    /// The program itself, through `tprof_abi`.
     Program = 1,
-    /// The program, by NVTX ranges `step N`.
+    /// The program itself, through NVTX ranges `step N`.
     Nvtx = 2,
-    /// torch.profiler, by `ProfilerStep#N`.
+    /// torch.profiler, through ranges `ProfilerStep#N`.
     Profiler = 3,
-    /// An optimizer, by `Optimizer.step#CLASS.step`.
+    /// An optimizer, through ranges `Optimizer.step#CLASS.step`.
     Optimizer = 4,
-    /// A data loader, by `enumerate(DataLoader)#…`.
+    /// A data loader, through ranges `enumerate(DataLoader)#…`.
     Loader = 5,
-    /// The program, by ranges `epoch N`, if the schedule counts epochs.
+    /// The program itself, through ranges `epoch N`, if the schedule counts epochs.
     Epoch = 16,
 }
 
-/// The bits of [`RegionHeader::step_source`] that hold the source.
+/// The bits of [`RegionHeader::step_source`] that contain the [`Source`].
 const RANK: u32 = 0xff;
 
-/// The first optimizer that updated, until it updates again. Until then it isn't known which other
-/// optimizers belong to its group, which updates together.
+/// The optimizer that updated first, until it updates again; otherwise 0. Until then it isn't known
+/// which other optimizers update in the same step.
 static GROUP: AtomicU32 = AtomicU32::new(0);
 
-/// Whether steps matter in this process, so that noticing them is worth some work.
+/// Whether this process must count steps, so that noticing them is worth some work.
 #[inline(always)]
 pub fn is_followed() -> bool {
     state::header().is_some_and(|header| header.schedule[2].load(Relaxed) != 0)
 }
 
 /// Whether only the steps that the schedule chooses are recorded. This is false if some steps are
-/// left out only to compare the others with them.
+/// left out only to compare them with the others.
 #[inline(always)]
 pub fn chooses_steps() -> bool {
     is_followed() && state::header().is_some_and(|h| h.short_pauses.load(Relaxed) == 0)
 }
 
-/// Whether epochs matter in this process, so that spans of `tprof_abi` are checked for them.
+/// Whether this process must count epochs, so that spans of `tprof_abi` must be checked for them.
 #[inline(always)]
 pub fn follows_epochs() -> bool {
     is_followed()
         && state::header().is_some_and(|header| counts_epochs(header.schedule[2].load(Relaxed)))
 }
 
-/// Called when a step begins. If one source has several step makers, the one whose `of` (any
-/// number) came first is followed: two data loaders each return a batch in one step of the program.
+/// Called when a step begins. `of` is any number that distinguishes several makers of steps in one
+/// source. Only the one that came first counts, since, for example, two data loaders each return a
+/// batch in one step of the program.
 pub fn step_begins(thread: &Thread, source: Source, of: u32) {
     boundary(thread, source, of, 1);
 }
 
-/// Called when a step ends and the next one begins. If one source has several step makers, the last
-/// one that ends before the first one ends again is followed.
+/// Called when a step ends and the next one begins. If one source has several makers of steps, only
+/// the last one that ends before the first one ends again counts.
 pub fn step_ends(thread: &Thread, source: Source, of: u32) {
     boundary(thread, source, of, 0);
 }
@@ -90,8 +91,8 @@ fn boundary(thread: &Thread, source: Source, of: u32, begun: u64) {
         header.steps.store(0, Relaxed);
         GROUP.store(this, Relaxed);
     } else if followed != this {
-        // The last of the optimizers that update before the first one updates again marks the end
-        // of each step.
+        // Of the optimizers that update before the first one updates again, the last one marks the
+        // end of each step.
         match (this == GROUP.load(Relaxed), begun, header.steps.load(Relaxed)) {
             (true, ..) => GROUP.store(0, Relaxed),
             (false, 0, 1) if GROUP.load(Relaxed) != 0 => header.step_source.store(this, Relaxed),
@@ -111,29 +112,31 @@ fn boundary(thread: &Thread, source: Source, of: u32, begun: u64) {
     if schedule.active > 0 {
         let is_warm_up = |step| schedule.action(step) == Action::WarmUp;
         if is_warm_up(step) && !step.checked_sub(1).is_some_and(is_warm_up) {
-            // Prefetch the tables; the first recorded stack would have to wait for them otherwise.
+            // Without this, the first recorded stack would have to wait for its unwind tables.
             unwind::prefetch_tables(thread);
         }
         let cycle = schedule.cycle(step);
         let begins =
             cycle.and_then(|of| schedule.steps_of(of)).is_some_and(|of| *of.start() == step);
         if !switch(thread, header, schedule.records(step), cycle) && begins {
-            // The cycle before has just ended, so only the number of the cycle changes.
+            // The cycle before has just ended and the next one begins, so only the cycle's number
+            // changes.
             let now = header.off.load(Relaxed);
             write_switch(thread, now, now, cycle);
         }
     }
 }
 
-/// The first steps take longer than others, so steps are timed from this one on.
+/// Number of the first step that is timed. The steps before it take longer than others.
 const TIMED_FROM: u64 = 5;
-/// Clock at the beginning of that step; 0 if it isn't being timed.
+/// Clock at the beginning of step [`TIMED_FROM`]; 0 if it isn't being timed.
 static TIMED_SINCE: AtomicU64 = AtomicU64::new(0);
 
-/// Returns the schedule of a comparison, as it is from now on. Before the first step is left out,
-/// all parts of the schedule are doubled until those that are left out last an eighth of the time
-/// for which a thread waits on a full ring, a quarter of a second: what records devices notices
-/// with some delay that recording is off. Ranks that take a step together find the same.
+/// Returns the schedule of a comparison that applies from now on. The schedule may become longer
+/// before the first step is left out. All its parts are doubled until the steps that are left out
+/// last long enough: an eighth of the maximum time that a thread waits on a full ring, which is a
+/// quarter of a second. The agent needs that time, since it notices late that recording is off.
+/// Ranks that take a step together compute the same schedule.
 fn lengthened(header: &RegionHeader, schedule: Schedule, step: u64, clock: u64) -> Schedule {
     let Some(steps) = u64::from(schedule.active).checked_sub(TIMED_FROM + 1) else {
         return schedule;
@@ -157,7 +160,7 @@ fn lengthened(header: &RegionHeader, schedule: Schedule, step: u64, clock: u64) 
 }
 
 /// Switches this process's recording on or off, as the schedule or the captured range demands.
-/// `cycle` is the number of that cycle. Returns whether this changed anything.
+/// `cycle` is the number of the cycle. Returns whether this changed anything.
 pub fn switch(thread: &Thread, header: &RegionHeader, on: bool, cycle: Option<u64>) -> bool {
     let before = match on {
         true => header.off.fetch_and(!off::SCHEDULE, AcqRel),
@@ -170,8 +173,8 @@ pub fn switch(thread: &Thread, header: &RegionHeader, on: bool, cycle: Option<u6
     now != before
 }
 
-/// Records how recording is switched now, how it was before, and how many bytes are live. The live
-/// bytes are needed since the records of one cycle do not tell what was allocated before it.
+/// Records that recording was switched from `before` to `now`, and how many bytes are live. The
+/// live bytes are needed, since the records of one cycle don't show what was allocated before it.
 pub fn write_switch(thread: &Thread, now: u32, before: u32, cycle: Option<u64>) {
     let cycle = cycle.map_or(0, |cycle| cycle.saturating_add(1));
     let clock = thread.clock();

@@ -1,33 +1,36 @@
-//! Classes of system calls that may kill the process because seccomp filters do not permit them.
+//! Tracks which classes of system calls may kill the process, because a seccomp filter forbids
+//! them.
 //!
 //! A filter is evaluated before it takes effect. If it permits what recording needs, recording
 //! continues. If it doesn't, attached threads continue with the chunks that they have, events of
-//! new threads are counted as lost, and the run names forked children and new programs. Addresses
-//! count as unknown arguments, and so does what a filter keeps in scratch memory.
+//! new threads count as lost, and the run lists forked children and new programs. In the
+//! evaluation, addresses count as unknown arguments, and so do values that a filter stores in
+//! scratch memory.
+//!
+//! Limits:
 //!
 //! - A filter that is installed by a raw system call bypasses the hook. It may kill the process for
-//!   one
-//!   of tprof's system calls.
-//! - A child of `clone(CLONE_VM | CLONE_SETTLS)` with thread-local storage of its own is not
-//!   recorded. Its allocations and mappings are counted as lost, and programs that it executes attach
-//!   by themselves.
-//! - Before Linux 5.9, mappings and exec calls of a thread without thread-local storage are lost
-//!   and counted while a filter is in force.
-//! - Chromium has its own allocator, and its zygotes' children run in namespaces without the
-//!   session's directory. The run names these processes.
+//!   one of tprof's system calls.
+//! - A child of `clone(CLONE_VM | CLONE_SETTLS)` with thread-local storage of its own isn't
+//!   recorded. Its allocations and mappings count as lost, and programs that it executes attach by
+//!   themselves.
+//! - Before Linux 5.9, while a filter is in force, mappings and exec calls of a thread without
+//!   thread-local storage are not recorded but counted as lost.
+//! - Chromium has its own allocator, and the children of its zygotes run in namespaces without the
+//!   session's directory. The run lists these processes.
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
-/// The purpose of a system call. `required_syscalls` lists the calls of each class.
+/// What a system call is needed for. `required_syscalls` lists the calls of each class.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum CallClass {
     /// Recording in a process that is attached, including its new threads.
     Threads = 0,
     /// Attaching a forked child or a program that is executed.
     Processes = 1,
-    /// Reading memory that may not exist, for Python's frames.
+    /// Reading memory that may not exist, to find Python's frames.
     Reading = 2,
-    /// Asking for the size of a System V segment.
+    /// Finding the size of a System V segment.
     Segments = 3,
 }
 
@@ -38,11 +41,12 @@ pub const CLASSES: [CallClass; 4] =
 /// For each class, the number of filters in force that do not permit all of its calls.
 pub type Counts = [AtomicU32; CLASSES.len()];
 
-/// This library's counts. A filter can't be removed, so a count falls only if the kernel refused
-/// the filter.
+/// This library's counts. A filter can't be removed, so a count goes down only if the kernel
+/// refused the filter.
 static FORBIDDEN: Counts = [const { AtomicU32::new(0) }; CLASSES.len()];
 
-/// In a library without hooks, the counts of the library that hooks the installation of filters.
+/// In a library without hooks, the counts of the preloaded library, which hooks the installation of
+/// filters.
 static ELSEWHERE: AtomicPtr<Counts> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Whether system calls of this class may kill the process.
@@ -59,10 +63,10 @@ pub fn counts() -> &'static Counts {
     &FORBIDDEN
 }
 
-/// From now on, takes the counts of another library into account too.
+/// Makes [`is_forbidden`] consider the counts of another library as well.
 ///
 /// # Safety
-/// `counts` is what that library's [`counts`] returned, and the library is never unloaded.
+/// That library's [`counts`] returned `counts`, and the library is never unloaded.
 pub unsafe fn follow(counts: *const Counts) {
     ELSEWHERE.store(counts.cast_mut(), Relaxed);
 }

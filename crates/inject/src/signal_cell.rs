@@ -1,10 +1,10 @@
-//! Variables of one thread that the thread's own signal handlers may change between any two
+//! Defines variables of one thread that the thread's own signal handlers may change between any two
 //! instructions.
 //!
 //! A handler that allocates runs a hook inside the hook that it interrupted, and both use the same
-//! block. So no code has exclusive access to the block (`&mut`). The block is shared, and each
-//! variable is read and written as a whole by one instruction. On x86-64 that is the same plain
-//! `mov` that an ordinary variable would get.
+//! block of the thread. So no code has exclusive access to the block (`&mut`). Instead, the block
+//! is shared, and one instruction reads or writes each variable as a whole. On x86-64 that is the
+//! same plain `mov` as for an ordinary variable.
 
 use core::sync::atomic::{
     AtomicBool, AtomicI16, AtomicI64, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
@@ -38,7 +38,7 @@ impl<T: Word> SignalCell<T> {
         T::write(&self.0, value);
     }
 
-    /// The variable itself, for operations on memory that take one instruction.
+    /// The variable's memory, for operations that must be one instruction.
     #[inline(always)]
     pub fn memory(&self) -> &T::Memory {
         &self.0

@@ -1,7 +1,9 @@
-//! Spans, steps, instants and values that a program names itself, through the table `tprof_abi`.
+//! Records spans, steps, instants and values that a program declares itself, through the table
+//! `tprof_abi`.
 //!
-//! Beginnings are recorded while recording is on. The end of a recorded span is always recorded. A
-//! push and its pop carry their depth, so that a lost one doesn't shift the others.
+//! The beginning of a span is recorded only while recording is on. The end of a recorded span is
+//! always recorded. The records of a push and its pop contain their depth, so that a lost record
+//! doesn't shift the others.
 
 use crate::block::Thread;
 use crate::loss::count_missed;
@@ -14,32 +16,32 @@ use tprof_wire::region::off;
 use tprof_wire::schedule::is_epoch;
 use tprof_wire::spans::{ARGUMENTS, Arguments, BY_DEPTH, MAX_ARGUMENTS, OnStack, Place, value};
 
-/// For this many depths it is known whether their span was recorded. Deeper spans count as
-/// recorded.
+/// Number of depths for which the thread stores whether the span was recorded. Deeper spans count
+/// as recorded.
 const KNOWN_DEPTHS: u16 = 64;
 /// The name of a span that the program did not name.
 const NO_NAME: &[u8] = b"(no name)";
-/// Stands for an empty text, which has no id. It is the unit separator.
+/// Used in place of an empty text, which would have no id. It is the unit separator.
 const NO_TEXT: &[u8] = &[ARGUMENTS];
-/// Argument of the record of an end: the span was the innermost one. [`NOT_INNERMOST`] says that it
-/// wasn't.
+/// Argument of the record of a span's end if the span was the innermost one. [`NOT_INNERMOST`] is
+/// for the other case.
 const INNERMOST: u32 = 0;
 const NOT_INNERMOST: u32 = 1;
-/// Passed as the number of a step that has none, which then gets the count of steps.
+/// Passed instead of the number of a step if it has none. Then the count of steps is its number.
 pub const NO_NUMBER: u64 = u64::MAX;
 
-/// Set in the numbers by which `--capture-range` knows spans: `ON_STACK` for a span on a thread's
-/// stack, `STARTED` for one that any thread may end. The address of a range of PyTorch's has
-/// neither bit.
+/// Bits in the numbers by which `--capture-range` identifies spans: `ON_STACK` for a span on a
+/// thread's stack, `STARTED` for one that any thread may end. A range of PyTorch is identified by
+/// its address, which has neither bit.
 const ON_STACK: u64 = 1 << 63;
 const STARTED: u64 = 1 << 62;
 
-/// Next number of a span that any thread may end. A forked child continues the numbers.
+/// Number of the next span that any thread may end. A forked child continues these numbers.
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 /// Number of steps that this process has begun. A forked child continues the count.
 static STEPS: AtomicU64 = AtomicU64::new(0);
 
-/// A name that a program stores for one place in its code: `struct tprof_name`.
+/// A name that a program stores for one place in its code, with its cached id: `struct tprof_name`.
 #[repr(C)]
 pub struct SpanName {
     text: *const u8,
@@ -50,13 +52,13 @@ pub struct SpanName {
 }
 
 impl SpanName {
-    /// Makes a name for one use, with `bytes` of text, which must outlive that use.
+    /// Makes a name for one use. Its text of `bytes` bytes must outlive that use.
     #[inline(always)]
     pub const fn of(text: *const u8, bytes: usize) -> SpanName {
         SpanName { text, bytes, generation: AtomicU64::new(0), id: AtomicU64::new(0) }
     }
 
-    /// The name's id in this process. After the first time this costs two loads.
+    /// The name's id in this process. Except for the first use, this costs two loads.
     #[inline(always)]
     fn id(&self, thread: &Thread) -> u32 {
         if self.generation.load(Acquire) == state::WIPED.generation.load(Relaxed) {
@@ -70,7 +72,7 @@ impl SpanName {
     fn define(&self, thread: &Thread) -> u32 {
         let text = match self.text.is_null() || self.bytes == 0 {
             true => NO_NAME,
-            // SAFETY: the program passed a text of so many bytes, which stays valid while the name
+            // SAFETY: the program passed a text of `bytes` bytes, which stays valid while the name
             // is used.
             false => unsafe { core::slice::from_raw_parts(self.text, self.bytes) },
         };
@@ -83,10 +85,10 @@ impl SpanName {
     }
 }
 
-/// The id of a name that a program passed; that of [`NO_NAME`] for a null pointer.
+/// The id of a name that a program passed; the id of [`NO_NAME`] for a null pointer.
 ///
 /// # Safety
-/// `name` is null, or a name that outlives the call, as does its text.
+/// `name` is null, or points at a name that outlives the call together with its text.
 #[inline(always)]
 unsafe fn named(thread: &Thread, name: *const SpanName) -> u32 {
     // SAFETY: the caller guarantees null or a valid name.
@@ -105,7 +107,7 @@ fn thread() -> Option<&'static Thread> {
     thread
 }
 
-/// This thread, if recording is on.
+/// This thread's block, if recording is on.
 #[inline(always)]
 fn recording() -> Option<&'static Thread> {
     thread().filter(|thread| thread.is_on())
@@ -114,7 +116,7 @@ fn recording() -> Option<&'static Thread> {
 /// Begins a span on this thread.
 ///
 /// # Safety
-/// `name` is null, or a name that outlives the call, as does its text.
+/// `name` is null, or points at a name that outlives the call together with its text.
 #[inline(always)]
 pub unsafe fn push(name: *const SpanName) {
     if let Some(thread) = thread() {
@@ -123,7 +125,7 @@ pub unsafe fn push(name: *const SpanName) {
     }
 }
 
-/// Does what [`push`] does. Returns the number of spans around the new one.
+/// Implements [`push`]. Returns the number of spans around the new one.
 ///
 /// # Safety
 /// The same premises as [`push`].
@@ -159,7 +161,7 @@ unsafe fn push_on(thread: &Thread, name: *const SpanName) -> u16 {
 #[inline(always)]
 pub fn pop() {
     let Some(thread) = thread() else { return };
-    // There were more pops than pushes.
+    // The program called pop more often than push.
     let Some(depth) = thread.spans.get().checked_sub(1) else { return };
     pop_on(thread, depth);
 }
@@ -168,8 +170,8 @@ pub fn pop() {
 #[inline(always)]
 fn pop_on(thread: &Thread, depth: u16) {
     ends(thread, depth, INNERMOST);
-    // The depth changes last: a signal handler that runs before the record is written pushes
-    // deeper, so that its span does not take this one's place.
+    // The depth changes last. A signal handler that runs before the record is written then pushes
+    // at a greater depth, so that its span doesn't take this one's place.
     thread.spans.set(depth);
     if thread.spans_over.get() != 0 {
         settle(thread);
@@ -188,7 +190,7 @@ fn ends(thread: &Thread, depth: u16, argument: u32) {
     }
 }
 
-/// Removes spans from the stack that ended before the spans within them.
+/// Removes those innermost spans from the stack that have ended already, before spans within them.
 #[cold]
 fn settle(thread: &Thread) {
     while let Some(depth) = thread.spans.get().checked_sub(1)
@@ -200,9 +202,9 @@ fn settle(thread: &Thread) {
     }
 }
 
-/// Begins a span on this thread, as [`push`] does. Returns the number to pass to [`close`], 0 if
-/// nothing of the span is recorded. A span at a depth of 64 or more is recorded like one of
-/// [`start`], within no other span.
+/// Begins a span on this thread, like [`push`]. Returns the number to pass to [`close`], or 0 if
+/// the span isn't recorded. A span at a depth of 64 or more is recorded as if [`start`] had begun
+/// it, so it isn't within another span.
 ///
 /// # Safety
 /// The same premises as [`push`].
@@ -251,21 +253,22 @@ fn close_around(thread: &Thread, depth: u16) {
 /// An argument of a span, as a program passes it: `struct tprof_value`.
 #[repr(C)]
 pub struct SpanValue {
-    /// One of [`value`]'s numbers.
+    /// The value's type, from [`value`].
     kind: u64,
     /// The value's bits, according to its kind; for a text, its address.
     bits: u64,
-    /// Number of bytes, for a text.
+    /// Number of bytes of a text.
     bytes: u64,
 }
 
-/// Adds arguments to a span that [`open`] began on this thread and that has not ended, or that
-/// [`start`] began on any thread. There are `count` values, of which at most four are recorded.
-/// `keys` has their keys, with unit separators between them.
+/// Adds arguments to a span. The span must have begun by [`open`] on this thread and not have
+/// ended, or by [`start`] on any thread. `values` has `count` values, of which at most four are
+/// recorded. `keys` has their keys, separated by unit separators.
 ///
 /// # Safety
-/// `keys` is null, or a name that outlives the call, as does its text. `values` is null or points
-/// at `count` values, in which each text is null or has so many bytes.
+/// `keys` is null, or points at a name that outlives the call together with its text. `values` is
+/// null or points at `count` values, in which the address of each text is null or that of its
+/// number of bytes.
 pub unsafe fn describe(span: u64, keys: *const SpanName, values: *const SpanValue, count: usize) {
     if span == 0 || values.is_null() {
         return;
@@ -278,12 +281,12 @@ pub unsafe fn describe(span: u64, keys: *const SpanName, values: *const SpanValu
     }
     let count = count.min(MAX_ARGUMENTS);
     let mut all = Arguments { span, count: count as u8, ..Arguments::default() };
-    // SAFETY: the caller guarantees at least so many values, and `values` isn't null.
+    // SAFETY: the caller guarantees at least `count` values, and `values` isn't null.
     let values = unsafe { core::slice::from_raw_parts(values, count) };
     for ((one, kind), bits) in values.iter().zip(&mut all.kinds).zip(&mut all.bits) {
         *kind = one.kind as u8;
         *bits = if one.kind == u64::from(value::TEXT) {
-            // SAFETY: the caller guarantees that a text is null or has so many bytes.
+            // SAFETY: the caller guarantees that a text is null or has its number of bytes.
             u64::from(unsafe { text_id(thread, one) })
         } else {
             one.bits
@@ -301,21 +304,21 @@ pub unsafe fn describe(span: u64, keys: *const SpanName, values: *const SpanValu
     };
 }
 
-/// The id of a text; that of [`NO_TEXT`] if it is empty.
+/// The id of a text; the id of [`NO_TEXT`] if the text is empty.
 ///
 /// # Safety
-/// The text is null or has so many bytes.
+/// The text's address is null or that of its number of bytes.
 unsafe fn text_id(thread: &Thread, one: &SpanValue) -> u32 {
     if one.bits == 0 || one.bytes == 0 {
         return interned::id(thread, ExtKind::Name, NO_TEXT);
     }
-    // SAFETY: the caller guarantees so many bytes, and the address isn't null.
+    // SAFETY: the caller guarantees this number of bytes, and the address isn't null.
     let text = unsafe { core::slice::from_raw_parts(one.bits as *const u8, one.bytes as usize) };
     interned::id(thread, ExtKind::Name, text)
 }
 
-/// Records a span that was measured elsewhere, by how many nanoseconds ago it began and ended. The
-/// span lies within no other.
+/// Records a span that the program measured itself. The program says how many nanoseconds ago it
+/// began and ended. The span is not within another one.
 ///
 /// # Safety
 /// The same premises as [`push`].
@@ -327,7 +330,7 @@ pub unsafe fn complete(name: *const SpanName, began_ago_ns: u64, ended_ago_ns: u
     ring::quick(thread, ExtKind::SpanComplete, name, clock, &[began_ago_ns, ended_ago_ns]);
 }
 
-/// The thread's counters so far. Under `--mem sampled` they count its allocations exactly.
+/// The thread's counters at this moment. Under `--mem sampled` they count its allocations exactly.
 #[inline(always)]
 fn counted(thread: &Thread, depth: u16) -> OnStack {
     let slot = thread.slot();
@@ -336,12 +339,12 @@ fn counted(thread: &Thread, depth: u16) -> OnStack {
     OnStack { depth, allocations, allocated_bytes }
 }
 
-/// The number by which `--capture-range` knows a thread's span at a depth.
+/// The number by which `--capture-range` identifies a thread's span at a depth.
 fn on_stack(thread: &Thread, depth: u16) -> u64 {
     u64::from(thread.tid.get()) << 32 | u64::from(depth) | ON_STACK
 }
 
-/// The part of a text before a span's arguments.
+/// The part of a text that precedes a span's arguments.
 fn without_arguments(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == ARGUMENTS).next().unwrap_or_default()
 }
@@ -363,7 +366,7 @@ unsafe fn followed(thread: &Thread, name: *const SpanName, number: u64) {
     capture::begins(thread, CaptureTrigger::Range, text, number);
 }
 
-/// Begins a span that any thread of the process may end. Returns its number, 0 if it is not
+/// Begins a span that any thread of the process may end. Returns its number, or 0 if it isn't
 /// recorded.
 ///
 /// # Safety
@@ -411,15 +414,16 @@ pub unsafe fn mark(name: *const SpanName) {
     ring::quick(thread, ExtKind::SpanMark, name, thread.clock(), &[0, 0]);
 }
 
-/// Begins a training step with this number, or with none if it is [`NO_NUMBER`].
+/// Begins a training step with this number. If it is [`NO_NUMBER`], the step has no number of its
+/// own.
 pub fn step(number: u64) {
     let count = STEPS.fetch_add(1, Relaxed);
     let Some(thread) = thread() else { return };
     let is_given = number != NO_NUMBER;
     let payload = [if is_given { number } else { count }, u64::from(is_given)];
     let write = || ring::quick(thread, ExtKind::Step, 0, thread.clock(), &payload);
-    // The step is recorded even if the schedule switches recording off now, since it ends the step
-    // before.
+    // The step is recorded even if the schedule switches recording off here, since its record is
+    // the end of the step before.
     let was_on = thread.is_on();
     if was_on {
         write();
@@ -439,7 +443,7 @@ pub unsafe fn counter(name: *const SpanName, value: f64) {
     unsafe { value_of(name, [value.to_bits(), 0]) };
 }
 
-/// Adds to the sum of values under a name. The sum begins at 0.
+/// Adds a value to the sum of the counter with this name. The sum begins at 0.
 ///
 /// # Safety
 /// The same premises as [`push`].
@@ -458,7 +462,7 @@ unsafe fn value_of(name: *const SpanName, payload: [u64; 2]) {
     ring::quick(thread, ExtKind::CounterValue, name, thread.clock(), &payload);
 }
 
-/// Adds floating-point operations to the innermost span of this thread. `dtype` is their type, of
+/// Adds floating-point operations to the innermost span of this thread. `dtype` is their type, from
 /// [`tprof_wire::spans::dtype`].
 pub fn work(count: u64, dtype: u32) {
     let Some(thread) = recording() else { return };
@@ -477,8 +481,8 @@ pub unsafe fn took(pool: *const SpanName, block: u64, bytes: u64) {
     ring::quick(thread, ExtKind::PoolTook, pool, thread.clock(), &[block, bytes]);
 }
 
-/// Records that the pool took a block back. This is recorded even while recording is off, since it
-/// isn't known whether the block was recorded when it was handed out.
+/// Records that the pool took a block back, even while recording is off, since it isn't known here
+/// whether the block was recorded when the pool handed it out.
 ///
 /// # Safety
 /// The same premises as [`push`].
@@ -494,8 +498,8 @@ pub fn is_recording() -> bool {
     recording().is_some()
 }
 
-/// Switches this process's recording on (true) or off, without delay. Returns whether it records
-/// then: recording that something else has switched off stays off.
+/// Switches this process's recording on (true) or off, without delay. Returns whether the process
+/// records afterwards: if something else has switched recording off, it stays off.
 pub fn record(on: bool) -> bool {
     let Some(thread) = thread() else { return false };
     let Some(header) = state::header() else { return false };

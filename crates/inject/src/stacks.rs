@@ -1,9 +1,10 @@
-//! Interns stacks in the target: a known stack costs one table lookup, and a new one is defined by
-//! a record.
+//! Interns stacks in the profiled process: records refer to a stack by an id, and the first record
+//! with a new stack is preceded by a definition of its id.
 //!
-//! Open-addressing tables map a hash to an id. Each table gets the stacks that found no room in the
-//! one before. An entry is claimed by one compare-and-swap and never removed. The hash has 64 bits:
-//! in a million stacks two collide with a probability of 3e-8, so frames are not compared.
+//! Open-addressing tables map a stack's hash to its id. A stack that finds no room in one table
+//! goes to the next, larger one. A thread claims an entry by one compare-and-swap, and entries are
+//! never removed. The hash has 64 bits. Among a million stacks the probability of a collision is
+//! 3e-8, so frames are not compared.
 
 use crate::block::Thread;
 use crate::python::{self, Scratch};
@@ -15,35 +16,36 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
 use tprof_wire::record::{ExtKind, STACK_ID_LIMIT, StackEnd};
 use tprof_wire::region::stack_mode;
 
-/// Number of entries in each table: 8 KiB, 1 MiB and 32 MiB of address space, touched as needed.
-/// Short processes touch only the first table. Each of the others is mapped once the one before has
-/// no room for a stack.
+/// Number of entries in each table. The tables take 8 KiB, 1 MiB and 32 MiB of address space, of
+/// which only touched pages use memory. Short processes touch only the first table. Each other
+/// table is mapped once a stack finds no room in the one before.
 const SIZES: [usize; 3] = [1 << 9, 1 << 16, 1 << 21];
-/// Number of entries that are tried before a table counts as full for a hash.
+/// Number of entries that are tried for a hash before its table counts as full.
 const PROBES: usize = 8;
 
-/// A stack that takes longer than this (about 10 us) was delayed by something else.
+/// A stack that takes longer than this (about 10 us) was delayed by something other than unwinding.
 const SLOW_TICKS: u64 = 30_000;
 
-/// An entry has two words: a 24-bit id and the upper 40 bits of a hash in one word would collide
-/// too often.
+/// An entry has two words. One word with a 24-bit id and the upper 40 bits of a hash would have too
+/// many collisions.
 #[repr(C)]
 struct InternedStack {
     hash: AtomicU64,
     id: AtomicU64,
 }
 
-/// Set next to a stack's id if the ring had no room for its definition. The next thread that meets
-/// the stack defines it.
+/// Bit next to a stack's id, set if the ring had no room for the stack's definition. The next
+/// thread that takes the same stack defines it.
 const DROPPED: u64 = 1 << 32;
 
-/// Set next to a stack's id while a thread defines it, which may take long if its ring is full.
-/// Other threads use the id meanwhile, but don't cache it, since the definition may be dropped.
+/// Bit next to a stack's id, set while a thread defines it, which may take long if its ring is
+/// full. Meanwhile other threads use the id. They don't cache it, since the definition may still be
+/// dropped.
 const BEING_DEFINED: u64 = 1 << 33;
 
 const _: () = assert!(SIZES[0] * size_of::<InternedStack>() == STACKS_BYTES);
 
-/// The tables after the first.
+/// The tables after the first; null while not mapped.
 static LATER: [AtomicPtr<u8>; SIZES.len() - 1] =
     [const { AtomicPtr::new(core::ptr::null_mut()) }; SIZES.len() - 1];
 
@@ -57,16 +59,17 @@ fn map_first() {
     tables::map();
 }
 
-/// Maps the tables that a thread will need when it may no longer make system calls.
+/// Maps the tables before a thread loses the right to make system calls, since it can't map them
+/// later.
 pub fn map_ahead() {
     map_first();
     map_table(1);
 }
 
-/// Whether mapping the tables was tried. There may not have been enough memory.
+/// Whether a thread has tried to map the tables. There may not have been enough memory.
 static WERE_MAPPED: AtomicBool = AtomicBool::new(false);
 
-/// Maps the tables at the first stack. If there was no memory, tries again at one stack in 1,024.
+/// Maps the tables at the first stack. If memory was short, tries again at one stack in 1,024.
 #[inline(always)]
 fn map_tables_once(thread: &Thread) {
     let is_missing = || !unwind::has_memo() || tables::RECENT.load(Relaxed).is_null();
@@ -84,7 +87,7 @@ fn map_table(index: usize) {
     }
 }
 
-/// The id of the stack at a hook's entry; 0 if stacks are off or this one is lost.
+/// The id of the stack at a hook's entry; 0 if stacks are off or this stack was lost.
 #[inline(always)]
 pub fn stack(thread: &Thread, sp: usize, fp: usize) -> u32 {
     if state::STACK_MODE.load(Relaxed) == stack_mode::OFF {
@@ -93,8 +96,8 @@ pub fn stack(thread: &Thread, sp: usize, fp: usize) -> u32 {
     take(thread, sp, fp)
 }
 
-/// Like [`stack`], with Python's functions if the collector has found the interpreter. Used for
-/// calls that take so long that the time for this doesn't matter.
+/// Like [`stack`], with Python's functions if the collector has found the interpreter. Hooks use it
+/// for calls that take so long that its own time doesn't matter.
 #[cold]
 #[inline(never)]
 pub fn with_python(thread: &Thread, sp: usize, fp: usize) -> u32 {
@@ -110,17 +113,18 @@ pub fn with_python(thread: &Thread, sp: usize, fp: usize) -> u32 {
 #[inline(never)]
 fn take(thread: &Thread, sp: usize, fp: usize) -> u32 {
     thread.stacks.set(thread.stacks.get().wrapping_add(1));
-    // One stack in 64 is timed, so that the run can report what stacks cost.
+    // One stack in 64 is timed, so that the run can report what taking stacks costs.
     if thread.stacks.get() & 63 == 1 && !thread.strict.get() {
         let slot = thread.slot();
         let (begin, waited) = (thread.clock(), slot.wait_ticks.load(Relaxed));
         let id = take_now(thread, sp, fp);
-        // Waits for tables or room are already counted in `wait_ticks`, and must count only once.
+        // `wait_ticks` already counts the time waited for unwind tables or room in the ring, so
+        // that time is subtracted here.
         let waited = slot.wait_ticks.load(Relaxed).wrapping_sub(waited);
         let ticks = thread.clock().wrapping_sub(begin).saturating_sub(waited);
-        // The first stack of new code is not typical, even without its wait. Neither is a thread's
-        // first stack, and many threads take fewer than 64. The ticks of such stacks are not scaled
-        // up.
+        // The first stack of new code is not typical, even without its wait. A thread's first stack
+        // is not typical either, and many threads take fewer than 64. So the ticks of such stacks
+        // are not multiplied by 64.
         let is_first = thread.stacks.get() == 1;
         let shift = if is_first || waited > 0 || ticks > SLOW_TICKS { 0 } else { 6 };
         arch::add_local(&slot.stack_ticks, ticks << shift);
@@ -154,11 +158,11 @@ fn take_by_walk(
     with_python: bool,
 ) -> u32 {
     map_tables_once(thread);
-    // `walk` fills only `len` frames of these 1.5 KiB; clearing all first would cost more than the
-    // walk.
+    // `walk` fills only the `len` frames that it finds of these 1.5 KiB. Clearing all of it first
+    // would cost more than the walk.
     let mut walk = MaybeUninit::<Walk>::uninit();
-    // SAFETY: `walk` writes all fields, which are integers and an enum, before they are read;
-    // frames beyond `len` are never read.
+    // SAFETY: `walk` writes all fields, which are integers and an enum, before anything reads them;
+    // only the first `len` frames are read.
     let walk = unsafe { &mut *walk.as_mut_ptr() };
     unwind::walk(thread, from, guess.is_some(), walk);
     if walk.len == 0 {
@@ -189,8 +193,8 @@ fn take_by_walk(
     id
 }
 
-/// The id of a walk. From now on the cache finds it by the hash of its frames, or by the hash that
-/// `guessed` returns instead.
+/// The id of the stack that a walk found. From now on the cache finds the id by the hash of the
+/// stack's frames, or by the hash that `guessed` returns instead.
 #[inline(always)]
 fn intern(
     thread: &Thread,
@@ -218,7 +222,8 @@ fn intern(
     id
 }
 
-/// The id of a stack, with [`BEING_DEFINED`] if another thread is defining it; 0 if it has none.
+/// Finds or assigns the id of a stack in the tables. The result has the bit [`BEING_DEFINED`] if
+/// another thread is defining the stack, and is 0 if the stack has no id.
 #[inline(never)]
 fn intern_slowly(
     thread: &Thread,
@@ -229,7 +234,7 @@ fn intern_slowly(
 ) -> u64 {
     let mut is_mapped = true;
     for (index, (table, size)) in all_tables().enumerate() {
-        // If there was no memory for one table, there is none for the next, which is larger.
+        // If there was no memory for one table, there is none for the next one, which is larger.
         if table.load(Relaxed).is_null()
             && is_mapped
             && !thread.is_quiet()
@@ -243,7 +248,8 @@ fn intern_slowly(
             continue;
         }
         for probe in 0..PROBES {
-            // SAFETY: the index is masked to the table's size.
+            // SAFETY: the index is masked to the table's size, and the table stays mapped once it
+            // is published.
             let entry = unsafe { &*table.add(((hash >> 20) as usize + probe) & (size - 1)) };
             let mut now = entry.hash.load(Acquire);
             if now == 0 {
@@ -275,14 +281,14 @@ fn intern_slowly(
 }
 
 /// Waits for the id of an entry that another thread has just claimed, which usually follows at
-/// once. It never follows if that thread was killed or if this is its own signal handler, so this
-/// gives up after a while.
+/// once. The id never follows if that thread was killed, or if this code runs in that thread's own
+/// signal handler. So the wait is limited.
 fn wait_for_id(entry: &InternedStack) -> u64 {
     for _ in 0..1000 {
         match entry.id.load(Acquire) {
             0 => core::hint::spin_loop(),
             u64::MAX => return 0,
-            // The definition was dropped again meanwhile.
+            // The definition was dropped again in the meantime.
             id if id & DROPPED != 0 => return 0,
             id => return id,
         }
@@ -297,7 +303,7 @@ fn count_lost() {
     }
 }
 
-/// Assigns an id to a stack, which other threads use from now on; `None` if there are no more ids.
+/// Assigns an id to a stack and publishes it to other threads; `None` if all ids are used.
 fn new_id(entry: &InternedStack) -> Option<u32> {
     let header = state::header()?;
     let id = header.stacks.fetch_add(1, Relaxed) + 1;
@@ -310,7 +316,8 @@ fn new_id(entry: &InternedStack) -> Option<u32> {
     Some(id)
 }
 
-/// Defines the stack with this id. `is_first` says that no definition of it was dropped before.
+/// Writes the definition of a stack with this id. `is_first` is true if no earlier definition of
+/// the stack was dropped.
 #[cold]
 #[inline(never)]
 fn define(

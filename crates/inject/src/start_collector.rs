@@ -1,6 +1,6 @@
-//! Starts a collector from the first process that attaches, without side effects for the job: it
-//! has no additional child to wait for, and the collector inherits no descriptor and has a session
-//! of its own.
+//! Starts a collector from the first process that attaches, without side effects for the job. The
+//! job has no additional child to wait for, and the collector inherits no descriptor and is in a
+//! session of its own.
 
 use crate::arch::{number as n, syscall};
 use crate::environment;
@@ -9,41 +9,44 @@ use core::ffi::c_char;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_wire::env;
 
-/// Maximum number of environment entries that are passed on. Further ones are dropped.
+/// Maximum number of environment entries that are passed to the collector. Further ones are
+/// dropped.
 const MOST_ENTRIES: usize = 4096;
 const PAGE: usize = 4096;
 
-/// Starts a collector and returns its pid. Whether the collector comes up shows at its socket.
+/// Starts a collector and returns its pid. Whether it works is only seen when it opens its socket.
 pub fn start() -> Option<u32> {
     let bin = environment::variable(env::BIN)?;
     let session = environment::variable(env::SESSION)?;
     let shared = flags::MAP_SHARED | flags::MAP_ANONYMOUS;
     let page = sys::map(PAGE, flags::PROT_READ | flags::PROT_WRITE, shared, -1)?;
-    // SAFETY: the page was just mapped, zeroed; the child below shares it.
+    // SAFETY: the page was just mapped and zeroed, which is a valid value. The child below shares
+    // it.
     let started = unsafe { &*page.cast::<AtomicU32>() };
-    // A plain fork with exit signal 0, so that there is no SIGCHLD, and `wait` without __WALL never
-    // sees the child. Signals are blocked, and the child makes only system calls. SAFETY: `clone`
-    // without a new stack behaves like `fork`.
+    // This is a plain fork with exit signal 0. So the job gets no SIGCHLD, and its `wait` without
+    // __WALL never sees the child. Signals are blocked, and the child makes only system calls.
+    // SAFETY: `clone` without a new stack behaves like `fork`.
     let child = unsafe { syscall(n::CLONE, [0; 6]) };
     if child == 0 {
-        // SAFETY: this is the child, which has a copy of everything; the function never returns.
+        // SAFETY: this is the child, which has a copy of everything, and the function never
+        // returns.
         unsafe { become_collector(bin, session, started) };
     }
     if child > 0 {
         const WALL: usize = 0x4000_0000;
-        // SAFETY: this waits for exactly that child, and passes null pointers otherwise.
+        // SAFETY: this waits for exactly that child, and the pointers that it passes are null.
         unsafe { syscall(n::WAIT4, [child as usize, 0, WALL, 0, 0, 0]) };
     }
     let pid = started.load(Acquire);
-    // SAFETY: `started` is not used after this.
+    // SAFETY: nothing uses `started` after this.
     unsafe { sys::unmap(page, PAGE) };
     (pid != 0).then_some(pid)
 }
 
-/// Forks the collector and executes it. Stores the collector's pid in `started` before the process
-/// in between exits.
+/// Forks the collector, which executes its program. Stores the collector's pid in `started`. Then
+/// the process in between exits, so that the job isn't the collector's parent.
 unsafe fn become_collector(bin: &'static [u8], session: &'static [u8], started: &AtomicU32) -> ! {
-    // SAFETY: this child has a single thread, and passes valid pointers to the system calls.
+    // SAFETY: this child has a single thread, and passes valid pointers to all system calls.
     unsafe {
         syscall(n::SETSID, [0; 6]);
         let collector = syscall(n::CLONE, [0; 6]);
@@ -95,7 +98,7 @@ unsafe fn become_collector(bin: &'static [u8], session: &'static [u8], started: 
 
 fn exit() -> ! {
     loop {
-        // SAFETY: `exit` takes no pointer, and ends this child.
+        // SAFETY: `exit` takes no pointer, and ends only this child.
         unsafe { syscall(n::EXIT, [0; 6]) };
     }
 }

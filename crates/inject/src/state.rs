@@ -1,6 +1,7 @@
-//! The state of the whole process: the mappings, the modes, and the generation. By one comparison
-//! with the generation, a thread knows that it must take the slow path: because it is not attached
-//! yet, in a forked child, or because recording is turned off.
+//! The state of the whole process: its mappings, its modes, and its generation.
+//!
+//! Each hook compares its thread's stamp with the generation. If they differ, the thread must take
+//! the slow path: it is not attached yet, it is in a forked child, or recording was turned off.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use tprof_wire::hash::spread;
@@ -13,17 +14,18 @@ pub struct Wiped {
     pub generation: AtomicU64,
     /// 1 once this process sent `Hello` to a collector that did not answer in time.
     pub asked: AtomicU64,
-    /// Number of events since then that were not recorded.
+    /// Number of events that were not recorded since then.
     pub missed: AtomicU64,
-    /// Number of threads that are reading unwind information of loaded objects.
+    /// Number of threads that are reading unwind information of loaded objects, which must not be
+    /// unmapped meanwhile.
     pub reading_frames: AtomicU64,
-    /// Number of libraries that are being unloaded: see [`crate::unloading`].
+    /// Number of `dlclose` calls that are unloading libraries: see [`crate::unloading`].
     pub unloading: AtomicU64,
     rest: [u64; 507],
 }
 
 impl Wiped {
-    /// Zeroes the page in a forked child, which Linux before 4.14 can't do itself.
+    /// Zeroes the page in a forked child. Linux before 4.14 can't do that itself.
     pub fn wipe(&self) {
         for word in
             [&self.generation, &self.asked, &self.missed, &self.reading_frames, &self.unloading]
@@ -33,7 +35,7 @@ impl Wiped {
     }
 }
 
-/// The page. It lies in `.bss`, behind the page with the end of `.data`, so that its mapping is
+/// The page. It is in `.bss` after the page that has the end of `.data`, so that its mapping is
 /// anonymous, as `MADV_WIPEONFORK` demands.
 pub static WIPED: Wiped = Wiped {
     generation: AtomicU64::new(0),
@@ -44,39 +46,40 @@ pub static WIPED: Wiped = Wiped {
     rest: [0; 507],
 };
 
-/// The phase of this process. A fork doesn't change it, unlike [`WIPED`].
+/// The phase of this process. A forked child inherits it, unlike [`WIPED`].
 pub static PHASE: AtomicU32 = AtomicU32::new(phase::NEW);
 /// Values of [`PHASE`].
 pub mod phase {
     /// No hook has run.
     pub const NEW: u32 = 0;
-    /// A thread is initialising; calls are passed through.
+    /// A thread is initialising this library. Hooks only call the real functions.
     pub const BUSY: u32 = 1;
-    /// Attached to the session.
+    /// The process is attached to the session.
     pub const ON: u32 = 2;
     /// Recording is off for good.
     pub const OFF: u32 = 3;
-    /// The collector did not answer in time, and is asked again when it resumes.
+    /// The collector did not answer in time. This process asks again when the collector resumes.
     pub const LATER: u32 = 4;
 }
 
-/// Number of generations so far. It survives forks, so that a child's generation differs from its
-/// parent's.
+/// Number of generations so far. A forked child inherits it, so that its generation differs from
+/// its parent's.
 static GENERATIONS: AtomicU64 = AtomicU64::new(0);
-/// Pid of the process that attached, by which a vfork child is detected.
+/// Pid of the process that attached. A vfork child shares this memory and is detected by its other
+/// pid.
 pub static PID: AtomicU32 = AtomicU32::new(0);
-/// The process's region; null before it has one.
+/// Address of the process's region; null before the process has one.
 pub static REGION: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
-/// The session page; null before attaching.
+/// Address of the session page; null before attaching.
 pub static SESSION: AtomicPtr<SessionPage> = AtomicPtr::new(core::ptr::null_mut());
-/// The unwind tables; null before attaching.
+/// Address of the unwind tables; null before attaching.
 pub static TABLES: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 /// Bytes of the unwind tables that are mapped.
 pub static TABLES_BYTES: AtomicUsize = AtomicUsize::new(0);
-/// Bytes of the unwind tables that may be read so far. The rest becomes accessible as tables
-/// arrive, so that `mlockall` in the job does not fill it.
+/// Number of bytes of the unwind tables that may be read so far. The rest becomes accessible as the
+/// collector adds tables, so that an `mlockall` of the job doesn't allocate memory for all of it.
 pub static TABLES_OPEN: AtomicUsize = AtomicUsize::new(0);
-/// Whether address space is limited, so that little should be mapped.
+/// Whether the process's address space is limited, so that this library should map little.
 pub static SPARING: AtomicBool = AtomicBool::new(false);
 /// How memory is recorded: one of [`tprof_wire::region::mem_mode`].
 pub static MEM_MODE: AtomicU32 = AtomicU32::new(0);
@@ -86,9 +89,9 @@ pub static CALLS: AtomicU32 = AtomicU32::new(0);
 pub static OPERATORS: AtomicU32 = AtomicU32::new(0);
 /// How stacks are taken: one of [`tprof_wire::region::stack_mode`].
 pub static STACK_MODE: AtomicU32 = AtomicU32::new(0);
-/// Path of the file for the results of checks of stacks; null if no checks are asked for.
+/// Path of the file for the results of checks of stacks; null if no checks were requested.
 pub static CHECK_STACKS: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
-/// Mean bytes between samples.
+/// Mean number of bytes between samples of allocations.
 pub static INTERVAL: AtomicU64 = AtomicU64::new(0);
 /// The values that the allocator's hooks read at each call, in one cache line.
 #[repr(C, align(64))]
@@ -99,10 +102,10 @@ pub struct Hot {
     pub calloc: AtomicUsize,
     /// The real `free`.
     pub free: AtomicUsize,
-    /// The word whose bit [`off::UNCOUNTED`] is set while the hooks only call the real functions;
-    /// never null. See [`Hot::is_uncounted`].
+    /// Points to the word whose bit [`off::UNCOUNTED`] is set while the hooks only call the real
+    /// functions. It is never null. See [`Hot::is_uncounted`].
     pub switch: AtomicPtr<AtomicU32>,
-    /// Memory of [`crate::sampled_blocks`]; null until it is mapped, for good.
+    /// Memory of [`crate::sampled_blocks`]; null until it is mapped. It is never unmapped.
     pub sampled_blocks: AtomicPtr<u8>,
     /// Whether the clock is the TSC.
     pub clock_is_tsc: AtomicU32,
@@ -171,14 +174,14 @@ pub static CLOCK_GETTIME: AtomicUsize = AtomicUsize::new(0);
 pub static MALLOC_IS_GLIBC: AtomicU32 = AtomicU32::new(0);
 /// The real `malloc_usable_size`.
 pub static USABLE_SIZE: AtomicUsize = AtomicUsize::new(0);
-/// An address at the top of the first thread's stack.
+/// An address at the top of the main thread's stack.
 pub static STACK_TOP: AtomicUsize = AtomicUsize::new(0);
 
 /// The region's header; `None` before attaching.
 #[inline(always)]
 pub fn header() -> Option<&'static RegionHeader> {
     let region = REGION.load(Relaxed);
-    // SAFETY: a non-null region is mapped for the process's life, and begins with its header.
+    // SAFETY: a non-null region begins with its header and stays mapped for the process's life.
     (!region.is_null()).then(|| unsafe { &*region.cast::<RegionHeader>() })
 }
 
@@ -186,21 +189,22 @@ pub fn header() -> Option<&'static RegionHeader> {
 #[inline(always)]
 pub fn session() -> Option<&'static SessionPage> {
     let session = SESSION.load(Relaxed);
-    // SAFETY: a non-null session page is mapped for the process's life.
+    // SAFETY: a non-null session page stays mapped for the process's life.
     (!session.is_null()).then(|| unsafe { &*session })
 }
 
-/// Whether this process is attached. Doesn't attach it. A forked child that has not recorded
-/// anything is not attached.
+/// Whether this process is attached. Calling this doesn't attach it. A forked child is not attached
+/// until it records something.
 pub fn is_attached() -> bool {
     WIPED.generation.load(Relaxed) != 0
 }
 
-/// Returns a generation that differs from all others, and that memory is unlikely to contain by
-/// chance: a task with a thread pointer of its own compares the generation with whatever lies
-/// there.
+/// Returns a generation that differs from all earlier ones and that memory is unlikely to contain
+/// by chance. The latter matters for a task with a thread pointer of its own, since a hook compares
+/// the generation with the unrelated memory at that pointer.
 pub fn next_generation() -> u64 {
-    // The factor is odd, so a value is repeated, or 0, only after 2^64 generations.
+    // `spread` multiplies by an odd factor, so a value is repeated, or 0, only after 2^64
+    // generations.
     spread(GENERATIONS.fetch_add(1, Relaxed) + 1)
 }
 
@@ -214,8 +218,8 @@ pub fn turn_off(reason: u32) {
     HOT.follow(&NEVER);
 }
 
-/// Reasons in [`RegionHeader::off_reason`].
+/// Values of [`RegionHeader::off_reason`].
 pub mod off_reason {
-    /// The collector is gone.
+    /// The collector has exited.
     pub const COLLECTOR_GONE: u32 = 1;
 }

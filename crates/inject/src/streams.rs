@@ -1,6 +1,6 @@
-//! CUPTI's numbers of streams, which are needed if the hooks record the calls that start work:
-//! CUPTI's records of work have such numbers, and the calls have handles. The agent asks CUPTI,
-//! once for each handle.
+//! Records CUPTI's numbers of streams, if the hooks record the calls that start work. Then CUPTI's
+//! records of work contain numbers of streams, but the hooks' records contain handles. The agent
+//! asks CUPTI for the number, once for each handle.
 
 use crate::block::Thread;
 use crate::{agent_link, ring};
@@ -12,10 +12,10 @@ use tprof_wire::record::ExtKind;
 /// Number of handles that are cached.
 const MOST: usize = 1 << 10;
 const PROBES: usize = 4;
-/// Handles whose number was recorded. A forked child makes no CUDA calls.
+/// Handles whose numbers were recorded. A forked child makes no CUDA calls, so it needs none.
 static SENT: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 
-/// The entries in which a handle may be.
+/// The entries that a handle may occupy.
 fn places(handle: u64) -> impl Iterator<Item = &'static AtomicU64> {
     let first = (spread(handle) >> (u64::BITS - MOST.ilog2())) as usize;
     (0..PROBES).filter_map(move |probe| SENT.get((first + probe) % MOST))
@@ -30,8 +30,8 @@ fn remembered(thread: &Thread, handle: u64) -> u64 {
     }
 }
 
-/// Called when a function with this number started work in a stream. Records CUPTI's number of the
-/// stream, if it was not recorded before.
+/// Called when the function with this number has started work in a stream. Records CUPTI's number
+/// of the stream, unless it was recorded before.
 #[inline]
 pub fn used(thread: &Thread, number: u32, handle: u64, clock: u64) {
     let Some(ask) = agent_link::numbers_streams() else { return };
@@ -48,22 +48,23 @@ fn send(thread: &Thread, ask: extern "C" fn(u64) -> u64, (handle, key): (u64, u6
     if !ring::quick(thread, ExtKind::HostStream, 0, clock, &[handle, ask(handle)]) {
         return;
     }
-    // If all entries are taken, one is replaced, and its handle will be recorded again.
+    // If all entries are used, one is replaced, so the number of its handle will be recorded again.
     let free = places(key).find(|place| place.load(Relaxed) == 0);
     if let Some(place) = free.or_else(|| places(key).next()) {
         place.store(key, Relaxed);
     }
 }
 
-/// Called when a stream was destroyed: another one may get its handle next.
+/// Forgets a handle. Called when its stream was destroyed, since another stream may get the same
+/// handle next.
 pub fn destroyed(handle: u64) {
     for place in places(handle).filter(|place| place.load(Relaxed) == handle) {
         place.store(0, Relaxed);
     }
 }
 
-/// Called when the thread has changed its device or context, so that its default streams are
-/// others.
+/// Forgets this thread's default streams. Called when the thread has changed its device or context,
+/// which has other default streams.
 pub fn moved(thread: &Thread) {
     for handle in [LEGACY_STREAM, THREADS_STREAM] {
         destroyed(remembered(thread, handle));
@@ -75,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_has_few_places_that_end_with_its_stream() {
+    fn a_handle_is_forgotten_when_its_stream_is_destroyed() {
         let handle = 0x7f00_1234_5670;
         let place = places(handle).next().unwrap();
         place.store(handle, Relaxed);

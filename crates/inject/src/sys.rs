@@ -1,8 +1,9 @@
-//! Direct system calls, without `errno`, interposed libc functions, or allocation.
+//! Makes system calls directly: without libc's functions, which may be interposed, without `errno`,
+//! and without allocation.
 
 use crate::arch::{number as n, syscall};
 
-/// Memory protection and mapping flags used here.
+/// The values of flags that these system calls need.
 pub mod flags {
     #![allow(missing_docs)]
     pub const PROT_NONE: usize = 0;
@@ -27,9 +28,9 @@ macro_rules! call {
             arguments[i] = given[i];
             i += 1;
         }
-        // SAFETY: the kernel only writes to variables of the wrappers in this file, which have the
-        // right sizes. Addresses that it only reads may be anything, since it refuses bad ones.
-        // Wrappers of calls that change mappings are `unsafe` and state their own premises.
+        // SAFETY: the kernel writes only to variables of the wrappers in this file, which have the
+        // right sizes. It refuses bad addresses that it only reads. Wrappers of calls that change
+        // mappings are `unsafe` and have premises of their own.
         unsafe { syscall($number, arguments) }
     }};
 }
@@ -60,16 +61,16 @@ pub unsafe fn unmap(at: *mut u8, bytes: usize) {
     call!(n::MUNMAP, at, bytes);
 }
 
-/// Calls `madvise`. Returns 0 or a negative error.
+/// Calls `madvise`. Returns 0, or a negative error.
 ///
 /// # Safety
-/// The range is in tprof's own mappings, and their users expect what the advice does to the
+/// The range is in tprof's own mappings. The users of the memory expect what the advice does to its
 /// contents, now or in a forked child.
 pub unsafe fn advise(at: *mut u8, bytes: usize, advice: usize) -> isize {
     call!(n::MADVISE, at, bytes, advice)
 }
 
-/// Changes the protection of a range. Returns whether that worked.
+/// Changes the protection of a range. Returns whether the kernel did so.
 ///
 /// # Safety
 /// The range is in tprof's own mappings, and no thread uses it in a way that the new protection
@@ -93,15 +94,16 @@ pub fn restore_signals(mask: u64) {
     call!(n::RT_SIGPROCMASK, 2, &raw const mask, 0, 8);
 }
 
-/// Whether eight bytes at `address` can be read. The kernel copies the mask before it checks the
-/// operation, which is invalid: the result is EFAULT or EINVAL, and there is never a signal.
+/// Whether eight bytes at `address` can be read. The system call has an invalid operation, but the
+/// kernel copies the signal mask before it checks the operation. So the result is EFAULT or EINVAL,
+/// nothing changes, and there is never a fault.
 pub fn is_readable(address: usize) -> bool {
     const EFAULT: isize = -14;
-    // For the kernel, a null set means that none was passed, and isn't read.
+    // A null set means to the kernel that none was passed, so it would not be read.
     address >= 4096 && call!(n::RT_SIGPROCMASK, usize::MAX, address, 0, 8) != EFAULT
 }
 
-/// Reads words of a process's memory. Returns false if not all exist, or if they may not be read.
+/// Reads words of a process's memory. Returns false if some of them don't exist or may not be read.
 pub fn read_memory(pid: u32, at: u64, into: &mut [u64]) -> bool {
     let bytes = size_of_val(into);
     let local = [into.as_mut_ptr() as usize, bytes];
@@ -110,8 +112,8 @@ pub fn read_memory(pid: u32, at: u64, into: &mut [u64]) -> bool {
     got == bytes as isize
 }
 
-/// Reads blocks of one size of a process's memory by one system call. Returns how many were read
-/// before the first that doesn't exist.
+/// Reads blocks of one size from a process's memory by one system call. Returns the number of
+/// blocks before the first one that can't be read.
 pub fn read_blocks<const WORDS: usize, const MOST: usize>(
     pid: u32,
     starts: &[u64],
@@ -137,7 +139,7 @@ pub fn pid() -> u32 {
 pub fn parent_pid() -> u32 {
     call!(n::GETPPID) as u32
 }
-/// The thread pointer, by `arch_prctl`; 0 if the call fails.
+/// The thread pointer, read by `arch_prctl`; 0 if that fails.
 pub fn thread_register(get_fs: usize) -> usize {
     let mut pointer = 0usize;
     call!(n::ARCH_PRCTL, get_fs, &raw mut pointer);
@@ -169,19 +171,19 @@ pub fn address_space_is_limited() -> bool {
     limit[0] != u64::MAX
 }
 
-/// CLOCK_MONOTONIC, by a real system call, for places where the vDSO may not be used.
+/// CLOCK_MONOTONIC, read by a real system call, for code that may not use the vDSO.
 pub fn monotonic_ns() -> u64 {
     let mut time = [0u64; 2];
     call!(n::CLOCK_GETTIME, 1, time.as_mut_ptr());
     time[0] * 1_000_000_000 + time[1]
 }
 
-/// Wakes up to `count` waiters on a shared futex.
+/// Wakes up to `count` threads that wait on a futex, in any process that shares it.
 pub fn futex_wake(word: *const u32, count: u32) {
     call!(n::FUTEX, word, 1, count);
 }
 
-/// Waits on a shared futex while it has this value, but at most `ns`.
+/// Waits on a futex, which processes may share, while it has this value, for at most `ns`.
 pub fn futex_wait(word: *const u32, value: u32, ns: u64) {
     let time = [ns / 1_000_000_000, ns % 1_000_000_000];
     call!(n::FUTEX, word, 0, value, time.as_ptr());
@@ -189,7 +191,7 @@ pub fn futex_wait(word: *const u32, value: u32, ns: u64) {
 
 /// Opens a file for reading, close-on-exec. Returns the descriptor or a negative error.
 pub fn open_read(path: *const u8) -> isize {
-    // Opening a FIFO or a device must not block the caller.
+    // With these flags, opening a FIFO or a device doesn't block the caller.
     const FLAGS: usize = 0o2000000 | 0o4000 | 0o400; // O_CLOEXEC | O_NONBLOCK | O_NOCTTY
     call!(n::OPEN, path, FLAGS, 0)
 }
@@ -199,8 +201,8 @@ pub fn open_read_write(path: *const u8) -> isize {
     call!(n::OPEN, path, 2, 0)
 }
 
-/// Appends to a file. Makes the file if there is none, for its owner only. Returns false if the
-/// kernel refuses. No descriptor stays open.
+/// Appends to a file. If the file doesn't exist, creates it with access for its owner only. Returns
+/// false if the kernel refuses. Leaves no descriptor open.
 pub fn append(path: *const u8, parts: &[&[u8]]) -> bool {
     const FLAGS: usize = 0o1 | 0o100 | 0o2000 | 0o2000000; // WRONLY, CREAT, APPEND, CLOEXEC
     let fd = call!(n::OPEN, path, FLAGS, 0o600);
@@ -220,7 +222,7 @@ pub fn append(path: *const u8, parts: &[&[u8]]) -> bool {
     whole
 }
 
-/// Reads at an offset. Returns the number of bytes or a negative error.
+/// Reads from a file at an offset. Returns the number of bytes, or a negative error.
 pub fn read_at(fd: i32, buffer: &mut [u8], offset: u64) -> isize {
     call!(n::PREAD64, fd, buffer.as_mut_ptr(), buffer.len(), offset)
 }
@@ -239,12 +241,13 @@ pub fn segment_bytes(id: i32) -> Option<usize> {
     (result == 0).then_some(segment[6])
 }
 
-/// Whether an open file has capabilities, so that the loader ignores LD_PRELOAD for it.
+/// Whether an open file has capabilities. Then the loader ignores LD_PRELOAD for it.
 pub fn has_capabilities(fd: i32) -> bool {
     call!(n::FGETXATTR, fd, c"security.capability".as_ptr(), 0, 0) > 0
 }
 
-/// Target of a symbolic link; `None` if `path` is not a link, or if the target is too long.
+/// Target of a symbolic link; `None` if `path` isn't a link, or if the target doesn't fit into
+/// `into`.
 pub fn link_target<'a>(path: &core::ffi::CStr, into: &'a mut [u8]) -> Option<&'a [u8]> {
     let bytes = call!(n::READLINK, path.as_ptr(), into.as_mut_ptr(), into.len());
     into.get(..usize::try_from(bytes).ok()?).filter(|target| target.len() < into.len())
@@ -260,7 +263,8 @@ pub fn may_use(path: *const u8) -> bool {
     call!(n::ACCESS, path, 6) == 0
 }
 
-/// Whether a process has ended, whether reaped or not. False if the kernel (before 5.3) can't tell.
+/// Whether a process has ended, even if it was not reaped yet. Returns false if the kernel (before
+/// 5.3) can't tell.
 pub fn has_ended(pid: u32) -> bool {
     const ESRCH: isize = -3;
     const POLLIN: u64 = 1;
@@ -275,20 +279,20 @@ pub fn has_ended(pid: u32) -> bool {
     ended
 }
 
-/// Whether no process has that id. Opens no descriptor.
+/// Whether no process has this id. Unlike [`has_ended`], this opens no descriptor.
 pub fn is_gone(pid: u32) -> bool {
     const ESRCH: isize = -3;
     call!(n::KILL, pid, 0) == ESRCH
 }
 
-/// Time when a file was last changed, as seconds and nanoseconds; `None` if there is no file.
+/// Modification time of a file, as seconds and nanoseconds; `None` if the file doesn't exist.
 pub fn changed_at(path: *const u8) -> Option<[u64; 2]> {
     let mut stat = [0u64; 18]; // struct stat: 144 bytes, st_mtim at 88
     let result = call!(n::STAT, path, stat.as_mut_ptr());
     (result == 0).then_some([stat[11], stat[12]])
 }
 
-/// Whether the caller's real ids may read something at `path`.
+/// Whether the caller's real ids may read the file at `path`.
 pub fn is_there(path: *const u8) -> bool {
     call!(n::ACCESS, path, 4) == 0
 }

@@ -1,4 +1,4 @@
-//! Writes the records about a thread itself: its beginning, its name, and its end.
+//! Writes the records about a thread itself: when it begins, its name, and when it ends.
 
 use crate::block::Thread;
 use crate::{python, pytorch_registration, ring, state, sys, tls_owner, unwind};
@@ -7,19 +7,19 @@ use tprof_wire::operators::note;
 use tprof_wire::record::ExtKind;
 use tprof_wire::region::slot_state;
 
-/// Records that a thread got its slot, with its ids and name.
+/// Records that a thread began, with its ids and name. Called when the thread has got its slot.
 pub fn started(thread: &Thread) {
     let clock = thread.clock();
     let (tid, creator) = (u64::from(thread.tid.get()), u64::from(thread.creator.get()));
     ring::ext(thread, ExtKind::ThreadStart, 0, clock, &[tid, creator]);
     named(thread);
     if pytorch_registration::interrupted_by_fork().is_some() {
-        // If this process registers callbacks itself later, another record says so.
+        // If this process registers the callbacks itself later, another record will say so.
         ring::ext(thread, ExtKind::OperatorNote, note::FORKED, clock, &[0, 0]);
     }
 }
 
-/// Records this thread's name, if it differs from the last one that was recorded. This makes a
+/// Records this thread's name if it differs from the last recorded one. Reading the name takes a
 /// system call.
 pub fn named(thread: &Thread) {
     let name = sys::thread_name();
@@ -37,14 +37,14 @@ pub fn named(thread: &Thread) {
     ring::ext(thread, ExtKind::ThreadName, 0, clock, &words);
 }
 
-/// Records that this thread's start routine has ended; destructors may still allocate.
+/// Records that this thread's start routine has ended. Destructors may still allocate after this.
 pub fn ended(thread: &Thread) {
     if !thread.may_record() || thread.ended.get() {
         return;
     }
     thread.ended.set(true);
     if !thread.is_quiet() {
-        // The thread may have been renamed through /proc meanwhile.
+        // The thread may have been renamed through /proc since its name was last recorded.
         named(thread);
     }
     let clock = thread.clock();

@@ -1,20 +1,23 @@
-//! Finds out whether the running task has thread-local storage that contains this library's block.
+//! Finds out whether the running task has libc's thread-local storage, which contains this
+//! library's block.
 //!
-//! A task may run with an arbitrary thread pointer: in a child of `clone(CLONE_VM | CLONE_SETTLS)`,
-//! as browsers start them, it may point at zeros or nowhere. Such a task may call functions that
-//! touch no thread-local variable: `_exit`, `mmap`, `prctl`, `execve`. So the hooks of these
-//! functions must not touch one either.
+//! A task may run with an arbitrary thread pointer. In a child of `clone(CLONE_VM | CLONE_SETTLS)`,
+//! which browsers use, it may point at zeros or at unmapped memory. Such a task may still call
+//! functions that use no thread-local variable: `_exit`, `mmap`, `prctl`, `execve`. So the hooks of
+//! these functions must not use one either.
 //!
-//! Neither the stack nor ids identify such a child: it may run on its parent's stack, and asking
-//! for an id is a system call, which a filter may forbid. The register that holds the thread
-//! pointer does identify it. The register is read without memory and without the kernel, and
-//! compared with the thread pointers of the threads that attached. An unknown thread pointer is
-//! examined through the kernel, which never faults. It belongs to a thread of libc's only if it
-//! points at itself and is followed by a table of modules, which holds for both glibc and musl.
+//! Neither the stack nor ids identify such a child. It may run on its parent's stack, and reading
+//! an id takes a system call, which a filter may forbid. But the register that contains the thread
+//! pointer does identify it. Reading this register needs neither memory nor the kernel, and its
+//! value is compared with the thread pointers of the threads that attached.
+//!
+//! An unknown thread pointer is examined through the kernel, which never causes a fault. It belongs
+//! to a thread of libc only if it points at itself and is followed by a table of modules, which
+//! holds for both glibc and musl.
 //!
 //! Hooks of functions that use thread-local storage themselves (allocators, threads, CUDA) don't
-//! ask here. They read their thread's block directly, which must exist for the hooked function's
-//! caller anyway, see [`crate::gate::recording`].
+//! need this module. They read their thread's block directly: the hooked function's caller must
+//! have thread-local storage anyway, see [`crate::gate::recording`].
 
 use crate::block::Thread;
 use crate::seccomp::{CallClass, is_forbidden};
@@ -30,23 +33,25 @@ unsafe extern "C" {
 /// Argument `ARCH_GET_FS` of `arch_prctl`.
 pub const GET_FS: usize = 0x1003;
 
-/// Set once it is known that an instruction can read the thread pointer.
+/// 1 once it is known that an instruction can read the thread pointer on this machine.
 static BY_INSTRUCTION: AtomicU32 = AtomicU32::new(0);
-/// Number of threads under strict seccomp, which may not even make the system call for their ids.
+/// Number of threads under strict seccomp. These may not even make the system call that reads the
+/// thread pointer.
 pub static STRICT: AtomicU32 = AtomicU32::new(0);
 
-/// The thread pointer of the first thread that attached. Most processes have only one.
+/// The thread pointer of the first thread that attached. Most processes have only one thread.
 static FIRST: AtomicUsize = AtomicUsize::new(0);
 const PLACES: usize = 8;
 const BUCKETS: usize = 2048;
-/// Thread pointers of further threads, by hash. One that finds no room is examined anew each time.
+/// Thread pointers of further threads, by hash. If a thread finds no free entry, it is examined
+/// anew each time.
 static OTHERS: [Bucket; BUCKETS] =
     [const { Bucket([const { AtomicUsize::new(0) }; PLACES]) }; BUCKETS];
 
 #[repr(align(64))]
 struct Bucket([AtomicUsize; PLACES]);
 
-/// Finds out once how the thread pointer can be read.
+/// Finds out how the thread pointer can be read on this machine. Called once.
 pub fn prepare() {
     const AT_HWCAP2: c_ulong = 26;
     const FSGSBASE: c_ulong = 2; // Linux 5.9
@@ -61,10 +66,10 @@ pub fn needs_system_call() -> bool {
     BY_INSTRUCTION.load(Relaxed) == 0
 }
 
-/// The thread pointer; 0 if there is none, or if it can't be read.
+/// The thread pointer; 0 if it isn't set or can't be read.
 fn register() -> usize {
     if !needs_system_call() {
-        // SAFETY: `HWCAP2_FSGSBASE` says that the kernel lets user space read it.
+        // SAFETY: `HWCAP2_FSGSBASE` says that the kernel allows user space to read it.
         return unsafe { arch::thread_register() };
     }
     if is_forbidden(CallClass::Threads) || STRICT.load(Relaxed) != 0 {
@@ -84,7 +89,7 @@ fn is_known(pointer: usize) -> bool {
         || bucket(pointer).iter().any(|place| place.load(Relaxed) == pointer)
 }
 
-/// Registers this thread, which has attached or must be recognised later.
+/// Registers this thread, because it has attached or must be recognised later.
 pub fn register_thread() {
     let pointer = arch::thread_pointer();
     if is_known(pointer) || FIRST.compare_exchange(0, pointer, Relaxed, Relaxed).is_ok() {
@@ -94,7 +99,7 @@ pub fn register_thread() {
     let _ = bucket(pointer).iter().find(free);
 }
 
-/// Unregisters this thread, which is about to end, after which its memory may be used for anything.
+/// Unregisters this thread when it is about to end, since its memory may be used for anything then.
 pub fn unregister_thread() {
     let pointer = arch::thread_pointer();
     for place in bucket(pointer).iter().chain([&FIRST]) {
@@ -102,7 +107,7 @@ pub fn unregister_thread() {
     }
 }
 
-/// The block of the running thread; `None` if the owner of the thread pointer is unknown.
+/// The block of the running thread; `None` if its thread pointer isn't known to belong to libc.
 pub fn own_block() -> Option<&'static Thread> {
     let pointer = register();
     if pointer == 0 || !pointer.is_multiple_of(8) {
@@ -110,8 +115,8 @@ pub fn own_block() -> Option<&'static Thread> {
     }
     let block: *const Thread = arch::block_of(pointer).cast();
     if is_known(pointer) {
-        // SAFETY: the thread pointer is that of a thread that registered and has not ended, so this
-        // is its block.
+        // SAFETY: the thread pointer is that of a thread that is registered and has not ended, so
+        // this is its block.
         return Some(unsafe { &*block });
     }
     if is_forbidden(CallClass::Threads) {
@@ -120,10 +125,10 @@ pub fn own_block() -> Option<&'static Thread> {
     let table = pointer.wrapping_add(8);
     let last = (block as usize).wrapping_add(arch::THREAD_BYTES - 8);
     let is_there = [pointer, table, block as usize, last].into_iter().all(sys::is_readable);
-    // SAFETY: the kernel has just found both words readable.
+    // SAFETY: the kernel has just found that both words are readable.
     let is_thread =
         || unsafe { *(pointer as *const usize) == pointer && *(table as *const usize) != 0 };
-    // SAFETY: the block is readable, and the thread pointer is laid out like that of a libc thread,
+    // SAFETY: the block is readable, and the thread pointer looks like that of a thread of libc,
     // whose static TLS contains this block.
     (is_there && is_thread()).then(|| unsafe { &*block })
 }

@@ -1,5 +1,6 @@
-//! The CUDA runtime and driver, NCCL, cuBLAS and MPI calls that the preloaded library intercepts:
-//! their list, and the records that the library writes about them.
+//! The list of the CUDA runtime and driver, NCCL, cuBLAS and MPI functions that the preloaded
+//! library intercepts, with the meaning of their arguments, and the layout of the records about
+//! their calls.
 
 mod names;
 
@@ -23,17 +24,18 @@ pub enum Library {
     Mpi,
 }
 
-/// What a call does, as far as it has to be read from arguments. Arguments are counted from 0;
-/// those that are passed in memory are words of the stack.
+/// What a call does, as far as the hooks have to read it from the call's arguments. Arguments are
+/// counted from 0. The first six are in registers; the others are words of the stack, counted from
+/// 0 as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing else about the call is read, except that it may name a stream.
+    /// The hooks read only the stream, if the function has one.
     Plain {
         /// Index of the argument that is the stream.
         stream: Option<u8>,
     },
-    /// Allocates memory. The address is stored where argument 0 points; for [`memory::REGISTERED`]
-    /// it is argument 0 itself.
+    /// Allocates memory. The function stores the address where argument 0 points; for
+    /// [`memory::REGISTERED`] the address is argument 0 itself.
     Allocates {
         /// Where the number of bytes is.
         bytes: SizeArgument,
@@ -49,30 +51,32 @@ pub enum Effect {
         /// The kind of [`memory`] that it frees.
         memory: u32,
     },
-    /// Frees all memory of a device: the device in argument 0, or the thread's.
+    /// Frees all memory of a device: the device in argument 0, or the calling thread's current
+    /// device.
     Resets {
         /// Whether argument 0 is the device.
         named: bool,
     },
-    /// Makes a context and stores it where argument 0 points. The context is then the thread's
-    /// current one.
+    /// Makes a context, stores it where argument 0 points, and makes it the thread's current
+    /// context.
     MakesContext,
     /// Destroys the context in argument 0.
     Ends,
     /// Changes physical or mapped memory of the driver's virtual memory management.
     Maps(Mapping),
-    /// Stores the address of the driver's function with the name in argument 0 where argument 1
-    /// points.
+    /// Looks up the driver's function with the name in argument 0, and stores its address where
+    /// argument 1 points.
     Finds,
-    /// Makes a graph executable.
+    /// Makes an executable graph from a graph.
     Instantiates {
         /// The location of the call's flags.
         flags: ArgumentAt,
     },
-    /// Makes a handle of a condition, by which a node of a graph decides on the device what runs
-    /// next.
+    /// Makes a handle of a condition. With it a kernel decides on the device which nodes of a graph
+    /// run.
     Conditions,
-    /// Starts or stops a profiler that waits for this call.
+    /// Starts or stops a profiler that waits for this call (`cudaProfilerStart`,
+    /// `cudaProfilerStop`).
     Profiles {
         /// Whether the call starts the profiler; otherwise it stops it.
         starts: bool,
@@ -82,7 +86,7 @@ pub enum Effect {
     /// Makes a handle (`cudaKernel_t`) of the kernel whose stub is argument 1, and stores it where
     /// argument 0 points.
     Handles,
-    /// Sets the limit in argument 0 of a device.
+    /// Sets a device's limit. Argument 0 says which limit.
     Limits,
     /// Launches a kernel, which is identified by the address of its stub or by its handle
     /// (`cudaKernel_t`).
@@ -190,11 +194,11 @@ pub struct MpiMessage {
     pub count: u8,
     /// Index of the argument that is their `MPI_Datatype`.
     pub data_type: u8,
-    /// Whether so many elements are sent to, or received from, each rank.
+    /// Whether that many elements are sent to, or received from, each rank, and not in all.
     pub each: bool,
 }
 
-/// The location of an argument.
+/// Where the hooks find an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgumentAt {
     /// One of the six arguments in registers, counted from 0.
@@ -207,27 +211,28 @@ pub enum ArgumentAt {
     Pointee(u8),
 }
 
-/// How a call makes or ends a communicator.
+/// How a call makes or ends a communicator. Arguments are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joins {
-    /// `ncclCommInitRank`: stores it where argument 0 points. Further arguments: size, id (128
-    /// bytes on the stack), rank.
+    /// `ncclCommInitRank`: stores the communicator where argument 0 points. Further arguments:
+    /// number of ranks, id (128 bytes on the stack), rank.
     Rank,
-    /// `ncclCommInitRankScalable`: stores it where argument 0 points. Further arguments: size,
-    /// rank, number of ids, ids.
+    /// `ncclCommInitRankScalable`: stores the communicator where argument 0 points. Further
+    /// arguments: number of ranks, rank, number of ids, ids.
     Scalable,
     /// `ncclCommInitAll`: stores all communicators in the array at argument 0. Further argument:
-    /// size.
+    /// their number.
     All,
-    /// `ncclCommSplit`: splits the communicator in argument 0 by colour and key, and stores the new
-    /// one where argument 3 points.
+    /// `ncclCommSplit`: splits the communicator in argument 0 by the colour in argument 1 and the
+    /// key in argument 2, and stores the new communicator where argument 3 points.
     Split,
-    /// `ncclCommShrink`: removes the ranks in the list at argument 1, whose length is argument 2,
-    /// from the communicator in argument 0, and stores the new one where argument 3 points.
+    /// `ncclCommShrink`: removes ranks from the communicator in argument 0, and stores the new
+    /// communicator where argument 3 points. Argument 1 is the list of these ranks, argument 2 its
+    /// length.
     Shrink,
     /// `ncclCommGrow`: grows the communicator in argument 0 (null in a new rank) to the size in
-    /// argument 1, with the id at argument 2 or null, and the rank in argument 3. Stores the new
-    /// one where argument 4 points.
+    /// argument 1. Argument 2 is an id or null, argument 3 the rank. Stores the new communicator
+    /// where argument 4 points.
     Grow,
     /// Ends the communicator in argument 0.
     Leaves,
@@ -241,13 +246,13 @@ pub mod memory {
     pub const PINNED: u32 = 1;
     /// Managed (unified) memory.
     pub const MANAGED: u32 = 2;
-    /// Device memory that is allocated and freed in the order of a stream.
+    /// Device memory that is allocated and freed in the order of a stream, from a pool.
     pub const POOL: u32 = 3;
     /// A CUDA array. Its size leaves out padding.
     pub const ARRAY: u32 = 4;
     /// Device memory that another process allocated.
     pub const IMPORTED: u32 = 5;
-    /// Host memory that the program already had, and that is pinned.
+    /// Host memory that the program allocated otherwise and then pinned.
     pub const REGISTERED: u32 = 6;
 }
 
@@ -343,9 +348,9 @@ const fn groups(types: Types, word: u8, wide: bool) -> Effect {
 
 const GROUPED: Types = Types::At { a: 2, b: 5, c: 9, compute: Some(13) };
 
-/// The functions, by number. The macro passes `name words, …` of all functions to another macro,
-/// which defines the hooks. A name's position is its number in records, so names are only added at
-/// the end.
+/// The functions, by number. A function's position is its number in records, so new functions are
+/// only added at the end. The macro also defines `intercepted_functions`, which passes all names
+/// and words to another macro that defines the hooks.
 macro_rules! functions {
     ($($library:ident $name:ident $words:literal $does:expr;)*) => {
         /// The names of the functions, each with its NUL, by number.
@@ -360,8 +365,8 @@ macro_rules! functions {
             does: $does,
         }),*];
 
-        /// Whether 0 means the default stream of the calling thread, for each function by its
-        /// number.
+        /// For each function by its number: whether the stream 0 means the calling thread's default
+        /// stream. For all other functions it means the legacy default stream.
         pub const OF_THREADS: &[bool] = &[$(names::is_of_threads(stringify!($name))),*];
 
         /// Numbers of the functions.
@@ -370,7 +375,7 @@ macro_rules! functions {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Number { $($name),* }
 
-        /// Calls a macro once with `name words, …` of all functions.
+        /// Calls the macro `$with` once with `name words, …` of all functions.
         #[macro_export]
         macro_rules! intercepted_functions {
             ($with:ident) => { $with! { $($name $words,)* } };
@@ -597,20 +602,31 @@ functions! {
     Driver cuGraphConditionalHandleCreate 0 Effect::Conditions;
 }
 
-/// [`crate::record::ExtKind::HostCall`]: a call returned. The record's clock is the beginning of
-/// the call, its argument the function's number. Words: clock when the call returned; its result,
-/// with `cudaMemcpyKind` plus one in the high half; stream; bytes, the kernel (its stub or handle),
-/// or the device. For [`Effect::Meets`] the words are: clock when the call returned; its result,
-/// with the root or other rank plus one, or 0, in the high half; number of ranks of the
-/// communicator, or 0; bytes, or [`NO_BYTES`]. Some calls that take long, and those that failed for
-/// lack of memory, have the stack's id as a fifth word.
+/// [`crate::record::ExtKind::HostCall`]: a call returned. The record's clock is the time when the
+/// call began, its argument the function's number. Words:
+///
+/// - Clock when the call returned.
+/// - The call's result. The high half is `cudaMemcpyKind` plus one, or 0.
+/// - Stream.
+/// - Bytes, the kernel (its stub or handle), or the device.
+///
+/// For [`Effect::Meets`] the words are:
+///
+/// - Clock when the call returned.
+/// - The call's result. The high half is the root or the other rank plus one, or 0.
+/// - Number of ranks of the communicator, or 0.
+/// - Bytes, or [`NO_BYTES`].
+///
+/// Some calls that take long, and those that failed for lack of memory, have the stack's id as a
+/// fifth word.
 pub const HOST_CALL_WORDS: usize = 4;
 /// Stands for a message's bytes if their number is not known.
 pub const NO_BYTES: u64 = u64::MAX;
-/// Whether CUPTI leaves the calls of a function to the hooks, if that is asked for. It does for the
-/// functions that start most work. Libraries with a runtime linked in, which the hooks don't reach,
-/// use other functions to launch (`cudaLaunchKernelExC`, cooperative ones) and the driver's. CUPTI
-/// records all calls of these.
+/// Whether CUPTI doesn't record the calls of a function, in runs in which hooks record the calls
+/// that start work instead. This covers the functions that start most work. A library with the
+/// runtime linked in statically bypasses the hooks. Such libraries launch by other functions
+/// (`cudaLaunchKernelExC`, cooperative launches) and by the driver's, so CUPTI still records all
+/// calls of these.
 pub fn may_be_left_to_hooks(number: u32) -> bool {
     use Number::*;
     let others = [
@@ -626,13 +642,13 @@ pub fn may_be_left_to_hooks(number: u32) -> bool {
     }
 }
 
-/// Handle of the default stream of all threads, for which functions also accept 0.
+/// Handle of the legacy default stream, which all threads share. Functions also accept 0 for it.
 pub const LEGACY_STREAM: u64 = 1;
 /// Handle of the calling thread's default stream.
 pub const THREADS_STREAM: u64 = 2;
 
-/// The handle of the stream that a function was called with. Each of the default streams has a
-/// handle of its own.
+/// The handle of the stream that a function was called with. It turns 0 into the handle of the
+/// default stream that 0 means for this function.
 pub fn stream_of(number: u32, handle: u64) -> u64 {
     match handle {
         0 if OF_THREADS.get(number as usize) == Some(&true) => THREADS_STREAM,
@@ -642,27 +658,52 @@ pub fn stream_of(number: u32, handle: u64) -> u64 {
 }
 
 /// [`crate::record::ExtKind::HostStream`]: CUPTI's number of a stream, written at the first call
-/// that starts work in it. Words: the stream's handle, from [`stream_of`] (for a default stream,
-/// this thread's from now on); CUPTI's number of its context in the high half and of the stream in
-/// the low half, or all ones if they are not known.
+/// that starts work in the stream. Words:
+///
+/// - The stream's handle, from [`stream_of`]. For a default stream, the number is valid for this
+///   thread from now on.
+/// - CUPTI's number of the stream in the low half and of its context in the high half; all ones if
+///   they are not known.
 pub const HOST_STREAM_WORDS: usize = 2;
-/// [`crate::record::ExtKind::HostMemory`]: memory was allocated (with the time after the call) or
-/// is about to be freed (with the time before it). Argument: the function's number. Words: address
-/// (0 for all live memory of a device); bytes (0 for a free, or if not known); stream, or for a
-/// reset the device plus one, or 0 for the thread's device; stack id, with bit 32 set for a free.
-/// For [`Effect::Maps`], the record is written once the call succeeded. Its words are: address or
-/// handle; bytes; for a creation the kind of location with the location's id in the high half, for
-/// a mapping the handle; stack id. In a process that made its own context, allocations have two
-/// more words: the context, and its device plus one.
+/// [`crate::record::ExtKind::HostMemory`]: memory was allocated (the clock is read after the call)
+/// or is about to be freed (the clock is read before the call). The argument is the function's
+/// number. Words:
+///
+/// - Address; 0 for all live memory of a device.
+/// - Bytes; 0 for a free, or if not known.
+/// - Stream. For a reset, the device plus one, or 0 for the thread's device.
+/// - Stack id, with bit 32 set for a free.
+///
+/// For [`Effect::Maps`], the record is written once the call succeeded. Its words are:
+///
+/// - Address or handle.
+/// - Bytes.
+/// - For a creation, the kind of location in the low half and the location's id in the high half.
+///   For a mapping, the handle.
+/// - Stack id.
+///
+/// In a process that made its own context, allocations have two more words: the context, and its
+/// device plus one.
 pub const HOST_MEMORY_WORDS: usize = 4;
-/// [`crate::record::ExtKind::Collective`]: a collective, recorded like a host call. Words: clock
-/// when it returned; its result, with `ncclDataType_t` in the high half; communicator; number of
-/// elements; stream; root or other rank plus one, or 0.
+/// [`crate::record::ExtKind::Collective`]: a collective, with clock and argument as in a host call.
+/// Words:
+///
+/// - Clock when the call returned.
+/// - The call's result. The high half is the `ncclDataType_t`.
+/// - Communicator.
+/// - Number of elements.
+/// - Stream.
+/// - Root or other rank plus one, or 0.
 pub const COLLECTIVE_WORDS: usize = 6;
-/// [`crate::record::ExtKind::Communicator`]: a communicator was made or ended. Argument: the
-/// function's number. Words: communicator (0 if it could not be made); a number that is the same in
-/// all ranks, or 0; size; rank; for a split, the communicator that was split and colour | key <<
-/// 32; for one that lost or gained ranks, that communicator, and how many ranks it lost.
+/// [`crate::record::ExtKind::Communicator`]: a communicator was made or ended. The argument is the
+/// function's number. Words:
+///
+/// - Communicator; 0 if it could not be made.
+/// - A number that is the same in all ranks, or 0.
+/// - Number of ranks.
+/// - Rank.
+/// - The communicator that was split, shrunk or grown; otherwise 0.
+/// - For a split, colour | key << 32. Otherwise, how many ranks the communicator lost.
 pub const COMMUNICATOR_WORDS: usize = 6;
 
 #[cfg(test)]
@@ -670,7 +711,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_places_in_the_table() {
+    fn a_functions_number_is_its_index_in_the_table() {
         assert_eq!(FUNCTIONS[Number::cudaMalloc as usize].name.text(), "cudaMalloc");
         assert_eq!(FUNCTIONS[Number::ncclGroupEnd as usize].name.text(), "ncclGroupEnd");
         assert_eq!(
@@ -683,7 +724,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_lie_within_what_is_passed_on() {
+    fn argument_indexes_are_within_what_the_hook_saves() {
         for function in FUNCTIONS {
             let within = |place: ArgumentAt| match place {
                 Register(at) => at < 6,

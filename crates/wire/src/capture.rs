@@ -1,4 +1,5 @@
-//! `--capture-range`: only this range of the program is recorded.
+//! How `--capture-range`, which makes tprof record only a named range of the program, is stored in
+//! the region.
 
 /// The event that opens and closes the capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,18 +36,18 @@ pub fn pack(opens: CaptureTrigger, name: &[u8], repeats: bool) -> Option<[u64; W
     Some(words)
 }
 
-/// Whether a range opens the capture that these words describe.
+/// Whether a range with this trigger and name opens the capture that the words describe.
 pub fn is_opened(words: &[u64; WORDS], by: CaptureTrigger, name: &[u8]) -> bool {
     let [first, ..] = words;
     pack(by, name, first & REPEATS != 0).is_some_and(|these| these == *words)
 }
 
-/// Returns the trigger's number from the first word; 0 if no capture is set.
+/// Returns the number of the [`CaptureTrigger`] in the first word; 0 if no capture is set.
 pub fn opens(first: u64) -> u64 {
     first & 0xff
 }
 
-/// Whether each range with the name is captured, and not only the first.
+/// Whether every range with the name is captured, and not only the first one.
 pub fn repeats(first: u64) -> bool {
     first & REPEATS != 0
 }
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_capture_is_opened_by_its_own_name_and_kind() {
+    fn only_a_range_of_the_captures_name_and_kind_opens_it() {
         let words = pack(CaptureTrigger::Nvtx, b"a range of ten", true).unwrap();
         assert!(is_opened(&words, CaptureTrigger::Nvtx, b"a range of ten"));
         assert!(!is_opened(&words, CaptureTrigger::Nvtx, b"a range of te"));

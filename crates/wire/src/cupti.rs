@@ -1,7 +1,8 @@
-//! Versions of CUPTI, and their bugs according to NVIDIA's release notes.
+//! The version numbers of CUPTI, and the bugs of each version that NVIDIA's release notes list.
 
-/// CUPTI's version, from that of its package: `13.4.58` is 13.4, and `13.4.92` begins 13.4 update
-/// 1. `None` for CUDA 12, and for a text that isn't a version.
+/// Returns CUPTI's version, computed from the version of its package. For example, `13.4.58` is
+/// 13.4, and 13.4 update 1 begins with `13.4.92`. Returns `None` for CUDA 12, and for a text that
+/// isn't a version.
 pub fn version_of_package(package: &str) -> Option<u32> {
     /// The first package of each update 1, according to NVIDIA's headers in the wheels.
     const UPDATES: [(u32, u32); 2] = [(0, 85), (4, 92)];
@@ -25,8 +26,8 @@ impl core::fmt::Display for Release {
     }
 }
 
-/// The bug that NVIDIA's release notes say was fixed after this version, if it matters for a
-/// recording that is always on.
+/// The bugs of this version that matter for a recording that is always on. NVIDIA's release notes
+/// say that a later version fixed them.
 pub fn known_fault(version: u32) -> Option<&'static str> {
     match version {
         130_000 => Some(
@@ -47,7 +48,7 @@ mod tests {
     use std::string::ToString;
 
     #[test]
-    fn faults_are_of_versions_by_their_packages() {
+    fn known_faults_follow_from_the_packages_version() {
         for (package, version, faulty) in [
             ("13.0.48", 130_000, true),
             ("13.0.85", 130_001, true),

@@ -1,5 +1,5 @@
-//! Matrix multiplications of cuBLAS and cuBLASLt: the locations of sizes and types in a call, and
-//! the record of a call.
+//! Matrix multiplications of cuBLAS and cuBLASLt: where a call's arguments have sizes and types,
+//! and the layout of the record of a call.
 
 /// The locations of a multiplication's arguments in a cuBLAS function. All functions begin with a
 /// handle, two operations, and m, n and k in registers.
@@ -9,7 +9,7 @@ pub struct Gemm {
     pub types: Types,
     /// How the call says how many multiplications it makes.
     pub batch: Batch,
-    /// Whether numbers have 64 bits (functions whose names end in `_64`).
+    /// Whether m, n, k and counts have 64 bits (functions whose names end in `_64`).
     pub wide: bool,
 }
 
@@ -18,11 +18,11 @@ pub struct Gemm {
 pub enum Batch {
     /// The call is one multiplication.
     One,
-    /// A word of the stack holds the number of multiplications, all of one shape.
+    /// This word of the stack is the number of multiplications, all of one shape.
     Word(u8),
-    /// A word of the stack holds the number of groups; the next word points at the number of
-    /// multiplications in each. Operations, m, n and k are then arrays on the host with one element
-    /// for each group.
+    /// This word of the stack is the number of groups, and the next word points at the number of
+    /// multiplications in each group. Then the operations, m, n and k are arrays on the host with
+    /// one element for each group.
     Groups(u8),
 }
 
@@ -31,7 +31,7 @@ pub enum Batch {
 pub enum Types {
     /// The function's name fixes one type for all matrices.
     All(u8),
-    /// The words of the stack that hold the types of A, B and C, and the compute type
+    /// The words of the stack with the types of A, B and C, and the compute type
     /// (`cublasComputeType_t`).
     At {
         /// Index of the word with A's type.
@@ -71,7 +71,8 @@ pub const MATMUL_TRANSPOSE_A: u32 = 3;
 /// Attribute of cuBLASLt's descriptors: `CUBLASLT_MATMUL_DESC_TRANSB` (32 bits).
 pub const MATMUL_TRANSPOSE_B: u32 = 4;
 
-/// The shape of a multiplication: op(A) of `m` by `k` with op(B) of `k` by `n`, `batch` times.
+/// The shape of a multiplication: op(A) of `m` by `k` times op(B) of `k` by `n`, repeated `batch`
+/// times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// Sizes of the matrices.
@@ -83,7 +84,7 @@ pub struct Shape {
     pub operations: [u8; 2],
     /// `cudaDataType` of A, B and C.
     pub types: [u8; 3],
-    /// `cublasComputeType_t`; [`NOT_GIVEN`] if the call does not have it.
+    /// The call's `cublasComputeType_t`; [`NOT_GIVEN`] if the call doesn't pass one.
     pub compute: u8,
 }
 
@@ -99,7 +100,7 @@ pub enum Extent {
         /// Columns of op(A), rows of op(B).
         k: u64,
     },
-    /// Groups of several sizes.
+    /// The multiplications are in groups of several sizes.
     Groups {
         /// Sum of m · n · k over all multiplications; `u64::MAX` if it does not fit.
         products: u64,
@@ -108,15 +109,20 @@ pub enum Extent {
     },
 }
 
-/// [`Shape::compute`] of a call that uses the mode of its handle.
+/// [`Shape::compute`] of a call that passes no compute type, so that the math mode of its handle
+/// applies.
 pub const NOT_GIVEN: u8 = u8::MAX;
-/// One of the [`Shape::operations`], if it differs from group to group.
+/// Value in [`Shape::operations`] if the operation differs from group to group.
 pub const SEVERAL: u8 = 3;
 
 /// [`crate::record::ExtKind::Gemm`]: a call returned. The record's argument is the function's
-/// number, its clock the beginning of the call. Words: clock when it returned; its result, with 1
-/// in the high half if the shape is known, 2 if the call has groups; m, n and k, or products and
-/// groups; batch; operations, types and compute type, a byte each.
+/// number, and its clock the time when the call began. Words:
+///
+/// - Clock when the call returned.
+/// - The call's result. The high half is 1 if the shape is known, and 2 if the call has groups.
+/// - m, n and k; for groups, products, groups and 0.
+/// - Batch.
+/// - Operations, types and compute type, a byte each.
 pub const GEMM_WORDS: usize = 7;
 
 const KNOWN: u64 = 1;

@@ -1,9 +1,9 @@
-//! Payloads of the records that the CUPTI agent writes: the work of devices, the calls that asked
-//! for it, and ranges that the program named.
+//! Payloads of the records that the CUPTI agent writes: the work of devices, the calls that started
+//! the work, and ranges that the program named.
 //!
-//! Their times are on CUPTI's clock, which differs from process to process and can be set back; the
-//! collector converts these times by [`ClockJoin`] records. A payload consists of words: 64-bit
-//! values first, then pairs of 32-bit values.
+//! Their times are on CUPTI's clock, which differs from process to process and can be set back. The
+//! collector converts them to the records' clock with the help of [`ClockJoin`] records. A payload
+//! consists of words: 64-bit values first, then pairs of 32-bit values.
 
 /// Declares a payload with its fields, and defines how it is packed into words and unpacked.
 macro_rules! payload {
@@ -60,8 +60,8 @@ macro_rules! payload {
 pub(crate) use payload;
 
 payload! {
-    /// One moment on both clocks. The record's own clock is the middle of two readings around that
-    /// of CUPTI's clock.
+    /// One moment on both clocks. The agent reads its own clock, then CUPTI's, then its own again.
+    /// The record's clock is the middle of the two readings.
     ClockJoin {
         wide {
             /// CUPTI's clock, ns.
@@ -214,7 +214,7 @@ payload! {
 }
 
 payload! {
-    /// The innermost external id of one kind that the thread had pushed when a call was made.
+    /// The innermost external id of one kind that a thread had pushed when it made a call.
     External {
         wide {
             /// The external id.
@@ -242,7 +242,7 @@ payload! {
             /// Address of the stream-ordered pool that the memory belongs to; 0 if it doesn't
             /// belong to a pool of this process.
             pool,
-            /// Bytes that this pool holds.
+            /// Bytes in this pool.
             pool_held,
             /// The part of the pool's bytes that is in use.
             pool_given,
@@ -421,7 +421,8 @@ pub mod trouble {
     pub const NEWER: u32 = 14;
     /// Another client of CUPTI registered, and gets its records through the agent.
     pub const SHARED: u32 = 20;
-    /// There were bytes behind the first record of work that had not ended at a forced flush.
+    /// A forced flush gave a buffer with a record of work that had not ended. The count is the
+    /// number of bytes from this record on, which are lost.
     pub const NOT_ENDED: u32 = 21;
     /// There were bytes of records in spare buffers, which are lent where a refusal would crash
     /// CUPTI.
@@ -441,8 +442,8 @@ pub mod trouble {
     /// From now on CUPTI records the CUDA runtime's calls: all of them (count 0), or only those
     /// that do not start work by a hooked function (1).
     pub const RECORDS_CALLS: u32 = 13;
-    /// CUPTI records calls that start work although the hooks' records of them were asked for. The
-    /// text has the reason.
+    /// CUPTI records the calls that start work, although the user wanted the hooks to record them.
+    /// The text has the reason.
     pub const NOT_BY_HOOKS: u32 = 27;
 }
 

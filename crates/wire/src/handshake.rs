@@ -1,9 +1,9 @@
-//! The messages that a process and the collector exchange over `SESSION/sock`.
+//! The messages that a process and the collector exchange over the Unix socket `SESSION/sock`.
 //!
-//! A target sends one [`Hello`], with the [arguments and environment](ExecArguments) of its image,
-//! and receives one [`Welcome`] with three descriptors (SCM_RIGHTS): those of the session page, of
-//! its region, and of the unwind tables. It maps them and closes all descriptors. Control clients
-//! send a [`Hello`] with [`Role::Control`], and then exchange JSON lines.
+//! A target sends one [`Hello`] with the [arguments and environment](ExecArguments) of its image.
+//! It receives one [`Welcome`] with three file descriptors (SCM_RIGHTS): of the session page, of
+//! its region, and of the unwind tables. The target maps all three and closes the descriptors.
+//! Control clients send a [`Hello`] with [`Role::Control`], and then exchange JSON lines.
 
 use crate::version::WIRE_VERSION;
 
@@ -24,15 +24,15 @@ pub enum Role {
 pub mod hello_flags {
     /// The image is a forked child of a process that was already attached.
     pub const FORKED: u32 = 1;
-    /// The executable (or an earlier library) has its own `malloc`, so allocations can't be
-    /// recorded.
+    /// The executable (or a library that is loaded earlier) has its own `malloc`, so the hooks
+    /// can't record allocations.
     pub const OWN_MALLOC: u32 = 2;
-    /// No `malloc` was found behind this library.
+    /// The library found no `malloc` after itself in the search order.
     pub const NO_REAL_MALLOC: u32 = 4;
-    /// The sender is the CUPTI agent. Its region is an additional one of a process that has
-    /// attached before, if the process has the hooks.
+    /// The sender is the CUPTI agent. If the process also has the hooks, it has attached before,
+    /// and the agent's region is an additional one.
     pub const AGENT: u32 = 8;
-    /// The process has sent a hello before, and got no answer in time.
+    /// The process has sent a hello before, but the answer did not arrive in time.
     pub const LATE: u32 = 16;
     /// An [`ExecArguments`](super::ExecArguments) follows in the same message.
     pub const BEGAN_WITH: u32 = 32;
@@ -57,7 +57,8 @@ pub struct Hello {
     pub tid: u32,
     /// The sender's clock (TSC ticks, or CLOCK_MONOTONIC nanoseconds).
     pub clock: u64,
-    /// Address of a string at the top of the main thread's stack.
+    /// Address of a string at the top of the main thread's stack, from which the collector knows
+    /// the stack's end.
     pub stack_top: u64,
 }
 
@@ -80,13 +81,14 @@ impl Hello {
         }
     }
 
-    /// Whether the sender has this version. If it doesn't, only `magic` and `version` may be read.
+    /// Whether the sender has this version of tprof. If not, only `magic` and `version` may be
+    /// read.
     pub const fn is_of_this_version(&self) -> bool {
         self.magic == HELLO_MAGIC && self.version == WIRE_VERSION
     }
 
-    /// Whether the sender is a program of another version of tprof, so that the other fields must
-    /// not be read.
+    /// Whether the sender belongs to another version of tprof. Then only `magic` and `version` may
+    /// be read.
     pub const fn is_of_another_version(&self) -> bool {
         self.magic == HELLO_MAGIC && self.version != WIRE_VERSION
     }
@@ -120,8 +122,8 @@ impl Hello {
     }
 }
 
-/// The arguments and environment of an image, as the kernel passed them. They are in the same
-/// message as a [`Hello`] with [`hello_flags::BEGAN_WITH`], since the process would otherwise wait
+/// The arguments and environment of an image, as the kernel passed them. They follow a [`Hello`]
+/// with [`hello_flags::BEGAN_WITH`] in the same message. Otherwise the process would have to wait
 /// while the collector reads them from /proc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecArguments<'m> {
@@ -137,7 +139,8 @@ impl<'m> ExecArguments<'m> {
     /// Length of the longest message in bytes.
     pub const MESSAGE: usize = Hello::BYTES + 4 + ExecArguments::MAX_BYTES;
 
-    /// Returns the bytes that precede `arguments` and `environment`.
+    /// Returns the bytes that precede `arguments` and `environment` in the message: the length of
+    /// `arguments`.
     pub fn head(&self) -> [u8; 4] {
         (self.arguments.len() as u32).to_ne_bytes()
     }
@@ -165,7 +168,7 @@ impl Welcome {
     /// Length of the message in bytes.
     pub const BYTES: usize = 16;
 
-    /// Makes the answer of this version's collector.
+    /// Makes the answer of a collector of this version.
     pub const fn new(accepted: bool) -> Welcome {
         Welcome { magic: HELLO_MAGIC, version: WIRE_VERSION, accepted: accepted as u32 }
     }
@@ -202,7 +205,7 @@ struct Message<const BYTES: usize> {
 }
 
 impl<const BYTES: usize> Message<BYTES> {
-    /// Appends a field. The fields together fill the message exactly, which the tests check.
+    /// Appends a field. The fields together fill the message exactly; the tests check this.
     #[inline(always)]
     fn push<const N: usize>(&mut self, field: [u8; N]) {
         for (to, from) in self.bytes.iter_mut().skip(self.len).zip(field) {
@@ -212,7 +215,7 @@ impl<const BYTES: usize> Message<BYTES> {
     }
 }
 
-/// The bytes of one field; `None` if they are not there.
+/// The bytes of one field; `None` if the message is too short.
 #[inline(always)]
 fn part<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()
@@ -234,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_back_as_they_were() {
+    fn messages_round_trip() {
         assert_eq!(Hello::from_bytes(&hello().to_bytes()), Some(hello()));
         for accepted in [false, true] {
             let welcome = Welcome::new(accepted);
@@ -244,23 +247,23 @@ mod tests {
     }
 
     #[test]
-    fn exec_arguments_come_back_or_are_refused() {
+    fn exec_arguments_round_trip_and_cut_ones_are_refused() {
         let began = ExecArguments { arguments: b"job\0-x\0", environment: b"A=1\0" };
         let mut bytes = began.head().to_vec();
         bytes.extend_from_slice(began.arguments);
         bytes.extend_from_slice(began.environment);
         assert_eq!(ExecArguments::from_bytes(&bytes), Some(began));
-        // A message that is cut in the environment has a shorter environment; one that is cut
-        // before is refused.
+        // A message that is cut within the environment decodes with a shorter environment. One that
+        // is cut earlier is refused.
         assert_eq!(ExecArguments::from_bytes(&bytes[..13]).unwrap().environment, b"A=");
         for length in 0..4 + began.arguments.len() {
             assert_eq!(ExecArguments::from_bytes(&bytes[..length]), None, "{length}");
         }
     }
 
-    /// If a field moves, the wire's version has to change.
+    /// If a field moves, the wire's version must change.
     #[test]
-    fn fields_lie_where_version_22_has_them() {
+    fn field_offsets_are_those_of_wire_version_22() {
         assert_eq!(WIRE_VERSION, 22);
         let bytes = hello().to_bytes();
         assert_eq!(bytes[..8], HELLO_MAGIC.to_ne_bytes());
@@ -277,9 +280,9 @@ mod tests {
         assert_eq!((&bytes[8..12], &bytes[12..]), (&[22, 0, 0, 0][..], &[1, 0, 0, 0][..]));
     }
 
-    /// The collector reads whatever any process of the user sends.
+    /// Any process of the user can send the collector any bytes.
     #[test]
-    fn any_bytes_of_the_right_length_come_back() {
+    fn any_bytes_of_the_right_length_round_trip() {
         let mut word = 7u64;
         for _ in 0..1_000 {
             let bytes = [(); Hello::BYTES].map(|()| {
@@ -306,13 +309,13 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_another_sort_or_version_admit_nobody() {
+    fn messages_of_another_magic_or_version_are_not_accepted() {
         let older = Hello { version: WIRE_VERSION - 1, ..hello() };
         assert!(hello().is_of_this_version() && !older.is_of_this_version());
         let mut bytes = Welcome::new(true).to_bytes();
         bytes[0] ^= 1;
         assert!(!Welcome::from_bytes(&bytes).unwrap().admits());
-        // Only the value 1 admits.
+        // Only `accepted` = 1 admits.
         let odd = Welcome { accepted: 0x101, ..Welcome::new(true) };
         assert!(!odd.admits());
     }

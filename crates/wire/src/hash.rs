@@ -1,9 +1,9 @@
-//! Hashes without state that are the same in every process, run and version. They serve as numbers
-//! for texts, and as places in tables.
+//! Hash functions whose results are the same in every process, run and version. tprof uses them as
+//! ids of texts and as indexes of tables.
 
-/// 2^64 over the golden ratio, made odd.
+/// 2^64 divided by the golden ratio, rounded to an odd number.
 pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-/// FNV-1a of no bytes.
+/// The FNV-1a hash of an empty string.
 pub const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 
 /// Spreads a number's bits upwards. Only the highest bits of the product depend on all bits of the
@@ -19,7 +19,7 @@ pub fn fnv1a(bytes: &[u8]) -> u64 {
     fnv1a_on(FNV_BASIS, bytes)
 }
 
-/// FNV-1a, continued from the hash of the bytes before.
+/// Continues the FNV-1a hash of earlier bytes with more bytes.
 #[inline]
 pub fn fnv1a_on(mut hash: u64, bytes: &[u8]) -> u64 {
     for byte in bytes {
@@ -28,7 +28,7 @@ pub fn fnv1a_on(mut hash: u64, bytes: &[u8]) -> u64 {
     hash
 }
 
-/// Combines several numbers into one.
+/// Combines several numbers into one hash.
 pub fn joined(values: &[u64]) -> u64 {
     let mut hash = GOLDEN;
     for value in values {
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hashes_are_those_that_others_compute() {
+    fn hashes_equal_published_values() {
         assert_eq!(fnv1a(b""), FNV_BASIS);
         assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
         assert_eq!(fnv1a_on(fnv1a(b"foo"), b"bar"), fnv1a(b"foobar"));

@@ -1,12 +1,12 @@
-//! The data that crosses from a profiled process to the collector, and nothing else.
+//! The layout of all data that profiled processes and the collector exchange.
 //!
 //! The target writes [`record`]s into chunks of a shared [`region`], and the collector reads them.
-//! Both sides meet through a [`handshake`] on a Unix socket, and use the environment variables in
-//! [`mod@env`]. Unwind rows go the other way, from collector to target, in the layout of
-//! [`unwind`].
+//! Both sides meet through a [`handshake`] on a Unix socket, which they find by the environment
+//! variables in [`mod@env`]. In the other direction, the collector publishes unwind rows for the
+//! target in the layout of [`unwind`].
 //!
-//! The collector must treat every byte that it reads here as hostile: a target can overwrite its
-//! own region at any time.
+//! The collector must treat every byte that it reads through this crate as hostile, since a target
+//! can overwrite its own region at any time.
 #![no_std]
 
 pub mod calls;

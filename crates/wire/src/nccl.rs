@@ -1,39 +1,41 @@
-//! Payloads of the records that NCCL's profiler plugin writes: communicators, calls that ask for
-//! operations, operations as NCCL enqueued them, and their work on channels.
+//! Payloads of the records that tprof's profiler plugin for NCCL writes: communicators, calls that
+//! request operations, operations as NCCL enqueued them, and their work on channels.
 //!
-//! Texts (operation, data type, algorithm, protocol) are ids of
-//! [`Text`](crate::record::ExtKind::Text) records, 0 for none. Ids of calls, tasks, groups
-//! and contexts are unique in their process, and 0 stands for none.
+//! Operation, data type, algorithm and protocol are ids of [`Text`](crate::record::ExtKind::Text)
+//! records, where 0 means none. Ids of calls, tasks, groups and contexts are unique in their
+//! process, and 0 means none.
 
 use crate::gpu::payload;
 
 payload! {
-    /// A communicator, for which NCCL initialised the plugin.
+    /// A communicator for which NCCL initialised the plugin.
     Context {
         wide {
             /// Id of the communicator.
             context,
-            /// NCCL's number of the communicator, which is the same in all ranks; 0 if NCCL passed
-            /// none. Before version 4 of the interface, each operation has it.
+            /// NCCL's number of the communicator, which is the same in all ranks; 0 if NCCL did not
+            /// pass it. Before version 4 of the plugin interface, NCCL passes it with each
+            /// operation instead.
             hash,
         }
         narrow {
             /// Version of the plugin interface.
             version,
-            /// Number of hosts; 0 if NCCL passed no sizes.
+            /// Number of hosts; 0 if NCCL did not pass it.
             nodes,
             /// Number of ranks.
             ranks,
             /// This process's rank.
             rank,
-            /// Text id of the name that the program gave it.
+            /// Text id of the name that the program gave the communicator.
             name,
         }
     }
 }
 
 payload! {
-    /// A call of an NCCL function, from version 5 on. The record's clock is the call's beginning.
+    /// A call of an NCCL function. Only versions 5 and later of the interface report calls. The
+    /// record's clock is the time when the call began.
     Call {
         wide {
             /// Id of the call.
@@ -52,21 +54,21 @@ payload! {
             data_type,
             /// Root plus one; 0 if there is none.
             root,
-            /// 1 if a graph captures the call, so that it is not run now.
+            /// 1 if a graph captures the call, so that the operation doesn't run now.
             captured,
         }
     }
 }
 
 payload! {
-    /// An operation, enqueued by NCCL. The record's clock is that moment.
+    /// An operation that NCCL enqueued. The record's clock is the time of that.
     Task {
         wide {
             /// Id of the operation.
             id,
-            /// Id of the call that asked for it, from version 5 on.
+            /// Id of the call that requested the operation, from version 5 on.
             call,
-            /// Id that is shared by operations which are passed to the device together.
+            /// Id that operations share if NCCL passes them to the device together.
             group,
             /// Id of the communicator.
             context,
@@ -90,7 +92,7 @@ payload! {
             protocol,
             /// The other rank, or the root, plus one; 0 if there is none.
             peer,
-            /// Number of channels; 0 if NCCL passed none.
+            /// Number of channels; 0 if NCCL did not pass it.
             channels,
             /// This process's rank in the communicator.
             rank,
@@ -111,10 +113,10 @@ pub mod task_kind {
 }
 
 payload! {
-    /// Work on one channel. The record's clock is the work's beginning.
+    /// An operation's work on one channel. The record's clock is the time when the work began.
     Transfer {
         wide {
-            /// Id of the operation; 0 if it belongs to another process.
+            /// Id of the operation; 0 if the operation belongs to another process.
             task,
             /// Id of the communicator.
             context,
@@ -130,7 +132,7 @@ payload! {
             peer_wait,
             /// Ticks that steps waited for the network.
             network,
-            /// Bytes that the steps moved; 0 if NCCL passed none.
+            /// Bytes that the steps moved; 0 if NCCL did not pass them.
             bytes,
         }
         narrow {
@@ -148,11 +150,11 @@ payload! {
 
 /// Values of [`Transfer::kind`].
 pub mod transfer_kind {
-    /// A kernel's part.
+    /// The part of a kernel.
     pub const KERNEL: u32 = 0;
-    /// The proxy sends.
+    /// The proxy thread sends data.
     pub const SEND: u32 = 1;
-    /// The proxy receives.
+    /// The proxy thread receives data.
     pub const RECEIVE: u32 = 2;
 }
 
@@ -161,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn payloads_come_back() {
+    fn payloads_round_trip() {
         let task = Task {
             id: 9,
             call: u64::MAX,

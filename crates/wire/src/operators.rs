@@ -1,5 +1,5 @@
-//! Operators and ranges of PyTorch, which its `RecordFunction` reports: their records, and the
-//! sizes of their inputs.
+//! Records of PyTorch's operators and ranges, which its `RecordFunction` reports to the preloaded
+//! library, and of the sizes of their inputs.
 
 /// Which details of operators are recorded: values of [`crate::region::RegionHeader::operators`].
 pub mod mode {
@@ -9,7 +9,8 @@ pub mod mode {
     pub const NAMES: u32 = 1;
     /// What `NAMES` records, and sizes and types of the inputs.
     pub const SHAPES: u32 = 2;
-    /// Like `NAMES`, while that costs little of a thread's time.
+    /// Like `NAMES`, as long as recording costs only a small share of a thread's time; otherwise
+    /// only some steps are recorded ([`super::note::TURNS`]).
     pub const AUTO: u32 = 3;
 }
 
@@ -18,11 +19,11 @@ pub const SCOPES: usize = 10;
 /// `at::RecordScope::USER_SCOPE`: the scope of `record_function` and the like.
 pub const USER_SCOPE: u8 = 7;
 
-/// [`crate::record::ExtKind::Operator`]: an operator ended, at the record's clock. Its name is in
-/// the argument.
+/// [`crate::record::ExtKind::Operator`]: an operator ended at the record's clock. The record's
+/// argument is the id of its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Operator {
-    /// Ticks that it took.
+    /// Ticks from its beginning to its end.
     pub ticks: u64,
     /// The inputs that it was called with.
     pub inputs: Inputs,
@@ -67,8 +68,8 @@ impl Operator {
 /// [`crate::record::ExtKind::RangeOpen`] and, without inputs, [`crate::record::ExtKind::RangeClosed`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RangeEdge {
-    /// Address of the range's object, which no other range has at the same time. The range may end
-    /// in another thread.
+    /// Address of the range's object, which identifies the range while it is open. The range may
+    /// end in another thread.
     pub object: u64,
     /// The inputs that the range was called with.
     pub inputs: Inputs,
@@ -88,20 +89,21 @@ impl RangeEdge {
     }
 }
 
-/// What an [`crate::record::ExtKind::OperatorNote`] says, by its argument. Each note has two words.
+/// What an [`crate::record::ExtKind::OperatorNote`] reports, by its argument. Each note has two
+/// words.
 pub mod note {
-    /// Callbacks are registered. Words: the [`super::mode`] from now on; the id of libtorch_cpu's
-    /// path.
+    /// The callbacks are registered. Words: the [`super::mode`] from now on; the id of the path of
+    /// libtorch_cpu.
     pub const ARMED: u32 = 1;
-    /// Callbacks can't be registered. Words: 0; the id of the path.
+    /// The callbacks can't be registered. Words: 0; the id of that path.
     pub const NO_SYMBOLS: u32 = 2;
-    /// Sizes can't be read. Words: the reason ([`super::unread`]); the id of the path.
+    /// Sizes can't be read. Words: the reason ([`super::unread`]); the id of that path.
     pub const NO_SIZES: u32 = 3;
-    /// From now on one step in so many is recorded, so that operators cost no more than their share
-    /// of a thread's time. Words: that number of steps; the share that the operators of all steps
-    /// cost, in millionths.
+    /// From now on one step in N is recorded, so that operators cost no more than their share of a
+    /// thread's time. Words: N; the share that the operators of all steps would cost, in
+    /// millionths.
     pub const TURNS: u32 = 4;
-    /// The process was forked while its parent registered the callbacks, and lacks some or all of
+    /// The process was forked while its parent registered the callbacks, so it lacks some or all of
     /// them. Words: 0; 0.
     pub const FORKED: u32 = 5;
 }
@@ -110,41 +112,42 @@ pub mod note {
 pub mod unread {
     /// A function that is needed is missing.
     pub const NO_FUNCTION: u64 = 1;
-    /// PyTorch threw an exception during the test.
+    /// PyTorch threw an exception while tprof tested its functions.
     pub const THROWN: u64 = 2;
-    /// Inputs were found at none of the possible offsets.
+    /// tprof found the inputs at none of the possible offsets.
     pub const NO_PLACE: u64 = 3;
 }
 
-/// Maximum number of words of a list of sizes. Further inputs are left out, and [`Input::More`]
-/// says so.
+/// Maximum number of words of a list of sizes. Inputs that don't fit are left out, and the list
+/// ends with [`Input::More`].
 pub const SIZES_WORDS: usize = 440;
 
 const _: () = assert!(SIZES_WORDS * 8 <= crate::interned::MAX_KEPT_BYTES);
 
-/// Maximum number of tensors of a list. torch.profiler also writes a longer list as `[]`.
+/// Maximum number of tensors of a list input. A longer list's tensors are left out; torch.profiler
+/// writes such a list as `[]`, too.
 pub const MAX_LISTED: usize = 30;
 
-/// Maximum number of numbers of a list. A longer list is [`Input::Other`].
+/// Maximum number of numbers of a list input. A longer list is [`Input::Other`].
 pub const MAX_NUMBERS: usize = 16;
 
 /// The first word of an input in a list. A tensor's sizes follow, one word each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// A tensor of so many dimensions and this `c10::ScalarType`.
+    /// A tensor of `dims` dimensions and this `c10::ScalarType`.
     Tensor {
         /// Number of dimensions.
         dims: u16,
         /// Type; [`NO_TYPE`] if it is not known.
         of: u8,
     },
-    /// A list of tensors, which follow as inputs of their own unless there are more than
+    /// A list of tensors. They follow as inputs of their own, unless there are more than
     /// [`MAX_LISTED`].
     Tensors {
         /// Number of tensors.
         count: u32,
     },
-    /// An input that isn't a tensor: an `IValue` with another tag.
+    /// An input that isn't one of the other kinds: an `IValue` with this tag.
     Other {
         /// Tag of the `IValue`.
         tag: u32,
@@ -161,9 +164,9 @@ pub enum Input {
         /// Whether the values are booleans.
         truths: bool,
     },
-    /// A tensor with sizes that are not numbers, or were not read.
+    /// A tensor whose sizes are symbolic, or could not be read.
     Unread,
-    /// More inputs follow, for which there is no room.
+    /// More inputs follow that don't fit.
     More,
 }
 

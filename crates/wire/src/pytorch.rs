@@ -1,8 +1,8 @@
-//! Prefixes of the names of PyTorch's own ranges, which show the steps of a job.
+//! Prefixes of the names of PyTorch's own ranges, from which tprof finds the steps of a job.
 
-/// torch.profiler's range around a step; the number of the step follows.
+/// The range of torch.profiler around a step. The number of the step follows the prefix.
 pub const PROFILER_STEP: &str = "ProfilerStep#";
-/// The range around an optimizer's update; the class of the optimizer follows.
+/// The range around an update of an optimizer. The class of the optimizer follows the prefix.
 pub const OPTIMIZER_STEP: &str = "Optimizer.step#";
-/// The range around a fetch of a data loader; the class of its iterator follows.
+/// The range around a fetch of a data loader. The class of its iterator follows the prefix.
 pub const LOADER_FETCH: &str = "enumerate(DataLoader)#";

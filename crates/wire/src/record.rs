@@ -1,9 +1,10 @@
-//! Records: 16-byte slots. Each is written by one thread and read by the collector.
+//! The layout of the records that a target writes into its chunks: sequences of 16-byte slots. One
+//! thread writes each record, and the collector reads it.
 //!
-//! A slot is two words. `word0` is written last, with release order, and is never zero. Chunks are
-//! zeroed before they are handed out, so a slot whose `word0` is zero has not been written yet. No
-//! position of the writer has to be published, and what a thread wrote before a SIGKILL is read
-//! like everything else.
+//! A slot has two words. The writer stores `word0` last, with release order, and `word0` is never
+//! zero. Chunks are zeroed before a thread gets them, so a slot whose `word0` is zero has not been
+//! written yet. So the writer needs not publish its position, and the collector can read everything
+//! that a thread wrote before a SIGKILL.
 //!
 //! Heap record:
 //!
@@ -12,12 +13,12 @@
 //! word1   0..27 clock, low 27 bits | 27..40 size, high 13 bits | 40..64 stack id
 //! ```
 //!
-//! Events with an address of 2^47 or more, a size of 2^29 or more, or an unaligned address are
-//! written as a wide record ([`ExtKind::Wide`]).
+//! An event whose address is 2^47 or more or unaligned, or whose size is 2^29 or more, is written
+//! as a wide record ([`ExtKind::Wide`]).
 //!
-//! The low bits of the clock are decoded as the tick nearest to the ring's previous record. So a
-//! writer writes a [`Kind::Time`] whenever bits 26 and up of the clock have changed since its last
-//! [`Kind::Time`].
+//! The collector decodes the low bits of the clock as the tick nearest to the ring's previous
+//! record. So a writer must write a [`Kind::Time`] whenever bits 26 and up of the clock have
+//! changed since its last [`Kind::Time`].
 //!
 //! An extended record has several slots:
 //!
@@ -31,7 +32,7 @@
 pub const SLOT_BYTES: usize = 16;
 /// Clock bits in a heap record.
 pub const CLOCK_BITS: u32 = 27;
-/// A new [`Kind::Time`] is needed when `clock >> EPOCH_SHIFT` changes.
+/// A writer writes a new [`Kind::Time`] when `clock >> EPOCH_SHIFT` changes.
 pub const EPOCH_SHIFT: u32 = CLOCK_BITS - 1;
 /// Sizes below this fit a narrow record.
 pub const NARROW_SIZE_LIMIT: u64 = 1 << 29;
@@ -46,24 +47,26 @@ pub const MAX_FRAMES: usize = 192;
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A block was allocated; the time is after the real call.
+    /// A block was allocated. The clock is read after the real call.
     Alloc = 1,
-    /// A block is about to be freed; the time is before the real call.
+    /// A block is about to be freed. The clock is read before the real call.
     Free = 2,
-    /// `realloc` of this block is about to be called. Written before the call, since another thread
-    /// may get the address before `realloc` returns.
+    /// `realloc` of this block is about to be called. The record is written before the call, since
+    /// another thread may get the address before `realloc` returns.
     ReallocFree = 3,
-    /// A `realloc` succeeded: the new block, with address 0 if it only freed.
+    /// A `realloc` succeeded. The address is the new block's, or 0 if `realloc` only freed the old
+    /// block.
     ReallocAlloc = 4,
-    /// A `realloc` failed: the old block, which stays live.
+    /// A `realloc` failed. The address is the old block's, which stays live.
     ReallocFailed = 5,
     /// Full clock in `word1`.
     Time = 6,
-    /// Space that the writer skipped: `word0 >> 16 & 0xffff` slots in all.
+    /// Space that the writer skipped. `word0 >> 16 & 0xffff` is the number of slots, this one
+    /// included.
     Pad = 7,
-    /// An [`ExtKind`] record whose payload is still being written; it has as many slots as the
-    /// extended record will have. The record gets completed unless the thread dies, or a signal
-    /// handler that interrupts the writer never returns.
+    /// A placeholder for an extended record whose payload is still being written, with the same
+    /// number of slots. The writer replaces it by the record. It stays only if the thread dies, or
+    /// if a signal handler that interrupts the writer never returns.
     Pending = 8,
     /// An extended record; see [`ExtKind`].
     Ext = 15,
@@ -94,15 +97,15 @@ pub enum ExtKind {
     /// A heap event that does not fit a slot. Argument: the heap kind. Payload: address, size,
     /// stack id, 0.
     Wide = 1,
-    /// Stack definition: id in the argument's low 24 bits, [`StackEnd`] in its
-    /// high 8; payload: number of return addresses | number of Python frames << 16 |
-    /// [`crate::python::WalkEnd`] << 32, then return addresses, then keys of Python frames
-    /// (see [`ExtKind::PythonFrame`]; bit 0 is set in the outermost that a call of the
-    /// interpreter's loop runs); both innermost first.
+    /// Stack definition. The argument has the stack's id in its low 24 bits and [`StackEnd`] in its
+    /// high 8. The payload is: number of return addresses | number of Python frames << 16 |
+    /// [`crate::python::WalkEnd`] << 32; then the return addresses; then the keys of Python frames
+    /// (see [`ExtKind::PythonFrame`]). Both lists begin with the innermost frame. Bit 0 of a key is
+    /// set in the outermost frame that a call of the interpreter's loop runs.
     Stack = 2,
     /// `mmap` succeeded: address, length, prot | flags << 32, fd | stack id << 32.
     Map = 3,
-    /// `munmap` succeeded; the time is before the call: address, length. Argument: 0.
+    /// `munmap` succeeded; the clock is read before the call: address, length. Argument: 0.
     Unmap = 4,
     /// `mremap` succeeded: old address, old length, new address, new length.
     Remap = 5,
@@ -116,19 +119,23 @@ pub enum ExtKind {
     ProcessExit = 9,
     /// `fork` or `vfork` returned in the parent: child's pid, 0.
     Fork = 10,
-    /// An exec or a spawn is about to happen: pid, [`ExecVerdict`] | vfork << 8 | parent's pid <<
-    /// 32; then the path's bytes, NUL padded to whole slots.
+    /// The process is about to call an exec function or to spawn: pid, [`ExecVerdict`] | vfork << 8
+    /// | parent's pid << 32; then the path's bytes, NUL padded to whole slots.
     Exec = 11,
     /// The exec of this pid failed: pid, errno.
     ExecFailed = 12,
-    /// A child was reaped: pid, wait status.
+    /// The process reaped a child: pid, wait status.
     Reaped = 13,
     /// `posix_spawn` returned: pid (0 if it failed), error.
     Spawned = 14,
-    /// The definition of a Python frame: its key (bit 0 clear, a hash of all that follows); line |
-    /// [`crate::python::Chars`] of the name << 32 | [`crate::python::Chars`] of the file << 40;
-    /// kept bytes of the name | kept bytes of the file << 32; all bytes of the name | all bytes of
-    /// the file << 32; then the name's kept bytes, then the file's, each padded to words with NULs.
+    /// The definition of a Python frame. Payload:
+    ///
+    /// - Its key: a hash of all other words, with bit 0 clear.
+    /// - Line | [`crate::python::Chars`] of the name << 32 | [`crate::python::Chars`] of the file
+    ///   << 40.
+    /// - Stored bytes of the name | stored bytes of the file << 32.
+    /// - All bytes of the name | all bytes of the file << 32, before the cut.
+    /// - The name's stored bytes, then the file's, each padded to words with NULs.
     PythonFrame = 15,
     /// A reading of CUPTI's clock: [`crate::gpu::ClockJoin`].
     ClockJoin = 16,
@@ -161,9 +168,9 @@ pub enum ExtKind {
     RangePush = 32,
     /// [`crate::gpu::Range`]: the innermost range of this thread and domain ends.
     RangePop = 33,
-    /// [`crate::gpu::Range`]: a range begins that any thread may end.
+    /// [`crate::gpu::Range`]: a range begins. Any thread may end it.
     RangeStart = 34,
-    /// [`crate::gpu::Range`]: that range ends.
+    /// [`crate::gpu::Range`]: a range from [`ExtKind::RangeStart`] ends.
     RangeEnd = 35,
     /// [`crate::gpu::Range`]: a mark.
     RangeMark = 36,
@@ -171,7 +178,7 @@ pub enum ExtKind {
     RangeThread = 37,
     /// [`crate::nccl::Context`]: NCCL's profiler plugin serves a communicator.
     NcclContext = 40,
-    /// [`crate::nccl::Call`]: NCCL was asked for an operation.
+    /// [`crate::nccl::Call`]: the program called NCCL for an operation.
     NcclCall = 41,
     /// [`crate::nccl::Task`]: NCCL enqueued an operation.
     NcclTask = 42,
@@ -201,41 +208,43 @@ pub enum ExtKind {
     RangeOpen = 57,
     /// [`crate::operators::RangeEdge`]: a range of PyTorch ends.
     RangeClosed = 58,
-    /// A change in the recording of operators from now on. Argument: one of
-    /// [`crate::operators::note`]. Payload: two words.
+    /// The recording of operators changes from now on. Argument: one of [`crate::operators::note`].
+    /// Payload: two words.
     OperatorNote = 59,
     /// [`crate::spans::OnStack`]: a span begins on this thread. Its name is in the argument.
     SpanPush = 60,
-    /// [`crate::spans::OnStack`]: the innermost span of this thread ends. If the argument is 1, it
-    /// isn't the innermost one, and spans within it stay open.
+    /// [`crate::spans::OnStack`]: a span of this thread ends. If the argument is 0, it is the
+    /// innermost one. If the argument is 1, it isn't, and the spans within it stay open.
     SpanPop = 61,
     /// [`crate::spans::Place`]: a span begins that any thread may end. Its name is in the argument.
     SpanStart = 62,
     /// [`crate::spans::Place`]: a span that any thread may end ends.
     SpanEnd = 63,
-    /// An instant, with its name in the argument. The two words are not used.
+    /// An instant that the program marked, with its name in the argument. The two words are not
+    /// used.
     SpanMark = 64,
     /// A training step begins: its number, and 1 if the program gave the number.
     Step = 65,
-    /// A value of the program's, with its name in the argument: the bits of an `f64`; 1 if it is
-    /// added to the sum of those before, otherwise 0.
+    /// A value of one of the program's counters, with the counter's name in the argument: the bits
+    /// of an `f64`; 1 if it is added to the sum of the earlier values, otherwise 0.
     CounterValue = 66,
     /// Floating-point operations of the innermost span of this thread: the count, and the span's
     /// depth. The argument is one of [`crate::spans::dtype`].
     Flops = 67,
-    /// The process's recording was switched: the new [`crate::region::off`] | the old one << 32;
-    /// live bytes, or all ones if they are not counted. The argument is the number of the
-    /// schedule's cycle, from 1; 0 if there is none.
+    /// The process's recording was switched on or off: the new [`crate::region::off`] | the old one
+    /// << 32; live bytes, or all ones if they are not counted. The argument is the number of the
+    /// schedule's cycle, from 1; 0 if it belongs to no cycle.
     Switched = 68,
-    /// [`crate::spans::Arguments`]: arguments of a span that was recorded before. The name that
-    /// holds their keys is in the argument.
+    /// [`crate::spans::Arguments`]: arguments of a span that an earlier record began. The name in
+    /// the argument contains their keys.
     SpanArguments = 69,
-    /// A span that has ended, with its name in the argument: how many ns ago it began and ended.
+    /// A span that has ended, with its name in the argument: how many ns ago it began, and how many
+    /// ns ago it ended.
     SpanComplete = 70,
-    /// A memory pool of the program, with its name in the argument, handed out a block: address,
-    /// bytes.
+    /// A memory pool of the program handed out a block: address, bytes. The pool's name is in the
+    /// argument.
     PoolTook = 71,
-    /// A memory pool takes a block back: its address, 0.
+    /// A memory pool of the program takes a block back: its address, 0.
     PoolGave = 72,
     /// `shmat` attached a System V segment, its id in the argument: address, bytes, stack id, 0.
     Attach = 73,
@@ -247,7 +256,7 @@ pub enum ExtKind {
     HostStream = 76,
 }
 
-/// The kinds that the CUPTI agent writes, which is also NCCL's profiler plugin.
+/// The kinds that the CUPTI agent writes. The same library is also NCCL's profiler plugin.
 pub const AGENT_KINDS: core::ops::Range<u16> = 16..48;
 
 impl ExtKind {
@@ -350,11 +359,12 @@ impl StackEnd {
     }
 }
 
-/// Whether tprof will follow the program that is about to be executed, as far as its file tells.
+/// Whether tprof will follow the program that is about to be executed. The verdict is a prediction
+/// from the program's file and the environment.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecVerdict {
-    /// The library will be loaded.
+    /// The loader will load the library into the program.
     Followed = 0,
     /// The environment has no session.
     NoEnvironment = 1,
@@ -364,13 +374,14 @@ pub enum ExecVerdict {
     OtherClass = 3,
     /// The program is set-user-id or set-group-id.
     Setuid = 4,
-    /// The program is a sanitizer build, whose library must be loaded first. tprof leaves it alone.
+    /// The program is a sanitizer build. The sanitizer's library must be loaded first, so tprof
+    /// leaves the program alone.
     Sanitizer = 5,
-    /// A seccomp filter is in force, which may kill the process for attaching.
+    /// A seccomp filter is in force that may kill the process if it attaches.
     Filtered = 6,
 }
 
-/// Packs a narrow heap record.
+/// Packs a heap event into the two words of a narrow record.
 #[inline(always)]
 pub const fn heap(kind: Kind, address: u64, size: u64, stack: u32, clock: u64) -> (u64, u64) {
     (
@@ -440,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn clock_decodes_both_ways_within_half_a_window() {
+    fn clocks_before_and_after_the_previous_one_decode_within_half_a_window() {
         let window = 1u64 << CLOCK_BITS;
         for base in [0u64, 5, window - 1, 7 * window + 3, u64::MAX / 2] {
             for delta in [0, 1, window / 2 - 1] {

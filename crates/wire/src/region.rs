@@ -1,10 +1,10 @@
-//! The region that one process image shares with the collector, and the page
-//! that all processes of a session share.
+//! The layout of the shared memory between processes and the collector: the region of one program
+//! image, and the page that all processes of a session share.
 //!
-//! A region is a memfd that is sealed against shrinking. It is sparse: only pages that are touched
-//! use memory. The target maps it once, right after the handshake, and keeps no descriptor. Threads
-//! take slots and chunks by clearing bits in bitmaps; the collector returns them by setting the
-//! bits.
+//! A region is a memfd that is sealed against shrinking. It is sparse: only pages that were touched
+//! use memory. The target maps the region once, right after the handshake, and closes its
+//! descriptor. Threads take slots and chunks by clearing bits in bitmaps. The collector returns
+//! them by setting the bits.
 //!
 //! ```text
 //! 0          RegionHeader                       4 KiB
@@ -20,18 +20,18 @@ use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
 
 /// First word of a region.
 pub const REGION_MAGIC: u64 = 0x3167_6572_666f_7270; // "profreg1"
-/// Number of small chunks in a process with limited address space (`ulimit -v`), which maps no
-/// large chunks.
+/// Number of small chunks in a process whose address space is limited (`ulimit -v`). Such a process
+/// maps no large chunks.
 pub const SPARING_CHUNKS: usize = 1_024;
-/// Bytes of the region that such a process maps.
+/// Bytes of the region that a process with limited address space maps.
 pub const SPARING_REGION_BYTES: usize = SMALL_OFFSET + SPARING_CHUNKS * SMALL_BYTES;
-/// Bytes of the unwind tables that such a process maps.
+/// Bytes of the unwind tables that a process with limited address space maps.
 pub const SPARING_TABLES_BYTES: usize = 32 << 20;
 /// Maximum number of threads that can be recorded at one time in one process.
 pub const MAX_THREADS: usize = 16_384;
-/// Maximum number of executable mappings that a target can distinguish.
+/// Maximum number of executable mappings of a target that unwinding can look up.
 pub const MAX_MODULES: usize = 2_048;
-/// Bytes in a small chunk. A thread begins with one.
+/// Bytes in a small chunk. Each thread's first chunk is small.
 pub const SMALL_BYTES: usize = 4 << 10;
 /// Number of small chunks.
 pub const SMALL_CHUNKS: usize = MAX_THREADS;
@@ -39,8 +39,8 @@ pub const SMALL_CHUNKS: usize = MAX_THREADS;
 pub const LARGE_BYTES: usize = 64 << 10;
 /// Number of large chunks, 32 MiB in all: the session's budget per process.
 pub const LARGE_CHUNKS: usize = 512;
-/// Maximum number of large chunks that one thread has filled and the collector has not drained yet:
-/// 1 MiB.
+/// Maximum number of large chunks of one thread that the thread has filled and the collector has
+/// not drained: 1 MiB.
 pub const CHUNKS_PER_THREAD: u32 = 16;
 
 /// Offset of the module table.
@@ -72,9 +72,9 @@ pub const LARGE_BITMAP_OFFSET: usize = SMALL_BITMAP_OFFSET + SMALL_WORDS * 8;
 const _: () = assert!(LARGE_BITMAP_OFFSET + LARGE_WORDS * 8 <= SLOTS_OFFSET);
 const _: () = assert!(size_of::<RegionHeader>() <= MODULES_OFFSET);
 
-/// The reasons why nothing is recorded at a moment: bits of [`RegionHeader::off`].
+/// The reasons why recording is off at a moment: bits of [`RegionHeader::off`].
 pub mod off {
-    /// Recording is off in the session, as the session page says.
+    /// Recording is off in the whole session; the session page says so.
     pub const SESSION: u32 = 1;
     /// The program has switched recording off for its process.
     pub const PROGRAM: u32 = 2;
@@ -89,7 +89,7 @@ pub mod off {
 pub mod mem_mode {
     /// Allocations are not recorded.
     pub const OFF: u32 = 0;
-    /// Counts are exact, and stacks are sampled.
+    /// Counts are exact, and a sample of the allocations is recorded with stacks.
     pub const SAMPLED: u32 = 1;
     /// Every event is recorded.
     pub const EXACT: u32 = 2;
@@ -99,18 +99,18 @@ pub mod mem_mode {
 pub mod stack_mode {
     /// No stacks are taken.
     pub const OFF: u32 = 0;
-    /// By unwind rows; a frame pointer is used only if a row permits it.
+    /// By unwind rows. A frame pointer is used only where a row says so.
     pub const AUTO: u32 = 1;
-    /// By frame pointers, without checking them.
+    /// By frame pointers only, without checking that they are valid.
     pub const FP: u32 = 2;
-    /// The same as `AUTO`. It has its own number so that the run can report the option.
+    /// The same as `AUTO`. It has its own number so that the run can report which option was set.
     pub const DWARF: u32 = 3;
     /// Like `AUTO`, with the frames of Python functions.
     pub const PYTHON: u32 = 4;
 }
 
-/// Header of a region. The collector fills the first part before the handshake ends; the target
-/// writes the rest.
+/// Header of a region. The collector fills the configuration before the handshake ends. The target
+/// writes the rest, unless a field's comment says otherwise.
 #[repr(C, align(64))]
 pub struct RegionHeader {
     /// The constant [`REGION_MAGIC`].
@@ -121,16 +121,17 @@ pub struct RegionHeader {
     pub mem_mode: AtomicU32,
     /// How stacks are taken: one of [`stack_mode`].
     pub stack_mode: AtomicU32,
-    /// 1 if threads wait for the collector when their ring is full, 0 if they drop records at once.
+    /// 1 if a thread waits for the collector when its ring is full, 0 if it drops the record at
+    /// once.
     pub wait_on_full: AtomicU32,
     /// 1 if intercepted calls (CUDA, NCCL, cuBLAS, MPI) are recorded.
     pub calls: AtomicU32,
     /// The reasons why nothing is recorded at this moment, as bits of [`off`]; 0 while recording is
     /// on.
     pub off: AtomicU32,
-    /// Mean bytes between samples under `SAMPLED`.
+    /// Mean bytes between samples under `mem_mode::SAMPLED`.
     pub sample_interval: AtomicU64,
-    /// Maximum wait on a full ring, in clock ticks.
+    /// Maximum time that a thread waits on a full ring, in clock ticks.
     pub wait_ticks: AtomicU64,
     /// 1 if the clock is the TSC, 0 if it is CLOCK_MONOTONIC in nanoseconds.
     pub clock_is_tsc: AtomicU32,
@@ -138,86 +139,91 @@ pub struct RegionHeader {
     pub modules_seq: AtomicU32,
     /// Number of entries in the module table.
     pub modules_len: AtomicU32,
-    /// Number of requests for a fresh module table. The target increments it.
+    /// Number of times that the target asked for a fresh module table. The target increments it.
     pub modules_wanted: AtomicU32,
-    /// Number of the last request that the table answers. Follows `modules_wanted`. A futex.
+    /// Value of `modules_wanted` that the current table answers. The collector writes it and wakes
+    /// the threads that wait on it as a futex.
     pub modules_answered: AtomicU32,
-    /// Live usable bytes under `SAMPLED`. Each thread adds its own at its flushes.
+    /// Live usable bytes under `mem_mode::SAMPLED`. Each thread adds its own change whenever it
+    /// flushes.
     pub live_bytes: AtomicI64,
-    /// The highest `live_bytes` at any flush.
+    /// The highest `live_bytes` after any flush.
     pub peak_bytes: AtomicI64,
-    /// Clock at that peak.
+    /// Clock at the time of `peak_bytes`.
     pub peak_clock: AtomicU64,
-    /// Number of stack ids so far.
+    /// Number of stack ids that were assigned so far.
     pub stacks: AtomicU32,
-    /// The reason why the target turned recording off for good; 0 while it records.
+    /// The reason why the target turned recording off for good (`state::off` of the injected
+    /// library); 0 while it records.
     pub off_reason: AtomicU32,
-    /// Number of events that could not be attributed to a thread slot and were dropped.
+    /// Number of events that were dropped because their thread had no slot.
     pub lost: AtomicU64,
     /// Number of stacks that were lost because a table was full.
     pub stacks_lost: AtomicU64,
     /// Number of stacks that were lost because the ring was full.
     pub stacks_dropped: AtomicU64,
-    /// Number of sampled blocks whose frees can't be recorded, since the table of live samples was
-    /// full.
+    /// Number of sampled blocks whose frees can't be recorded, since the table of sampled blocks
+    /// was full.
     pub samples_untracked: AtomicU64,
     /// The target's pid in its own namespace.
     pub pid: AtomicU32,
-    /// Incremented by the target whenever a thread starts or exits.
+    /// Number of times that a thread started or exited. The target increments it.
     pub threads_changed: AtomicU32,
     /// Number of threads that ever ran here, including those without a slot.
     pub threads_seen: AtomicU32,
     /// Number of the target's threads that wait for a chunk.
     pub waiting: AtomicU32,
-    /// Number of forked children that could not attach. They report it here, in their parent's
-    /// region.
+    /// Number of forked children that could not attach. Each reports this in its parent's region.
     pub lost_children: AtomicU32,
-    /// Pids of the last of these children.
+    /// Pids of the last 16 of these children.
     pub lost_pids: [AtomicU32; 16],
-    /// Number of interpreters that the target found unloaded. The collector reads it before it
-    /// searches for an interpreter, so that the target can recognise one that is gone.
+    /// Number of times that the target found its Python interpreter unloaded. The collector reads
+    /// it before it searches for an interpreter, so that the target can tell if the result is one
+    /// that is gone.
     pub python_unloads: AtomicU32,
-    /// Written by the collector after `python`: the value of `python_unloads` before the search,
-    /// plus one.
+    /// The value of `python_unloads` before the collector's search, plus one. The collector writes
+    /// it after `python`.
     pub python_epoch: AtomicU32,
     /// The process's interpreter: [`crate::python::Interpreter::words`].
     pub python: [AtomicU64; INTERPRETER_WORDS],
     /// Number of recorded allocations and calls whose Python frames could not all be read.
     pub python_unread: AtomicU64,
-    /// Number of events before the process attached, if the collector did not answer it at first.
+    /// Number of events before the process attached, if the collector did not answer its first
+    /// request.
     pub missed: AtomicU64,
-    /// Number of records of names, threads and processes that were dropped because the ring was
-    /// full.
+    /// Number of dropped records about names, threads and processes. They were dropped because the
+    /// ring was full.
     pub notes_lost: AtomicU64,
     /// Time that the target took to attach, in ns.
     pub attach_ns: AtomicU64,
     /// How operators are recorded: one of [`crate::operators::mode`].
     pub operators: AtomicU32,
-    /// Incremented by the target before `modules_wanted` if it asks for the list of mappings, and
-    /// not only for a table.
+    /// Number of times that the target asked for the list of mappings, and not only for a table.
+    /// The target increments it before `modules_wanted`.
     pub maps_wanted: AtomicU32,
-    /// 1 if the target itself finds rows of code without a table. Written before `modules_wanted`
-    /// is incremented.
+    /// 1 if the target itself finds the unwind rows of code that doesn't have a table yet. Written
+    /// before `modules_wanted` is incremented.
     pub finds_rows: AtomicU32,
-    /// The source of the steps that the process counts (`Source` of the injected library); 0 if
+    /// The source from which the process counts steps (`Source` in the injected library); 0 if
     /// there is none yet.
     pub step_source: AtomicU32,
-    /// Number of steps that were counted.
+    /// Number of steps that were counted so far.
     pub steps: AtomicU64,
     /// The schedule, from [`crate::schedule::Schedule::pack`]; zeroes if there is none.
     pub schedule: [AtomicU64; crate::schedule::WORDS],
     /// The captured range, from [`crate::capture::pack`]; zeroes if there is none.
     pub capture: [AtomicU64; crate::capture::WORDS],
-    /// The number of the range that is being captured, as its kind numbers ranges; 0 if there is
-    /// none.
+    /// The number of the range that is being captured; 0 if none is. It is the same number that the
+    /// source of the range uses.
     pub captured: AtomicU64,
-    /// Number of ranges that were captured.
+    /// Number of ranges that were captured so far.
     pub captures: AtomicU64,
-    /// Number of stacks that were not taken, because code had been unmapped and it was not known
-    /// yet which code is at their addresses.
+    /// Number of stacks that were not taken because code had been unmapped. At that time the
+    /// library did not know yet which code is at the stacks' addresses.
     pub stacks_unplaced: AtomicU64,
-    /// 1 if what stops along with recording must stop soon, because steps that are not recorded are
-    /// compared with those that are.
+    /// 1 if CUPTI's recording must stop soon after recording is off, and not after a second. The
+    /// collector sets this if steps that are not recorded are compared with recorded ones
+    /// (`--overhead paired`).
     pub short_pauses: AtomicU32,
     /// 1 once [`off::UNCOUNTED`] was set: from then on live bytes are unknown.
     pub balance_lost: AtomicU32,
@@ -251,12 +257,12 @@ pub mod slot_state {
     pub const FREE: u32 = 0;
     /// A thread uses the slot.
     pub const LIVE: u32 = 1;
-    /// The thread reported that it is ending; destructors may still write.
+    /// The thread reported that it is ending. Its destructors may still write records.
     pub const ENDING: u32 = 2;
 }
 
-/// The counters of one thread of the target, and the chunk that it began with. The thread updates
-/// its counters in this shared memory, so that they survive a kill.
+/// The counters of one thread of the target, and the first chunk of its ring. The thread updates
+/// the counters in this shared memory, so that they survive a SIGKILL.
 #[repr(C, align(128))]
 pub struct ThreadSlot {
     /// One of [`slot_state`].
@@ -277,19 +283,21 @@ pub struct ThreadSlot {
     pub allocations: AtomicU64,
     /// Number of blocks that were freed.
     pub frees: AtomicU64,
-    /// Number of bytes that were asked for.
+    /// Number of bytes that the program requested.
     pub allocated_bytes: AtomicU64,
-    /// Usable bytes that are not yet added to [`RegionHeader::live_bytes`].
+    /// Change of usable live bytes that the thread has not added to [`RegionHeader::live_bytes`]
+    /// yet.
     pub live_delta: AtomicI64,
-    /// Ticks that were spent waiting on a full ring.
+    /// Ticks that the thread spent waiting on a full ring.
     pub wait_ticks: AtomicU64,
-    /// Number of such waits.
+    /// Number of waits on a full ring.
     pub waits: AtomicU64,
     /// Number of records that were dropped.
     pub lost: AtomicU64,
-    /// Ticks that were spent taking stacks, measured for one in 64 and scaled.
+    /// Ticks that the thread spent taking stacks: one in 64 is measured, and the sum is scaled up.
     pub stack_ticks: AtomicU64,
-    /// Ticks that were spent in callbacks of operators, measured for some of them and scaled.
+    /// Ticks that the thread spent in callbacks of operators: some are measured, and the sum is
+    /// scaled up.
     pub operator_ticks: AtomicU64,
     /// Not used yet.
     pub spare: [AtomicU64; 2],
@@ -303,20 +311,20 @@ pub struct ModuleRange {
     pub start: AtomicU64,
     /// One past the last address of the module.
     pub end: AtomicU64,
-    /// The offset that must be added to a row's pc to get an address.
+    /// The number to add to a row's pc to get an address.
     pub bias: AtomicU64,
-    /// Byte offset of the [`crate::unwind::TableHeader`] in the tables file; 0 if the mapping has
-    /// no unwind information; otherwise one of [`module_table`].
+    /// Byte offset of the [`crate::unwind::TableHeader`] in the tables file, or one of
+    /// [`module_table`]; 0 if the mapping has no unwind information.
     pub table: AtomicU64,
 }
 
 /// Values of [`ModuleRange::table`] for a mapping that has no table yet.
 pub mod module_table {
-    /// The table is being compiled; nobody has to ask for it.
+    /// The collector is compiling the table, so the target needs not ask for it.
     pub const COMING: u64 = u64::MAX;
-    /// The table is large, and will be compiled when a stack needs it.
+    /// The table is large. The collector compiles it when a stack needs it.
     pub const DEFERRED: u64 = u64::MAX - 1;
-    /// The table is large, and a stack needs it. The target writes this before it asks.
+    /// The table is large, and a stack needs it. The target writes this value before it asks.
     pub const ASKED: u64 = u64::MAX - 2;
 }
 const _: () = assert!(size_of::<ModuleRange>() == 32);
@@ -334,7 +342,8 @@ pub struct ChunkHeader {
 }
 const _: () = assert!(size_of::<ChunkHeader>() == crate::record::SLOT_BYTES);
 
-/// Identifies a chunk: 0 is none, 1..=SMALL_CHUNKS are small chunks, and large ones follow.
+/// Identifies a chunk: 0 is none, 1..=SMALL_CHUNKS are the small chunks, and higher numbers the
+/// large ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkRef(pub u32);
 
@@ -367,16 +376,16 @@ impl ChunkRef {
 pub struct SessionPage {
     /// The constant [`REGION_MAGIC`].
     pub magic: AtomicU64,
-    /// Futex on which the collector sleeps. Only the collector changes its value.
+    /// Futex on which the collector sleeps. Only the collector changes it.
     pub sleep: AtomicU32,
-    /// 1 while the collector sleeps, so that a target which fills a chunk wakes it.
+    /// 1 while the collector sleeps. A target that fills a chunk then wakes it.
     pub sleeping: AtomicU32,
     /// The reasons why recording is off in the session, as bits of [`off`]; 0 while it is on.
     pub off: AtomicU32,
-    /// 1 once the collector has exited in an orderly way.
+    /// 1 once the collector has exited normally.
     pub closed: AtomicU32,
-    /// The collector's clock at its last pass. Its age shows whether the collector makes progress,
-    /// and threads that may not read a clock use it as theirs.
+    /// The collector's clock at its last pass. Its age shows whether the collector makes progress.
+    /// Threads that may not read a clock use this time instead.
     pub coarse_clock: AtomicU64,
 }
 

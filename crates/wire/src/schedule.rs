@@ -1,9 +1,9 @@
-//! The steps of a job that are recorded: `torch.profiler.schedule`, as a function of a step's
-//! number.
+//! Decides which steps of a job are recorded, by a step's number and with the rules of
+//! `torch.profiler.schedule`.
 
 use core::ops::RangeInclusive;
 
-/// What the schedule does in a step.
+/// The action for one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The step is not recorded.
@@ -19,34 +19,36 @@ pub enum Action {
 /// A schedule. Its parts are numbers of steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// Steps at the beginning of each cycle that are not recorded, without preparation.
+    /// Number of steps at the beginning of each cycle that are not recorded.
     pub wait: u32,
-    /// Steps after those of `wait` that are not recorded.
+    /// Number of steps after those of `wait` that are not recorded either, but prepare for
+    /// recording.
     pub warmup: u32,
-    /// Steps after those of `warmup` that are recorded; at least one.
+    /// Number of steps after those of `warmup` that are recorded; at least one.
     pub active: u32,
-    /// Number of cycles; 0 for as many as the job has steps for.
+    /// Number of cycles; 0 if cycles go on until the job ends.
     pub repeat: u32,
-    /// Steps before the first cycle.
+    /// Number of steps before the first cycle, which are not recorded.
     pub skip_first: u32,
     /// Whether the first cycle has no wait.
     pub skip_first_wait: bool,
-    /// Whether the parts are numbers of epochs of the program, and not of steps.
+    /// Whether the schedule counts epochs of the program instead of steps.
     pub epochs: bool,
-    /// Whether each step's beginning is recorded, even if the step is not (`--overhead paired`).
+    /// Whether the beginning of each step is recorded, even if the step itself is not
+    /// (`--overhead paired`).
     pub boundaries: bool,
 }
 
 /// Number of words that [`Schedule::pack`] returns.
 pub const WORDS: usize = 3;
-/// Set in the last word of every schedule, so that zeroes mean no schedule.
+/// Bit in the last word of every schedule, so that zeroes mean that there is no schedule.
 const PRESENT: u64 = 1 << 63;
 const SKIP_FIRST_WAIT: u64 = 1 << 32;
 const EPOCHS: u64 = 1 << 33;
 const BOUNDARIES: u64 = 1 << 34;
 
 impl Schedule {
-    /// Steps are counted, but don't switch recording.
+    /// A schedule with which steps are counted, but never switch recording.
     pub const COUNT: Schedule = Schedule {
         wait: 0,
         warmup: 0,
@@ -62,7 +64,7 @@ impl Schedule {
         u64::from(self.wait) + u64::from(self.warmup) + u64::from(self.active)
     }
 
-    /// The number of a step, counted from the first cycle's beginning; `None` before that.
+    /// The number of a step, counted from the beginning of the first cycle; `None` before that.
     fn place(&self, step: u64) -> Option<u64> {
         let place = step.checked_sub(u64::from(self.skip_first))?;
         Some(if self.skip_first_wait { place + u64::from(self.wait) } else { place })
@@ -105,8 +107,8 @@ impl Schedule {
         Some(end.checked_sub(u64::from(self.active))?..=end.checked_sub(1)?)
     }
 
-    /// Doubles all parts of a cycle until the steps that a cycle does not record last at least
-    /// `least`, if one step takes `step`.
+    /// Doubles `wait`, `warmup` and `active` until the steps of a cycle that are not recorded last
+    /// at least `least`, if one step lasts `step`.
     pub fn lasting(self, least: u64, step: u64) -> Schedule {
         let mut of = self;
         let left_out = |of: &Schedule| (u64::from(of.wait) + u64::from(of.warmup)) * step;
@@ -144,28 +146,27 @@ impl Schedule {
     }
 }
 
-/// Whether a schedule with this last word counts epochs.
+/// Whether the schedule with this last word counts epochs.
 pub fn counts_epochs(third: u64) -> bool {
     third & EPOCHS != 0
 }
 
-/// The words that may precede the number in the name of a range around a step, in upper or lower
-/// case.
+/// The words before the number in the name of a range that is a step. Case is ignored.
 const STEP_WORDS: [&[u8]; 3] = [b"step", b"iteration", b"profilerstep"];
-/// The words that may precede the number in the name of a range around an epoch.
+/// The words before the number in the name of a range that is an epoch. Case is ignored.
 const EPOCH_WORDS: [&[u8]; 1] = [b"epoch"];
 
-/// Whether a range of this name is a step: `step 5`, `iteration#5`.
+/// Whether a range with this name is a step, such as `step 5` or `iteration#5`.
 pub fn is_step(name: &[u8]) -> bool {
     is_numbered(name, &STEP_WORDS)
 }
 
-/// Whether a range of this name is an epoch: `epoch 5`.
+/// Whether a range with this name is an epoch, such as `epoch 5`.
 pub fn is_epoch(name: &[u8]) -> bool {
     is_numbered(name, &EPOCH_WORDS)
 }
 
-/// Whether a name consists of one of the words, at least one of ` #_:=`, and digits.
+/// Whether a name consists of one of the words, at least one of the characters ` #_:=`, and digits.
 fn is_numbered(name: &[u8], words: &[&[u8]]) -> bool {
     let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     let Some((head, _)) = name.split_at_checked(name.len() - digits) else { return false };
@@ -188,7 +189,7 @@ mod tests {
 
     /// The results of PyTorch 2.15.0: `.` NONE, `w` WARMUP, `r` RECORD, `S` RECORD_AND_SAVE.
     #[test]
-    fn steps_are_those_of_pytorchs_schedule() {
+    fn actions_equal_those_of_pytorchs_schedule() {
         for (parts, skip_first_wait, expected) in [
             ([1, 1, 2, 0, 0], false, ".wrS.wrS.wrS.wrS.wrS"),
             ([1, 1, 2, 1, 0], false, ".wrS................"),
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_that_are_left_out_last_long_enough() {
+    fn steps_that_are_not_recorded_last_long_enough() {
         let paired = Schedule { boundaries: true, ..schedule([5, 0, 15, 0, 0], true) };
         assert_eq!(Schedule::unpack(paired.pack()), Some(paired));
         assert_eq!(paired.lasting(250, 50), paired);
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_states_its_steps() {
+    fn steps_of_a_cycle_are_those_that_it_records() {
         let twice = schedule([2, 1, 1, 2, 3], false);
         assert_eq!(
             [0, 1, 2].map(|cycle| twice.steps_of(cycle)),
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_that_counts_records_nothing_of_itself() {
+    fn a_schedule_that_only_counts_records_no_step() {
         assert!((0..20).all(|step| !Schedule::COUNT.records(step)));
         assert!(!Schedule::COUNT.records(u64::from(u32::MAX) + 1));
         assert_eq!(Schedule::unpack(Schedule::COUNT.pack()), Some(Schedule::COUNT));

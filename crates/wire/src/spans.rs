@@ -1,13 +1,14 @@
-//! Records of the spans that a program names itself, through the table `tprof_abi`.
+//! The layout of the records about spans that a program itself declares, through the table
+//! `tprof_abi`.
 
-/// Separates a span's name from its arguments, which are a JSON object. It is the unit separator.
+/// Separates a span's name from its arguments, which are a JSON object: the ASCII unit separator.
 pub const ARGUMENTS: u8 = 0x1f;
 
-/// The beginning of a mark's arguments if the mark is a histogram of the program's own values,
-/// which `tprof_facts::histograms` reads.
+/// How the arguments of a mark begin if the mark is a histogram of the program's own values.
+/// `tprof_facts::histograms` reads such marks.
 pub const HISTOGRAM: &str = "{\"histogram\":";
 
-/// Set in a span's number if the number is a depth on its thread's stack.
+/// Bit in a span's number, set if the number is a depth on its thread's stack of spans.
 pub const BY_DEPTH: u64 = 1 << 63;
 /// Maximum number of arguments of one record.
 pub const MAX_ARGUMENTS: usize = 4;
@@ -30,16 +31,16 @@ pub mod value {
 
 /// Types that floating-point operations work on.
 pub mod dtype {
-    /// Names of the types, by number, as reports show them; 0 means not stated.
+    /// Names of the types as reports show them, by number; 0 means that the program did not say.
     pub const NAMES: &[&str] =
         &["", "f64", "f32", "tf32", "bf16", "f16", "fp8", "fp4", "int8", "int4"];
 }
 
-/// Values of up to [`MAX_ARGUMENTS`] arguments of a span. All their keys are in one name, with
-/// [`ARGUMENTS`] between them.
+/// Values of up to [`MAX_ARGUMENTS`] arguments of a span. One recorded name contains all their
+/// keys, separated by [`ARGUMENTS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
-    /// The span's number; or [`BY_DEPTH`] and the number of spans around it on this thread.
+    /// The span's number; or [`BY_DEPTH`] and the number of spans around the span on this thread.
     pub span: u64,
     /// The type of each value, from [`value`].
     pub kinds: [u8; MAX_ARGUMENTS],
@@ -70,11 +71,11 @@ impl Arguments {
     }
 }
 
-/// The span that a record is about.
+/// Identifies the span that a record is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// For FLOPs, the number of spans around their span on its thread; otherwise the span's number
-    /// in its process.
+    /// The span's number in its process. In a record of FLOPs it is the number of spans around the
+    /// span on its thread.
     pub number: u64,
 }
 
@@ -91,16 +92,15 @@ impl Place {
     }
 }
 
-/// Beginning or end of a span on a thread's stack of spans, with the thread's counters at that
-/// moment.
+/// Beginning or end of a span on a thread's stack of spans, with the thread's allocation counters
+/// at that moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OnStack {
-    /// Number of spans around it on its thread.
+    /// Number of spans around this span on its thread.
     pub depth: u16,
-    /// Number of allocations that the thread has counted, modulo 2^48; 0 if all allocations are
-    /// recorded.
+    /// Number of allocations of the thread so far, modulo 2^48; 0 if every allocation has a record.
     pub allocations: u64,
-    /// Bytes that these allocations asked for.
+    /// Bytes that the program requested in these allocations.
     pub allocated_bytes: u64,
 }
 
@@ -117,7 +117,7 @@ impl OnStack {
         OnStack { depth: first as u16, allocations: first >> 16, allocated_bytes }
     }
 
-    /// The number of allocations since another record of the same thread, and their bytes.
+    /// The number of allocations since an earlier record of the same thread, and their bytes.
     pub fn since(&self, before: &OnStack) -> (u64, u64) {
         let allocations = self.allocations.wrapping_sub(before.allocations) & (u64::MAX >> 16);
         (allocations, self.allocated_bytes.wrapping_sub(before.allocated_bytes))
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_round_trip_and_stated_ones_must_be_there() {
+    fn arguments_round_trip_and_cut_payloads_are_refused() {
         let two = Arguments {
             span: BY_DEPTH | 3,
             kinds: [value::FLOAT, value::TEXT, 0, 0],

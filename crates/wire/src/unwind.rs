@@ -1,10 +1,10 @@
-//! Unwind rows, which the collector compiles from a module's `.eh_frame` and the target reads. For
-//! each range of code they say where the caller's frame is.
+//! The layout of unwind tables, which the collector compiles from a module's `.eh_frame` and the
+//! target reads. Each row of a table says for a range of code how to find the caller's frame.
 //!
-//! A table is a [`TableHeader`], then `len` sorted `u32` pcs (module-relative start of each row's
-//! range), padded to 8 bytes, then `len` `u64` [`Row`]s. A row is valid up to the next pc; gaps
-//! between functions are rows of kind [`RowKind::None`]. A table is never changed or moved once it
-//! is published.
+//! A table is a [`TableHeader`], then `len` sorted `u32` pcs, padded to 8 bytes, then `len` `u64`
+//! [`Row`]s. A pc is the module-relative start of a row's range, and the range ends at the next pc.
+//! Gaps between functions have rows of kind [`RowKind::None`]. A table is never changed or moved
+//! once it is published.
 
 /// Head of a table in the tables file.
 #[repr(C)]
@@ -16,30 +16,30 @@ pub struct TableHeader {
     pub version: u32,
 }
 
-/// How the caller's frame is found.
+/// How to find the caller's frame.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowKind {
-    /// There is no information, so the stack is cut here.
+    /// There is no unwind information here, so the stack ends as incomplete.
     None = 0,
     /// CFA = stack pointer + offset.
     Sp = 1,
     /// CFA = frame pointer + offset.
     Fp = 2,
-    /// This is the outermost frame, where the stack is complete.
+    /// This is the outermost frame, so the stack is complete.
     End = 3,
-    /// A signal trampoline: registers are in the `ucontext` at the stack pointer.
+    /// A signal trampoline: the caller's registers are in the `ucontext` at the stack pointer.
     Signal = 4,
 }
 
 /// A row in one word: `0..3 kind | 3 fp saved | 4..32 CFA offset | 32..64 offset of the saved fp`.
-/// Both offsets are in bytes and signed; the saved frame pointer is at CFA + offset. The return
-/// address is always at CFA - 8; code with another place for it has no row.
+/// Both offsets are signed and in bytes. The saved frame pointer is at CFA + offset. The return
+/// address is always at CFA - 8; code that stores it elsewhere has no row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row(pub u64);
 
 impl Row {
-    /// The row at which the stack is cut.
+    /// The row of code without unwind information.
     pub const NONE: Row = Row(0);
     /// The row of the outermost frame.
     pub const END: Row = Row(RowKind::End as u64);
@@ -66,7 +66,7 @@ impl Row {
     pub const fn kind(self) -> u64 {
         self.0 & 7
     }
-    /// Whether the frame pointer was saved.
+    /// Whether the function has saved the caller's frame pointer.
     #[inline(always)]
     pub const fn saves_fp(self) -> bool {
         self.0 & 8 != 0

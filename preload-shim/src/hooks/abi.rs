@@ -1,4 +1,5 @@
-//! The table through which a program names its own spans, steps and values, see `include/tprof.h`.
+//! Exports the table `tprof_abi`, through which a program declares its own spans, steps and values.
+//! `include/tprof.h` describes the functions.
 
 use super::cupti;
 use super::python::{Method, Python, python};
@@ -6,7 +7,8 @@ use tprof_inject::foreign_allocator::{self, HeapTotals};
 use tprof_inject::spans::{self, SpanName, SpanValue};
 use tprof_inject::stack_hook;
 
-/// `struct tprof_abi`. New functions are added at its end, and none is ever removed.
+/// `struct tprof_abi`. New functions are only added at its end, and none is ever removed, since
+/// programs rely on the offsets.
 #[repr(C)]
 pub struct Abi {
     /// Bytes of the table.
@@ -40,7 +42,7 @@ pub struct Abi {
     flush: extern "C" fn(),
 }
 
-/// The table of functions that programs look up.
+/// The table that programs look up by its symbol.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)] // `tprof_abi` is the name that programs look up
 pub static tprof_abi: Abi = Abi {
@@ -87,7 +89,7 @@ extern "C" fn record(on: i32) -> i32 {
 }
 
 unsafe extern "C" fn mark(name: *const SpanName) {
-    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text lasts while it is used.
+    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text stays valid while it is used.
     unsafe { spans::mark(name) };
 }
 
@@ -96,7 +98,7 @@ extern "C" fn step(number: u64) {
 }
 
 unsafe extern "C" fn push(name: *const SpanName) {
-    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text lasts while it is used.
+    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text stays valid while it is used.
     unsafe { spans::push(name) };
 }
 
@@ -105,7 +107,7 @@ extern "C" fn pop() {
 }
 
 unsafe extern "C" fn start(name: *const SpanName) -> u64 {
-    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text lasts while it is used.
+    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text stays valid while it is used.
     unsafe { spans::start(name) }
 }
 
@@ -114,7 +116,7 @@ extern "C" fn end(number: u64) {
 }
 
 unsafe extern "C" fn counter(name: *const SpanName, value: f64) {
-    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text lasts while it is used.
+    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text stays valid while it is used.
     unsafe { spans::counter(name, value) };
 }
 
@@ -123,7 +125,7 @@ extern "C" fn flops(count: u64) {
 }
 
 unsafe extern "C" fn open(name: *const SpanName) -> u64 {
-    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text lasts while it is used.
+    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text stays valid while it is used.
     unsafe { spans::open(name) }
 }
 
@@ -137,17 +139,17 @@ unsafe extern "C" fn describe(
     values: *const SpanValue,
     count: usize,
 ) {
-    // SAFETY: `tprof.h` demands a `struct tprof_name` with its text, and `count` values.
+    // SAFETY: `tprof.h` demands a `struct tprof_name` with a valid text, and `count` values.
     unsafe { spans::describe(span, keys, values, count) };
 }
 
 unsafe extern "C" fn complete(name: *const SpanName, began_ago_ns: u64, ended_ago_ns: u64) {
-    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text lasts while it is used.
+    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text stays valid while it is used.
     unsafe { spans::complete(name, began_ago_ns, ended_ago_ns) };
 }
 
 unsafe extern "C" fn add(name: *const SpanName, value: f64) {
-    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text lasts while it is used.
+    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text stays valid while it is used.
     unsafe { spans::add(name, value) };
 }
 
@@ -156,12 +158,12 @@ extern "C" fn work(count: u64, dtype: u32) {
 }
 
 unsafe extern "C" fn took(pool: *const SpanName, block: u64, bytes: u64) {
-    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text lasts while it is used.
+    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text stays valid while it is used.
     unsafe { spans::took(pool, block, bytes) };
 }
 
 unsafe extern "C" fn gave(pool: *const SpanName, block: u64) {
-    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text lasts while it is used.
+    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text stays valid while it is used.
     unsafe { spans::gave(pool, block) };
 }
 

@@ -1,8 +1,9 @@
-//! The function by which the agent, which has no hooks, finds this library's table.
+//! Exports the function by which the agent finds the preloaded library's table of functions.
 
 use tprof_inject::agent_link::{self, AgentLink};
 
-/// Called by libtprof_cupti.so, since this library counts the steps and captures of the process.
+/// Returns this library's table. libtprof_cupti.so calls this, since this library, and not the
+/// agent, counts the steps and captures of the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn tprof_noticing() -> *const AgentLink {
     agent_link::table()

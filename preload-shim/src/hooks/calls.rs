@@ -1,9 +1,9 @@
-//! CUDA's runtime and driver, NCCL, cuBLAS and MPI: one hook serves every function, whatever its
-//! arguments.
+//! Hooks of the functions of CUDA's runtime and driver, NCCL, cuBLAS and MPI. All hooks share the
+//! same code, independent of the functions' arguments.
 //!
-//! The hook saves the argument registers, looks up the real function, copies the arguments that lie
-//! in memory, and calls the function. It need not know types: no intercepted function takes or
-//! returns a floating-point value.
+//! The hook saves the argument registers, looks up the real function, copies the arguments in
+//! memory, and calls the function. It doesn't need the arguments' types, since no intercepted
+//! function takes or returns a floating-point value.
 
 use super::cupti;
 use core::arch::naked_asm;
@@ -11,18 +11,19 @@ use tprof_inject::call_args::Frame;
 use tprof_inject::{callee, calls, entry_points, mpi};
 use tprof_wire::calls::{Effect, FUNCTIONS, Library, Number};
 
-/// Result of a call if no library has the function: `cudaErrorSharedObjectInitFailed`, which the
-/// runtime itself returns for a library that did not load.
+/// What a runtime or driver call returns if no library has the function:
+/// `cudaErrorSharedObjectInitFailed`. The runtime itself returns this for a library that could not
+/// be loaded.
 const NO_RUNTIME: u64 = 303;
-/// Value of `ncclSystemError`.
+/// What an NCCL call returns then: `ncclSystemError`.
 const NO_NCCL: u64 = 2;
-/// Value of `CUBLAS_STATUS_NOT_INITIALIZED`.
+/// What a cuBLAS call returns then: `CUBLAS_STATUS_NOT_INITIALIZED`.
 const NO_CUBLAS: u64 = 1;
-/// An error code that stands for no specific error: `MPI_ERR_OTHER` of Open MPI, `MPI_ERR_INTERN`
-/// of MPICH.
+/// What an MPI call returns then, which is a code for no specific error: `MPI_ERR_OTHER` of Open
+/// MPI, `MPI_ERR_INTERN` of MPICH.
 const NO_MPI: u64 = 16;
 
-/// Defines the table of hooks, by number.
+/// Defines the table of hooks; the index is the function's number.
 macro_rules! addresses {
     ($($name:ident $words:literal,)*) => {
         static HOOKS: &[unsafe extern "C" fn()] = &[$($name),*];
@@ -44,8 +45,8 @@ macro_rules! hooks {
                 ".cfi_rel_offset rbp, 0",
                 "mov rbp, rsp",
                 ".cfi_def_cfa_register rbp",
-                // The stack now holds a `Frame`: two words and the registers; what lies above was
-                // there already.
+                // The stack now has a `Frame`: space for two words and the six registers is
+                // reserved below, and the saved rbp and the return address are there already.
                 "sub rsp, 64",
                 "mov [rbp - 48], rdi",
                 "mov [rbp - 40], rsi",
@@ -85,7 +86,8 @@ macro_rules! hooks {
                 ".cfi_endproc",
                 number = const Number::$name as u32,
                 words = const $words,
-                // The number of bytes is a multiple of 16, so that the stack stays aligned.
+                // The number of bytes is rounded up to a multiple of 16, so that the stack stays
+                // aligned.
                 bytes = const ($words + 1) / 2 * 16,
                 enter = sym enter,
                 leave = sym leave,
@@ -95,7 +97,8 @@ macro_rules! hooks {
 }
 tprof_wire::intercepted_functions!(hooks);
 
-/// Finds the real function; if there is none, returns 0 and stores the result in the frame.
+/// Returns the address of the real function. If no library has it, returns 0 and stores the call's
+/// result in the frame.
 extern "C" fn enter(number: u32, frame: *mut Frame) -> usize {
     // SAFETY: the hook passes its own frame, which nothing else uses during the call.
     let frame = unsafe { &mut *frame };
@@ -117,7 +120,8 @@ extern "C" fn enter(number: u32, frame: *mut Frame) -> usize {
     };
     let real = match (given, function.does) {
         (0, Effect::Registers) => callee::find_by_page(name, number, frame.caller(), prefix, own),
-        // Tools wrap MPI's functions under their own names, and call the next definition.
+        // Tools wrap MPI's functions under their own names, so the next definition may be a
+        // wrapper, which must be called.
         (0, _) if function.library == Library::Mpi => {
             callee::find_next(name, number, frame.caller(), prefix, own)
         }

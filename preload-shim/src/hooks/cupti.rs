@@ -1,8 +1,9 @@
-//! Hooks of CUPTI's functions that act on the whole process. While the CUPTI agent uses that CUPTI,
-//! the agent serves the calls, so that the job's own profiler and tprof both get their records.
+//! Hooks of those functions of CUPTI that act on the whole process. While the CUPTI agent uses the
+//! same CUPTI library, the agent serves these calls, so that both the job's own profiler and tprof
+//! get their records.
 //!
-//! A hook jumps to the function to which the call belongs, with the arguments untouched; that
-//! function returns to the caller.
+//! A hook doesn't change the arguments, and jumps to the function that must serve the call: CUPTI's
+//! or the agent's. That function returns to the caller.
 
 use crate::table;
 use core::arch::naked_asm;
@@ -13,10 +14,11 @@ use tprof_inject::gpu::places;
 use tprof_inject::{callee, loaded};
 use tprof_wire::env;
 
-/// First number of these hooks, which is above those of all other hooks.
+/// Number of the first of these hooks in [`callee`]'s cache. It is above the numbers of all other
+/// hooks.
 const FIRST: u32 = 8192;
 const PREFIX: &[u8] = b"libcupti.so";
-/// Result of a call if no library has the function: `CUPTI_ERROR_NOT_INITIALIZED`.
+/// What a call returns if no library has the function: `CUPTI_ERROR_NOT_INITIALIZED`.
 const NO_CUPTI: u32 = 15;
 
 macro_rules! hooks {
@@ -64,7 +66,7 @@ extern "C" fn absent() -> u32 {
     NO_CUPTI
 }
 
-/// The address of the function to which a call that returns to `caller` belongs.
+/// Returns the address of the function that must serve a call which returns to `caller`.
 extern "C" fn target(number: u32, caller: usize) -> usize {
     let Some(name) = NAMES.get(number as usize) else { return absent as *const () as usize };
     let own = (&raw const NAMES) as usize;
@@ -79,8 +81,8 @@ extern "C" fn target(number: u32, caller: usize) -> usize {
     }
 }
 
-/// Loads the agent if the driver will load it but has not done so yet: the agent must know what a
-/// client asks of CUPTI before that.
+/// Loads the agent if the driver will load it but has not done so yet, since the agent must know
+/// what a client requests from CUPTI before that.
 fn load_agent() {
     type Open = unsafe extern "C" fn(*const c_char, i32) -> *mut c_void;
     const NOW: i32 = 2;
@@ -94,12 +96,12 @@ fn load_agent() {
     }
 }
 
-/// A function of the agent's; `None` if the agent isn't loaded yet.
+/// Address of a function of the agent; `None` if the agent isn't loaded yet.
 fn of_agent(name: &CStr) -> Option<usize> {
     loaded::named(env::AGENT_LIBRARY.as_bytes()).and_then(|agent| agent.function(name))
 }
 
-/// The agent's substitute for a function of CUPTI's; that function itself if there is no agent.
+/// The agent's substitute for a function of CUPTI; the same function if the agent isn't loaded.
 fn instead(number: u32, real: usize) -> usize {
     type Instead = extern "C" fn(u32, usize) -> usize;
     static AGENT: AtomicUsize = AtomicUsize::new(0);
@@ -110,41 +112,46 @@ fn instead(number: u32, real: usize) -> usize {
         // The driver never unloads the agent.
         AGENT.store(agent, Relaxed);
     }
-    // SAFETY: `tprof_cupti_instead` has this type in the agent, which is of this version.
+    // SAFETY: in the agent `tprof_cupti_instead` has this type. Agent and this library are of one
+    // version, since they are shipped together.
     unsafe { core::mem::transmute::<usize, Instead>(agent)(number, real) }
 }
 
-/// Called when a context is about to be destroyed: the agent flushes what CUPTI has recorded of it.
+/// Makes the agent flush what CUPTI has recorded. Called when a context is about to be destroyed.
 #[cold]
 pub fn flush() {
     if let Some(flush) = of_agent(c"tprof_cupti_flush") {
-        // SAFETY: `tprof_cupti_flush` has this type in the agent, which is of this version.
+        // SAFETY: in the agent `tprof_cupti_flush` has this type. Agent and this library are of one
+        // version, since they are shipped together.
         unsafe { core::mem::transmute::<usize, extern "C" fn()>(flush)() }
     }
 }
 
-/// The address that `dlsym` returns for a name that begins with `cupti`. It is the agent's function
-/// while the agent serves the found one, or the hook if the hook would call the found one;
-/// otherwise it is the found one.
+/// Implements `dlsym` for names that begin with `cupti`. It looks up the real function first. It
+/// returns the agent's substitute while the agent serves that function, and the hook if the hook
+/// would call that function. Otherwise it returns the real function.
 pub unsafe extern "C" fn found_by_name(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
     let address = table::address(&table::DLSYM);
     if address == 0 {
         return core::ptr::null_mut();
     }
-    // SAFETY: this is the address of the real `dlsym`, called with its caller's arguments.
+    // SAFETY: this is the address of the real `dlsym`, and gets the arguments of this function's
+    // caller.
     let real = unsafe { core::mem::transmute::<usize, Dlsym>(address)(handle, name) };
     if real.is_null() {
         return real;
     }
-    // SAFETY: the caller of `dlsym` passed a NUL-terminated name, which the real function has read.
+    // SAFETY: the caller of `dlsym` passed a NUL-terminated name, since the real function has read
+    // it.
     let name = unsafe { CStr::from_ptr(name) }.to_bytes_with_nul();
     let Some(number) = NAMES.iter().position(|known| *known == name) else { return real };
     let instead = instead(number as u32, real as usize);
     if instead != real as usize {
         return instead as *mut c_void;
     }
-    // The agent is loaded with the driver, perhaps later than now, so the program gets the hook.
+    // The driver may load the agent later than now. So the program gets the hook, which finds the
+    // agent then.
     let own = (&raw const NAMES) as usize;
     let hook = HOOKS.get(number).filter(|_| {
         NAMES.get(number).is_some_and(|name| {

@@ -1,9 +1,11 @@
-//! Hooks of the loader. When code is unloaded, what was learnt about its addresses must be dropped.
-//! `dlsym` is hooked because profilers use it to find CUPTI's functions by name, and because all
-//! libraries of a Python module are loaded by the time that Python looks up the module's entry.
+//! Hooks of the loader's functions `dlclose` and `dlsym`.
 //!
-//! `dlopen` is not hooked: the loader would use this library's RUNPATH instead of the caller's,
-//! since it goes by the return address. New code is noticed by its unknown addresses.
+//! When code is unloaded, everything that was learnt about its addresses must be dropped. `dlsym`
+//! is hooked for two reasons. Profilers use it to find CUPTI's functions by name. And Python uses
+//! it to look up the entry point of a module, at which time all libraries of the module are loaded.
+//!
+//! `dlopen` isn't hooked. The loader goes by the return address, so it would use this library's
+//! RUNPATH instead of the caller's. New code is noticed when its unknown addresses occur.
 
 use super::cupti;
 use crate::{real, table};
@@ -19,7 +21,8 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     unwind::let_readers_leave();
     let error = real!(DLCLOSE(handle) as fn(*mut c_void) -> c_int, else -1);
     python::unloaded();
-    // What was learnt is dropped before threads may read again: other code may lie there by now.
+    // This happens before other threads may read again, since other code may be at the same
+    // addresses next.
     if error == 0 {
         unwind::code_changed();
         kernels::forget();
@@ -29,16 +32,16 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     error
 }
 
-/// Interposes libc's `dlsym`. Names that begin neither with `cupti` nor with `PyIn`, and handles
-/// that mean the caller's own scope, are left to the real function. The hook jumps to it, so that
-/// it sees the original caller.
+/// Interposes libc's `dlsym`. The real function handles all names that don't begin with `cupti` or
+/// `PyIn`, and handles that mean the caller's own scope. The hook jumps to the real function, so
+/// that it sees the original caller.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlsym() {
     naked_asm!(
         ".cfi_startproc",
         "endbr64",
-        // RTLD_DEFAULT is 0, and RTLD_NEXT is -1.
+        // These two are left to the real function: RTLD_DEFAULT is 0, and RTLD_NEXT is -1.
         "lea rax, [rdi + 1]",
         "cmp rax, 1",
         "jbe 2f",
@@ -77,7 +80,8 @@ pub unsafe extern "C" fn dlsym() {
         "pop rdi",
         ".cfi_adjust_cfa_offset -8",
         "jmp rax",
-        // PyInit_…: the entry function of a module that Python has loaded.
+        // The name begins with P, and may be PyInit_…: the entry point of a module that Python has
+        // loaded.
         "4:",
         "cmp byte ptr [rsi + 1], 'y'",
         "jne 2b",
@@ -107,12 +111,12 @@ pub unsafe extern "C" fn dlsym() {
     )
 }
 
-/// Called when Python has loaded a module and the libraries that it is linked with.
+/// Called when Python has loaded a module, including the libraries that it is linked with.
 extern "C" fn module_loaded() {
     operators::register_callbacks();
 }
 
-/// The real function, for a call before the real functions were looked up.
+/// Returns the real `dlsym`, for a call that comes before the real functions were looked up.
 extern "C" fn late() -> usize {
     let of: &AtomicUsize = &table::DLSYM;
     match table::address(of) {
@@ -121,7 +125,7 @@ extern "C" fn late() -> usize {
     }
 }
 
-/// Replaces `dlsym` if no library has it: finds nothing.
+/// Used instead of `dlsym` if no library has it. Finds no symbol.
 extern "C" fn nothing() -> usize {
     0
 }

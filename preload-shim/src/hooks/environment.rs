@@ -1,8 +1,8 @@
-//! The environment of a program that is about to be executed.
+//! Handles the environment of a program that is about to be executed.
 //!
-//! The environment is passed on as the program gave it, with one exception: if the library must not
-//! be loaded (another ELF class, a sanitizer build, a seccomp filter), tprof's entry is removed
-//! from LD_PRELOAD, so that the new program finds what it would find without tprof.
+//! The new program gets the environment that the caller passed, with one exception. If the library
+//! must not be loaded (another ELF class, a sanitizer build, a seccomp filter), tprof's entry is
+//! removed from LD_PRELOAD. So the new program finds what it would find without tprof.
 
 use core::ffi::{CStr, c_char, c_int};
 use core::marker::PhantomData;
@@ -15,7 +15,7 @@ pub type Strings = *const *const c_char;
 
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 
-/// An environment that was passed to exec, while that call lasts.
+/// An environment that a program passed to exec. It is valid for as long as the call of exec lasts.
 #[derive(Clone, Copy)]
 pub struct Environment<'a> {
     at: Strings,
@@ -23,20 +23,21 @@ pub struct Environment<'a> {
 }
 
 impl<'a> Environment<'a> {
-    /// Wraps an environment; `None` for one that can't be read, which the kernel will refuse. Under
-    /// a filter the kernel may not be asked, and the environment counts as readable.
+    /// Wraps an environment. Returns `None` if it can't be read, so that the kernel will refuse it.
+    /// Under a seccomp filter the kernel may not be asked, and the environment counts as readable.
     ///
     /// # Safety
-    /// As exec demands, `at` is null or an array that ends with a null pointer, whose strings end
-    /// with a zero, and all of it is unchanged for `'a`. Contrary to what exec demands, addresses
-    /// may be bad.
+    /// As exec demands, `at` is null or an array that ends with a null pointer, its strings end
+    /// with a zero, and nothing changes them during `'a`. Contrary to what exec demands, addresses
+    /// may be invalid.
     pub unsafe fn given(at: Strings) -> Option<Environment<'a>> {
-        // SAFETY: the caller guarantees such an array, though perhaps with bad addresses.
+        // SAFETY: the caller guarantees such an array, and `are_texts` allows for invalid
+        // addresses.
         let is_readable = unsafe { are_texts(at) };
         is_readable.then_some(Environment { at, texts: PhantomData })
     }
 
-    /// The array that was passed to exec.
+    /// The array that the program passed to exec.
     pub fn array(self) -> Strings {
         self.at
     }
@@ -45,8 +46,8 @@ impl<'a> Environment<'a> {
     fn strings(self) -> impl Iterator<Item = &'a CStr> {
         let mut at = self.at;
         core::iter::from_fn(move || {
-            // SAFETY: `given` found the array and its strings readable; the loop does not pass the
-            // null pointer at the end.
+            // SAFETY: `given` has found that the array and its strings are readable, and the loop
+            // stops at the null pointer at the end.
             unsafe {
                 if at.is_null() || (*at).is_null() {
                     return None;
@@ -66,8 +67,8 @@ impl<'a> Environment<'a> {
         })
     }
 
-    /// Whether the loader will be asked to load this library. If there are several variables of
-    /// that name, the loader uses the last.
+    /// Whether LD_PRELOAD in this environment names this library. If there are several variables
+    /// with that name, the loader uses the last one.
     pub fn preloads_us(self) -> bool {
         let lists = self.strings().filter_map(|text| text.to_bytes().strip_prefix(PRELOAD));
         lists.last().is_some_and(|list| entries(list).any(is_ours))
@@ -83,8 +84,8 @@ fn entries(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|b| *b == b':' || *b == b' ').filter(|e| !e.is_empty())
 }
 
-/// Whether an environment can be read. Asks the kernel once for each page that the environment
-/// touches.
+/// Whether an environment can be read. Asks the kernel once for each page that contains parts of
+/// the environment.
 ///
 /// # Safety
 /// The same premises as [`Environment::given`].
@@ -101,7 +102,8 @@ unsafe fn are_texts(environment: Strings) -> bool {
                 return false;
             }
         }
-        // SAFETY: the kernel has just read from this page, and the array is aligned.
+        // SAFETY: the kernel has just read from this page, and the caller guarantees an aligned
+        // array.
         let text = unsafe { *at };
         if text.is_null() {
             return true;
@@ -116,10 +118,10 @@ unsafe fn are_texts(environment: Strings) -> bool {
     }
 }
 
-/// Calls `run` with the environment without tprof's entry in LD_PRELOAD. This may be a vfork child,
-/// whose memory is shared and in which nothing may be left behind. So the new environment is on the
-/// stack, unless it is too large for that. In the latter case, a vfork child that succeeds leaves a
-/// mapping of some pages behind.
+/// Calls `run` with the environment without tprof's entry in LD_PRELOAD. The process may be a vfork
+/// child, which shares its parent's memory and must leave nothing behind there. So the new
+/// environment is on the stack, unless it is too large. In that case, a vfork child whose exec
+/// succeeds leaves a mapping of some pages behind.
 pub fn without_us(environment: Environment, run: &mut dyn FnMut(Strings) -> c_int) -> c_int {
     let count = environment.strings().count() + 1;
     let lists = environment.strings().filter(|text| text.to_bytes().starts_with(PRELOAD));
@@ -131,8 +133,8 @@ pub fn without_us(environment: Environment, run: &mut dyn FnMut(Strings) -> c_in
     let whole = array_bytes + bytes;
     let room = if is_forbidden(CallClass::Threads) { None } else { sys::map_anonymous(whole) };
     let Some(room) = room else { return run(environment.array()) };
-    // SAFETY: the memory was just mapped, zeroed (null pointers), and is used only here: it holds
-    // the array, then the texts.
+    // SAFETY: the memory was just mapped and is used only here: first for the array, then for the
+    // texts. It is zeroed, and null pointers are valid values.
     let (kept, text) = unsafe {
         (
             core::slice::from_raw_parts_mut(room.cast::<*const c_char>(), count),
@@ -140,7 +142,7 @@ pub fn without_us(environment: Environment, run: &mut dyn FnMut(Strings) -> c_in
         )
     };
     let result = run(strip(environment, kept, text));
-    // SAFETY: the exec failed, or was done in another process, so nothing refers to the memory any
+    // SAFETY: either the exec failed, or another process did it, so nothing uses the memory any
     // more.
     unsafe { sys::unmap(room, whole) };
     result
@@ -156,8 +158,9 @@ fn on_the_stack(environment: Environment, run: &mut dyn FnMut(Strings) -> c_int)
     run(strip(environment, &mut kept, &mut text))
 }
 
-/// Writes the environment into `kept` (zeroed, long enough). Lists of libraries that contain this
-/// one are written without it into `text` (zeroed, as long as all lists).
+/// Writes the environment's array into `kept`, which is zeroed and long enough. Each list of
+/// libraries that contains this library is written without it into `text`, which is zeroed and as
+/// long as all lists.
 fn strip(environment: Environment, kept: &mut [*const c_char], text: &mut [u8]) -> Strings {
     let mut places = kept.iter_mut();
     let mut used = 0;

@@ -1,4 +1,5 @@
-//! Hooks of all forms of exec and spawn.
+//! Hooks of all forms of exec and spawn. They record the call, and change the environment if this
+//! library must not be loaded.
 
 use super::environment::{Environment, Strings, without_us};
 use crate::real;
@@ -19,25 +20,26 @@ fn verdict(path: &CStr, environment: Environment) -> ExecVerdict {
     exec::judge(path)
 }
 
-/// A string that was passed to exec; `None` if its first byte can't be read. Under a filter the
-/// kernel may not be asked; then only NULL is refused.
+/// A string that a program passed to exec; `None` if its first byte can't be read. Under a seccomp
+/// filter the kernel may not be asked, so only NULL is refused then.
 ///
 /// # Safety
-/// As exec demands, the string ends with a zero, and is unchanged for `'a`. Contrary to what exec
-/// demands, the address may be bad.
+/// As exec demands, the string ends with a zero, and nothing changes it during `'a`. Contrary to
+/// what exec demands, the address may be invalid.
 unsafe fn text<'a>(at: *const c_char) -> Option<&'a CStr> {
     let is_there =
         !at.is_null() && (is_forbidden(CallClass::Threads) || sys::is_readable(at as usize & !7));
-    // SAFETY: the caller guarantees a string, and its first byte can be read (or, under a filter,
-    // exec demands it).
+    // SAFETY: the caller guarantees a string if the address is valid. Its first byte can be read
+    // (under a filter, exec demands that).
     is_there.then(|| unsafe { CStr::from_ptr(at) })
 }
 
-/// Records an exec of `path` (`None` if it can't be read) and performs it through `run`, with the
-/// environment that the new program may have. Returns only if the exec failed, or after a spawn.
+/// Records an exec of `path` (`None` if the path can't be read) and does it by calling `run` with
+/// the environment that the new program may have. Returns only if the exec failed, or after a
+/// spawn.
 ///
 /// # Safety
-/// `environment` satisfies the premises of [`Environment::given`].
+/// `environment` meets the premises of [`Environment::given`].
 unsafe fn announced(
     path: Option<&CStr>,
     environment: Strings,
@@ -49,7 +51,7 @@ unsafe fn announced(
         return run(environment); // the kernel refuses: EFAULT
     };
     if is_forbidden(CallClass::Threads) || is_forbidden(CallClass::Processes) {
-        // The filter stays in force in the new program, where attaching could be fatal.
+        // The filter stays in force in the new program, which the filter might kill if it attached.
         loss::lose_child_if_not_own();
         lifecycle::executing(path.to_bytes(), ExecVerdict::Filtered, spawn);
         let result = without_us(given, run);
@@ -58,7 +60,8 @@ unsafe fn announced(
         }
         return result;
     }
-    // A forked child that is about to execute a program which will itself attach need not attach.
+    // This is a forked child that has not attached. If the new program will attach itself, the
+    // child need not.
     let fresh = !state::is_attached();
     if fresh && verdict(path, given) == ExecVerdict::Followed {
         if !attach::is_reachable() {
@@ -86,7 +89,8 @@ unsafe fn announced(
     result
 }
 
-/// Records an exec of a link in `/proc/self`. Only this process can resolve such a link.
+/// Records an exec of a link in `/proc/self`. Only this process can resolve such a link, so the
+/// record has the link's target.
 #[inline(never)]
 fn execute_link(link: &CStr, verdict: ExecVerdict, spawn: bool) {
     let mut target = [0u8; PATH_MAX];
@@ -94,8 +98,8 @@ fn execute_link(link: &CStr, verdict: ExecVerdict, spawn: bool) {
     lifecycle::executing(name, verdict, spawn);
 }
 
-/// Finds the file that `execvp` would run, and writes its path into `out`; the name itself if
-/// nothing is found.
+/// Finds the file that `execvp` would run, and writes its path into `out`. If there is none, writes
+/// the name itself.
 fn search<'a>(name: &CStr, out: &'a mut [u8; PATH_MAX]) -> &'a CStr {
     let name_bytes = name.to_bytes_with_nul();
     let fallback = b"/bin:/usr/bin";
@@ -131,8 +135,8 @@ pub unsafe extern "C" fn execve(
     environment: Strings,
 ) -> c_int {
     let run = &mut |environment: Strings| real!(EXECVE(path, arguments, environment) as fn(*const c_char, Strings, Strings) -> c_int, else -1);
-    // SAFETY: callers of `execve` pass a path and an environment as exec demands; `text` and
-    // `announced` allow for bad addresses.
+    // SAFETY: callers of `execve` pass a path and an environment as exec demands. `text` and
+    // `announced` allow for invalid addresses.
     unsafe { announced(text(path), environment, false, run) }
 }
 
@@ -151,15 +155,16 @@ pub unsafe extern "C" fn execvpe(
     arguments: Strings,
     environment: Strings,
 ) -> c_int {
-    // SAFETY: callers of `execvpe` pass a name as exec demands; `text` allows for a bad address.
+    // SAFETY: callers of `execvpe` pass a name as exec demands. `text` allows for an invalid
+    // address.
     let Some(name) = (unsafe { text(file) }) else {
         return real!(EXECVPE(file, arguments, environment) as fn(*const c_char, Strings, Strings) -> c_int, else -1);
     };
     let mut buffer = [0u8; PATH_MAX];
     let found = search(name, &mut buffer);
     let run = &mut |environment: Strings| real!(EXECVPE(file, arguments, environment) as fn(*const c_char, Strings, Strings) -> c_int, else -1);
-    // SAFETY: callers of `execvpe` pass an environment as exec demands; `announced` allows for bad
-    // addresses.
+    // SAFETY: callers of `execvpe` pass an environment as exec demands. `announced` allows for
+    // invalid addresses.
     unsafe { announced(Some(found), environment, false, run) }
 }
 
@@ -193,7 +198,7 @@ fn descriptor_path<'a>(fd: c_int, below: &[u8], out: &'a mut [u8; PATH_MAX]) -> 
     CStr::from_bytes_until_nul(out).unwrap_or(c"")
 }
 
-/// The path that `execveat` would run.
+/// The path of the program that `execveat` would run.
 fn path_at<'a>(fd: c_int, path: &'a CStr, out: &'a mut [u8; PATH_MAX]) -> &'a CStr {
     const AT_FDCWD: c_int = -100;
     let bytes = path.to_bytes();
@@ -208,8 +213,8 @@ fn path_at<'a>(fd: c_int, path: &'a CStr, out: &'a mut [u8; PATH_MAX]) -> &'a CS
 pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Strings, environment: Strings) -> c_int {
     let mut buffer = [0u8; PATH_MAX];
     let run = &mut |environment: Strings| real!(FEXECVE(fd, arguments, environment) as fn(c_int, Strings, Strings) -> c_int, else -1);
-    // SAFETY: callers of `fexecve` pass an environment as exec demands; `announced` allows for bad
-    // addresses.
+    // SAFETY: callers of `fexecve` pass an environment as exec demands. `announced` allows for
+    // invalid addresses.
     unsafe { announced(Some(descriptor_path(fd, b"", &mut buffer)), environment, false, run) }
 }
 
@@ -224,28 +229,29 @@ pub unsafe extern "C" fn execveat(
 ) -> c_int {
     let mut buffer = [0u8; PATH_MAX];
     let run = &mut |environment: Strings| real!(EXECVEAT(fd, path, arguments, environment, flags) as fn(c_int, *const c_char, Strings, Strings, c_int) -> c_int, else -1);
-    // SAFETY: callers of `execveat` pass a path and an environment as exec demands; `text` and
-    // `announced` allow for bad addresses.
+    // SAFETY: callers of `execveat` pass a path and an environment as exec demands. `text` and
+    // `announced` allow for invalid addresses.
     unsafe {
         announced(text(path).map(|path| path_at(fd, path, &mut buffer)), environment, false, run)
     }
 }
 
-/// Records a `syscall(SYS_execve, …)`, and makes it.
+/// Records a program's `syscall(SYS_execve, …)`, and makes the call.
 ///
 /// # Safety
-/// The strings and arrays are as exec demands, except that addresses may be bad.
+/// The strings and arrays are as exec demands, except that addresses may be invalid.
 pub unsafe fn by_number(
     path: *const c_char,
     environment: Strings,
     run: &mut dyn FnMut(usize) -> c_long,
 ) -> c_long {
     let mut run = |environment: Strings| run(environment as usize) as c_int;
-    // SAFETY: the caller guarantees strings and arrays as exec demands, perhaps with bad addresses.
+    // SAFETY: the caller guarantees strings and arrays as exec demands, or invalid addresses, for
+    // which `text` and `announced` allow.
     c_long::from(unsafe { announced(text(path), environment, false, &mut run) })
 }
 
-/// Records a `syscall(SYS_execveat, …)`, and makes it.
+/// Records a program's `syscall(SYS_execveat, …)`, and makes the call.
 ///
 /// # Safety
 /// The same premises as [`by_number`].
@@ -257,16 +263,18 @@ pub unsafe fn by_number_at(
 ) -> c_long {
     let mut buffer = [0u8; PATH_MAX];
     let mut run = |environment: Strings| run(environment as usize) as c_int;
-    // SAFETY: the caller guarantees strings and arrays as exec demands, perhaps with bad addresses.
+    // SAFETY: the caller guarantees strings and arrays as exec demands, or invalid addresses, for
+    // which `text` and `announced` allow.
     c_long::from(unsafe {
         let path = text(path).map(|path| path_at(fd, path, &mut buffer));
         announced(path, environment, false, &mut run)
     })
 }
 
-/// Defines hooks of the variadic forms. Their arguments come in registers and then on the stack.
-/// They become one array when the registers are pushed below the caller's part. The return address,
-/// which lies between the two, is saved and put back.
+/// Defines hooks of the variadic forms of exec. Their first arguments are in registers, and the
+/// others on the stack. The hook pushes the registers below the arguments on the stack, so that
+/// both together become one array. The return address, which was between the two, is removed before
+/// and put back afterwards.
 macro_rules! list_form {
     ($name:ident, $target:path) => {
         /// Interposes the function of this name, which is variadic in C.
@@ -299,18 +307,18 @@ list_form!(execlp, execlp_impl);
 list_form!(execle, execle_impl);
 
 extern "C" fn execl_impl(path: *const c_char, arguments: Strings) -> c_int {
-    // SAFETY: the array ends with the NULL that the caller of `execl` has to pass.
+    // SAFETY: the array ends with the NULL that `execl` demands from its caller.
     unsafe { execve(path, arguments, environment::array()) }
 }
 
 extern "C" fn execlp_impl(file: *const c_char, arguments: Strings) -> c_int {
-    // SAFETY: the array ends with the NULL that the caller of `execlp` has to pass.
+    // SAFETY: the array ends with the NULL that `execlp` demands from its caller.
     unsafe { execvpe(file, arguments, environment::array()) }
 }
 
 extern "C" fn execle_impl(path: *const c_char, arguments: Strings) -> c_int {
     let mut at = arguments;
-    // SAFETY: the caller of `execle` has to pass NULL at the end of the list, and then the
+    // SAFETY: `execle` demands from its caller a NULL at the end of the list, and then the
     // environment.
     unsafe {
         while !(*at).is_null() {
@@ -320,10 +328,10 @@ extern "C" fn execle_impl(path: *const c_char, arguments: Strings) -> c_int {
     }
 }
 
-/// Records a spawn of `path` and performs it through `run`.
+/// Records a spawn of `path`, and does it by calling `run`.
 ///
 /// # Safety
-/// `out` is null or valid for writing a pid; `environment` satisfies the premises of
+/// `out` is null or valid for writing a pid. `environment` meets the premises of
 /// [`Environment::given`].
 unsafe fn spawned(
     out: *mut c_int,
@@ -353,8 +361,8 @@ pub unsafe extern "C" fn posix_spawn(
     environment: Strings,
 ) -> c_int {
     let run = &mut |out: *mut c_int, environment: Strings| real!(POSIX_SPAWN(out, path, actions, attributes, arguments, environment) as fn(*mut c_int, *const c_char, *const u8, *const u8, Strings, Strings) -> c_int, else 38);
-    // SAFETY: callers of `posix_spawn` pass a place for the pid or null, a path, and an environment
-    // as exec demands; `text` and `announced` allow for bad addresses.
+    // SAFETY: callers of `posix_spawn` pass an address for the pid or null, a path, and an
+    // environment as exec demands. `text` and `announced` allow for invalid addresses.
     unsafe { spawned(out, text(path), environment, run) }
 }
 
@@ -370,7 +378,7 @@ pub unsafe extern "C" fn posix_spawnp(
 ) -> c_int {
     let mut buffer = [0u8; PATH_MAX];
     let run = &mut |out: *mut c_int, environment: Strings| real!(POSIX_SPAWNP(out, file, actions, attributes, arguments, environment) as fn(*mut c_int, *const c_char, *const u8, *const u8, Strings, Strings) -> c_int, else 38);
-    // SAFETY: callers of `posix_spawnp` pass a place for the pid or null, a name, and an
-    // environment as exec demands; `text` and `announced` allow for bad addresses.
+    // SAFETY: callers of `posix_spawnp` pass an address for the pid or null, a name, and an
+    // environment as exec demands. `text` and `announced` allow for invalid addresses.
     unsafe { spawned(out, text(file).map(|name| search(name, &mut buffer)), environment, run) }
 }

@@ -1,4 +1,4 @@
-//! Hooks of the allocator's functions.
+//! Hooks of the allocator's functions: `malloc`, `free`, `realloc` and their relatives.
 
 use crate::{real, table};
 use core::ffi::c_int;
@@ -13,11 +13,11 @@ use tprof_wire::region::off;
 /// libc's error number for a lack of memory.
 const ENOMEM: c_int = 12;
 
-/// Defines a hook that calls the real function and jumps to [`fast_path::allocated`] with the
-/// block, the bytes that were asked for, and the caller's stack and frame pointers. It saves only
-/// one register, since most of a hook's cost is its number of instructions. While nothing is
-/// counted, it jumps to the real function, or to `$early` until that is known. See
-/// [`Hot::is_uncounted`].
+/// Defines a hook that calls the real function, and then jumps to [`fast_path::allocated`] with the
+/// block, the requested bytes, and the caller's stack and frame pointers. It saves only one
+/// register, since a hook's cost is mostly its number of instructions. While recording is off in the
+/// session, the hook only jumps to the real function. Before that function is known, the hook jumps to
+/// `$early` instead. See [`Hot::is_uncounted`].
 macro_rules! quick_hook {
     ($name:ident($($arg:ident),*), $bytes:literal, $real:ident, $early:ident, $sp:literal, $fp:literal) => {
         /// # Safety
@@ -71,7 +71,7 @@ unsafe extern "C" fn malloc_early(bytes: usize, sp: usize, fp: usize) -> *mut u8
     unsafe { fast_path::allocated(block, bytes, sp, fp) }
 }
 
-// The real function returns null if the product overflows.
+// If the product overflows, the real function returns null, and the hook ignores the product.
 quick_hook!(calloc(count, each), "mov rbx, rdi\nimul rbx, rsi", calloc, calloc_early, "rdx", "rcx");
 unsafe extern "C" fn calloc_early(count: usize, each: usize, sp: usize, fp: usize) -> *mut u8 {
     let block = real!(CALLOC(count, each) as fn(usize, usize) -> *mut u8, else null_mut());
@@ -140,13 +140,13 @@ unsafe extern "C" fn reallocarray_impl(
     sp: usize,
     fp: usize,
 ) -> *mut u8 {
-    // libc's function calls `realloc` through the PLT, and so the hook above: recording here as
-    // well would count twice. If it doesn't call `realloc`, because of an overflow, it fails and
-    // there is nothing to record.
+    // libc's `reallocarray` calls `realloc` through the PLT, and so the hook above. Recording the
+    // block here as well would count it twice. On overflow libc's function fails without that call,
+    // and there is nothing to record.
     let Some(bytes) = count.checked_mul(each) else {
         return real!(REALLOCARRAY(block, count, each) as fn(*mut u8, usize, usize) -> *mut u8, else null_mut());
     };
-    // SAFETY: this is `realloc` with the product of the sizes, and the caller's block.
+    // SAFETY: the caller passes a block that `realloc` accepts, and the product didn't overflow.
     unsafe { realloc_impl(block, bytes, sp, fp) }
 }
 
@@ -166,7 +166,7 @@ unsafe fn resized(
         // SAFETY: the caller guarantees that the real function has just returned the block.
         unsafe { heap::allocated(to, bytes, sp, fp) };
     } else {
-        // glibc frees on `realloc(p, 0)` and returns NULL.
+        // glibc's `realloc(p, 0)` frees the block and returns NULL, which is not a failure.
         let failed = to.is_null() && bytes != 0;
         // SAFETY: the caller guarantees that the real function has just returned the block.
         unsafe { heap::reallocated(old, from, to, bytes, failed, sp, fp) };
@@ -186,7 +186,7 @@ unsafe extern "C" fn posix_memalign_impl(
     }
     let error = real!(POSIX_MEMALIGN(out, align, bytes) as fn(*mut *mut u8, usize, usize) -> c_int, else ENOMEM);
     if error == 0 {
-        // SAFETY: libc has succeeded, so it has stored the block there.
+        // SAFETY: libc has succeeded, so it has stored the block's address there.
         unsafe { heap::allocated(*out, bytes, sp, fp) };
     }
     // PyTorch allocates a tensor's memory with this function, within an operator.

@@ -1,15 +1,15 @@
-//! Hooks of the functions with which a program itself maps memory.
+//! Hooks of the functions with which a program maps and unmaps memory.
 
 use crate::real;
 use core::arch::naked_asm;
 use core::ffi::c_int;
 use tprof_inject::{lifecycle, stack_hook};
 
-/// Value of `MAP_FAILED`.
+/// The value that `mmap` returns on failure (`MAP_FAILED`).
 const FAILED: *mut u8 = usize::MAX as *mut u8;
 
-/// Defines a hook of `mmap`. Its six arguments fill the registers, so the stack and frame pointers
-/// are passed on the stack.
+/// Defines a hook of `mmap`. The six arguments of `mmap` fill the registers, so the hook passes the
+/// stack and frame pointers on the stack.
 macro_rules! map_hook {
     ($name:ident, $target:path) => {
         /// Interposes the function of this name.
@@ -98,7 +98,8 @@ pub unsafe extern "C" fn munmap(at: *mut u8, bytes: usize) -> c_int {
     result
 }
 
-/// Interposes libc's `mremap`. The fifth argument is read only if `flags` asks for it, as in libc.
+/// Interposes libc's `mremap`. Like libc, it has a fifth argument that counts only if `flags` has
+/// `MREMAP_FIXED`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mremap(
     old: *mut u8,

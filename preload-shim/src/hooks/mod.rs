@@ -1,4 +1,4 @@
-//! The interposed functions, one file per family.
+//! The functions that this library interposes, with one file for each family of functions.
 
 mod abi;
 mod agent_link;

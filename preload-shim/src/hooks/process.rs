@@ -1,11 +1,11 @@
-//! Hooks of the functions that begin and end processes: fork, wait, and exit in its forms.
+//! Hooks of the functions that begin and end processes: fork, wait, and all forms of exit.
 
 use crate::real;
 use core::ffi::{c_int, c_void};
 use tprof_inject::{lifecycle, state};
 
-/// Interposes libc's `fork`. The child attaches at its first event. On kernels that can't empty a
-/// page on fork, this hook does so, which marks the child.
+/// Interposes libc's `fork`. The child attaches at its first event. On kernels that can't zero a
+/// page in a forked child, this hook zeroes it, by which the child is recognised as one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fork() -> c_int {
     let clock = lifecycle::clock_before();
@@ -21,7 +21,7 @@ pub unsafe extern "C" fn fork() -> c_int {
 
 fn reaped(child: c_int, status: *const c_int) -> c_int {
     if child > 0 && !status.is_null() {
-        // SAFETY: libc returned a child, so it has stored the child's status there.
+        // SAFETY: libc returned a child's pid, so it has stored the child's status there.
         let status = unsafe { *status };
         let exited = status & 0x7f == 0;
         let signalled = (status & 0x7f) as i8 + 1 >= 2 && !exited && status & 0xff != 0x7f;
@@ -75,14 +75,14 @@ pub unsafe extern "C" fn wait4(
     )
 }
 
-/// Interposes libc's `waitid`. `info` is a `siginfo_t`: code at 8, pid at 16, status at 24 on
-/// Linux.
+/// Interposes libc's `waitid`. `info` is a `siginfo_t`, which on Linux has the code at offset 8,
+/// the pid at 16 and the status at 24.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn waitid(kind: c_int, id: u32, info: *mut c_int, options: c_int) -> c_int {
     const WNOWAIT: c_int = 0x0100_0000;
     let result = real!(WAITID(kind, id, info, options) as fn(c_int, u32, *mut c_int, c_int) -> c_int, else -1);
     if result == 0 && !info.is_null() && options & WNOWAIT == 0 {
-        // SAFETY: libc has succeeded, so it has filled the caller's siginfo_t.
+        // SAFETY: libc has succeeded, so it has filled the caller's `siginfo_t`.
         let (code, pid, status) = unsafe { (*info.add(2), *info.add(4), *info.add(6)) };
         match code {
             1 if pid > 0 => lifecycle::reaped(pid as u32, (status & 0xff) << 8),
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn waitid(kind: c_int, id: u32, info: *mut c_int, options:
     result
 }
 
-/// Waits forever, in case libc lacks a function that exits (which never happens).
+/// Waits forever. This would be needed if libc lacked a function that exits, which never happens.
 fn stay() -> ! {
     loop {
         tprof_inject::sys::sleep_ns(1_000_000_000);

@@ -1,10 +1,10 @@
-//! The functions of the table `tprof_abi` as builtins of Python's, so that Python's module `tprof`
-//! marks a step in tens of nanoseconds without a compiled file of its own.
+//! Offers the functions of the table `tprof_abi` as builtins of Python. With these, Python's module
+//! `tprof` marks a step in tens of nanoseconds without a compiled file of its own.
 //!
-//! Python passes the functions of its interface once, by address; nothing here looks up symbols.
-//! Exceptions are only raised for arguments that the module also refuses without tprof: a name that
-//! isn't a text, and wrong arguments of `step`. Other values that Python can't convert are left out
-//! of the record.
+//! The module passes the addresses of Python's functions once, so nothing here looks up symbols.
+//! The builtins raise exceptions only for arguments that the module also refuses without tprof: a
+//! name that isn't a text, and wrong arguments of `step`. Other values that Python can't convert
+//! are left out of the record.
 
 use super::cupti;
 use core::cell::UnsafeCell;
@@ -14,7 +14,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_inject::spans::{self, NO_NUMBER, SpanName};
 
-/// `PyObject`, whose fields are not read here.
+/// `PyObject`, whose fields this code doesn't read.
 #[repr(C)]
 pub struct Object {
     opaque: [u8; 0],
@@ -23,7 +23,7 @@ pub struct Object {
 type Args = *const *mut Object;
 type Refs = unsafe extern "C" fn(*mut Object);
 
-/// The functions and objects of Python's that the builtins use: `struct tprof_python`.
+/// The functions and objects of Python that the builtins use: `struct tprof_python`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Python {
@@ -75,8 +75,9 @@ pub struct Method {
 // SAFETY: a method consists of constants.
 unsafe impl Sync for Method {}
 
-/// The function of a method, by the method's flags: `METH_NOARGS` and `METH_O`, `METH_FASTCALL`,
-/// and that with `METH_KEYWORDS`; null at the end of the list.
+/// The function of a method. The method's flags say which field is valid: `one` for `METH_NOARGS`
+/// and `METH_O`, `fast` for `METH_FASTCALL`, `keywords` for that with `METH_KEYWORDS`. `none` is 0,
+/// for the end of the list.
 #[repr(C)]
 union Function {
     one: unsafe extern "C" fn(*mut Object, *mut Object) -> *mut Object,
@@ -164,33 +165,36 @@ static METHODS: [Method; 11] = [
     },
 ];
 
-/// A copy of the first Python's functions, with its state.
+/// A copy of the functions of the first Python that called [`python`], with the state of the copy.
 struct Copied {
     python: UnsafeCell<MaybeUninit<Python>>,
     state: AtomicU32,
 }
 
-// SAFETY: `python` is written once, by the thread that changed the state from ABSENT to WRITING,
-// and read only when the state is READY.
+// SAFETY: only the thread that changed the state from ABSENT to WRITING writes `python`, once, and
+// threads read it only when the state is READY.
 unsafe impl Sync for Copied {}
 
 const ABSENT: u32 = 0;
 const WRITING: u32 = 1;
 const READY: u32 = 2;
-/// Maximum number of attempts, which take far longer than the copy.
+/// Maximum number of times that a thread checks whether the copy is READY. This takes far longer
+/// than the copy.
 const PATIENCE: u32 = 1 << 20;
 
 static PYTHON: Copied =
     Copied { python: UnsafeCell::new(MaybeUninit::uninit()), state: AtomicU32::new(ABSENT) };
 
-/// Returns the methods, which end with one without a name, for the Python with these functions.
-/// Returns null if the methods already belong to another Python, or if the structure is too short.
+/// Returns the list of methods for the Python that has these functions. The last method has no
+/// name. Returns null if the methods already belong to another Python, or if the structure is too
+/// short.
 ///
 /// # Safety
-/// `python` is null, or a structure of as many bytes as it says, with functions that do what Python
-/// documents.
+/// `python` is null, or points at a structure that has the number of bytes in its own size field,
+/// with functions that do what Python documents.
 pub unsafe extern "C" fn python(python: *const Python) -> *const Method {
-    // SAFETY: the caller guarantees null or a structure, and its size is checked before it is read.
+    // SAFETY: the caller guarantees null or a structure, and the size field is checked before the
+    // other fields are read.
     let given = unsafe {
         if python.is_null() || (&raw const (*python).bytes).read() < size_of::<Python>() {
             return core::ptr::null();
@@ -198,7 +202,7 @@ pub unsafe extern "C" fn python(python: *const Python) -> *const Method {
         python.read()
     };
     if PYTHON.state.compare_exchange(ABSENT, WRITING, AcqRel, Acquire).is_ok() {
-        // SAFETY: only this thread has changed the state to WRITING, which happens once.
+        // SAFETY: this thread has changed the state to WRITING, which happens only once.
         unsafe { (*PYTHON.python.get()).write(given) };
         PYTHON.state.store(READY, Release);
     }
@@ -211,7 +215,7 @@ pub unsafe extern "C" fn python(python: *const Python) -> *const Method {
     if PYTHON.state.load(Acquire) != READY {
         return core::ptr::null();
     }
-    // SAFETY: the state is READY. Interpreters of one Python share their `None`.
+    // SAFETY: the state is READY. (All interpreters of one Python share their `None`.)
     match unsafe { api() }.none == given.none {
         true => METHODS.as_ptr(),
         false => core::ptr::null(),
@@ -219,7 +223,7 @@ pub unsafe extern "C" fn python(python: *const Python) -> *const Method {
 }
 
 /// # Safety
-/// The copy is READY, as it is in builtins: [`python`] has returned the methods.
+/// The copy is READY. In a builtin it always is, since [`python`] has returned the methods.
 #[inline(always)]
 unsafe fn api() -> &'static Python {
     // SAFETY: the caller guarantees that the copy was written, and it is never written again.
@@ -228,15 +232,15 @@ unsafe fn api() -> &'static Python {
 
 #[inline(always)]
 fn none(api: &Python) -> *mut Object {
-    // SAFETY: every builtin runs with the interpreter's lock held, and `none` is Python's `None`.
+    // SAFETY: every builtin runs with the GIL held, and `none` is Python's `None`.
     unsafe { (api.inc_ref)(api.none) };
     api.none
 }
 
-/// Raises Python's `TypeError`.
+/// Raises Python's `TypeError` with this text.
 #[cold]
 fn refuse(api: &Python, why: &'static CStr) -> *mut Object {
-    // SAFETY: every builtin runs with the interpreter's lock held, and the text is static.
+    // SAFETY: every builtin runs with the GIL held, and the text is static.
     unsafe {
         (api.clear)();
         (api.raise)(api.type_error, why.as_ptr());
@@ -250,7 +254,7 @@ fn with_name(
     name: *mut Object,
     run: impl FnOnce(&'static Python, &SpanName) -> *mut Object,
 ) -> *mut Object {
-    // SAFETY: this runs in a builtin, so the copy is READY.
+    // SAFETY: this is called only by builtins, so the copy is READY.
     let api = unsafe { api() };
     let mut bytes = 0isize;
     // SAFETY: the argument outlives the call, and the string owns its text.
@@ -261,7 +265,7 @@ fn with_name(
     run(api, &SpanName::of(text.cast(), bytes as usize))
 }
 
-/// Like [`with_name`], for an object that isn't a string, or a string with surrogates.
+/// Like [`with_name`], for an object that isn't a string, or a string that has surrogates.
 #[cold]
 #[inline(never)]
 fn with_escaped(
@@ -269,8 +273,8 @@ fn with_escaped(
     name: *mut Object,
     run: impl FnOnce(&'static Python, &SpanName) -> *mut Object,
 ) -> *mut Object {
-    // SAFETY: every builtin runs with the interpreter's lock held, and the argument outlives the
-    // call. This function owns the encoded object until it releases it.
+    // SAFETY: every builtin runs with the GIL held, and the argument outlives the call. This
+    // function owns the encoded object until it releases it.
     unsafe {
         (api.clear)();
         let encoded = (api.encoded)(name, c"utf-8".as_ptr(), c"backslashreplace".as_ptr());
@@ -300,7 +304,7 @@ unsafe extern "C" fn step(
     let api = unsafe { api() };
     let mut number = NO_NUMBER;
     if count != 0 || !names.is_null() {
-        // SAFETY: Python passes such arguments to a function with these flags.
+        // SAFETY: Python passes valid arguments of these types to a function with these flags.
         match unsafe { value(api, args, count, names) } {
             Ok(given) => number = given,
             Err(why) => return refuse(api, why),
@@ -310,8 +314,8 @@ unsafe extern "C" fn step(
     none(api)
 }
 
-/// The number that is `step`'s only argument, by position or as `n`; [`NO_NUMBER`] if there is
-/// none. An error is the reason why the arguments are refused.
+/// The number that is the only argument of `step`, by position or as `n`; [`NO_NUMBER`] if it is
+/// missing. An error is the reason why the arguments are refused.
 ///
 /// # Safety
 /// The arguments are those that Python passes to a function with these flags.
@@ -326,20 +330,20 @@ unsafe fn value(
     if count + named > 1 {
         return Err(c"step() takes at most 1 argument");
     }
-    // SAFETY: the tuple has one string, which was counted above.
+    // SAFETY: the tuple has one string, as counted above.
     if named == 1 && !unsafe { is_n(api, (api.tuple_item)(names, 0)) } {
         return Err(c"step() got an unexpected keyword argument, it takes n only");
     }
     if count + named == 0 {
         return Ok(NO_NUMBER);
     }
-    // SAFETY: there is one argument, which was counted above.
+    // SAFETY: there is one argument, as counted above.
     let given = unsafe { *args };
     if given == api.none {
         return Ok(NO_NUMBER);
     }
-    // SAFETY: Python's function accepts any object. If the object isn't a valid number, the step
-    // has none.
+    // SAFETY: Python's function accepts any object. (If the object isn't a valid number, the step
+    // has no number.)
     unsafe {
         let number = (api.number)(given);
         if number == NO_NUMBER && !(api.raised)().is_null() {
@@ -352,7 +356,7 @@ unsafe fn value(
 /// Whether a string is `"n"`.
 ///
 /// # Safety
-/// `name` is a string, and the interpreter's lock is held.
+/// `name` is a string, and the GIL is held.
 unsafe fn is_n(api: &Python, name: *mut Object) -> bool {
     let mut bytes = 0isize;
     // SAFETY: the caller guarantees a string, whose text ends with a zero.
@@ -393,8 +397,8 @@ unsafe extern "C" fn pop(_: *mut Object, _: *mut Object) -> *mut Object {
 /// # Safety
 /// The same premises as [`mark`].
 unsafe extern "C" fn start(_: *mut Object, name: *mut Object) -> *mut Object {
-    // SAFETY: `with_name` passes a name that outlives the call, as does its text. Python's function
-    // accepts any number.
+    // SAFETY: `with_name` passes a name that outlives the call together with its text. Python's
+    // function accepts any number.
     with_name(name, |api, name| unsafe { (api.of_number)(spans::start(name)) })
 }
 
@@ -402,7 +406,7 @@ unsafe extern "C" fn start(_: *mut Object, name: *mut Object) -> *mut Object {
 /// The same premises as [`mark`].
 unsafe extern "C" fn end(_: *mut Object, number: *mut Object) -> *mut Object {
     // SAFETY: this is a builtin, so the copy is READY, and Python's function accepts any object.
-    // One that isn't the number of a span ends no span.
+    // (An object that isn't the number of a span ends no span.)
     unsafe {
         let api = api();
         let number = (api.number)(number);
@@ -422,8 +426,8 @@ unsafe extern "C" fn counter(_: *mut Object, args: Args, count: isize) -> *mut O
     if count != 2 {
         return refuse(api, c"counter() takes a name and a value");
     }
-    // SAFETY: there are two arguments, which were counted above. A value that does not convert
-    // becomes NaN.
+    // SAFETY: there are two arguments, as counted above. (A value that can't be converted becomes
+    // NaN.)
     let value = unsafe {
         let value = (api.real)(*args.add(1));
         match value == -1.0 && !(api.raised)().is_null() {
@@ -434,7 +438,7 @@ unsafe extern "C" fn counter(_: *mut Object, args: Args, count: isize) -> *mut O
             false => value,
         }
     };
-    // SAFETY: there are two arguments, which were counted above.
+    // SAFETY: there are two arguments, as counted above.
     with_name(unsafe { *args }, |api, name| {
         // SAFETY: `with_name` passes a name that outlives the call, as does its text.
         unsafe { spans::counter(name, value) };
@@ -461,7 +465,7 @@ unsafe extern "C" fn flush(_: *mut Object, _: *mut Object) -> *mut Object {
 /// The same premises as [`mark`].
 unsafe extern "C" fn record(_: *mut Object, on: *mut Object) -> *mut Object {
     // SAFETY: this is a builtin, so the copy is READY, and Python's function accepts any object.
-    // Only 0 and False switch recording off.
+    // (Only 0 and False switch recording off.)
     unsafe {
         let api = api();
         let number = (api.number)(on);

@@ -1,5 +1,6 @@
-//! Hooks of the calls that install seccomp filters, after which clocks and system calls may be
-//! unusable, that name threads by `prctl`, or that execute programs by a system call's number.
+//! Hooks of `prctl` and `syscall`. A program may call these to install a seccomp filter, after
+//! which clocks and system calls may be unusable. It may also name a thread with `prctl`, or
+//! execute a program by a system call's number.
 
 use crate::hooks::exec;
 use crate::real;
@@ -18,13 +19,13 @@ const SYS_PRCTL: c_long = 157;
 const SYS_SECCOMP: c_long = 317;
 const SYS_EXECVEAT: c_long = 322;
 
-/// What a call that may install a filter asks for.
+/// What a call of `prctl` or `syscall` requests.
 enum Asked {
-    /// None of the requests below.
+    /// Something that doesn't matter here.
     Other,
-    /// Strict seccomp, or disabling the TSC.
+    /// Strict seccomp, or disabling the TSC, after which this thread may not read the clock.
     Strict,
-    /// A filter, by the address of its `struct sock_fprog`, and flags.
+    /// Installing a filter: the address of its `struct sock_fprog`, and the flags.
     Filter(usize, usize),
 }
 
@@ -44,8 +45,8 @@ fn asked_of_seccomp(operation: usize, flags: usize, program: usize) -> Asked {
     }
 }
 
-/// What was noted before the call, since afterwards it could be too late. It is undone if the call
-/// fails.
+/// What was noted before the call, since afterwards it could be too late. If the call fails, it
+/// must be undone.
 enum Noted {
     Nothing,
     Strict(Option<&'static Thread>),
@@ -66,12 +67,13 @@ impl Asked {
 
 impl Noted {
     fn done(self, result: c_long) {
-        const NEW_LISTENER: usize = 8; // a descriptor is returned
+        const NEW_LISTENER: usize = 8; // with this flag, the result is a descriptor
         match self {
             Noted::Nothing => {}
             Noted::Strict(noted) if result != 0 => lifecycle::strict_seccomp_refused(noted),
             Noted::Strict(_) => {}
-            // If another thread can't take over the filter, the result is that thread's id.
+            // If another thread can't take over the filter, the kernel installs none and returns
+            // that thread's id.
             Noted::Filter(_, flags) if flags & NEW_LISTENER != 0 && result >= 0 => {}
             Noted::Filter(closing, _) if result != 0 => closing.take_back(),
             Noted::Filter(..) => {}
@@ -79,14 +81,14 @@ impl Noted {
     }
 }
 
-/// Called by libtprof_cupti.so, which has no hooks. Returns what filters forbid in this process;
-/// `make_room` will be called before a filter is installed.
+/// Returns which classes of system calls filters forbid in this process. libtprof_cupti.so, which
+/// has no hooks, calls this. `make_room` will be called before a filter is installed.
 #[unsafe(no_mangle)]
 pub extern "C" fn tprof_closed_calls(make_room: extern "C" fn()) -> *const Counts {
     required_syscalls::followed_by(make_room)
 }
 
-/// Interposes libc's `prctl`, which is variadic in C; the kernel reads five words.
+/// Interposes libc's `prctl`, which is variadic in C. The kernel reads five words.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
     let noted = asked_of_prctl(option, a, b).note();
@@ -99,8 +101,9 @@ pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: u
     result
 }
 
-/// Interposes libc's `syscall`, which is variadic in C. Words that the caller did not pass are read
-/// from registers and the caller's frame; they are passed on, and the kernel doesn't read them.
+/// Interposes libc's `syscall`, which is variadic in C. Words that the caller did not pass contain
+/// what was in the registers and in the caller's frame. They are passed on, and the kernel doesn't
+/// read them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall(
     number: c_long,
@@ -116,13 +119,13 @@ pub unsafe extern "C" fn syscall(
         SYS_SECCOMP => asked_of_seccomp(a, b, c).note(),
         SYS_PRCTL => asked_of_prctl(a as c_int, b, c).note(),
         SYS_EXECVE => {
-            // SAFETY: the caller passes the arguments of execve, as the kernel demands them.
+            // SAFETY: the caller passes the arguments of execve as the kernel demands.
             return unsafe {
                 exec::by_number(a as *const _, c as *const _, &mut |c| run(a, b, c, d))
             };
         }
         SYS_EXECVEAT => {
-            // SAFETY: the caller passes the arguments of execveat, as the kernel demands them.
+            // SAFETY: the caller passes the arguments of execveat as the kernel demands.
             return unsafe {
                 exec::by_number_at(a as c_int, b as *const _, d as *const _, &mut |d| {
                     run(a, b, c, d)

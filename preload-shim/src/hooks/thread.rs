@@ -7,17 +7,17 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use tprof_inject::block::Thread;
 use tprof_inject::{gate, lifecycle, operators, thread_notes};
 
-/// A start routine and its argument, which are passed to the new thread.
+/// A start routine and its argument, which the hook passes to the new thread.
 struct Start {
-    /// 0 if free, 1 while being filled, 2 if filled.
+    /// 0 if the entry is free, 1 while it is being filled, 2 if it is filled.
     state: AtomicU32,
     creator: AtomicU32,
     routine: AtomicUsize,
     argument: AtomicUsize,
 }
 
-/// Maximum number of threads between `pthread_create` and their first instruction. Further threads
-/// start unwrapped, and are noticed at their first event.
+/// Maximum number of threads that are created and have not run their first instruction yet. Further
+/// threads start without [`thread_main`], and are noticed at their first event.
 const STARTS: usize = 256;
 static STARTING: [Start; STARTS] = [const {
     Start {
@@ -68,8 +68,8 @@ struct Call {
     argument: usize,
 }
 
-/// First frame of a wrapped thread. It is in assembly with unwind information, so that exceptions,
-/// cancellation and `pthread_exit` unwind through it.
+/// The first function of a new thread, which calls the start routine. It is in assembly with unwind
+/// information, so that exceptions, cancellation and `pthread_exit` can unwind through it.
 #[unsafe(naked)]
 unsafe extern "C" fn thread_main(_start: *mut c_void) -> *mut c_void {
     naked_asm!(
@@ -97,12 +97,12 @@ unsafe extern "C" fn thread_main(_start: *mut c_void) -> *mut c_void {
 }
 
 extern "C" fn begin(start: *const Start) -> Call {
-    // SAFETY: `pthread_create` passed an entry of STARTING that it has claimed, which lives
-    // forever.
+    // SAFETY: the hook of `pthread_create` passed an entry of the static STARTING, which it had
+    // claimed.
     let start = unsafe { &*start };
     let call =
         Call { routine: start.routine.load(Relaxed), argument: start.argument.load(Relaxed) };
-    // SAFETY: this is a thread that libc has started, so it has libc's thread-local storage.
+    // SAFETY: libc has started this thread, so it has libc's thread-local storage.
     unsafe { Thread::here() }.creator.set(start.creator.load(Relaxed));
     start.state.store(0, Release);
     let _ = gate::recording();
@@ -110,14 +110,14 @@ extern "C" fn begin(start: *const Start) -> Call {
 }
 
 extern "C" fn end() {
-    // SAFETY: this is a thread that libc has started, so it has libc's thread-local storage.
+    // SAFETY: libc has started this thread, so it has libc's thread-local storage.
     let thread = unsafe { Thread::here() };
     thread_notes::ended(thread);
     operators::ended(thread);
 }
 
-/// Interposes libc's `pthread_exit`. It jumps to the real function, so that the forced unwinding
-/// meets no frame of this library.
+/// Interposes libc's `pthread_exit`. The hook jumps to the real function, so that the forced
+/// unwinding finds no frame of this library.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn pthread_exit(_: *mut c_void) -> ! {
@@ -135,14 +135,15 @@ pub unsafe extern "C" fn pthread_exit(_: *mut c_void) -> ! {
     )
 }
 
-/// Records the thread's end, and returns the real `pthread_exit` to jump to.
+/// Records the thread's end. Returns the address of the real `pthread_exit`, to which the hook
+/// jumps.
 extern "C" fn leaving() -> usize {
     end();
     crate::table::address(&crate::table::PTHREAD_EXIT)
 }
 
-/// Interposes libc's `pthread_setname_np`. Only a thread that names itself can be recognised here,
-/// by its thread pointer.
+/// Interposes libc's `pthread_setname_np`. Only a thread that names itself is recorded, which is
+/// recognised by the thread pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_setname_np(thread: usize, name: *const c_char) -> c_int {
     let error = real!(PTHREAD_SETNAME(thread, name) as fn(usize, *const c_char) -> c_int, else 38);

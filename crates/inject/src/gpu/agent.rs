@@ -1,10 +1,10 @@
-//! The agent's life: `InitializeInjection` starts the agent here, and it flushes CUPTI until the
-//! process ends.
+//! The lifetime of the CUPTI agent. The driver calls `InitializeInjection`, which starts the agent
+//! here, and the agent flushes CUPTI until the process ends.
 //!
-//! While CUPTI has buffers of the agent's, a thread of the agent flushes once a second, so that a
-//! job that is killed loses no more than that. The thread also decodes a buffer's records as soon
-//! as the buffer is full; the job's own threads only lend and mark buffers. At each flush, and
-//! before each buffer is read, CUPTI's clock is read between two readings of tprof's.
+//! While CUPTI has buffers of the agent, the agent's thread flushes once a second, so that a killed
+//! job loses at most one second. The thread also decodes each buffer as soon as it is full; the
+//! job's own threads only lend and mark buffers. At each flush, and before it reads a buffer, the
+//! thread reads CUPTI's clock between two readings of tprof's clock.
 
 use super::client::{early, functions};
 use super::clock::join_clocks;
@@ -29,27 +29,28 @@ use tprof_wire::env;
 use tprof_wire::gpu::trouble;
 use tprof_wire::handshake::hello_flags;
 
-/// Interval of flushes while buffers come back. A killed job can lose this much.
+/// Interval of flushes while buffers come back. A killed job can lose the records of this time.
 const FLUSH_NS: u64 = 1_000_000_000;
-/// Number of flushes without a returned buffer after which the following flushes are delayed: a
-/// kernel may run long, or another client has taken the callbacks over and gets what is flushed.
+/// Number of flushes without a returned buffer after which the agent flushes less often. A kernel
+/// may be running for long, or another client has taken over the callbacks and gets the buffers.
 const IN_VAIN: u32 = 3;
 /// Longest time between two flushes, as a multiple of [`FLUSH_NS`]. It is well below the 30 s for
 /// which the collector waits for the kernel of a launch.
 const LONGEST: u64 = 8;
-/// Interval while there is no work, and the thread only waits for a request for a buffer.
+/// Interval while there is nothing to flush. The thread then waits for CUPTI's next request for a
+/// buffer.
 const IDLE_NS: u64 = 3600 * FLUSH_NS;
-/// Interval at which the agent checks whether recording is on again. Most work begins with a hooked
-/// call, in which case the hook makes CUPTI record and this check isn't needed.
+/// Interval at which the agent checks whether recording is on again. For most work this check isn't
+/// needed: the work begins with a hooked call, and the hook makes CUPTI record.
 const LOOK_NS: u64 = 20_000_000;
-/// Interval at which the agent itself makes a call that CUPTI records, while the hooks record the
-/// calls that start work. The call's number and time separate the hooked calls before it from those
-/// after it.
+/// Interval at which the agent makes a call that CUPTI records, while the hooks record the calls
+/// that start work. From the number and time of this call, the collector knows which hooked calls
+/// were before it and which after it.
 const MARK_NS: u64 = 10_000_000;
-/// Maximum time that the end of the process, or of a context, waits for the last records.
+/// Maximum time that the end of a process or of a context waits for the last records.
 const LAST_NS: u64 = 2_000_000_000;
 
-/// Newest CUPTI version whose records are known: 13.5 with its updates.
+/// Newest version of CUPTI whose records the agent knows: 13.5 with its updates.
 const NEWEST: u32 = 130_599;
 
 /// State of the agent.
@@ -58,17 +59,17 @@ const IDLE: u32 = 0;
 const STARTED: u32 = 1;
 const STOPPING: u32 = 2;
 const DONE: u32 = 3;
-/// Number of flushes that threads have asked for.
+/// Number of flushes that threads have requested.
 static ASKED: AtomicU32 = AtomicU32::new(0);
-/// Number of requested flushes that are done. A futex.
+/// Number of requested flushes that are done. Threads wait on it as a futex.
 static ANSWERED: AtomicU32 = AtomicU32::new(0);
 
 unsafe extern "C" {
     fn __cxa_atexit(call: extern "C" fn(*mut c_void), data: *mut c_void, of: *mut c_void) -> c_int;
 }
 
-/// Prepares what must exist before the first record, such as the flag by which the collector knows
-/// this library.
+/// Sets up what must exist before the first record, such as the flag from which the collector knows
+/// that this library is the agent.
 pub fn prepare() {
     attach::HELLO_FLAGS.store(hello_flags::AGENT, Relaxed);
     required_syscalls::follow_preloaded();
@@ -76,7 +77,7 @@ pub fn prepare() {
     interned::prepare();
 }
 
-/// Starts recording the work of devices. The driver calls this in `cuInit`.
+/// Starts recording the work of devices. The driver's `cuInit` calls this.
 pub fn start() {
     journal::begin();
     journal::keep(JournalEvent::Began, [0; 3]);
@@ -87,10 +88,11 @@ pub fn start() {
     journal::keep(JournalEvent::SetUp, [0; 3]);
 }
 
-/// Sets up CUPTI. Returns whether the agent now holds CUPTI's callbacks.
+/// Sets up CUPTI. Returns whether CUPTI now calls the agent's callbacks.
 fn set_up() -> bool {
     let loader = Loader::find();
-    // The library that the job injects itself starts first: it expects to find CUPTI unused.
+    // The injection library that the job named itself starts first, since it expects to find CUPTI
+    // unused.
     let chained = loader.as_ref().is_none_or(chain);
     prepare();
     let Some(thread) = gate::recording() else { return false };
@@ -157,7 +159,7 @@ fn begin(thread: &Thread, loader: &Loader) -> bool {
     join_clocks(thread, &cupti);
     let on = kinds::enable(thread, &cupti);
     kinds::follow(thread, &cupti, resume);
-    // The thread starts last, so that no other thread calls CUPTI while it is being set up.
+    // The agent's thread starts last, so that no two threads call CUPTI during the setup.
     if !spawn(create) {
         PHASE.store(DONE, Release);
         without(thread, b"no thread could be started for CUPTI's records", b"");
@@ -173,8 +175,9 @@ fn begin(thread: &Thread, loader: &Loader) -> bool {
     true
 }
 
-/// Registers the agent's callbacks: as one of several clients if `apart` has that interface,
-/// otherwise through the older one. Returns the CUPTI that accepted them.
+/// Registers the agent's callbacks. If `apart` has the interface for several clients, the agent
+/// registers as one of them, otherwise through the older interface. Returns the CUPTI that accepted
+/// the callbacks.
 fn register(thread: &Thread, cupti: Cupti, apart: &Option<Cupti>) -> Option<Cupti> {
     let result = apart.as_ref().map_or(CUPTI_ERROR_NOT_SUPPORTED, deliver::register);
     if let Some(apart) = apart.filter(|_| result == CUPTI_SUCCESS) {
@@ -194,7 +197,7 @@ fn register(thread: &Thread, cupti: Cupti, apart: &Option<Cupti>) -> Option<Cupt
     Some(cupti)
 }
 
-/// Makes `quick_exit` run [`leave`], if the C library can.
+/// Makes `quick_exit` call [`leave`], if the C library supports that.
 fn at_quick_exit() {
     type AtQuickExit = unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void) -> c_int;
     if let Some(register) = loaded::libc_function(c"__cxa_at_quick_exit") {
@@ -207,7 +210,7 @@ fn at_quick_exit() {
     }
 }
 
-/// Starts the injection library that the job named. Returns false if it does not load.
+/// Starts the injection library that the job named itself. Returns false if it doesn't load.
 fn chain(loader: &Loader) -> bool {
     let Some(next) = environment::variable(env::NEXT_INJECTION).filter(|text| !text.is_empty())
     else {
@@ -217,8 +220,8 @@ fn chain(loader: &Loader) -> bool {
     const NOW: c_int = 2;
     let Some(handle) = loader.open(path.as_c(), NOW) else { return false };
     if let Some(entry) = loader.symbol(handle, c"InitializeInjection") {
-        // SAFETY: CUDA defines `InitializeInjection` with this type; the driver would have called
-        // it in the same place.
+        // SAFETY: CUDA defines `InitializeInjection` with this type, and without tprof the driver
+        // would call it at this point too.
         unsafe {
             let entry: unsafe extern "C" fn() -> c_int = core::mem::transmute(entry);
             entry();
@@ -227,7 +230,7 @@ fn chain(loader: &Loader) -> bool {
     true
 }
 
-/// Starts the agent's thread, with all signals blocked.
+/// Starts the agent's thread with all signals blocked, so that the job's handlers never run on it.
 fn spawn(create: usize) -> bool {
     type Create = unsafe extern "C" fn(
         *mut usize,
@@ -301,19 +304,21 @@ extern "C" fn work(_: *mut c_void) -> *mut c_void {
             let rest_ns = flushing.rest_ns();
             buffers::wait(seen, rest_ns.min(flushing.most_ns()));
         } else {
-            // The client that detaches CUPTI may still be in one of CUPTI's callbacks.
+            // The client that detached CUPTI may still be in one of CUPTI's callbacks, so CUPTI is
+            // not set up again at once.
             buffers::wait(buffers::wakes(), FLUSH_NS);
             detach::attach_again();
         }
     }
 }
 
-/// Whether recording pauses for short times, to compare steps without recording with the others.
+/// Whether recording pauses only for short times, because steps without recording are compared with
+/// recorded steps.
 fn has_short_pauses() -> bool {
     state::header().is_some_and(|header| header.short_pauses.load(Relaxed) != 0)
 }
 
-/// State of the flush thread.
+/// State of the agent's thread, which this crate also calls the flush thread.
 struct Flushing {
     cupti: Cupti,
     thread: &'static Thread,
@@ -321,7 +326,7 @@ struct Flushing {
     raw: Option<Raw>,
     /// Time of the next flush (CLOCK_MONOTONIC); 0 while CUPTI has no buffer of the agent's.
     due_ns: u64,
-    /// Number of flushes since a buffer last came back or was requested.
+    /// Number of flushes since a buffer last came back or CUPTI last requested one.
     in_vain: u32,
     requests: u64,
     /// Time of the last check whether recording is on (CLOCK_MONOTONIC).
@@ -332,11 +337,11 @@ struct Flushing {
 }
 
 impl Flushing {
-    /// Makes CUPTI record while recording is on, and only then. CUPTI continues for one flush
-    /// interval after recording is off, since work that was launched before has yet to end. It
-    /// stops sooner if steps without recording are compared with others, as they must not contain
-    /// CUPTI's cost. When CUPTI resumes here and not from a hook, work that began before is not
-    /// recorded.
+    /// Makes CUPTI record while recording is on, and only then. After recording is switched off,
+    /// CUPTI continues for one flush interval, since work that was launched before has yet to end.
+    /// It stops sooner if steps without recording are compared with recorded ones, which must not
+    /// include CUPTI's cost. If this function resumes CUPTI, and not a hook, the work that had
+    /// begun before is not recorded.
     fn follow(&mut self) {
         let lasts_ns = if has_short_pauses() { 2 * LOOK_NS } else { FLUSH_NS };
         let now_ns = sys::monotonic_ns();
@@ -353,8 +358,8 @@ impl Flushing {
         }
     }
 
-    /// Flushes if it is time, and reads the buffers that came back. CUPTI is not called before it
-    /// has asked for a buffer: nothing could come back, and the driver may still be starting.
+    /// Flushes if it is time to, and reads the buffers that came back. It doesn't call CUPTI before
+    /// CUPTI has requested a buffer: nothing could come back, and the driver may still be starting.
     fn round(&mut self, last: bool, is_asked: bool) {
         let requests = buffers::REQUESTS.load(Acquire);
         if requests == 0 {
@@ -387,8 +392,8 @@ impl Flushing {
             self.due_ns = 0;
         } else if self.due_ns == 0 || due {
             if self.due_ns == 0 && requests > 1 {
-                // CUPTI was idle; a reading of the clocks now is close to the records that come
-                // next.
+                // CUPTI was idle until now. Readings of both clocks at this time are close to the
+                // records that follow.
                 join_clocks(self.thread, &self.cupti);
             }
             let times = 1 << self.in_vain.saturating_sub(IN_VAIN).min(LONGEST.ilog2());
@@ -398,12 +403,12 @@ impl Flushing {
 
     fn flush(&mut self, last: bool) {
         join_clocks(self.thread, &self.cupti);
-        // At the end, incomplete buffers are read too, since they never become complete.
+        // At the end, incomplete buffers are read as well, since they won't ever become complete.
         let how = if last { CUPTI_ACTIVITY_FLAG_FLUSH_FORCED } else { 0 };
         let _busy = Delivering::begin();
         let began_ns = journal::now_ns();
-        // SAFETY: `flush` is `cuptiActivityFlushAll`, called from the agent's thread and outside of
-        // CUPTI's callbacks, as the header demands.
+        // SAFETY: `flush` is `cuptiActivityFlushAll`. It is called from the agent's thread and
+        // outside of CUPTI's callbacks, as CUPTI's header demands.
         let result = buffers::during_flush(how, || unsafe { (self.cupti.flush)(how) });
         let took_ns = journal::now_ns().wrapping_sub(began_ns);
         journal::keep_at(
@@ -414,7 +419,7 @@ impl Flushing {
         self.in_vain = self.in_vain.saturating_add(1);
     }
 
-    /// Reads the buffers that came back. Returns whether there were any.
+    /// Reads the buffers that came back. Returns whether there was one.
     fn read(&mut self) -> bool {
         let mut any = false;
         while let Some(done) = buffers::next() {
@@ -429,7 +434,7 @@ impl Flushing {
         any
     }
 
-    /// Maximum time to sleep before the next check of recording or the next marking call.
+    /// Maximum time to sleep until the next check of recording or the next marking call is due.
     fn most_ns(&self) -> u64 {
         if kinds::is_paused() || has_short_pauses() {
             LOOK_NS
@@ -440,7 +445,7 @@ impl Flushing {
         }
     }
 
-    /// Time until the next flush. The thread may be woken earlier.
+    /// Time until the next flush is due. The thread may be woken earlier.
     fn rest_ns(&self) -> u64 {
         match self.due_ns {
             0 => IDLE_NS,
@@ -449,19 +454,22 @@ impl Flushing {
     }
 }
 
-/// Called when a thread of the job makes a call that has to be recorded while CUPTI is paused.
+/// Called by a hook when a thread of the job makes a call that must be recorded while CUPTI is
+/// paused.
 extern "C" fn resume() {
     if let (Some(cupti), Some(thread)) = (started::cupti(), gate::recording()) {
         if buffers::REQUESTS.load(Acquire) == 0 {
-            // Another thread may still be in `cuInit`.
+            // The flush thread has not waited for the driver yet, and another thread may still be
+            // in `cuInit`.
             started::wait_for_driver();
         }
         kinds::follow(thread, &cupti, resume);
     }
 }
 
-/// Called before this thread destroys a context, with which CUPTI would drop the records it still
-/// holds. Flushes first, as NVIDIA's samples do. Returns once that is done, or after two seconds.
+/// Makes the agent flush. Called before this thread destroys a context, with which CUPTI would drop
+/// the records that it has buffered. NVIDIA's samples flush there, too. Returns once the flush is
+/// done, or after two seconds.
 pub fn flush_before_end() {
     if started::cupti().is_none() || PHASE.load(Acquire) != STARTED {
         return;
@@ -486,15 +494,17 @@ fn wait_for(futex: &AtomicU32, is_done: impl Fn() -> bool) {
     }
 }
 
-/// Runs at `exit`, before CUPTI's own destructors, and at `quick_exit`.
+/// Saves the last records. `exit` calls this before CUPTI's own destructors, and `quick_exit` calls
+/// it too.
 extern "C" fn leave(_: *mut c_void) {
     leave_at_once();
 }
 
-/// Called by the hooks of `_exit`, possibly in a signal handler. If another thread is already here,
-/// this waits for the same flush; the process would otherwise end before that flush is complete.
+/// Saves the last records. The hooks of `_exit` call this, possibly in a signal handler. If another
+/// thread is already here, this waits for the same flush, since the process would otherwise end
+/// before that flush is complete.
 extern "C" fn leave_at_once() {
-    // Before Linux 4.14, a forked child still has its parent's state.
+    // Before Linux 4.14, a forked child still has its parent's state here and must not act on it.
     if started::cupti().is_none() || sys::pid() != state::PID.load(Relaxed) {
         return;
     }

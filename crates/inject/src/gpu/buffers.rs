@@ -1,9 +1,9 @@
-//! Buffers that CUPTI fills: one reserve of address space, made accessible buffer by buffer. CUPTI
-//! zeroes the buffers itself. An attribute would save that, but it would apply to all clients of
-//! the process.
+//! Manages the buffers that the agent lends to CUPTI. They are parts of one reserve of address
+//! space, which becomes accessible buffer by buffer. CUPTI zeroes each buffer itself. A CUPTI
+//! attribute would save that, but it would apply to all clients of the process.
 //!
 //! Before CUDA 12.9, CUPTI crashes if a request for a buffer is refused. Such a CUPTI gets spare
-//! buffers instead, whose records are counted and dropped.
+//! buffers instead. Records in spare buffers are dropped, and their bytes counted.
 
 use super::cupti::Cupti;
 use super::journal::{self, JournalEvent};
@@ -15,10 +15,11 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsiz
 
 /// Bytes of a buffer, enough for about five thousand kernels. NVIDIA recommends 1 to 10 MiB.
 pub const BYTES: usize = 1 << 20;
-/// Maximum number of buffers: 128 MiB, touched as needed.
+/// Maximum number of normal buffers: 128 MiB of address space, of which only touched pages use
+/// memory.
 pub const MOST: usize = 128;
-/// Number of spare buffers behind them. When no other is left, the last one is lent to every
-/// request.
+/// Number of spare buffers after the normal ones. When no other buffer is left, every further
+/// request gets the last spare one.
 const SPARE: usize = 64;
 const ALL: usize = MOST + SPARE;
 /// Size of the smallest pages.
@@ -26,18 +27,18 @@ const PAGE: usize = 4096;
 
 /// States of a buffer.
 mod state {
-    /// Its memory was never made accessible.
+    /// The buffer's memory was never made accessible.
     pub const CLOSED: u32 = 0;
-    /// Free to be lent.
+    /// The buffer can be lent.
     pub const FREE: u32 = 1;
-    /// Lent to CUPTI.
+    /// CUPTI has the buffer.
     pub const LENT: u32 = 2;
-    /// Full or flushed, and waiting for the flush thread.
+    /// The buffer came back full or flushed, and waits for the flush thread.
     pub const DONE: u32 = 3;
-    /// Being read by the flush thread.
+    /// The flush thread is reading the buffer, or making it ready.
     pub const READ: u32 = 4;
-    /// CUPTI still had it when it was detached. It may come back if another thread was about to
-    /// return it. It is lent again if no other buffer is left.
+    /// CUPTI still had the buffer when it was detached. The buffer may come back if another thread
+    /// was about to return it. It is lent again only if no other buffer is left.
     pub const LOST: u32 = 5;
 }
 
@@ -45,7 +46,7 @@ static BASE: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 static STATES: [AtomicU32; ALL] = [const { AtomicU32::new(state::CLOSED) }; ALL];
 static VALID: [AtomicUsize; ALL] = [const { AtomicUsize::new(0) }; ALL];
 static ORDER: [AtomicU64; ALL] = [const { AtomicU64::new(0) }; ALL];
-/// For each buffer, the value of [`wants::turn`] when it was lent.
+/// For each buffer, the value of [`wants::turn`] when it was last lent.
 static LENT_AT: [AtomicU32; ALL] = [const { AtomicU32::new(0) }; ALL];
 /// For each buffer, whether it came back in a forced flush.
 static FORCED: [AtomicBool; ALL] = [const { AtomicBool::new(false) }; ALL];
@@ -53,7 +54,7 @@ static FORCED: [AtomicBool; ALL] = [const { AtomicBool::new(false) }; ALL];
 static FORCING: AtomicU32 = AtomicU32::new(0);
 static TURNS: AtomicU64 = AtomicU64::new(1);
 static MAY_REFUSE: AtomicBool = AtomicBool::new(true);
-/// Number of buffers that CUPTI has.
+/// Number of buffers that CUPTI has now.
 pub static OUT: AtomicU32 = AtomicU32::new(0);
 /// Number of requests for buffers since the process began.
 pub static REQUESTS: AtomicU64 = AtomicU64::new(0);
@@ -63,11 +64,11 @@ pub static WAITING: AtomicU32 = AtomicU32::new(0);
 pub static REFUSED: AtomicU64 = AtomicU64::new(0);
 /// Bytes of records that were dropped with spare buffers since the flush thread last read this.
 pub static DROPPED_BYTES: AtomicU64 = AtomicU64::new(0);
-/// Futex that is incremented to wake the flush thread.
+/// Futex on which the flush thread sleeps. Threads increment it to wake the flush thread.
 static WAKE: AtomicU32 = AtomicU32::new(0);
 
-/// Runs a flush. A forced flush also returns buffers with records of work that has not ended, so
-/// buffers that come back meanwhile are marked.
+/// Runs a flush. A forced flush also returns buffers with records of work that has not ended. So
+/// buffers that come back during it are marked as such.
 pub fn during_flush<T>(flags: u32, flush: impl FnOnce() -> T) -> T {
     let forced = u32::from(flags != 0);
     FORCING.fetch_add(forced, AcqRel);
@@ -82,17 +83,17 @@ pub fn wake() {
     sys::futex_wake(WAKE.as_ptr(), 1);
 }
 
-/// Number of times that the flush thread was woken.
+/// Number of times that the flush thread was woken, to pass to [`wait`].
 pub fn wakes() -> u32 {
     WAKE.load(Acquire)
 }
 
-/// Waits until the flush thread is woken after `seen` was read, but at most `ns`.
+/// Waits for at most `ns`, or until the flush thread is woken after [`wakes`] returned `seen`.
 pub fn wait(seen: u32, ns: u64) {
     sys::futex_wait(WAKE.as_ptr(), seen, ns);
 }
 
-/// Reserves the address space. Returns false if the kernel refuses.
+/// Reserves the address space. Returns false if the kernel refuses it.
 pub fn prepare(cupti: &Cupti) -> bool {
     MAY_REFUSE.store(cupti.may_be_refused(), Relaxed);
     reserve()
@@ -118,7 +119,7 @@ fn index_of(buffer: *mut u8) -> usize {
     (buffer as usize).wrapping_sub(BASE.load(Relaxed) as usize) / BYTES
 }
 
-/// Called when CUPTI asks for a buffer.
+/// Called when CUPTI requests a buffer.
 ///
 /// # Safety
 /// The pointers are valid for writes, as CUPTI passes them to this callback.
@@ -140,7 +141,7 @@ pub unsafe extern "C" fn request(buffer: *mut *mut u8, bytes: *mut usize, most: 
         lent.store(wants::turn(), Relaxed);
     }
     if !found.is_null() && OUT.fetch_add(1, AcqRel) == 0 {
-        // The flush thread has been sleeping, since there was nothing to flush.
+        // There was nothing to flush, so the flush thread is sleeping.
         wake();
     }
 }
@@ -149,7 +150,8 @@ fn lend() -> *mut u8 {
     let spare = if MAY_REFUSE.load(Relaxed) { MOST..MOST } else { MOST..ALL };
     let found = lend_one(0..MOST).or_else(|| lend_one(spare.clone()));
     found.unwrap_or(match spare.end {
-        // Several owners overwrite each other's records, which are dropped anyway.
+        // Several borrowers overwrite each other's records, but records in spare buffers are
+        // dropped anyway.
         ALL => address(ALL - 1),
         _ => core::ptr::null_mut(),
     })
@@ -163,7 +165,8 @@ fn lend_one(of: Range<usize>) -> Option<*mut u8> {
                 continue;
             }
             let at = address(index);
-            // SAFETY: the range is one buffer of the reserve, which only becomes accessible.
+            // SAFETY: the range is one buffer of the reserve, and the call only makes it
+            // accessible.
             let open = || unsafe { sys::protect(at, BYTES, flags::PROT_READ | flags::PROT_WRITE) };
             if from != state::CLOSED || open() {
                 return Some(at);
@@ -175,12 +178,12 @@ fn lend_one(of: Range<usize>) -> Option<*mut u8> {
     None
 }
 
-/// Whether a buffer is part of this reserve, and not another client's.
+/// Whether a buffer is part of this reserve. Otherwise it belongs to another client.
 pub fn is_own(buffer: *mut u8) -> bool {
     index_of(buffer) < ALL
 }
 
-/// Whether a buffer may have several owners: the last spare one, which is lent again and again.
+/// Whether CUPTI may have a buffer several times. Only the last spare one is lent again and again.
 pub fn is_shared(buffer: *mut u8) -> bool {
     index_of(buffer) == ALL - 1
 }
@@ -209,7 +212,7 @@ pub unsafe extern "C" fn complete(
         return;
     };
     journal::keep(JournalEvent::Completed, [buffer as u64, valid as u64, u64::from(stream)]);
-    // Buffers that CUPTI had when it was detached were subtracted by [`abandon`].
+    // [`abandon`] has already subtracted the buffers that CUPTI had when it was detached.
     if place.load(Acquire) != state::LOST {
         let _ = OUT.fetch_update(AcqRel, Relaxed, |out| out.checked_sub(1));
     }
@@ -228,7 +231,7 @@ pub unsafe extern "C" fn complete(
     wake();
 }
 
-/// Called when CUPTI is detached and never returns the buffers that it has. Returns their number.
+/// Called when CUPTI was detached and won't return the buffers that it has. Returns their number.
 pub fn abandon() -> u64 {
     let lost = STATES
         .iter()
@@ -246,8 +249,8 @@ pub struct Done {
 }
 
 impl Done {
-    /// Address of the buffer's records. They can be read, and only the flush thread does until it
-    /// recycles the buffer.
+    /// Address of the buffer's records. They can be read, and nothing else uses the buffer until
+    /// the flush thread recycles it.
     pub fn at(&self) -> *mut u8 {
         self.at
     }
@@ -264,7 +267,7 @@ impl Done {
     }
 }
 
-/// Takes the buffer that was completed first, for reading.
+/// Returns the buffer that was completed first, for the flush thread to read.
 pub fn next() -> Option<Done> {
     let waiting =
         |index: &usize| STATES.get(*index).is_some_and(|s| s.load(Acquire) == state::DONE);
@@ -277,9 +280,9 @@ pub fn next() -> Option<Done> {
     Some(Done { index, at: address(index), valid })
 }
 
-/// Keeps one buffer ready while CUPTI has some. The flush thread makes it accessible and touches
-/// its pages; otherwise a thread of the job would wait for 256 page faults, a third of a
-/// millisecond, while CUPTI zeroes the buffer.
+/// Makes one buffer ready to be lent, unless one is ready or CUPTI has none. The flush thread makes
+/// it accessible and touches its pages. Otherwise a thread of the job would wait for 256 page
+/// faults, a third of a millisecond, while CUPTI zeroes the buffer.
 pub fn keep_ready() {
     let own = || STATES.iter().take(MOST).enumerate();
     let is = |of: u32| move |place: &AtomicU32| place.load(Acquire) == of;
@@ -291,20 +294,20 @@ pub fn keep_ready() {
         return;
     }
     let at = address(index);
-    // SAFETY: the range is one buffer of the reserve, which becomes accessible; its state keeps
-    // others from it.
+    // SAFETY: the range is one buffer of the reserve, and the call only makes it accessible. Its
+    // state `READ` reserves it for this thread.
     let is_open = unsafe { sys::protect(at, BYTES, flags::PROT_READ | flags::PROT_WRITE) };
     if is_open {
         for page in (0..BYTES).step_by(PAGE) {
-            // SAFETY: `page` lies in that buffer, which is accessible now and which nobody else
-            // has.
+            // SAFETY: `page` is in that buffer, which is accessible now and reserved for this
+            // thread.
             unsafe { at.add(page).write_volatile(0) };
         }
     }
     place.store(if is_open { state::FREE } else { state::CLOSED }, Release);
 }
 
-/// Lets a buffer be lent again.
+/// Makes a buffer that was read available to be lent again.
 pub fn recycle(done: Done) {
     if let Some(place) = STATES.get(done.index) {
         place.store(state::FREE, Release);
@@ -335,19 +338,19 @@ mod tests {
         result == 0 && found & 1 != 0
     }
 
-    fn give(at: *mut u8, valid: usize) {
+    fn hand_in(at: *mut u8, valid: usize) {
         // SAFETY: `ask` got this buffer from `request`.
         unsafe { complete(std::ptr::null_mut(), 0, at, BYTES, valid) };
     }
 
     // This is a single test, since the process has only one reserve.
     #[test]
-    fn buffers_come_back_in_order_and_requests_beyond_the_last_one_are_counted() {
+    fn buffers_return_in_order_and_requests_beyond_the_last_are_counted() {
         assert!(reserve());
         let (one, two) = (ask(), ask());
         assert!(!one.is_null() && one != two);
-        give(two, 300);
-        give(one, 100);
+        hand_in(two, 300);
+        hand_in(one, 100);
         let first = next().unwrap();
         assert_eq!((first.at, first.valid), (two, 300));
         recycle(first);
@@ -360,9 +363,9 @@ mod tests {
         keep_ready();
         assert!(is_resident(address(2)) && is_resident(address(3).wrapping_sub(PAGE)));
         keep_ready();
-        assert!(!is_resident(address(3)), "one is ready");
+        assert!(!is_resident(address(3)), "one ready buffer is enough");
         assert_eq!(ask(), address(2));
-        // Takes all buffers that are left in the reserve, and then gets none.
+        // This takes all buffers that are left in the reserve; then the next request gets null.
         let mut lent = 3;
         while !ask().is_null() {
             lent += 1;
@@ -375,23 +378,24 @@ mod tests {
         assert!(spare.iter().all(|at| !at.is_null()));
         assert_eq!(spare[SPARE - 1], spare[SPARE + 1]);
         assert_eq!(REFUSED.load(Relaxed), 1);
-        spare.into_iter().for_each(|at| give(at, 10));
-        assert!(next().is_none(), "what is in a spare buffer is dropped");
+        spare.into_iter().for_each(|at| hand_in(at, 10));
+        assert!(next().is_none(), "records in spare buffers are dropped");
         assert_eq!(DROPPED_BYTES.load(Relaxed), 10 * (SPARE as u64 + 2));
         assert_eq!(OUT.load(Relaxed), MOST as u32);
-        // Buffers that CUPTI has when it is detached may come back late. They no longer count.
+        // Buffers that CUPTI had when it was detached may come back late. They no longer count as
+        // out.
         let late = address(7);
         assert_eq!(abandon(), MOST as u64);
         MAY_REFUSE.store(true, Relaxed);
         let again = ask();
-        assert!(!again.is_null() && again != late, "lent again, since no other is left");
-        give(late, 500);
+        assert!(!again.is_null() && again != late, "a buffer other than the late one");
+        hand_in(late, 500);
         assert_eq!(OUT.load(Relaxed), 1);
         let first = next().unwrap();
         assert_eq!((first.at, first.valid), (late, 500));
         recycle(first);
         assert_eq!(ask(), late);
-        // The same holds each time that CUPTI is detached.
+        // Detaching several times has the same effect each time.
         for _ in 0..3 {
             while !ask().is_null() {}
             assert_eq!((OUT.load(Relaxed), abandon()), (MOST as u32, MOST as u64));

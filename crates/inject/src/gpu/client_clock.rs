@@ -1,7 +1,9 @@
-//! The clock that the other client chose for its records (`cuptiActivityRegisterTimestampCallback`;
-//! Kineto registers the processor's ticks). CUPTI demands that a clock is chosen before any kind is
-//! enabled, and the agent's kinds always are. So CUPTI keeps its own clock, and the times in the
-//! client's copies are converted by linear interpolation between readings of both clocks.
+//! Converts times to the clock that the other client chose for its records
+//! (`cuptiActivityRegisterTimestampCallback`; Kineto registers the processor's ticks).
+//!
+//! CUPTI demands that a clock is chosen before any kind is enabled, and the agent's kinds are
+//! always enabled. So CUPTI keeps its own clock. The times in the client's copies are converted by
+//! linear interpolation between readings of both clocks.
 
 use super::cupti::Cupti;
 use super::guarded::Guarded;
@@ -9,7 +11,7 @@ use tprof_cupti_sys::CUPTI_SUCCESS;
 
 type Clock = unsafe extern "C" fn() -> u64;
 
-/// Number of readings that are kept. Each delivered buffer takes one.
+/// Number of readings that are stored. Each delivered buffer adds one.
 const KEPT: usize = 64;
 
 /// The client's clock, with pairs of readings of CUPTI's clock and of the client's.
@@ -33,12 +35,12 @@ pub fn choose(clock: Clock) {
     });
 }
 
-/// Returns to CUPTI's own clock. Returns the clock that the client had chosen.
+/// Goes back to CUPTI's own clock. Returns the clock that the client had chosen.
 pub fn forget() -> Option<Clock> {
     CHOSEN.with(|chosen| chosen.clock.take())
 }
 
-/// A copy of the current state, to convert times by.
+/// A copy of the current state, with which to convert times.
 pub fn chosen() -> ClientClock {
     CHOSEN.with(|chosen| *chosen)
 }
@@ -47,20 +49,22 @@ fn clock() -> Option<Clock> {
     CHOSEN.with(|chosen| chosen.clock)
 }
 
-/// The current time on the client's clock; `None` if the client uses CUPTI's.
+/// The current time on the client's clock; `None` if the client uses CUPTI's clock.
 pub fn now() -> Option<u64> {
-    // SAFETY: the client registered this function for CUPTI to call at any time, on any thread.
+    // SAFETY: the client registered this function so that CUPTI can call it at any time, on any
+    // thread.
     clock().map(|clock| unsafe { clock() })
 }
 
-/// Reads the client's clock between two readings of CUPTI's, three times, and stores the closest.
+/// Reads the client's clock between two readings of CUPTI's clock, three times, and stores the
+/// attempt with the shortest distance between these two.
 pub fn read(cupti: &Cupti) {
     let Some(clock) = clock() else { return };
     let mut best = (u64::MAX, [0, 0]);
     for _ in 0..3 {
         let (mut before, mut after) = (0, 0);
-        // SAFETY: `cuptiGetTimestamp` writes to locals; the client registered its function to be
-        // called at any time.
+        // SAFETY: `cuptiGetTimestamp` writes to locals. The client registered its function so that
+        // it can be called at any time.
         let (results, theirs) = unsafe {
             let first = (cupti.timestamp)(&raw mut before);
             let theirs = clock();
@@ -75,7 +79,7 @@ pub fn read(cupti: &Cupti) {
         return;
     }
     CHOSEN.with(|chosen| {
-        // Another thread may have chosen a different clock meanwhile.
+        // Another thread may have chosen a different clock in the meantime.
         if chosen.clock.map(|known| known as usize) == Some(clock as usize)
             && let Some(place) = chosen.readings.get_mut(chosen.count % KEPT)
         {
@@ -86,16 +90,16 @@ pub fn read(cupti: &Cupti) {
 }
 
 impl ClientClock {
-    /// Converts CUPTI's time to the client's clock. Returns times that were not measured, and all
-    /// times if the client uses CUPTI's clock, unchanged.
+    /// Converts a time of CUPTI's to the client's clock. Times that were not measured stay
+    /// unchanged, and so do all times if the client uses CUPTI's clock.
     pub fn theirs(&self, cupti_ns: u64) -> u64 {
         if self.clock.is_none() || cupti_ns == 0 || cupti_ns == u64::MAX {
             return cupti_ns;
         }
         let reading = |at: usize| self.readings.get(at % KEPT).copied().unwrap_or_default();
         let mut at = self.count;
-        // Finds the readings before and after the time. A time outside of all readings uses the
-        // nearest two.
+        // Finds the readings before and after the time. For a time outside of all readings, uses
+        // the nearest two.
         while at > self.count.saturating_sub(KEPT) + 2 && reading(at - 2)[0] > cupti_ns {
             at -= 1;
         }
@@ -112,8 +116,8 @@ fn on_line([ours, theirs]: [u64; 2], [ours_after, theirs_after]: [u64; 2], time:
     if passed <= 0 {
         return theirs_after.wrapping_add(time.wrapping_sub(ours_after));
     }
-    // The values are far below 2^53, since two readings lie hours apart at most, and the result is
-    // rounded to a unit. (128-bit division would pull in a library.)
+    // The values are far below 2^53, since two readings are at most hours apart, and the result is
+    // rounded to a unit. (A 128-bit division would pull in a library.)
     let rate = theirs_after.wrapping_sub(theirs) as i64 as f64 / passed as f64;
     let part = time.wrapping_sub(ours) as i64 as f64;
     theirs.wrapping_add_signed((part * rate) as i64)
@@ -129,7 +133,8 @@ mod tests {
         assert_eq!(on_line(one, two, 1_500), 1_550);
         assert_eq!(on_line(one, two, 900), (50i64 - 300) as u64);
         assert_eq!(on_line(one, two, 2_100), 3_350);
-        // The clock was set back between the readings: the distance to the later reading counts.
+        // The clock was set back between the readings, so the result is relative to the later
+        // reading.
         assert_eq!(on_line(two, one, 1_010), 60);
     }
 }

@@ -1,4 +1,4 @@
-//! Readings of CUPTI's clock between two readings of tprof's.
+//! Reads CUPTI's clock together with tprof's, so that the collector can convert CUPTI's times.
 
 use super::cupti::Cupti;
 use super::journal::{self, JournalEvent};
@@ -9,9 +9,10 @@ use tprof_cupti_sys::CUPTI_SUCCESS;
 use tprof_wire::gpu::ClockJoin;
 use tprof_wire::record::ExtKind;
 
-/// Records a reading of CUPTI's clock between two readings of tprof's; uses the closest of several.
+/// Records a reading of CUPTI's clock between two readings of tprof's. It makes several attempts
+/// and records the one with the closest two readings.
 pub fn join_clocks(thread: &Thread, cupti: &Cupti) {
-    // A thread that is preempted between readings gives a poor sample, so more attempts follow.
+    // A thread that is preempted between the readings gets a poor attempt, so more attempts follow.
     const TRIES: u32 = 12;
     static CLOSEST: AtomicU64 = AtomicU64::new(u64::MAX);
     let mut best = (0, u64::MAX, 0);

@@ -1,4 +1,4 @@
-//! Addresses of CUPTI's functions.
+//! Resolves the addresses of the functions of CUPTI that the agent calls.
 
 use super::loader::{Loader, function};
 use super::places::CuptiLibrary;
@@ -11,8 +11,8 @@ use tprof_cupti_sys::*;
 pub struct Cupti {
     /// The library's version.
     pub version: u32,
-    /// Whether CUPTI gives each client its own records (`super::subscriber`), so that the agent
-    /// serves none.
+    /// Whether CUPTI separates the records of its clients (`super::subscriber`), so that the agent
+    /// need not serve another client.
     pub has_clients_apart: bool,
     /// `cuptiGetTimestamp`, which every version has.
     pub timestamp: f::GetTimestamp,
@@ -42,7 +42,7 @@ pub struct Cupti {
     pub(super) text: Option<f::GetResultString>,
 }
 
-/// Oldest version that is supported: the records of older ones differ.
+/// Oldest supported version: CUDA 12.0. Records of older versions have other layouts.
 const OLDEST: u32 = 18;
 
 /// Why a CUPTI library cannot be used.
@@ -62,8 +62,8 @@ impl Cupti {
         let at = |name: &CStr| loader.symbol(found.handle, name);
         let get_version = function!(at(c"cuptiGetVersion").ok_or(Unfit::Lacks)?, f::GetVersion);
         let mut version = 0;
-        // SAFETY: `cuptiGetVersion` writes one number to the local; CUPTI was searched only after
-        // the driver was found loaded.
+        // SAFETY: `cuptiGetVersion` writes one number to the local. It may be called, since the
+        // driver is loaded: `places::find` checks that first.
         if unsafe { get_version(&raw mut version) } != CUPTI_SUCCESS {
             return Err(Unfit::Silent);
         }
@@ -106,8 +106,8 @@ impl Cupti {
         })
     }
 
-    /// Makes records name threads by the kernel's ids. No attribute is set, since how buffers are
-    /// zeroed and shared would apply to the job's own profiler too.
+    /// Makes CUPTI's records contain the kernel's thread ids. This sets no attribute, since
+    /// attributes about zeroed or shared buffers would apply to the job's own profiler too.
     pub fn set_up(&self) {
         if let Some(thread_ids) = self.thread_ids {
             // SAFETY: the argument is a constant of CUPTI's header.
@@ -115,14 +115,15 @@ impl Cupti {
         }
     }
 
-    /// Whether records of CUPTI's own overhead name threads by the kernel's ids too: since CUDA
-    /// 12.4, by its release notes. In older versions the number is a truncated `pthread_t`.
+    /// Whether records of CUPTI's own overhead contain the kernel's thread ids as well. By its
+    /// release notes they do since CUDA 12.4. In older versions the number is a truncated
+    /// `pthread_t`.
     pub fn names_threads_of_overhead(&self) -> bool {
         self.version >= 22
     }
 
-    /// Whether a request for a buffer may be refused: since CUDA 12.9, by its release notes. Older
-    /// versions crash.
+    /// Whether a request for a buffer may be refused. By its release notes that works since CUDA
+    /// 12.9. Older versions crash.
     pub fn may_be_refused(&self) -> bool {
         self.version >= 27
     }

@@ -1,5 +1,5 @@
-//! Decodes CUPTI's records into tprof's. Each record is read as a prefix: the fields that have the
-//! same place in every CUDA 12 and 13 (see `tprof-cupti-sys`).
+//! Decodes CUPTI's records into tprof's. It reads only the beginning of each record: the fields
+//! that have the same offset in every version of CUDA 12 and 13 (see `tprof-cupti-sys`).
 
 use core::ffi::{CStr, c_char};
 use tprof_cupti_sys::record::{GraphTrace, GraphTrace2, ON_HOST};
@@ -10,7 +10,7 @@ use tprof_wire::record::ExtKind;
 /// Words of the longest payload.
 const MOST: usize = 16;
 
-/// A decoded record, as tprof writes it.
+/// A decoded record in tprof's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded {
     /// Kind of the record.
@@ -30,21 +30,21 @@ impl Decoded {
 /// Why a record is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skip {
-    /// The record has no times: CUPTI had no memory for them.
+    /// The record has no times, because CUPTI lacked the memory for them.
     NoTimes,
     /// The record's kind was not enabled, or is unknown.
     Unknown,
-    /// The record has nothing that tprof uses.
+    /// The record contains nothing that tprof uses.
     Idle,
 }
 
-/// Resolves names to text ids.
+/// Resolves names to the ids of texts.
 pub trait Names {
     /// The id of a text.
     fn text(&mut self, text: &[u8]) -> u32;
     /// The id of a call's name, by domain and number.
     fn call(&mut self, domain: CUpti_CallbackDomain, number: u32) -> u32;
-    /// Whether a call of a thread is left out of tprof's records.
+    /// Whether tprof's records leave out this call of a thread.
     fn is_left_out(&self, _driver: bool, _number: u32, _thread: u32) -> bool {
         false
     }
@@ -78,13 +78,12 @@ unsafe fn text(names: &mut impl Names, at: *const c_char) -> u32 {
 /// Decodes one record.
 ///
 /// # Safety
-/// `record` was returned by CUPTI (12.0 or newer), in a buffer that is not given
-/// back yet.
+/// CUPTI (12.0 or newer) returned `record`, in a buffer that has not been recycled yet.
 pub unsafe fn decode(
     record: *const CUpti_Activity,
     names: &mut impl Names,
 ) -> Result<Decoded, Skip> {
-    // SAFETY: the caller guarantees a record of CUPTI's, and a record of each kind begins with the
+    // SAFETY: the caller guarantees a record of CUPTI's. A record of each kind begins with the
     // fields of the struct through which it is read here.
     unsafe {
         match (*record).kind {
@@ -125,7 +124,7 @@ pub unsafe fn decode(
                 };
                 decoded(ExtKind::External, external.pack())
             }
-            // CUPTI 12.6 writes records of events along with the waits; 13.0 writes none.
+            // CUPTI 12.6 writes records of events together with the waits; 13.0 writes none.
             CUPTI_ACTIVITY_KIND_NAME | CUPTI_ACTIVITY_KIND_CUDA_EVENT => Err(Skip::Idle),
             _ => Err(Skip::Unknown),
         }
@@ -139,7 +138,7 @@ fn has_times(start: u64, end: u64) -> Result<(), Skip> {
 #[inline(always)]
 unsafe fn kernel(r: &record::Kernel, names: &mut impl Names) -> Result<Decoded, Skip> {
     has_times(r.start, r.end)?;
-    // A time that CUPTI did not measure is 0, or has all bits set.
+    // A time that CUPTI did not measure is 0 or has all bits set.
     let measured = |time: u64| if time == u64::MAX { 0 } else { time };
     let kernel = gpu::Kernel {
         start: r.start,
@@ -167,17 +166,18 @@ unsafe fn kernel(r: &record::Kernel, names: &mut impl Names) -> Result<Decoded, 
     decoded(ExtKind::Kernel, kernel.pack())
 }
 
-/// Decodes a graph that ran as a whole, as a kernel without blocks, named by the graph's number.
+/// Decodes a graph that ran as a whole. The result is a kernel without blocks, whose name has the
+/// graph's number.
 ///
 /// # Safety
-/// `record` is CUPTI's record of a graph.
+/// `record` is a record of CUPTI's of the kind `GRAPH_TRACE`.
 unsafe fn whole_graph(record: *const GraphTrace, names: &mut impl Names) -> Result<Decoded, Skip> {
     // SAFETY: the caller guarantees a record of a graph, which has these fields.
     let r = unsafe { &*record };
     has_times(r.start, r.end)?;
     let (device, context) = match r.deviceId {
-        // SAFETY: only records of the second version have this device number, and those also say
-        // where the graph ended.
+        // SAFETY: only records of the second version have this device number. These also have the
+        // device on which the graph ended.
         ON_HOST => unsafe {
             let end = &*record.cast::<GraphTrace2>();
             (end.endDeviceId, end.endContextId)
@@ -307,10 +307,10 @@ fn wait(r: &record::Synchronization) -> Result<Decoded, Skip> {
 
 fn memory(r: &record::Memory) -> Result<Decoded, Skip> {
     has_times(r.timestamp, r.timestamp)?;
-    // CUPTI stores sizes only for a pool of this process.
+    // CUPTI stores pool sizes only for a pool of this process.
     let is_local = r.memoryPoolConfig.memoryPoolType == CUPTI_ACTIVITY_MEMORY_POOL_TYPE_LOCAL;
     let of_pool = |value: u64| if is_local { value } else { 0 };
-    // SAFETY: both variants of the union are one word, so every bit pattern is a valid integer.
+    // SAFETY: both variants of the union are one word, and every bit pattern is a valid integer.
     let pool_held = unsafe { r.memoryPoolConfig.pool.size };
     let memory = gpu::Memory {
         time: r.timestamp,
@@ -332,7 +332,7 @@ fn memory(r: &record::Memory) -> Result<Decoded, Skip> {
 
 fn overhead(r: &record::Overhead, names: &impl Names) -> Result<Decoded, Skip> {
     has_times(r.start, r.end)?;
-    // SAFETY: both members of the union are integers; the kind says which is meant.
+    // SAFETY: both variants of the union consist of integers, so every bit pattern is valid.
     let thread = unsafe { r.objectId.pt.threadId };
     let known = names.names_threads_of_overhead();
     let thread = if known && r.objectKind == CUPTI_ACTIVITY_OBJECT_THREAD { thread } else { 0 };
@@ -386,12 +386,12 @@ mod tests {
     }
 
     fn zeroed<T>() -> T {
-        // SAFETY: records consist of integers and pointers, for which zero is valid.
+        // SAFETY: records consist of integers and pointers, for which zero is a valid value.
         unsafe { std::mem::zeroed() }
     }
 
     fn take<T>(record: &T) -> Result<Decoded, Skip> {
-        // SAFETY: each test passes a record that has the kind in its header.
+        // SAFETY: each test passes a record whose header has the record's own kind.
         unsafe { decode(std::ptr::from_ref(record).cast(), &mut Fixed) }
     }
 
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_times_is_not_invented() {
+    fn a_kernel_without_times_is_skipped() {
         let mut r = kernel_13();
         r.start = 0;
         r.end = 0;
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_kinds_differ_from_idle_ones() {
+    fn unknown_kinds_and_unused_ones_are_skipped_for_different_reasons() {
         let mut r = kernel_13();
         r.kind = 1 << 20;
         assert_eq!(take(&r), Err(Skip::Unknown));
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_keep_their_domain() {
+    fn the_record_of_a_call_says_whether_it_is_a_driver_call() {
         let mut r: CUpti_ActivityAPI = zeroed();
         (r.start, r.end, r.cbid, r.threadId, r.returnValue) = (5, 6, 211, 42, 2);
         for (kind, driver) in [(CUPTI_ACTIVITY_KIND_RUNTIME, 0), (CUPTI_ACTIVITY_KIND_DRIVER, 1)] {
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn a_devices_uuid_keeps_its_bytes() {
+    fn the_bytes_of_a_device_uuid_stay_in_order() {
         let mut r: CUpti_ActivityDevice6 = zeroed();
         r.kind = CUPTI_ACTIVITY_KIND_DEVICE;
         for (at, byte) in r.uuid.bytes.iter_mut().enumerate() {

@@ -1,6 +1,6 @@
-//! Copies the other client's records of a completed buffer into buffers that the client lends. This
-//! runs on CUPTI's thread, as CUPTI itself would do it, so that the copies are complete when a
-//! flush returns.
+//! Copies the other client's records from a completed buffer into buffers that the client lends.
+//! This runs on the thread on which CUPTI completes the buffer, as CUPTI's own delivery would. So
+//! the copies are complete when the client's flush returns.
 
 use super::client_clock::{self as clock, ClientClock};
 use super::cupti::Cupti;
@@ -12,12 +12,13 @@ use crate::sys;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_cupti_sys::*;
 
-/// Number of threads that deliver, or that run a flush of the agent, which may deliver. A futex.
+/// Number of threads that deliver, or that run a flush of the agent, during which CUPTI may
+/// deliver. Threads wait on it as a futex.
 static BUSY: AtomicU32 = AtomicU32::new(0);
-/// Maximum time that a client's flush waits for other threads to deliver.
+/// Maximum time that a client's flush waits for other threads that deliver.
 const WAIT_NS: u64 = 2_000_000_000;
 
-/// A delivery in progress: while this lives, a client's flush waits.
+/// A delivery that is in progress. While this value lives, a client's flush waits.
 pub struct Delivering(());
 
 impl Delivering {
@@ -59,7 +60,7 @@ pub fn register(cupti: &Cupti) -> CUptiResult {
     result
 }
 
-/// Called when CUPTI returns a buffer. Other clients get their records of it first.
+/// Called when CUPTI returns a buffer. The other client gets its records from the buffer first.
 unsafe extern "C" fn complete(
     context: CUcontext,
     stream: u32,
@@ -68,7 +69,7 @@ unsafe extern "C" fn complete(
     valid: usize,
 ) {
     if !buffers::is_own(buffer) {
-        // The client lent this buffer before the agent had the callbacks, so the buffer goes back
+        // The client lent this buffer before the agent's callbacks were registered, so it goes back
         // to the client unread.
         if let Some((_, theirs)) = wants::callbacks() {
             // SAFETY: the client's callback gets the arguments with which CUPTI called this one.
@@ -76,19 +77,20 @@ unsafe extern "C" fn complete(
         }
         return;
     }
-    // SAFETY: CUPTI passed these arguments to this callback, and `buffers` lent the buffer.
+    // SAFETY: CUPTI passed these arguments to this callback, and the buffer is one that `buffers`
+    // lent.
     unsafe {
         deliver(context, stream, buffer, valid);
         buffers::complete(context.cast(), stream, buffer, bytes, valid);
     }
 }
 
-/// Copies those records of a buffer that the client wants.
+/// Copies the records that the client wants from a buffer.
 ///
 /// # Safety
 /// CUPTI passed these arguments to the agent's callback, which has not returned.
 pub unsafe fn deliver(context: CUcontext, stream: u32, buffer: *mut u8, valid: usize) {
-    // Several writers may have used a shared buffer, so its records can't be read.
+    // A shared buffer may have had several writers, so its records can't be read.
     if !wants::any_ever() || buffers::is_shared(buffer) {
         return;
     }
@@ -114,23 +116,24 @@ pub unsafe fn deliver(context: CUcontext, stream: u32, buffer: *mut u8, valid: u
     while is_there {
         let this: *mut CUpti_Activity = record;
         is_there = next(&mut record);
-        // Behind the last record that can be read there is nothing, or bytes that can't be read.
+        // After the last record there is nothing more, or there are bytes that can't be read.
         let until = if is_there { record as usize } else { end };
         let Some(bytes) = until.checked_sub(this as usize) else { break };
-        // SAFETY: CUPTI returned `this` from a buffer that it doesn't have back yet.
+        // SAFETY: CUPTI returned `this`, in a buffer that has not been recycled yet.
         if unsafe { is_wanted(this, lent_at) } {
-            // SAFETY: `bytes` is the distance to the next record or to the end, so the record lies
-            // within.
+            // SAFETY: `bytes` is the distance to the next record or to the end of the buffer, so
+            // the whole record is within.
             copies.push(unsafe { core::slice::from_raw_parts(this.cast::<u8>(), bytes) });
         }
     }
     copies.end(result == CUPTI_ERROR_MAX_LIMIT_REACHED);
 }
 
-/// Notes when the calls in a buffer began, since the external ids of a call stand before it.
+/// Notes the start times of the calls in a buffer. External ids have no times and precede their
+/// calls, so their calls' times decide whether the client wants them.
 ///
 /// # Safety
-/// CUPTI has completed the buffer, and doesn't have it back yet.
+/// CUPTI has completed the buffer, and it has not been recycled yet.
 unsafe fn place_calls(cupti: &Cupti, buffer: *mut u8, valid: usize) {
     let mut record = core::ptr::null_mut();
     // SAFETY: the caller guarantees a completed buffer; `record` is null or the previous record in
@@ -148,10 +151,10 @@ unsafe fn place_calls(cupti: &Cupti, buffer: *mut u8, valid: usize) {
     }
 }
 
-/// Whether the client wants a record, because its kind was enabled when the recorded work began.
+/// Whether the client wants a record: whether its kind was enabled when the recorded work began.
 ///
 /// # Safety
-/// `record` was returned by CUPTI, in a buffer that it doesn't have back yet.
+/// CUPTI returned `record`, in a buffer that has not been recycled yet.
 unsafe fn is_wanted(record: *const CUpti_Activity, lent_at: u32) -> bool {
     // SAFETY: the caller guarantees a record of CUPTI's, and every record begins with its kind.
     let kind = unsafe { (*record).kind };
@@ -171,13 +174,13 @@ unsafe fn is_wanted(record: *const CUpti_Activity, lent_at: u32) -> bool {
             return false;
         }
     }
-    // CUPTI collects all other kinds for the client only.
+    // The agent doesn't collect this kind, so CUPTI collects it only for the client.
     if !kinds::is_on(kind) {
         return true;
     }
     match times::offsets(kind).and_then(<[usize]>::first) {
         Some(offset) => {
-            // SAFETY: `times::offsets` says that records of this kind have their start time at this
+            // SAFETY: by `times::offsets`, records of this kind have their start time at this
             // offset.
             let start_ns = unsafe { record.byte_add(*offset).cast::<u64>().read_unaligned() };
             wants::covers_time(kind, start_ns)
@@ -220,9 +223,9 @@ impl Copies {
         unsafe { convert(copy, record.len(), &self.clock) };
     }
 
-    /// Keeps a buffer that is not full for the next records. The client gets it back at once if it
-    /// wants buffers regularly, or if unreadable bytes lie behind the last record, where the
-    /// client's reading would end too.
+    /// Stores a buffer that isn't full for the next records. The client gets it back at once if the
+    /// client wants buffers regularly. It also does if unreadable bytes follow the last record,
+    /// since the client's own reading would end there too.
     fn end(&mut self, was_read: bool) {
         let Some(open) = self.open.take() else { return };
         let rest = match was_read && !wants::IS_PERIODIC.load(Relaxed) {
@@ -238,13 +241,13 @@ impl Copies {
 /// Converts a copied record's times to the client's clock.
 ///
 /// # Safety
-/// A record of so many bytes, which begins with its kind, lies there.
+/// `record` points at a record of `bytes` bytes, which begins with its kind.
 unsafe fn convert(record: *mut u8, bytes: usize, clock: &ClientClock) {
     // SAFETY: the caller guarantees that the record begins with its kind.
     let kind = unsafe { record.cast::<CUpti_ActivityKind>().read_unaligned() };
     for offset in times::offsets(kind).unwrap_or_default() {
         if offset + 8 <= bytes {
-            // SAFETY: the eight bytes at `offset` lie within the record.
+            // SAFETY: the eight bytes at `offset` are within the record.
             unsafe {
                 let at = record.add(*offset).cast::<u64>();
                 at.write_unaligned(clock.theirs(at.read_unaligned()));

@@ -1,6 +1,6 @@
-//! `cuptiFinalize`, called by another client, detaches CUPTI from the whole process. The agent's
-//! thread stays out of CUPTI meanwhile, since the two can deadlock. CUPTI is set up again by the
-//! client's next call, or by the agent's thread a moment later.
+//! Handles `cuptiFinalize`, with which another client detaches CUPTI from the whole process.
+//! Meanwhile the agent's thread doesn't call CUPTI, since the two calls can deadlock. Afterwards
+//! the client's next call, or the agent's thread a moment later, sets CUPTI up again.
 
 use super::notes::note;
 use super::{buffers, deliver, kinds, started};
@@ -9,11 +9,11 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use tprof_cupti_sys::*;
 use tprof_wire::gpu::trouble;
 
-/// Says which thread, if any, is using CUPTI or detaching it. A futex.
+/// Which thread, if any, is using CUPTI or detaching it. Clients wait on it as a futex.
 static STATE: AtomicU32 = AtomicU32::new(FREE);
-/// The agent's thread may enter.
+/// The agent's thread may call CUPTI.
 const FREE: u32 = 0;
-/// The agent's thread is inside CUPTI.
+/// The agent's thread is calling CUPTI.
 const INSIDE: u32 = 1;
 /// A client is detaching CUPTI.
 const DETACHING: u32 = 2;
@@ -22,14 +22,14 @@ const DETACHED: u32 = 3;
 /// A thread is setting CUPTI up again.
 const ATTACHING: u32 = 4;
 
-/// Set if CUPTI was detached while the agent's thread was inside.
+/// Set if a client detached CUPTI while the agent's thread was calling it.
 static IS_LATE: AtomicBool = AtomicBool::new(false);
 
 /// Maximum time that a client waits for the agent's thread, which may be flushing.
 const WAIT_NS: u64 = 2_000_000_000;
 
-/// Runs work of the agent's thread that calls CUPTI. Returns false, without running it, if the
-/// thread may not enter.
+/// Runs work of the agent's thread that calls CUPTI. Returns false without running it if CUPTI is
+/// detached or a client is detaching it.
 pub fn inside(work: impl FnOnce()) -> bool {
     if STATE.compare_exchange(FREE, INSIDE, AcqRel, Acquire).is_err() {
         return false;
@@ -41,15 +41,15 @@ pub fn inside(work: impl FnOnce()) -> bool {
     true
 }
 
-/// Completes a detachment that happened while the agent's thread was inside. That thread and the
-/// client both call this, and the later one takes effect.
+/// Sets the state after a detachment that happened while the agent's thread was calling CUPTI. That
+/// thread and the client both call this, and the later call takes effect.
 fn settle() {
     if IS_LATE.load(SeqCst) && STATE.compare_exchange(FREE, DETACHED, SeqCst, SeqCst).is_ok() {
         IS_LATE.store(false, SeqCst);
     }
 }
 
-/// Runs a call that detaches CUPTI, if possible while the agent's thread is outside.
+/// Runs a call that detaches CUPTI, if possible while the agent's thread isn't calling CUPTI.
 pub fn detached(finalize: impl FnOnce() -> CUptiResult) -> CUptiResult {
     const ROUND_NS: u64 = 1_000_000;
     let mut left = WAIT_NS;
@@ -79,7 +79,7 @@ pub fn detached(finalize: impl FnOnce() -> CUptiResult) -> CUptiResult {
     result
 }
 
-/// Resets the agent's state of kinds and buffers after CUPTI was detached.
+/// Resets what the agent knows about kinds and buffers after CUPTI was detached.
 fn forget() {
     kinds::forget();
     let lost = buffers::abandon();

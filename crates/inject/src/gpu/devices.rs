@@ -1,9 +1,9 @@
-//! Devices that CUPTI does not describe. CUPTI makes its records of devices when CUDA starts, which
-//! may be before those records are enabled. Once a process has a context on such a device, the
-//! agent asks the driver for the device's name, UUID and size.
+//! Describes the devices that CUPTI does not describe. CUPTI writes its records of devices when
+//! CUDA starts, which may be before those records are enabled. Once a process has a context on a
+//! device without a record, the agent asks the driver for the device's name, UUID and size.
 //!
-//! Only the flush thread calls this, at its flushes. A context exists then, so the driver is
-//! running (it ends after the agent), and the queries change nothing.
+//! Only the flush thread calls this, at its flushes. Then a context exists, so the driver is
+//! running; it ends after the agent. The queries change no state.
 
 use super::decode::Decoded;
 use super::loader::function;
@@ -15,12 +15,12 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tprof_wire::gpu;
 use tprof_wire::record::ExtKind;
 
-/// Bit set of the devices that were described.
+/// Bit set of the devices for which a record was written.
 static DESCRIBED: AtomicU64 = AtomicU64::new(0);
-/// Bit set of the devices that have a context.
+/// Bit set of the devices on which the process has a context.
 static USED: AtomicU64 = AtomicU64::new(0);
 
-/// Called for each record that CUPTI wrote.
+/// Called for each record of CUPTI's after it was decoded.
 pub fn seen(decoded: &Decoded) {
     let (place, device) = match decoded.kind {
         ExtKind::Device => (&DESCRIBED, gpu::Device::unpack(decoded.payload()).map(|d| d.device)),
@@ -32,7 +32,7 @@ pub fn seen(decoded: &Decoded) {
     }
 }
 
-/// Describes, once each, the devices that are used and that no record has described.
+/// Describes each device that has a context and no record yet, once.
 pub fn describe(thread: &Thread) {
     let missing = USED.load(Relaxed) & !DESCRIBED.load(Relaxed);
     if missing == 0 {
@@ -53,10 +53,10 @@ type GetName = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
 type GetMemory = unsafe extern "C" fn(*mut usize, c_int) -> c_int;
 type GetAttribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
 
-/// Maximum bytes of a device's name.
+/// Maximum number of bytes of a device's name.
 const NAME_MOST: usize = 128;
 
-/// Numbers of `CUdevice_attribute`.
+/// Values of `CUdevice_attribute`.
 mod attribute {
     pub const THREADS_BLOCK: i32 = 1;
     pub const SHARED_BLOCK: i32 = 8;
@@ -73,7 +73,7 @@ mod attribute {
     pub const BLOCKS: i32 = 106;
 }
 
-/// The driver's functions that are called here.
+/// The driver's functions that this module calls.
 struct DriverFunctions {
     get: GetDevice,
     uuid: GetUuid,
@@ -95,12 +95,12 @@ impl DriverFunctions {
         })
     }
 
-    /// Queries the driver for a device's description. Fields that the driver does not report are 0.
+    /// Asks the driver for a device's description. Fields that the driver does not report are 0.
     fn device(&self, thread: &Thread, number: u32) -> Option<gpu::Device> {
         let (mut device, mut uuid, mut memory) = (0, [0u64; 2], 0usize);
         let mut name = [0 as c_char; NAME_MOST];
-        // SAFETY: the functions have these types in the driver, and write to locals of the sizes
-        // that they get.
+        // SAFETY: the driver's functions have these types, and write to locals of the sizes that
+        // they get.
         let known = unsafe {
             (self.get)(&raw mut device, number as c_int) == 0
                 && (self.uuid)(&raw mut uuid, device) == 0

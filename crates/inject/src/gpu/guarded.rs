@@ -1,17 +1,17 @@
-//! A value that one thread at a time may use. It protects values that several threads write as a
-//! whole, in places where CUPTI calls the agent and no lock of the job's may be taken.
+//! A value with a spin lock, for values of several words. It is used where CUPTI calls the agent,
+//! so that this code takes no lock of the job's.
 
 use crate::sys;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering::*};
 
-/// A value with a spin lock.
+/// A value that one thread at a time may use, because of a spin lock.
 pub struct Guarded<T> {
     is_held: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `with` gives one thread at a time access to the value.
+// SAFETY: `with` lets one thread at a time access the value.
 unsafe impl<T: Send> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
@@ -20,12 +20,13 @@ impl<T> Guarded<T> {
         Guarded { is_held: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
-    /// Reads or changes the value. `change` must be short, and must not use this value again.
+    /// Lets `change` read or change the value. `change` must be short, and must not use this value
+    /// again, since that would deadlock.
     pub fn with<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         while self.is_held.compare_exchange(false, true, Acquire, Relaxed).is_err() {
             sys::yield_now();
         }
-        // SAFETY: this thread holds the lock, and `change` has no other way to the value.
+        // SAFETY: this thread holds the lock, and only code that holds it accesses the value.
         let result = change(unsafe { &mut *self.value.get() });
         self.is_held.store(false, Release);
         result
@@ -37,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pair_is_never_read_in_halves() {
+    fn a_pair_is_never_read_half_written() {
         static PAIR: Guarded<(u64, u64)> = Guarded::new((0, 0));
         std::thread::scope(|scope| {
             for _ in 0..2 {

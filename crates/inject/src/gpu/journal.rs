@@ -1,16 +1,16 @@
 //! A journal of the calls between CUPTI and the agent, in the order in which they happened. It is
-//! written to the file of raw buffers (`TPROF_CUPTI_RECORD`, blocks of kind 3), so that the
-//! protocol of a real CUPTI can be read, and replayed where there is none.
+//! written to the file of raw buffers (`TPROF_CUPTI_RECORD`, blocks of kind 3). With it, developers
+//! can read what a real CUPTI did, and replay it on machines without a GPU.
 //!
-//! CUPTI's callbacks run on the job's threads, which must not wait. They put entries into a fixed
-//! ring, and the flush thread writes the entries out. If the variable isn't set, each call costs
-//! one load.
+//! CUPTI's callbacks run on the job's threads, which must not wait. They add entries to a ring of
+//! fixed size, and the flush thread writes these to the file. If the variable isn't set, each call
+//! here costs one load.
 
 use super::raw::Raw;
 use crate::sys;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
-/// The kind of an entry; the numbers are part of the file.
+/// The kind of an entry. The numbers are part of the file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum JournalEvent {
@@ -20,42 +20,44 @@ pub enum JournalEvent {
     SetUp = 2,
     /// The result of `cuptiActivityRegisterCallbacks`.
     Registered = 3,
-    /// `cuptiActivityEnable`: kind, result.
+    /// The agent called `cuptiActivityRegisterCallbacks`: result.
     Enabled = 4,
     /// `cuptiActivityEnableRuntimeApi` or `…DriverApi`: kind, call, result.
     Chosen = 5,
-    /// Another client's call, served by the agent: its number in the list of intercepted
-    /// functions of CUPTI, its first argument, result.
+    /// The agent served a call of another client: its number in the list of intercepted functions
+    /// of CUPTI, its first argument, result.
     Client = 6,
-    /// CUPTI asks for a buffer: its address or 0, bytes lent.
+    /// CUPTI requests a buffer: its address or 0, bytes lent.
     Requested = 7,
     /// CUPTI returns a buffer: address, bytes of records, stream.
     Completed = 8,
-    /// `cuptiActivityFlushAll`, timed at its beginning: flags, result, nanoseconds that it took.
+    /// `cuptiActivityFlushAll`, with the time of its beginning: flags, result, nanoseconds that it
+    /// took.
     Flushed = 9,
-    /// `cuptiGetTimestamp`, timed by tprof's reading before it: CUPTI's time, nanoseconds until
-    /// tprof's reading after it, result.
+    /// `cuptiGetTimestamp`, with the time of tprof's reading before it: CUPTI's time, nanoseconds
+    /// until tprof's reading after it, result.
     Clocks = 10,
     /// `cuptiActivityGetNumDroppedRecords`: number of records, result. Written only if the number
     /// is not 0.
     Dropped = 11,
-    /// A buffer was read, and follows as the next block of kind 1: address, number of records,
-    /// result of the last `cuptiActivityGetNextRecord`.
+    /// The flush thread read a buffer, which follows as the next block of kind 1: address, number
+    /// of records, result of the last `cuptiActivityGetNextRecord`.
     Read = 12,
-    /// Entries that found no room in the ring: their number.
+    /// Entries were lost because the ring was full: their number.
     Lost = 13,
 }
 
 /// Bytes of an entry: its kind (4), thread id (4), CLOCK_MONOTONIC in ns (8), three numbers.
 pub const ENTRY: usize = 40;
 const WORDS: usize = ENTRY / 8;
-/// Maximum number of entries that wait to be written, enough for a few flushes of a busy job.
+/// Maximum number of entries that can wait to be written. This is enough for a few flushes of a
+/// busy job.
 const ROOM: u64 = 4096;
 /// Number of entries in one block.
 const BLOCK: usize = 64;
 
 struct Slot {
-    /// Number of the entry that is complete in this slot, counted from 1.
+    /// Number of the complete entry in this slot, counted from 1; 0 before the first.
     whole: AtomicU64,
     words: [AtomicU64; WORDS],
 }
@@ -69,13 +71,13 @@ static LOST: AtomicU64 = AtomicU64::new(0);
 static IS_ON: AtomicBool = AtomicBool::new(false);
 static PID: AtomicU32 = AtomicU32::new(0);
 
-/// Begins the journal, if the environment names a file for raw buffers.
+/// Begins the journal if the environment names a file for raw buffers.
 pub fn begin() {
     PID.store(sys::pid(), Relaxed);
     IS_ON.store(Raw::wanted(0).is_some(), Release);
 }
 
-/// CLOCK_MONOTONIC in nanoseconds for [`keep_at`]; 0 while no journal is kept.
+/// CLOCK_MONOTONIC in nanoseconds for [`keep_at`]; 0 if there is no journal.
 #[inline]
 pub fn now_ns() -> u64 {
     if IS_ON.load(Relaxed) { sys::monotonic_ns() } else { 0 }
@@ -89,7 +91,7 @@ pub fn keep(what: JournalEvent, numbers: [u64; 3]) {
     }
 }
 
-/// Adds an entry for something that happened at a time of [`now_ns`].
+/// Adds an entry for something that happened at a time that [`now_ns`] returned.
 #[inline]
 pub fn keep_at(what: JournalEvent, at_ns: u64, numbers: [u64; 3]) {
     if IS_ON.load(Relaxed) {
@@ -119,15 +121,15 @@ fn put(what: JournalEvent, at_ns: u64, numbers: [u64; 3]) {
     slot.whole.store(number + 1, Release);
 }
 
-/// Writes the complete entries. Called on the flush thread. An entry that another thread is still
-/// writing is left for the next time, along with those behind it.
+/// Writes the complete entries to the file. The flush thread calls this. An entry that another
+/// thread is still writing is left for the next time, and so are all entries after it.
 pub fn write(raw: &Raw) {
     if PID.load(Relaxed) != sys::pid() {
         return;
     }
     let lost = LOST.swap(0, Relaxed);
     drain(raw);
-    // Writing the entries has made room.
+    // Now the ring has room for the entry about the lost ones.
     if lost > 0 {
         put(JournalEvent::Lost, sys::monotonic_ns(), [lost, 0, 0]);
         drain(raw);
@@ -163,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_kept_in_order_and_those_without_room_are_counted() {
+    fn entries_stay_in_order_and_those_without_room_are_counted() {
         let before = (NEXT.load(Relaxed), LOST.load(Relaxed));
         for number in 0..ROOM + 3 {
             put(JournalEvent::Flushed, 5, [number, 0, 7]);

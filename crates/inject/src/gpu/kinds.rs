@@ -1,5 +1,5 @@
-//! Which records the agent asks CUPTI for: the kinds, and the calls that it leaves out. While
-//! recording is off, CUPTI only reports to the agent which devices, contexts and the like exist.
+//! Decides which records the agent requests from CUPTI: which kinds, and which calls to leave out.
+//! While recording is off, CUPTI only reports which devices, contexts and streams exist.
 
 use super::cupti::Cupti;
 use super::guarded::Guarded;
@@ -26,13 +26,13 @@ const KINDS: [(CUpti_ActivityKind, &[u8]); 13] = [
     (CUPTI_ACTIVITY_KIND_DRIVER, b"calls of the CUDA driver"),
     (CUPTI_ACTIVITY_KIND_MEMORY2, b"device memory"),
     (CUPTI_ACTIVITY_KIND_OVERHEAD, b"CUPTI's own overhead"),
-    // Only threads that push external ids have these, which are those of the job's own profiler.
+    // Only threads of the job's own profiler have external ids, since only they push some.
     (CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, b"external ids"),
 ];
 
-/// Runtime calls that only read known values: PyTorch makes one after each launch, and no report
-/// uses them. Similar calls that may load code at their first use (`cudaGetFuncBySymbol`,
-/// `cuKernelSetAttribute`: milliseconds on an H200) are recorded.
+/// Runtime calls that only read known values and that no report uses. PyTorch makes one after each
+/// launch. Similar calls that may load code at their first use are recorded, since that takes
+/// milliseconds on an H200 (`cudaGetFuncBySymbol`, `cuKernelSetAttribute`).
 const MUTED_RUNTIME: [u32; 5] = [
     CUPTI_RUNTIME_TRACE_CBID_cudaGetLastError_v3020,
     CUPTI_RUNTIME_TRACE_CBID_cudaPeekAtLastError_v3020,
@@ -40,7 +40,7 @@ const MUTED_RUNTIME: [u32; 5] = [
     CUPTI_RUNTIME_TRACE_CBID_cudaGetDevice_v3020,
     CUPTI_RUNTIME_TRACE_CBID_cudaStreamIsCapturing_v10000,
 ];
-/// Driver calls that only read known values.
+/// Driver calls that only read known values and that no report uses.
 const MUTED_DRIVER: [u32; 11] = [
     CUPTI_DRIVER_TRACE_CBID_cuDriverGetVersion,
     CUPTI_DRIVER_TRACE_CBID_cuDeviceGet,
@@ -56,7 +56,7 @@ const MUTED_DRIVER: [u32; 11] = [
 ];
 /// Hooked runtime calls that start work, of functions for which
 /// [`tprof_wire::calls::may_be_left_to_hooks`] holds. CUPTI leaves these out as well while the
-/// hooks' records of them are used.
+/// hooks record them.
 const HOOKED: [u32; 14] = [
     CUPTI_RUNTIME_TRACE_CBID_cudaMemcpy_v3020,
     CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyAsync_v3020,
@@ -73,15 +73,16 @@ const HOOKED: [u32; 14] = [
     CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_v13000,
     CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_ptsz_v13000,
 ];
-/// Whether the hooks' records of these calls are used.
+/// Whether the hooks, and not CUPTI, record the calls in [`HOOKED`].
 static COUNTS_ON_HOOKS: AtomicBool = AtomicBool::new(false);
 
-/// Whether CUPTI leaves hooked calls that start work to the hooks.
+/// Whether the hooks, and not CUPTI, record hooked calls that start work.
 pub fn counts_on_hooks() -> bool {
     COUNTS_ON_HOOKS.load(Relaxed)
 }
 
-/// Makes CUPTI leave hooked calls that start work to the hooks, if that is asked for and possible.
+/// Makes CUPTI leave hooked calls that start work to the hooks, if the environment requests this
+/// and it is possible.
 fn count_on_hooks(thread: &Thread, cupti: &Cupti) {
     if environment::variable(env::CALLS_BY_HOOKS).is_none_or(|text| text != b"1") {
         return;
@@ -98,14 +99,14 @@ fn count_on_hooks(thread: &Thread, cupti: &Cupti) {
     note(thread, trouble::NOT_BY_HOOKS, 1, why);
 }
 
-/// The calls of a domain that CUPTI leaves out.
+/// The calls of a domain that CUPTI doesn't record.
 fn muted(driver: bool) -> impl Iterator<Item = u32> {
     let hooked: &[u32] = if !driver && counts_on_hooks() { &HOOKED } else { &[] };
     let always: &[u32] = if driver { &MUTED_DRIVER } else { &MUTED_RUNTIME };
     always.iter().chain(hooked).copied()
 }
 
-/// Kinds that CUPTI collects for the agent, as bits.
+/// Bit set of the kinds that CUPTI collects for the agent.
 static ON: AtomicU64 = AtomicU64::new(0);
 
 /// Whether CUPTI collects a kind for the agent.
@@ -113,30 +114,30 @@ pub fn is_on(kind: CUpti_ActivityKind) -> bool {
     kind < 64 && ON.load(Relaxed) >> kind & 1 != 0
 }
 
-/// Kinds that stay on while recording is off: what they record happens once and is referred to
-/// later, or belongs to another client.
+/// Kinds that stay on while recording is off. Their records are written once and other records
+/// refer to them later, or they belong to another client.
 const LASTING: u64 = 1 << CUPTI_ACTIVITY_KIND_DEVICE
     | 1 << CUPTI_ACTIVITY_KIND_CONTEXT
     | 1 << CUPTI_ACTIVITY_KIND_STREAM
     | 1 << CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION;
-/// Kinds that are off because recording is, as bits; 0 while it is on.
+/// Bit set of the kinds that are off because recording is off; 0 while it is on.
 static PAUSED: AtomicU64 = AtomicU64::new(0);
-/// Held while kinds are switched, by the agent or for another client, since each has to consider
+/// Locked while kinds are switched, by the agent or for another client, since each must consider
 /// which kinds the other wants.
 static SWITCH: Guarded<()> = Guarded::new(());
 
-/// Whether kinds are off because recording is.
+/// Whether kinds are off because recording is off.
 pub fn is_paused() -> bool {
     PAUSED.load(Relaxed) != 0
 }
 
-/// Runs `work`, which switches kinds for another client, while the agent's kinds stay as they are.
+/// Runs `work`, which switches kinds for another client, while nothing switches the agent's kinds.
 pub fn unchanged<T>(work: impl FnOnce() -> T) -> T {
     SWITCH.with(|()| work())
 }
 
 /// Switches kinds off if recording is off, and on again if it is on. Returns whether it switched
-/// any. The hooks call `resume` before a CUDA call that has to be recorded.
+/// any. While kinds are off, the hooks call `resume` before a CUDA call that must be recorded.
 pub fn follow(thread: &Thread, cupti: &Cupti, resume: extern "C" fn()) -> bool {
     let differs = || agent_link::is_on(thread) == is_paused();
     if !differs() {
@@ -190,7 +191,7 @@ fn name(kind: CUpti_ActivityKind) -> &'static [u8] {
     KINDS.iter().find(|(of, _)| *of == kind).map_or(b"CUDA graphs", |(_, name)| name)
 }
 
-/// Switches all kinds on. Returns how many CUPTI accepts; refused ones are noted.
+/// Switches on all kinds. Returns how many of them CUPTI accepted, and reports the refused ones.
 pub fn enable(thread: &Thread, cupti: &Cupti) -> u32 {
     let mut on = 0;
     PAUSED.store(0, Relaxed);
@@ -208,8 +209,8 @@ pub fn enable(thread: &Thread, cupti: &Cupti) -> u32 {
         on += 1;
         ON.fetch_or(1 << kind, Relaxed);
         if kind == CUPTI_ACTIVITY_KIND_RUNTIME {
-            // From now on CUPTI records calls, so the hooks' records of them are not needed, except
-            // those that CUPTI leaves to the hooks.
+            // From now on CUPTI records calls. So the collector doesn't need the hooks' records,
+            // except of the calls that CUPTI leaves to the hooks.
             note(thread, trouble::RECORDS_CALLS, u64::from(counts_on_hooks()), b"");
         }
     }
@@ -220,11 +221,12 @@ pub fn enable(thread: &Thread, cupti: &Cupti) -> u32 {
     on
 }
 
-/// Oldest CUPTI that traces whole graphs safely. Before CUDA 12.5, a copy or fill in a graph could
-/// crash the program (12.4 Update 1 fixes this, but has the version of 12.4).
+/// Oldest version of CUPTI that safely traces whole graphs: CUDA 12.5. Before, a copy or fill in a
+/// graph could crash the program. 12.4 Update 1 fixes this, but has the same version number as
+/// 12.4.
 const WHOLE_GRAPHS_FROM: u32 = 23;
-/// Kinds that whole graphs have no records of. A client that wants one of these needs the graph's
-/// nodes.
+/// Kinds of records that CUPTI doesn't write for a graph that it traces as a whole. A client that
+/// wants one of them needs the graph's nodes.
 const NODES: [CUpti_ActivityKind; 4] = [
     CUPTI_ACTIVITY_KIND_KERNEL,
     CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
@@ -232,9 +234,9 @@ const NODES: [CUpti_ActivityKind; 4] = [
     CUPTI_ACTIVITY_KIND_MEMSET,
 ];
 
-/// Makes CUPTI record each run of a graph as a whole, unless nodes are asked for or another client
-/// wants them: the traces of the job's own profiler contain the same as without tprof. Called
-/// whenever a client's wishes change. If CUPTI refuses, it continues to record nodes.
+/// Makes CUPTI record each run of a graph as a whole, unless the user or another client wants the
+/// nodes. So the traces of the job's own profiler contain the same as without tprof. Called
+/// whenever a client switches a kind. If CUPTI refuses, it continues to record nodes.
 pub fn choose_graphs(cupti: &Cupti) {
     const WHOLE: CUpti_ActivityKind = CUPTI_ACTIVITY_KIND_GRAPH_TRACE;
     let asked = environment::variable(env::GRAPH_NODES).is_some_and(|text| text == b"1");
@@ -253,13 +255,13 @@ pub fn choose_graphs(cupti: &Cupti) {
     };
 }
 
-/// Called when CUPTI was detached, and no longer collects anything.
+/// Called when CUPTI was detached, so that it no longer collects anything.
 pub fn forget() {
     ON.store(0, Relaxed);
 }
 
-/// Whether whole graphs are recorded by a CUPTI of this version, if nodes were asked for or not,
-/// and the kinds for which `client` returns true are another client's.
+/// Whether a CUPTI of this version should record whole graphs. `nodes_asked` says that the user
+/// wants the nodes. `client` returns whether another client wants a kind.
 fn wants_whole_graphs(
     version: u32,
     nodes_asked: bool,
@@ -269,7 +271,7 @@ fn wants_whole_graphs(
         || !nodes_asked && version >= WHOLE_GRAPHS_FROM && !NODES.iter().any(|kind| client(*kind))
 }
 
-/// Switches kinds on again that another client's call may have switched off.
+/// Switches on again all kinds that another client's call may have switched off.
 pub fn enable_again(cupti: &Cupti) {
     let whole = (CUPTI_ACTIVITY_KIND_GRAPH_TRACE, &b""[..]);
     for (kind, _) in KINDS.into_iter().chain([whole]) {
@@ -280,8 +282,8 @@ pub fn enable_again(cupti: &Cupti) {
     }
 }
 
-/// Makes CUPTI leave out the calls of a kind that no report uses (CUDA 12.6 and newer), except
-/// those that another client wants now.
+/// Makes CUPTI leave out the calls of a kind that no report uses (CUDA 12.6 and newer). Calls that
+/// another client wants now stay.
 pub fn mute(cupti: &Cupti, kind: CUpti_ActivityKind) {
     let driver = kind == CUPTI_ACTIVITY_KIND_DRIVER;
     let choose = match kind {
@@ -298,7 +300,7 @@ pub fn mute(cupti: &Cupti, kind: CUpti_ActivityKind) {
     }
 }
 
-/// Whether a call is left out of the agent's records, even if CUPTI records it for another client.
+/// Whether the agent's records leave out a call, even if CUPTI records it for another client.
 pub fn is_muted(cupti: &Cupti, driver: bool, call: u32) -> bool {
     let can_choose = match driver {
         false => cupti.choose_runtime_call.is_some(),
@@ -313,7 +315,7 @@ mod tests {
     use tprof_wire::calls::{FUNCTIONS, may_be_left_to_hooks};
 
     #[test]
-    fn cupti_leaves_out_as_many_calls_as_the_hooks_may_record() {
+    fn cupti_leaves_out_as_many_functions_as_may_be_left_to_hooks() {
         let left = (0..FUNCTIONS.len() as u32).filter(|number| may_be_left_to_hooks(*number));
         assert_eq!(left.count(), HOOKED.len());
         assert!(HOOKED.is_sorted() && MUTED_DRIVER.is_sorted());
@@ -325,8 +327,8 @@ mod tests {
         const SAFE: u32 = WHOLE_GRAPHS_FROM;
         let none = |_| false;
         assert!(wants_whole_graphs(SAFE, false, none));
-        assert!(!wants_whole_graphs(SAFE - 1, false, none), "it may crash");
-        assert!(!wants_whole_graphs(SAFE, true, none), "nodes are asked for");
+        assert!(!wants_whole_graphs(SAFE - 1, false, none), "this CUPTI may crash");
+        assert!(!wants_whole_graphs(SAFE, true, none), "nodes are wanted");
         for wanted in NODES {
             assert!(
                 !wants_whole_graphs(SAFE, false, |kind| kind == wanted),
@@ -334,8 +336,8 @@ mod tests {
             );
         }
         let calls = |kind| kind == CUPTI_ACTIVITY_KIND_RUNTIME;
-        assert!(wants_whole_graphs(SAFE, false, calls), "a client that wants only calls");
-        // If the client itself has asked for the kind, the risk is the client's.
+        assert!(wants_whole_graphs(SAFE, false, calls), "the client wants only calls");
+        // If the client itself enabled whole graphs, the client takes the risk of a crash.
         let whole = |kind| kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE;
         assert!(wants_whole_graphs(SAFE - 1, true, whole));
     }

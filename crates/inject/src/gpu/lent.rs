@@ -1,6 +1,6 @@
-//! The buffer that the other client has lent and that is not full. It is requested as soon as the
-//! client wants records, since Kineto only flushes if it has lent a buffer. It is kept until it is
-//! full or the client flushes.
+//! The buffer that the other client has lent and that isn't full yet. It is requested as soon as
+//! the client wants records, since Kineto only flushes if it has lent a buffer. It goes back when
+//! it is full or the client flushes.
 
 use super::guarded::Guarded;
 use super::wants::{Complete, Request};
@@ -12,25 +12,25 @@ pub struct Lent {
     at: *mut u8,
     bytes: usize,
     used: usize,
-    /// Number of records that may still be put into it.
+    /// Number of records that may still be added.
     left: usize,
 }
 
-// SAFETY: the memory belongs to whichever thread owns this buffer; CUPTI also completes buffers on
+// SAFETY: one thread at a time owns this value and so the buffer; CUPTI, too, completes buffers on
 // any thread.
 unsafe impl Send for Lent {}
 
 impl Lent {
-    /// Asks the client for a buffer.
+    /// Requests a buffer from the client; `None` if the client lends none.
     pub fn ask((request, complete): (Request, Complete)) -> Option<Lent> {
         let (mut at, mut bytes, mut most) = (core::ptr::null_mut(), 0, 0);
-        // SAFETY: the client's callback gets three locals to write to, as from CUPTI.
+        // SAFETY: the client's callback gets pointers to three locals, as CUPTI would pass them.
         unsafe { request(&raw mut at, &raw mut bytes, &raw mut most) };
         let left = if most == 0 { usize::MAX } else { most };
         (!at.is_null()).then_some(Lent { complete, at, bytes, used: 0, left })
     }
 
-    /// Whether a record of so many bytes fits into the buffer.
+    /// Whether a record of `bytes` bytes fits into the buffer.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.left > 0 && self.bytes - self.used >= bytes
     }
@@ -40,10 +40,11 @@ impl Lent {
         self.used > 0
     }
 
-    /// Copies a record, for which there must be room. Returns the address of the copy.
+    /// Copies a record into the buffer, which must have room for it. Returns the address of the
+    /// copy.
     pub fn push(&mut self, record: &[u8]) -> *mut u8 {
-        // SAFETY: the client lent `bytes` bytes to be filled, and `has_room` has found the record
-        // to fit.
+        // SAFETY: the client lent `bytes` bytes to be written, and the caller has checked with
+        // `has_room` that the record fits.
         let to = unsafe {
             let to = self.at.add(self.used);
             to.copy_from_nonoverlapping(record.as_ptr(), record.len());
@@ -57,7 +58,8 @@ impl Lent {
     /// Returns the buffer to the client.
     #[allow(clippy::not_unsafe_ptr_arg_deref)] // passed on, not read
     pub fn give_back(self, context: CUcontext, stream: u32) {
-        // SAFETY: the client's callback gets a buffer that the client lent, with the bytes used.
+        // SAFETY: the client's callback gets a buffer that the client lent, with the number of
+        // bytes used.
         unsafe { (self.complete)(context, stream, self.at, self.bytes, self.used) };
     }
 }
@@ -70,12 +72,12 @@ pub fn take() -> Option<Lent> {
     PLACE.with(Option::take)
 }
 
-/// Keeps a buffer that is not full; returns another thread's that was kept already.
+/// Stores a buffer that isn't full. Returns a buffer that another thread has stored before.
 pub fn put(lent: Lent) -> Option<Lent> {
     PLACE.with(|place| place.replace(lent))
 }
 
-/// Asks the client for a buffer, if there is none.
+/// Requests a buffer from the client, unless one is stored.
 pub fn prepare(callbacks: (Request, Complete)) {
     if PLACE.with(|place| place.is_none()) {
         let other = Lent::ask(callbacks).and_then(put);
@@ -85,7 +87,7 @@ pub fn prepare(callbacks: (Request, Complete)) {
     }
 }
 
-/// Returns the buffer to the client, when the client flushes.
+/// Returns the buffer to the client. Called when the client flushes.
 pub fn flush() {
     if let Some(lent) = take() {
         lent.give_back(core::ptr::null_mut(), 0);

@@ -1,5 +1,5 @@
-//! The C library's loader. The agent links nothing of CUDA's: it needs only libc.so.6, and loads on
-//! machines without CUDA.
+//! Calls the C library's `dlopen` and `dlsym`, with which the agent finds CUPTI. The agent isn't
+//! linked with CUDA: it needs only libc.so.6, so that it also loads on machines without CUDA.
 
 use crate::loaded;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -11,7 +11,7 @@ type Error = unsafe extern "C" fn() -> *const c_char;
 /// Turns an address into a function of type `$type`.
 macro_rules! function {
     ($address:expr, $type:ty) => {
-        // SAFETY: the address was found under the name of a function of this type.
+        // SAFETY: callers pass an address that was found under the name of a function of this type.
         unsafe { core::mem::transmute::<usize, $type>($address) }
     };
 }
@@ -39,7 +39,7 @@ impl Loader {
         })
     }
 
-    /// Opens a library. If that fails, the loader's error text is cleared, so that the job can't
+    /// Opens a library. If that fails, this clears the loader's error text, so that the job doesn't
     /// read it.
     pub fn open(&self, path: &CStr, how: c_int) -> Option<Handle> {
         // SAFETY: `path` is NUL terminated, and `open` is `dlopen`.

@@ -6,43 +6,43 @@
 //! CUPTI ──── buffer, please ────▶ buffers ── full ──▶ flush thread: reader ─▶ ring
 //! ```
 //!
-//! The rest of the process stays as it is: the agent holds no subscriber, registers no timestamp
-//! callback and sets no attribute. The job's own profiler gets its records ([`client`]), and after
-//! a fork the child makes no CUPTI call.
+//! The agent leaves the rest of the process unchanged: it isn't a subscriber, registers no
+//! timestamp callback and sets no attribute. The job's own profiler still gets its records
+//! ([`client`]), and a forked child makes no CUPTI call.
 //!
 //! The agent uses the CUPTI library that the job has loaded, otherwise the one in `TPROF_CUPTI`,
 //! otherwise the one in the CUDA wheels or the toolkit of the job's libraries. It refuses versions
 //! before 12.0. From versions that are newer than it knows, it reads the known part of each record,
-//! and the run notes this. Records that CUPTI drops, records without times, unknown kinds and the
-//! unreadable rest of a buffer are counted.
+//! and the run reports this. It counts records that CUPTI drops, records without times, unknown
+//! kinds and the unreadable rest of a buffer.
 //!
 //! - CUPTI returns only complete buffers. At `exit`, at `quick_exit` and in the hook of `_exit` the
 //!   agent flushes the rest, and the process waits for two seconds at most. A job that is killed
-//!   loses its last second of kernels, and those in one buffer with a kernel that still runs.
-//!   `_exit` finds the agent's function in a word of the preloaded library: it may run in a signal
-//!   handler, where no symbol can be looked up.
-//! - Kernels with a recorded launch but no record count as lost. This covers `cudaLaunchKernel` and
-//!   its relatives outside of captures, but not launches of graphs or by the driver's functions.
-//! - CUPTI 13's several subscribers ([`subscriber`]) are used only if the user asks for them, or if
-//!   a client in the job has subscribed before the driver starts and allows others. By NVIDIA's
-//!   documentation they need CUDA 13.3 and driver r610, and their calls exclude the older ones in
-//!   a process: the first caller decides. tprof is first, in `cuInit`, so PyTorch's profiler, which
-//!   makes the older calls, would get nothing.
-//! - User-defined records (CUPTI 13.3) are not used: they need that interface, and only make
-//!   records
-//!   smaller. Kernel times by hardware events (Blackwell) are not used: before CUPTI 13.4 Update 1
-//!   they may crash, leak memory and lose times, and if CUPTI falls back to its older method, only
-//!   a subscriber's callback learns of it.
-//! - Only a CUPTI callback (`GRAPHNODE_CREATED`) says which call put a node into a graph, and it
-//!   needs the subscription that a profiler in the job may want. CUDA promises no order of nodes, so
-//!   replayed kernels have no shape.
+//!   loses its last second of kernels, and those in one buffer with a kernel that still runs. The
+//!   hook of `_exit` finds the agent's function in a word of the preloaded library, since it may
+//!   run in a signal handler, where no symbol can be looked up.
+//! - Kernels with a recorded launch but without a record count as lost. This covers
+//!   `cudaLaunchKernel` and its relatives outside of captures, but not launches of graphs or by the
+//!   driver's functions.
+//! - CUPTI 13's interface for several subscribers ([`subscriber`]) is used only if the user
+//!   requests it, or if a client in the job has subscribed before the driver starts and allows
+//!   others. By NVIDIA's documentation it needs CUDA 13.3 and driver r610, and it and the older
+//!   interface exclude each other in a process: the first caller decides. tprof is the first one,
+//!   in `cuInit`. So PyTorch's profiler, which uses the older interface, would get nothing.
+//! - User-defined records (CUPTI 13.3) are not used. They need that interface, and only make
+//!   records smaller.
+//! - Kernel times by hardware events (Blackwell) are not used. Before CUPTI 13.4 Update 1 they may
+//!   crash, leak memory and lose times. If CUPTI falls back to its older method, only a
+//!   subscriber's callback learns of it.
+//! - Only a CUPTI callback (`GRAPHNODE_CREATED`) tells which call added a node to a graph. It needs
+//!   the subscription that a profiler in the job may want. CUDA promises no order of nodes, so
+//!   kernels of a replayed graph have no shape.
 //! - `cudaDeviceReset` frees all live memory of the process on the thread's device. The device of
-//!   pinned host memory is not recorded: if a process used several devices, that memory stays
-//!   live, and is counted.
-//! - The job's own `CUDA_INJECTION64_PATH` still works: the agent loads that library first. A
-//!   client
-//!   that registers with CUPTI before the driver starts, and bypasses the hooks, is not served: the
-//!   last registration wins, which is tprof's.
+//!   pinned host memory isn't recorded. If a process used several devices, its pinned memory stays
+//!   live in the records, and the run counts this.
+//! - The job's own `CUDA_INJECTION64_PATH` still works, since the agent loads that library first. A
+//!   client that registers with CUPTI before the driver starts and bypasses the hooks isn't served:
+//!   CUPTI uses the last registration, which is tprof's.
 
 pub mod agent;
 pub mod buffers;

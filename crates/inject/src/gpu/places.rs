@@ -1,6 +1,6 @@
-//! Finds CUPTI: the library that the job has loaded already, the one that `TPROF_CUPTI` names, or
-//! the one that belongs to the job's CUDA. Two CUPTI libraries in one process would conflict, and
-//! one of another CUDA would not match the driver.
+//! Finds the CUPTI library to use: the one that the job has loaded already, the one that
+//! `TPROF_CUPTI` names, or the one that belongs to the job's CUDA. Two CUPTI libraries in one
+//! process would conflict, and one of another CUDA version would not match the driver.
 
 use super::loader::{Handle, Loader};
 use crate::loaded::{self, Loaded};
@@ -44,7 +44,7 @@ impl Path {
     }
 }
 
-/// Path of the agent, if the environment tells the driver to load it in this process.
+/// Path of the agent, if the environment tells the driver to load the agent into this process.
 pub fn of_agent() -> Option<Path> {
     let file = environment::variable(env::CUDA_INJECTION)?;
     let is_own = base_name(file) == env::AGENT_LIBRARY.as_bytes();
@@ -59,7 +59,7 @@ pub struct CuptiLibrary {
     pub path: Path,
 }
 
-/// Why there is no CUPTI to use.
+/// Why no CUPTI library can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// The driver is not loaded, so CUPTI must not be called.
@@ -70,7 +70,7 @@ pub enum Missing {
     Named,
     /// The file that `TPROF_CUPTI` names is not CUPTI.
     NotCupti,
-    /// No library was found in any of the places.
+    /// No CUPTI library was found in any of the usual places.
     Nowhere,
 }
 
@@ -87,7 +87,7 @@ pub fn find(loader: &Loader) -> Result<CuptiLibrary, Missing> {
     }
     if let Some(named) = environment::variable(env::CUPTI).filter(|text| !text.is_empty()) {
         let path = Path::of(&[named]).ok_or(Missing::Named)?;
-        // A name without a slash is left to the loader's search.
+        // A name without a slash is looked up by the loader, so it can't be checked here.
         let is_there = !named.contains(&b'/') || sys::is_there(path.as_c().as_ptr().cast());
         let why = if is_there { Missing::Named } else { Missing::NoFile };
         let handle = loader.open(path.as_c(), LAZY).ok_or(why)?;
@@ -135,7 +135,7 @@ fn runtime_major() -> Option<u32> {
     major_of(runtime.base())
 }
 
-/// `libcudart.so.12`, `libcudart-1b98f6.so.12.4.127` → 12.
+/// The major version in a file name: `libcudart.so.12` and `libcudart-1b98f6.so.12.4.127` are 12.
 fn major_of(name: &[u8]) -> Option<u32> {
     let at = name.windows(4).position(|part| part == b".so.")?;
     let digits = name.get(at + 4..)?.iter().take_while(|byte| byte.is_ascii_digit());
@@ -143,7 +143,8 @@ fn major_of(name: &[u8]) -> Option<u32> {
     (number > 0).then_some(number)
 }
 
-/// Libraries that a CUDA job has loaded and near which CUPTI lies: in wheels, conda or the toolkit.
+/// Libraries that a CUDA job has loaded. In wheels, conda and the toolkit, CUPTI is near them, at
+/// one of the relative paths in [`BESIDE`].
 const ANCHORS: [&[u8]; 4] =
     [b"libcudart", b"libcublas.so", b"libtorch_cuda.so", b"libtorch_cpu.so"];
 const BESIDE: [&[u8]; 6] = [
@@ -198,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_runtimes_name_holds_its_major_version() {
+    fn the_file_name_of_a_runtime_contains_its_major_version() {
         assert_eq!(major_of(b"libcudart.so.12"), Some(12));
         assert_eq!(major_of(b"libcudart-1b98f6a2.so.13.0.96"), Some(13));
         assert_eq!(major_of(b"libcudart.so"), None);

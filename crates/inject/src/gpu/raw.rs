@@ -1,5 +1,5 @@
-//! Saves CUPTI's buffers unchanged, to replay them on machines without a GPU:
-//! `TPROF_CUPTI_RECORD=FILE`. The file has blocks one behind the other, native endian:
+//! Saves CUPTI's buffers unchanged to the file that `TPROF_CUPTI_RECORD` names, so that they can be
+//! replayed on machines without a GPU. The file consists of blocks in native byte order:
 //!
 //! ```text
 //! 0..8 magic | 8..12 kind | 12..16 pid | 16..20 CUPTI's version | 20..24 length, bytes | bytes
@@ -8,7 +8,7 @@
 //! kind 3: entries of the journal, of 40 bytes (`journal.rs`)
 //! ```
 //!
-//! A text stands before the buffer that first refers to it. Writing costs the flush thread time and
+//! A text precedes the buffer that first refers to it. Writing costs the flush thread time and
 //! opens a descriptor for a moment, so this is not for measurements.
 
 use super::places::Path;
@@ -23,32 +23,31 @@ const MAGIC: &[u8; 8] = b"TPROFRAW";
 const BUFFER: u32 = 1;
 const TEXT: u32 = 2;
 const JOURNAL: u32 = 3;
-/// Maximum number of texts that are known to be in the file. Further texts are written again each
-/// time.
+/// Maximum number of texts that are known to be in the file. Other texts are written again at each
+/// use.
 const KNOWN: usize = 4096;
 static TEXTS: [AtomicU64; KNOWN] = [const { AtomicU64::new(0) }; KNOWN];
 
-/// The file that buffers are written to.
+/// The file for buffers, with the version of CUPTI that each block contains.
 pub struct Raw {
     path: Path,
     version: u32,
 }
 
 impl Raw {
-    /// The file that the environment names; `None` if it names none.
+    /// The file that the environment names; `None` if the variable isn't set.
     pub fn wanted(version: u32) -> Option<Raw> {
         let named = environment::variable(env::CUPTI_RECORD).filter(|text| !text.is_empty())?;
         Some(Raw { path: Path::of(&[named])?, version })
     }
 
-    /// Saves the text that a record refers to, if it does.
+    /// Saves the text that a record refers to, if there is one.
     ///
     /// # Safety
-    /// `record` was returned by CUPTI (12.0 or newer), in a buffer that is not given
-    /// back yet.
+    /// CUPTI (12.0 or newer) returned `record`, in a buffer that has not been recycled yet.
     pub unsafe fn text_of(&self, record: *const CUpti_Activity) {
-        // SAFETY: the caller guarantees a record of CUPTI's, and a record of each kind begins with
-        // the fields of the struct through which it is read here.
+        // SAFETY: the caller guarantees a record of CUPTI's. A record of each kind begins with the
+        // fields of the struct through which it is read here.
         let at = unsafe {
             match (*record).kind {
                 CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL | CUPTI_ACTIVITY_KIND_KERNEL => {
@@ -65,7 +64,7 @@ impl Raw {
         let place = spread(address >> 3) >> 52;
         let Some(known) = TEXTS.get(place as usize) else { return };
         if known.swap(address, Relaxed) != address {
-            // SAFETY: CUPTI's names are NUL-terminated strings.
+            // SAFETY: the names in CUPTI's records are NUL-terminated strings.
             let text = unsafe { CStr::from_ptr(at) }.to_bytes();
             self.block(TEXT, &[&address.to_ne_bytes(), text]);
         }

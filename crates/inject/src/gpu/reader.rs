@@ -1,4 +1,4 @@
-//! Decodes the records of a completed buffer on the flush thread.
+//! Reads a completed buffer on the flush thread: decodes its records and writes them to the ring.
 
 use super::buffers::{self, Done};
 use super::cupti::Cupti;
@@ -19,7 +19,7 @@ use tprof_cupti_sys::*;
 use tprof_wire::gpu::trouble;
 use tprof_wire::record::ExtKind;
 
-/// Saves a buffer as it is, behind the texts that its records refer to.
+/// Saves a buffer unchanged to the file of raw buffers, after the texts that its records refer to.
 #[cold]
 pub fn keep(raw: &Raw, cupti: &Cupti, done: &Done) {
     let mut record = core::ptr::null_mut();
@@ -31,18 +31,18 @@ pub fn keep(raw: &Raw, cupti: &Cupti, done: &Done) {
             break result;
         }
         records += 1;
-        // SAFETY: CUPTI returned this record, in a buffer that it doesn't have back.
+        // SAFETY: CUPTI returned this record, in a buffer that has not been recycled yet.
         unsafe { raw.text_of(record) };
     };
     journal::keep(JournalEvent::Read, [done.at() as u64, records, u64::from(result)]);
-    // The journal's entries from before this buffer stand before it in the file.
+    // The journal's entries from before this buffer precede it in the file.
     journal::write(raw);
-    // SAFETY: CUPTI filled `valid` bytes of this buffer, which is the flush thread's.
+    // SAFETY: CUPTI filled `valid` bytes of this buffer, and only the flush thread uses it now.
     raw.buffer(unsafe { core::slice::from_raw_parts(done.at(), done.valid()) });
 }
 
-/// Decodes a buffer's records and writes them. After a forced flush the buffer may end with records
-/// of work that has not ended, at which CUPTI's reading stops.
+/// Decodes a buffer's records and writes them to the ring. After a forced flush the buffer may end
+/// with records of work that has not ended. CUPTI can't return these, so the reading stops there.
 pub fn read(thread: &Thread, cupti: &Cupti, names: &mut Interner, done: &Done) {
     let mut record = core::ptr::null_mut();
     let (mut no_times, mut unknown, mut nested) = (0u64, 0u64, 0u64);
@@ -53,7 +53,7 @@ pub fn read(thread: &Thread, cupti: &Cupti, names: &mut Interner, done: &Done) {
         if result != CUPTI_SUCCESS || record.is_null() {
             break result;
         }
-        // SAFETY: CUPTI returned this record, in a buffer that it doesn't have back.
+        // SAFETY: CUPTI returned this record, in a buffer that has not been recycled yet.
         match unsafe { decode::decode(record, names) } {
             Ok(decoded) => {
                 devices::seen(&decoded);
@@ -64,13 +64,13 @@ pub fn read(thread: &Thread, cupti: &Cupti, names: &mut Interner, done: &Done) {
                 }
             }
             Err(Skip::NoTimes) => no_times += 1,
-            // SAFETY: CUPTI returned this record, and every record begins with its kind. CUPTI
-            // enables this kind together with kernels.
+            // SAFETY: CUPTI returned this record, and every record begins with its kind. (CUPTI
+            // enables this kind together with kernels.)
             Err(Skip::Unknown) if unsafe { (*record).kind } == CUPTI_ACTIVITY_KIND_CDP_KERNEL => {
                 nested += 1;
             }
-            // SAFETY: CUPTI returned this record, which begins with its kind. Another client may
-            // have asked for that kind.
+            // SAFETY: CUPTI returned this record, which begins with its kind. (Another client may
+            // have enabled that kind.)
             Err(Skip::Unknown) => unknown += u64::from(!wants::ever(unsafe { (*record).kind })),
             Err(Skip::Idle) => {}
         }
@@ -95,10 +95,11 @@ pub fn read(thread: &Thread, cupti: &Cupti, names: &mut Interner, done: &Done) {
     }
 }
 
-/// Notes the number of records that CUPTI dropped, and of requests for which there was no buffer.
+/// Reports the number of records that CUPTI dropped, and of requests for a buffer that were
+/// refused.
 pub fn count_lost(thread: &Thread, cupti: &Cupti) {
     let mut dropped = 0usize;
-    // SAFETY: CUPTI writes one number to the local; this thread holds no lock of the agent's.
+    // SAFETY: CUPTI writes one number to the local.
     let result = unsafe { (cupti.dropped)(core::ptr::null_mut(), 0, &raw mut dropped) };
     if dropped > 0 {
         journal::keep(JournalEvent::Dropped, [dropped as u64, u64::from(result), 0]);
@@ -121,11 +122,11 @@ pub fn count_lost(thread: &Thread, cupti: &Cupti) {
     }
 }
 
-/// Number of calls in each domain whose names' ids are cached.
+/// Number of calls in each domain for whose names the id is cached.
 const CALLS: usize = 2048;
 static CALL_NAMES: [[AtomicU32; CALLS]; 2] = [const { [const { AtomicU32::new(0) }; CALLS] }; 2];
 
-/// Text ids for the flush thread.
+/// Resolves names to the ids of texts, for the flush thread.
 pub struct Interner {
     cupti: Cupti,
 }
@@ -160,7 +161,8 @@ impl Names for Interner {
 
     #[inline]
     fn is_left_out(&self, driver: bool, number: u32, thread: u32) -> bool {
-        // The agent's own calls are kept if the hooks record calls, since they separate those.
+        // If the hooks record the calls that start work, the agent's own calls are kept, since they
+        // separate hooked calls in time.
         started::is_own_thread(thread) && !kinds::counts_on_hooks()
             || (wants::any_ever() || kinds::counts_on_hooks())
                 && kinds::is_muted(&self.cupti, driver, number)

@@ -1,6 +1,7 @@
-//! Joins the hooks' records of calls that start work with CUPTI's records of the work. For this it
-//! finds CUPTI's number of a stream, which CUPTI's records have in place of the handle, and makes
-//! calls that separate the hooked calls before from those after.
+//! Lets the collector join the hooks' records of calls that start work with CUPTI's records of the
+//! work. CUPTI's records contain CUPTI's number of a stream instead of its handle, so this finds
+//! that number. It also makes marking calls, which separate the hooked calls before them from those
+//! after them.
 
 use super::started;
 use crate::loaded;
@@ -9,11 +10,11 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tprof_cupti_sys::*;
 use tprof_wire::calls::{LEGACY_STREAM, THREADS_STREAM};
 
-/// Stands for a number that is not known.
+/// Used for a number that isn't known.
 const UNKNOWN: u64 = u64::MAX;
 
-/// CUPTI's number of the calling thread's context in the high half, and of one of its streams in
-/// the low half; all ones if CUPTI does not know them.
+/// CUPTI's number of the calling thread's context in the high half, and of the stream with this
+/// handle in the low half; all ones if CUPTI doesn't know them.
 pub extern "C" fn number(handle: u64) -> u64 {
     find(handle).unwrap_or(UNKNOWN)
 }
@@ -23,21 +24,21 @@ fn find(handle: u64) -> Option<u64> {
     let (context_id, stream_id) = (cupti.context_id?, cupti.stream_id?);
     let context = current_context()?;
     let (mut of_context, mut number) = (0, 0);
-    // Default streams have a null handle; the flag says whether the thread's own or the legacy one
-    // is meant.
+    // The default streams have a null handle. The flag says whether the thread's own one or the
+    // legacy one is meant.
     let (stream, by_thread) = match handle {
         LEGACY_STREAM => (0, 0),
         THREADS_STREAM => (0, 1),
         handle => (handle, 0),
     };
-    // SAFETY: CUPTI's functions have these types and write to locals; the driver has just used the
-    // context and the stream, so they are valid.
+    // SAFETY: CUPTI's functions have these types and write to locals. The hook calls this after the
+    // driver has used the context and the stream, so they are valid.
     let of_stream = |context: CUcontext, number: &mut u32| unsafe {
         stream_id(context, stream as CUstream, by_thread, number)
     };
-    // Without a context, CUPTI returns no number for a default stream, though its header calls that
-    // the usual way (CUPTI 13.0 on an H200). A stream that the program made may belong to another
-    // context.
+    // Without a context, CUPTI doesn't return the number of a default stream, although its header
+    // calls that the usual way (CUPTI 13.0 on an H200). A stream that the program made may belong
+    // to another context, so the second attempt has no context.
     let is_numbered = of_stream(context, &mut number) == CUPTI_SUCCESS
         || of_stream(core::ptr::null_mut(), &mut number) == CUPTI_SUCCESS;
     // SAFETY: CUPTI's function has this type and writes to a local; the context is the thread's
@@ -59,7 +60,7 @@ fn current_context() -> Option<CUcontext> {
     (result == 0 && !context.is_null()).then_some(context.cast())
 }
 
-/// Makes a call on the agent's thread that changes nothing and that CUPTI records.
+/// Makes a call on the agent's thread that CUPTI records and that changes nothing.
 pub fn mark() {
     static FOUND: AtomicUsize = AtomicUsize::new(0);
     let Some(address) = of_driver(&FOUND, c"cuDeviceGetCount") else { return };

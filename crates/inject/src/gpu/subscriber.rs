@@ -1,10 +1,11 @@
-//! CUPTI's interface for several clients (CUDA 13.3 Update 1). Each client subscribes and has its
-//! own kinds, buffers and records, so that none has to serve another. By NVIDIA's documentation,
-//! this interface and the older one exclude each other in a process. The agent uses this one if it
-//! is asked to, or if a client has already subscribed in this way, since CUPTI would then refuse
-//! the older one.
+//! Uses CUPTI's interface for several clients (CUDA 13.3 Update 1). Each client subscribes and has
+//! its own kinds, buffers and records, so that no client must serve another. By NVIDIA's
+//! documentation, this interface and the older one exclude each other in a process. The agent uses
+//! this interface if the user requests it, or if a client has already subscribed through it, since
+//! CUPTI would then refuse the older one.
 //!
-//! Its functions replace the older ones in [`Cupti`], and use the agent's handle.
+//! The functions here have the types of the older ones, and add the agent's handle. They replace
+//! those in [`Cupti`].
 
 use super::cupti::Cupti;
 use super::loader::{Loader, function};
@@ -17,19 +18,19 @@ use tprof_cupti_sys::functions as f;
 use tprof_cupti_sys::*;
 use tprof_wire::env;
 
-/// First version that is used: CUDA 13.3 Update 1. In 13.2 the interface was a trial, and 13.3 may
-/// crash if clients begin at the same time.
+/// Oldest version with which this interface is used: CUDA 13.3 Update 1. In 13.2 the interface was
+/// experimental, and 13.3 may crash if clients begin at the same time.
 const FROM: u32 = 130_301;
 
-/// Whether a client that allows others has subscribed before the agent could.
+/// Whether a client that allows other subscribers subscribed before the agent could.
 static HAS_CLIENT: AtomicBool = AtomicBool::new(false);
-/// The agent's handle; null while it isn't a subscriber.
+/// The agent's subscriber handle; null while the agent isn't a subscriber.
 static HANDLE: AtomicPtr<CUpti_Subscriber_st> = AtomicPtr::new(core::ptr::null_mut());
-/// The function that lends a buffer, of the older interface's type.
+/// Address of the agent's function that lends a buffer, which has the older interface's type.
 static LENDS: AtomicUsize = AtomicUsize::new(0);
 static TAKES: AtomicUsize = AtomicUsize::new(0);
 
-/// Passes each function to a macro: its place in a table, its name and its type.
+/// Passes each function to a macro: its name in [`Function`] and its name in CUPTI.
 macro_rules! functions {
     ($take:ident) => {
         $take! {
@@ -58,7 +59,7 @@ macro_rules! table {
 }
 functions!(table);
 
-/// Calls a function of [`FOUND`], which [`of`] has filled, or returns an error.
+/// Calls a function of [`FOUND`], which [`of`] has filled, or returns an error if it isn't known.
 macro_rules! call {
     ($place:ident as $type:ty, ($($argument:expr),*)) => {{
         let address = FOUND.get(Function::$place as usize).map_or(0, |found| found.load(Acquire));
@@ -66,22 +67,22 @@ macro_rules! call {
             0 => CUPTI_ERROR_NOT_INITIALIZED,
             address => {
                 let call = function!(address, $type);
-                // SAFETY: `$type` is the function's type in the header; the arguments are the
-                // caller's own, or the locals that it passes.
+                // SAFETY: `$type` is the function's type in CUPTI's header. The arguments are
+                // those that CUPTI's caller passed, or pointers to locals.
                 unsafe { call($($argument),*) }
             }
         }
     }};
 }
 
-/// Called when a client subscribes while the agent may still start.
+/// Called when a client has subscribed while the agent may still start.
 ///
 /// # Safety
-/// `parameters` is null or what CUPTI has accepted, so that it begins with its own size.
+/// `parameters` is null, or CUPTI has accepted it, so that it begins with its own size.
 pub unsafe fn has_client(parameters: *const CUpti_SubscriberParams) {
     const REACHES: usize = offset_of!(CUpti_SubscriberParams, allowMultipleSubscribers);
-    // SAFETY: the caller guarantees the size field, and the other field is read only if the size
-    // includes it.
+    // SAFETY: the caller guarantees the size field. The other field is read only if the size says
+    // that the structure includes it.
     let allows = !parameters.is_null()
         && unsafe {
             (*parameters).structSize > REACHES && (*parameters).allowMultipleSubscribers != 0
@@ -89,13 +90,13 @@ pub unsafe fn has_client(parameters: *const CUpti_SubscriberParams) {
     HAS_CLIENT.store(allows, Release);
 }
 
-/// Whether the agent is asked to subscribe.
+/// Whether the user requests that the agent subscribes.
 pub fn is_asked() -> bool {
     environment::variable(env::CUPTI_SUBSCRIBE).is_some_and(|text| text == b"1")
 }
 
-/// The same CUPTI with the functions of this interface, if the agent is to subscribe and the
-/// library has all of them.
+/// Returns the same CUPTI with the functions of this interface, if the agent should subscribe and
+/// the library has all of them.
 pub fn of(older: &Cupti, loader: &Loader, library: &CuptiLibrary) -> Option<Cupti> {
     if older.version < FROM || !(is_asked() || HAS_CLIENT.load(Acquire)) {
         return None;
@@ -118,7 +119,7 @@ pub fn of(older: &Cupti, loader: &Loader, library: &CuptiLibrary) -> Option<Cupt
     })
 }
 
-/// Ends the subscription, if there is one. The next registration begins a new one.
+/// Ends the agent's subscription, if there is one. The next registration subscribes again.
 pub fn leave() {
     let handle = HANDLE.swap(core::ptr::null_mut(), AcqRel);
     if !handle.is_null() {
@@ -138,7 +139,7 @@ unsafe extern "C" fn no_callback(
 ) {
 }
 
-/// Subscribes, and makes the records name threads by the kernel's ids.
+/// Subscribes, and makes the records contain the kernel's thread ids.
 fn subscribe() -> CUptiResult {
     let mut new = core::ptr::null_mut();
     let mut parameters = CUpti_SubscriberParams {
@@ -200,8 +201,8 @@ unsafe extern "C" fn request(
     most: *mut usize,
     _: *mut CUpti_BufferCallbackRequestInfo,
 ) {
-    // SAFETY: `register` stored the function's address before CUPTI got `request`; the arguments
-    // are CUPTI's own.
+    // SAFETY: `register` stored the function's address before CUPTI got `request`. The arguments
+    // are those that CUPTI passed.
     unsafe {
         let lends = transmute::<usize, CUpti_BuffersCallbackRequestFunc>(LENDS.load(Acquire));
         if let Some(lends) = lends {
@@ -216,8 +217,9 @@ unsafe extern "C" fn complete(
     valid: usize,
     _: *mut CUpti_BufferCallbackCompleteInfo,
 ) {
-    // SAFETY: `register` stored the function's address before CUPTI got `complete`; the arguments
-    // are CUPTI's own. Since CUDA 6, buffers have no context and no stream.
+    // SAFETY: `register` stored the function's address before CUPTI got `complete`. The arguments
+    // are those that CUPTI passed, without context and stream, which buffers don't have since CUDA
+    // 6.
     unsafe {
         let takes = transmute::<usize, CUpti_BuffersCallbackCompleteFunc>(TAKES.load(Acquire));
         if let Some(takes) = takes {

@@ -1,4 +1,4 @@
-//! Ids of the agent's texts: names of kernels, calls and ranges.
+//! Assigns ids to the agent's texts: names of kernels, calls and ranges.
 
 use crate::block::Thread;
 use crate::interned;

@@ -1,5 +1,6 @@
-//! What the other client wants. There is one client at a time, as in CUPTI itself: a later client's
-//! callbacks replace those of the one before.
+//! Stores what the other client wants from CUPTI: its callbacks, kinds, calls and attributes. There
+//! is one client at a time, as in CUPTI itself. A later client's callbacks replace those of an
+//! earlier one.
 
 use super::guarded::Guarded;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
@@ -10,10 +11,11 @@ pub type Request = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 /// The client's function that gets a buffer back.
 pub type Complete = unsafe extern "C" fn(CUcontext, u32, *mut u8, usize, usize);
 
-/// Both functions of one client, since a buffer goes back to the client that lent it.
+/// Both functions of the client, stored together, since a buffer must go back to the client that
+/// lent it.
 static CALLBACKS: Guarded<Option<(Request, Complete)>> = Guarded::new(None);
 
-/// Stores a client's functions. Returns those that were stored before.
+/// Stores a client's functions. Returns the ones that they replace.
 pub fn register(request: Request, complete: Complete) -> Option<(Request, Complete)> {
     CALLBACKS.with(|callbacks| callbacks.replace((request, complete)))
 }
@@ -23,19 +25,20 @@ pub fn callbacks() -> Option<(Request, Complete)> {
     CALLBACKS.with(|callbacks| *callbacks)
 }
 
-/// Number of kinds that fit here; CUPTI has 60.
+/// Maximum number of kinds; CUPTI has 60.
 const KINDS: usize = 64;
-/// A period during which the client wants records of a kind, in ns of CUPTI's clock and in turns.
-struct Stretch {
+/// A period in which the client wants records of a kind, in ns of CUPTI's clock and in turns
+/// ([`turn`]).
+struct Period {
     from_ns: AtomicU64,
     until_ns: AtomicU64,
     from_turn: AtomicU32,
     until_turn: AtomicU32,
 }
 
-impl Stretch {
-    const fn none() -> Stretch {
-        Stretch {
+impl Period {
+    const fn none() -> Period {
+        Period {
             from_ns: AtomicU64::new(u64::MAX),
             until_ns: AtomicU64::new(0),
             from_turn: AtomicU32::new(u32::MAX),
@@ -43,7 +46,7 @@ impl Stretch {
         }
     }
 
-    fn copy(&self, from: &Stretch) {
+    fn copy(&self, from: &Period) {
         self.from_ns.store(from.from_ns.load(Relaxed), Relaxed);
         self.until_ns.store(from.until_ns.load(Relaxed), Relaxed);
         self.from_turn.store(from.from_turn.load(Relaxed), Relaxed);
@@ -51,16 +54,17 @@ impl Stretch {
     }
 }
 
-/// The last period of each kind; [`BEFORE`] has the one before it, from which late records may
-/// still come.
-static LAST: [Stretch; KINDS] = [const { Stretch::none() }; KINDS];
-static BEFORE: [Stretch; KINDS] = [const { Stretch::none() }; KINDS];
-/// Bit set of the kinds that the client ever enabled.
+/// The last period of each kind. [`BEFORE`] has the period before that, whose records may still
+/// arrive late.
+static LAST: [Period; KINDS] = [const { Period::none() }; KINDS];
+static BEFORE: [Period; KINDS] = [const { Period::none() }; KINDS];
+/// Bit set of the kinds that the client has ever enabled.
 static EVER: AtomicU64 = AtomicU64::new(0);
-/// Number of times that a period began or ended.
+/// Number of times that a period of any kind began or ended.
 static TURN: AtomicU32 = AtomicU32::new(0);
 
-/// Number of times that a period of any kind began or ended.
+/// Number of times so far that a period of any kind began or ended. It dates events that have no
+/// time.
 pub fn turn() -> u32 {
     TURN.load(Acquire)
 }
@@ -85,7 +89,7 @@ pub fn is_any_on() -> bool {
     (0..KINDS as u32).any(is_on)
 }
 
-/// Called when the client wants a kind from now on.
+/// Called when the client enables a kind at time `now_ns`.
 pub fn begin(kind: CUpti_ActivityKind, now_ns: u64) {
     let (Some(last), Some(before)) = (LAST.get(kind as usize), BEFORE.get(kind as usize)) else {
         return;
@@ -104,7 +108,7 @@ pub fn begin(kind: CUpti_ActivityKind, now_ns: u64) {
     EVER.fetch_or(1 << kind, Release);
 }
 
-/// Called when the client no longer wants a kind.
+/// Called when the client disables a kind at time `now_ns`.
 pub fn end(kind: CUpti_ActivityKind, now_ns: u64) {
     if let Some(last) = LAST.get(kind as usize).filter(|_| is_on(kind)) {
         last.until_turn.store(TURN.fetch_add(1, AcqRel) + 1, Relaxed);
@@ -112,25 +116,26 @@ pub fn end(kind: CUpti_ActivityKind, now_ns: u64) {
     }
 }
 
-/// Whether the client wanted a record of a kind that began at this time.
+/// Whether the client wanted a record of a kind whose work began at this time.
 pub fn covers_time(kind: CUpti_ActivityKind, start_ns: u64) -> bool {
     let within =
-        |s: &Stretch| (s.from_ns.load(Relaxed)..=s.until_ns.load(Relaxed)).contains(&start_ns);
+        |s: &Period| (s.from_ns.load(Relaxed)..=s.until_ns.load(Relaxed)).contains(&start_ns);
     [&LAST, &BEFORE].iter().any(|list| list.get(kind as usize).is_some_and(within))
 }
 
 /// Whether the client wanted records of a kind at that turn or later.
 pub fn covers_turn(kind: CUpti_ActivityKind, since: u32) -> bool {
-    let within = |s: &Stretch| s.until_turn.load(Relaxed) > since;
+    let within = |s: &Period| s.until_turn.load(Relaxed) > since;
     [&LAST, &BEFORE].iter().any(|list| list.get(kind as usize).is_some_and(within))
 }
 
-/// Correlation ids, which count up, around the last period of external ids, whose records have no
-/// times: that of the last call before the period, and below that of the first call after it.
+/// The records of external ids have no times, but correlation ids, which count up. These are two
+/// correlation ids around the last period in which the client wanted external ids: that of the last
+/// call before the period, and that of the first call after it.
 static CALL_BEFORE: AtomicU32 = AtomicU32::new(0);
 static CALL_AFTER: AtomicU32 = AtomicU32::new(u32::MAX);
 
-/// Takes a call's correlation id and start time, by which external ids are placed.
+/// Notes a call's correlation id and start time, which show the period of an external id.
 pub fn place_call(correlation: u32, start_ns: u64) {
     let Some(last) = LAST.get(CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION as usize) else { return };
     if start_ns < last.from_ns.load(Relaxed) {
@@ -152,8 +157,8 @@ pub fn forget(now_ns: u64) {
     CALLBACKS.with(|callbacks| *callbacks = None);
 }
 
-/// Number of 64-bit words that hold one bit for each call of a domain; [`CALLS`] has the calls that
-/// the client wants, of the runtime and of the driver.
+/// Number of 64-bit words with one bit for each call of a domain. [`CALLS`] has the calls that the
+/// client wants, of the runtime and of the driver.
 const WORDS: usize = 32;
 static CALLS: [[AtomicU64; WORDS]; 2] = [const { [const { AtomicU64::new(!0) }; WORDS] }; 2];
 
@@ -168,7 +173,7 @@ pub fn choose_all(driver: bool, on: bool) {
     }
 }
 
-/// Called when the client wants a call's records, or no longer wants them.
+/// Called when the client starts or stops wanting the records of a call.
 pub fn choose(driver: bool, call: u32, on: bool) {
     if let Some(word) = word(driver, call) {
         let bit = 1 << (call % 64);
@@ -185,15 +190,16 @@ pub fn is_chosen(driver: bool, call: u32) -> bool {
     word(driver, call).is_none_or(|word| word.load(Relaxed) >> (call % 64) & 1 != 0)
 }
 
-/// Attributes that would change the agent's buffers too, so that they are only stored.
+/// Attributes that would change the agent's buffers as well, so that they are stored and not passed
+/// on.
 const ATTRIBUTES: [CUpti_ActivityAttribute; 2] = [
     CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER,
     CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER,
 ];
-/// The values that the client set for them, plus 1; 0 before it set one.
+/// The values that the client set for [`ATTRIBUTES`], plus 1; 0 if it has not set one.
 static KEPT: [AtomicU32; ATTRIBUTES.len()] = [const { AtomicU32::new(0) }; ATTRIBUTES.len()];
 
-/// Where the value of an attribute is stored, if it is one of those.
+/// Where the value of an attribute is stored, if it is one of [`ATTRIBUTES`].
 pub fn attribute(attribute: CUpti_ActivityAttribute) -> Option<&'static AtomicU32> {
     KEPT.get(ATTRIBUTES.iter().position(|known| *known == attribute)?)
 }
@@ -202,7 +208,7 @@ pub fn attribute(attribute: CUpti_ActivityAttribute) -> Option<&'static AtomicU3
 pub static IS_PERIODIC: AtomicBool = AtomicBool::new(false);
 /// The kind of thread ids that the client wants, plus 1; 0 before it chose one.
 pub static THREAD_IDS: AtomicU32 = AtomicU32::new(0);
-/// Number of records that found no room in the client's buffers since it last asked.
+/// Number of records that did not fit into the client's buffers since the client last asked for it.
 pub static DROPPED: AtomicU64 = AtomicU64::new(0);
 /// Number of dropped records that CUPTI has reported to the client but not to the agent yet.
 pub static DROPPED_OURS: AtomicU64 = AtomicU64::new(0);
@@ -212,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_of_the_last_two_stretches_are_wanted() {
+    fn records_of_the_last_two_periods_are_wanted() {
         const KIND: u32 = 40;
         assert!(!covers_time(KIND, 5) && !covers_turn(KIND, 0));
         for (from, until) in [(10, 20), (30, 40), (50, u64::MAX)] {

@@ -1,6 +1,6 @@
-//! ITT's functions, which replace the empty ones in a static part. Tasks are pushed and popped on
-//! the stack of their thread and domain, as NVTX's ranges are. Ranges that may overlap get a number
-//! that is made of their id.
+//! Implements the functions of ITT that tprof records; [`super::install`] makes ITT's static parts
+//! call them. Tasks are pushed and popped on a stack per thread and domain, like NVTX's ranges.
+//! Ranges that may overlap have a number that is computed from their id.
 
 use super::handles::{self, DomainHandle, TextHandle};
 use crate::nvtx::event::Text;
@@ -12,12 +12,13 @@ use core::ptr::{from_ref, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 use tprof_wire::hash::spread;
 
-/// ITT's `___itt_id`, whose words are only hashed.
+/// ITT's `___itt_id`. Its words are only hashed.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Id([u64; 3]);
 
-/// Address of this library's version of an ITT function; `None` if the function is not recorded.
+/// Address of this library's version of an ITT function; `None` if tprof doesn't record the
+/// function.
 pub fn function(name: &CStr) -> Option<usize> {
     Some(match name.to_bytes() {
         b"__itt_domain_create" => domain_create as *const () as usize,
@@ -40,10 +41,12 @@ pub fn function(name: &CStr) -> Option<usize> {
     })
 }
 
-/// Set in the numbers of ranges that may overlap: no NVTX range has a number with this bit.
+/// Bit in the numbers of ranges that may overlap. The number of an NVTX range doesn't have this
+/// bit.
 const OF_ITT: u64 = 1 << 62;
 
-/// The kinds of ranges that may overlap. Equal ids of two kinds mean different ranges.
+/// The kinds of ranges that may overlap. The kind is part of the number, since equal ids of two
+/// kinds mean different ranges.
 #[derive(Clone, Copy)]
 enum Kind {
     Task = 1,
@@ -58,8 +61,8 @@ fn number(kind: Kind, domain: Option<&Name>, words: &[u64]) -> u64 {
     all & !ON_STACK | OF_ITT
 }
 
-// The functions that the static part calls. By ITT's header (`ittnotify.h`), handles are null or
-// were returned by a `create` function, and texts end with a zero.
+// The static part calls the following functions. By ITT's header (`ittnotify.h`), a handle is null
+// or was returned by a `create` function, and a text ends with a zero.
 
 unsafe extern "C" fn domain_create(text: *const c_char) -> *const DomainHandle {
     // SAFETY: ITT passes null or a text that ends with a zero.
@@ -79,11 +82,11 @@ unsafe extern "C" fn task_begin(
 ) {
     // SAFETY: ITT passes null or a handle that a `create` function returned.
     let (domain, name) = unsafe { (handles::of_domain(domain), handles::of_text(text)) };
-    // SAFETY: names in `Kept` live for the process's life.
+    // SAFETY: the names in `Kept` live as long as the process.
     unsafe { ranges::push(domain, RangeText::Kept(domain, name)) };
 }
 
-/// Begins a task that is named by the address of its function.
+/// Begins a task whose name is the address of its function.
 unsafe extern "C" fn task_begin_fn(domain: *const DomainHandle, _: Id, _: Id, function: usize) {
     let mut text = *b"0x0000000000000000";
     let mut rest = function;
@@ -120,7 +123,7 @@ unsafe extern "C" fn overlapped_end(domain: *const DomainHandle, id: Id) {
     ranges::end(number(Kind::Task, unsafe { handles::of_domain(domain) }, &id.0));
 }
 
-/// The number of a frame: made of its id, or of its domain if it has no id.
+/// The number of a frame, computed from its id, or from its domain if it has no id.
 ///
 /// # Safety
 /// `id` is null or points at an id.
@@ -160,14 +163,15 @@ unsafe extern "C" fn marker(
 /// Names of events, by the event's number less 1.
 static EVENTS: [AtomicPtr<Name>; 1024] = [const { AtomicPtr::new(null_mut()) }; 1024];
 
-/// The number of an event, the same each time for one name. Returns 0 if there is no more room, as
-/// the static part does without a tool.
+/// Returns the number of an event, the same each time for one name. Returns 0 if all numbers are
+/// used, as the static part does without a tool.
 unsafe extern "C" fn event_create(text: *const c_char, bytes: c_int) -> c_int {
     if text.is_null() {
         return 0;
     }
     let bytes = usize::try_from(bytes).unwrap_or(0);
-    // SAFETY: ITT passes so many bytes, or fewer that end with a zero; reading stops at the zero.
+    // SAFETY: ITT passes `bytes` bytes, or fewer that end with a zero. The reading stops at the
+    // zero.
     let count = (0..bytes).take_while(|at| unsafe { *text.add(*at) } != 0).count();
     // SAFETY: the `count` bytes were just read.
     let text = unsafe { core::slice::from_raw_parts(text.cast::<u8>(), count) };

@@ -1,7 +1,7 @@
-//! The structures that ITT returns to a program for names of domains and texts. There is one for
-//! each text, it is never freed, and it leads to the same name that NVTX's ranges use. A static
-//! part makes such structures itself before it has loaded a tool; those get their name at their
-//! first use.
+//! Makes the structures (handles) that ITT returns to a program for names of domains and for texts.
+//! Each text has one structure, which is never freed and which points at the same name that NVTX's
+//! ranges use. Before a static part has loaded a tool, it makes such structures itself. They get
+//! their name at their first use here.
 
 use crate::nvtx::names::{self, Name, NameKind};
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -33,12 +33,12 @@ pub struct TextHandle {
     next: *mut TextHandle,
 }
 
-// SAFETY: after it was made, only its atomic fields are written.
+// SAFETY: once the structure is complete, only its atomic fields are written.
 unsafe impl Sync for DomainHandle {}
-// SAFETY: after it was made, only its atomic fields are written.
+// SAFETY: once the structure is complete, only its atomic fields are written.
 unsafe impl Sync for TextHandle {}
 
-/// Stands for names that found no room.
+/// Used in place of names for which there was no room.
 const NOT_KEPT: &CStr = c"(name not kept)";
 static DOMAIN_NOT_KEPT: DomainHandle = DomainHandle::new(NOT_KEPT.as_ptr(), null_mut());
 static TEXT_NOT_KEPT: TextHandle = TextHandle::new(NOT_KEPT.as_ptr(), null_mut());
@@ -56,10 +56,10 @@ impl TextHandle {
     }
 }
 
-/// A table of structures, found by the addresses of their names.
+/// A table of structures, which finds a structure by the address of its name.
 struct Places<T: 'static, const COUNT: usize>([AtomicPtr<T>; COUNT]);
 
-/// Number of entries that are tried before a structure is made without one.
+/// Number of entries that are tried. If all are used, a structure is made that isn't in the table.
 const PROBES: usize = 16;
 
 static DOMAINS: Places<DomainHandle, { 1 << 10 }> =
@@ -89,8 +89,8 @@ impl<T, const COUNT: usize> Places<T, COUNT> {
                     Err(other) => seen = other,
                 }
             }
-            // SAFETY: every structure in the table was complete before it was stored there, and is
-            // never freed.
+            // SAFETY: every structure is complete before it is stored in the table, and is never
+            // freed.
             let structure = unsafe { &*seen };
             if is_of(structure, name) {
                 return Some(structure);
@@ -99,7 +99,7 @@ impl<T, const COUNT: usize> Places<T, COUNT> {
         if made.is_null() {
             made = make(name, new)?;
         }
-        // SAFETY: `make` returned this structure complete, and it is never freed.
+        // SAFETY: `make` returned a complete structure, which is never freed.
         Some(unsafe { &*made })
     }
 }
@@ -107,12 +107,13 @@ impl<T, const COUNT: usize> Places<T, COUNT> {
 fn make<T>(name: &'static Name, new: fn(*const c_char, *mut Name) -> T) -> Option<*mut T> {
     const { assert!(align_of::<T>() <= 8) };
     let at = names::reserve(size_of::<T>())?.cast::<T>();
-    // SAFETY: `reserve` returned so many bytes, aligned to 8, which have no other owner.
+    // SAFETY: `reserve` returned this many bytes, aligned to 8, for this caller only.
     unsafe { at.write(new(name.c_text(), from_ref(name).cast_mut())) };
     Some(at)
 }
 
-/// A domain's handle, the same each time for one name; null for a null name, as without a tool.
+/// A domain's handle, the same each time for one name; null for a null name, as ITT does without a
+/// tool.
 ///
 /// # Safety
 /// `text` is null or ends with a zero.
@@ -131,7 +132,8 @@ pub unsafe fn domain(text: *const c_char) -> *const DomainHandle {
     )
 }
 
-/// A text's handle, the same each time for one text; null for a null text, as without a tool.
+/// A text's handle, the same each time for one text; null for a null text, as ITT does without a
+/// tool.
 ///
 /// # Safety
 /// `text` is null or ends with a zero.
@@ -146,7 +148,7 @@ pub unsafe fn text(text: *const c_char) -> *const TextHandle {
     from_ref(name.and_then(|name| TEXTS.of(name, is_of, TextHandle::new)).unwrap_or(&TEXT_NOT_KEPT))
 }
 
-/// The name of a domain; `None` for null, or if there is no more room.
+/// The name of a domain; `None` for a null handle, or if there is no room for names.
 ///
 /// # Safety
 /// `domain` is null or points at a domain structure that ITT or [`domain`] has made.
@@ -157,7 +159,7 @@ pub unsafe fn of_domain(domain: *const DomainHandle) -> Option<&'static Name> {
     unsafe { known(&domain.name, NameKind::Domain, domain.text) }
 }
 
-/// The name of a text's handle; `None` for null, or if there is no more room.
+/// The name of a text's handle; `None` for a null handle, or if there is no room for names.
 ///
 /// # Safety
 /// `text` is null or points at a text structure that ITT or [`text`] has made.
@@ -187,10 +189,11 @@ unsafe fn known(
     Some(name)
 }
 
-/// Switches on all domains that a static part has made: older static parts make them switched off.
+/// Switches on all domains that a static part has made. Older static parts make them switched off.
 ///
 /// # Safety
-/// `domain` is null or the first of a list of domain structures, which nothing changes meanwhile.
+/// `domain` is null or the first of a list of domain structures, and nothing changes the list
+/// during the call.
 pub unsafe fn enable(mut domain: *const DomainHandle) {
     // SAFETY: the caller guarantees that each pointer in the list is null or a domain structure.
     while let Some(this) = unsafe { domain.as_ref() } {
@@ -204,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_has_one_handle_of_each_kind() {
+    fn a_text_has_one_handle_as_a_domain_and_one_as_a_text() {
         assert!(names::prepare());
         // SAFETY: string literals of C end with a zero.
         let (one, same, other) =
@@ -222,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_that_a_static_part_made_gets_its_name_and_is_switched_on() {
+    fn a_domain_that_a_static_part_made_gets_a_name_and_is_switched_on() {
         assert!(names::prepare());
         let made = DomainHandle::new(c"before the tool".as_ptr(), null_mut());
         made.is_on.store(0, Relaxed);

@@ -1,13 +1,15 @@
-//! ITT: tasks, frames, regions, events and markers that a program reports to Intel's tools, as
-//! oneDNN and PyTorch's `emit_itt` do. They are recorded like NVTX's ranges.
+//! Records what a program reports through ITT, Intel's interface for tools: tasks, frames, regions,
+//! events and markers. oneDNN and PyTorch's `emit_itt` use it. The records are the same as those of
+//! NVTX's ranges.
 //!
-//! Each library that uses ITT contains a static part. At its first use, the static part loads the
-//! library that `INTEL_LIBITTNOTIFY64` names, and calls its `__itt_api_init` with a structure that
-//! lists function pointers by name ([`install`]). Functions that tprof doesn't record get the
-//! implementation that they have without a tool, so tprof is not called.
+//! Each library that uses ITT contains a static part of ITT. At its first use, the static part
+//! loads the library that `INTEL_LIBITTNOTIFY64` names, and calls its `__itt_api_init` with a
+//! structure that lists function pointers by name ([`install`]). Functions that tprof doesn't
+//! record get the implementation that they have without a tool, so they don't call tprof.
 //!
-//! Recorded are tasks, overlapped tasks, regions by id, frames that begin and end, events, markers,
-//! and names of threads. Tested with Intel's own static part (Python's `ittapi` 1.2.2).
+//! tprof records tasks, overlapped tasks, regions by id, frames that begin and end, events,
+//! markers, and names of threads. This was tested with Intel's own static part (Python's `ittapi`
+//! 1.2.2).
 
 mod calls;
 mod handles;
@@ -19,7 +21,7 @@ use crate::state::{self, phase};
 use core::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// `___itt_api_info`, as static parts since 2011 have it.
+/// `___itt_api_info`, with the layout that static parts have since 2011.
 #[repr(C)]
 struct Listed {
     name: *const c_char,
@@ -61,28 +63,28 @@ const MAJOR: c_ulong = 3;
 /// First build whose static part lists its functions as [`Listed`]s.
 const FIRST_BUILD: c_ulong = 20_111_111;
 
-/// Makes the function pointers of one static part lead to functions that record. If nothing can be
-/// recorded, they get the values that they have without a tool.
+/// Makes the function pointers of one static part point at functions that record. If this process
+/// can't record, they get the values that they have without a tool.
 ///
 /// # Safety
 /// `global` is null, or the structure that a static part of ITT passes while it holds its own lock.
 pub unsafe fn install(global: *mut Global, groups: c_int) {
-    // SAFETY: the caller guarantees null or a static part's structure, under the static part's
-    // lock.
+    // SAFETY: the caller guarantees null or a static part's structure, and that the static part's
+    // lock is locked.
     let Some(global) = (unsafe { global.as_ref() }) else { return };
     let is_known = global.magic == MAGIC && global.major == MAJOR && global.build >= FIRST_BUILD;
     if !is_known || global.functions.is_null() {
         return;
     }
     agent::prepare();
-    // Attaches the process if possible. The functions check for themselves whether the process
-    // records, so they also work in one that attaches later.
+    // This attaches the process if possible. The functions themselves check whether the process
+    // records, so they also work in a process that attaches later.
     let _ = gate::recording();
     let records = state::PHASE.load(Relaxed) != phase::OFF && names::prepare();
     let mut at = global.functions;
     loop {
-        // SAFETY: the static part's list ends with an entry whose name is null, where this loop
-        // ends.
+        // SAFETY: the static part's list ends with an entry whose name is null, at which this loop
+        // stops.
         let function = unsafe { &*at };
         if function.name.is_null() {
             break;
@@ -91,15 +93,15 @@ pub unsafe fn install(global: *mut Global, groups: c_int) {
         let name = unsafe { CStr::from_ptr(function.name) };
         let ours = calls::function(name).filter(|_| records && function.group & groups != 0);
         if !function.place.is_null() {
-            // SAFETY: `place` is the static part's pointer to a function of this name, and the
-            // address is that of a function of its type.
+            // SAFETY: `place` is the static part's pointer to a function of this name, and the new
+            // address is that of a function of the same type.
             unsafe { function.place.write(ours.unwrap_or(function.without)) };
         }
         at = at.wrapping_add(1);
     }
     if records {
-        // SAFETY: this is the static part's list of domains, which its lock protects during this
-        // call.
+        // SAFETY: this is the static part's list of domains. The static part holds its lock during
+        // this call, which protects the list.
         unsafe { handles::enable(global.domains) };
     }
 }

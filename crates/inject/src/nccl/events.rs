@@ -22,30 +22,30 @@ unsafe fn text(thread: &Thread, at: *const c_char) -> u32 {
     texts::id(thread, unsafe { CStr::from_ptr(at) }.to_bytes())
 }
 
-/// The arguments that each version of `init` passes besides the places for its results.
+/// The arguments that every version of `init` passes, apart from the pointers for its results.
 #[derive(Clone, Copy)]
 pub struct Communicator {
     /// Version of the interface.
     pub version: u32,
-    /// Name of the communicator; null for none.
+    /// Name of the communicator; null if NCCL did not pass it.
     pub name: *const c_char,
-    /// Number of the communicator; 0 if not given.
+    /// Number of the communicator; 0 if NCCL did not pass it.
     pub hash: u64,
-    /// Number of hosts; 0 if not given.
+    /// Number of hosts; 0 if NCCL did not pass it.
     pub nodes: c_int,
-    /// Number of ranks; 0 if not given.
+    /// Number of ranks; 0 if NCCL did not pass it.
     pub ranks: c_int,
-    /// This process's rank; 0 if not given.
+    /// This process's rank; 0 if NCCL did not pass it.
     pub rank: c_int,
 }
 
-/// Records a communicator that was made, and returns its context.
+/// Records a new communicator, and returns its context.
 ///
 /// # Safety
 /// The name is null or points at a NUL-terminated text.
 pub unsafe fn context(of: Communicator) -> u64 {
     let context = handle::new(HandleKind::Context);
-    // Communicators are recorded whether or not recording is on: later operations refer to them.
+    // Communicators are recorded even while recording is off, since later operations refer to them.
     let Some(thread) = gate::recording() else { return context };
     let payload = Context {
         context,
@@ -61,17 +61,17 @@ pub unsafe fn context(of: Communicator) -> u64 {
     context
 }
 
-/// This thread, if it records now.
+/// This thread's block, if it records now.
 pub fn recording() -> Option<&'static Thread> {
     gate::recording().filter(|thread| agent_link::is_on(thread))
 }
 
-/// The texts and numbers that calls of all kinds have.
+/// The arguments that calls of collectives, sends and receives have in common.
 struct AskedCall {
     function: *const c_char,
     count: usize,
     data_type: *const c_char,
-    /// Root plus one; 0 for none.
+    /// Root plus one; 0 if there is none.
     root: u32,
     stream: *const c_void,
     captured: bool,
@@ -103,7 +103,7 @@ unsafe fn call(thread: &Thread, context: u64, of: &AskedCall) -> u64 {
 /// # Safety
 /// `at` is NCCL's description of a collective's call.
 pub unsafe fn collective_call(thread: &Thread, context: u64, at: *const c_void) -> u64 {
-    // SAFETY: the caller guarantees such a description, which has these fields.
+    // SAFETY: the caller guarantees a description of a collective's call, which has these fields.
     let of = &unsafe { &*at.cast::<Description<CollApi>>() }.of;
     let CollApi { function, count, data_type, root, stream, captured } = *of;
     let root = u32::try_from(root).map_or(0, |root| root.saturating_add(1));
@@ -116,9 +116,9 @@ pub unsafe fn collective_call(thread: &Thread, context: u64, at: *const c_void) 
 /// Records the call of a send or a receive, and returns its handle.
 ///
 /// # Safety
-/// `at` is NCCL's description of such a call.
+/// `at` is NCCL's description of the call of a send or a receive.
 pub unsafe fn point_to_point_call(thread: &Thread, context: u64, at: *const c_void) -> u64 {
-    // SAFETY: the caller guarantees such a description, which has these fields.
+    // SAFETY: the caller guarantees a description of such a call, which has these fields.
     let of = &unsafe { &*at.cast::<Description<P2pApi>>() }.of;
     let P2pApi { function, count, data_type, stream, captured } = *of;
     // SAFETY: the texts of NCCL's descriptions are null or NUL terminated.
@@ -127,7 +127,7 @@ pub unsafe fn point_to_point_call(thread: &Thread, context: u64, at: *const c_vo
     }
 }
 
-/// Records an operation as enqueued, and returns its handle.
+/// Records that NCCL enqueued an operation, and returns the operation's handle.
 ///
 /// # Safety
 /// The texts are null or NUL terminated.
@@ -160,10 +160,10 @@ pub unsafe fn task(thread: &Thread, context: u64, kind: u32, rank: c_int, of: &O
     id
 }
 
-/// Records the beginning of an event of this kind, and returns its handle.
+/// Records the beginning of an event, and returns the event's handle.
 ///
 /// # Safety
-/// `at` is NCCL's description of such an event, in this version of the interface.
+/// `at` is NCCL's description of an event of the kind `known`, in this version of the interface.
 pub unsafe fn begin(
     version: u32,
     context: u64,

@@ -1,13 +1,13 @@
-//! Handles of events: numbers that are unique in their process, with the kind of event in the low
-//! bits.
+//! Handles of the events that NCCL reports: numbers that are unique in their process, with the kind
+//! of event in the low bits.
 //!
-//! NCCL passes a parent's handle with each event. Where a proxy works for several processes, the
-//! handle may be another process's, so no handle is ever followed as a pointer.
+//! NCCL passes the handle of a parent with each event. A proxy may work for several processes, and
+//! then the handle may belong to another process. So a handle is never used as a pointer.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The kind of event that a handle stands for.
+/// The kind of event that a handle identifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum HandleKind {
@@ -19,7 +19,7 @@ pub enum HandleKind {
     Call = 3,
     /// An enqueued operation.
     Task = 4,
-    /// A slot: work on a channel, or a step of it.
+    /// A slot of [`super::slots`]: work on a channel, or a step of such work.
     Slot = 5,
 }
 
@@ -33,17 +33,17 @@ pub fn new(kind: HandleKind) -> u64 {
     NEXT.fetch_add(1, Relaxed) << KIND_BITS | kind as u64
 }
 
-/// The handle of this kind with this number.
+/// Makes the handle of this kind that contains this number.
 pub fn of_number(kind: HandleKind, number: u64) -> u64 {
     number << KIND_BITS | kind as u64
 }
 
-/// The handle's number; `None` if it is of another kind.
+/// The number in a handle; `None` if the handle is of another kind.
 pub fn number(kind: HandleKind, handle: u64) -> Option<u64> {
     (handle & KIND_MASK == kind as u64).then_some(handle >> KIND_BITS)
 }
 
-/// The handle itself if it is of this kind, otherwise 0.
+/// Returns the handle if it is of this kind, otherwise 0.
 pub fn checked(kind: HandleKind, handle: *const c_void) -> u64 {
     let handle = handle as u64;
     if handle & KIND_MASK == kind as u64 { handle } else { 0 }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_has_one_kind() {
+    fn a_handle_is_only_valid_for_its_own_kind() {
         let (task, call) = (new(HandleKind::Task), new(HandleKind::Call));
         assert_ne!(task >> KIND_BITS, call >> KIND_BITS);
         assert_eq!(checked(HandleKind::Task, task as *const c_void), task);

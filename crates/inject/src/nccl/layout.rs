@@ -1,13 +1,14 @@
-//! NCCL's descriptions of events, as each version of the interface lays them out.
+//! The layout of NCCL's descriptions of events, in each version of the plugin interface.
 //!
-//! A description is a type, the parent's handle, the rank, and a union. Only fields that are read
-//! are declared; fields that later versions append to a structure are not needed.
+//! A description consists of a type, the parent's handle, the rank, and a union. Only the fields
+//! that tprof reads are declared. Later versions append fields to some structures, which are not
+//! needed.
 
 use super::mask::event;
 use core::ffi::{c_char, c_int, c_void};
 
-/// Beginning of a description. The type has eight bytes since version 5. Before, it has one byte,
-/// and the seven behind it may hold anything.
+/// The beginning of a description. Since version 5, the type has eight bytes. Before, it has one
+/// byte, and the seven bytes after it may have any value.
 #[repr(C)]
 pub struct Description<U> {
     kind: [u8; 8],
@@ -26,7 +27,7 @@ pub struct Description<U> {
 /// # Safety
 /// `at` is NCCL's description of an event, in this version.
 pub unsafe fn head(version: u32, at: *const c_void) -> (u64, *const c_void, c_int) {
-    // SAFETY: the caller guarantees a description, and these three fields have the same places in
+    // SAFETY: the caller guarantees a description, and these three fields have the same offsets in
     // all versions.
     let head = unsafe { &*at.cast::<Description<[u64; 0]>>() };
     let kind = match version {
@@ -36,23 +37,23 @@ pub unsafe fn head(version: u32, at: *const c_void) -> (u64, *const c_void, c_in
     (kind, head.parent, head.rank)
 }
 
-/// An operation of versions 1 to 3, which name its communicator.
+/// An operation of versions 1 to 3, in which each operation names its communicator.
 #[repr(C)]
 pub struct WithCommunicator<O> {
     /// Name of the communicator.
     pub name: *const c_char,
     /// Number of the communicator.
     pub hash: u64,
-    /// The operation itself.
+    /// The operation's other fields.
     pub of: O,
 }
 
-/// A collective of version 1, which has numbers in place of texts.
+/// A collective of version 1, which has numbers where later versions have texts.
 #[repr(C)]
 pub struct NumberedCollective {
     /// Sequence number among the collectives of the same function.
     pub sequence: u64,
-    /// Number of the function, see `FUNCTIONS`.
+    /// Number of the function, as in [`super::operation`].
     pub function: u8,
     send: *const c_void,
     receive: *const c_void,
@@ -121,10 +122,11 @@ pub struct PlainCollective {
     pub chosen: Chosen,
 }
 
-/// An operation from version 5 on: its parent is the call, so the group has a field of its own.
+/// An operation from version 5 on. Its parent is the call, so it has a separate field for the
+/// group.
 #[repr(C)]
 pub struct Grouped<O> {
-    /// The operation itself.
+    /// The operation's other fields.
     pub of: O,
     /// Handle of the group.
     pub group: *const c_void,
@@ -156,7 +158,7 @@ pub struct Exchange {
     pub count: usize,
     /// The other rank.
     pub peer: c_int,
-    /// Number of channels, from version 4 on; before, this byte is padding.
+    /// Number of channels, from version 4 on. In earlier versions this byte is padding.
     channels: core::mem::MaybeUninit<u8>,
 }
 
@@ -171,7 +173,7 @@ impl Exchange {
     }
 }
 
-/// A collective that copy engines carry out, from version 6.
+/// A collective that copy engines carry out, from version 6 on.
 #[repr(C)]
 pub struct CopyCollective {
     /// The arguments of the collective.
@@ -180,7 +182,7 @@ pub struct CopyCollective {
     pub strategy: *const c_char,
 }
 
-/// A call, from version 5 on.
+/// A call of a collective, from version 5 on.
 #[repr(C)]
 pub struct CollApi {
     /// Name of the function.
@@ -197,7 +199,7 @@ pub struct CollApi {
     pub captured: bool,
 }
 
-/// A call that sends or receives.
+/// A call of a send or a receive, from version 5 on.
 #[repr(C)]
 pub struct P2pApi {
     /// Name of the function.
@@ -215,7 +217,7 @@ pub struct P2pApi {
 /// The proxy's work for an operation on a channel.
 #[repr(C)]
 pub struct ProxyOp {
-    /// Process to which the operation belongs.
+    /// Pid of the process to which the operation belongs.
     pub pid: c_int,
     /// Number of the channel.
     pub channel: u8,
@@ -234,7 +236,7 @@ pub struct ProxyOp {
 pub struct KernelCh {
     /// Number of the channel.
     pub channel: u8,
-    /// The device's clock, in ns, from version 4 on.
+    /// A reading of the device's clock, in ns; present from version 4 on.
     pub device_ns: u64,
 }
 
@@ -261,7 +263,7 @@ pub enum EventKind {
     KernelPart,
 }
 
-/// The kind of an event, from its type; `None` if tprof doesn't use it.
+/// The kind of an event with this type; `None` if tprof doesn't use such events.
 pub fn known(kind: u64) -> Option<EventKind> {
     Some(match kind {
         event::GROUP => EventKind::Group,
@@ -282,10 +284,9 @@ mod tests {
     use super::*;
     use core::mem::offset_of;
 
-    /// The offsets are those that gcc computes for the headers profiler_v1.h to profiler_v6.h of
-    /// NCCL.
+    /// These are the offsets that gcc computes for NCCL's headers profiler_v1.h to profiler_v6.h.
     #[test]
-    fn structures_lie_as_in_nccls_headers() {
+    fn field_offsets_are_those_of_nccls_headers() {
         type D<U> = Description<U>;
         assert_eq!((offset_of!(D<u64>, parent), offset_of!(D<u64>, rank)), (8, 16));
         assert_eq!((offset_of!(D<u64>, of), offset_of!(D<ProxyOp>, of)), (24, 24));

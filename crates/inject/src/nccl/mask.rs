@@ -1,9 +1,9 @@
-//! The events that NCCL is asked to report.
+//! Decides which events NCCL must report to the plugin.
 
 use crate::environment;
 use tprof_wire::env;
 
-/// Bits of NCCL's activation mask, which are also the types of events.
+/// Bits of NCCL's activation mask. An event's type is one of these bits.
 pub mod event {
     #![allow(missing_docs)] // NCCL's names
     pub const GROUP: u64 = 1 << 0;
@@ -17,14 +17,14 @@ pub mod event {
     pub const CE_COLL: u64 = 1 << 12;
 }
 
-/// Operations. Each costs one callback.
+/// Events of operations. Each operation costs one callback.
 const OPERATIONS: u64 = event::COLL | event::P2P;
-/// Calls that ask for operations, from version 5 on.
+/// Events of the calls that request operations, from version 5 on.
 const CALLS: u64 = event::COLL_API | event::P2P_API;
-/// Events of NCCL's proxy thread, which works for the operations.
+/// Events of NCCL's proxy thread, which transfers data for the operations.
 const PROXY: u64 = event::PROXY_OP | event::PROXY_STEP;
 
-/// The mask for a version of the interface, with the events that the run asks for.
+/// The mask for a version of the interface, with the events that the run requests.
 pub fn wanted(version: u32) -> i32 {
     let asked = environment::variable(env::NCCL_EVENTS).unwrap_or_default();
     of_words(version, asked) as i32
@@ -53,11 +53,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn costly_events_are_only_reported_where_they_are_asked_for() {
+    fn costly_events_are_only_reported_if_they_are_requested() {
         assert_eq!(of_words(1, b""), 0b110);
         assert_eq!(of_words(5, b""), 0b110_0000_0110);
         assert_eq!(of_words(6, b"nothing"), 0b1_0110_0000_0110);
         assert_eq!(of_words(4, b"proxy,kernels"), 0b101_1110);
-        assert_eq!(of_words(2, b"kernels"), 0b110, "version 3 brought them");
+        assert_eq!(of_words(2, b"kernels"), 0b110, "no kernel events before version 3");
     }
 }

@@ -1,4 +1,4 @@
-//! An operation that NCCL enqueued, read from a description of any version.
+//! Reads an operation that NCCL enqueued from its description, in any version of the interface.
 
 use super::layout::*;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -14,25 +14,25 @@ pub struct Operation {
     pub algorithm: *const c_char,
     /// Name of the protocol; NCCL's text, or null.
     pub protocol: *const c_char,
-    /// Name of the communicator; null from version 4 on.
+    /// Name of the communicator; null from version 4 on, where `init` passes it.
     pub name: *const c_char,
-    /// Number of the communicator; 0 from version 4 on.
+    /// Number of the communicator; 0 from version 4 on, where `init` passes it.
     pub hash: u64,
     /// Sequence number among the operations of the same function.
     pub sequence: u64,
     /// Number of elements.
     pub count: u64,
-    /// Root or other rank plus one; 0 for none.
+    /// Root or other rank plus one; 0 if there is none.
     pub peer: u32,
-    /// Number of channels; 0 if not given.
+    /// Number of channels; 0 if NCCL did not pass it.
     pub channels: u8,
-    /// The group of operations that NCCL passes to the device together.
+    /// Handle of the group of operations that NCCL passes to the device together.
     pub group: *const c_void,
-    /// The call that asked for it; null before version 5.
+    /// Handle of the call that requested the operation; null before version 5.
     pub call: *const c_void,
 }
 
-/// Names of functions, by version 1's numbers.
+/// Names of functions by their numbers in version 1.
 const FUNCTIONS: [&CStr; 8] = [
     c"Broadcast",
     c"Reduce",
@@ -43,12 +43,12 @@ const FUNCTIONS: [&CStr; 8] = [
     c"Send",
     c"Recv",
 ];
-/// Names of algorithms, by version 1's numbers.
+/// Names of algorithms by their numbers in version 1.
 const ALGORITHMS: [&CStr; 7] =
     [c"TREE", c"RING", c"COLLNET_DIRECT", c"COLLNET_CHAIN", c"NVLS", c"NVLS_TREE", c"PAT"];
-/// Names of protocols, by version 1's numbers.
+/// Names of protocols by their numbers in version 1.
 const PROTOCOLS: [&CStr; 3] = [c"LL", c"LL128", c"SIMPLE"];
-/// Names of `ncclDataType_t`, by number.
+/// Names of the values of `ncclDataType_t`.
 const DATA_TYPES: [&CStr; 12] = [
     c"ncclInt8",
     c"ncclUint8",
@@ -68,13 +68,13 @@ fn text(of: &[&'static CStr], number: u8) -> *const c_char {
     of.get(usize::from(number)).map_or(core::ptr::null(), |text| text.as_ptr())
 }
 
-/// The root's or the other rank plus one. For operations without a root, NCCL passes the root that
-/// the call's arguments have, which is 0.
+/// The rank of the root or of the other rank, plus one. For an operation without a root, NCCL
+/// passes the value in the call's arguments, which is 0.
 fn peer(rank: c_int) -> u32 {
     u32::try_from(rank).map_or(0, |rank| rank.saturating_add(1))
 }
 
-/// An operation without any known field.
+/// An operation of which no field is known.
 const NONE: Operation = Operation {
     function: core::ptr::null(),
     data_type: core::ptr::null(),
@@ -120,7 +120,7 @@ fn exchange(of: &Exchange) -> Operation {
     }
 }
 
-/// Adds the communicator, which the description names, to an operation.
+/// Adds the name and number of the communicator to an operation of versions 1 to 3.
 fn named<O>(of: &WithCommunicator<O>, group: *const c_void, operation: Operation) -> Operation {
     Operation { name: of.name, hash: of.hash, group, ..operation }
 }
@@ -234,7 +234,7 @@ pub unsafe fn point_to_point(version: u32, at: *const c_void) -> Operation {
     }
 }
 
-/// Reads a collective that copy engines carry out, of version 6.
+/// Reads a collective that copy engines carry out. Such collectives exist from version 6 on.
 ///
 /// # Safety
 /// `at` is NCCL's description of such a collective.

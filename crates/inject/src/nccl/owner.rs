@@ -1,10 +1,11 @@
-//! Chooses the plugin that NCCL gets: the job's own if NCCL would have found one, otherwise
-//! tprof's.
+//! Chooses which profiler plugin NCCL gets: the job's own if NCCL would have found one without
+//! tprof, otherwise tprof's.
 //!
-//! Without `NCCL_PROFILER_PLUGIN`, NCCL loads `libnccl-profiler.so`; if there is none, it uses the
-//! plugin in its network plugin's library. tprof sets that variable, so this module searches in the
-//! same order for what NCCL would have found, and passes it on unchanged: NCCL gets that library's
-//! table of a version, or none of that version, and tries the next.
+//! Without `NCCL_PROFILER_PLUGIN`, NCCL loads `libnccl-profiler.so`. If that doesn't exist, it uses
+//! the plugin in its network plugin's library. tprof sets the variable, so this module searches in
+//! the same order for the plugin that NCCL would have found. If there is one, NCCL gets its tables
+//! unchanged: for each version, that library's table, or null if it has none, after which NCCL
+//! tries the version before.
 
 use super::plugin::{TABLES, Table};
 use crate::gpu::agent;
@@ -16,7 +17,7 @@ use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_wire::gpu::trouble;
 
-/// Names of the tables, by version less one.
+/// Names of the tables; the index is the version less one.
 const NAMES: [&CStr; 6] = [
     c"ncclProfiler_v1",
     c"ncclProfiler_v2",
@@ -25,13 +26,13 @@ const NAMES: [&CStr; 6] = [
     c"ncclProfiler_v5",
     c"ncclProfiler_v6",
 ];
-/// Further versions that other plugins may have.
+/// Newer versions, by which this module recognises plugins that tprof doesn't implement.
 const NEWER: [&CStr; 2] = [c"ncclProfiler_v7", c"ncclProfiler_v8"];
 
-/// The job's own plugin, once the search is done.
+/// Handle of the job's own plugin; `None` if the search found none.
 struct Found(UnsafeCell<Option<Handle>>);
-// SAFETY: only the thread that moves [`STATE`] from `NEW` to `SEARCHING` writes it, and it is read
-// only when `STATE` is `KNOWN`.
+// SAFETY: only the thread that changes [`STATE`] from `NEW` to `SEARCHING` writes the value, and
+// threads read it only when `STATE` is `KNOWN`.
 unsafe impl Sync for Found {}
 static FOUND: Found = Found(UnsafeCell::new(None));
 static STATE: AtomicU32 = AtomicU32::new(NEW);
@@ -43,7 +44,7 @@ const LAZY_LOCAL: c_int = 1;
 const NOW_LOCAL: c_int = 2;
 const NO_LOAD: c_int = 4;
 
-/// The table of a version (1 to 6) for NCCL; null if NCCL has to try the version before.
+/// The table of a version (1 to 6) for NCCL; null if NCCL must try the version before.
 ///
 /// The C library calls this while `dlsym` resolves the table's name.
 pub fn table(version: usize) -> *const c_void {
@@ -61,12 +62,12 @@ pub fn table(version: usize) -> *const c_void {
 }
 
 fn own_plugin(loader: &Loader) -> Option<Handle> {
-    // One thread at a time is here, since the loader's lock is held, but a search may lead back
-    // here.
+    // The loader's lock is locked, so only one thread is here. But a search may call this function
+    // again, which then finds `SEARCHING`.
     if STATE.compare_exchange(NEW, SEARCHING, AcqRel, Acquire).is_ok() {
         let found = search(loader);
-        // SAFETY: only this thread has moved `STATE` to `SEARCHING`, and others read only after
-        // `KNOWN`.
+        // SAFETY: only this thread has changed `STATE` to `SEARCHING`, and threads read the value
+        // only when `STATE` is `KNOWN`.
         unsafe { *FOUND.0.get() = found };
         STATE.store(KNOWN, Release);
     }
@@ -94,7 +95,7 @@ fn search(loader: &Loader) -> Option<Handle> {
     Some(handle)
 }
 
-/// The library of the network plugin that NCCL has loaded.
+/// The library of the network plugin, if NCCL has loaded one.
 fn network_plugin(loader: &Loader) -> Option<(Handle, &'static CStr)> {
     let path = loaded::named(b"libnccl-net")?.path;
     Some((loader.open(path, LAZY_LOCAL | NO_LOAD)?, path))

@@ -1,4 +1,4 @@
-//! The tables of functions that NCCL uses, one for each version of the interface.
+//! The tables of functions that NCCL calls, one table for each version of the plugin interface.
 
 use super::events::{self, Communicator};
 use super::layout::{self, EventKind};
@@ -6,7 +6,7 @@ use super::{mask, transfers};
 use crate::gpu::agent;
 use core::ffi::{c_char, c_int, c_void};
 
-/// The newest version of the interface; the oldest is 1.
+/// The newest version of the interface that tprof implements; the oldest is 1.
 pub const VERSIONS: usize = 6;
 
 const SUCCESS: c_int = 0;
@@ -15,7 +15,7 @@ type Start = unsafe extern "C" fn(*mut c_void, *mut *mut c_void, *const c_void) 
 type Stop = unsafe extern "C" fn(*mut c_void) -> c_int;
 type State = unsafe extern "C" fn(*mut c_void, c_int, *const c_void) -> c_int;
 
-/// NCCL's `ncclProfiler_vN_t`. The arguments of `init` differ between versions.
+/// NCCL's `ncclProfiler_vN_t`. The arguments of `init` differ from version to version.
 #[repr(C)]
 pub struct Table {
     name: *const c_char,
@@ -25,7 +25,7 @@ pub struct Table {
     state: State,
     finalize: Stop,
 }
-// SAFETY: the table has only addresses of constants and functions, which never change.
+// SAFETY: the table contains only addresses of constants and functions, and never changes.
 unsafe impl Sync for Table {}
 
 /// Sets up a communicator for any version of the interface.
@@ -102,8 +102,8 @@ unsafe extern "C" fn start<const VERSION: u32>(
     if event.is_null() || at.is_null() {
         return SUCCESS;
     }
-    // SAFETY: NCCL got this function in the table of `VERSION`, so it passes a description of that
-    // version.
+    // SAFETY: NCCL found this function in the table of `VERSION`, so it passes a description of
+    // that version.
     let (kind, parent, rank) = unsafe { layout::head(VERSION, at) };
     let context = context as u64;
     let handle = match layout::known(kind) {
@@ -134,8 +134,8 @@ unsafe extern "C" fn state<const VERSION: u32>(
     state: c_int,
     arguments: *const c_void,
 ) -> c_int {
-    // SAFETY: NCCL got this function in the table of `VERSION`, so `arguments` is null or what that
-    // version passes with this state.
+    // SAFETY: NCCL found this function in the table of `VERSION`, so `arguments` is null or what
+    // that version passes with this state.
     unsafe { transfers::change(VERSION, event, state, arguments) };
     SUCCESS
 }
@@ -157,7 +157,7 @@ macro_rules! table {
     };
 }
 
-/// Tables by version less one.
+/// The tables; the index is the version less one.
 pub static TABLES: [Table; VERSIONS] = [
     table!(1, init_1::<1>),
     table!(2, init_1::<2>),
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_six_pointers() {
+    fn a_table_has_six_pointers() {
         assert_eq!(size_of::<Table>(), 6 * size_of::<usize>());
         assert!(TABLES.iter().all(|table| !table.name.is_null() && !table.init.is_null()));
     }

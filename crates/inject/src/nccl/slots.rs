@@ -1,41 +1,40 @@
-//! Slots that sum up work on a channel between its beginning and its end. Their memory is only
-//! mapped if a run asks for such work.
+//! Slots that add up an operation's work on a channel from its beginning to its end. Their memory
+//! is mapped only if a run requests records of such work.
 //!
-//! A handle contains the slot's index and the number of times that the slot was used, so that a
-//! stale handle finds nothing. Only one of NCCL's threads works on an event at a time; which one
-//! may change.
+//! A handle contains the slot's index and its number of uses, so that a stale handle finds no slot.
+//! Only one of NCCL's threads works on an event at a time, but not always the same thread.
 
 use super::handle::{self, HandleKind};
 use crate::sys;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
-/// Number of slots: proxies have some hundreds of operations in progress, with 8 steps each.
+/// Number of slots. Proxies have some hundreds of operations in progress, with 8 steps each.
 const SLOTS: usize = 1 << 14;
 const INDEX_BITS: u32 = 14;
-/// Number of slots that are tried before work is counted as lost.
+/// Number of slots that are tried. If all of them are in use, the work counts as lost.
 const PROBES: usize = 64;
 
 /// Work on a channel, or a step of it.
 #[repr(C, align(64))]
 pub struct WorkSlot {
-    /// Number of uses, times two: odd while the slot is in use.
+    /// Number of uses, times two, and plus one while the slot is in use.
     uses: AtomicU64,
-    /// Handle of the operation for work on a channel, and of the work for a step.
+    /// For work on a channel, the handle of the operation. For a step, the handle of the work.
     pub parent: AtomicU64,
     /// Context of the communicator.
     pub context: AtomicU64,
-    /// Clock at its beginning.
+    /// Clock at the beginning of the work.
     pub start: AtomicU64,
     /// Clock at the last change of state.
     pub since: AtomicU64,
-    /// Ticks that steps waited, by [`super::transfers::StepWait`].
+    /// Ticks that steps waited, indexed by [`super::transfers::StepWait`].
     pub waits: [AtomicU64; 3],
     /// Bytes so far.
     pub bytes: AtomicU64,
-    /// The device's clock at a kernel's beginning and end.
+    /// The device's clock at the beginning and at the end of a kernel's part.
     pub device: [AtomicU64; 2],
-    /// The wait that is in progress: its index in `waits` plus one.
+    /// The wait that is in progress: its index in `waits` plus one; 0 if there is none.
     pub waiting: AtomicU32,
     /// Number of steps that have ended.
     pub steps: AtomicU32,
@@ -61,14 +60,14 @@ fn pool() -> Option<&'static [WorkSlot]> {
         pool = match POOL.compare_exchange(core::ptr::null_mut(), new.cast(), AcqRel, Acquire) {
             Ok(_) => new.cast(),
             Err(other) => {
-                // SAFETY: another thread's mapping was published first, so no thread uses this one.
+                // SAFETY: another thread published its mapping first, so no thread uses this one.
                 unsafe { sys::unmap(new, bytes) };
                 other
             }
         };
     }
-    // SAFETY: the pool is mapped for good, has `SLOTS` slots, and was zeroed, which every field's
-    // type allows.
+    // SAFETY: the pool is never unmapped and has `SLOTS` slots. It was zeroed, which is a valid
+    // value of every field.
     Some(unsafe { core::slice::from_raw_parts(pool, SLOTS) })
 }
 
@@ -89,7 +88,7 @@ pub fn take() -> Option<(&'static WorkSlot, u64)> {
     })
 }
 
-/// The slot of a handle, while it is in use.
+/// The slot of a handle, if it is still in use for that handle.
 pub fn of(event: *const c_void) -> Option<&'static WorkSlot> {
     let number = handle::number(HandleKind::Slot, event as u64)?;
     let slot = pool()?.get(number as usize & (SLOTS - 1))?;
@@ -107,7 +106,7 @@ impl WorkSlot {
         }
     }
 
-    /// Frees the slot.
+    /// Makes the slot free for other work.
     pub fn give_back(&self) {
         self.uses.fetch_add(1, Release);
     }
@@ -118,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_finds_its_slot_until_that_is_given_back() {
+    fn a_handle_finds_its_slot_until_the_slot_is_given_back() {
         let (slot, handle) = take().unwrap();
         slot.bytes.store(7, Relaxed);
         let event = handle as *const c_void;
@@ -126,7 +125,7 @@ mod tests {
         slot.give_back();
         assert!(of(event).is_none());
         assert!(of(core::ptr::null()).is_none() && of(usize::MAX as *const c_void).is_none());
-        // Takes the same slot again later: it is cleared, and its handle differs.
+        // When the same slot is used again, it is cleared, and its handle differs.
         let again = (0..SLOTS).find_map(|_| {
             let (new, handle) = take()?;
             new.give_back();

@@ -1,8 +1,8 @@
-//! Records work on channels: what NCCL's proxy thread sends and receives for an operation, and the
-//! kernel's part of the operation.
+//! Records an operation's work on channels: what NCCL's proxy thread sends and receives for the
+//! operation, and the kernel's part of it.
 //!
-//! There are many steps, so they are not recorded one by one: their work's slot sums up how long
-//! they waited for the device, for the other rank, and for the network.
+//! There are too many steps to record each one. Instead, the slot of the work that they belong to
+//! adds up how long they waited for the device, for the other rank, and for the network.
 
 use super::events::recording;
 use super::handle::{self, HandleKind};
@@ -19,11 +19,11 @@ use tprof_wire::record::ExtKind;
 /// The resource that a step waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepWait {
-    /// The device, to fill or empty the buffer.
+    /// The device, which fills or empties the buffer.
     Device = 0,
-    /// The other rank, to make room.
+    /// The other rank, which makes room.
     Peer = 1,
-    /// The network, to carry the data.
+    /// The network, which transfers the data.
     Network = 2,
 }
 
@@ -37,8 +37,8 @@ mod state {
     pub const RECV_GPU_WAIT: c_int = 12;
     pub const SEND_PEER_WAIT: c_int = 20;
     pub const KERNEL_STOP: c_int = 22;
-    /// States of the whole operation before version 4, whose argument is the bytes transferred so
-    /// far.
+    /// Before version 4, these are the states of a whole operation. Their argument is the number of
+    /// bytes transferred so far.
     pub const OP_FIRST: c_int = 0;
     pub const OP_LAST: c_int = 7;
 }
@@ -63,7 +63,7 @@ fn taken(thread: &Thread) -> Option<(&'static WorkSlot, u64)> {
 /// Called when the proxy begins to work for an operation on a channel. Returns the work's handle.
 ///
 /// # Safety
-/// `at` is NCCL's description of such work.
+/// `at` is NCCL's description of a proxy's operation.
 pub unsafe fn proxy(context: u64, parent: *const c_void, at: *const c_void) -> u64 {
     let Some(thread) = recording() else { return 0 };
     let Some((slot, event)) = taken(thread) else { return 0 };
@@ -87,8 +87,8 @@ pub unsafe fn proxy(context: u64, parent: *const c_void, at: *const c_void) -> u
 pub unsafe fn kernel(version: u32, context: u64, parent: *const c_void, at: *const c_void) -> u64 {
     let Some(thread) = recording() else { return 0 };
     let Some((slot, event)) = taken(thread) else { return 0 };
-    // SAFETY: the caller guarantees a description of a kernel's part; the device's clock is only
-    // read below if the version has it, which is from 4 on.
+    // SAFETY: the caller guarantees a description of a kernel's part. It has the device's clock
+    // from version 4 on, which the code below checks.
     let of = &unsafe { &*at.cast::<Description<KernelCh>>() }.of;
     slot.parent.store(handle::checked(HandleKind::Task, parent), Relaxed);
     slot.kind.store(transfer_kind::KERNEL, Relaxed);
@@ -119,8 +119,8 @@ pub fn step(parent: *const c_void) -> u64 {
     event
 }
 
-/// Adds the time since a step's state last changed to the wait that was in progress. Returns the
-/// work.
+/// Adds the time since the last change of a step's state to the wait that was in progress. Returns
+/// the slot of the work that the step belongs to.
 fn settle(step: &WorkSlot, now: u64) -> Option<&'static WorkSlot> {
     let work = slots::of(step.parent.load(Relaxed) as *const c_void)?;
     let ticks = now.saturating_sub(step.since.load(Relaxed));
@@ -132,17 +132,18 @@ fn settle(step: &WorkSlot, now: u64) -> Option<&'static WorkSlot> {
     Some(work)
 }
 
-/// Called when an event changes its state.
+/// Called when NCCL reports that an event's state changed.
 ///
 /// # Safety
-/// `arguments` is null, or what NCCL passes with this state in this version.
+/// `arguments` is null, or what NCCL passes with this state in this version of the interface.
 pub unsafe fn change(version: u32, event: *const c_void, state: c_int, arguments: *const c_void) {
     let Some(slot) = slots::of(event) else { return };
     let Some(thread) = recording() else { return };
     let word = || match arguments.is_null() {
         true => 0,
-        // SAFETY: the caller guarantees the arguments of this state; where `word` is used, they
-        // begin with the bytes so far or the device's clock.
+        // SAFETY: the caller guarantees the arguments of this state. In all states for which `word`
+        // is called, they begin with the number of bytes transferred so far or the device's
+        // clock.
         false => unsafe { arguments.cast::<u64>().read() },
     };
     let kind = slot.kind.load(Relaxed);

@@ -1,4 +1,5 @@
-//! NVTX's functions, which replace the empty ones.
+//! Implements the functions of NVTX that tprof records; [`super::install`] makes NVTX's copies call
+//! them.
 
 use super::event::{self, Attributes, Text};
 use super::names::{self, Name, NameKind};
@@ -7,12 +8,12 @@ use core::ffi::{c_char, c_int};
 
 type Domain = *const Name;
 
-/// A function of one of NVTX's types.
+/// A function with one of the types that NVTX's functions have.
 ///
 /// # Safety
 /// The `unsafe` functions rely on how NVTX's headers call them. A text is null or ends with a zero.
-/// Attributes are null or a structure of the size that it states. Both stay unchanged during the
-/// call.
+/// Attributes are null or point at a structure that has the size in its own size field. Texts and
+/// attributes don't change during the call.
 #[derive(Clone, Copy)]
 pub enum Function {
     Ex(unsafe extern "C" fn(*const Attributes)),
@@ -74,7 +75,7 @@ impl Function {
     }
 }
 
-/// Functions of NVTX's module `CORE`, by its numbers.
+/// Functions of NVTX's module `CORE`, each with its number.
 pub const CORE: &[(u32, Function)] = &[
     (1, Function::Ex(mark_ex)),
     (2, Function::Bytes(mark_bytes)),
@@ -93,8 +94,8 @@ pub const CORE: &[(u32, Function)] = &[
     (15, Function::NumberWide(thread_wide)),
 ];
 
-/// Functions of NVTX's module `CORE2`, by its numbers. Left out are resources (6, 7), the end of a
-/// domain (14), since the domain keeps its name, and `nvtxInitialize` (15).
+/// Functions of NVTX's module `CORE2`, each with its number. tprof doesn't implement resources (6,
+/// 7), `nvtxInitialize` (15), and the end of a domain (14), since the domain keeps its name.
 pub const DOMAINS: &[(u32, Function)] = &[
     (1, Function::InEx(domain_mark)),
     (2, Function::InExId(domain_start)),
@@ -117,7 +118,7 @@ unsafe fn name_category(domain: Domain, number: u32, text: Text) {
     unsafe { event::with(text, |text| names::name_category(domain, number, text)) };
 }
 
-/// Returns a handle for a text; null if there is no more room, as without a tool.
+/// Returns a handle for a text; null if there is no room for names, as NVTX does without a tool.
 ///
 /// # Safety
 /// The same premises as [`event::with`].
@@ -127,8 +128,8 @@ unsafe fn handle(kind: NameKind, text: Text) -> Domain {
     name.map_or(core::ptr::null(), core::ptr::from_ref)
 }
 
-// The functions that NVTX calls, with its own types: a text comes as bytes, as `wchar_t`, or in a
-// structure.
+// NVTX calls the following functions with its own types: a text is passed as bytes, as `wchar_t`s,
+// or in a structure.
 
 unsafe extern "C" fn mark_ex(at: *const Attributes) {
     // SAFETY: NVTX's headers pass null or attributes of the size that they state, see `Function`.

@@ -1,4 +1,4 @@
-//! A program's description of a range or a mark, read from NVTX's structures.
+//! Reads a program's description of a range or a mark from NVTX's structures.
 
 use super::names::{self, MESSAGE_MOST, Name};
 use crate::block::Thread;
@@ -6,7 +6,7 @@ use crate::gpu::texts;
 use core::ffi::{CStr, c_char, c_void};
 use tprof_wire::gpu::Range;
 
-/// `nvtxEventAttributes_t`, the same in versions 1 to 3.
+/// `nvtxEventAttributes_t`, which has the same layout in versions 1 to 3.
 #[repr(C)]
 pub struct Attributes {
     version: u16,
@@ -30,7 +30,7 @@ mod message {
     pub const REGISTERED: i32 = 3;
 }
 
-/// A text, as a call passes it.
+/// A text in the form in which a call passes it.
 #[derive(Clone, Copy)]
 pub enum Text {
     /// Bytes that end with a NUL; null for no text.
@@ -42,7 +42,7 @@ pub enum Text {
 /// Reads a text and passes it to `then`; passes an empty text for null.
 ///
 /// # Safety
-/// The pointer is null or points at a text that ends as the variant says.
+/// The pointer is null or points at a text that ends as the variant's comment says.
 pub unsafe fn with<R>(text: Text, then: impl FnOnce(&[u8]) -> R) -> R {
     match text {
         // SAFETY: the caller guarantees a NUL at the end, and the pointer isn't null.
@@ -57,14 +57,14 @@ pub unsafe fn with<R>(text: Text, then: impl FnOnce(&[u8]) -> R) -> R {
     }
 }
 
-/// Converts `wchar_t`s to UTF-8, as far as there is room. Returns the number of bytes.
+/// Converts `wchar_t`s to UTF-8, up to the last letter that fits. Returns the number of bytes.
 ///
 /// # Safety
 /// `at` points at `wchar_t`s that end with a zero.
 unsafe fn narrow(mut at: *const u32, bytes: &mut [u8]) -> usize {
     let mut len = 0;
     loop {
-        // SAFETY: the caller guarantees a zero at the end, and the loop has not passed it.
+        // SAFETY: the caller guarantees a zero at the end, and the loop has not read beyond it.
         let unit = unsafe { at.read() };
         if unit == 0 {
             return len;
@@ -77,12 +77,12 @@ unsafe fn narrow(mut at: *const u32, bytes: &mut [u8]) -> usize {
             *to = *from;
         }
         len += encoded.len();
-        // SAFETY: the unit before was not the zero, so there is another.
+        // SAFETY: this unit was not the zero at the end, so another one follows.
         at = unsafe { at.add(1) };
     }
 }
 
-/// The id of a text in records.
+/// The id by which records refer to a text.
 ///
 /// # Safety
 /// The same premises as [`with`].
@@ -91,7 +91,7 @@ pub unsafe fn text_id(thread: &Thread, text: Text) -> u32 {
     unsafe { with(text, |text| texts::id(thread, text)) }
 }
 
-/// Describes a range by its text, outside of any domain.
+/// Describes a range that has only a text and is in no domain.
 ///
 /// # Safety
 /// The same premises as [`with`].
@@ -100,10 +100,10 @@ pub unsafe fn named(thread: &Thread, text: Text) -> Range {
     Range { name: unsafe { text_id(thread, text) }, ..Range::default() }
 }
 
-/// Describes a range by its attributes, in a domain. Attributes that are not set are left out.
+/// Describes a range in a domain by its attributes. Attributes that are not set stay 0.
 ///
 /// # Safety
-/// `at` is null or points at a structure of NVTX's, of the size that its own field states.
+/// `at` is null or points at a structure of NVTX's, which has the size in its own size field.
 pub unsafe fn described(
     thread: &Thread,
     domain: Option<&'static Name>,
@@ -111,7 +111,7 @@ pub unsafe fn described(
 ) -> Range {
     let mut range =
         Range { domain: domain.map_or(0, |domain| domain.id(thread)), ..Range::default() };
-    // SAFETY: the caller guarantees null or a structure; every version has had all of these fields.
+    // SAFETY: the caller guarantees null or a structure, and every version has all of these fields.
     let Some(given) = (unsafe { at.as_ref() }) else { return range };
     if usize::from(given.bytes) < size_of::<Attributes>() {
         return range;
@@ -130,9 +130,9 @@ pub unsafe fn described(
         range.value = given.value;
     }
     range.name = match given.message_type {
-        // SAFETY: the type says that the message is bytes, which end with a NUL.
+        // SAFETY: by the message's type, it is a text that ends with a NUL.
         message::BYTES => unsafe { text_id(thread, Text::Bytes(given.message.cast())) },
-        // SAFETY: the type says that the message is `wchar_t`s, which end with a zero.
+        // SAFETY: by the message's type, it consists of `wchar_t`s that end with a zero.
         message::WIDE => unsafe { text_id(thread, Text::Wide(given.message.cast())) },
         message::REGISTERED => {
             names::of_handle(given.message.cast()).map_or(0, |name| name.id(thread))
@@ -142,20 +142,20 @@ pub unsafe fn described(
     range
 }
 
-/// Passes the text of attributes to `then`. Doesn't call `then` if there is no text.
+/// Passes the text in attributes to `then`. Doesn't call `then` if there is no text.
 ///
 /// # Safety
 /// The same premises as [`described`].
 pub unsafe fn with_message(at: *const Attributes, then: &mut dyn FnMut(&[u8])) {
-    // SAFETY: the caller guarantees null or a structure; every version has had all of these fields.
+    // SAFETY: the caller guarantees null or a structure, and every version has all of these fields.
     let Some(given) = (unsafe { at.as_ref() }) else { return };
     if usize::from(given.bytes) < size_of::<Attributes>() {
         return;
     }
     match given.message_type {
-        // SAFETY: the type says that the message is bytes, which end with a NUL.
+        // SAFETY: by the message's type, it is a text that ends with a NUL.
         message::BYTES => unsafe { with(Text::Bytes(given.message.cast()), then) },
-        // SAFETY: the type says that the message is `wchar_t`s, which end with a zero.
+        // SAFETY: by the message's type, it consists of `wchar_t`s that end with a zero.
         message::WIDE => unsafe { with(Text::Wide(given.message.cast()), then) },
         message::REGISTERED => {
             if let Some(name) = names::of_handle(given.message.cast()) {

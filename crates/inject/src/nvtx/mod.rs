@@ -1,21 +1,23 @@
-//! NVTX: the ranges, marks and names that a program reports about itself.
+//! Records the ranges, marks and names that a program reports through NVTX.
 //!
-//! NVTX consists of headers: each library that uses it has its own copy. At its first use, a copy
-//! loads the library that `NVTX_INJECTION64_PATH` names, and calls its `InitializeInjectionNvtx2`
-//! with a function that returns the copy's tables. A table says, by number, where function pointers
-//! are stored. [`install`] stores tprof's functions there; functions of other numbers still do
-//! nothing. Neither a GPU nor CUDA is needed.
+//! NVTX consists of headers, so each library that uses it contains a copy of its own. At its first
+//! use, a copy loads the library that `NVTX_INJECTION64_PATH` names, and calls its
+//! `InitializeInjectionNvtx2` with a function that returns the copy's tables. A table says, by
+//! number, where the copy's function pointers are. [`install`] stores tprof's functions there.
+//! Functions with other numbers continue to do nothing. This needs neither a GPU nor CUDA.
 //!
-//! Handles that a program gets (for domains and registered strings) are addresses of names, which
-//! outlive a fork. Calls return what they return without a tool, except handles and numbers of
-//! ranges, since the calls that take those have to tell them apart.
+//! The handles that a program gets for domains and registered strings are addresses of names, which
+//! a forked child inherits. Calls return the same values as without a tool, except handles and
+//! numbers of ranges, since later calls use these to refer to different things.
 //!
-//! Not recorded are payload schemas and counters, resources, names of CUDA streams, events,
-//! contexts and devices, and synchronisation objects. Of marks, time and text are recorded. Ranges
-//! that a process leaves open end with it, and are counted. A push and its pop carry their depth in
-//! the default domain and in a program's first 15 domains, so that a lost event there costs only
-//! its own range. In further domains, a lost pop shifts the ends of the ranges around it. Tested
-//! with NVTX 3 (CUDA 13.5, Python's `nvtx` 0.2.17).
+//! tprof does not record payload schemas and counters, resources, names of CUDA streams, events,
+//! contexts and devices, and synchronisation objects. Of marks, it records time and text. Ranges
+//! that a process leaves open end with the process, and are counted.
+//!
+//! The records of a push and its pop contain their depth, in the default domain and in a program's
+//! first 15 domains. So a lost event there affects only its own range. In further domains, a lost
+//! pop shifts the ends of the ranges around it. This was tested with NVTX 3 (CUDA 13.5, Python's
+//! `nvtx` 0.2.17).
 
 mod calls;
 pub(crate) mod event;
@@ -30,7 +32,7 @@ use core::ffi::{c_int, c_uint, c_void};
 /// The function that a copy of NVTX passes to the library that it loads.
 pub type GetExportTable = unsafe extern "C" fn(table: u32) -> *const c_void;
 
-/// Numbers of the tables that this function returns.
+/// Numbers of the tables that a [`GetExportTable`] returns.
 mod table {
     pub const CALLBACKS: u32 = 1;
     pub const VERSION: u32 = 3;
@@ -60,36 +62,36 @@ struct VersionInfo {
     set_version: Option<unsafe extern "C" fn(u32)>,
 }
 
-/// Makes one copy of NVTX call tprof's functions. Returns false if that is impossible; the copy
-/// then works as without a tool.
+/// Makes one copy of NVTX call tprof's functions. Returns false if that is impossible; then the
+/// copy works as without a tool.
 ///
 /// # Safety
-/// A copy of NVTX 3 (or 2) passed `get`.
+/// `get` is the function that a copy of NVTX 3 (or 2) passed.
 pub unsafe fn install(get: GetExportTable) -> bool {
     agent::prepare();
     if gate::recording().is_none() || !names::prepare() {
         return false;
     }
-    // SAFETY: a copy of NVTX passed `get`; it returns null or a table that begins with its size and
-    // lasts for the process's life.
+    // SAFETY: `get` comes from a copy of NVTX. It returns null, or a table that begins with its
+    // size and lives as long as the process.
     let callbacks = unsafe { get(table::CALLBACKS).cast::<Callbacks>().as_ref() };
     let Some(callbacks) = callbacks.filter(|table| table.bytes >= size_of::<Callbacks>()) else {
         return false;
     };
     let Some(functions) = callbacks.functions else { return false };
-    // SAFETY: a copy of NVTX passed `get`; it returns null or a table that begins with its size and
-    // lasts for the process's life.
+    // SAFETY: `get` comes from a copy of NVTX. It returns null, or a table that begins with its
+    // size and lives as long as the process.
     let version = unsafe { get(table::VERSION).cast::<VersionInfo>().as_ref() };
     if let Some(version) = version.filter(|table| table.bytes >= size_of::<VersionInfo>())
         && let Some(set) = version.set_version
     {
-        // SAFETY: this is a function of NVTX's own table, which every tool has to call.
+        // SAFETY: this function is in NVTX's own table, and NVTX demands that every tool calls it.
         unsafe { set(VERSION) };
     }
     let mut installed = false;
     for (module, ours) in [(module::CORE, CORE), (module::CORE2, DOMAINS)] {
         let (mut places, mut count) = (core::ptr::null_mut(), 0);
-        // SAFETY: this is a function of NVTX's own table, and it writes to two locals.
+        // SAFETY: this function is in NVTX's own table, and writes to two locals.
         let known = unsafe { functions(module, &raw mut places, &raw mut count) };
         if known == 0 || places.is_null() {
             continue;
@@ -98,8 +100,8 @@ pub unsafe fn install(get: GetExportTable) -> bool {
             if *number > count {
                 continue;
             }
-            // SAFETY: NVTX's table has entries 0 to `count`. Each is null or the address of a
-            // pointer to a function of the type that its number has.
+            // SAFETY: NVTX's table has entries 0 to `count`. Each entry is null or the address of a
+            // pointer to a function, whose type depends on the entry's number.
             unsafe {
                 let place = *places.add(*number as usize);
                 if !place.is_null() {

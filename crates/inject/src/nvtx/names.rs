@@ -1,6 +1,6 @@
-//! Names that a program registers, of domains, categories and texts. A handle is the address of a
-//! name. Names are never freed, and each text has one name. They are in memory that a forked child
-//! inherits, but their ids in records are the process's own.
+//! Stores the names of domains, categories and texts that a program registers through NVTX or ITT.
+//! A handle is the address of a name. Names are never freed, and equal texts share one name. A
+//! forked child inherits their memory, but each process assigns its own ids to them in its records.
 
 use crate::block::Thread;
 use crate::gpu::texts;
@@ -15,17 +15,17 @@ use tprof_wire::hash::spread;
 /// Longest text that is stored, in bytes.
 pub const MESSAGE_MOST: usize = MAX_TEXT_BYTES;
 
-/// Bytes for all names together: address space, touched as needed.
+/// Bytes for all names together. This is address space, of which only touched pages use memory.
 const BYTES: usize = 16 << 20;
 /// Number of entries in the table that finds the name of a text.
 const PLACES: usize = 1 << 14;
-/// Number of entries that are tried before a text counts as new.
+/// Number of entries that are tried. If all are used for other texts, the text counts as new.
 const PROBES: usize = 16;
 /// Maximum number of categories that can be named.
 const CATEGORIES: usize = 1 << 12;
 
 static ARENA: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
-/// The first bytes stay free, so that no name is at offset 0.
+/// Offset of the next name. The first bytes stay free, so that no name has offset 0.
 static USED: AtomicUsize = AtomicUsize::new(64);
 static DOMAINS: AtomicU32 = AtomicU32::new(1);
 
@@ -35,11 +35,11 @@ struct NameSlot {
 }
 static KNOWN: [NameSlot; PLACES] =
     [const { NameSlot { hash: AtomicU64::new(0), at: AtomicUsize::new(0) } }; PLACES];
-/// For each named category, its domain and number plus one, and the name.
+/// For each named category, a key made of its domain and number, and the name.
 static CATEGORY: [NameSlot; CATEGORIES] =
     [const { NameSlot { hash: AtomicU64::new(0), at: AtomicUsize::new(0) } }; CATEGORIES];
 
-/// The kind of thing that a name belongs to.
+/// What a name belongs to. A domain and a text with the same name have different names here.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum NameKind {
     /// A domain. Domains of the same name are the same domain.
@@ -48,18 +48,19 @@ pub enum NameKind {
     Text,
 }
 
-/// A name, followed by its bytes and a zero.
+/// A name. The bytes of its text and a zero follow in memory.
 #[repr(C, align(8))]
 pub struct Name {
-    /// The process's generation when the name got its id in the high half, and the id in the low
-    /// half.
+    /// The id in the low half, and in the high half the low bits of the process's generation when
+    /// the name got the id. In a forked child, the generation differs, so the id is not valid
+    /// there.
     known: AtomicU64,
-    /// Number of the domain that it names, from 1; 0 for other names.
+    /// Number of the domain, from 1, if this is the name of one; otherwise 0.
     domain: AtomicU32,
     len: u32,
 }
 
-/// Reserves the memory. Returns false if the kernel refuses.
+/// Reserves the memory for names. Returns false if the kernel refuses it.
 pub fn prepare() -> bool {
     if !ARENA.load(Acquire).is_null() {
         return true;
@@ -74,7 +75,7 @@ pub fn prepare() -> bool {
     true
 }
 
-/// The name behind a handle; `None` for null, and for an address where no name can be.
+/// The name with this handle; `None` for null, and for an address where there can't be a name.
 pub fn of_handle(handle: *const Name) -> Option<&'static Name> {
     let arena = ARENA.load(Acquire);
     let at = (handle as usize).wrapping_sub(arena as usize);
@@ -84,13 +85,14 @@ pub fn of_handle(handle: *const Name) -> Option<&'static Name> {
     {
         return None;
     }
-    // SAFETY: the address lies in the arena and is aligned; names there are never moved or freed,
-    // and all of the arena can be read, whatever was written there.
+    // SAFETY: the address is in the arena and is aligned. Names there are never moved or freed. All
+    // of the arena is readable, so even a wrong handle reads valid memory, and any bytes are valid
+    // in all fields.
     Some(unsafe { &*handle })
 }
 
-/// The name of a text. Makes a new name if the text has none yet; returns `None` if there is no
-/// more room.
+/// The name of a text. Makes a new name if the text has none yet. Returns `None` if there is no
+/// room for it.
 pub fn name(kind: NameKind, text: &[u8]) -> Option<&'static Name> {
     let text = text.get(..MESSAGE_MOST).unwrap_or(text);
     let salt = if kind == NameKind::Domain { 0x5bd1_e995_0000_0000 } else { 0 };
@@ -119,8 +121,8 @@ pub fn name(kind: NameKind, text: &[u8]) -> Option<&'static Name> {
     make(kind, text)
 }
 
-/// Reserves zeroed memory, a multiple of 8 bytes, which is never freed. Once there is too little
-/// room, this returns `None` from then on.
+/// Reserves zeroed memory, rounded up to a multiple of 8 bytes, which is never freed. Once a
+/// request doesn't fit, this returns `None` from then on.
 pub fn reserve(bytes: usize) -> Option<*mut u8> {
     let arena = ARENA.load(Acquire);
     if arena.is_null() || USED.load(Relaxed) > BYTES {
@@ -128,7 +130,7 @@ pub fn reserve(bytes: usize) -> Option<*mut u8> {
     }
     let bytes = bytes.next_multiple_of(8);
     let at = USED.fetch_add(bytes, AcqRel);
-    // SAFETY: the reserved bytes lie in the arena.
+    // SAFETY: the reserved bytes are in the arena.
     (at + bytes <= BYTES).then(|| unsafe { arena.add(at) })
 }
 
@@ -140,7 +142,7 @@ fn make(kind: NameKind, text: &[u8]) -> Option<&'static Name> {
         domain: AtomicU32::new(domain),
         len: u32::try_from(text.len()).ok()?,
     };
-    // SAFETY: `reserve` returned so many bytes, aligned to 8, which have no other owner.
+    // SAFETY: `reserve` returned this many bytes, aligned to 8, for this caller only.
     unsafe {
         let name = at.cast::<Name>();
         core::ptr::copy_nonoverlapping(text.as_ptr(), name.add(1).cast::<u8>(), text.len());
@@ -150,7 +152,7 @@ fn make(kind: NameKind, text: &[u8]) -> Option<&'static Name> {
 }
 
 impl Name {
-    /// The name's id in records.
+    /// The id by which this process's records refer to the name.
     pub fn id(&self, thread: &Thread) -> u32 {
         let generation = WIPED.generation.load(Relaxed);
         let known = self.known.load(Acquire);
@@ -159,7 +161,8 @@ impl Name {
         }
         let id = texts::id(thread, self.text());
         let fresh = generation << 32 | u64::from(id);
-        // The first id that was stored is used, since a domain must have one number in a process.
+        // If two threads assign an id at the same time, the first stored id is used, since a domain
+        // must have one id in a process.
         match self.known.compare_exchange(known, fresh, AcqRel, Acquire) {
             Ok(_) => id,
             Err(other) if other >> 32 == generation & 0xffff_ffff => other as u32,
@@ -167,12 +170,12 @@ impl Name {
         }
     }
 
-    /// Number of the domain whose name this is, from 1; 0 for other names.
+    /// Number of the domain, from 1, if this is the name of one; otherwise 0.
     pub fn domain(&self) -> u32 {
         self.domain.load(Relaxed)
     }
 
-    /// The text, which ends with a zero.
+    /// Address of the text, which ends with a zero.
     pub fn c_text(&self) -> *const c_char {
         core::ptr::from_ref(self).wrapping_add(1).cast()
     }
@@ -180,10 +183,10 @@ impl Name {
     pub fn text(&self) -> &[u8] {
         let arena = ARENA.load(Acquire) as usize;
         let at = core::ptr::from_ref(self) as usize + size_of::<Name>();
-        // If a false handle led here, the length may be anything: the text ends with the arena at
-        // most.
+        // If a wrong handle led here, the length may be any number, so it is limited to the rest of
+        // the arena.
         let room = (arena + BYTES).saturating_sub(at);
-        // SAFETY: the range lies in the arena, which is mapped as a whole.
+        // SAFETY: the range is in the arena, all of which is mapped.
         unsafe { core::slice::from_raw_parts(at as *const u8, (self.len as usize).min(room)) }
     }
 }
@@ -199,8 +202,8 @@ fn places(key: u64) -> impl Iterator<Item = &'static NameSlot> {
     (0..PROBES).filter_map(move |probe| CATEGORY.get((first + probe) & (CATEGORIES - 1)))
 }
 
-/// Names a category of a domain. If there is no room for another category, it is only known by its
-/// number.
+/// Stores the name of a category of a domain. If there is no room, the category is only known by
+/// its number.
 pub fn name_category(domain: Option<&Name>, category: u32, text: &[u8]) {
     let Some(name) = name(NameKind::Text, text) else { return };
     let key = key(domain, category);
@@ -237,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_where_no_name_can_be_are_refused() {
+    fn handles_that_cannot_be_names_are_refused() {
         assert!(prepare());
         assert!(of_handle(std::ptr::null()).is_none());
         assert!(of_handle(std::ptr::dangling()).is_none());
@@ -247,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn categories_are_named_by_domain_and_anew() {
+    fn a_category_is_named_per_domain_and_can_be_renamed() {
         assert!(prepare());
         let domain = name(NameKind::Domain, b"of categories").unwrap();
         name_category(None, 7, b"seven");

@@ -1,8 +1,8 @@
-//! Writes the ranges and marks that a program makes through NVTX or ITT.
+//! Writes the records of ranges and marks that a program reports through NVTX or ITT.
 //!
-//! Beginnings are recorded while recording is on, and ends always, so that a range that began gets
-//! its true end. A push and its pop carry their depth, so that a push or pop that is lost or not
-//! recorded doesn't shift the others.
+//! The beginning of a range is recorded only while recording is on. Its end is always recorded, so
+//! that a recorded range gets its true end. The records of a push and its pop contain their depth,
+//! so that a push or pop that is lost or not recorded doesn't shift the others.
 
 use super::event::{self, Attributes, Text};
 use super::names::Name;
@@ -14,27 +14,26 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tprof_wire::gpu::{NO_LEVEL, Range};
 use tprof_wire::record::ExtKind;
 
-/// Result of push and pop if their depth isn't counted, as without a tool.
+/// What NVTX's push and pop return without a tool, which is that the depth isn't counted.
 const NO_TRACKING: c_int = -2;
 
-/// Next number of a range that is not on a thread's stack. A forked child continues the numbers.
+/// Number of the next range that isn't on a thread's stack. A forked child continues these numbers.
 static RANGES: AtomicU64 = AtomicU64::new(1);
 
-/// A range or mark, as the program describes it.
+/// The description of a range or mark by the program.
 #[derive(Clone, Copy)]
 pub enum RangeText {
-    /// Described by its text.
+    /// The range has only a text.
     Named(Text),
-    /// Described by a structure, in a domain.
+    /// The range is in a domain and is described by a structure.
     Described(Option<&'static Name>, *const Attributes),
-    /// Described by names that live for the process's life: the domain's, and the range's own.
+    /// The domain's name and the range's own name, which both live as long as the process.
     Kept(Option<&'static Name>, Option<&'static Name>),
 }
 
 impl RangeText {
     /// # Safety
-    /// The text or the attributes in it satisfy the premises of [`event::with`] or
-    /// [`event::described`].
+    /// The text or the attributes meet the premises of [`event::with`] or [`event::described`].
     #[inline(always)]
     unsafe fn range(self, thread: &Thread) -> Range {
         // SAFETY: the caller guarantees the premises of the variant's function.
@@ -70,16 +69,16 @@ impl RangeText {
     }
 }
 
-/// Set in the numbers by which `--capture-range` knows ranges on a thread's stack.
+/// Bit in the numbers by which `--capture-range` identifies ranges on a thread's stack.
 pub const ON_STACK: u64 = 1 << 63;
 
-/// The number by which `--capture-range` knows a range on a thread's stack.
+/// The number by which `--capture-range` identifies a range on a thread's stack.
 fn on_stack(thread: &Thread, domain: Option<&Name>, level: u64) -> u64 {
     let domain = u64::from(domain.map_or(0, Name::domain)) & 0xffff;
     ON_STACK | u64::from(thread.tid.get()) << 32 | domain << 16 | level & 0xffff
 }
 
-/// Whether a beginning range is recorded.
+/// Whether to record a range that begins.
 ///
 /// # Safety
 /// The same premises as [`RangeText::range`].
@@ -115,7 +114,8 @@ pub unsafe fn push(domain: Option<&'static Name>, what: RangeText) -> c_int {
     if unsafe { is_recorded(thread, on_stack(thread, domain, id), what) } {
         // SAFETY: the caller guarantees the premises of `range`.
         let range = Range { id, ..unsafe { what.range(thread) } };
-        // The clock is read after the text, so that reading the text is not part of the range.
+        // The clock is read after the text, so that the range doesn't include the time of reading
+        // the text.
         let clock = thread.clock();
         write(thread, ExtKind::RangePush, clock, &range);
     }
@@ -127,7 +127,7 @@ pub fn pop_from(domain: Option<&'static Name>) -> c_int {
     let Some(thread) = gate::recording() else { return NO_TRACKING };
     let clock = thread.clock();
     let id = match level(thread, domain).map(|level| (level, level.get())) {
-        // There were more pops than pushes.
+        // The program called pop more often than push.
         Some((_, 0)) => return NO_TRACKING,
         Some((level, open)) => {
             level.set(open - 1);
@@ -152,7 +152,7 @@ pub unsafe fn start(what: RangeText) -> u64 {
     id
 }
 
-/// Begins a range that is not on a thread's stack and has this number.
+/// Begins a range with this number, which isn't on a thread's stack.
 ///
 /// # Safety
 /// The same premises as [`RangeText::range`].
@@ -191,8 +191,7 @@ pub unsafe fn mark(what: RangeText) {
     }
 }
 
-/// Records a thread's name. Later records refer to it, so it is recorded even while recording is
-/// off.
+/// Records a thread's name, even while recording is off, since later records refer to it.
 ///
 /// # Safety
 /// The same premises as [`event::with`].

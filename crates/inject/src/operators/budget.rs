@@ -1,11 +1,11 @@
-//! Measures how much time recording operators costs a thread, and records fewer steps if it is too
-//! much.
+//! Measures what share of a thread's time is spent on recording operators, and records fewer steps
+//! if the share is too large.
 //!
 //! Under [`mode::AUTO`], recording operators may cost at most a hundredth of a thread's time. If
-//! recording all steps costs more, only [some steps](super::step_sampling) are recorded. The
-//! callbacks' ticks are read for each 32nd operator. PyTorch's own part, which it only has while a
-//! callback is enabled, costs three times as much (docs/operators.md). The steps that a schedule
-//! chooses are few, and are recorded as a whole, whatever that costs.
+//! recording all steps costs more, only [some steps](super::step_sampling) are recorded. The ticks
+//! of tprof's callbacks are measured for each 32nd operator. PyTorch's own part, which exists only
+//! while a callback is enabled, costs three times as much (docs/operators.md). If a schedule
+//! chooses the steps, they are few, and are all recorded at any cost.
 
 use super::open::OpenOperators;
 use super::step_sampling;
@@ -15,23 +15,23 @@ use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::operators::{mode, note};
 use tprof_wire::record::ExtKind;
 
-/// One of this many operators is measured.
+/// One in this many operators is measured.
 const EACH: u64 = 32;
 /// Number of recorded operators after which the share is computed, over as many recorded steps as
-/// they take. With fewer operators, one slow callback would count too much.
+/// they take. With fewer operators, a single slow callback would have too much weight.
 const WINDOW: u64 = 1 << 13;
 /// The share of a thread's time that operators may cost: one part in this many.
 const SHARE: u64 = 100;
-/// The cost of PyTorch's and tprof's parts together, in units of tprof's part.
+/// The cost of PyTorch's and tprof's parts together, as a multiple of tprof's part.
 const PARTS: u64 = 4;
-/// A callback that takes longer, some 10 us, was interrupted or waited for the collector. Such
-/// waits are counted separately.
+/// A callback that takes longer, about 10 us, was interrupted or waited for the collector. Waits
+/// are counted separately.
 const LONGEST: u64 = 1 << 15;
-/// At least one step in this many is recorded. Recording operators can't cost more than all of a
-/// thread's time.
+/// One step in this many is recorded at the least. Recording all operators can't cost more than all
+/// of a thread's time, so this always meets the share.
 const FEWEST: u64 = SHARE;
 
-/// Returns the clock if the operator that begins is measured, otherwise 0.
+/// Returns the clock if the operator that is beginning is measured, otherwise 0.
 #[inline(always)]
 pub fn begins(thread: &Thread, open: &OpenOperators) -> u64 {
     if !open.count.get().is_multiple_of(EACH) {
@@ -47,8 +47,8 @@ pub fn begins(thread: &Thread, open: &OpenOperators) -> u64 {
     clock
 }
 
-/// Called at the first measured operator of another recorded step. The time between the two steps
-/// doesn't count, since nothing was recorded.
+/// Called at the first measured operator of another recorded step. The time between two recorded
+/// steps doesn't count, since nothing was recorded then.
 #[cold]
 #[inline(never)]
 fn next_turn(open: &OpenOperators) {
@@ -68,7 +68,7 @@ pub fn measured(thread: &Thread, open: &OpenOperators, began: u64) {
     }
 }
 
-/// Adds the ticks since `since`, which the callback of a measured operator took.
+/// Adds the ticks since `since`, which is when the callback of a measured operator began.
 #[cold]
 #[inline(never)]
 fn took(thread: &Thread, open: &OpenOperators, since: u64) {

@@ -1,4 +1,4 @@
-//! The functions that PyTorch calls when an operator or a range begins and ends.
+//! The callbacks that PyTorch calls when an operator or a range begins and ends.
 
 use super::layout::{self, LAYOUT};
 use super::open::{self, Taken};
@@ -23,13 +23,15 @@ pub type EndCallback = unsafe extern "C" fn(usize, *mut c_void);
 
 /// Called when an operator begins.
 pub unsafe extern "C" fn operator(context: *mut usize, function: usize) -> *mut usize {
-    // SAFETY: PyTorch passes a place for the context and its `RecordFunction`, as `begin` demands.
+    // SAFETY: PyTorch passes an address for the context and its `RecordFunction`, as `begin`
+    // demands.
     unsafe { begin(context, function, false) }
 }
 
 /// Called when an operator begins and its inputs are available.
 pub unsafe extern "C" fn with_sizes(context: *mut usize, function: usize) -> *mut usize {
-    // SAFETY: PyTorch passes a place for the context and its `RecordFunction`, as `begin` demands.
+    // SAFETY: PyTorch passes an address for the context and its `RecordFunction`, as `begin`
+    // demands.
     unsafe { begin(context, function, true) }
 }
 
@@ -46,7 +48,7 @@ pub unsafe extern "C" fn end(function: usize, _: *mut c_void) {
 
 /// Called when a range begins.
 pub unsafe extern "C" fn range(context: *mut usize, function: usize) -> *mut usize {
-    // SAFETY: PyTorch passes a place for a pointer. A null context is never deleted.
+    // SAFETY: PyTorch passes an address for a pointer. It never deletes a null context.
     unsafe { *context = 0 };
     if schedule::is_followed()
         || step_sampling::is_active()
@@ -59,8 +61,8 @@ pub unsafe extern "C" fn range(context: *mut usize, function: usize) -> *mut usi
         pytorch_registration::sync_callback();
     }
     if let Some(thread) = recorded() {
-        // SAFETY: PyTorch passes its `RecordFunction` to this start callback, and ranges have their
-        // inputs.
+        // SAFETY: PyTorch passes its `RecordFunction` to this start callback. The ranges' callback
+        // was registered with `needs_inputs` if the inputs' offset is known.
         let (name, inputs) = unsafe {
             let sizes = |bytes: &[u8]| interned::id(thread, ExtKind::Sizes, bytes);
             let name = interned::id(thread, ExtKind::Name, name_of(function));
@@ -72,8 +74,8 @@ pub unsafe extern "C" fn range(context: *mut usize, function: usize) -> *mut usi
     context
 }
 
-/// Called when a range ends, perhaps in another thread than the one where it began. It isn't known
-/// here whether recording was on when the range began.
+/// Called when a range ends, perhaps on another thread than the one where it began. The end is
+/// recorded in any case, since it isn't known here whether the beginning was.
 pub unsafe extern "C" fn range_end(function: usize, _: *mut c_void) {
     let Some(thread) = gate::recording() else { return };
     let edge = RangeEdge { object: function as u64, inputs: Inputs::default() };
@@ -87,8 +89,9 @@ pub unsafe extern "C" fn range_end(function: usize, _: *mut c_void) {
     }
 }
 
-/// Counts a step of torch.profiler, a batch or an epoch, and opens the capture, if a range is one
-/// of these. If [steps are sampled](super::step_sampling), the next one may begin here.
+/// Handles a range that is a step of torch.profiler, a batch, or an epoch: counts it, and opens the
+/// capture if the range is the captured one. If [steps are sampled](super::step_sampling), the next
+/// step may begin here.
 ///
 /// # Safety
 /// `function` is the address of a `RecordFunction`.
@@ -110,7 +113,7 @@ unsafe fn followed_range(function: usize) {
     capture::begins(thread, CaptureTrigger::Range, name, function as u64);
 }
 
-/// Counts an optimizer's step, if a range is one.
+/// Counts an optimizer's step, if the range is one.
 ///
 /// # Safety
 /// `function` is the address of a `RecordFunction`.
@@ -125,14 +128,14 @@ unsafe fn optimizer_step(thread: &Thread, function: usize) {
     }
 }
 
-/// Returns the name of a `RecordFunction`, which is valid for as long as the callback lasts.
+/// Returns the name of a `RecordFunction`. The name is only valid during the callback.
 ///
 /// # Safety
 /// `function` is the address of a `RecordFunction`.
 #[inline(always)]
 unsafe fn name_of<'a>(function: usize) -> &'a [u8] {
-    // SAFETY: `LAYOUT.name` is the address of `RecordFunction::name() const`, whose text outlives
-    // the callback.
+    // SAFETY: `LAYOUT.name` is the address of `RecordFunction::name() const`, whose text is valid
+    // during the callback.
     unsafe {
         let name: unsafe extern "C" fn(usize) -> *const u8 =
             core::mem::transmute(LAYOUT.name.load(Relaxed));
@@ -146,11 +149,11 @@ fn recorded() -> Option<&'static Thread> {
 }
 
 /// # Safety
-/// `context` is valid for writing a pointer; `function` is the address of a `RecordFunction`, in
+/// `context` is valid for writing a pointer. `function` is the address of a `RecordFunction`, in
 /// its start callback.
 #[inline(always)]
 unsafe fn begin(context: *mut usize, function: usize, with_sizes: bool) -> *mut usize {
-    // SAFETY: the caller guarantees a place for a pointer. A null context is never deleted.
+    // SAFETY: the caller guarantees an address for a pointer. PyTorch never deletes a null context.
     unsafe { *context = 0 };
     let Some(thread) = recorded() else {
         pytorch_registration::sync_callback();
@@ -174,17 +177,17 @@ unsafe fn begin(context: *mut usize, function: usize, with_sizes: bool) -> *mut 
     context
 }
 
-/// Reads the operator's inputs. `id` returns the id of a list of sizes.
+/// Reads the inputs of an operator or range. `id` returns the id of a list of sizes.
 ///
 /// # Safety
-/// `function` is the address of a `RecordFunction`, in its start callback if sizes are wanted.
+/// `function` is the address of a `RecordFunction`, in its start callback if `with_sizes` is true.
 #[inline(always)]
 unsafe fn inputs(function: usize, with_sizes: bool, id: impl FnOnce(&[u8]) -> u32) -> Inputs {
     let at = LAYOUT.inputs.load(Relaxed);
     if at == 0 {
         return Inputs::default();
     }
-    // SAFETY: in a `RecordFunction`, autograd's sequence number lies in the word before the inputs.
+    // SAFETY: in a `RecordFunction`, autograd's sequence number is in the word before the inputs.
     let number = unsafe { layout::word(function + at - 8) };
     let sequence = u32::try_from(number.wrapping_add(1)).unwrap_or(0);
     // SAFETY: the caller guarantees a `RecordFunction` in its start callback.

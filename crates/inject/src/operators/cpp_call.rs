@@ -1,7 +1,8 @@
 //! Calls a C++ function that may throw, and catches the exception.
 //!
 //! The frame of [`call`] has a personality routine that catches any exception. It needs functions
-//! of libgcc and libstdc++, which are loaded wherever C++ code is, and are looked up by name.
+//! of libgcc and libstdc++. Both are loaded in every process with C++ code, so they are looked up
+//! by name.
 
 use crate::loaded::{self, Loaded};
 use core::arch::naked_asm;
@@ -39,25 +40,25 @@ pub fn prepare() -> bool {
 /// The outcome of a call.
 #[repr(C)]
 struct CallOutcome {
-    /// The returned value, or the exception.
+    /// The value that the function returned, or the exception.
     value: u64,
-    /// 1 if it returned.
+    /// 1 if the function returned, 0 if it threw.
     returned: u64,
 }
 
 /// Calls `function` with three arguments. Returns its result; `None` if it threw.
 ///
 /// # Safety
-/// `function` can be called with three such arguments, and [`prepare`] has returned true.
+/// `function` can be called with these three arguments, and [`prepare`] has returned true.
 pub unsafe fn call(function: usize, arguments: [u64; 3]) -> Option<u64> {
     let [first, second, third] = arguments;
-    // SAFETY: the caller guarantees that the function can be called so, and that `prepare` found
-    // what `personality` calls.
+    // SAFETY: the caller guarantees that the function can be called with these arguments, and that
+    // `prepare` has found the functions that `personality` calls.
     let outcome = unsafe { enter(function, first, second, third) };
     if outcome.returned != 0 {
         return Some(outcome.value);
     }
-    // SAFETY: `prepare` found these functions of the C++ ABI by name; the exception is the one that
+    // SAFETY: `prepare` found these functions of the C++ ABI by name. The exception is the one that
     // the personality routine got.
     unsafe {
         let begin: unsafe extern "C" fn(u64) -> u64 =
@@ -69,8 +70,8 @@ pub unsafe fn call(function: usize, arguments: [u64; 3]) -> Option<u64> {
     None
 }
 
-/// Calls the function. As the data of its personality, the frame has the address where execution
-/// continues after an exception.
+/// Calls the function. The language-specific data of this frame, which the personality routine
+/// reads, is the address where execution continues after an exception.
 #[unsafe(naked)]
 unsafe extern "C" fn enter(function: usize, first: u64, second: u64, third: u64) -> CallOutcome {
     naked_asm!(
@@ -106,7 +107,7 @@ unsafe extern "C" fn enter(function: usize, first: u64, second: u64, third: u64)
     )
 }
 
-/// Called when the unwinder reaches [`enter`]'s frame.
+/// The personality routine of [`enter`]'s frame. The unwinder calls it when it reaches that frame.
 unsafe extern "C" fn personality(
     _version: c_int,
     actions: c_int,
@@ -123,7 +124,7 @@ unsafe extern "C" fn personality(
         return FOUND;
     }
     if actions & HANDLER == 0 {
-        // A thread that is being cancelled continues to unwind.
+        // A thread that is being cancelled must unwind further.
         return CONTINUE;
     }
     // SAFETY: `prepare` found these functions of the unwinder by name; register 0 is rax.

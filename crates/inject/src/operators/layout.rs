@@ -1,5 +1,5 @@
-//! Finds the offsets of the fields that are read in PyTorch's objects, by calling PyTorch's own
-//! functions on memory of tprof's that is laid out like such an object.
+//! Finds the offsets of fields in PyTorch's objects. For this it calls PyTorch's own functions on
+//! memory of tprof's that is laid out like such an object.
 
 use super::cpp_call;
 use crate::loaded::{self, Loaded};
@@ -20,28 +20,28 @@ const TYPE_OF_TAG: &CStr = c"_ZN3c106IValue7TagTypeINS_4TypeEE3getERKS0_";
 const TENSOR: &CStr = c"_ZTVN3c1010TensorImplE";
 const DELETE: &CStr = c"_ZdlPv";
 
-/// Number of words of the objects that are built for this.
+/// Number of words of the objects that are built for these calls.
 const WORDS: usize = 96;
-/// The search for the inputs begins at this word, since a `RecordFunction` begins with its
+/// First word at which the search looks for the inputs, since a `RecordFunction` begins with its
 /// callbacks.
 const FIRST_WORD: usize = 14;
-/// The search for the inputs ends before this word.
+/// The search ends before this word.
 const LAST_WORD: usize = 64;
 
-/// Addresses and offsets by which PyTorch's objects are read. Offsets are in bytes.
+/// Addresses and offsets with which tprof reads PyTorch's objects. Offsets are in bytes.
 pub struct Layout {
     /// Address of `at::RecordFunction::name() const`.
     pub name: AtomicUsize,
-    /// Offset of the inputs in a `RecordFunction`: the address of the `IValue`s, then their number;
-    /// 0 while not known. Autograd's sequence number lies before them.
+    /// Offset in a `RecordFunction` of the inputs: the address of the `IValue`s, then their number;
+    /// 0 while not known. Autograd's sequence number is in the word before them.
     pub inputs: AtomicUsize,
-    /// Offset of the first size in a `TensorImpl`; 0 while not known. The word before holds the
+    /// Offset of the first size in a `TensorImpl`; 0 while not known. The word before it is the
     /// number of sizes.
     pub sizes: AtomicUsize,
     /// Offset of the element type in a `TensorImpl`, 2 bytes; 0 while not known.
     pub of_type: AtomicUsize,
-    /// The word that a plain `TensorImpl` begins with (its vtable). Other tensors may have no
-    /// sizes, or computed ones.
+    /// The word that a plain `TensorImpl` begins with: its vtable. Tensors with another vtable may
+    /// have no sizes, or computed ones.
     pub tensor: AtomicUsize,
     /// Address of `c10::IValue::isTensorList() const`; 0 while not known.
     pub is_list: AtomicUsize,
@@ -49,9 +49,9 @@ pub struct Layout {
     pub is_whole_list: AtomicUsize,
     /// Address of `c10::IValue::isBoolList() const`; 0 while not known.
     pub is_truth_list: AtomicUsize,
-    /// Tag of truth values, whose number depends on the version; 0 while not known.
+    /// Tag of boolean values, which differs between versions; 0 while not known.
     pub truth: AtomicU32,
-    /// Tag of lists, learned from the first list that is met; 0 while not known.
+    /// Tag of lists, learned from the first list in any input; 0 while not known.
     pub list: AtomicU32,
 }
 
@@ -69,8 +69,8 @@ pub static LAYOUT: Layout = Layout {
     list: AtomicU32::new(0),
 };
 
-/// Finds the layout. An error, from [`unread`], says why the sizes of inputs can't be read. Returns
-/// `None` if even the function that returns names is missing.
+/// Finds the layout. An error, from [`unread`], says why the sizes of inputs can't be read. `None`
+/// means that even the function that returns names is missing.
 pub fn find(torch: &Loaded) -> Option<Result<(), u64>> {
     LAYOUT.name.store(torch.function(NAME)?, Relaxed);
     for place in [&LAYOUT.inputs, &LAYOUT.sizes, &LAYOUT.of_type, &LAYOUT.tensor] {
@@ -97,9 +97,9 @@ pub fn find(torch: &Loaded) -> Option<Result<(), u64>> {
     Some(find_sizes(torch, &InputList { function: input_sizes, at: inputs }))
 }
 
-/// The tag of truth values: the one whose values have the type `bool`. Only the tags behind the
-/// last one that has the same number in all versions are tried. For all of these, the type follows
-/// from the tag alone.
+/// Finds the tag of boolean values: the one whose values have the type `bool`. Only tags above the
+/// last one that has the same number in all versions are tried. For all of these tags, the type
+/// follows from the tag alone.
 fn truth_tag(torch: &Loaded) -> Option<u32> {
     const FIRST: u32 = 6;
     const LAST: u32 = 10;
@@ -107,30 +107,32 @@ fn truth_tag(torch: &Loaded) -> Option<u32> {
     let mut place = [0u64; 4];
     // SAFETY: `BoolType::get()` takes no argument and returns a pointer. In builds where the result
     // isn't a plain pointer, the function writes it to the address in the first argument, which is
-    // `place`.
+    // that of `place`.
     let returned = unsafe { cpp_call::call(get, [(&raw mut place) as u64, 0, 0]) }?;
     let truth = place.first().copied().filter(|at| *at != 0).unwrap_or(returned);
     (FIRST..=LAST).find(|tag| {
         let value = [0u64, u64::from(*tag)];
-        // The result is a pointer and another one that owns the type, which is null for these
-        // types.
+        // The result has two pointers: one to the type, and one that owns the type and is null for
+        // these types.
         let mut of = [0u64; 4];
         let arguments = [(&raw mut of) as u64, (&raw const value) as u64, 0];
-        // SAFETY: the arguments are the address for the result and a value with this tag, whose
-        // contents the function does not read.
+        // SAFETY: the arguments are the address for the result and a value with this tag. The
+        // function does not read the value's contents.
         unsafe { cpp_call::call(of_tag, arguments) }.is_some() && of.first() == Some(&truth)
     })
 }
 
-/// Finds the offset of the inputs in a `RecordFunction`: the only one at which an object with one
-/// input makes `inputSizes` return one list. The bytes before are odd, so that builds with
-/// assertions take the inputs for valid. The bytes behind are zero, which means no inputs.
+/// Finds the offset of the inputs in a `RecordFunction`: the only offset at which an object with
+/// one input makes `inputSizes` return one list. The words before that offset have odd bytes, so
+/// that builds with assertions take the inputs for valid. The words after it are zero, which means
+/// no inputs.
 fn inputs_at(input_sizes: usize) -> Result<usize, u64> {
     let none = [0u64; 2];
     for at in FIRST_WORD..LAST_WORD {
         let list = InputList { function: input_sizes, at: at * 8 };
-        // SAFETY: `none` is an `IValue`. Wherever the function reads its inputs, this object has
-        // the one input or a count of 0, as earlier offsets were tried before.
+        // SAFETY: `none` is an `IValue`. Smaller offsets were tried before, so the function reads
+        // its inputs at this offset, where there is one input, or at a higher one, where the count
+        // is 0.
         if unsafe { list.of(&none) }?.is_some() {
             return Ok(at * 8);
         }
@@ -138,7 +140,7 @@ fn inputs_at(input_sizes: usize) -> Result<usize, u64> {
     Err(unread::NO_PLACE)
 }
 
-/// The function `inputSizes`, and the offset at which it may read the inputs.
+/// The function `inputSizes`, and the offset at which the object that it gets has the inputs.
 struct InputList {
     function: usize,
     at: usize,
@@ -159,16 +161,16 @@ impl InputList {
         }
         let mut lists = [0u64; 3];
         let arguments = [(&raw mut lists) as u64, object.as_ptr() as u64, 0];
-        // SAFETY: the arguments are the address for the result (a vector, of three words), an
-        // object, and a flag. The caller guarantees that the function reads the object's inputs
-        // only where they are valid.
+        // SAFETY: the arguments are the address for the result (a vector of three words), an
+        // object, and a flag. The caller guarantees that the function finds either valid inputs or
+        // none.
         if unsafe { cpp_call::call(self.function, arguments) }.is_none() {
             return Err(unread::THROWN);
         }
         let [first, end, _] = lists;
         let count = match end.wrapping_sub(first) {
             0 => Ok(None),
-            // 24 bytes are one list, which is itself a vector.
+            // 24 bytes are one list, which is a vector itself.
             24 => {
                 // SAFETY: `first` is the address of a vector, which begins with these two words.
                 let (from, to) = unsafe { (word(first as usize), word(first as usize + 8)) };
@@ -192,15 +194,15 @@ fn free(memory: u64) {
     if memory != 0
         && let Some(delete) = delete()
     {
-        // SAFETY: `operator delete(void*)` gets memory from the `operator new` of a vector, and
-        // never throws.
+        // SAFETY: this is `operator delete(void*)`, which never throws, and the memory comes from
+        // the `operator new` of a vector.
         unsafe {
             core::mem::transmute::<usize, unsafe extern "C" fn(u64)>(delete)(memory);
         }
     }
 }
 
-/// Finds the offsets of sizes and type in a `TensorImpl`.
+/// Finds the offsets of the sizes and the type in a `TensorImpl`.
 fn find_sizes(torch: &Loaded, list: &InputList) -> Result<(), u64> {
     let of_core = |loaded: &Loaded| {
         loaded.base().starts_with(b"libc10.so").then(|| loaded.variable(TENSOR))?
@@ -223,7 +225,7 @@ fn find_sizes(torch: &Loaded, list: &InputList) -> Result<(), u64> {
     Ok(())
 }
 
-/// Finds the offset of the sizes, through the functions of the stable ABI that read them.
+/// Finds the offset of the sizes by calling the functions of PyTorch's stable ABI that read them.
 fn sizes_by_functions(get_sizes: usize, get_dim: usize) -> Result<usize, u64> {
     let mut object = [0u64; WORDS];
     let at = read(get_sizes, &object)?.wrapping_sub(object.as_ptr() as u64) as usize;
@@ -237,9 +239,9 @@ fn sizes_by_functions(get_sizes: usize, get_dim: usize) -> Result<usize, u64> {
     if agrees { Ok(at) } else { Err(unread::NO_PLACE) }
 }
 
-/// Finds the offset of the sizes in versions before that ABI (PyTorch 2.1): it follows the only
-/// word that, when all others are zero, makes `inputSizes` return so many sizes. What the function
-/// reads lies before the flags, which stay zero.
+/// Finds the offset of the sizes in versions before the stable ABI (PyTorch 2.1). The sizes follow
+/// their number, which is the only word that makes `inputSizes` return that many sizes when all
+/// other words are zero. `inputSizes` reads no word after the flags, and the flags stay zero.
 fn sizes_by_list(list: &InputList) -> Result<usize, u64> {
     const FIRST: usize = 4;
     const LAST: usize = 16;
@@ -249,8 +251,8 @@ fn sizes_by_list(list: &InputList) -> Result<usize, u64> {
             *word = 3;
         }
         let tensor = [object.as_ptr() as u64, 1];
-        // SAFETY: the value holds a tensor whose words are zero, except one. Its flags are zero, so
-        // it has its sizes in the standard way.
+        // SAFETY: the value contains a tensor whose words are zero, except one. Its flags are zero,
+        // which means that it stores its sizes in the standard way.
         if unsafe { list.of(&tensor) }? == Some(3) {
             return Ok((count + 1) * 8);
         }
@@ -258,19 +260,20 @@ fn sizes_by_list(list: &InputList) -> Result<usize, u64> {
     Err(unread::NO_PLACE)
 }
 
-/// Bytes from the first size to the type: ten words of sizes, the storage's offset, and the number
-/// of elements.
+/// Bytes from the first size to the type. Between them are ten words of sizes, the storage's
+/// offset, and the number of elements.
 const TYPE_BEHIND: usize = 12 * 8;
 /// Number of `c10::ScalarType::Double`.
 const DOUBLE: u16 = 7;
 
-/// The value that `aoti_torch_get_…(tensor, &value)` stores for a tensor with this object.
+/// Calls `aoti_torch_get_…(tensor, &value)` for a tensor with this object, and returns the value.
 fn read(function: usize, object: &[u64; WORDS]) -> Result<u64, u64> {
     let tensor = object.as_ptr() as u64;
     let mut value = 0u64;
     let arguments = [(&raw const tensor) as u64, (&raw mut value) as u64, 0];
     // SAFETY: the arguments are a tensor, which is a pointer to such an object, and the address for
-    // the value. The flags of an object of zeros say that it has its sizes in the standard way.
+    // the value. The object's flags are zero, which means that it stores its sizes in the standard
+    // way.
     match unsafe { cpp_call::call(function, arguments) } {
         Some(0) => Ok(value),
         Some(result) if result as u32 == 0 => Ok(value),
@@ -282,7 +285,7 @@ fn read(function: usize, object: &[u64; WORDS]) -> Result<u64, u64> {
 /// Reads a word of memory.
 ///
 /// # Safety
-/// An aligned word can be read at `at`.
+/// The word at `at` is aligned and can be read.
 #[inline(always)]
 pub unsafe fn word(at: usize) -> u64 {
     // SAFETY: the caller guarantees an aligned word.

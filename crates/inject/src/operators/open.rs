@@ -1,4 +1,4 @@
-//! A thread's operators that have begun and not ended.
+//! Stores the operators of a thread that have begun and not ended.
 
 use crate::block::Thread;
 use crate::signal_cell::SignalCell;
@@ -7,16 +7,16 @@ use crate::{interned, ring, sys};
 use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::record::ExtKind;
 
-/// Maximum number of operators that are open at a time. If there are more, the outermost are
-/// counted as lost.
+/// Maximum number of operators that are open at a time. If there are more, the outer ones count as
+/// lost.
 const MOST: usize = 200;
 
 /// An operator or range that has begun.
 #[repr(C)]
 pub struct OpenOperator {
-    /// Address of its `RecordFunction`.
+    /// Address of the operator's `RecordFunction`.
     pub function: SignalCell<usize>,
-    /// Clock at its beginning.
+    /// Clock at the operator's beginning.
     pub start: SignalCell<u64>,
     /// Id of the operator's name.
     pub name: SignalCell<u32>,
@@ -24,34 +24,34 @@ pub struct OpenOperator {
     pub inputs: SignalCell<u64>,
 }
 
-/// Number of ids that a thread caches, by their keys. The cached ids lie together, while in the
-/// process's table each may lie in a page of its own.
+/// Number of ids in a thread's cache, which is indexed by their keys. The cached ids are close
+/// together in memory, while in the process's table each may be in another page.
 const RECENT: usize = 512;
 
-/// An id, with its key.
+/// A cached id, with its key.
 #[repr(C)]
 struct RecentId {
     key: SignalCell<u64>,
     id: SignalCell<u32>,
 }
 
-/// The open operators of a thread, innermost last. A forked child finds its parent's here, and
-/// clears them.
+/// The open operators of a thread, innermost last. A forked child inherits its parent's, and clears
+/// them.
 #[repr(C)]
 pub struct OpenOperators {
     generation: SignalCell<u64>,
     len: SignalCell<usize>,
     /// Number of operators in the current window of the [budget](super::budget).
     pub count: SignalCell<u64>,
-    /// Ticks that the measured ones among those operators took.
+    /// Ticks that tprof's callbacks took for the measured ones among these operators.
     pub ticks: SignalCell<u64>,
-    /// Clock at which the part of `count` in this recorded step began.
+    /// Clock at the first measured operator of the current recorded step in this window.
     pub since: SignalCell<u64>,
-    /// Ticks that the earlier recorded steps of this window lasted.
+    /// Ticks that the earlier recorded steps in this window lasted.
     pub before: SignalCell<u64>,
-    /// Clock at the last operator that was measured.
+    /// Clock at the end of the last measured callback.
     pub last: SignalCell<u64>,
-    /// The recorded step that the window is in, see [`super::step_sampling`].
+    /// Number of the recorded step that the window is in, see [`super::step_sampling`].
     pub turn: SignalCell<u32>,
     entries: [OpenOperator; MOST],
     recent: [RecentId; RECENT],
@@ -66,8 +66,8 @@ pub fn of(thread: &Thread) -> Option<&OpenOperators> {
     if at.is_null() {
         at = map(thread)?;
     }
-    // SAFETY: `map` mapped the memory, zeroed, which every field's type allows; it is this thread's
-    // until the thread ends.
+    // SAFETY: `map` mapped the memory zeroed, which is a valid value of every field. Only this
+    // thread uses it, until the thread ends.
     let open = unsafe { &*at.cast::<OpenOperators>() };
     let generation = WIPED.generation.load(Relaxed);
     if open.generation.get() != generation {
@@ -86,7 +86,7 @@ fn map(thread: &Thread) -> Option<*mut u8> {
     Some(at)
 }
 
-/// Frees this thread's memory; the thread is about to end.
+/// Frees this thread's memory. Called when the thread is about to end.
 pub fn ended(thread: &Thread) {
     let at = thread.operators.get();
     if !at.is_null() {
@@ -97,7 +97,7 @@ pub fn ended(thread: &Thread) {
 }
 
 impl OpenOperators {
-    /// Clears the state in a process with a new generation.
+    /// Clears the state in a forked child, which has a new generation.
     #[cold]
     fn begin(&self, generation: u64) {
         self.generation.set(generation);
@@ -105,7 +105,7 @@ impl OpenOperators {
         self.recent.iter().for_each(|recent| recent.key.set(0));
     }
 
-    /// The same as [`interned::id`], through this thread's cache.
+    /// Like [`interned::id`], but looks in this thread's cache first.
     #[inline]
     pub fn id(&self, thread: &Thread, kind: ExtKind, bytes: &[u8]) -> u32 {
         if bytes.is_empty() {
@@ -118,7 +118,7 @@ impl OpenOperators {
         }
         let id = interned::id_of(thread, kind, bytes, key);
         if let Some(recent) = recent.filter(|_| id != 0) {
-            // The key is cleared first, so that not even a signal handler can see a key with
+            // The key is cleared first, so that not even a signal handler can see one key with
             // another key's id.
             recent.key.set(0);
             recent.id.set(id);
@@ -127,7 +127,8 @@ impl OpenOperators {
         id
     }
 
-    /// Adds an entry for an operator that begins. The entry's fields still have old values.
+    /// Adds an entry for an operator that begins. The caller must set the entry's fields, which
+    /// still have old values.
     #[inline]
     pub fn push(&self, thread: &Thread) -> Option<&OpenOperator> {
         if self.len.get() >= MOST {
@@ -139,8 +140,8 @@ impl OpenOperators {
         Some(entry)
     }
 
-    /// Removes the operator of this `RecordFunction`, which is the innermost unless it is
-    /// asynchronous. Returns its values.
+    /// Removes the operator with this `RecordFunction` and returns its values. Usually it is the
+    /// innermost one, unless it is asynchronous.
     #[inline]
     pub fn take(&self, function: usize) -> Option<Taken> {
         let len = self.len.get();
@@ -158,7 +159,7 @@ impl OpenOperators {
         taken
     }
 
-    /// Drops the outer half of the operators: they ended in another thread, or never will.
+    /// Drops the outer half of the operators, which ended on another thread or never will end.
     #[cold]
     fn drop_oldest(&self, thread: &Thread) {
         for at in 0..MOST / 2 {
@@ -172,7 +173,7 @@ impl OpenOperators {
     }
 }
 
-/// The values of an operator that was removed.
+/// The values of an entry.
 #[derive(Clone, Copy)]
 pub struct Taken {
     /// The same as [`OpenOperator::function`].

@@ -1,10 +1,10 @@
-//! Registers the callbacks, once PyTorch is loaded.
+//! Registers tprof's callbacks with PyTorch once PyTorch is loaded.
 //!
-//! The check whether PyTorch is loaded runs only where the current thread holds no lock of
-//! PyTorch's and all that PyTorch needs is completely loaded. This holds when this library starts
-//! (its constructor runs after those of the libraries that a program is linked with), and when
-//! Python looks up the entry of a module that it has loaded. It doesn't hold when a thread begins,
-//! since another thread may be in `dlopen`.
+//! The check whether PyTorch is loaded runs only at times when the current thread holds no lock of
+//! PyTorch's, and everything that PyTorch needs is completely loaded. This holds when this library
+//! starts, since its constructor runs after those of the libraries that a program is linked with.
+//! It also holds when Python looks up the entry point of a module that it has loaded. It doesn't
+//! hold when a thread begins, since another thread may be in `dlopen`.
 
 use super::callbacks::{self, EndCallback, StartCallback};
 use super::layout;
@@ -31,19 +31,21 @@ struct RecordFunctionCallback {
     needs_ids: bool,
 }
 
-/// An address in the library with which the callbacks were registered.
+/// An address in the library with which the callbacks are registered.
 static LIBRARY_AT: AtomicUsize = AtomicUsize::new(0);
-/// Number of objects that were loaded at the last search.
+/// Number of objects that the loader had loaded at the last search.
 static LOADED: AtomicUsize = AtomicUsize::new(0);
 
-/// Registers the callbacks if they are wanted, PyTorch is loaded, and they are not registered yet.
+/// Registers the callbacks if the run wants them, PyTorch is loaded, and they are not registered
+/// yet.
 pub fn register_callbacks() {
     if pytorch_registration::current_phase() == phase::DONE {
         return;
     }
     let Some(thread) = gate::recording() else { return };
-    // A fork interrupted the search in the parent, so it begins again here. After PyTorch was
-    // called, that isn't possible: PyTorch's lock may be held forever in the child.
+    // If a fork interrupted the search in the parent, it begins again here. If the fork came after
+    // the call of PyTorch, that isn't possible, since PyTorch's lock may be locked forever in the
+    // child.
     if pytorch_registration::interrupted_by_fork() == Some(phase::BUSY) {
         LOADED.store(0, Relaxed);
         pytorch_registration::set_phase(phase::NONE);
@@ -91,7 +93,7 @@ fn register(thread: &Thread, torch: &Loaded, wanted: u32) {
     let ranges = callback(callbacks::range, callbacks::range_end, |scope| scope == USER_SCOPE);
     let ranges = RecordFunctionCallback { needs_inputs: layout.is_ok(), ..ranges };
     pytorch_registration::set_phase(phase::REGISTERS);
-    // SAFETY: `at::addGlobalCallback` has this type, and takes such a structure by value.
+    // SAFETY: `at::addGlobalCallback` has this type, and takes the structure by value.
     unsafe {
         let add: unsafe extern "C" fn(RecordFunctionCallback) -> u64 = core::mem::transmute(add);
         let handle = add(operators);
@@ -122,7 +124,7 @@ fn callback(
     }
 }
 
-/// Called when code was unloaded. If that was PyTorch, it may be loaded again.
+/// Called when code was unloaded. If PyTorch was unloaded, it may be loaded and registered again.
 pub fn unloaded() {
     LOADED.store(0, Relaxed);
     if pytorch_registration::current_phase() == phase::DONE

@@ -1,26 +1,27 @@
-//! Reads the sizes and types of an operator's inputs in place, and lists of numbers among the
-//! inputs.
+//! Reads the sizes and types of an operator's inputs, and lists of numbers among the inputs,
+//! directly from PyTorch's objects.
 //!
-//! Only what is certain is read: plain tensors (nested, sparse, and undefined ones have other
-//! vtables) without extra metadata (symbolic sizes), and with sizes whose product is the number of
-//! elements.
+//! It reads only tensors whose layout is certain. They must have the vtable of plain tensors
+//! (nested, sparse and undefined tensors have others) and no extra metadata (symbolic sizes). Their
+//! number of elements must be the product of their sizes.
 
 use super::layout::{LAYOUT, word};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tprof_wire::operators::{Input, MAX_LISTED, MAX_NUMBERS, NO_TYPE, SIZES_WORDS};
 
-/// Number of words of an `IValue`: the value that it holds, and its tag.
+/// Number of words of an `IValue`: its contents, and its tag.
 const VALUE_WORDS: usize = 2;
 /// Number of `IValue::Tag::Tensor`.
 const TENSOR: u32 = 1;
-/// Last tag of plain numbers, that of integers (`IValue::Tag::Int`). All versions have the same
-/// tags up to here.
+/// Last tag of plain numbers, which is that of integers (`IValue::Tag::Int`). Tags up to this one
+/// are the same in all versions.
 const LAST_NUMBER: u32 = 5;
-/// Tensors with more dimensions are not plain: PyTorch has at most 64.
+/// Maximum number of dimensions in PyTorch. A tensor that seems to have more isn't plain.
 const DIMS_MOST: u64 = 64;
 
-/// The id of the sizes of a `RecordFunction`'s inputs, which `id` returns; 0 if there are none.
+/// Passes the sizes of a `RecordFunction`'s inputs to `id`, and returns the id that it returns; 0
+/// if there are no inputs.
 ///
 /// # Safety
 /// `function` is the address of a `RecordFunction`, in its start callback, and the offset of its
@@ -28,24 +29,24 @@ const DIMS_MOST: u64 = 64;
 #[inline]
 pub unsafe fn of(function: usize, id: impl FnOnce(&[u8]) -> u32) -> u32 {
     let at = LAYOUT.inputs.load(Relaxed);
-    // SAFETY: the caller guarantees that a `RecordFunction` with inputs at this offset lies there:
-    // the address of the values, then their number.
+    // SAFETY: the caller guarantees a `RecordFunction` with its inputs at this offset: the address
+    // of the values, then their number.
     let (values, count) = unsafe { (word(function + at), word(function + at + 8)) };
     if LAYOUT.sizes.load(Relaxed) == 0 || count == 0 || values == 0 {
         return 0;
     }
-    // The array is `const`: copying one value so often would be a `memset` of 3.5 KB for each
-    // operator.
+    // The array is a `const` expression. An array that copies one value would be a `memset` of 3.5
+    // KB for each operator.
     let mut list = List { words: [const { MaybeUninit::uninit() }; SIZES_WORDS], len: 0 };
     for value in 0..count as usize {
         let value = values as usize + value * VALUE_WORDS * 8;
         // SAFETY: `values` is the address of `count` values.
         let (held, tag) = unsafe { (word(value), word(value + 8) as u32) };
         let fits = match tag {
-            // SAFETY: a value with this tag holds a tensor, which outlives the callback.
+            // SAFETY: a value with this tag contains a tensor, which outlives the callback.
             TENSOR => unsafe { list.tensor(held as usize) },
-            // SAFETY: this is a value of PyTorch's own with this tag; if it is a list, it holds
-            // one.
+            // SAFETY: this is a value of PyTorch's own with this tag. If the tag is that of a list,
+            // the value contains one.
             tag if tag > LAST_NUMBER => unsafe { list.other(value, held, tag) },
             tag => list.push(Input::Other { tag }, 0),
         };
@@ -60,7 +61,8 @@ pub unsafe fn of(function: usize, id: impl FnOnce(&[u8]) -> u32) -> u32 {
     id(bytes)
 }
 
-/// Asks one of PyTorch's own functions about a value. Returns false if that function was not found.
+/// Calls one of PyTorch's functions that return a fact about a value. Returns false if the function
+/// was not found.
 ///
 /// # Safety
 /// `value` is the address of an `IValue`; `function` is 0 or the address of a member function of
@@ -71,22 +73,22 @@ unsafe fn ask(function: &AtomicUsize, value: usize) -> bool {
     if function == 0 {
         return false;
     }
-    // SAFETY: the caller guarantees `IValue::isTensorList() const` or one like it, which throws
-    // nothing.
+    // SAFETY: the caller guarantees `IValue::isTensorList() const` or a similar function. These
+    // throw no exception.
     unsafe { core::mem::transmute::<usize, unsafe extern "C" fn(usize) -> bool>(function)(value) }
 }
 
 struct List {
-    /// The packed inputs and sizes. Most words are never used, and are not cleared for each
+    /// The packed inputs and sizes. Most words are never used, so they are not cleared for each
     /// operator.
     words: [MaybeUninit<u64>; SIZES_WORDS],
-    /// Number of words that are written.
+    /// Number of words that were written.
     len: usize,
 }
 
 impl List {
-    /// Adds an input for which so many sizes will follow. Returns false if there is no room for
-    /// these and one more word.
+    /// Adds an input after which `sizes` sizes will follow. Returns false if there is no room for
+    /// all of this and one more word.
     #[inline]
     fn push(&mut self, input: Input, sizes: usize) -> bool {
         if self.len + 1 + sizes >= SIZES_WORDS {
@@ -106,22 +108,23 @@ impl List {
         }
     }
 
-    /// Adds a value that is neither a tensor nor a number. Returns false if there is no room.
+    /// Adds a value that is neither a tensor nor a number. Returns false if there is no room for
+    /// it.
     ///
     /// # Safety
-    /// `value` is the address of an `IValue` that holds `held` with this tag.
+    /// `value` is the address of an `IValue` with the contents `held` and this tag.
     #[inline]
     unsafe fn other(&mut self, value: usize, held: u64, tag: u32) -> bool {
         if tag == LAYOUT.truth.load(Relaxed) {
-            // Only the first byte belongs to a truth value.
+            // Only the first byte belongs to a boolean value.
             return self.push(Input::Truth { value: held as u8 != 0 }, 0);
         }
         let known = LAYOUT.list.load(Relaxed);
         if known != 0 && known != tag {
             return self.push(Input::Other { tag }, 0);
         }
-        // SAFETY: the caller guarantees an `IValue`; if it is one of these lists, `held` is the
-        // address of one.
+        // SAFETY: the caller guarantees an `IValue`. If it is one of these lists, `held` is the
+        // list's address.
         let fits = unsafe {
             if ask(&LAYOUT.is_list, value) {
                 self.tensors(held as usize)
@@ -137,10 +140,10 @@ impl List {
         fits
     }
 
-    /// Adds a list of numbers or truth values. Returns false if there is no room.
+    /// Adds a list of integers or booleans. Returns false if there is no room for it.
     ///
     /// # Safety
-    /// `object` is the address of a `ListImpl` of numbers or truth values.
+    /// `object` is the address of a `ListImpl` of integers or booleans.
     unsafe fn numbers(&mut self, object: usize, tag: u32, truths: bool) -> bool {
         // SAFETY: the caller guarantees a `ListImpl`.
         let (first, count) = match unsafe { values(object) } {
@@ -169,7 +172,7 @@ impl List {
         true
     }
 
-    /// Adds a list of tensors. Returns false if there is no room.
+    /// Adds a list of tensors. Returns false if there is no room for it.
     ///
     /// # Safety
     /// `object` is the address of a `ListImpl` of tensors.
@@ -188,47 +191,48 @@ impl List {
             let value = first + value * VALUE_WORDS * 8;
             // SAFETY: `first` is the address of `count` values.
             match unsafe { (word(value), word(value + 8) as u32) } {
-                // SAFETY: a value with this tag holds a tensor.
+                // SAFETY: a value with this tag contains a tensor.
                 (held, TENSOR) => unsafe { self.tensor(held as usize) },
                 _ => self.push(Input::Unread, 0),
             }
         })
     }
 
-    /// Adds a tensor. Returns false if there is no room.
+    /// Adds a tensor. Returns false if there is no room for it.
     ///
     /// # Safety
     /// `object` is the address of a `TensorImpl`.
     #[inline]
     unsafe fn tensor(&mut self, object: usize) -> bool {
         let at = LAYOUT.sizes.load(Relaxed);
-        // SAFETY: the caller guarantees a `TensorImpl`, whose sizes are at the known offset; the
-        // vtable, the extra metadata and the number of sizes lie before them.
+        // SAFETY: the caller guarantees a `TensorImpl`, which has its sizes at the known offset.
+        // The vtable, the extra metadata and the number of sizes precede them.
         let (vtable, extra, dims) =
             unsafe { (word(object), word(object + extra_at(at)), word(object + at - 8)) };
         if vtable as usize != LAYOUT.tensor.load(Relaxed) || extra != 0 || dims > DIMS_MOST {
             return self.push(Input::Unread, 0);
         }
         let dims = dims as usize;
-        // Tensors with more dimensions have their sizes elsewhere.
+        // Tensors with more dimensions have their sizes in separate memory.
         const INSIDE: usize = 5;
         let sizes = match dims <= INSIDE {
             true => object + at,
-            // SAFETY: a plain tensor with more dimensions has the address of its sizes here.
+            // SAFETY: a plain tensor with more dimensions has the address of its sizes at this
+            // offset.
             false => unsafe { word(object + at) as usize },
         };
         let type_at = LAYOUT.of_type.load(Relaxed);
         let of = match type_at {
             0 => NO_TYPE,
-            // SAFETY: a plain tensor has its type at this known offset.
+            // SAFETY: a plain tensor has its type at this offset.
             at => unsafe { word(object + at) as u8 },
         };
         let begin = self.len;
         if !self.push(Input::Tensor { dims: dims as u16, of }, dims) {
             return false;
         }
-        // SAFETY: in a plain tensor, ten words of sizes and the storage's offset are followed by
-        // the number of elements.
+        // SAFETY: in a plain tensor, the number of elements follows ten words of sizes and the
+        // storage's offset.
         let elements = unsafe { word(object + at + ELEMENTS_BEHIND) };
         let mut product = 1u64;
         let places = self.words.get_mut(self.len..self.len + dims).unwrap_or_default();
@@ -247,7 +251,7 @@ impl List {
     }
 }
 
-/// Returns the address of a list's values and their number; `None` if the two are implausible.
+/// Returns the address of a list's values and their number; `None` if they are implausible.
 ///
 /// # Safety
 /// `object` is the address of a `ListImpl`.
@@ -255,29 +259,31 @@ impl List {
 unsafe fn values(object: usize) -> Option<(usize, usize)> {
     let at = object + values_at(LAYOUT.sizes.load(Relaxed));
     // SAFETY: the caller guarantees a `ListImpl`, in which a vector follows the vtable and the
-    // counts.
+    // counts of references.
     let (first, end) = unsafe { (word(at) as usize, word(at + 8) as usize) };
     let makes_sense = first <= end && (first | end).is_multiple_of(8);
     makes_sense.then(|| (first, (end - first) / (VALUE_WORDS * 8)))
 }
 
-/// Bytes from the first size to the number of elements: ten words of sizes, then the storage's
-/// offset.
+/// Bytes from the first size to the number of elements. Between them are the ten words of sizes and
+/// the storage's offset.
 const ELEMENTS_BEHIND: usize = 11 * 8;
 
-/// Offset of the extra metadata in a `TensorImpl` with its sizes at this offset. Before the number
-/// of sizes, a `TensorImpl` has its vtable, counts of references (8 or 16 bytes), storage,
-/// autograd's metadata, extra metadata, version, and one or two words of Python's.
+/// Offset of the extra metadata in a `TensorImpl` whose sizes are at offset `sizes`. A `TensorImpl`
+/// begins with its vtable, counts of references (8 or 16 bytes), storage, autograd's metadata,
+/// extra metadata, version, and one or two words of Python's. The number of sizes follows.
 #[inline]
 fn extra_at(sizes: usize) -> usize {
     if sizes < WITH_LONG_COUNTS { 32 } else { 40 }
 }
 
-/// Offset of a list's values, behind its vtable and counts, in a version with sizes at this offset.
+/// Offset of a list's values, after its vtable and counts, in a version whose tensors have sizes at
+/// offset `sizes`.
 #[inline]
 fn values_at(sizes: usize) -> usize {
     if sizes < WITH_LONG_COUNTS { 16 } else { 24 }
 }
 
-/// In versions whose counts of references have 16 bytes, sizes are at this offset or a higher one.
+/// In versions whose counts of references have 16 bytes, the sizes of a tensor are at this offset
+/// or a higher one.
 const WITH_LONG_COUNTS: usize = 80;

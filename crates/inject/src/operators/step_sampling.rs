@@ -1,20 +1,20 @@
-//! Records the operators of one step in so many, if recording all steps would cost too much time.
+//! Records the operators of only one step in N, if recording all steps would cost too much time.
 //!
-//! Under `--operators auto`, the [budget](super::budget) decides how many. A step lasts from one
-//! boundary to the next: the end of an optimizer's update, or the beginning of a range by
-//! torch.profiler or a data loader. Only the most trusted kind of boundary that the program has is
-//! used, and only the first source of that kind. Between the budget's decision and the first
-//! boundary no operator is recorded, so that every recorded step is whole.
+//! Under `--operators auto`, the [budget](super::budget) decides N. A step lasts from one boundary
+//! to the next. A boundary is the end of an optimizer's update, or the beginning of a range of
+//! torch.profiler or of a data loader. If the program has several kinds of boundary, only the most
+//! trusted kind counts, and only the first source of that kind. From the budget's decision to the
+//! first boundary no operator is recorded, so that every recorded step is whole.
 
 use crate::pytorch_registration;
 use crate::schedule::Source;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
-/// One step in so many is recorded.
+/// One step in this many is recorded.
 static EVERY: AtomicU32 = AtomicU32::new(1);
 /// Number of boundaries since the last recorded step began, or since sampling began.
 static PASSED: AtomicU32 = AtomicU32::new(0);
-/// The kind of boundary that is used in the high half, and which source of that kind in the low
+/// The kind of boundary that counts in the high half, and which source of that kind in the low
 /// half; 0 before the first boundary.
 static BOUNDARY: AtomicU64 = AtomicU64::new(0);
 /// Number of recorded steps so far.
@@ -26,15 +26,15 @@ pub fn is_active() -> bool {
     EVERY.load(Relaxed) > 1
 }
 
-/// The number of the recorded step.
+/// The number of the current or last recorded step.
 #[inline(always)]
 pub fn recorded_step() -> u32 {
     TURN.load(Relaxed)
 }
 
-/// From now on, records the operators of one step in `every`. Returns whether that is a change.
-/// Steps differ a little from each other, so more steps are only recorded if `every` falls to a
-/// fourth of its current value.
+/// Records the operators of one step in `every` from now on. Returns whether that changes anything.
+/// Steps differ a little from each other, so a smaller `every` only counts if it is at most a
+/// fourth of the current value.
 pub fn set_every(every: u32) -> bool {
     let now = EVERY.load(Relaxed);
     if every <= now && every.saturating_mul(4) > now || every == now {
@@ -50,7 +50,7 @@ pub fn set_every(every: u32) -> bool {
     true
 }
 
-/// Called when a step ends and the next one begins. `of` distinguishes sources of one kind.
+/// Called when a step ends and the next one begins. `of` distinguishes the sources of one kind.
 pub fn boundary(source: Source, of: u32) {
     let this = (source as u64) << 32 | u64::from(of);
     let known = BOUNDARY.load(Relaxed);

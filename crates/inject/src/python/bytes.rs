@@ -1,15 +1,15 @@
-//! Hashes of strings and tables that the interpreter owns.
+//! Computes hashes of strings and line tables that the interpreter owns.
 
 use crate::arch;
 use tprof_wire::hash::{GOLDEN, spread};
 use tprof_wire::python::Memory;
 
-/// Strings and tables of at most so many bytes are hashed whole. Of longer ones, half of this is
-/// hashed at either end, from a word's first byte on.
+/// Strings and tables of at most this many bytes are hashed as a whole. Of longer ones, half this
+/// number of bytes is hashed at either end, from the first byte of a word on.
 const HASHED: u64 = 256;
 
 /// Hashes bytes that begin at an aligned address. Each pair of words is hashed independently, so
-/// that no pair has to wait for the one before.
+/// that the processor can hash several pairs at the same time.
 #[inline(always)]
 pub fn bytes_hash(memory: &mut impl Memory, at: u64, bytes: u64, hash: u64) -> Option<u64> {
     let mut sum = Sum { sum: hash ^ bytes, key: GOLDEN };
@@ -23,7 +23,8 @@ pub fn bytes_hash(memory: &mut impl Memory, at: u64, bytes: u64, hash: u64) -> O
     Some(sum.sum)
 }
 
-/// The sum of the hashes of pairs. Each pair is hashed with keys that depend on its place.
+/// The sum of the hashes of pairs of words. Each pair is hashed with keys that depend on its
+/// position.
 struct Sum {
     sum: u64,
     key: u64,
@@ -44,7 +45,8 @@ pub fn joined(first: u64, second: u64) -> u64 {
     folded(first ^ GOLDEN, second ^ !GOLDEN)
 }
 
-/// Folds the halves of a product, so that each bit depends on all bits of both numbers.
+/// Multiplies, and combines the halves of the product, so that each bit depends on all bits of both
+/// numbers.
 #[inline(always)]
 fn folded(first: u64, second: u64) -> u64 {
     let product = u128::from(first) * u128::from(second);
@@ -65,8 +67,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn each_byte_that_is_hashed_matters() {
-        // SAFETY: only `text` is read, which outlives it.
+    fn a_change_of_any_hashed_byte_changes_the_hash() {
+        // SAFETY: the test reads only `text`, which outlives `here`.
         let mut here = unsafe { OwnMemory::vouched() };
         for bytes in [0, 1, 8, 17, 24, 255, 256, 257, 264, 600] {
             let mut text = [0x6161_6161_6161_6161u64; 100];
@@ -94,20 +96,21 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_differ_in_several_words_differ() {
-        // SAFETY: only `text` is read, which outlives it.
+    fn texts_that_differ_in_several_words_have_different_hashes() {
+        // SAFETY: the test reads only `text`, which outlives the read.
         let mut here = unsafe { OwnMemory::vouched() };
         let mut met = BTreeSet::new();
         for (first, second) in
             (0..300u64).flat_map(|first| (0..300).map(move |second| (first, second)))
         {
-            // Changes the last character of each word, which is its highest byte, or the first.
+            // Changes either the first character of each word, which is its lowest byte, or the
+            // last ones.
             for shift in [0, 48] {
                 let text = [first << shift, second << shift, 1, 2, second << shift, first << shift];
                 met.insert(bytes_hash(&mut here, text.as_ptr() as u64, 48, 0));
             }
         }
-        // The hash of zero is the same in both cases.
+        // With `first` and `second` 0, both shifts give the same text.
         assert_eq!(met.len(), 2 * 300 * 300 - 1);
     }
 }

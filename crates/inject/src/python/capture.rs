@@ -1,4 +1,4 @@
-//! Captures a thread's Python frames.
+//! Takes the Python frames of the running thread.
 
 use super::bytes::mix;
 use super::interpreter::interpreter;
@@ -13,8 +13,8 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::python::{Frames, Interpreter, Memory, WalkEnd};
 use tprof_wire::record::StackEnd;
 
-/// Marks a thread's memory for frames as in use while this value lives. If a signal handler
-/// interrupts the thread and allocates, it takes no frames.
+/// Marks a thread's memory for frames as in use while this value lives. A signal handler that
+/// interrupts the thread meanwhile and allocates then takes no Python frames.
 struct Busy<'t>(&'t Thread);
 
 impl Busy<'_> {
@@ -33,8 +33,8 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// The frames that a thread took. The thread's signal handlers do not touch them while this value
-/// lives.
+/// The frames that a thread took. While this value lives, the thread's signal handlers do not use
+/// the same memory.
 pub struct ScratchGuard<'t> {
     /// The frames that were taken.
     pub scratch: &'t mut Scratch,
@@ -42,7 +42,7 @@ pub struct ScratchGuard<'t> {
 }
 
 /// Takes the Python frames of this thread, whose native stack is in `walk`. Returns `None` if the
-/// thread runs no Python. Frames that can't be read are counted.
+/// thread doesn't run Python. If frames can't be read, this is counted.
 #[inline(never)]
 pub fn take<'t>(thread: &'t Thread, walk: &Walk) -> Option<ScratchGuard<'t>> {
     let interpreter = interpreter()?;
@@ -55,41 +55,42 @@ pub fn take<'t>(thread: &'t Thread, walk: &Walk) -> Option<ScratchGuard<'t>> {
     Some(ScratchGuard { scratch, _busy: busy })
 }
 
-/// Frees this thread's memory; the thread is about to end.
+/// Frees this thread's memory. Called when the thread is about to end.
 pub fn ended(thread: &Thread) {
     let scratch = thread.python.get();
     if !scratch.is_null() && !thread.python_busy.get() {
         thread.python.set(core::ptr::null_mut());
-        // SAFETY: `scratch` mapped the memory; only this thread uses it, and not at this moment.
+        // SAFETY: `scratch` mapped the memory. Only this thread uses it, and `python_busy` says
+        // that it doesn't at the moment.
         unsafe { sys::unmap(scratch, size_of::<Scratch>()) };
     }
 }
 
 /// Whether the thread may be running Python: it will return to the interpreter's code, which
-/// therefore can't be unloaded. If it won't return there, the thread is not examined further, since
-/// the interpreter may be unloaded meanwhile.
+/// therefore can't be unloaded. If it won't return there, the interpreter may be unloaded at any
+/// moment, so the thread isn't examined further.
 fn may_run(walk: &Walk, interpreter: &Interpreter) -> bool {
     let (start, end) = interpreter.text;
     let mut frames = walk.frames.iter().take(walk.len);
     walk.end != StackEnd::Whole || frames.any(|frame| (start..end).contains(frame))
 }
 
-/// This thread's state in the interpreter, and whether the thread is attached to it, so that it may
-/// run Python now.
+/// Finds this thread's `PyThreadState`. Also returns whether the thread is attached to it, so that
+/// it may run Python now.
 fn state_of(thread: &Thread, interpreter: &Interpreter) -> Option<(u64, bool)> {
     let runtime = interpreter.runtime as usize;
     let interpreters = runtime.wrapping_add(interpreter.layout.interpreters as usize);
-    // SAFETY: the address is that of a variable of a loaded library, which `interpreter` has found
-    // not to be unloading.
+    // SAFETY: the address is that of a variable of a loaded library. `interpreter` has checked that
+    // the library isn't being unloaded.
     let (first, main) = unsafe {
         let list = interpreters as *const AtomicU64;
         ((*list).load(Relaxed), (*list.add(1)).load(Relaxed))
     };
     if first == 0 {
-        // Python has not begun yet, or is finished.
+        // Python has not started yet, or has been finalised.
         return None;
     }
-    // SAFETY: the collector found these two functions by name. They take no arguments, read one
+    // SAFETY: the collector found these two functions by name. They have no arguments, read one
     // variable of the thread or the runtime, and return a pointer.
     let (thread_of, current) = unsafe {
         (
@@ -101,9 +102,9 @@ fn state_of(thread: &Thread, interpreter: &Interpreter) -> Option<(u64, bool)> {
             ),
         )
     };
-    // The order matters: in a thread that Python doesn't know, `current` could be the first access
-    // to a thread-local variable, for which the loader may have to allocate. SAFETY: `thread_of` is
-    // the first of the two functions above.
+    // The order matters. In a thread that Python doesn't know, `current` could be the first
+    // access to a thread-local variable, for which the loader may have to allocate.
+    // SAFETY: `thread_of` is the first of the two functions above.
     let own = unsafe { thread_of() };
     if own == 0 {
         return None;
@@ -136,13 +137,13 @@ fn scratch<'t>(busy: &Busy<'t>) -> Option<&'t mut Scratch> {
         }
         thread.python.set(sys::map_anonymous(size_of::<Scratch>())?);
     }
-    // SAFETY: the memory was mapped above, zeroed (which every field's type allows), and is large
-    // enough. Only this thread uses it, `take` calls this once per `busy`, and `busy` keeps signal
-    // handlers out.
+    // SAFETY: the memory was mapped above and is large enough. It is zeroed, which is a valid value
+    // of every field. Only this thread uses it, `take` calls this once per `busy`, and `busy` keeps
+    // signal handlers from using it.
     Some(unsafe { &mut *thread.python.get().cast() })
 }
 
-/// Reads the frames of a state.
+/// Reads the frames of a thread state.
 fn frames<'t>(
     busy: &Busy<'t>,
     walk: &Walk,
@@ -165,7 +166,7 @@ fn frames<'t>(
     taken.hash = 0;
     if direct {
         // SAFETY: this thread is attached to the interpreter and is in a call, so the interpreter
-        // keeps these objects, see the module docs.
+        // keeps these objects valid. The module docs of `python` have the details.
         collect(&mut unsafe { OwnMemory::vouched() }, interpreter, state, taken);
     } else {
         kernel.begin();
@@ -173,7 +174,7 @@ fn frames<'t>(
             Some(pthread) if pthread == arch::thread_pointer() as u64 => {
                 collect(kernel, interpreter, state, taken);
             }
-            // The thread's variable holds a state that isn't this thread's.
+            // The thread's variable contains a state that isn't this thread's.
             Some(_) => return None,
             None => taken.ends = WalkEnd::Unreadable,
         }
@@ -184,7 +185,7 @@ fn frames<'t>(
     (taken.len > 0).then_some(scratch)
 }
 
-/// Walks the frames of a state and hashes each.
+/// Walks the frames of a thread state and hashes each frame.
 fn collect(
     memory: &mut impl Memory,
     interpreter: &Interpreter,
@@ -204,15 +205,15 @@ fn collect(
         };
         let before = len.checked_sub(1).and_then(|before| keys.get_mut(before));
         if key == 0 {
-            // This is the interpreter's own code, without a name, and not a Python function. The
+            // This is the interpreter's own code, which has no name, and not a Python function. The
             // call of the evaluation loop that runs the frame before may begin here.
             if let Some(before) = before {
                 *before |= raw.entry;
             }
             continue;
         }
-        // Keys are mixed while the next frame is read: in a separate loop, each would have to wait
-        // for the one before.
+        // The key of a frame is mixed in while the next frame is read. In a separate loop, each key
+        // would have to wait for the one before.
         if let Some(before) = before {
             *hash = mix(*hash, *before);
         }

@@ -1,4 +1,4 @@
-//! Defines each frame once, by a record of its name, file and line.
+//! Writes the definition of each Python frame once: a record with its name, file and line.
 
 use super::interpreter::interpreter;
 use super::memory::OwnMemory;
@@ -10,7 +10,7 @@ use tprof_wire::python::{self, FILE_BYTES, Layout, Memory, NAME_BYTES, RawFrame,
 use tprof_wire::record::ExtKind;
 
 /// Keys of the frames that are defined, in an open-addressing table. A thread claims an entry by
-/// one compare-and-swap, and gives it up again if it finds no room for the record. The table is
+/// one compare-and-swap, and clears it again if the ring has no room for the record. The table is
 /// empty in a forked child.
 static DEFINED: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
 const ENTRIES: usize = 1 << 17;
@@ -22,8 +22,8 @@ pub fn prepare() {
     fork_tables::map(&DEFINED, ENTRIES * size_of::<AtomicU64>());
 }
 
-/// Defines the frames of a stack that no thread has defined yet. A frame that can't be read gets no
-/// name, which the collector counts.
+/// Writes the definitions of those frames of a stack that no thread has defined yet. A frame that
+/// can't be read gets no definition, and the collector counts it as unnamed.
 #[cold]
 #[inline(never)]
 pub fn define(thread: &Thread, scratch: &mut Scratch) {
@@ -35,8 +35,8 @@ pub fn define(thread: &Thread, scratch: &mut Scratch) {
         let key = *key & !1;
         let Some(claimed) = claim(key) else { continue };
         let words = match direct {
-            // SAFETY: the frames were taken like this a moment ago, and the thread is still in the
-            // same call.
+            // SAFETY: the same premises as when the frames were taken, since the thread is still in
+            // the same call.
             true => describe(&mut unsafe { OwnMemory::vouched() }, layout, *raw, key, payload),
             false => describe(kernel, layout, *raw, key, payload),
         };
@@ -44,14 +44,15 @@ pub fn define(thread: &Thread, scratch: &mut Scratch) {
         if let Some(payload) = words.and_then(|words| payload.get(..words))
             && !ring::ext(thread, ExtKind::PythonFrame, 0, clock, payload)
         {
-            // Keys in the entries that follow may then be claimed and defined a second time.
+            // Now the entry is free, so a key in one of the next entries may be defined a second
+            // time, which is harmless.
             claimed.store(0, Release);
         }
     }
 }
 
-/// Claims the entry of a frame, which the caller then has to define; from now on the frame counts
-/// as defined. Returns `None` if it is defined already.
+/// Claims the entry of a frame. From now on the frame counts as defined, so the caller must define
+/// it. Returns `None` if it is defined already.
 fn claim(key: u64) -> Option<&'static AtomicU64> {
     let table = DEFINED.load(Acquire);
     if table.is_null() {
@@ -88,7 +89,7 @@ fn describe(
     let mut table = LineTable { memory: &mut *memory, at: head.lines, left: head.lines_bytes };
     let line = python::line(layout, raw.code, head.first_line, raw.instruction, &mut table);
     let sent_name = Text { bytes: name.bytes.min(NAME_BYTES as u64), ..name };
-    // A long file name keeps its last bytes, from an aligned one on.
+    // Of a long file name, only the last bytes are recorded, from an aligned one on.
     let skipped = file.bytes.saturating_sub(FILE_BYTES as u64).next_multiple_of(8);
     let sent_file = Text {
         at: file.at.wrapping_add(skipped),
@@ -116,7 +117,7 @@ fn copy(memory: &mut impl Memory, text: Text, to: &mut [u64]) -> Option<usize> {
     Some(words)
 }
 
-/// Iterates over the bytes of a line table, as far as they can be read.
+/// Iterates over the bytes of a line table, up to the first one that can't be read.
 struct LineTable<'a, M: Memory> {
     memory: &'a mut M,
     at: u64,

@@ -1,30 +1,31 @@
-//! The interpreter of this process, as the collector found it.
+//! Holds what the collector found out about the Python interpreter of this process.
 
 use crate::{loaded, state, unloading};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use tprof_wire::python::{INTERPRETER_WORDS, Interpreter};
 use tprof_wire::region::RegionHeader;
 
-/// The interpreter, as the collector published it. It is copied out of the region, so that a forked
-/// child, which gets a new region, still has it.
+/// The interpreter, as the collector published it. It is copied from the region, so that a forked
+/// child still has it although its region is new.
 static WORDS: [AtomicU64; INTERPRETER_WORDS] = [const { AtomicU64::new(0) }; INTERPRETER_WORDS];
 /// Epoch of the copy, see [`UNLOADS`]; 0 if there is no copy.
 static COPIED: AtomicU32 = AtomicU32::new(0);
 /// Set while a thread makes the copy.
 static COPYING: AtomicU32 = AtomicU32::new(0);
-/// Number of interpreters that were unloaded. An interpreter's epoch is one more than this number
-/// when the collector found it. Interpreters of an earlier epoch are not used.
+/// Number of interpreters that were unloaded so far. An interpreter's epoch is one more than this
+/// number was when the collector found it. An interpreter of an earlier epoch is not used.
 static UNLOADS: AtomicU32 = AtomicU32::new(0);
 
-/// Called for a new region.
+/// Called when this process has got a new region.
 pub fn attached(header: &RegionHeader) {
     header.python_unloads.store(UNLOADS.load(SeqCst), Release);
     // In a forked child, the thread that was copying no longer exists.
     COPYING.store(0, Release);
 }
 
-/// Called when a library was unloaded, or could not be unloaded: drops the copy of an interpreter
-/// that is gone. The collector publishes the next one, wherever it is loaded.
+/// Called when a library was unloaded, or could not be unloaded. If the library was the
+/// interpreter, its copy is no longer used. The collector publishes the next interpreter when one
+/// is loaded.
 pub fn unloaded() {
     let unloads = UNLOADS.load(SeqCst);
     if COPIED.load(SeqCst) == unloads.wrapping_add(1) && !loaded::is_loaded(word(0) as usize) {
@@ -39,7 +40,7 @@ fn word(at: usize) -> u64 {
     WORDS.get(at).map_or(0, |word| word.load(Relaxed))
 }
 
-/// The interpreter; `None` if there is none that can be used.
+/// The interpreter; `None` if none is known, or if it may be unloaded now.
 #[inline(always)]
 pub fn interpreter() -> Option<Interpreter> {
     // The library that is being unloaded may be the interpreter.
@@ -57,8 +58,8 @@ pub fn interpreter() -> Option<Interpreter> {
     Some(Interpreter::of_words(&words))
 }
 
-/// Copies the interpreter that the collector published, if it is of this epoch. Returns whether it
-/// did.
+/// Copies the interpreter that the collector published, if it has this epoch. Returns whether it
+/// was copied.
 #[cold]
 #[inline(never)]
 fn copy(epoch: u32) -> bool {

@@ -1,36 +1,37 @@
-//! The key of a frame: a hash of its name, file, lines and instruction.
+//! Computes the key of a Python frame: a hash of its name, file, lines and instruction.
 
 use super::bytes::{bytes_hash, joined, mix};
 use tprof_wire::hash::spread;
 use tprof_wire::python::{self, CodeFields, Interpreter, Layout, Memory, RawFrame};
 
-/// Hashes frames of one walk.
+/// Hashes the frames of one walk.
 ///
-/// Nothing is cached from one walk to the next: Python may free an object and make another one at
-/// its address, and comparing all parts of a code object with their former values would touch twice
-/// the memory. That took 20 ns per frame, with 42 different functions; this takes 13 ns.
+/// Nothing is cached from one walk to the next, since Python may free an object and make another
+/// one at the same address. A cache would have to compare all parts of a code object with their
+/// former values, which touches twice the memory. With 42 different functions, that took 20 ns per
+/// frame, and this takes 13 ns.
 pub struct Keys<'i> {
     interpreter: &'i Interpreter,
     fields: CodeFields,
-    /// The code of the last frame and the file of the last code, with their hashes: many frames
-    /// share them.
+    /// The address of the last frame's code with its hash, and the address of the last code's file
+    /// with its hash. Many consecutive frames share these.
     code: (u64, u64),
     file: (u64, u64),
 }
 
-/// Stands for no object, since no object lies at an odd address.
+/// Means no object, since objects are never at odd addresses.
 const NONE: (u64, u64) = (1, 0);
 
 impl<'i> Keys<'i> {
-    /// Begins a walk; `None` if the layout is impossible.
+    /// Begins a walk; `None` if the interpreter's layout is impossible.
     #[inline(always)]
     pub fn begin(interpreter: &'i Interpreter) -> Option<Keys<'i>> {
         let fields = CodeFields::of(&interpreter.layout)?;
         Some(Keys { interpreter, fields, code: NONE, file: NONE })
     }
 
-    /// The hash of a frame's content, with bit 0 clear. Returns 0 for the interpreter's own code,
-    /// and `None` for an object that isn't a code object.
+    /// The key of a frame: a hash of its content, with bit 0 clear and bit 1 set. Returns 0 for the
+    /// interpreter's own code, and `None` for an object that isn't a code object.
     #[inline(always)]
     pub fn of(&mut self, memory: &mut impl Memory, raw: RawFrame) -> Option<u64> {
         if self.code.0 != raw.code {
@@ -41,7 +42,8 @@ impl<'i> Keys<'i> {
         Some(if code == 0 { 0 } else { mix(code, at) & !1 | 2 })
     }
 
-    /// The hash of a code object, 0 if it has no name; `None` if it isn't a code object.
+    /// The hash of a code object; 0 if it has no name. Returns `None` if the object isn't a code
+    /// object.
     #[inline(always)]
     fn code(&mut self, memory: &mut impl Memory, at: u64) -> Option<u64> {
         let layout = &self.interpreter.layout;
@@ -52,7 +54,7 @@ impl<'i> Keys<'i> {
         if head.name == 0 {
             return Some(0);
         }
-        // A name nearly always has Python's own hash: names are interned.
+        // Names are interned, so Python has nearly always stored a hash of its own in them.
         let name = python::text_hash(memory, layout, head.name);
         let name = name.or_else(|| text_hash(memory, layout, head.name))?;
         if self.file.0 != head.file {
@@ -120,18 +122,18 @@ mod tests {
             let interpreter = interpreter();
             let at = self.code.as_ptr() as u64;
             let raw = RawFrame { at: 8, code: at, instruction: at + 48 + instruction, entry: 0 };
-            // SAFETY: only this code and the objects that it refers to are read, which outlive
-            // `here`.
+            // SAFETY: the test reads only this code and the objects that it refers to, which
+            // outlive `here`.
             let mut here = unsafe { OwnMemory::vouched() };
             Keys::begin(&interpreter).unwrap().of(&mut here, raw)
         }
     }
 
     #[test]
-    fn a_frame_is_known_by_what_its_code_consists_of() {
+    fn a_key_depends_on_the_contents_of_the_code_and_not_on_its_address() {
         let code = Code::new();
         let key = code.key(4).unwrap();
-        assert_eq!(key & 3, 2, "no number of the interpreter's own code, without the entry's bit");
+        assert_eq!(key & 3, 2, "bit 1 is set and bit 0 is clear");
         // The key doesn't depend on the code's address.
         assert_eq!((Code::new().key(4), code.key(4)), (Some(key), Some(key)));
         assert_ne!(code.key(6), Some(key));
@@ -151,8 +153,8 @@ mod tests {
         for (at, other) in others.iter().enumerate() {
             assert!(other.is_some_and(|other| other != key), "change {at}");
         }
-        // Bytes behind the last character, and behind the last byte of the lines, are not part of
-        // the text.
+        // Bytes after the last character of a text or the last byte of a line table don't belong to
+        // it.
         assert_eq!(changed(&|code| code.file[6] ^= 1 << 60), Some(key));
         assert_eq!(changed(&|code| code.lines[6] ^= 1 << 40), Some(key));
     }
@@ -166,11 +168,11 @@ mod tests {
         assert_eq!(code.key(4), None);
         let interpreter = interpreter();
         let nowhere = RawFrame { at: 8, code: 0, instruction: 0, entry: 0 };
-        // SAFETY: nothing is read, since address 0 is refused.
+        // SAFETY: nothing is read, since `OwnMemory` refuses address 0.
         let mut here = unsafe { OwnMemory::vouched() };
         assert_eq!(Keys::begin(&interpreter).unwrap().of(&mut here, nowhere), None);
         let mut code = Code::new();
         code.code[2] = 0;
-        assert_eq!(code.key(4), None, "without a file");
+        assert_eq!(code.key(4), None, "code without a file");
     }
 }

@@ -1,15 +1,15 @@
-//! Reads this process's own memory: directly, or through the kernel.
+//! Reads this process's own memory, either directly or through the kernel.
 
 use crate::state;
 use crate::sys;
 use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::python::{Memory, OBJECT, below};
 
-/// Addresses that a program may have.
+/// The addresses that a program's memory may have.
 const ADDRESSES: core::ops::Range<u64> = 4096..1 << 47;
 
-/// Whether an object may lie at this address: within [`ADDRESSES`] and aligned, checked by one
-/// comparison.
+/// Whether an object may be at this address: whether it is in [`ADDRESSES`] and aligned. This takes
+/// one comparison.
 #[inline(always)]
 fn is_word(at: u64) -> bool {
     const WORDS: core::ops::Range<u64> = ADDRESSES.start / 8..(ADDRESSES.end - OBJECT) / 8;
@@ -23,8 +23,8 @@ impl OwnMemory {
     /// Allows reading memory directly.
     ///
     /// # Safety
-    /// The bytes that are read belong to objects that the interpreter keeps while this value is
-    /// used. It keeps them while the running thread is attached to it and is in a call.
+    /// While this value is used, all bytes that are read belong to objects that the interpreter
+    /// keeps valid. It does so while the running thread is attached to it and is in a call.
     pub unsafe fn vouched() -> OwnMemory {
         OwnMemory(())
     }
@@ -36,7 +36,7 @@ impl Memory for OwnMemory {
         if !is_word(at) {
             return None;
         }
-        // SAFETY: the address is aligned, and the caller of `vouched` guarantees the object.
+        // SAFETY: the address is aligned, and the caller of `vouched` guarantees a valid object.
         Some(unsafe { *(at as *const u64) })
     }
 
@@ -45,23 +45,23 @@ impl Memory for OwnMemory {
         if !ADDRESSES.contains(&at) || at & 3 != 0 {
             return None;
         }
-        // SAFETY: the address is aligned, and the caller of `vouched` guarantees the object.
+        // SAFETY: the address is aligned, and the caller of `vouched` guarantees a valid object.
         Some(unsafe { *(at as *const u32) })
     }
 
     #[inline(always)]
     fn u8(&mut self, at: u64) -> Option<u8> {
-        // SAFETY: the caller of `vouched` guarantees the object.
+        // SAFETY: the caller of `vouched` guarantees a valid object.
         ADDRESSES.contains(&at).then(|| unsafe { *(at as *const u8) })
     }
 
     #[inline(always)]
     fn fields<const N: usize>(&mut self, object: u64, offsets: [u64; N]) -> Option<[u64; N]> {
-        // One comparison checks all fields: an object's fields lie close to its address.
+        // One comparison checks all fields, since an object's fields are close to its address.
         if !is_word(object) {
             return None;
         }
-        // SAFETY: the fields are aligned, and the caller of `vouched` guarantees the object.
+        // SAFETY: the fields are aligned, and the caller of `vouched` guarantees a valid object.
         Some(offsets.map(|offset| unsafe { *(object.wrapping_add(offset) as *const u64) }))
     }
 
@@ -71,9 +71,9 @@ impl Memory for OwnMemory {
             return None;
         }
         let mut pair = at as *const [u64; 2];
-        // SAFETY: the address is aligned, and the caller of `vouched` guarantees an object with so
-        // many bytes from here on. The last words are read whole; they lie in the same page as
-        // these bytes.
+        // SAFETY: the address is aligned, and the caller of `vouched` guarantees an object with
+        // this many bytes from here on. The last words are read as a whole; they are in the same
+        // page as those bytes.
         unsafe {
             let end = pair.add((bytes / 16) as usize);
             while pair < end {
@@ -91,32 +91,32 @@ impl Memory for OwnMemory {
     }
 }
 
-/// Bytes that are read at once, and their alignment, so that a block never crosses a page.
+/// Bytes that are read at once. Blocks are aligned to this, so that none crosses a page.
 const BLOCK: usize = 4096;
 const WORDS: usize = BLOCK / 8;
 /// Maximum number of blocks that are cached.
 const BLOCKS: usize = 64;
 
-/// Memory that may not exist, which is therefore read through the kernel. A block that was just
-/// read is not read again: frames and their code lie close together.
+/// Memory that may not exist, so it is read through the kernel. A block that was just read isn't
+/// read again, since frames and their code are close together.
 ///
-/// The blocks that a thread's last stack was read from are likely those that its next one needs.
-/// One system call reads all of them anew; one call for each block (680 ns) takes twice as long.
+/// A thread's next stack probably needs the same blocks as its last one. One system call reads all
+/// of these anew. One call for each block (680 ns) takes twice as long.
 #[repr(C)]
 pub struct KernelMemory {
     /// Addresses of the blocks; 0 for none.
     starts: [u64; BLOCKS],
-    /// Whether a block was asked for since [`KernelMemory::begin`].
+    /// Whether a block was used since the last [`KernelMemory::begin`].
     used: [bool; BLOCKS],
     blocks: [[u64; WORDS]; BLOCKS],
-    /// Number of blocks that were read.
+    /// Number of blocks that are cached.
     len: usize,
-    /// The block that was asked for last.
+    /// Index of the block that was used last.
     last: usize,
 }
 
 impl KernelMemory {
-    /// Drops what was read, and reads those blocks anew that were used since the last call.
+    /// Drops the cached contents, and reads the blocks anew that were used since the last call.
     pub fn begin(&mut self) {
         let KernelMemory { starts, used, len, .. } = self;
         let mut kept = 0;
@@ -134,7 +134,8 @@ impl KernelMemory {
         if kept > 0 {
             let pid = state::PID.load(Relaxed);
             let starts = self.starts.get(..kept).unwrap_or_default();
-            // If one of the blocks is gone, those behind it are read when they are needed.
+            // If one of the blocks no longer exists, the blocks after it are read when they are
+            // needed.
             self.len = sys::read_blocks(pid, starts, &mut self.blocks);
         }
     }
@@ -149,13 +150,13 @@ impl KernelMemory {
         self.blocks.get(self.last)?.get(place).copied()
     }
 
-    /// The block that begins at this address.
+    /// Finds or reads the block that begins at this address. Returns its index.
     fn find(&mut self, start: u64) -> Option<usize> {
         let known = self.starts.iter().take(self.len).position(|known| *known == start);
         if known.is_some() {
             return known;
         }
-        // If there are more blocks than places, the last place is reused.
+        // If all places are in use, the last one is reused.
         let index = self.len.min(BLOCKS - 1);
         *self.starts.get_mut(index)? = 0;
         self.len = index;
@@ -191,9 +192,9 @@ impl Memory for KernelMemory {
     }
 }
 
-/// Reads this process's memory through the kernel. Returns false if not all of it could be read.
+/// Reads this process's memory through the kernel. Returns false if some of it could not be read.
 pub fn read(at: u64, into: &mut [u64]) -> bool {
-    // In a vfork child this is the parent's pid, which is right too: the two share their memory.
+    // In a vfork child this is the parent's pid, which works too, since the two share their memory.
     sys::read_memory(state::PID.load(Relaxed), at, into)
 }
 
@@ -203,7 +204,7 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
-    fn memory_that_does_not_exist_is_refused() {
+    fn both_readers_agree_and_refuse_memory_that_does_not_exist() {
         state::PID.store(sys::pid(), Relaxed);
         let words = Box::new([0x0102_0304_0506_0708u64, 7]);
         let at = words.as_ptr() as u64;
@@ -215,7 +216,7 @@ mod tests {
             last: 0,
         });
         let kernel = &mut *kernel;
-        // SAFETY: only `words` is read, which outlives `here`.
+        // SAFETY: the test reads only `words`, which outlives `here`.
         let mut here = unsafe { OwnMemory::vouched() };
         for memory in [&mut *kernel as &mut dyn Memory, &mut here] {
             assert_eq!((memory.u64(at), memory.u64(at + 8)), (Some(words[0]), Some(7)));
@@ -250,10 +251,10 @@ mod tests {
         let page = page as u64;
         assert_eq!((kernel.u64(page + 4088), kernel.u64(page + 4096)), (Some(0), None));
         assert_eq!(kernel.u8(page + 8191), None);
-        // A block that was refused is not cached.
+        // A block that could not be read isn't cached.
         assert_eq!(kernel.u64(page + 4096), None);
-        // After `begin`, used blocks have their current contents without being asked for. SAFETY:
-        // the page is this test's own.
+        // `begin` reads the used blocks again, so they have their current contents.
+        // SAFETY: the page is this test's own.
         unsafe { *(page as *mut u64).add(4088 / 8) = 9 };
         assert_eq!(kernel.u64(page + 4088), Some(0));
         kernel.begin();
@@ -261,11 +262,11 @@ mod tests {
             (kernel.len, kernel.u64(page + 4088), kernel.u64(at)),
             (2, Some(9), Some(words[0]))
         );
-        // There are more blocks than places, and one of them disappears.
+        // There are more blocks than places, and later one block disappears.
         let many = sys::map_anonymous(BLOCK * 2 * BLOCKS).unwrap();
         for round in 0..3 {
             for block in 0..2 * BLOCKS {
-                // SAFETY: `many` was mapped above, with so many blocks.
+                // SAFETY: `many` was mapped above with this many blocks.
                 unsafe { *many.add(block * BLOCK).cast::<u64>() = (round * 1000 + block) as u64 };
             }
             kernel.begin();

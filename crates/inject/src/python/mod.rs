@@ -1,37 +1,35 @@
-//! The Python frames of a recorded allocation, which the allocating thread itself takes.
+//! Takes the Python frames of a recorded allocation or call, on the thread that makes it.
 //!
 //! The collector finds the interpreter and publishes its layout (`tprof_wire::python`). Frames are
-//! only read in a thread that will return to the interpreter's code. Two functions of the
-//! interpreter return the thread's state; each reads one variable. No other code of Python's is
-//! called, and none of its memory is written.
+//! only read on a thread that will return to the interpreter's code. Two functions of the
+//! interpreter return the thread's state; each of them reads one variable. tprof calls no other
+//! code of Python's, and never writes its memory.
 //!
 //! Python's memory is read in one of two ways:
 //!
-//! - *Directly*, if the thread holds Python's lock (or, without one, is attached) and has called
-//!   the
+//! - *Directly*, if the thread holds the GIL (in builds without one, is attached) and called the
 //!   allocator in the ordinary way. The interpreter keeps a thread's state, its chain of frames and
-//!   their code objects valid whenever it calls out, and whoever would free them (finalisation,
-//!   another thread) needs the lock first.
-//! - *Through the kernel*, which refuses memory that doesn't exist, in all other cases: the thread
-//!   released the lock (a finalising interpreter frees the states of threads that wait for it), a
-//!   signal handler interrupted Python at an arbitrary instruction, or the native stack could not
-//!   be followed to its end, so that it is unknown which case holds. A thread that may not make
-//!   system calls then takes no Python frames, which is counted.
+//!   their code objects valid whenever it calls other code. Anything that would free them
+//!   (finalisation, another thread) needs the GIL first.
+//! - *Through the kernel*, which refuses memory that doesn't exist, in all other cases. The thread
+//!   may have released the GIL; then a finalising interpreter frees the states of threads that wait
+//!   for it. Or a signal handler interrupted Python at an arbitrary instruction. Or the native
+//!   stack could not be followed to its end, so that it isn't known which case holds. A thread that
+//!   may not make system calls then takes no Python frames, which is counted.
 //!
-//! A frame is identified by a hash of its content (name, file, lines, instruction) and not by the
-//! address of its code object, since other objects may follow at the same address. The thread that
-//! first meets a hash records its name, file and line, so that they remain known when the process
-//! is gone.
+//! A hash of its content (name, file, lines, instruction) identifies a frame. The address of its
+//! code object doesn't, since another object may later have the same address. The thread that first
+//! meets a hash records the frame's name, file and line, so that they are known after the process
+//! has ended.
 //!
-//! - At most 192 frames are taken. Names lose what follows their first 1,024 bytes, paths what
-//!   precedes their last 2,048.
+//! - At most 192 frames are taken. Of a name only the first 1,024 bytes are recorded, of a path
+//!   only the last 2,048.
 //! - Two pieces of code count as one if name, file, first line, instruction and line table are
 //!   equal. Of texts longer than 256 bytes, 128 bytes at either end are compared.
-//! - Before 3.12, a thread that runs a second interpreter without the lock shows the functions of
-//!   the first.
+//! - Before 3.12, a thread that runs a second interpreter without the GIL shows the functions of
+//!   the first one.
 //! - The interpreter's own code, which has no name, is left out. If `_PyEval_EvalFrameDefault`
-//!   can't
-//!   be recognised, Python frames follow the native ones.
+//!   isn't recognised, Python frames come after all native ones.
 
 mod bytes;
 mod capture;

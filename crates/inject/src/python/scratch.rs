@@ -1,11 +1,11 @@
-//! Memory in which a thread collects Python frames.
+//! The memory in which a thread collects Python frames.
 
 use super::memory::KernelMemory;
 use crate::unwind::Walk;
 use tprof_wire::python::{FILE_BYTES, MAX_PYTHON_FRAMES, NAME_BYTES, RawFrame, WalkEnd};
 use tprof_wire::record::MAX_FRAMES;
 
-/// Words of the longest record: that of a stack, or that of a name and a file.
+/// Words of the longest record: either that of a stack, or that of a name and a file.
 pub const PAYLOAD: usize = {
     let (stack, name) = (1 + MAX_FRAMES + MAX_PYTHON_FRAMES, 4 + (NAME_BYTES + FILE_BYTES) / 8);
     if stack > name { stack } else { name }
@@ -23,26 +23,26 @@ pub struct PythonFrames {
     pub len: usize,
     /// Hash over `keys`.
     pub hash: u64,
-    /// Why the frames end.
+    /// How the walk over the frames ended.
     pub ends: WalkEnd,
     /// Whether the interpreter's memory was read directly.
     pub direct: bool,
-    /// Room in which records are assembled.
+    /// Space in which records are assembled.
     pub payload: [u64; PAYLOAD],
 }
 
-/// The memory that a thread needs to take Python frames. It isn't on the thread's stack, since that
-/// may be a signal handler's few kilobytes.
+/// The memory that a thread needs to take Python frames. It isn't on the thread's stack, since in a
+/// signal handler that may be only a few kilobytes.
 #[repr(C)]
 pub struct Scratch {
     /// The frames that were taken.
     pub taken: PythonFrames,
-    /// Memory that is read through the kernel.
+    /// The reader of memory through the kernel, with its cache.
     pub kernel: KernelMemory,
 }
 
 impl Scratch {
-    /// Hash of the frames and of the reason why they end.
+    /// Hash of the frames and of how the walk ended.
     pub fn hash(&self) -> u64 {
         self.taken.hash ^ (self.taken.ends as u64) << 48
     }

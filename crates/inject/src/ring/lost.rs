@@ -1,4 +1,4 @@
-//! Counts records that found no room.
+//! Counts records that were dropped because the ring had no room.
 
 use crate::block::Thread;
 use crate::{arch, state};
@@ -11,9 +11,9 @@ pub fn lose(thread: &Thread) {
     arch::add_local(&thread.slot().lost, 1);
 }
 
-/// Counts an extended record that was dropped, as an event or as a note. Dropped definitions of
-/// stacks, names of Python functions and of kernels, and texts are not counted here, since they are
-/// repeated later.
+/// Counts an extended record that was dropped, either as an event or as a note. Some definitions
+/// are not counted here, since they are written again later: those of stacks, Python functions,
+/// kernels' names, and interned names and sizes.
 #[cold]
 pub fn lose_ext(thread: &Thread, kind: ExtKind) {
     use ExtKind::*;

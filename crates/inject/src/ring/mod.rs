@@ -1,12 +1,13 @@
-//! Writes records: reserves a slot, fills it, and makes it valid.
+//! Writes records into a thread's ring of chunks: reserves slots, fills them, and makes them valid.
 //!
-//! A slot is reserved by one `xadd` without `lock`, so that a signal handler that interrupts a hook
-//! gets the next slot and never the same. A slot becomes valid when its first word is stored, which
-//! happens last. A handler that leaves by `longjmp` leaves a hole, which the collector notices and
-//! counts.
+//! A slot is reserved by one `xadd` without `lock`. So a signal handler that interrupts a hook gets
+//! the next slot and never the same one. A slot becomes valid when its first word is stored, which
+//! happens last. A handler that leaves a hook by `longjmp` leaves a hole, which the collector
+//! notices and counts.
 //!
-//! A chunk's limit lies `SPARE` slots before its end, so that reservations by nested handlers still
-//! fall inside the chunk in the few instructions before the limit is noticed.
+//! A chunk's limit is `SPARE` slots before its end. In the few instructions before a thread notices
+//! that it passed the limit, nested handlers may reserve more slots, which are then still inside
+//! the chunk.
 
 mod chunks;
 mod full;

@@ -1,4 +1,4 @@
-//! The chunk that a thread writes, and how it gets the next one.
+//! Manages the chunk that a thread writes, and replaces it by the next one when it is full.
 
 use super::chunks::{SPARE, take_chunk};
 use super::wait::wake_collector;
@@ -8,12 +8,12 @@ use core::sync::atomic::Ordering::*;
 use tprof_wire::record::SLOT_BYTES;
 use tprof_wire::region::*;
 
-/// Makes `chunk` the one that this thread writes.
+/// Makes `chunk` the one that this thread writes from now on.
 fn use_chunk(thread: &Thread, chunk: ChunkRef) {
     let Some((offset, bytes)) = chunk.place() else { return };
     let region = state::REGION.load(Relaxed);
     let base = region as usize + offset;
-    // SAFETY: the chunk lies in the region, and this thread has taken it.
+    // SAFETY: the chunk is in the region, this thread has taken it, and its pages are accessible.
     let head = unsafe { &*(base as *const ChunkHeader) };
     head.generation.store(thread.slot().generation.load(Relaxed), Relaxed);
     head.owner.store(thread.slot_index(region) as u32, Release);
@@ -24,15 +24,15 @@ fn use_chunk(thread: &Thread, chunk: ChunkRef) {
     thread.epoch.set(0);
 }
 
-/// Takes a new thread's first chunk: a small one, or a large one if none is left.
+/// Takes a new thread's first chunk: a small one, or a large one if no small one is free.
 pub fn first_chunk(thread: &Thread) -> Option<ChunkRef> {
     let chunk = take_chunk(false, false).or_else(|| take_chunk(true, false))?;
     use_chunk(thread, chunk);
     Some(chunk)
 }
 
-/// Whether this thread has filled all chunks that it may, and does not wait for room. Records that
-/// find no room are then dropped, without a system call.
+/// Whether this thread has filled all chunks that it may fill, and does not wait for room. Records
+/// that don't fit are then dropped without a system call.
 pub fn is_shut(thread: &Thread) -> bool {
     let slot = thread.slot();
     let filled = slot.filled_chunks.load(Relaxed);
@@ -44,7 +44,7 @@ fn waits_on_full() -> bool {
     state::header().is_some_and(|header| header.wait_on_full.load(Relaxed) != 0)
 }
 
-/// Replaces the current chunk by another one. Returns false if none is available now.
+/// Replaces the current chunk by another one. Returns false if none is free now.
 pub fn move_on(thread: &Thread) -> bool {
     let slot = thread.slot();
     let filled = slot.filled_chunks.load(Relaxed);
@@ -55,7 +55,8 @@ pub fn move_on(thread: &Thread) -> bool {
     let Some(next) = take_chunk(true, quiet).or_else(|| take_chunk(false, quiet)) else {
         return false;
     };
-    // SAFETY: the current chunk is mapped, and is this thread's.
+    // SAFETY: this thread has taken the current chunk, which begins with its header and stays
+    // mapped.
     let head = unsafe { &*(thread.chunk.get() as *const ChunkHeader) };
     let end =
         (thread.cursor.get() - thread.chunk.get()).min(thread.chunk_bytes.get() as usize) as u64;

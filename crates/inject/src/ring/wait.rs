@@ -1,4 +1,4 @@
-//! Waits for the collector to make room, as long as it makes progress.
+//! Waits until the collector has made room in the ring, as long as the collector makes progress.
 
 use super::chunks;
 use crate::block::Thread;
@@ -6,7 +6,7 @@ use crate::state::{self, off_reason};
 use crate::{arch, collector_liveness, sys};
 use core::sync::atomic::Ordering::*;
 
-/// Wakes the collector, if it sleeps.
+/// Wakes the collector if it is asleep.
 pub fn wake_collector() {
     if let Some(session) = state::session()
         && session.sleeping.load(Relaxed) != 0
@@ -28,8 +28,8 @@ impl Wait {
         Wait { began: 0, rounds: 0 }
     }
 
-    /// Waits a little. Returns false once the maximum time has passed, and at once if the collector
-    /// is stalled.
+    /// Waits for a short time. Returns false once the maximum time has passed, and at once if the
+    /// collector is stalled.
     #[cold]
     pub fn more(&mut self, thread: &Thread) -> bool {
         let (Some(header), Some(session)) = (state::header(), state::session()) else {
@@ -43,11 +43,12 @@ impl Wait {
             return false;
         }
         if thread.is_quiet() && !chunks::is_any_open() {
-            // No chunk was opened in time, and none can be opened now, so waiting would be in vain.
+            // No large chunk was made accessible in time, and none can be now, so there won't be
+            // room.
             return false;
         }
         if thread.strict.get() {
-            // System calls and clocks are not allowed here, so spin a bounded number of times.
+            // System calls and clocks are forbidden here, so this spins a limited number of times.
             self.rounds += 1;
             core::hint::spin_loop();
             let goes_on = self.rounds < 1 << 24;

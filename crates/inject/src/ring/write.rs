@@ -1,4 +1,4 @@
-//! Reserves slots, fills them, and makes them valid.
+//! Writes a record: reserves slots, fills them, and makes them valid.
 
 use super::chunks::SPARE;
 use super::full::overrun;
@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::record::{self, ExtKind, Kind, SLOT_BYTES};
 use tprof_wire::region::SMALL_BYTES;
 
-/// Bytes from the slot being written to the cache line that is prefetched.
+/// Distance in bytes from the slot that is written to the cache line that is prefetched.
 const FETCH_AHEAD: usize = 1024;
 
 /// Writes a heap record.
@@ -32,8 +32,8 @@ pub fn heap(thread: &Thread, kind: Kind, address: u64, size: u64, stack: u32, cl
 fn epoch(thread: &Thread, clock: u64) -> bool {
     let before = thread.epoch.get();
     thread.epoch.set(clock >> record::EPOCH_SHIFT);
-    // Without its time record, the event that follows could not be placed in time. So if there is
-    // no room for the time record, that event counts as lost.
+    // Without its time record, the event that follows could not be dated. So if there is no room
+    // for the time record, that event counts as lost.
     if put(thread, Kind::Time as u64, clock) {
         return true;
     }
@@ -58,7 +58,7 @@ fn put(thread: &Thread, word0: u64, word1: u64) -> bool {
         }
     }
     arch::prefetch_for_write(at + FETCH_AHEAD);
-    // SAFETY: `at` is a slot that this thread has reserved inside its chunk.
+    // SAFETY: `at` is the address of a slot that this thread has reserved inside its chunk.
     unsafe { write(at, word0, word1) };
     true
 }
@@ -72,7 +72,7 @@ unsafe fn write(at: usize, word0: u64, word1: u64) {
     }
 }
 
-/// Writes an extended record, with signals blocked, so that its slots are consecutive and end
+/// Writes an extended record. Signals are blocked meanwhile, so that its slots are consecutive and
 /// inside the chunk. Such records are rare: mappings, processes and threads, new stacks. Returns
 /// false if the record is lost.
 pub fn ext(thread: &Thread, kind: ExtKind, argument: u32, clock: u64, payload: &[u64]) -> bool {
@@ -93,13 +93,13 @@ pub fn ext(thread: &Thread, kind: ExtKind, argument: u32, clock: u64, payload: &
             let at = thread.cursor.get();
             thread.cursor.set(thread.cursor.get() + bytes);
             let pending = Kind::Pending as u64 | (slots as u64) << 16;
-            // SAFETY: `at` is the first of the slots that were reserved.
+            // SAFETY: `at` is the address of the first reserved slot.
             unsafe { (*(at as *const AtomicU64)).store(pending, Release) };
             for (i, word) in payload.iter().enumerate() {
-                // SAFETY: the payload's words lie inside the slots that were reserved.
+                // SAFETY: the payload's words are inside the reserved slots.
                 unsafe { (*((at + SLOT_BYTES + i * 8) as *const AtomicU64)).store(*word, Relaxed) };
             }
-            // SAFETY: `at` is the first of the slots that were reserved.
+            // SAFETY: `at` is the address of the first reserved slot.
             unsafe { write(at, record::ext(kind, slots, argument), clock) };
             if !quiet {
                 sys::restore_signals(mask);
@@ -122,9 +122,9 @@ pub fn ext(thread: &Thread, kind: ExtKind, argument: u32, clock: u64, payload: &
 /// `lock`, like those of a heap event, while [`ext`] makes two system calls. Returns false if the
 /// record is lost.
 ///
-/// A signal handler that interrupts this gets the slots behind. If that handler never returns, the
-/// unfinished record stays marked as pending, and the collector skips it once something is written
-/// behind it.
+/// A signal handler that interrupts this gets the slots after it. If that handler never returns,
+/// the unfinished record stays marked as pending. The collector skips it once something is written
+/// after it.
 #[inline]
 pub fn quick<const N: usize>(
     thread: &Thread,
@@ -139,21 +139,21 @@ pub fn quick<const N: usize>(
         return ext(thread, kind, argument, clock, payload);
     }
     let at = arch::advance(thread.cursor.memory(), bytes);
-    // A handler may have filled the chunk since the limit was checked. Some slots behind the limit
-    // are kept free, as for any reservation.
+    // A handler may have filled the chunk since the limit was checked. Then the slots after the
+    // limit, which are kept free for such cases, may suffice.
     if at + bytes > thread.limit.get() + SPARE * SLOT_BYTES {
         lose(thread);
         return false;
     }
     let pending = Kind::Pending as u64 | (slots as u64) << 16;
-    // SAFETY: `at` is the first of the slots that were reserved.
+    // SAFETY: `at` is the address of the first reserved slot.
     unsafe { (*(at as *const AtomicU64)).store(pending, Release) };
     for (i, word) in payload.iter().enumerate() {
-        // SAFETY: the payload's words lie inside the slots that were reserved.
+        // SAFETY: the payload's words are inside the reserved slots.
         unsafe { (*((at + SLOT_BYTES + i * 8) as *const AtomicU64)).store(*word, Relaxed) };
     }
     arch::prefetch_for_write(at + FETCH_AHEAD);
-    // SAFETY: `at` is the first of the slots that were reserved.
+    // SAFETY: `at` is the address of the first reserved slot.
     unsafe { write(at, record::ext(kind, slots, argument), clock) };
     true
 }

@@ -1,9 +1,9 @@
-//! The socket calls that the handshake needs.
+//! The socket calls that the handshake with the collector needs.
 
 use super::{close, is_error};
 use crate::arch::{number as n, syscall};
 
-/// Number of descriptors that a welcome carries.
+/// Number of descriptors that a `Welcome` message brings.
 pub const FDS: usize = 3;
 
 /// Connects a SOCK_SEQPACKET socket. Returns its descriptor, or the (negative) error.
@@ -33,17 +33,17 @@ pub fn connect(path: &[u8], timeout_ns: u64) -> Result<i32, isize> {
     Ok(fd as i32)
 }
 
-/// Process id of the listener at the other end; 0 if this pid namespace doesn't have it.
+/// Process id of the listener at the other end; 0 if it isn't in this pid namespace.
 pub fn peer(fd: i32) -> u32 {
     const SOL_SOCKET: usize = 1;
     const SO_PEERCRED: usize = 17;
-    let mut who = [0u32; 3];
-    let mut len = size_of_val(&who) as u32;
-    call!(n::GETSOCKOPT, fd, SOL_SOCKET, SO_PEERCRED, who.as_mut_ptr(), &raw mut len);
-    who[0]
+    let mut credentials = [0u32; 3];
+    let mut len = size_of_val(&credentials) as u32;
+    call!(n::GETSOCKOPT, fd, SOL_SOCKET, SO_PEERCRED, credentials.as_mut_ptr(), &raw mut len);
+    credentials[0]
 }
 
-/// Sends one message that consists of these parts. Returns whether all of it was sent.
+/// Sends one message that consists of these parts. Returns whether the whole message was sent.
 pub fn send<const PARTS: usize>(fd: i32, message: [&[u8]; PARTS]) -> bool {
     const MSG_NOSIGNAL: usize = 0x4000;
     let parts = message.map(|part| [part.as_ptr() as usize, part.len()]);
@@ -59,11 +59,11 @@ pub enum NoMessage {
     Closed,
     /// No message arrived in time.
     Late,
-    /// Something other than such a message arrived.
+    /// Something other than a message of the expected form arrived.
     Other,
 }
 
-/// Receives one message of exactly `message.len()` bytes with [`FDS`] descriptors.
+/// Receives one message of exactly `message.len()` bytes, with [`FDS`] descriptors.
 pub fn receive(fd: i32, message: &mut [u8]) -> Result<[i32; FDS], NoMessage> {
     const ECONNRESET: isize = -104;
     const EAGAIN: isize = -11;

@@ -1,4 +1,4 @@
-//! Asks the collector for tables of code that it has not published yet.
+//! Asks the collector for the unwind tables of code for which it has not published any yet.
 
 use super::loaded_rows;
 use crate::block::Thread;
@@ -6,18 +6,19 @@ use crate::{arch, collector_liveness, state, sys};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::region::RegionHeader;
 
-/// Time when the collector may be asked again, and the exponent of the next pause.
+/// The earliest time at which the collector may be asked again, and the exponent of the next pause.
 static PATIENCE: AtomicU64 = AtomicU64::new(0);
 
-/// Ends the pause before the next question: code was unmapped, or the last answer helped.
+/// Ends the pause before the next question. Called when code was unmapped, or when an answer
+/// helped.
 pub fn forget_patience() {
     PATIENCE.store(0, Relaxed);
 }
 
-/// Asks the collector for a fresh module table and waits for it. Returns false if no answer came.
-/// If a pc stays unknown, the collector is asked again only after the table has changed or an
-/// exponentially growing pause is over. During the pause, this waits for the answer to the last
-/// question of any thread.
+/// Asks the collector for a fresh module table and waits for the answer. Returns false if no answer
+/// came. If a pc stays unknown, the collector is asked again only after the table has changed or
+/// after a pause, which grows exponentially. During the pause, this waits for the answer to the
+/// last question of any thread instead.
 pub fn ask(thread: &Thread) -> bool {
     let Some(header) = state::header() else { return false };
     if thread.is_quiet() {
@@ -25,8 +26,8 @@ pub fn ask(thread: &Thread) -> bool {
     }
     let now = sys::monotonic_ns();
     let packed = PATIENCE.load(Relaxed);
-    // The high 56 bits are the earliest time of the next question, in microseconds; the low 8 the
-    // exponent.
+    // The high 56 bits are the earliest time of the next question, in microseconds. The low 8 bits
+    // are the exponent.
     let (not_before, exponent) = (packed >> 8, packed & 0xff);
     if now / 1000 < not_before {
         return wait_for_answer(thread, now, header.modules_wanted.load(Acquire));
@@ -37,8 +38,8 @@ pub fn ask(thread: &Thread) -> bool {
     wait_for_answer(thread, now, question)
 }
 
-/// Asks without waiting, and returns the number of the question. A thread that waits for the answer
-/// wakes the collector then. A thread that may not make system calls leaves the question to the
+/// Asks without waiting, and returns the question's number. A thread that waits for the answer will
+/// wake the collector itself. A thread that may not make system calls leaves the question to the
 /// collector's next pass. Any other thread wakes the collector here, once per question.
 pub fn ask_at_once(thread: &Thread, header: &RegionHeader) -> u32 {
     header.finds_rows.store(u32::from(loaded_rows::can_find()), Relaxed);
@@ -57,20 +58,20 @@ pub fn is_answered(header: &RegionHeader, question: u32) -> bool {
     header.modules_answered.load(Acquire).wrapping_sub(question) as i32 >= 0
 }
 
-/// Waits for the answer to a question, from now on, as [`ask`] does.
+/// Waits for the answer to a question. The maximum waiting time begins now.
 pub fn wait_for(thread: &Thread, question: u32) -> bool {
     wait_for_answer(thread, sys::monotonic_ns(), question)
 }
 
-/// Asks for the tables that are marked, without waiting: the collector sees the question at its
-/// next pass.
+/// Asks, without waiting, for the tables that are marked as wanted. The collector sees the question
+/// at its next pass.
 pub fn post() {
     if let Some(header) = state::header() {
         header.modules_wanted.fetch_add(1, AcqRel);
     }
 }
 
-/// Like [`ask`], for mappings that the module table lacks.
+/// Like [`ask`], for mappings that are not in the module table.
 pub fn ask_for_mappings(thread: &Thread) -> bool {
     if let Some(header) = state::header() {
         header.maps_wanted.fetch_add(1, Release);
@@ -78,16 +79,16 @@ pub fn ask_for_mappings(thread: &Thread) -> bool {
     ask(thread)
 }
 
-/// Maximum wait for an answer, in ns, while answers arrive. A live collector answers within a
-/// millisecond; on a machine with far more runnable threads than cores, it was measured to take
-/// more than a hundred.
+/// Maximum wait for an answer, in ns, as long as answers arrive. A live collector answers within a
+/// millisecond. On a machine with far more runnable threads than cores, more than a hundred
+/// milliseconds were measured.
 const ANSWER_NS: u64 = 1_000_000_000;
 /// Number of consecutive questions without an answer. For each, the maximum wait is a quarter of
-/// the one before, so that a collector that runs without answering delays a thread by at most 1.4 s
-/// in all. Threads do not wait for a stalled collector.
+/// the wait before. So a collector that runs but doesn't answer delays a thread by at most 1.4 s in
+/// all. Threads don't wait at all for a stalled collector.
 static SILENCES: AtomicU64 = AtomicU64::new(0);
 
-/// Waits a bounded time for the answer to a question, or not at all under `--on-full drop`. Returns
+/// Waits a limited time for the answer to a question, or not at all under `--on-full drop`. Returns
 /// false if no answer came.
 fn wait_for_answer(thread: &Thread, began_ns: u64, question: u32) -> bool {
     let (Some(header), Some(session)) = (state::header(), state::session()) else { return false };

@@ -1,5 +1,5 @@
-//! Compares stacks that were guessed, or that reuse an earlier walk, with stacks that are walked as
-//! a whole, if [`tprof_wire::env::TEST_STACKS`] asks for it.
+//! Checks the shortcuts of unwinding, if [`tprof_wire::env::TEST_STACKS`] requests it: compares
+//! stacks that were guessed, or that reuse an earlier walk, with complete walks.
 
 use super::frames::Walk;
 use crate::block::Thread;
@@ -7,15 +7,15 @@ use crate::{state, sys};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Compares a walk with another one of the same stack, which `again` makes.
+/// Compares a walk with a complete walk of the same stack, which `again` makes.
 #[cold]
 #[inline(never)]
 pub fn compare(thread: &Thread, walk: &mut Walk, again: impl Fn(&mut Walk)) {
     static CHECKED: AtomicBool = AtomicBool::new(false);
     static DIFFERS: AtomicBool = AtomicBool::new(false);
     let mut whole = MaybeUninit::<Walk>::uninit();
-    // SAFETY: `again` writes all fields, which are integers and an enum, before they are read;
-    // frames beyond `len` are never read.
+    // SAFETY: `again` writes all fields, which are integers and an enum, before anything reads
+    // them; only the first `len` frames are read.
     let whole = unsafe { &mut *whole.as_mut_ptr() };
     again(whole);
     let is_same = walk.len == whole.len
@@ -28,8 +28,8 @@ pub fn compare(thread: &Thread, walk: &mut Walk, again: impl Fn(&mut Walk)) {
     }
 }
 
-/// Compares the id of a guessed stack with that of the walked stack. An id is 0 if the ring had no
-/// room for the definition.
+/// Compares the id of a guessed stack with the id of the walked stack. An id is 0 if the ring had
+/// no room for the stack's definition.
 #[cold]
 #[inline(never)]
 pub fn compare_ids(thread: &Thread, guessed: u32, walked: u32) {

@@ -11,7 +11,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::record::StackEnd;
 use tprof_wire::region::stack_mode;
 
-/// Follows frame pointers within the stack, without checking them by rows.
+/// Walks by frame pointers within the stack, without using rows to check them.
 #[cold]
 pub fn walk_frame_pointers(thread: &Thread, sp: usize, fp: usize, out: &mut Walk) {
     out.len = 0;
@@ -25,9 +25,10 @@ pub fn walk_frame_pointers(thread: &Thread, sp: usize, fp: usize, out: &mut Walk
     out.hash = hash.within(outermost(code));
 }
 
-/// Makes the collector learn of the code in a stack that is being defined, while that code is
-/// loaded. Names need this, and a walk by frame pointers has not asked for rows. Addresses that are
-/// not code are left out: a function may keep anything in the frame pointer's register.
+/// Makes the collector read the mappings of the code in a stack that is being defined, while that
+/// code is loaded. Names need this, and a walk by frame pointers has not asked for rows. Addresses
+/// that are not code are left out, since a function may use the frame pointer's register for
+/// anything.
 pub fn know_code(thread: &Thread, walk: &Walk) {
     if state::STACK_MODE.load(Relaxed) != stack_mode::FP {
         return;
@@ -42,12 +43,12 @@ pub fn know_code(thread: &Thread, walk: &Walk) {
     }
 }
 
-/// Follows frame pointers and stores the frames. Returns the reason why the walk ends.
+/// Follows frame pointers and stores the frames. Returns how the walk ends.
 fn follow(thread: &Thread, sp: usize, fp: usize, out: &mut Walk) -> StackEnd {
     if !readable(thread, sp) {
         return StackEnd::OutsideStack;
     }
-    // SAFETY: `readable` has just checked the word at `sp`.
+    // SAFETY: `readable` has just checked the word at `sp`, which is aligned.
     let mut ra = unsafe { *(sp as *const u64) };
     let mut fp = fp;
     let mut low = sp;

@@ -1,43 +1,42 @@
-//! The frames and hashes that a walk finds.
+//! The result of a walk: its frames and its hash.
 
 use tprof_wire::hash::spread;
 use tprof_wire::record::{MAX_FRAMES, StackEnd};
 
-/// A stack being taken.
+/// A stack that is being taken.
 pub struct Walk {
     /// Return addresses, innermost first.
     pub frames: [u64; MAX_FRAMES],
     /// Number of frames in `frames`.
     pub len: usize,
-    /// Number of further frames, the outermost ones, that are not in `frames` but in the memory of
-    /// the walk with this [`number`](Walk::number).
+    /// Number of further frames, the outermost ones. They are not in `frames`, but in the thread's
+    /// memory of the walk with this [`number`](Walk::number).
     pub rest: usize,
-    /// Number of the walk whose memory has the `rest`.
+    /// Number of the walk whose memory contains the `rest` frames.
     pub number: usize,
     /// Hash over all frames.
     pub hash: u64,
-    /// The reason why the walk ends.
+    /// How the walk ended.
     pub end: StackEnd,
     /// Whether the stack contains a signal handler's frame.
     pub interrupted: bool,
 }
 
-/// The part of a walk that used rows, and the state where it ends.
+/// The result of the part of a walk that used rows, and the state in which that part ended.
 pub struct ByRows {
     /// Hash over the frames that were walked by rows.
     pub hash: HashSoFar,
-    /// Number of further frames, which are the last walk's.
+    /// Number of further frames, which are the same as in the thread's last walk.
     pub rest: usize,
-    /// The frame pointer at the end.
+    /// The frame pointer at the end of that part.
     pub fp: usize,
-    /// The stack pointer behind the return address of zero that ended the walk; 0 if the walk ended
-    /// otherwise.
+    /// If a return address of zero ended the walk, the stack pointer just above it; otherwise 0.
     pub zero: usize,
 }
 
-/// The hash of a stack. Its frames, from the outermost, are the digits of a number in base
-/// [`BASE`]. So the hash of the outer frames is a part of the hash of all frames, and digits can be
-/// added at the inner end independently of each other.
+/// The hash of a stack. From the outermost one on, the stack's frames are the digits of a number in
+/// base [`BASE`]. So the hash of the outer frames is a part of the hash of all frames, and the
+/// digits of inner frames can be added independently of each other.
 pub struct HashSoFar {
     sum: u64,
     power: u64,
@@ -47,7 +46,7 @@ pub struct HashSoFar {
 const BASE: u64 = 0xd133_7d5a_9e25_cdab;
 
 impl HashSoFar {
-    /// The hash of no frames.
+    /// The hash of a stack without frames.
     pub const NONE: HashSoFar = HashSoFar { sum: 0, power: 1 };
 
     /// Adds the next frame outwards.
@@ -57,8 +56,8 @@ impl HashSoFar {
         self.power = self.power.wrapping_mul(BASE);
     }
 
-    /// The hash of these frames, called by frames with the hash `outer`, or by none, if that is
-    /// [`outermost`].
+    /// The hash of these frames if their callers have the hash `outer`. If they have no callers,
+    /// `outer` is [`outermost`].
     #[inline(always)]
     pub fn within(&self, outer: u64) -> u64 {
         self.sum.wrapping_add(outer.wrapping_mul(self.power))
@@ -71,10 +70,11 @@ pub fn grown(outer: u64, frame: u64) -> u64 {
     outer.wrapping_mul(BASE).wrapping_add(digit(frame))
 }
 
-/// The hash from which the outermost frame's begins. It contains the generation of the loaded code.
+/// The hash with which the outermost frame is combined. It depends on the generation of the loaded
+/// code.
 #[inline(always)]
 pub fn outermost(code: u64) -> u64 {
-    // The generation is in the upper 16 bits of `code`; all bits of the hash must depend on it.
+    // The generation is in the upper 16 bits of `code`. All bits of the hash must depend on it.
     digit(code >> 48)
 }
 

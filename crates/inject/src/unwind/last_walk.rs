@@ -1,14 +1,17 @@
-//! Remembers a thread's last walk of its stack, so that the next walk skips the frames that have
-//! not changed.
+//! Stores the last walk of a thread's stack, so that the thread's next walk skips the frames that
+//! have not changed.
 //!
-//! From a state on (return address, stack pointer, frame pointer), a walk depends only on the words
-//! that it reads. So if a walk reaches a state of the last walk, and the words that the last walk
-//! read from there outwards have kept their values, the remaining frames are exactly the same. The
-//! comparison needs no unwind rows, and none of its loads waits for another. Most of a stack stays
-//! the same between two allocations: in the compiler cc1, all but 2.8 of 19.2 frames.
+//! A state is a return address, a stack pointer and a frame pointer. From a state on, a walk
+//! depends only on the words that it reads. So suppose that a walk reaches a state of the last
+//! walk, and that the words which the last walk read from there outwards are unchanged. Then the
+//! remaining frames are the same.
 //!
-//! A signal handler may walk the stack while this thread does. So each walk takes the next number,
-//! and what a walk remembers counts only as long as no other walk has begun.
+//! The comparison of these words needs no unwind rows, and none of its loads depends on another.
+//! Most of a stack stays the same between two allocations: in the compiler cc1, all but 2.8 of 19.2
+//! frames.
+//!
+//! A signal handler may walk the stack while this thread does. So each walk gets a new number, and
+//! what a walk stores is valid only until another walk begins.
 
 use super::frames::Walk;
 use crate::block::Thread;
@@ -17,56 +20,58 @@ use crate::{state, sys};
 use core::sync::atomic::{Ordering::*, compiler_fence};
 use tprof_wire::record::MAX_FRAMES;
 
-/// Largest number of remembered states: those of the outermost frames, and the stack's end.
+/// Maximum number of stored states: those of the outermost frames, and the stack's end.
 pub const MAX_KEPT: usize = 96;
-/// Number of stacks that a thread takes before it remembers walks: fewer are not worth two pages of
-/// memory.
+/// Number of stacks that a thread takes before its walks are stored. For fewer stacks, this isn't
+/// worth two pages of memory.
 const STACKS_BEFORE: u32 = 64;
-/// Number of stacks for which a thread stops remembering when its stacks have little in common.
+/// If a thread's stacks have little in common, walks are not stored for this many stacks.
 pub const PAUSE: u32 = 1024;
-/// Maximum number by which walked frames may exceed skipped frames before such a pause.
+/// Such a pause begins when the walked frames exceed the skipped frames by this number.
 pub const PATIENCE: u32 = 256;
 
-/// The states that a thread remembers of its last walk, the outermost first. The first one is the
-/// stack's end. A place on the stack is its distance below the stack's top in bytes, a multiple of
-/// 8.
+/// The states of a thread's last walk, the outermost first. The first one is the stack's end. A
+/// place on the stack is stored as its distance in bytes below the stack's top, which is a multiple
+/// of 8.
 #[repr(C)]
 pub struct LastWalk {
     /// The number of the walk that began last.
     pub number: SignalCell<usize>,
-    /// `number << 16 | len`: the number of the walk that saved the states, and how many it saved.
+    /// `number << 16 | len`: the number of the walk whose states these are, and the number of
+    /// states.
     pub valid: SignalCell<usize>,
     /// The top of the stack that the states are on.
     pub top: SignalCell<usize>,
-    /// The code generation, which changes with the code that is loaded.
+    /// The code generation at that walk. It changes whenever code is unloaded.
     pub code: SignalCell<u64>,
-    /// The number of stacks that remain of the [`PAUSE`].
+    /// The number of stacks that remain of a [`PAUSE`].
     pub pause: SignalCell<u32>,
-    /// The number of frames that remain of the [`PATIENCE`].
+    /// The number of frames that remain of [`PATIENCE`].
     pub patience: SignalCell<u32>,
-    /// Bit set of the states whose frame pointer was read from the stack and matters outwards.
+    /// Bit set of the states whose frame pointer was read from the stack and is needed for outer
+    /// frames.
     pub links: [SignalCell<u64>; MAX_KEPT.div_ceil(64)],
-    /// Stack pointers. The return address lies just below each. [`MARK`] is set if the frames
-    /// outside of a state depend on its frame pointer.
+    /// Stack pointers of the states. The return address is just below each. [`MARK`] is set if the
+    /// outer frames depend on the state's frame pointer.
     pub sp: [SignalCell<u32>; MAX_KEPT],
     /// Return addresses of the frames.
     pub ra: [SignalCell<u64>; MAX_KEPT],
-    /// Hash of a state's frame and all frames outside of it.
+    /// Hash of a state's frame together with all outer frames.
     pub hash: [SignalCell<u64>; MAX_KEPT],
     /// Frame pointers of the frames.
     pub fp: [SignalCell<usize>; MAX_KEPT],
-    /// Places from which the frame pointers in `links` were read.
+    /// For the states in `links`, the places from which their frame pointers were read.
     pub fp_at: [SignalCell<u32>; MAX_KEPT],
-    /// States of the walk in progress, from the innermost.
+    /// States of the walk that is in progress, the innermost first.
     pub steps: [Step; MAX_FRAMES],
 }
 
 impl LastWalk {
-    /// Returns the last walk of this thread; `None` if [`map`] has not mapped memory for it.
+    /// Returns this thread's last walk; `None` if [`map`] has not mapped memory for it.
     #[inline(always)]
     pub fn of(thread: &Thread) -> Option<&LastWalk> {
-        // SAFETY: the pointer is null, or `map` mapped it for this thread; it is unmapped only when
-        // the thread ends.
+        // SAFETY: the pointer is null, or `map` mapped it for this thread. `forget` unmaps it only
+        // when the thread ends.
         unsafe { thread.last_walk.get().cast::<LastWalk>().as_ref() }
     }
 }
@@ -75,21 +80,21 @@ impl LastWalk {
 #[repr(C)]
 pub struct Step {
     pub fp: SignalCell<usize>,
-    /// The lower half is the stack pointer, with [`MARK`] if the caller's frame is found by `fp`.
-    /// The upper half is the place where the caller's frame pointer is saved, or 0 if it is still
-    /// in its register.
+    /// The low half is the stack pointer, with [`MARK`] if the caller's frame is found through
+    /// `fp`. The high half is the place where the caller's frame pointer is saved, or 0 if it is
+    /// still in its register.
     pub places: SignalCell<u64>,
 }
 
 impl Step {
-    #[inline(always)]
     /// Returns the stack pointer, with its [`MARK`].
+    #[inline(always)]
     pub fn sp(&self) -> u32 {
         self.places.get() as u32
     }
 
-    #[inline(always)]
     /// Returns the place where the caller's frame pointer is saved, or 0 if it is in its register.
+    #[inline(always)]
     pub fn saved(&self) -> u32 {
         (self.places.get() >> 32) as u32
     }
@@ -98,8 +103,8 @@ impl Step {
 /// Flag in the lowest bit of a place on the stack. The bit is free, as places are multiples of 8.
 pub const MARK: u32 = 1;
 
-/// Returns the address from which places on the stack are counted: the stack's top, rounded up to a
-/// multiple of 8 because it need not be aligned.
+/// Returns the address from which places on the stack are counted. That is the stack's top, which
+/// need not be aligned, rounded up to a multiple of 8.
 #[inline(always)]
 pub fn top(thread: &Thread) -> usize {
     thread.stack_high.get().wrapping_add(7) & !7
@@ -113,7 +118,7 @@ pub fn map(thread: &Thread) -> Option<()> {
     let is_worth_it = thread.stacks.get() >= STACKS_BEFORE || is_checked;
     if is_worth_it && !thread.is_quiet() && !thread.ended.get() {
         let last = sys::map_anonymous(size_of::<LastWalk>())?;
-        // SAFETY: the memory was just mapped. It is zeroed, and zero is valid for every field.
+        // SAFETY: the memory was just mapped and zeroed, and zero is a valid value of every field.
         unsafe { (*last.cast::<LastWalk>()).patience.set(PATIENCE) };
         thread.last_walk.set(last);
         super::shapes::map();
@@ -121,18 +126,18 @@ pub fn map(thread: &Thread) -> Option<()> {
     None
 }
 
-/// Unmaps the memory that `map` mapped for a thread that is about to end.
+/// Unmaps a thread's memory of walks. Called when the thread is about to end.
 pub fn forget(thread: &Thread) {
     let last = thread.last_walk.get();
     if !last.is_null() {
         thread.last_walk.set(core::ptr::null_mut());
-        // SAFETY: `map` mapped the memory, and only this thread uses it, which ends here.
+        // SAFETY: `map` mapped the memory, and only this thread uses it, which is ending.
         unsafe { sys::unmap(last, size_of::<LastWalk>()) };
     }
 }
 
 /// Appends to a walk the frames that it skipped, from the last walk. Returns false if another walk
-/// has begun since, which may have overwritten them.
+/// has begun since then, which may have overwritten them.
 #[cold]
 pub fn complete(thread: &Thread, walk: &mut Walk) -> bool {
     let Some(last) = LastWalk::of(thread) else { return false };

@@ -1,4 +1,4 @@
-//! Learns the shape of the stack that was walked last.
+//! Learns the shape of the stack that a thread walked last.
 
 use super::frames::Walk;
 use super::last_walk::{LastWalk, MARK, MAX_KEPT};
@@ -9,15 +9,16 @@ use crate::signal_cell::SignalCell;
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
 impl Guess {
-    /// Called when the guess was wrong, or there was none. Returns the hash by which the walk from
-    /// `sp` will be found if such a stack is guessed right; `None` if it can't be guessed.
+    /// Called when the guess was wrong, or there was none. Returns the hash by which this walk,
+    /// which began at `sp`, will be found when such a stack is guessed. Returns `None` if such
+    /// stacks can't be guessed.
     #[cold]
     #[inline(never)]
     pub fn learn_from(&self, thread: &Thread, sp: usize, walk: &Walk) -> Option<u64> {
         self.is_wrong(thread);
         let last = LastWalk::of(thread)?;
         let (number, len) = (last.valid.get() >> 16, last.valid.get() & 0xffff);
-        // The saved states must be all those of this walk, and only those.
+        // The stored states must be exactly the states of this walk.
         if number != walk.number || len != walk.len + 1 || len > MAX_KEPT || walk.number == 0 {
             return None;
         }
@@ -30,8 +31,8 @@ impl Guess {
 }
 
 impl LastWalk {
-    /// The shape of the walk that this thread remembers, which began at `sp` and has `len` states;
-    /// `None` if it is too large for a shape.
+    /// The shape of the last walk, which began at `sp` and has `len` states; `None` if it is too
+    /// large to be stored as a shape.
     #[inline(always)]
     fn shape(&self, sp: usize, len: usize) -> Option<Draft> {
         let mut draft = Draft::new();

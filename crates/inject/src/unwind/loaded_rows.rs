@@ -1,15 +1,15 @@
 //! Finds rows of code for which the collector has no table yet, in the unwind information that the
-//! loader mapped with the code. This takes 0.3 µs in the C library (8,192 addresses in turn), while
-//! a question to the collector takes one to several milliseconds. `import torch` asked for tables
-//! 15 times.
+//! loader has mapped together with the code. This takes 0.3 µs in the C library (8,192 addresses in
+//! turn). A question to the collector takes one to several milliseconds, and `import torch` alone
+//! would need 15.
 //!
-//! The loader's `_dl_find_object` (glibc 2.35) finds the object. Exception unwinders use it too: it
-//! takes no locks and is safe in signal handlers. If the loader has no such function, the collector
-//! is asked for tables.
+//! The loader's function `_dl_find_object` (glibc 2.35) finds the object that contains the code.
+//! Exception unwinders use it too: it takes no locks and is safe in signal handlers. If the loader
+//! doesn't have this function, the collector is asked for tables instead.
 //!
 //! Code that a stack returns to stays loaded. But a word that only looks like a return address may
-//! lead to an object that another thread is unloading, so no object is read while one is being
-//! unloaded.
+//! point into an object that another thread is unloading. So no object is read while a library is
+//! being unloaded.
 
 use crate::real::ObjectInfo;
 use crate::state::WIPED;
@@ -20,13 +20,13 @@ use tprof_cfi::LoadedFrames;
 use tprof_wire::hash::spread;
 use tprof_wire::unwind::Row;
 
-/// `struct dl_find_object` of glibc for x86-64, with room for fields that later versions may add.
+/// `struct dl_find_object` of glibc for x86-64, with space for fields that later versions may add.
 #[repr(C)]
 struct FoundObject {
     flags: u64,
     start: usize,
     end: usize,
-    /// Points at the link map, which begins with the difference between addresses in memory and in
+    /// Pointer to the link map, which begins with the difference between addresses in memory and in
     /// the file.
     link_map: *const usize,
     /// Address of the object's `.eh_frame_hdr`.
@@ -36,13 +36,13 @@ struct FoundObject {
 
 type FindObject = unsafe extern "C" fn(*mut c_void, *mut FoundObject) -> c_int;
 
-/// Address of `_dl_find_object`; 0 if there is none.
+/// Address of `_dl_find_object`; 0 if the loader doesn't have it.
 static FIND_OBJECT: AtomicUsize = AtomicUsize::new(0);
 
-/// Number of rows that were found here for each part of the code. If many rows were found in a
-/// part, the collector is asked for its table, but no thread waits for that.
+/// Number of rows that were found here in each part of the code. When many rows were found in a
+/// part, the collector is asked for its table, without any thread waiting for it.
 static FOUND: [AtomicU8; 256] = [const { AtomicU8::new(0) }; 256];
-/// Number of low bits of an address that are ignored to find its part.
+/// Number of low bits of an address that don't select its part.
 const PLACE_BITS: u32 = 17;
 const WORTH_A_TABLE: u8 = 64;
 
@@ -50,7 +50,7 @@ const WORTH_A_TABLE: u8 = 64;
 static SEARCHED: AtomicBool = AtomicBool::new(false);
 
 /// Looks up the loader's function once. A forked child uses the address that its parent found,
-/// since another thread may have held the loader's lock.
+/// since in the child the loader's lock may be locked forever.
 pub fn prepare() {
     if !SEARCHED.swap(true, Relaxed)
         && let Some(find) = loaded::libc_function(c"_dl_find_object")
@@ -64,7 +64,7 @@ pub fn can_find() -> bool {
     FIND_OBJECT.load(Relaxed) != 0
 }
 
-/// Returns the row of a pc, and whether to ask for the table of its code now.
+/// Returns the row of a pc, and whether now is the time to ask for the table of its code.
 pub fn find(pc: u64) -> Option<(Row, bool)> {
     let find = FIND_OBJECT.load(Relaxed);
     if find == 0 {
@@ -72,8 +72,8 @@ pub fn find(pc: u64) -> Option<(Row, bool)> {
     }
     WIPED.reading_frames.fetch_add(1, SeqCst);
     let row = match unloading::any() {
-        // SAFETY: nothing is unloaded meanwhile. A thread that unloads first waits for readers to
-        // leave, and readers check here that no thread is unloading.
+        // SAFETY: no library is unloaded during this call. A thread that unloads one first waits
+        // for readers, and readers check here that no thread is unloading.
         false => unsafe { row_of_loaded(find, pc) },
         true => None,
     };
@@ -83,7 +83,7 @@ pub fn find(pc: u64) -> Option<(Row, bool)> {
 }
 
 /// # Safety
-/// `find` is `_dl_find_object`, and no object is unloaded during the call.
+/// `find` is the address of `_dl_find_object`, and no object is unloaded during the call.
 unsafe fn row_of_loaded(find: usize, pc: u64) -> Option<Row> {
     let mut object = FoundObject {
         flags: 0,
@@ -93,8 +93,8 @@ unsafe fn row_of_loaded(find: usize, pc: u64) -> Option<Row> {
         frames: 0,
         reserved: [0; 16],
     };
-    // SAFETY: `_dl_find_object` has this type, and writes no more than the structure has room for.
-    // The object that it finds is loaded, so its link map, first page and segments are mapped.
+    // SAFETY: `_dl_find_object` has this type, and its result fits into the structure. The object
+    // that it finds is loaded, so its link map, first page and segments are mapped.
     let (info, entry) = unsafe {
         let find: FindObject = core::mem::transmute::<usize, FindObject>(find);
         if find(pc as *mut c_void, &raw mut object) != 0 || object.frames == 0 {
@@ -114,12 +114,13 @@ unsafe fn row_of_loaded(find: usize, pc: u64) -> Option<Row> {
     frames.row_at(pc)
 }
 
-/// How often a thread that is about to unload a library yields to threads that read unwind
-/// information, which takes those a microsecond. It does not wait longer for a thread that was
-/// stopped while reading.
+/// Maximum number of times that a thread which is about to unload a library yields to threads that
+/// read unwind information. Reading takes a microsecond. A thread that was stopped while it reads
+/// isn't waited for any longer.
 const MOST_YIELDS: u32 = 100;
 
-/// Called before a library is unloaded, after [`unloading::any`] has become true.
+/// Waits for threads that read unwind information. Called before a library is unloaded, after
+/// [`unloading::any`] has become true.
 pub fn let_readers_leave() {
     for _ in 0..MOST_YIELDS {
         if WIPED.reading_frames.load(SeqCst) == 0 {
@@ -143,7 +144,7 @@ mod tests {
     fn functions_begin_with_the_return_address_on_top_of_the_stack() {
         let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
         prepare();
-        assert!(can_find(), "glibc 2.35 has it");
+        assert!(can_find(), "glibc 2.35 and newer have `_dl_find_object`");
         let begin = Row::new(RowKind::Sp, 8, None);
         for function in [qsort as *const (), find as *const ()] {
             assert_eq!(find(function.addr() as u64).map(|found| found.0), begin);

@@ -1,21 +1,21 @@
-//! Keeps track of whether the module table is up to date. After a `dlclose` the table may have code
-//! that is gone and was replaced by other code. Then no row and no name is valid until the
-//! collector has read the mappings again.
+//! Tracks whether the collector's module table is up to date. After a `dlclose`, the table may
+//! contain code that no longer exists and was replaced by other code. Then no row and no name is
+//! valid until the collector has read the mappings again.
 
 use super::ask::{ask_at_once, forget_patience, is_answered, wait_for};
 use crate::block::Thread;
 use crate::state;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
-/// The state in the low bits, then the number of the question if the state is [`ASKED`], then the
-/// number of times that code was unmapped. The last is needed so that an earlier answer isn't taken
-/// for that to a later question.
+/// A word with three parts: the state in the low bits; the question's number, if the state is
+/// [`ASKED`]; and the number of times that code was unmapped. The last part is needed so that the
+/// answer to an earlier question isn't taken for the answer to a later one.
 static MAPPINGS: AtomicU64 = AtomicU64::new(KNOWN);
-/// The table is up to date; if there are new mappings, the collector will be asked about them.
+/// The table is up to date, except for new mappings, about which the collector will be asked.
 const KNOWN: u64 = 0;
-/// Code was unmapped, and no thread has asked since.
+/// Code was unmapped, and no thread has asked the collector since.
 const STALE: u64 = 1;
-/// A thread has asked, and there is no answer yet.
+/// A thread has asked the collector, and the answer has not arrived yet.
 const ASKED: u64 = 2;
 const STATE_BITS: u32 = 2;
 const EPOCH_AT: u32 = STATE_BITS + 32;
@@ -25,23 +25,23 @@ fn state(word: u64) -> u64 {
     word & ((1 << STATE_BITS) - 1)
 }
 
-/// Called when code was unmapped.
+/// Marks the table as out of date. Called when code was unmapped.
 pub fn unmapped() {
     let _ = MAPPINGS.fetch_update(AcqRel, Relaxed, |word| {
         Some((word & EPOCH).wrapping_add(1 << EPOCH_AT) | STALE)
     });
 }
 
-/// Called when a forked child gets its new region, in which the questions of the parent's region
-/// are never answered.
+/// Called when a forked child gets its new region. Questions in the parent's region will never be
+/// answered there.
 pub fn begin() {
     let _ = MAPPINGS.fetch_update(AcqRel, Relaxed, |word| {
         (state(word) == ASKED).then_some(word & EPOCH | STALE)
     });
 }
 
-/// Whether the table is up to date. If it isn't, the collector is asked, once, and this waits for
-/// the answer as long as the thread may wait. A quiet thread does not wait, nor does any thread
+/// Whether the table is up to date. If it isn't, one thread asks the collector, and this waits for
+/// the answer as long as the thread may wait. A quiet thread doesn't wait, nor does any thread
 /// under `--on-full drop`.
 #[inline(always)]
 pub fn are_known(thread: &Thread) -> bool {
@@ -52,8 +52,8 @@ pub fn are_known(thread: &Thread) -> bool {
 #[inline(never)]
 fn are_known_now(thread: &Thread) -> bool {
     let Some(header) = state::header() else { return false };
-    // More code may be unmapped meanwhile, perhaps again and again by a thread that does nothing
-    // else.
+    // Another thread may unmap code meanwhile, perhaps again and again, so the number of attempts
+    // is limited.
     for _ in 0..4 {
         let word = MAPPINGS.load(Acquire);
         let came = match state(word) {
@@ -70,7 +70,7 @@ fn are_known_now(thread: &Thread) -> bool {
                 header.maps_wanted.fetch_add(1, Release);
                 let question = ask_at_once(thread, header);
                 let asked = word & EPOCH | u64::from(question) << STATE_BITS | ASKED;
-                // Another thread may have asked too; then its answer is used.
+                // If another thread has asked as well, the answer to its question is used.
                 let _ = MAPPINGS.compare_exchange(word, asked, AcqRel, Relaxed);
                 continue;
             }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_earlier_answer_is_not_that_to_a_later_question() {
+    fn an_answer_to_an_earlier_question_does_not_count_for_a_later_one() {
         unmapped();
         let first = MAPPINGS.load(Relaxed);
         assert_eq!(state(first), STALE);
@@ -99,7 +99,7 @@ mod tests {
         let known = asked & EPOCH | KNOWN;
         assert!(MAPPINGS.compare_exchange(asked, known, AcqRel, Relaxed).is_err());
         assert_eq!(state(MAPPINGS.load(Relaxed)), STALE);
-        // A child has a region of its own, where nothing was asked yet.
+        // A child has a region of its own, in which nothing was asked yet.
         let question = MAPPINGS.load(Relaxed) & EPOCH | 9 << STATE_BITS | ASKED;
         MAPPINGS.store(question, Relaxed);
         begin();

@@ -1,13 +1,14 @@
-//! Takes a stack: interprets rows that the collector compiled, or that the unwind information of
-//! the loaded code contains. Rows are cached by return address, and only memory that is known to be
-//! readable is read.
+//! Takes the stack of the running thread. It interprets unwind rows, which the collector compiled
+//! or which are in the unwind information of the loaded code. Rows are cached by return address,
+//! and only memory that is known to be readable is read.
 //!
-//! A frame pointer is trusted only if a row permits it. Only the thread's stack, the read-only
-//! tables, and the segments of loaded objects with unwind information are dereferenced.
+//! A frame pointer is used only where a row says so. The only memory that is dereferenced is the
+//! thread's stack, the read-only tables, and the segments of loaded objects with unwind
+//! information.
 //!
-//! A stack has at most 192 frames. When much code is loaded at once, its tables are compiled while
-//! the process waits, for up to 64 MiB of unwind information or one second. Beyond that, the first
-//! stacks are cut, and counted.
+//! A stack has at most 192 frames. When much code is loaded at once, the process waits while the
+//! collector compiles its tables, for up to 64 MiB of unwind information or one second. Beyond
+//! that, the first stacks are cut, and the run counts them.
 
 mod ask;
 mod check;

@@ -6,31 +6,32 @@ use super::stack_bounds::readable;
 use super::tables::{RowSearch, search};
 use crate::block::Thread;
 
-/// Maximum number of bytes of the stack that are searched for return addresses.
+/// Maximum number of bytes of the stack in which return addresses are searched for.
 const MOST_BYTES: usize = 1 << 16;
 
 /// Asks the collector for the unwind tables of the functions on this thread's stack, and waits for
-/// them. Otherwise the first recorded stacks would wait. Without a table the thread can't unwind,
-/// so each word on the stack that may be a return address is looked up.
+/// the answer. Otherwise the first recorded stacks would have to wait. Without tables the thread
+/// can't unwind, so this looks up each word on the stack that may be a return address.
 #[cold]
 #[inline(never)]
 pub fn prefetch_tables(thread: &Thread) {
     let here = 0usize;
     let low = (&raw const here).addr();
-    // The first `ask` has the collector publish the current modules; `search` finds only those. No
-    // table is needed if rows can be found in the loaded objects themselves.
+    // The first `ask` makes the collector publish the current modules, since `search` finds only
+    // those. If rows can be found in the loaded objects themselves, no table is needed.
     if thread.is_quiet() || !ask(thread) || loaded_rows::can_find() {
         return;
     }
     let words = (low..low.saturating_add(MOST_BYTES)).step_by(size_of::<u64>());
     let mut is_asked = false;
     for at in words.take_while(|at| readable(thread, *at)) {
-        // SAFETY: `at` is aligned, above this frame, and readable.
+        // SAFETY: `at` is aligned and above this frame, and `readable` has just checked it.
         let word = unsafe { core::ptr::with_exposed_provenance::<u64>(at).read_volatile() };
         is_asked |= matches!(search(word, false, true), RowSearch::Asked(_));
     }
     // `search` only marks the tables that are wanted. The second `ask` sends the question and waits
-    // for the answer. It would send nothing during the pause that the first `ask` began.
+    // for the answer. Without `forget_patience` it would send nothing, since the first `ask` began
+    // a pause.
     if is_asked {
         forget_patience();
         ask(thread);

@@ -1,4 +1,4 @@
-//! Saves a walk for the next one.
+//! Saves a thread's walk for its next one.
 
 use super::frames::{ByRows, Walk, grown, outermost};
 use super::last_walk::{MARK, MAX_KEPT, PATIENCE, PAUSE, Step, top};
@@ -9,8 +9,8 @@ use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 use tprof_wire::record::StackEnd;
 
 impl WalkReuse<'_> {
-    /// Saves a walk. Returns false if another walk has begun meanwhile: the frames that this one
-    /// reused may then be mixed with those of the other.
+    /// Saves a walk. Returns false if another walk has begun in the meantime. Then the frames that
+    /// this walk reused may be mixed with those of the other one.
     #[inline(always)]
     pub fn remember(&self, thread: &Thread, walk: &Walk, found: &ByRows) -> bool {
         let (last, new) = (self.last, walk.len);
@@ -26,7 +26,7 @@ impl WalkReuse<'_> {
         last.number.get() == self.number
     }
 
-    /// Starts a pause if most frames had to be walked although walks are remembered.
+    /// Starts a pause if storing walks doesn't help, because most frames had to be walked.
     #[inline(always)]
     fn judge(&self, new: u32, rest: u32) {
         if self.last.pause.get() > 0 {
@@ -40,7 +40,8 @@ impl WalkReuse<'_> {
         }
     }
 
-    /// Replaces the remembered frames that the walk did not meet by those that it walked.
+    /// Replaces those stored states that this walk did not reuse by the states of the frames that
+    /// it walked.
     #[inline(always)]
     fn push(&self, walk: &Walk, new: usize, found: &ByRows) {
         let (last, rest) = (self.last, found.rest);
@@ -73,8 +74,8 @@ impl WalkReuse<'_> {
         }
     }
 
-    /// Stores a state's frame pointer, and the place from which it was read; 0 if it was not read
-    /// from the stack, or does not matter.
+    /// Stores a state's frame pointer, and the place from which it was read. The place is 0 if the
+    /// frame pointer was not read from the stack, or if no outer frame depends on it.
     #[inline(always)]
     fn set_fp(&self, state: usize, fp: usize, read_at: u32) {
         let last = self.last;
@@ -89,8 +90,9 @@ impl WalkReuse<'_> {
         links.set(if read_at == 0 { links.get() & !bit } else { links.get() | bit });
     }
 
-    /// Stores the state of the stack's end: the zero below `zero`, or if the row of the outermost
-    /// frame ended the walk, that frame's return address. That word is compared by the next walk.
+    /// Stores the state of the stack's end. If a return address of zero ended the walk, that is the
+    /// word below `zero`. If the row of the outermost frame ended it, it is that frame's return
+    /// address. The next walk compares this word.
     fn set_end(&self, walk: &Walk, frames: usize, zero: usize) {
         let last = self.last;
         let frame = frames.saturating_sub(1);

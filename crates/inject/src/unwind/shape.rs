@@ -1,31 +1,33 @@
-//! The shape of a stack: the places of the words that a walk reads, relative to where the stack
-//! begins.
+//! Describes the shape of a stack: the places of the words that a walk reads, relative to the
+//! beginning of the stack.
 //!
-//! A walk is a function of the rows and of the words that it reads. The places of these words
-//! follow from frame sizes and from the frame pointers that the walk uses, and many stacks have the
-//! same places. So a walk has the same result as an earlier walk of that shape if the words at the
-//! shape's places are the same return addresses, and every frame pointer that the walk would use
-//! points to the same place. None of these loads waits for another, and no row is needed.
+//! The result of a walk depends only on the rows and on the words that it reads. The places of
+//! these words follow from frame sizes and from the frame pointers that the walk uses, and many
+//! stacks have the same places.
 //!
-//! The words are compared by one sum over all of them, each multiplied by its own factor. Frame
-//! pointers enter the sum as their distance to where they point in the shape.
+//! So a walk has the same result as an earlier walk under two conditions. At the places of the
+//! earlier walk's shape are the same return addresses, and every frame pointer that the walk would
+//! use points to the same place. To check this, no row is needed, and no load of a word depends on
+//! another.
+//!
+//! One sum over all words, each multiplied by its own factor, compares them at once. A frame
+//! pointer enters the sum as the distance to the place that it points to in the shape.
 
 use tprof_wire::hash::GOLDEN;
 
-/// Maximum number of return addresses in a shape, including the end of the stack, and of frame
-/// pointers that it uses.
+/// Maximum number of return addresses in a shape, including the end of the stack. It is also the
+/// maximum number of frame pointers.
 pub const MOST_FRAMES: usize = 96;
 
-/// The fixed part of a shape, as it is laid out in memory. It is followed by `count` places, in
-/// words above the first return address: those of return addresses, then those of saved frame
-/// pointers.
+/// The fixed part of a shape in memory. `count` places follow it: first those of return addresses,
+/// then those of saved frame pointers. A place is a number of words above the first return address.
 #[repr(C)]
 pub struct Shape {
-    /// The sum if all words are 0, and the stack begins at 0.
+    /// The sum for a stack that begins at address 0 and whose words are all 0.
     seed: u64,
     /// Factor of the address of the first return address.
     base: u64,
-    /// Factor of the frame pointer in its register; 0 if it does not matter.
+    /// Factor of the frame pointer in its register; 0 if the walk doesn't use it.
     register: u64,
     /// Number of words from the first return address to the last word that is read.
     words: u32,
@@ -33,12 +35,12 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// If the stack that begins with the return address at `sp` and ends below `high` has this
-    /// shape, returns its hash. Otherwise returns a number that is no stack's hash, except by
-    /// chance (2^-51). Returns `None` if the shape is larger than the stack.
+    /// Computes the hash of the stack that begins with the return address at `sp` and ends below
+    /// `high`. If the stack does not have this shape, the result is not the hash of any stack,
+    /// except by chance (2^-51). Returns `None` if the shape is larger than the stack.
     ///
     /// # Safety
-    /// The shape is followed by its places. `sp` is aligned, and the memory from there to `high` is
+    /// The shape is followed by its places. `sp` is aligned, and the memory from `sp` to `high` is
     /// readable.
     #[inline(always)]
     pub unsafe fn of_stack(&self, (sp, fp): (usize, usize), high: usize) -> Option<u64> {
@@ -49,8 +51,8 @@ impl Shape {
         let mut sum = self.seed.wrapping_sub(self.base.wrapping_mul(sp as u64));
         sum = sum.wrapping_add(self.register.wrapping_mul(fp as u64));
         for at in 0..self.count as usize {
-            // SAFETY: the caller guarantees the places and the readable stack. Each place lies
-            // within `words`, and `DIGITS` has a factor for each.
+            // SAFETY: the caller guarantees the places and the readable stack. Each place is below
+            // `words`, and `DIGITS` has a factor for each.
             sum = sum.wrapping_add(unsafe {
                 let word = (sp as *const u64).add(*places.add(at) as usize);
                 (*word).wrapping_mul(*DIGITS.get_unchecked(at))
@@ -62,9 +64,10 @@ impl Shape {
 
 /// A shape that is being built.
 pub struct Draft {
-    /// The place that the frame pointer in its register points to, in bytes, if it matters.
+    /// The place in bytes that the frame pointer in its register points to; `None` if the walk
+    /// doesn't use it.
     register: Option<u64>,
-    /// Number of words from the first to the last that is read.
+    /// Number of words from the first return address to the last word that is read.
     read: usize,
     ras: (usize, [u16; MOST_FRAMES]),
     /// Places where frame pointers are saved, and the places that they point to.
@@ -72,14 +75,14 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// A draft without frames.
+    /// Makes a draft without frames.
     #[inline(always)]
     pub const fn new() -> Draft {
         let (ras, links) = ((0, [0; MOST_FRAMES]), (0, [[0; 2]; MOST_FRAMES]));
         Draft { register: None, read: 0, ras, links }
     }
 
-    /// Adds the next return address outwards, which is this many bytes above the first one.
+    /// Adds the return address of the next outer frame, which is `above` bytes above the first one.
     #[inline(always)]
     pub fn ra(&mut self, above: usize) -> Option<()> {
         let (count, places) = &mut self.ras;
@@ -89,7 +92,7 @@ impl Draft {
         Some(())
     }
 
-    /// Adds a frame pointer that is saved at one place and points to another.
+    /// Adds a frame pointer that is saved at the place `saved` and points to the place `to`.
     #[inline(always)]
     pub fn link(&mut self, saved: usize, to: usize) -> Option<()> {
         let (count, links) = &mut self.links;
@@ -99,12 +102,12 @@ impl Draft {
         Some(())
     }
 
-    /// Notes that the frame pointer in its register matters, and points to this place.
+    /// Notes that the walk uses the frame pointer in its register, which points to this place.
     pub fn register(&mut self, to: usize) {
         self.register = Some(to as u64);
     }
 
-    /// The hash by which shapes are compared.
+    /// The hash of the shape, by which shapes are compared.
     #[inline(always)]
     pub fn hash(&self) -> u64 {
         let (ras, links) = (self.ras.0, self.links.0);
@@ -119,7 +122,7 @@ impl Draft {
         hash
     }
 
-    /// Number of words of memory that the shape takes.
+    /// Number of words that the shape takes in memory.
     pub fn words(&self) -> usize {
         size_of::<Shape>() / 8 + (self.ras.0 + self.links.0).div_ceil(4)
     }
@@ -127,12 +130,12 @@ impl Draft {
     /// Writes the shape as words.
     ///
     /// # Safety
-    /// `to` is aligned, and has room for [`Draft::words`] words that nobody else uses.
+    /// `to` is aligned, and has room for [`Draft::words`] words that nothing else uses.
     pub unsafe fn write(&self, hash: u64, to: *mut u64) {
         let (ras, links) = (self.ras.0, self.links.1.iter().take(self.links.0));
         let digits = DIGITS.iter().skip(ras);
         let register = if self.register.is_some() { REGISTER } else { 0 };
-        // The sum of a stack of this shape that begins at 0.
+        // This becomes the sum of a stack of this shape that begins at address 0.
         let mut sum = register.wrapping_mul(self.register.unwrap_or(0));
         let mut base = register;
         for ([_, to], digit) in links.clone().zip(digits) {
@@ -143,7 +146,7 @@ impl Draft {
         let (words, count) = (self.read as u32, (ras + self.links.0) as u32);
         let saved = links.map(|[saved, _]| *saved);
         let places = self.ras.1.iter().take(ras).copied().chain(saved);
-        // SAFETY: the caller guarantees room for so many words, which nobody else uses.
+        // SAFETY: the caller guarantees room for all these words, which nothing else uses.
         unsafe {
             let to = to.cast::<Shape>();
             to.write(Shape { seed, base, register, words, count });
@@ -152,7 +155,8 @@ impl Draft {
         }
     }
 
-    /// The hash of a stack of this shape with these return addresses, see [`Shape::of_stack`].
+    /// The hash of a stack of the shape with this `hash` and with these return addresses, as
+    /// [`Shape::of_stack`] computes it.
     #[inline(always)]
     pub fn of_addresses(hash: u64, addresses: impl Iterator<Item = u64>) -> u64 {
         let terms = addresses.zip(&DIGITS).map(|(ra, digit)| ra.wrapping_mul(*digit));
@@ -160,8 +164,8 @@ impl Draft {
     }
 }
 
-/// A place in words, as a shape stores it. `None` if it is too far away, or not a multiple of 8
-/// bytes.
+/// Converts a place from bytes to words. Returns `None` if it is too far away, or not a multiple of
+/// 8 bytes.
 #[inline(always)]
 fn place(above: usize) -> Option<u16> {
     u16::try_from(above >> 3).ok().filter(|_| above & 7 == 0)
@@ -178,8 +182,8 @@ const fn mixed(hash: u64, value: u64) -> u64 {
     x ^ x >> 32
 }
 
-/// Factors of words, by their index. They are odd and random, so that two stacks of one shape have
-/// the same upper 52 bits with a probability of 2^-51.
+/// Factors of the words, by their index. They are odd and random. So two stacks of one shape have
+/// the same upper 52 bits of the hash only with a probability of 2^-51.
 static DIGITS: [u64; 2 * MOST_FRAMES] = {
     let mut digits = [0; 2 * MOST_FRAMES];
     let mut at = 0;
@@ -231,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_has_the_hash_of_its_addresses_if_all_links_are_right() {
+    fn the_hash_is_that_of_the_addresses_only_if_all_links_are_right() {
         let mut stack = [11, 0, 22, 77, 77, 0, 77];
         let at = |word: usize| stack.as_ptr_range().start.addr() + word * 8;
         let (one, four, five) = (at(1), at(4), at(5));

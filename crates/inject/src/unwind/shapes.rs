@@ -1,5 +1,5 @@
-//! The shapes of this process's stacks, and the guess which of them a stack has, by its first
-//! return address and its depth. A wrong guess only costs time.
+//! Stores the shapes of this process's stacks, and guesses a stack's shape from its first return
+//! address and its depth. A wrong guess only costs time.
 
 use super::frames::outermost;
 use super::rows::Rows;
@@ -12,21 +12,22 @@ use tprof_wire::hash::spread;
 
 /// Number of bits that select a set of guesses. A set has two entries.
 const GUESS_BITS: u32 = 14;
-/// Number of bits that select an entry for a known shape. cc1 has 5,800 shapes.
+/// Number of bits that select the entry of a known shape. cc1 has 5,800 shapes.
 const SHAPE_BITS: u32 = 15;
-/// Number of units of memory for shapes: 2 MiB, for about 25,000 shapes of 22 frames.
+/// Number of units of memory for shapes: 2 MiB, which is enough for about 25,000 shapes of 22
+/// frames.
 const ARENA: usize = 1 << PLACE_BITS;
 const PLACE_BITS: u32 = 16;
 const PLACE_MASK: u32 = ARENA as u32 - 1;
-/// Set in a guess if stacks with this first return address and depth have had several shapes, so
-/// that the guess also depends on the shape of the thread's last stack.
+/// Bit in a guess, set if stacks with this first return address and depth have had several shapes.
+/// Then the guess also depends on the shape of the thread's last stack.
 const AMBIGUOUS: u32 = 1 << PLACE_BITS;
 const TAG_SHIFT: u32 = PLACE_BITS + 1;
-/// Number of entries that are tried for a shape.
+/// Number of entries that are tried for a shape before the table counts as full.
 const PROBES: usize = 8;
-/// Number by which a thread's wrong guesses may exceed its right ones before it stops guessing for
-/// [`PAUSE`] stacks: a wrong guess, with learning from it, costs about as much as a right one
-/// saves.
+/// If a thread's wrong guesses exceed its right ones by this number, it stops guessing for
+/// [`PAUSE`] stacks. A wrong guess, together with learning from it, costs about as much as a right
+/// one saves.
 const CREDIT: i16 = 256;
 const MOST_CREDIT: i16 = 1024;
 const PAUSE: i16 = 4096;
@@ -34,15 +35,16 @@ const PAUSE: i16 = 4096;
 /// Number of words in a unit.
 const UNIT: usize = 4;
 
-/// The tables: 2.4 MiB of address space, touched as needed, which the kernel empties in a forked
-/// child.
+/// The tables. They take 2.4 MiB of address space, of which only touched pages use memory. The
+/// kernel zeroes them in a forked child.
 #[repr(C)]
 struct Shapes {
-    /// Guesses by (first return address, depth), and by these together with the shape of the last
-    /// stack. An entry has the place of a shape, and further bits of the hash.
+    /// Guesses by the hash of first return address and depth, and by that hash combined with the
+    /// shape of the last stack. An entry consists of the place of a shape and further bits of the
+    /// hash.
     guesses: [[AtomicU32; 2]; 1 << GUESS_BITS],
-    /// Known shapes, by a shape's hash. An entry has upper bits of the hash, and the shape's place,
-    /// which is 0 if the shape was met only once.
+    /// Known shapes, by the shape's hash. An entry consists of upper bits of the hash and the
+    /// shape's place. The place is 0 if the shape occurred only once.
     known: [AtomicU64; 1 << SHAPE_BITS],
     /// Number of units in use.
     used: AtomicU64,
@@ -57,7 +59,8 @@ pub fn map() {
 }
 
 fn shapes() -> Option<&'static Shapes> {
-    // SAFETY: `SHAPES` is null, or mapped for the process's life; zeros are valid for every field.
+    // SAFETY: `SHAPES` is null, or `fork_tables` mapped it zeroed and it is never unmapped. Zeros
+    // are valid for every field.
     unsafe { SHAPES.load(Relaxed).as_ref() }
 }
 
@@ -72,15 +75,15 @@ pub struct Guess {
 }
 
 /// Guesses the stack at a hook's entry; `sp` points at the return address. Returns `None` if this
-/// stack should not be learnt from either.
+/// stack is neither guessed nor learnt from.
 #[inline(always)]
 pub fn guess(thread: &Thread, sp: usize, fp: usize) -> Option<Guess> {
     if thread.credit.get() <= 0 && !is_due(thread) {
         return None;
     }
     let (shapes, rows) = (shapes()?, Rows::now()?);
-    // Only on the thread's own stack is everything from here to its end readable, and not only what
-    // a walk reads.
+    // A shape may read any word from here to the end of the stack. Only on the thread's own stack
+    // are all of them readable.
     let high = own_top(thread);
     if sp < thread.stack_low.get() || sp.wrapping_add(8) > high || sp & 7 != 0 {
         return None;
@@ -91,8 +94,8 @@ pub fn guess(thread: &Thread, sp: usize, fp: usize) -> Option<Guess> {
     let Some(place) = shapes.guessed(key, thread.shape.get()) else {
         return Some(Guess { hash: None, place: 0, key });
     };
-    // SAFETY: the place was published after the shape was written there, which never changes; the
-    // stack is readable up to `high`.
+    // SAFETY: a place is published only after its shape was written, and the shape never changes.
+    // The stack is readable up to `high`.
     let hash = unsafe {
         let at = shapes.arena.as_ptr().add(place as usize);
         (*at.cast::<Shape>()).of_stack((sp, fp), high)
@@ -112,7 +115,7 @@ impl Guess {
     }
 }
 
-/// Whether a pause is over. Counts down the pause.
+/// Counts down a pause. Returns whether it is over.
 #[cold]
 fn is_due(thread: &Thread) -> bool {
     let credit = thread.credit.get() + 1;
@@ -120,20 +123,20 @@ fn is_due(thread: &Thread) -> bool {
     credit > 0
 }
 
-/// The place of a shape, from the bits of a guess.
+/// The place of a shape, which is in the low bits of a guess.
 #[inline(always)]
 fn place_in(guess: u32) -> u16 {
     (guess & PLACE_MASK) as u16
 }
 
-/// The key of the guess to use if the one for `key` is ambiguous.
+/// The key of the guess that applies if the guess for `key` is ambiguous.
 #[inline(always)]
 fn with_shape(key: u64, before: u16) -> u64 {
     spread(key ^ u64::from(before))
 }
 
 impl Shapes {
-    /// The place of the shape to expect; `None` if there is no guess.
+    /// The place of the shape that is expected; `None` if there is no guess.
     #[inline(always)]
     fn guessed(&self, key: u64, before: u16) -> Option<u16> {
         let mut guess = self.guess(key)?;
@@ -146,7 +149,8 @@ impl Shapes {
     #[inline(always)]
     fn set(&self, key: u64) -> (&[AtomicU32; 2], u32) {
         let tag = key << GUESS_BITS >> (32 + TAG_SHIFT);
-        // SAFETY: the index has `GUESS_BITS` bits, and there are as many sets.
+        // SAFETY: the index has `GUESS_BITS` bits, and there are that many sets (1 <<
+        // `GUESS_BITS`).
         let set = unsafe { self.guesses.get_unchecked((key >> (64 - GUESS_BITS)) as usize) };
         (set, tag as u32)
     }
@@ -161,7 +165,7 @@ impl Shapes {
         (guess >> TAG_SHIFT == tag && guess & PLACE_MASK != 0).then_some(guess)
     }
 
-    /// From now on, `guess` is the guess for `key`.
+    /// Makes `guess` the guess for `key` from now on.
     fn expect(&self, key: u64, guess: u32) {
         let ([first, second], tag) = self.set(key);
         let before = first.load(Relaxed);
@@ -175,7 +179,7 @@ impl Shapes {
         first.store(guess, Release);
     }
 
-    /// Learns that a stack with this key had the shape at this place.
+    /// Learns that a stack with this key has the shape at this place.
     fn learn(&self, key: u64, before: u16, place: u16) {
         match self.guess(key) {
             None => self.expect(key, u32::from(place)),
@@ -189,7 +193,8 @@ impl Shapes {
         }
     }
 
-    /// The place of a shape; `None` if it was not met before, or if there is no room for it.
+    /// The place of a shape; `None` if the shape occurs for the first time, or if there is no room
+    /// for it.
     fn place(&self, draft: &Draft, hash: u64) -> Option<u16> {
         let upper = hash & !u64::from(PLACE_MASK);
         for probe in 0..PROBES {
@@ -218,12 +223,12 @@ impl Shapes {
         if self.used.load(Relaxed) as usize + units >= ARENA {
             return None;
         }
-        // The first unit stays unused, since 0 means no place.
+        // The first unit stays unused, since place 0 means none.
         let place = self.used.fetch_add(units as u64, Relaxed) as usize + 1;
         if place + units > ARENA {
             return None;
         }
-        // SAFETY: this call has reserved these words, and they lie in the arena.
+        // SAFETY: this call has reserved these words, and they are in the arena.
         unsafe { draft.write(hash, self.arena.as_ptr().add(place).cast_mut().cast()) };
         Some(place as u16)
     }
@@ -237,8 +242,8 @@ impl Guess {
         thread.credit.set(if credit <= 0 { -PAUSE } else { credit });
     }
 
-    /// Learns that a stack had this shape and these return addresses. Returns its hash, if it can
-    /// be guessed from now on.
+    /// Learns that a stack has this shape and these return addresses. Returns the stack's hash if
+    /// such stacks can be guessed from now on.
     pub fn learn(
         &self,
         thread: &Thread,

@@ -1,23 +1,24 @@
-//! Rows in [`ROW_BITS`] bits, so that a row fits into one word with its key.
+//! Stores an unwind row in [`ROW_BITS`] bits, so that one word has space for a row and its key.
 
 use tprof_wire::unwind::{Row, RowKind};
 
-/// Stands for a row whose table doesn't exist yet. It is never cached.
+/// Used as the row of code whose table doesn't exist yet. Such a row is never cached.
 pub const NOT_READY: u64 = 1 << 63;
 
-/// Bits of a [`ShortRow`].
+/// Number of bits of a [`ShortRow`].
 pub const ROW_BITS: u32 = 25;
 
-/// A row, as the memo stores it: a set bit, the kind, whether the frame pointer was saved, an
-/// eighth of the bytes from the base register up to the CFA, and an eighth of the bytes from there
-/// down to the saved frame pointer. A row that does not fit has the kind [`ShortRow::LONG`].
+/// A row as the memo stores it. From the lowest bit on, it has: a bit that is always set; the kind;
+/// whether the frame pointer was saved; an eighth of the distance in bytes from the base register
+/// up to the CFA; an eighth of the distance from the CFA down to the saved frame pointer. A row
+/// that doesn't fit has the kind [`ShortRow::LONG`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ShortRow(pub u64);
 
 impl ShortRow {
-    /// The row does not fit, and has to be looked up in the tables.
+    /// Kind of a row that doesn't fit, so that it must be looked up in the tables.
     pub const LONG: u64 = 7;
-    /// The table doesn't exist yet.
+    /// Kind of the row of code whose table doesn't exist yet.
     pub const NOT_READY: u64 = 6;
 
     const fn of_kind(kind: u64) -> ShortRow {
@@ -33,7 +34,7 @@ impl ShortRow {
         if kind != RowKind::Sp as u64 && kind != RowKind::Fp as u64 {
             return ShortRow::of_kind(kind);
         }
-        // Both are multiples of 8; their eighths have room for 12 and 8 bits.
+        // Both distances must be multiples of 8. Their eighths have 12 and 8 bits.
         if cfa & !(0xfff << 3) != 0 || below & !(0xff << 3) != 0 {
             return ShortRow::of_kind(ShortRow::LONG);
         }
@@ -41,7 +42,7 @@ impl ShortRow {
         ShortRow(1 | kind << 1 | saves << 4 | (cfa as u64 >> 3) << 5 | (below as u64 >> 3) << 17)
     }
 
-    /// The kind: a [`RowKind`], or one of those above.
+    /// The kind: a [`RowKind`], [`ShortRow::LONG`] or [`ShortRow::NOT_READY`].
     #[inline(always)]
     pub const fn kind(self) -> u64 {
         self.0 >> 1 & 7
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_short_or_long_never_another() {
+    fn a_short_row_equals_its_row_or_is_marked_as_long() {
         for kind in [RowKind::None, RowKind::Sp, RowKind::Fp, RowKind::End, RowKind::Signal] {
             for cfa in [-8, 0, 8, 12, 16, 4095 * 8, 4096 * 8, 134_217_720] {
                 for fp in [None, Some(8), Some(0), Some(-16), Some(-20), Some(-2040), Some(-2048)] {

@@ -1,29 +1,29 @@
-//! The memory that is known to be readable stack.
+//! Tracks which part of a thread's stack is known to be readable.
 
 use crate::block::Thread;
 use crate::{arch, state, sys};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Whether `[low, high)` lies in the readable stack.
+/// Whether `[low, high)` is in the readable part of the stack.
 #[inline(always)]
 pub fn within(thread: &Thread, low: usize, high: usize) -> bool {
     (low >= thread.stack_low.get() && high <= thread.stack_high.get() && low <= high)
         || extend(thread, low, high)
 }
 
-/// Whether a word lies in the readable stack.
+/// Whether the word at `at` is in the readable part of the stack.
 #[inline(always)]
 pub fn readable(thread: &Thread, at: usize) -> bool {
     within(thread, at, at.wrapping_add(8))
 }
 
-/// Bytes below the top of a thread's own stack that are checked at once.
+/// Number of bytes below the top of a thread's own stack that are checked at once.
 const MOST_OWN: usize = 1 << 20;
-/// Bytes by which a thread's own stack may have grown since it was last checked.
+/// Maximum number of bytes by which a thread's own stack may have grown since the last check.
 const MOST_GROWN: usize = 8 << 20;
 
-/// End of this thread's own stack; 0 if it is not known. On that stack there are no stacks of
-/// coroutines or signal handlers, and no part of it is unmapped while the thread runs.
+/// End of this thread's own stack; 0 if it isn't known, for example on the stack of a coroutine or
+/// signal handler. No part of a thread's own stack is unmapped while the thread runs.
 #[inline(always)]
 pub fn own_top(thread: &Thread) -> usize {
     let high = thread.stack_high.get();
@@ -31,7 +31,8 @@ pub fn own_top(thread: &Thread) -> usize {
 }
 
 /// Extends the bounds to another stack (a coroutine's or a signal handler's), or to one that has
-/// grown. Asks the kernel page by page, once, and stores the result.
+/// grown. It asks the kernel about each page and stores the result, so that each page is checked
+/// only once.
 #[cold]
 #[inline(never)]
 fn extend(thread: &Thread, low: usize, high: usize) -> bool {
@@ -41,7 +42,7 @@ fn extend(thread: &Thread, low: usize, high: usize) -> bool {
     let first = low & !4095;
     let (known_low, known_high) = (thread.stack_low.get(), thread.stack_high.get());
     let is_own = own_top(thread) != 0;
-    // A stack grows downwards without a gap, so everything in between is stack.
+    // A stack grows downwards without gaps, so all memory in between belongs to the stack.
     let has_grown = first < known_low && high <= known_high && known_low - first <= MOST_GROWN;
     if is_own && has_grown && are_readable(first, known_low) {
         thread.stack_low.set(first);

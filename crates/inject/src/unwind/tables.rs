@@ -1,4 +1,4 @@
-//! Finds rows in the tables that the collector publishes.
+//! Finds unwind rows in the tables that the collector publishes.
 
 use crate::{state, sys};
 use core::sync::atomic::Ordering::*;
@@ -7,27 +7,29 @@ use tprof_wire::unwind::{Row, TableHeader};
 
 /// The result of looking up a program counter in the tables.
 pub enum RowSearch {
-    /// The row; [`Row::NONE`] if the mapping's table has none.
+    /// The row; [`Row::NONE`] if the mapping's table has no row for the pc.
     Row(Row),
-    /// The collector is making the mapping's table, or a quiet thread can't open it for reading.
+    /// The collector is making the mapping's table. Or the table exists, but a quiet thread can't
+    /// make it readable.
     Coming,
-    /// The collector makes the mapping's table only when asked, and nobody has asked.
+    /// The collector makes the mapping's table only when a thread asks, and no thread has asked
+    /// yet.
     Deferred,
-    /// The mapping's table was asked for, by this lookup (true) or an earlier one.
+    /// This lookup (true) or an earlier one (false) has asked for the mapping's table.
     Asked(bool),
     /// No published mapping contains this pc.
     Unknown,
-    /// The collector was rewriting the module table during all attempts.
+    /// The collector was rewriting the module table during all attempts to read it.
     Rewritten,
 }
 
-/// Maximum number of attempts to read the module table while the collector rewrites it, which takes
-/// some microseconds.
+/// Maximum number of attempts to read the module table while the collector rewrites it. Rewriting
+/// takes some microseconds.
 const MOST_TRIES: u32 = 2000;
 const SPINS: u32 = 1000;
 
-/// Looks up `pc` in the published modules. If `quiet`, no system call is made. If `asks`, a table
-/// that is deferred is asked for.
+/// Looks up `pc` in the published modules. If `quiet`, this makes no system call. If `asks`, this
+/// marks a deferred table as wanted.
 pub fn search(pc: u64, quiet: bool, asks: bool) -> RowSearch {
     let Some(header) = state::header() else { return RowSearch::Unknown };
     let region = state::REGION.load(Relaxed);
@@ -41,7 +43,7 @@ pub fn search(pc: u64, quiet: bool, asks: bool) -> RowSearch {
             continue;
         }
         let len = (header.modules_len.load(Relaxed) as usize).min(MAX_MODULES);
-        // SAFETY: the module table with room for `len` entries lies in the region.
+        // SAFETY: the region contains the module table, which has room for `len` entries.
         let modules = unsafe {
             core::slice::from_raw_parts(region.add(MODULES_OFFSET).cast::<ModuleRange>(), len)
         };
@@ -62,8 +64,8 @@ pub fn search(pc: u64, quiet: bool, asks: bool) -> RowSearch {
                 module_table::DEFERRED => {
                     let (from, to) = (module_table::DEFERRED, module_table::ASKED);
                     let first = module.table.compare_exchange(from, to, AcqRel, Relaxed).is_ok();
-                    // The collector may be rewriting the table: then it may have read this entry
-                    // before it was marked, and the entry may be another module's.
+                    // The collector may be rewriting the module table. Then it may have read this
+                    // entry before the mark, and the entry may already belong to another module.
                     core::sync::atomic::fence(SeqCst);
                     if header.modules_seq.load(Relaxed) != before {
                         continue;
@@ -81,8 +83,8 @@ pub fn search(pc: u64, quiet: bool, asks: bool) -> RowSearch {
     RowSearch::Rewritten
 }
 
-/// Makes the tables readable up to `end`, if they are not yet. Returns whether they are. This takes
-/// a system call, which a quiet thread does not make.
+/// Makes the tables readable up to `end` if they aren't yet. Returns whether they are readable now.
+/// Changing this takes a system call, which a quiet thread may not make.
 fn is_open(tables: *mut u8, end: usize, quiet: bool) -> bool {
     const STEP: usize = 1 << 20;
     let open = state::TABLES_OPEN.load(Acquire);
@@ -94,7 +96,7 @@ fn is_open(tables: *mut u8, end: usize, quiet: bool) -> bool {
     if end > mapped || quiet {
         return false;
     }
-    // SAFETY: the range is in the mapping of the tables, which this process only reads.
+    // SAFETY: the range is in the mapping of the tables, which this library only reads.
     if !unsafe { sys::protect(tables, wanted, sys::flags::PROT_READ) } {
         return false;
     }
@@ -102,8 +104,8 @@ fn is_open(tables: *mut u8, end: usize, quiet: bool) -> bool {
     true
 }
 
-/// The row for a module-relative pc in a module's table. Returns `None` if the table is not
-/// readable and this thread is quiet; for another thread the table may still become readable.
+/// The row for a module-relative pc in a module's table. Returns `None` if the table isn't readable
+/// and this thread is quiet, since another thread may still make it readable.
 fn table_row(table: u64, pc: u64, quiet: bool) -> Option<Row> {
     let closed = (!quiet).then_some(Row::NONE);
     let tables = state::TABLES.load(Relaxed);
@@ -115,8 +117,8 @@ fn table_row(table: u64, pc: u64, quiet: bool) -> Option<Row> {
     if !is_open(tables, table as usize + size_of::<TableHeader>(), quiet) {
         return closed;
     }
-    // SAFETY: a table is complete before its offset is published, and never changes. The calls of
-    // `is_open` check that it ends inside the readable part of the mapping.
+    // SAFETY: a table is complete before its offset is published, and never changes. `is_open` has
+    // checked that the table is in the readable part of the mapping.
     unsafe {
         let base = tables.add(table as usize);
         let head = base.cast::<TableHeader>().read();

@@ -1,4 +1,4 @@
-//! Walks a stack by unwind rows.
+//! Walks a stack by unwind rows, from the innermost frame outward.
 
 use super::check;
 use super::frame_pointers::walk_frame_pointers;
@@ -18,11 +18,11 @@ use tprof_wire::record::{MAX_FRAMES, StackEnd};
 use tprof_wire::region::stack_mode;
 use tprof_wire::unwind::{Row, RowKind};
 
-/// Walks a stack from a hook's entry; `sp` points at the return address.
+/// Walks a stack from a hook's entry, where `sp` points at the return address.
 #[inline(always)]
 pub fn walk(thread: &Thread, (sp, fp): (usize, usize), is_learnt_from: bool, out: &mut Walk) {
     (out.rest, out.number) = (0, 0);
-    // If the mappings are out of date, neither rows nor names are right.
+    // If the mappings are out of date, rows and names are unreliable.
     if !mappings::are_known(thread) {
         (out.len, out.hash, out.end) = (0, 0, StackEnd::NotReady);
         return;
@@ -57,8 +57,8 @@ pub fn walk(thread: &Thread, (sp, fp): (usize, usize), is_learnt_from: bool, out
     by_rows_only(thread, &rows, (sp, fp), out);
 }
 
-/// Stores the frames that [`walk`] left in the memory of an earlier walk. `from` is the same as for
-/// [`walk`].
+/// Copies the frames that [`walk`] left in the memory of an earlier walk. `from` is what [`walk`]
+/// got.
 #[inline(always)]
 pub fn complete(thread: &Thread, from: (usize, usize), out: &mut Walk) {
     if out.rest > 0
@@ -69,7 +69,7 @@ pub fn complete(thread: &Thread, from: (usize, usize), out: &mut Walk) {
     }
 }
 
-/// Walks all frames, without an earlier walk.
+/// Walks all frames without reusing an earlier walk.
 #[inline(never)]
 fn by_rows_only(thread: &Thread, rows: &Rows, from: (usize, usize), out: &mut Walk) {
     out.end = StackEnd::Whole;
@@ -88,14 +88,15 @@ fn by_rows(
 ) -> ByRows {
     let mut found = ByRows { hash: HashSoFar::NONE, rest: 0, fp: 0, zero: 0 };
     let mut len = 0;
-    // SAFETY: the caller has checked that `sp` is readable.
+    // SAFETY: the caller has checked with `readable` that the word at `sp` can be read.
     let mut ra = unsafe { *(sp as *const u64) };
     sp += 8;
-    // 1 if `ra` is a return address, for which the call before it is looked up; 0 if it is an
-    // interrupted pc.
+    // 1 if `ra` is a return address; then the row is that of the call before it. 0 if `ra` is the
+    // pc of interrupted code.
     let mut after_call = 1;
     loop {
-        // An interrupted pc was not read just below `sp`, as return addresses are.
+        // Stored states have their return address just below `sp`, which doesn't hold for an
+        // interrupted pc.
         if after_call == 1
             && let Some(rest) = observer.rest(sp, fp)
             && len + rest <= MAX_FRAMES
@@ -111,9 +112,9 @@ fn by_rows(
         found.hash.add(ra);
         let pc = ra.wrapping_sub(after_call);
         let row = rows.of(thread, pc);
-        // The frame of a function that keeps a frame pointer, in its body. Code that is built with
-        // frame pointers has whole stacks of such frames. They are handled separately, as this
-        // needs only `fp`.
+        // This is a frame of a function with a frame pointer, in its body. Code that is compiled
+        // with frame pointers has whole stacks of such frames. They are handled separately, since
+        // this needs only `fp`.
         if row == FRAME
             && fp & 7 == 0
             && fp >= sp
@@ -152,7 +153,8 @@ fn by_rows(
                     out.end = end;
                     break;
                 }
-                // By the time that the collector looks, other code may be mapped there.
+                // Code is unmapped or not known here. When the collector reads the mappings, other
+                // code may be mapped there.
                 Unusual::Unplaced => {
                     out.end = StackEnd::NotReady;
                     break;
@@ -161,7 +163,7 @@ fn by_rows(
         };
         let (state, depth) = ((sp, fp), len);
         len += 1;
-        // The caller's frame lies above this one, and everything that is read lies in between.
+        // The caller's frame is above this one, and everything that the walk reads is in between.
         if cfa <= sp.wrapping_sub(8) || cfa & 7 != 0 || !within(thread, sp, cfa) {
             out.end = StackEnd::OutsideStack;
             break;
@@ -177,8 +179,8 @@ fn by_rows(
             fp = unsafe { *(saved as *const usize) };
         }
         observer.step(depth, state.0, state.1, by_fp, saved);
-        // SAFETY: `cfa` is aligned and within the readable stack, and the word below it is above
-        // `sp`.
+        // SAFETY: `cfa` is aligned and within the readable stack, and the word below it isn't below
+        // `sp - 8`.
         ra = unsafe { *((cfa - 8) as *const u64) };
         sp = cfa;
         after_call = 1;
@@ -191,26 +193,27 @@ fn by_rows(
     found
 }
 
-/// CFA = frame pointer + 16, frame pointer saved at CFA - 16.
+/// The row of a function with a frame pointer: CFA = frame pointer + 16, frame pointer saved at CFA
+/// - 16.
 const FRAME: ShortRow = match Row::new(RowKind::Fp, 16, Some(-16)) {
     Some(row) => ShortRow::new(row),
     None => ShortRow::new(Row::NONE),
 };
 
-/// The ways to continue from a frame whose short row doesn't say where its caller's frame is.
+/// How a walk continues at a frame whose short row doesn't say where its caller's frame is.
 enum Unusual {
     /// The CFA, the place where the caller's frame pointer is saved, and whether the CFA was
     /// computed from `fp`.
     Caller(usize, Option<usize>, bool),
-    /// The stack pointer, frame pointer and pc of the interrupted code.
+    /// The stack pointer, frame pointer and pc of the code that a signal interrupted.
     Signal((usize, usize, u64)),
     Ends(StackEnd),
-    /// The collector does not know yet which code is mapped there.
+    /// The collector doesn't know yet which code is mapped at the pc.
     Unplaced,
 }
 
-// The arguments are passed by value: references would keep the walk's state in memory in every
-// frame.
+// The arguments are passed by value. References would force the compiler to keep the walk's state
+// in memory for every frame.
 #[cold]
 #[inline(never)]
 fn unusual(
@@ -246,8 +249,8 @@ fn unusual(
     if !within(thread, context, context.wrapping_add(ucontext::PC + 8)) {
         return Unusual::Ends(StackEnd::OutsideStack);
     }
-    // SAFETY: the signal frame lies on the readable stack. The saved stack pointer may be on
-    // another stack (sigaltstack), so it is checked again before it is used.
+    // SAFETY: `within` has checked that the signal frame is on the readable stack. (The saved stack
+    // pointer may be on another stack, by sigaltstack, so it is checked again before it is used.)
     let word = |at: usize| unsafe { *((context + at) as *const usize) };
     Unusual::Signal((word(ucontext::SP), word(ucontext::FP), word(ucontext::PC) as u64))
 }

@@ -1,4 +1,5 @@
-//! Compares a walk with the thread's last one while it is in progress.
+//! Compares a walk that is in progress with the thread's last one, to stop at the frames that have
+//! not changed.
 
 use super::frames::HashSoFar;
 use super::last_walk::{self, LastWalk, MARK, top};
@@ -8,17 +9,18 @@ use crate::block::Thread;
 use crate::signal_cell::SignalCell;
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
-/// Observes each frame of a walk.
+/// Sees each frame of a walk, and may end the walk early.
 pub trait FrameObserver {
-    /// Returns the number of remaining frames, including this one, once they are known to be
-    /// unchanged.
+    /// Returns the number of remaining frames, this one included, once they are known to be the
+    /// same as in the last walk.
     fn rest(&mut self, sp: usize, fp: usize) -> Option<usize>;
-    /// Called for the frame with this index, with its state: whether the CFA was computed from
-    /// `fp`, and where the caller's frame pointer was read, 0 if it was not read.
+    /// Called for the frame with this index, with its state. `by_fp` says whether the CFA was
+    /// computed from `fp`. `saved` is the address from which the caller's frame pointer was read,
+    /// or 0 if it was not read.
     fn step(&mut self, index: usize, sp: usize, fp: usize, by_fp: bool, saved: usize);
 }
 
-/// The observer for threads that remember no walks.
+/// The observer for threads whose walks are not stored.
 pub struct NoReuse;
 
 impl FrameObserver for NoReuse {
@@ -30,7 +32,7 @@ impl FrameObserver for NoReuse {
     fn step(&mut self, _: usize, _: usize, _: usize, _: bool, _: usize) {}
 }
 
-/// A walk that compares itself with the last one, and saves its states for the next.
+/// The observer that compares the walk with the last one, and stores its states for the next.
 pub struct WalkReuse<'t> {
     pub last: &'t LastWalk,
     /// This walk's number.
@@ -40,7 +42,7 @@ pub struct WalkReuse<'t> {
     /// The same as [`LastWalk::code`].
     pub code: u64,
     /// The innermost state that is unchanged and that the walk has not passed yet. `next_sp` is its
-    /// stack pointer, or `usize::MAX` if there is none.
+    /// stack pointer, or `usize::MAX` if there is no such state.
     at: usize,
     next_sp: usize,
 }
@@ -53,7 +55,7 @@ impl FrameObserver for WalkReuse<'_> {
 
     #[inline(always)]
     fn step(&mut self, index: usize, sp: usize, fp: usize, by_fp: bool, saved: usize) {
-        // SAFETY: a walk has at most `MAX_FRAMES` frames, as many as there are steps.
+        // SAFETY: a walk has at most `MAX_FRAMES` frames, and there are as many steps.
         let step = unsafe { self.last.steps.get_unchecked(index) };
         step.fp.set(fp);
         let saved = if saved == 0 { 0 } else { (self.top.wrapping_sub(saved) as u64) << 32 };
@@ -63,7 +65,7 @@ impl FrameObserver for WalkReuse<'_> {
 
 impl<'t> WalkReuse<'t> {
     /// Begins a walk whose first return address is at `sp`, which must be readable. Returns `None`
-    /// if this thread remembers no walks now; a walk that is learnt from is remembered even during
+    /// if this thread's walks are not stored now. A walk that is learnt from is stored even during
     /// a pause.
     #[inline(always)]
     pub fn begin(
@@ -84,11 +86,11 @@ impl<'t> WalkReuse<'t> {
             }
         }
         let top = top(thread);
-        // On another stack, what was walked may be unmapped by now.
+        // On another stack, memory that an earlier walk read may have been unmapped.
         if own_top(thread) == 0 || top.wrapping_sub(sp) > u32::MAX as usize {
             return None;
         }
-        // The order matters: a signal handler may walk between any two of these steps.
+        // The order matters, since a signal handler may walk between any two of these statements.
         let before = arch::advance(last.number.memory(), 1);
         compiler_fence(SeqCst);
         let valid = last.valid.get();
@@ -101,8 +103,8 @@ impl<'t> WalkReuse<'t> {
         Some(this)
     }
 
-    /// Number of states that are unchanged, from the outermost: all of `len` except those below
-    /// `lowest`, and those inside of a word that changed.
+    /// Number of unchanged states, counted from the outermost one. Of the first `len` states, it
+    /// excludes those below `lowest`, and those inside of any word that has changed.
     #[inline(always)]
     fn held(&self, mut len: usize, lowest: usize) -> usize {
         let last = self.last;
@@ -124,8 +126,8 @@ impl<'t> WalkReuse<'t> {
                 let (Some(at), Some(fp)) = (last.fp_at.get(state), last.fp.get(state)) else {
                     return 0;
                 };
-                // SAFETY: the place is aligned, and not below the first return address; everything
-                // from there to the top of the stack is readable.
+                // SAFETY: the place is aligned and not below the first return address. All memory
+                // from there to the top of the thread's own stack is readable.
                 let is_same = at.get() <= depth
                     && unsafe { *((self.top - at.get() as usize) as *const usize) } == fp.get();
                 if !is_same {
@@ -136,15 +138,16 @@ impl<'t> WalkReuse<'t> {
         held
     }
 
-    /// Number of states, of the first `len`, whose return addresses are unchanged.
+    /// Number of states, counted from the outermost of the first `len`, whose return addresses are
+    /// unchanged.
     #[inline(always)]
     fn same_addresses(&self, len: usize) -> usize {
         let last = self.last;
         let (sps, ras) = (last.sp.get(..len).unwrap_or(&[]), last.ra.get(..len).unwrap_or(&[]));
         let change = |sp: &SignalCell<u32>, ra: &SignalCell<u64>| {
             let at = self.top - (sp.get() & !MARK) as usize - 8;
-            // SAFETY: the place is aligned, and not below the first return address; everything from
-            // there to the top of the stack is readable.
+            // SAFETY: the place is aligned and not below the first return address. All memory from
+            // there to the top of the thread's own stack is readable.
             unsafe { *(at as *const u64) ^ ra.get() }
         };
         let mut held = 0;
@@ -164,7 +167,7 @@ impl<'t> WalkReuse<'t> {
         held
     }
 
-    /// Makes the last of the outermost `count` states the next one that the walk may meet.
+    /// Makes the innermost of the outermost `count` states the next one that the walk may reach.
     #[inline(always)]
     fn pass_to(&mut self, count: usize) {
         self.at = count.saturating_sub(1);
@@ -186,13 +189,14 @@ impl<'t> WalkReuse<'t> {
         None
     }
 
-    /// Whether the frames outside of a state depend on its frame pointer, and that frame pointer.
+    /// Returns whether the outer frames depend on a state's frame pointer, and that frame pointer.
     #[inline(always)]
     pub fn state(&self, at: usize) -> Option<(bool, usize)> {
         Some((self.last.sp.get(at)?.get() & MARK != 0, self.last.fp.get(at)?.get()))
     }
 
-    /// The hash of a walk whose outermost `rest` frames are those of the last walk.
+    /// The hash of a walk whose outermost `rest` frames are those of the last walk. `so_far` is the
+    /// hash of the others.
     #[inline(always)]
     pub fn hash(&self, rest: usize, so_far: &HashSoFar) -> u64 {
         so_far.within(self.last.hash.get(rest).map_or(0, SignalCell::get))

@@ -1,12 +1,12 @@
-//! Names of intercepted functions, stored without pointers.
+//! The names of the intercepted functions, stored as offsets into one text, without pointers.
 
 use super::{ALL_NAMES, NAME_STARTS};
 
 // Offsets of names have 16 bits.
 const _: () = assert!(ALL_NAMES.len() < u16::MAX as usize);
 
-/// The name of an intercepted function, as an offset into the text of all names. A table with
-/// pointers would be relocated, and its pages copied, in every process that loads it.
+/// The name of an intercepted function, as an offset into the text of all names. A table of
+/// pointers would need relocations, so every process that loads the library would copy its pages.
 #[derive(Clone, Copy, Debug)]
 pub struct Name {
     at: u16,
@@ -31,8 +31,8 @@ impl Name {
     }
 }
 
-/// Whether a function takes 0 for the default stream of the calling thread. Programs that are
-/// compiled for such streams call functions with these suffixes.
+/// Whether the stream 0 means the calling thread's default stream for a function. Programs that are
+/// compiled for per-thread default streams call the functions with these suffixes.
 pub(super) const fn is_of_threads(name: &str) -> bool {
     let (name, len) = (name.as_bytes(), name.len());
     len > 5
@@ -43,7 +43,7 @@ pub(super) const fn is_of_threads(name: &str) -> bool {
             || name[len - 2] == b'd' && name[len - 1] == b's')
 }
 
-/// Returns the offset of each name, and the end of the last.
+/// Returns the offset of each name, followed by the end of the text.
 pub(super) const fn starts<const N: usize>(names: &str) -> [u16; N] {
     let (mut found, mut number, mut at) = ([0; N], 1, 0);
     while at < names.len() {

@@ -1,9 +1,10 @@
-//! Walks a thread's frames.
+//! Walks the Python frames of a thread, from the innermost one outward.
 
 use super::layout::{Instruction, Layout};
 use super::memory::{Memory, OBJECT, u8_in, u32_in};
 
-/// The lowest `owner` of the interpreter's own frames, from CPython 3.12 on.
+/// The lowest value of a frame's `owner` that marks a frame of the interpreter itself, from CPython
+/// 3.12 on.
 const FIRST_OWN: u16 = 3;
 /// Maximum number of consecutive frames of the interpreter itself between two Python frames.
 const MAX_OWN_IN_A_ROW: usize = 8;
@@ -17,9 +18,9 @@ pub struct RawFrame {
     pub code: u64,
     /// The current instruction: an address or an offset, depending on the layout.
     pub instruction: u64,
-    /// 1 if it is the outermost frame that its call of the evaluation loop runs, otherwise 0. It is
-    /// a word, so that there is no padding: copying the padding, in pieces of four bytes that
-    /// straddle two just written, was 6 of the 9 ns that reading a frame took.
+    /// 1 if this frame is the outermost one that its call of the evaluation loop runs, otherwise 0.
+    /// The field is a word, so that the struct has no padding. Copying padding, in pieces of four
+    /// bytes that straddle two recent writes, took 6 of the 9 ns per frame.
     pub entry: u64,
 }
 
@@ -29,9 +30,9 @@ pub struct RawFrame {
 pub enum WalkEnd {
     /// The walk reached the outermost frame.
     Whole = 0,
-    /// There were more frames than were asked for.
+    /// There were more frames than the caller asked for.
     TooDeep = 1,
-    /// The walk met memory that could not be read, or that isn't a frame.
+    /// The walk met memory that could not be read, or that doesn't contain a frame.
     Unreadable = 2,
 }
 
@@ -49,20 +50,21 @@ impl WalkEnd {
 /// A thread's frames, innermost first.
 pub struct Frames<'l> {
     layout: &'l Layout,
-    /// Offsets of the words of a frame that hold its code, its caller, its instruction, and a flag:
-    /// its owner, or whether it is the outermost of its call.
+    /// Offsets of four words of a frame: its code, its caller, its instruction, and a flag. The
+    /// flag is the frame's owner, or whether it is the outermost frame of its call.
     fields: [u64; 4],
     /// Offset of the flag, which is one byte.
     flag: u64,
-    /// The lowest owner of a frame of the interpreter itself; 256 if there are no such frames.
+    /// The lowest owner that marks a frame of the interpreter itself; 256 if this version has no
+    /// such frames.
     first_own: u16,
-    /// The lowest owner of the outermost frame of a call of the evaluation loop; 256 if the owner
-    /// doesn't tell.
+    /// The lowest flag that marks the outermost frame of a call of the evaluation loop; 256 if the
+    /// flag doesn't show this.
     first_entry: u16,
     /// Address of the next frame; 0 if there is none.
     next: u64,
-    /// The last frame, which is held back because only the next frame shows whether it is the
-    /// outermost of its call.
+    /// The last frame that was read. It is held back, because only the next frame shows whether it
+    /// is the outermost frame of its call.
     held: Option<RawFrame>,
     left: usize,
     own_in_a_row: usize,
@@ -70,8 +72,8 @@ pub struct Frames<'l> {
 }
 
 impl<'l> Frames<'l> {
-    /// Begins at the innermost frame of a thread's state, and returns at most `most` frames. `None`
-    /// if the state could not be read.
+    /// Begins at the innermost frame of the thread whose `PyThreadState` is at `state`, and returns
+    /// at most `most` frames. Returns `None` if the state could not be read.
     #[inline(always)]
     pub fn of(
         memory: &mut impl Memory,
@@ -87,7 +89,7 @@ impl<'l> Frames<'l> {
         let (flag, first_own, first_entry) = match (layout.owner, layout.is_entry) {
             (Some(owner), _) => (owner, FIRST_OWN, 256),
             (None, Some(is_entry)) => (is_entry, 256, 1),
-            // Up to 3.10, each frame is a call of the evaluation loop.
+            // Up to 3.10, each Python frame is a call of the evaluation loop of its own.
             (None, None) => (layout.code, 256, 0),
         };
         let fields = [layout.code, layout.previous, layout.instruction, flag].map(|at| at & !7);
@@ -120,7 +122,8 @@ impl<'l> Frames<'l> {
             };
             self.next = previous;
             if own {
-                // The interpreter's own frame stands for the call of its evaluation loop.
+                // The interpreter's own frame marks where its evaluation loop was called, so the
+                // frame inside it is the outermost one of that call.
                 if let Some(held) = &mut self.held {
                     held.entry = 1;
                 }
@@ -142,14 +145,15 @@ impl<'l> Frames<'l> {
         None
     }
 
-    /// Reads a frame: the frame, whether it is the interpreter's own, and its caller's address.
+    /// Reads a frame. Returns the frame, whether it is the interpreter's own, and its caller's
+    /// address.
     #[inline(always)]
     fn one(&self, memory: &mut impl Memory, frame: u64) -> Option<(RawFrame, bool, u64)> {
         let layout = self.layout;
         let [code, previous, instruction, flag] = memory.fields(frame, self.fields)?;
         let flag = u16::from(u8_in(flag, self.flag));
         let own = flag >= self.first_own;
-        // The low bits tag references from 3.14 on.
+        // From 3.14 on, the low bits of a reference are a tag.
         let code = code & !7;
         let instruction = match (layout.instruction_is, layout.copies) {
             (Instruction::Offset(_), _) => u64::from(u32_in(instruction, layout.instruction)),
@@ -162,7 +166,7 @@ impl<'l> Frames<'l> {
         Some((RawFrame { at: frame, code, instruction, entry }, own, previous))
     }
 
-    /// How the walk ended, once [`Frames::next`] has returned `None`; `Unreadable` before that.
+    /// How the walk ended; meaningful once [`Frames::next`] has returned `None`.
     pub fn ends(&self) -> WalkEnd {
         self.ends.unwrap_or(WalkEnd::Unreadable)
     }
@@ -175,7 +179,8 @@ impl<'l> Frames<'l> {
     }
 }
 
-/// The place in a code object of an instruction that is in a thread's copy of the instructions.
+/// Translates the address of an instruction in a thread's own copy of a function's instructions to
+/// the address in the code object.
 fn in_code(
     memory: &mut impl Memory,
     layout: &Layout,
@@ -185,7 +190,7 @@ fn in_code(
     instruction: u64,
 ) -> Option<u64> {
     let number = u64::from(memory.u32(frame.wrapping_add(number))?);
-    // Copy 0 is the code object's own instructions. The list begins with its length.
+    // Copy 0 is the code object's own instructions. The list of copies begins with its length.
     if number == 0 {
         return Some(instruction);
     }

@@ -1,9 +1,10 @@
-//! Offsets in CPython's objects, and the addresses of an interpreter.
+//! The offsets of fields in CPython's objects, which differ between versions, and the addresses of
+//! an interpreter.
 
 /// How a frame stores the interpreter's current instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instruction {
-    /// As an offset in the code, in units of so many bytes.
+    /// As an offset in the code, in units of this many bytes.
     Offset(u32),
     /// As an address in the code.
     Address,
@@ -20,10 +21,11 @@ pub enum Lines {
     Locations,
 }
 
-/// Offsets of the fields that are read in CPython's objects.
+/// Offsets of the fields of CPython's objects that tprof reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// In the runtime: the first interpreter. Up to 3.11, the main one follows it.
+    /// In the runtime: pointer to the first interpreter. Up to 3.11, the pointer to the main
+    /// interpreter follows.
     pub interpreters: u64,
     /// In an interpreter: the next interpreter.
     pub next_interpreter: u64,
@@ -37,8 +39,8 @@ pub struct Layout {
     pub pthread: u64,
     /// In a thread's state: its tid, if CPython stores it.
     pub tid: Option<u64>,
-    /// In a thread's state: its frame. If there is a second offset, the first leads to a structure
-    /// that has the frame at the second.
+    /// In a thread's state: its frame. If there is a second offset, the first one leads to a
+    /// structure that contains the frame at the second.
     pub frame: (u64, Option<u64>),
     /// In a frame: the caller's frame.
     pub previous: u64,
@@ -48,9 +50,9 @@ pub struct Layout {
     pub instruction: u64,
     /// How a frame stores the current instruction.
     pub instruction_is: Instruction,
-    /// In a frame: its owner. From 3.12 on, this marks the interpreter's own frames.
+    /// In a frame: its owner, which marks the interpreter's own frames from 3.12 on.
     pub owner: Option<u64>,
-    /// In a frame: whether a call of the evaluation loop began with it (3.11).
+    /// In a frame: whether a call of the evaluation loop began with this frame (3.11).
     pub is_entry: Option<u64>,
     /// In a code object: its file.
     pub file: u64,
@@ -64,17 +66,18 @@ pub struct Layout {
     pub lines_are: Lines,
     /// In a code object: its first instruction, if frames store addresses.
     pub instructions: u64,
-    /// In a string: its characters, if the string is ASCII; otherwise the second offset.
+    /// In a string: the offset of the characters of an ASCII string, and of any other string.
     pub text: (u64, u64),
-    /// For threads that run their own copies of a function's instructions (from 3.14 on, without
-    /// the GIL): in a frame the copy's number, and in a code object the pointer to the list of
-    /// copies.
+    /// Offsets for threads that run their own copies of a function's instructions (from 3.14 on,
+    /// without the GIL): in a frame the copy's number, and in a code object the pointer to the list
+    /// of copies.
     pub copies: Option<(u64, u64)>,
 }
 
 impl Layout {
     /// Bytes of each object's header, whose last word is the object's type: 32 in builds without
-    /// the GIL. Such builds also have more bytes before a string's characters than all others.
+    /// the GIL, and 16 in others. The builds are told apart by the characters of ASCII strings,
+    /// which are at a higher offset without the GIL.
     pub fn head(&self) -> u64 {
         if self.text.0 > 48 { 32 } else { 16 }
     }
@@ -85,18 +88,18 @@ impl Layout {
 pub struct Interpreter {
     /// Address of `_PyRuntime`.
     pub runtime: u64,
-    /// Address of `PyGILState_GetThisThreadState`, which reads a variable of the thread.
+    /// Address of `PyGILState_GetThisThreadState`, which reads a thread-local variable.
     pub thread_of: u64,
     /// Address of `_PyThreadState_UncheckedGet` or its successor. Up to 3.11 it reads a variable of
-    /// the runtime (the holder of the lock), later one of the thread (the state with which the
-    /// thread may run Python now).
+    /// the runtime: the thread state that holds the GIL. From 3.12 on it reads a thread-local
+    /// variable: the state with which this thread may run Python now.
     pub current: u64,
     /// Address of `PyCode_Type`.
     pub code_type: u64,
-    /// Whether `current` is the holder of the one lock.
+    /// Whether `current` returns the holder of one GIL for all threads (up to 3.11).
     pub one_lock: bool,
-    /// First address of the interpreter's code, and one past the last. A thread that runs Python
-    /// has return addresses there.
+    /// First address of the interpreter's code, and one past its last. The stack of a thread that
+    /// runs Python has return addresses in this range.
     pub text: (u64, u64),
     /// Offsets in CPython's objects.
     pub layout: Layout,
@@ -236,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interpreter_crosses_as_it_is() {
+    fn an_interpreter_round_trips() {
         let mut words = [0; INTERPRETER_WORDS];
         for (at, word) in words.iter_mut().enumerate() {
             *word = 100 + at as u64;

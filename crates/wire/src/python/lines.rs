@@ -1,9 +1,9 @@
-//! Finds the source line of an instruction.
+//! Finds the source line of a bytecode instruction in a code object's line table.
 
 use super::layout::{Instruction, Layout, Lines};
 
-/// The line of an instruction of the code object at `code`, from its line table; the first line if
-/// the table does not have the instruction.
+/// The line of an instruction of the code object at `code`, from its line table; the code's first
+/// line if the table doesn't contain the instruction.
 pub fn line(
     layout: &Layout,
     code: u64,
@@ -23,7 +23,7 @@ pub fn line(
 /// Bytes from the first instruction to this one.
 pub fn offset(layout: &Layout, code: u64, instruction: u64) -> u64 {
     match layout.instruction_is {
-        // Before the first instruction, the offset is -1.
+        // Before the first instruction has run, the offset is -1.
         Instruction::Offset(unit) => (instruction as u32 as i32).max(0) as u64 * u64::from(unit),
         Instruction::Address => instruction.saturating_sub(code.wrapping_add(layout.instructions)),
     }
@@ -42,7 +42,8 @@ fn by_pairs(mut table: impl Iterator<Item = u8>, offset: u64) -> Option<i32> {
     Some(line)
 }
 
-/// 3.10: pairs of a line increment and a length in bytes; -128 means that the range has no line.
+/// 3.10: pairs of a length in bytes and a line increment; an increment of -128 means that the range
+/// has no line.
 fn by_ranges(mut table: impl Iterator<Item = u8>, offset: u64) -> Option<i32> {
     let (mut at, mut line) = (0u64, 0i32);
     while let (Some(bytes), Some(step)) = (table.next(), table.next()) {
@@ -58,8 +59,8 @@ fn by_ranges(mut table: impl Iterator<Item = u8>, offset: u64) -> Option<i32> {
     None
 }
 
-/// From 3.11 on: entries with a kind and a length in instructions, and lines as signed numbers of
-/// variable length.
+/// From 3.11 on: entries with a kind, a length in instructions, and for some kinds a line
+/// increment, which is a signed number of variable length.
 fn by_locations(table: impl Iterator<Item = u8>, offset: u64) -> Option<i32> {
     let mut bytes = table.peekable();
     let (mut at, mut line) = (0u64, 0i32);
@@ -72,7 +73,8 @@ fn by_locations(table: impl Iterator<Item = u8>, offset: u64) -> Option<i32> {
             10..=12 => line = line.saturating_add(i32::from(kind) - 10),
             _ => {}
         }
-        // Columns follow. The next entry begins with a byte that has the high bit set.
+        // Columns follow, which are not needed. The next entry begins with a byte that has the high
+        // bit set.
         while bytes.peek().is_some_and(|b| b & 0x80 == 0) {
             bytes.next();
         }
@@ -84,8 +86,8 @@ fn by_locations(table: impl Iterator<Item = u8>, offset: u64) -> Option<i32> {
     None
 }
 
-/// A signed number of variable length: six bits per byte, the lowest first. The lowest bit of the
-/// number is its sign.
+/// Reads a signed number of variable length: six bits per byte, the lowest first. The number's
+/// lowest bit is its sign.
 fn signed(bytes: &mut impl Iterator<Item = u8>) -> Option<i32> {
     let (mut value, mut shift) = (0u32, 0);
     loop {
@@ -106,16 +108,17 @@ mod tests {
 
     #[test]
     fn lines_of_every_version_are_found() {
-        // Two instructions are on the first line, then one is two lines further, and one three
-        // lines further.
+        // Two instructions are on the first line, the next one is two lines further, and the last
+        // one another three lines further.
         let pairs = [0, 0, 4, 2, 2, 3];
         let at = |offset| by_pairs(pairs.into_iter(), offset);
         assert_eq!([at(0), at(2), at(4), at(6)], [Some(0), Some(0), Some(2), Some(5)]);
         let ranges = [4, 0, 2, 2, 2, 0x80, 2, 3];
         let at = |offset| by_ranges(ranges.into_iter(), offset);
         assert_eq!([at(0), at(4), at(6), at(8)], [Some(0), Some(2), None, Some(5)]);
-        // A short form (two instructions), one line further (one), a long form with two lines
-        // further (one), no line (one), and three lines back (one).
+        // A short form (two instructions), a form that goes one line further (one instruction), a
+        // long form that goes two lines further (one), an entry without a line (one), and a long
+        // form that goes three lines back (one).
         let locations = [
             0x80 | 1,
             0x12,

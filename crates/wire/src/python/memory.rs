@@ -1,4 +1,4 @@
-//! The memory of a process that runs Python: this process or another.
+//! Reads the memory of a process that runs Python: this process's own memory, or another's.
 
 /// Memory that can be read. Functions return `None` if the bytes can't be read.
 pub trait Memory {
@@ -9,7 +9,7 @@ pub trait Memory {
     /// Reads one byte.
     fn u8(&mut self, at: u64) -> Option<u8>;
 
-    /// Reads the words at these offsets from an object's address. The offsets are multiples of 8
+    /// Reads the words at these offsets from an object's address. Each offset is a multiple of 8
     /// and below [`OBJECT`].
     #[inline(always)]
     fn fields<const N: usize>(&mut self, object: u64, offsets: [u64; N]) -> Option<[u64; N]>
@@ -23,8 +23,8 @@ pub trait Memory {
         Some(fields)
     }
 
-    /// Passes so many bytes of an object, from a word on, to `give` in pairs of words. In the last
-    /// pair, bytes beyond the end are 0.
+    /// Passes `bytes` bytes, beginning with the word at `at`, to `give` in pairs of words. In the
+    /// last pair, bytes beyond the end are 0.
     #[inline(always)]
     fn pairs(&mut self, at: u64, bytes: u64, mut give: impl FnMut([u64; 2])) -> Option<()>
     where
@@ -44,10 +44,10 @@ pub trait Memory {
     }
 }
 
-/// All fields of objects that are read lie at offsets below this.
+/// All fields that tprof reads in objects are at offsets below this.
 pub const OBJECT: u64 = 4096;
 
-/// A mask of the lowest bytes of a word, of which there are 1 to 8.
+/// A mask of the lowest `bytes` bytes of a word; `bytes` is 1 to 8.
 #[inline(always)]
 pub fn below(bytes: u64) -> u64 {
     u64::MAX >> (64 - 8 * bytes)

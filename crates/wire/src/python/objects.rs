@@ -1,14 +1,14 @@
-//! Code objects, strings and line tables.
+//! Reads code objects, and finds the characters of strings.
 
 use super::layout::Layout;
 use super::memory::{Memory, OBJECT, u32_in};
 
-/// Longest name or path that is accepted, in characters.
+/// Longest name or path that is read, in characters. A longer one counts as unreadable.
 pub const MAX_TEXT: u64 = 4096;
 /// Longest line table that is read, in bytes.
 pub const MAX_LINES: u64 = 1 << 20;
 
-/// Addresses and values of a code object's parts.
+/// Addresses and values of the fields of a code object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeHead {
     /// Address of the object's type, which shows whether it is a code object.
@@ -27,7 +27,7 @@ pub struct CodeHead {
 
 /// Offsets of a code object's fields.
 pub struct CodeFields {
-    /// Offsets of the words that hold its type, name, file, first line and line table.
+    /// Offsets of the words with its type, name, file, first line and line table.
     fields: [u64; 5],
     /// Offset of the first line.
     first_line: u64,
@@ -36,7 +36,7 @@ pub struct CodeFields {
 }
 
 impl CodeFields {
-    /// The fields of a layout; `None` if the layout is impossible.
+    /// The offsets according to a layout; `None` if an offset is impossibly large.
     #[inline(always)]
     pub fn of(layout: &Layout) -> Option<CodeFields> {
         let &Layout { name, file, first_line, lines, .. } = layout;
@@ -51,7 +51,8 @@ impl CodeFields {
     pub fn read(&self, memory: &mut impl Memory, at: u64) -> Option<CodeHead> {
         let [kind, name, file, first_line, lines] = memory.fields(at, self.fields)?;
         let first_line = u32_in(first_line, self.first_line);
-        // The line table is a bytes object: length and hash follow the header, then the contents.
+        // The line table is a bytes object: its length and hash follow the header, then its
+        // contents.
         let lines = lines.wrapping_add(self.head);
         let lines_bytes = memory.u64(lines).filter(|len| *len <= MAX_LINES)?;
         Some(CodeHead { kind, name, file, first_line, lines: lines.wrapping_add(16), lines_bytes })
@@ -101,7 +102,7 @@ pub struct Text {
     pub chars: Chars,
 }
 
-/// The 64-bit hash of the contents that Python stores in a string; `None` if Python has not
+/// The hash of a string's contents, which Python stores in the string; `None` if Python has not
 /// computed it yet.
 #[inline(always)]
 pub fn text_hash(memory: &mut impl Memory, layout: &Layout, at: u64) -> Option<u64> {
@@ -109,13 +110,15 @@ pub fn text_hash(memory: &mut impl Memory, layout: &Layout, at: u64) -> Option<u
     memory.u64(at.wrapping_add(layout.head() + 8)).filter(|hash| *hash != UNKNOWN)
 }
 
-/// Finds a string's characters. Only compact strings are supported, which all names of code are.
+/// Finds a string's characters. Only compact strings are supported; all names in code objects are
+/// compact.
 #[inline(always)]
 pub fn text(memory: &mut impl Memory, layout: &Layout, at: u64) -> Option<Text> {
     let [len, state] = memory.fields(at, [layout.head(), layout.head() + 16])?;
     let (len, state) = (Some(len).filter(|len| *len <= MAX_TEXT)?, state as u32);
-    // The flags of interning take two bits; without the lock they take one byte, or two in 3.13 and
-    // in early 3.14. The kind and the flags "compact" and "ascii" follow.
+    // The interning flags in the lowest bits have 2 bits. Without the GIL they have one byte, or
+    // two bytes in 3.13 and in early versions of 3.14. The kind and the flags "compact" and "ascii"
+    // follow.
     let parse = |bits: u32| {
         let (kind, compact, ascii) = (bits & 7, bits >> 3 & 1, bits >> 4 & 1);
         let chars = match kind {

@@ -1,4 +1,4 @@
-//! Frames and strings of interpreters without the lock, in memory that is laid out like theirs.
+//! Frames and strings of interpreters without the GIL, in fake memory with the same layout.
 
 extern crate std;
 
@@ -33,8 +33,8 @@ impl Memory for Words {
     }
 }
 
-/// The layout that CPython 3.14.6 without the GIL publishes.
-fn without_lock() -> Layout {
+/// The layout that CPython 3.14.6 publishes in a build without the GIL.
+fn without_gil() -> Layout {
     Layout {
         interpreters: 0,
         next_interpreter: 0,
@@ -62,8 +62,8 @@ fn without_lock() -> Layout {
 }
 
 #[test]
-fn a_threads_own_copy_of_instructions_is_the_same_place_in_the_code() {
-    let layout = without_lock();
+fn an_instruction_in_a_threads_own_copy_has_its_offset_in_the_code() {
+    let layout = without_gil();
     let mut memory = Words::default();
     let (state, inner, outer, code, list, copy) =
         (0x100, 0x1000, 0x2000, 0x3000, 0x4000, 0x5000_u64);
@@ -85,17 +85,17 @@ fn a_threads_own_copy_of_instructions_is_the_same_place_in_the_code() {
     assert_eq!(walk(&mut memory, 9), (WalkEnd::Whole, both.clone()));
     assert_eq!(walk(&mut memory, 2), (WalkEnd::Whole, both));
     assert_eq!(walk(&mut memory, 1), (WalkEnd::TooDeep, vec![(code, 12, 0)]));
-    // If a copy can't be read, the walk ends: the instruction's place could not be told.
+    // If the list of copies can't be read, the instruction's offset is unknown, so the walk ends.
     memory.0.remove(&(list + 32));
     assert_eq!(walk(&mut memory, 9), (WalkEnd::Unreadable, vec![]));
 }
 
 #[test]
-fn a_frame_of_the_interpreters_own_ends_a_call_of_the_loop() {
-    let layout = Layout { copies: None, ..without_lock() };
+fn a_frame_of_the_interpreter_ends_a_call_of_the_evaluation_loop() {
+    let layout = Layout { copies: None, ..without_gil() };
     let mut memory = Words::default();
-    // There are four frames. The second is the interpreter's own, which the seventh byte of its
-    // tenth word says.
+    // There are four frames. The owner 3 in byte 6 of the tenth word marks the second one as the
+    // interpreter's own.
     for (place, owner) in [0, 3, 0, 1].into_iter().enumerate() {
         let at = 0x1000 * (place as u64 + 1);
         let previous = if place == 3 { 0 } else { at + 0x1000 };
@@ -113,16 +113,17 @@ fn a_frame_of_the_interpreters_own_ends_a_call_of_the_loop() {
     };
     let frames = vec![(0x1000, 1), (0x3000, 0), (0x4000, 1)];
     assert_eq!(walk(&mut memory), (WalkEnd::Whole, frames));
-    // This frame is its own caller: no thread has so many interpreter frames in a row.
+    // This frame is its own caller. No thread has that many interpreter frames in a row, so the
+    // walk ends.
     memory.put(0x2008, &[0x2000]);
     assert_eq!(walk(&mut memory), (WalkEnd::Unreadable, vec![(0x1000, 1)]));
-    // No field lies at such an offset either.
+    // Fields of objects are never at such a high offset.
     let far = Layout { previous: OBJECT, ..layout };
     assert!(Frames::of(&mut memory, &far, 0x100, 9).is_none());
 }
 
 #[test]
-fn the_last_pair_of_a_text_is_without_what_lies_behind_it() {
+fn the_last_pair_of_a_text_has_zeros_beyond_the_end() {
     let mut memory = Words::default();
     memory.put(0x100, &[0x0807_0605_0403_0201; 4]);
     let mut pairs = |bytes| {
@@ -141,17 +142,17 @@ fn the_last_pair_of_a_text_is_without_what_lies_behind_it() {
 }
 
 #[test]
-fn strings_have_a_longer_head_without_the_lock() {
+fn strings_have_a_longer_header_without_the_gil() {
     const COMPACT_ASCII: u64 = 1 | 1 << 3 | 1 << 4;
     let mut memory = Words::default();
     // The interning flags take one byte (3.14), or two (3.13).
     for (at, bits) in [(0x100, 8), (0x200, 16)] {
         memory.put(at + 32, &[5, 0, 1 | COMPACT_ASCII << bits]);
-        let found = text(&mut memory, &without_lock(), at);
+        let found = text(&mut memory, &without_gil(), at);
         assert_eq!(found, Some(Text { at: at + 56, bytes: 5, chars: Chars::Ascii }));
     }
-    let with_lock = Layout { text: (40, 56), copies: None, ..without_lock() };
+    let with_gil = Layout { text: (40, 56), copies: None, ..without_gil() };
     memory.put(0x310, &[7, 0, 2 | COMPACT_ASCII << 2]);
-    let found = text(&mut memory, &with_lock, 0x300);
+    let found = text(&mut memory, &with_gil, 0x300);
     assert_eq!(found, Some(Text { at: 0x328, bytes: 7, chars: Chars::Ascii }));
 }

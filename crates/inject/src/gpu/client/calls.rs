@@ -1,7 +1,7 @@
-//! Serves another client's CUPTI calls while the agent uses CUPTI: each function here replaces a
-//! function of CUPTI, with the same type and the same results.
+//! Serves the CUPTI calls of another client while the agent uses CUPTI. Each function here replaces
+//! a function of CUPTI, and has its type and its results.
 //!
-//! `tprof-cupti-sys` compares their types with the header's.
+//! A test in `tprof-cupti-sys` compares the types with those in CUPTI's header.
 
 use super::super::buffers;
 use super::super::client_clock as clock;
@@ -51,7 +51,7 @@ pub(super) extern "C" fn register_callbacks(
     detach::attach_again();
     let is_other = |(had, _): (wants::Request, _)| had as usize != request as usize;
     if wants::callbacks().is_none_or(is_other) {
-        // The buffer that an earlier client has lent belongs to that client.
+        // The buffer that an earlier client lent belongs to that client, so it goes back now.
         lent::flush();
     }
     let is_first = wants::register(request, complete).is_none();
@@ -106,14 +106,15 @@ fn disable_with(cupti: &Cupti, kind: CUpti_ActivityKind) -> CUptiResult {
     served(Number::cuptiActivityDisable, kind.into(), CUPTI_SUCCESS)
 }
 
-/// Enables a kind for one context. If the agent collects the kind, which it does in all contexts,
-/// the client gets it for all contexts too.
+/// Enables a kind for one context. If the agent collects the kind, it does so for all contexts.
+/// Then the client gets it for all contexts, too.
 pub(super) extern "C" fn enable_context(
     context: CUcontext,
     kind: CUpti_ActivityKind,
 ) -> CUptiResult {
     let real = || real!(cuptiActivityEnableContext as f::ActivityEnableContext, (context, kind));
-    // A forked child isn't served: the lock of [`kinds::unchanged`] may be held forever there.
+    // A forked child isn't served, since the lock of [`kinds::unchanged`] may be locked forever
+    // there.
     let Some(cupti) = started::serving() else { return real() };
     kinds::unchanged(|| {
         if kinds::is_on(kind) {
@@ -154,10 +155,11 @@ pub(super) extern "C" fn set_attribute(
     if bytes.is_null() || value.is_null() {
         return CUPTI_ERROR_INVALID_PARAMETER;
     }
-    // SAFETY: the client passed a valid value, which by the header has one byte for these
-    // attributes.
+    // SAFETY: the client passed a valid pointer to the value. By CUPTI's header, the values of
+    // these attributes have one byte.
     kept.store(u32::from(unsafe { *value.cast::<u8>() }) + 1, Relaxed);
-    // One buffer per thread suits the agent too, and can only be chosen before kinds are enabled.
+    // A buffer per thread suits the agent too, and CUPTI accepts this choice only before kinds are
+    // enabled. So it is passed on if the agent has not started.
     if attribute == CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER && started::serving().is_none() {
         return real!(
             cuptiActivitySetAttribute as f::ActivitySetAttribute,
@@ -179,8 +181,8 @@ pub(super) extern "C" fn get_attribute(
             (attribute, bytes, value)
         );
     }
-    // SAFETY: the client passed both pointers for the answers; by the header the value has one byte
-    // for these attributes.
+    // SAFETY: the client passed both pointers to get the answers. By CUPTI's header, the values of
+    // these attributes have one byte.
     unsafe {
         *bytes = 1;
         *value.cast::<u8>() = (kept - 1) as u8;
@@ -198,8 +200,8 @@ pub(super) extern "C" fn register_timestamp_callback(
     served(Number::cuptiActivityRegisterTimestampCallback, 0, CUPTI_SUCCESS)
 }
 
-/// The current time on the client's clock: by the header, this time must correspond with the
-/// client's records.
+/// The current time on the client's clock. By CUPTI's header, this time must be comparable with the
+/// times in the client's records.
 pub(super) extern "C" fn get_timestamp(time: *mut u64) -> CUptiResult {
     match clock::now() {
         Some(now) if !time.is_null() => {
@@ -221,7 +223,7 @@ pub(super) extern "C" fn flush_all(flags: u32) -> CUptiResult {
         return flush();
     }
     if wants::callbacks().is_none() {
-        // The header demands this result: from the client's view, no callbacks are registered.
+        // CUPTI's header demands this result, since the client has not registered callbacks.
         return CUPTI_ERROR_INVALID_OPERATION;
     }
     let result = flush();
@@ -265,8 +267,8 @@ pub(super) extern "C" fn enable_driver_api(call: CUpti_CallbackId, on: u8) -> CU
     choose_call(CUPTI_ACTIVITY_KIND_DRIVER, call, on != 0)
 }
 
-/// Enables or disables one call of a domain. By the header, if the kind itself is off, only the
-/// calls enabled here are recorded.
+/// Enables or disables the records of one call. By CUPTI's header, if the kind itself is off, only
+/// the calls that are enabled here are recorded.
 fn choose_call(kind: CUpti_ActivityKind, call: u32, on: bool) -> CUptiResult {
     let Some(cupti) = started::serving() else { return early::choose_call(kind, call, on) };
     kinds::unchanged(|| choose_with(&cupti, kind, call, on))
@@ -282,8 +284,8 @@ fn choose_with(cupti: &Cupti, kind: CUpti_ActivityKind, call: u32, on: bool) -> 
                 real!(cuptiActivityEnableRuntimeApi as f::ActivityEnableRuntimeApi, (call, flag))
             }
         };
-        // The agent's kind is on again when recording resumes: then the client's calls are selected
-        // from its records.
+        // When recording resumes, the agent's kind is on again. From then on the client's calls are
+        // selected from the agent's records.
         if result != CUPTI_SUCCESS || !kinds::is_paused() {
             return result;
         }
@@ -297,7 +299,8 @@ fn choose_with(cupti: &Cupti, kind: CUpti_ActivityKind, call: u32, on: bool) -> 
     CUPTI_SUCCESS
 }
 
-/// The client's choice is only stored: the agent needs the kernel's thread ids.
+/// Only stores the client's choice while the agent runs, since the agent needs the kernel's thread
+/// ids.
 pub(super) extern "C" fn set_thread_id_type(kind: CUpti_ActivityThreadIdType) -> CUptiResult {
     wants::THREAD_IDS.store(kind + 1, Relaxed);
     match started::serving() {
@@ -318,8 +321,8 @@ pub(super) extern "C" fn get_thread_id_type(kind: *mut CUpti_ActivityThreadIdTyp
     CUPTI_SUCCESS
 }
 
-/// Newest CUPTI in which disabling a domain may disable kinds (12.6, and its update 1, which has
-/// the same number).
+/// Newest version of CUPTI in which disabling a domain may disable kinds: 12.6. Its update 1 has
+/// the same number.
 const DOMAIN_DISABLES_KINDS: u32 = 24;
 
 pub(super) extern "C" fn enable_domain(
@@ -335,18 +338,17 @@ pub(super) extern "C" fn enable_domain(
     result
 }
 
-/// Notes that CUPTI refused another client's call because the agent uses the other of two
-/// interfaces: that of CUDA 13.3 and the older one exclude each other.
+/// Reports that CUPTI refused another client's call because the agent uses the other of two
+/// interfaces. The interface of CUDA 13.3 and the older one exclude each other.
 fn note_refused(what: &[u8], result: CUptiResult) {
     let Some(cupti) = started::cupti().filter(|_| result != CUPTI_SUCCESS) else { return };
-    // This runs only once the agent has started: before that, this library must not begin to
-    // record.
+    // Before the agent has started, this library must not begin to record, so nothing is reported.
     if let Some(thread) = gate::recording() {
         refused(thread, &cupti, what, result);
     }
 }
 
-/// A client subscribes by the interface of CUDA 13.3.
+/// Passes on a client's subscription by the interface of CUDA 13.3, and notes it.
 pub(super) extern "C" fn subscribe_v2(
     subscriber: *mut CUpti_SubscriberHandle,
     callback: CUpti_CallbackFunc,
@@ -367,8 +369,8 @@ pub(super) extern "C" fn finalize() -> CUptiResult {
     let now = started::serving().map_or(0, |cupti| now_ns(&cupti));
     let finalize = || real!(cuptiFinalize as f::Finalize, ());
     let result = match started::cupti() {
-        // The agent's subscription ends first. With it, CUPTI would find one client more than there
-        // would be without tprof.
+        // The agent's subscription ends first. Otherwise CUPTI would find one client more than
+        // without tprof, and detaching would fail.
         Some(cupti) if cupti.has_clients_apart => {
             let mut result = CUPTI_SUCCESS;
             detach::detached(|| {

@@ -1,12 +1,14 @@
-//! Serves a client that begins before the agent does, and hands the client over when the agent
-//! starts.
+//! Serves a client that uses CUPTI before the agent does, and hands the client over to the agent
+//! when it starts.
 //!
-//! NVIDIA's samples register and enable before `cuInit`; a library that the job injects itself
-//! (`CUDA_INJECTION64_PATH`) runs right before the agent. Until the agent starts, CUPTI serves the
-//! client: its callbacks and kinds are passed on, and remembered in [`super::super::wants`]. Two
-//! settings would spoil the agent's records: the clock, and that buffers come zeroed. These are
-//! only remembered, since before `cuInit` there is no record that they could affect. If the agent
-//! does not start, CUPTI gets them too.
+//! NVIDIA's samples register and enable kinds before `cuInit`, and a library that the job injects
+//! itself (`CUDA_INJECTION64_PATH`) runs right before the agent. Until the agent starts, CUPTI
+//! serves the client: calls with its callbacks and kinds are passed on to CUPTI, and remembered in
+//! [`super::super::wants`].
+//!
+//! Two settings would spoil the agent's records: the clock, and the attribute by which buffers come
+//! zeroed. They are only remembered, since before `cuInit` there is no record that they could
+//! affect. If the agent doesn't start, they are passed on to CUPTI after all.
 
 use super::super::client_clock as clock;
 use super::super::cupti::Cupti;
@@ -19,7 +21,7 @@ use tprof_cupti_sys::functions as f;
 use tprof_cupti_sys::*;
 use tprof_wire::gpu::trouble;
 
-/// Returns CUPTI's result. Calls `keep` first if CUPTI succeeded and the agent may still start.
+/// Returns CUPTI's result. If CUPTI succeeded and the agent may still start, calls `keep` first.
 fn kept(result: CUptiResult, keep: impl FnOnce()) -> CUptiResult {
     if result == CUPTI_SUCCESS && started::is_awaited() {
         keep();
@@ -38,8 +40,8 @@ pub fn register(request: wants::Request, complete: wants::Complete) -> CUptiResu
     })
 }
 
-/// Passes on `cuptiActivityEnable`. A client that enables a kind before there are records wants all
-/// records of it.
+/// Passes on `cuptiActivityEnable`. A client that enables a kind before the first record wants all
+/// records of the kind.
 pub fn enable(kind: CUpti_ActivityKind) -> CUptiResult {
     let result = real!(cuptiActivityEnable as f::ActivityEnable, (kind));
     kept(result, || {
@@ -79,7 +81,7 @@ pub fn choose_call(kind: CUpti_ActivityKind, call: u32, on: bool) -> CUptiResult
     })
 }
 
-/// Remembers the client's timestamp callback for the agent, or passes it on if no agent will come.
+/// Remembers the client's timestamp callback for the agent, or passes it on if no agent will start.
 pub fn register_clock(clock: CUpti_TimestampCallbackFunc) -> CUptiResult {
     match clock {
         Some(clock) if started::is_awaited() => {
@@ -93,8 +95,9 @@ pub fn register_clock(clock: CUpti_TimestampCallbackFunc) -> CUptiResult {
     }
 }
 
-/// Called before the agent registers. Flushes, so that an earlier client gets its buffers back:
-/// when a client is replaced, CUPTI returns that client's buffers to the next one, or to nobody.
+/// Flushes before the agent registers, so that an earlier client gets its buffers back. When
+/// another client registers, CUPTI returns the earlier client's buffers to the new one, or not at
+/// all.
 pub fn flush() {
     if wants::callbacks().is_some() {
         real!(cuptiActivityFlushAll as f::ActivityFlushAll, (CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));
@@ -111,8 +114,8 @@ pub fn go_on(thread: &Thread, cupti: &Cupti) {
     }
 }
 
-/// Called when no agent starts, or when it uses another CUPTI. Passes everything that was only
-/// remembered on to the client's CUPTI.
+/// Called when the agent can't start, or when it uses another CUPTI than the client. Passes on to
+/// the client's CUPTI everything that was only remembered.
 pub fn hand_back() {
     if let Some(clock) = clock::forget() {
         real!(

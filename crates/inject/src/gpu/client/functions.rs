@@ -1,4 +1,5 @@
-//! CUPTI's functions that act on the whole process. The preloaded library intercepts them.
+//! Lists the functions of CUPTI that act on the whole process, which the preloaded library
+//! intercepts, and finds the real ones.
 
 use super::super::loader::{Handle, Loader};
 use super::super::started;
@@ -6,7 +7,8 @@ use super::calls;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
-/// Passes the names of these functions to a macro, each with the function here that replaces it.
+/// Passes the names of these functions to a macro, each with the function in `calls` that
+/// replaces it.
 #[macro_export]
 macro_rules! cupti_functions {
     ($take:ident) => {
@@ -43,7 +45,7 @@ macro_rules! numbers {
 
         const ALL: &[(&[u8], extern "C" fn())] = &[$((
             concat!(stringify!($name), "\0").as_bytes(),
-            // SAFETY: only the address is kept; callers cast it back to the type of the CUPTI
+            // SAFETY: only the address is kept. The client calls it with the type of the CUPTI
             // function that it replaces.
             unsafe { core::mem::transmute::<*const (), extern "C" fn()>(calls::$instead as *const ()) },
         )),*];
@@ -57,7 +59,7 @@ fn found(loader: &Loader, handle: Handle, name: &[u8]) -> usize {
     name.and_then(|name| loader.symbol(handle, name)).unwrap_or(0)
 }
 
-/// Whether a client has begun with a CUPTI other than this one.
+/// Whether a client already uses another CUPTI library than this one.
 pub fn is_other(loader: &Loader, handle: Handle) -> bool {
     ALL.iter().zip(&REAL).any(|((name, _), real)| {
         let known = real.load(Relaxed);
@@ -65,7 +67,7 @@ pub fn is_other(loader: &Loader, handle: Handle) -> bool {
     })
 }
 
-/// Looks up the real functions, before the agent starts.
+/// Looks up the real functions. Called before the agent starts.
 pub fn prepare(loader: &Loader, handle: Handle) {
     for ((name, _), real) in ALL.iter().zip(&REAL) {
         real.store(found(loader, handle, name), Relaxed);
@@ -94,9 +96,9 @@ macro_rules! real {
 
 pub(super) use real;
 
-/// The function to call in place of the one at `real`. It is the agent's while the agent uses the
-/// CUPTI that has `real`, and also before the agent starts, since the agent is likely to use that
-/// CUPTI.
+/// Returns the address of the function to call in place of the one at `real`. That is the agent's
+/// function while the agent uses the CUPTI library that has `real`. It is also the agent's function
+/// before the agent starts, since the agent is likely to use that library.
 pub fn instead(number: u32, real: usize) -> usize {
     let index = number as usize;
     let (Some((_, own)), Some(known)) = (ALL.get(index), REAL.get(index)) else { return real };
@@ -108,8 +110,8 @@ pub fn instead(number: u32, real: usize) -> usize {
     if known.load(Relaxed) == real { *own as usize } else { real }
 }
 
-/// Whether this function is one with which a client begins something that the agent must know of,
-/// even if the driver has not loaded the agent yet.
+/// Whether a client may begin to use CUPTI with this function. The agent must know of such calls
+/// even if the driver has not loaded it yet.
 pub fn begins(number: u32) -> bool {
     use Number::*;
     let first = [
