@@ -75,8 +75,10 @@ fn map_tables_once(thread: &Thread) {
     let is_missing = || !unwind::has_memo() || tables::RECENT.load(Relaxed).is_null();
     let is_due = || thread.stacks.get() & 1023 == 0 && is_missing();
     if (!WERE_MAPPED.load(Relaxed) || is_due()) && !thread.is_quiet() {
-        WERE_MAPPED.store(true, Relaxed);
         map_first();
+        // Stored last: a handler that interrupts the mapping, or another thread, maps the tables too
+        // and does not lose its stack.
+        WERE_MAPPED.store(true, Relaxed);
     }
 }
 

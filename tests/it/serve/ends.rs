@@ -7,16 +7,19 @@ use tprof_tests::{Live, Scratch, Served, children_of, tprof, wait_until};
 
 use super::runs;
 
-/// Starts a server that calls a stand-in for `tprof`, whose reports and exports never end.
+/// Starts a server that calls a stand-in for `tprof`, whose reports and exports never end. The
+/// stand-in is `tprof open`, which leaves a folder of its own if it is killed. That folder is outside
+/// of the server's, which must be empty afterwards.
 fn endless(scratch: &Scratch, options: &[&str], directory: &Path) -> Served {
     use std::os::unix::fs::PermissionsExt;
     let real = tprof_tests::tprof_at();
     let script = format!(
         "#!/bin/sh\ncase \" $* \" in *' __catalogue '*) exec '{0}' \"$@\";; esac\n\
          while [ \"$1\" != -- ]; do limits=\"$limits $1\"; shift; done\n\
-         exec '{0}' $limits -- open --no-browser --port 0 '{1}'\n",
+         TMPDIR='{2}' exec '{0}' $limits -- open --no-browser --port 0 '{1}'\n",
         real.display(),
-        directory.join("recorded").display()
+        directory.join("recorded").display(),
+        scratch.path().display()
     );
     let program = scratch.write("endless", &script);
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
