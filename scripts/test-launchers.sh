@@ -1,13 +1,15 @@
 #!/bin/sh
 # Tests tprof under real launchers: Open MPI, MPICH, a Slurm of three nodes on this host, torchrun,
-# and other ways to start processes. Prints a line for each fact, and fails if one does not hold.
-# `scripts/test-launchers.sh mpi` runs only the two MPIs; the groups are mpi, slurm, torchrun,
-# processes and workers. A word that begins with / picks the facts whose names contain it.
+# and other ways to start processes. Prints a line for each test, and fails if a test fails.
+# `scripts/test-launchers.sh mpi` runs only the group mpi (Open MPI and MPICH); the groups are mpi,
+# slurm, torchrun, processes and workers. `scripts/test-launchers.sh /cache` runs only the tests
+# whose names contain `cache`.
 #
-# It installs nothing: `scripts/test-deps.sh launchers` does. Slurm needs root, because its nodes
-# have namespaces of their own. TPROF_TEST_BIN is the tested tprof, by default target/release/tprof;
-# TPROF_TEST_PYTHON is a Python with torch, by default python3; TPROF_TEST_WORKERS is one with the
-# packages of launchers/workers.txt.
+# `scripts/test-deps.sh launchers` installs the launchers. Slurm needs root, because its nodes run
+# in namespaces of their own. TPROF_TEST_BIN is the tested tprof, by default target/release/tprof;
+# TPROF_TEST_PYTHON is a Python with torch, by default python3; TPROF_TEST_WORKERS is a Python with
+# the packages of scripts/launchers/workers.txt. If TPROF_TEST_KEEP is set, the files of the tests
+# are kept.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -23,10 +25,11 @@ end() {
 }
 trap end EXIT
 trap 'exit 130' INT TERM
-# Use a separate disk, as hosts share one: root's cache is on another disk.
+# The nodes of a cluster share a file system, and root's cache of tprof's libraries (in /var/cache)
+# isn't on it. If that is allowed, mount a tmpfs as the shared one, unless its files are to be kept.
 [ "$(id -u)" -ne 0 ] || [ -n "${TPROF_TEST_KEEP:-}" ] || mount -t tmpfs -o mode=755 tmpfs "$root" || true
 chmod 755 "$root"
-# Copy tprof to a place where all nodes find it, because each has a /tmp of its own.
+# Copy tprof to the shared directory, because target/ may be below /tmp, which nodes don't share.
 cp "$bin" "$root/tprof"
 TPROF_TEST_BIN=$root/tprof
 export TPROF_TEST_BIN TPROF_TEST_ROOT="$root" PYTHONDONTWRITEBYTECODE=1

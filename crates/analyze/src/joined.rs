@@ -13,7 +13,7 @@ use crate::gpu::stragglers;
 use crate::program::flops::counted_work;
 use crate::rank::collectives::{Operation, operations, waits_for_all};
 use crate::rank::{
-    Class, HostSpan, MaybeId, Needs, RankTrace, Step, StreamKey, Work, place_of_span, step_at,
+    Class, HostSpan, MaybeNumber, Needs, RankTrace, Step, StreamKey, Work, place_of_span, step_at,
 };
 
 /// The rows of a rank, joined with what reports derive for them.
@@ -161,7 +161,7 @@ impl<'t> JoinedRank<'t> {
         let WorkRow { process, device, context, stream, .. } = *row;
         let stream = StreamKey { process, device, context, stream };
         let stream = self.rank.streams.binary_search(&stream).ok()? as u32;
-        let key = (row.start_ns, row.duration_ns, stream, MaybeId::from(row.correlation));
+        let key = (row.start_ns, row.duration_ns, stream, MaybeNumber::from(row.correlation));
         let of = |work: &Work| (work.start_ns, work.duration_ns, work.stream, work.correlation);
         let from = self.rank.work.partition_point(|work| of(work) < key);
         let alike = self.rank.work[from..].iter().take_while(|work| of(work) == key);

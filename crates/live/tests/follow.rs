@@ -16,14 +16,15 @@ use tprof_trace::run::{Completeness, LossInfo, ProcessInfo, RankInfo, RunInfo};
 use tprof_trace::{TraceHeader, TraceWriter};
 
 const SECOND: u64 = 1_000_000_000;
-/// When a run begins, on the clocks of its files.
+/// When a run begins, on the clock of its rank files and its `run.json`.
 const START: u64 = 500 * SECOND;
 
 fn unix_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64
 }
 
-/// A run of some ranks that began in the past: its rows have times between its beginning and now.
+/// A run that began in the past, so that rows can be written with times between then and now. A
+/// time that a method takes counts from the beginning of the run.
 struct Run {
     directory: tempfile::TempDir,
     start_unix_ns: u64,
@@ -39,8 +40,8 @@ impl Run {
         let info = RunInfo {
             version: 1,
             tprof: "0.1.0".to_owned(),
-            // The info file names another host. So the age of the file, and not the collector's
-            // pid, decides whether the run is in progress.
+            // The info file names another host, where the follower can't look up the collector's
+            // pid. So the age of `run.json` decides whether the run is in progress.
             host: "elsewhere".to_owned(),
             command: vec!["python".to_owned(), "train.py".to_owned()],
             start_ns: START,
@@ -49,7 +50,7 @@ impl Run {
             ..RunInfo::default()
         };
         let mut run = Run { directory, start_unix_ns, writers: BTreeMap::new(), info };
-        (0..ranks).for_each(|rank| run.rank(rank));
+        (0..ranks).for_each(|rank| run.add_rank(rank));
         run.write_info();
         run
     }
@@ -62,7 +63,8 @@ impl Run {
         self.path().join(format!("rank-{rank}.tprof"))
     }
 
-    fn rank(&mut self, rank: u32) {
+    /// Creates the file of a rank, with one process.
+    fn add_rank(&mut self, rank: u32) {
         let header = TraceHeader {
             host: "elsewhere".to_owned(),
             rank: Some(rank),
@@ -96,13 +98,14 @@ impl Run {
         self.writers.get_mut(&rank).unwrap()
     }
 
-    /// Writes steps of a rank that end at these moments of the run.
-    fn steps(&mut self, rank: u32, ends_ns: impl IntoIterator<Item = u64>) {
+    /// Writes a mark `step N` at each of these times, where N is the time in ms. A mark ends the
+    /// step that the previous mark began, so n marks make n - 1 steps.
+    fn mark_steps(&mut self, rank: u32, times_ns: impl IntoIterator<Item = u64>) {
         let writer = self.writer(rank);
-        for end_ns in ends_ns {
-            let name = writer.name(&format!("step {}", end_ns / 1_000_000));
+        for at_ns in times_ns {
+            let name = writer.name(&format!("step {}", at_ns / 1_000_000));
             let (process, kind) = (Some(0), MarkKind::Step);
-            writer.mark(Mark { time_ns: START + end_ns, process, name, kind });
+            writer.mark(Mark { time_ns: START + at_ns, process, name, kind });
         }
         writer.flush().unwrap();
     }
@@ -115,7 +118,8 @@ impl Run {
         writer.flush().unwrap();
     }
 
-    fn end(&mut self, rank: u32, at_ns: u64, end: ProcessEnd) {
+    /// Writes the end of a rank's process.
+    fn end_process(&mut self, rank: u32, at_ns: u64, end: ProcessEnd) {
         let writer = self.writer(rank);
         writer.process_end(0, START + at_ns, end);
         writer.flush().unwrap();
@@ -126,6 +130,7 @@ impl Run {
     }
 }
 
+/// Returns the first `count` multiples of `step_ns`.
 fn every(step_ns: u64, count: u64) -> impl Iterator<Item = u64> {
     (1..=count).map(move |at| at * step_ns)
 }
@@ -134,45 +139,48 @@ fn values(snapshot: &Snapshot, key: &str) -> Vec<Option<f64>> {
     snapshot.metrics.iter().find(|metric| metric.key == key).unwrap().values.clone()
 }
 
-fn kinds(snapshot: &Snapshot) -> Vec<(Option<u32>, EventKind)> {
+fn event_kinds(snapshot: &Snapshot) -> Vec<(Option<u32>, EventKind)> {
     snapshot.events.iter().map(|event| (event.rank, event.kind)).collect()
 }
 
 #[test]
 fn a_rank_without_a_step_for_too_long_stalls_until_its_next_one() {
     let mut run = Run::begun(20 * SECOND, 2);
-    run.steps(0, every(SECOND / 2, 40));
-    run.steps(1, every(SECOND / 2, 24));
+    run.mark_steps(0, every(SECOND / 2, 40));
+    run.mark_steps(1, every(SECOND / 2, 24));
     // The file of rank 1 still gets data, so the missing step is a stall.
     run.counter(1, 19 * SECOND, "rss_bytes", 5e6);
     let mut follower = run.follower();
     let stalled = follower.poll();
     assert_eq!(stalled.state, RunState::Running);
     let [stall] = &stalled.stalls[..] else { panic!("{:?}", stalled.stalls) };
+    // The last step that ended is 11500, which the marks at 11.5 s and 12 s delimit.
     assert_eq!((stall.rank, stall.usual_ns, stall.step), (Some(1), SECOND / 2, 11_501));
     assert_eq!(stall.since_ns, 12 * SECOND);
+    // Now is 20 s or a little later. A slow test can't exceed 17 s, because a stall counts up to 10
+    // s after the newest data.
     assert!((8 * SECOND..18 * SECOND).contains(&stall.for_ns), "{}", stall.for_ns);
-    assert!(kinds(&stalled).contains(&(Some(1), EventKind::Stall)));
+    assert!(event_kinds(&stalled).contains(&(Some(1), EventKind::Stall)));
     let again = follower.poll();
-    assert_eq!((again.stalls.len(), kinds(&again)), (1, vec![]), "one stall is one event");
-    run.steps(1, [20 * SECOND]);
+    assert_eq!((again.stalls.len(), event_kinds(&again)), (1, vec![]), "one stall is one event");
+    run.mark_steps(1, [20 * SECOND]);
     let over = follower.poll();
-    assert_eq!((over.stalls.len(), kinds(&over)), (0, vec![(Some(1), EventKind::StallEnd)]));
+    assert_eq!((over.stalls.len(), event_kinds(&over)), (0, vec![(Some(1), EventKind::StallEnd)]));
     assert_eq!(over.events[0].text, "step 11501 ended after 8.00 s");
 }
 
 #[test]
 fn stalls_need_five_steps_a_live_rank_and_recording() {
-    let stalls = |change: &dyn Fn(&mut Run), steps: u64| {
+    let stalls = |change: &dyn Fn(&mut Run), marks: u64| {
         let mut run = Run::begun(20 * SECOND, 1);
-        run.steps(0, every(SECOND / 4, steps));
+        run.mark_steps(0, every(SECOND / 4, marks));
         run.counter(0, 18 * SECOND, "rss_bytes", 5e6);
         change(&mut run);
         run.follower().poll().stalls.len()
     };
     assert_eq!(stalls(&|_| (), 30), 1);
-    assert_eq!(stalls(&|_| (), 5), 0, "four steps");
-    assert_eq!(stalls(&|run| run.end(0, 18 * SECOND, ProcessEnd::Exited(0)), 30), 0);
+    assert_eq!(stalls(&|_| (), 5), 0, "five marks make only four steps");
+    assert_eq!(stalls(&|run| run.end_process(0, 18 * SECOND, ProcessEnd::Exited(0)), 30), 0);
     let switch_off = |run: &mut Run| {
         let writer = run.writer(0);
         let (name, kind) = (writer.name("by hand"), MarkKind::RecordingOff);
@@ -190,9 +198,9 @@ fn stalls_need_five_steps_a_live_rank_and_recording() {
 #[test]
 fn a_file_without_new_blocks_is_no_evidence_of_a_stall() {
     let mut run = Run::begun(3600 * SECOND, 1);
-    // With steps of 20 s, a stall begins after 100 s; but time counts only up to ten seconds after
-    // the newest block.
-    run.steps(0, every(20 * SECOND, 30));
+    // With steps of 20 s, a stall begins after 100 s without a step. The newest block is at 600 s,
+    // so only the time until 610 s counts, and there is no stall.
+    run.mark_steps(0, every(20 * SECOND, 30));
     let snapshot = run.follower().poll();
     assert_eq!(snapshot.stalls, []);
     assert!(snapshot.ranks[0].behind_ns.unwrap() >= 3000 * SECOND);
@@ -201,7 +209,7 @@ fn a_file_without_new_blocks_is_no_evidence_of_a_stall() {
 #[test]
 fn a_slow_step_is_an_event() {
     let mut run = Run::begun(10 * SECOND, 1);
-    run.steps(0, every(SECOND / 10, 20).chain([4 * SECOND, 41 * SECOND / 10]));
+    run.mark_steps(0, every(SECOND / 10, 20).chain([4 * SECOND, 41 * SECOND / 10]));
     let snapshot = run.follower().poll();
     let slow = snapshot.events.iter().find(|event| event.kind == EventKind::StepSlow).unwrap();
     assert_eq!(slow.text, "step 2000 took 2.00 s, usually 100.0 ms");
@@ -227,7 +235,8 @@ fn optimizer_updates_are_steps_until_a_better_source_appears() {
     // The first update ends a step whose beginning is not known.
     assert_eq!(values(&snapshot, "steps"), [Some(19.0)]);
     assert_eq!(values(&snapshot, "step_ns"), [Some(1e8)]);
-    run.steps(0, every(SECOND, 3));
+    // Marks are the better source, so the steps of the updates are discarded.
+    run.mark_steps(0, every(SECOND, 3));
     assert_eq!(values(&follower.poll(), "steps"), [Some(2.0)]);
 }
 
@@ -239,14 +248,19 @@ fn a_rank_ends_with_its_last_process() {
     let before = follower.poll();
     assert_eq!(before.ranks[0].ended, None);
     assert_eq!(values(&before, "rss_bytes"), [Some(4096.0), None]);
-    assert_eq!(kinds(&before), [(Some(0), EventKind::ProcessStart)], "rank 1 just began");
-    run.end(0, 6 * SECOND, ProcessEnd::Signal(9));
-    run.end(1, 7 * SECOND, ProcessEnd::Exec);
+    assert_eq!(
+        event_kinds(&before),
+        [(Some(0), EventKind::ProcessStart)],
+        "rank 1 has no data after its process began"
+    );
+    run.end_process(0, 6 * SECOND, ProcessEnd::Signal(9));
+    run.end_process(1, 7 * SECOND, ProcessEnd::Exec);
     let after = follower.poll();
+    // An `exec` ends only an image of a process, so rank 1 has no event for it.
     let ended = after.ranks.iter().map(|rank| rank.ended.as_deref()).collect::<Vec<_>>();
     assert_eq!(ended, [Some("SIGKILL"), Some("ended")]);
     assert_eq!(values(&after, "rss_bytes"), [None, None]);
-    assert_eq!(kinds(&after), [(Some(0), EventKind::ProcessEnd)]);
+    assert_eq!(event_kinds(&after), [(Some(0), EventKind::ProcessEnd)]);
     assert_eq!(after.events[0].text, "python [100]: SIGKILL");
 }
 
@@ -255,6 +269,7 @@ fn gauges_of_a_program_have_the_unit_of_their_names() {
     let mut run = Run::begun(9 * SECOND, 2);
     run.counter(1, SECOND, "queue_bytes", 12.0);
     run.counter(1, 2 * SECOND, "loss", 0.5);
+    // A counter that tprof itself writes isn't a gauge of the program.
     run.counter(1, 3 * SECOND, "mapped_bytes", 1.0);
     let snapshot = run.follower().poll();
     let gauges = snapshot.metrics.iter().filter(|metric| metric.key.starts_with("gauge:"));
@@ -270,7 +285,7 @@ fn gauges_of_a_program_have_the_unit_of_their_names() {
 }
 
 #[test]
-fn losses_are_totals_numbers_and_events() {
+fn losses_are_in_totals_and_metrics_and_are_events() {
     let mut run = Run::begun(9 * SECOND, 2);
     let loss = |count| Completeness {
         recorded: 1000,
@@ -290,6 +305,7 @@ fn losses_are_totals_numbers_and_events() {
     run.write_info();
     let mut follower = run.follower();
     let snapshot = follower.poll();
+    // The total is the sum of events and samples.
     assert_eq!((snapshot.totals.recorded, snapshot.totals.lost), (1024, 5));
     assert_eq!(values(&snapshot, "lost"), [Some(5.0), None]);
     let text = |snapshot: &Snapshot| {
@@ -299,18 +315,19 @@ fn losses_are_totals_numbers_and_events() {
     assert_eq!(text(&snapshot), ["lost: 5 heap events: full"]);
     run.info.completeness = loss(6);
     run.write_info();
-    assert_eq!(text(&follower.poll()), [""; 0], "it did not double");
+    assert_eq!(text(&follower.poll()), [""; 0], "a loss has another event only after it doubled");
     run.info.completeness = loss(10);
     run.write_info();
     assert_eq!(text(&follower.poll()), ["lost: 10 heap events: full"]);
 }
 
 #[test]
-fn a_run_has_ended_when_its_collectors_have() {
+fn a_run_without_a_writing_collector_is_cut_off_or_finished() {
     let mut run = Run::begun(60 * SECOND, 1);
-    run.steps(0, every(SECOND, 20));
+    run.mark_steps(0, every(SECOND, 20));
     let mut follower = run.follower();
     assert_eq!(follower.poll().state, RunState::Running);
+    // A collector rewrites `run.json` regularly, so an old one means that the collector is gone.
     let info = File::options().write(true).open(run.path().join("run.json")).unwrap();
     let long_ago = SystemTime::now() - std::time::Duration::from_secs(600);
     info.set_modified(long_ago).unwrap();
@@ -327,14 +344,16 @@ fn a_run_has_ended_when_its_collectors_have() {
 #[test]
 fn a_renamed_file_continues_and_a_replaced_one_starts_again() {
     let mut run = Run::begun(60 * SECOND, 1);
-    run.steps(0, every(SECOND, 9));
+    run.mark_steps(0, every(SECOND, 9));
     let mut follower = run.follower();
     assert_eq!(values(&follower.poll(), "steps"), [Some(8.0)]);
     fs::rename(run.file(0), run.file(5)).unwrap();
-    run.steps(0, [10 * SECOND]);
+    // The writer of rank 0 has the file open and now writes to `rank-5.tprof`.
+    run.mark_steps(0, [10 * SECOND]);
     let renamed = follower.poll();
     assert_eq!((renamed.ranks[0].rank, renamed.ranks.len()), (Some(5), 1));
     assert_eq!(values(&renamed, "steps"), [Some(9.0)]);
+    // The file that replaces it has no steps.
     let other = Run::begun(60 * SECOND, 1);
     fs::rename(other.file(0), run.file(5)).unwrap();
     let replaced = follower.poll();
@@ -347,13 +366,13 @@ fn a_renamed_file_continues_and_a_replaced_one_starts_again() {
 fn the_info_file_tells_restarts_from_launches() {
     let mut run = Run::begun(60 * SECOND, 1);
     fs::copy(run.file(0), run.path().join("rank-0.1.tprof")).unwrap();
-    let rank =
+    let rank_info =
         |file: &str, restarts| RankInfo { file: file.to_owned(), restarts, ..RankInfo::default() };
     let mut follower = run.follower();
     let labels =
         |snapshot: Snapshot| snapshot.ranks.into_iter().map(|rank| rank.label).collect::<Vec<_>>();
     assert_eq!(labels(follower.poll()), ["rank 0", "rank 0, restart 1"]);
-    run.info.ranks = vec![rank("rank-0.tprof", 0), rank("rank-0.1.tprof", 0)];
+    run.info.ranks = vec![rank_info("rank-0.tprof", 0), rank_info("rank-0.1.tprof", 0)];
     run.write_info();
     assert_eq!(labels(follower.poll()), ["rank 0", "rank 0, launch 2"]);
 }
@@ -361,8 +380,9 @@ fn the_info_file_tells_restarts_from_launches() {
 #[test]
 fn values_of_metrics_are_in_the_history_and_the_heat_map() {
     let mut run = Run::begun(1300 * SECOND, 2);
-    run.steps(0, every(SECOND, 1200));
-    run.steps(1, every(SECOND, 600).chain([650 * SECOND]));
+    run.mark_steps(0, every(SECOND, 1200));
+    // The last step of rank 1 takes 50 s.
+    run.mark_steps(1, every(SECOND, 600).chain([650 * SECOND]));
     let mut follower = run.follower();
     follower.poll();
     let heat = follower.heat("step_ns");
@@ -372,8 +392,9 @@ fn values_of_metrics_are_in_the_history_and_the_heat_map() {
     assert!(columns.windows(2).all(|pair| pair[0].to == pair[1].from));
     assert!(columns.last().unwrap().to >= 1300 * SECOND);
     let slow = columns.iter().position(|of| (of.from..of.to).contains(&(650 * SECOND))).unwrap();
-    assert_eq!(heat.values[1][slow].0, Some(5e10), "the largest of a cell");
+    assert_eq!(heat.values[1][slow].0, Some(5e10), "a cell has the largest of its values");
     assert_eq!((heat.least.0, heat.most.0), (Some(1e9), Some(5e10)));
+    // Rank 1 has no step after 650 s.
     assert_eq!(heat.values[1][slow + 5].0, None);
     assert!(heat.folded.unwrap().starts_with("max of "));
     assert!(follower.heat("nonsense").missing.unwrap().contains("step_ns"));
@@ -397,22 +418,23 @@ fn many_ranks_are_folded_into_rows() {
     assert_eq!((heat.rows.len(), heat.rows[149].label.as_str()), (150, "rank 298 to rank 299"));
     assert_eq!(heat.most.0, Some(7.0));
     assert!(heat.folded.unwrap().contains("2 ranks"));
+    // The history has only the first 32 ranks.
     assert_eq!(follower.with_history().history.unwrap().series["rss_bytes"].len(), 32);
 }
 
-/// A run whose files can be listed, but not opened while `refused` is set.
-struct Flaky {
+/// A run whose files can be listed, but not opened while `is_refusing` is set.
+struct RefusingFiles {
     inner: PlainFiles,
-    refused: RefCell<bool>,
+    is_refusing: RefCell<bool>,
 }
 
-impl RunFiles for Flaky {
+impl RunFiles for RefusingFiles {
     fn list(&self) -> io::Result<Vec<FileEntry>> {
         self.inner.list()
     }
 
     fn open(&self, name: &str) -> io::Result<File> {
-        match *self.refused.borrow() {
+        match *self.is_refusing.borrow() {
             true => Err(io::ErrorKind::PermissionDenied.into()),
             false => self.inner.open(name),
         }
@@ -422,20 +444,22 @@ impl RunFiles for Flaky {
 #[test]
 fn a_file_that_cannot_be_opened_is_a_problem_of_its_rank() {
     let mut run = Run::begun(60 * SECOND, 1);
-    run.steps(0, every(SECOND, 9));
+    run.mark_steps(0, every(SECOND, 9));
     let inner = PlainFiles::of(run.path()).unwrap();
-    let mut follower = Follower::new(Flaky { inner, refused: RefCell::new(true) });
+    let mut follower = Follower::new(RefusingFiles { inner, is_refusing: RefCell::new(true) });
     let nothing = follower.poll();
     assert_eq!((nothing.ranks.len(), nothing.recording), (1, None));
     assert!(nothing.ranks[0].problem.is_some());
+    // A metric that no rank has a value of says why.
     assert_eq!(nothing.metrics[0].why.is_some(), nothing.metrics[0].values == [None]);
 }
 
 #[test]
 fn a_file_that_is_not_a_trace_is_a_problem_of_its_rank_only() {
     let mut run = Run::begun(60 * SECOND, 1);
-    run.steps(0, every(SECOND, 9));
+    run.mark_steps(0, every(SECOND, 9));
     fs::write(run.path().join("rank-1.tprof"), "{}").unwrap();
+    // The name of this file is one of an info file, but its content isn't.
     fs::write(run.path().join("run-mine.json"), "{\"lr\": 1}").unwrap();
     let snapshot = run.follower().poll();
     assert!(snapshot.ranks[1].problem.as_ref().unwrap().contains("is not a tprof file"));
@@ -443,9 +467,9 @@ fn a_file_that_is_not_a_trace_is_a_problem_of_its_rank_only() {
 }
 
 #[test]
-fn snapshots_keep_their_json_and_prometheus_escapes_labels() {
+fn snapshots_survive_json_and_prometheus_escapes_labels() {
     let mut run = Run::begun(60 * SECOND, 1);
-    run.steps(0, every(SECOND, 9));
+    run.mark_steps(0, every(SECOND, 9));
     run.counter(0, SECOND, "odd \"name\"\n\\", 1.5);
     let mut follower = run.follower();
     follower.poll();
@@ -464,7 +488,7 @@ fn snapshots_keep_their_json_and_prometheus_escapes_labels() {
     assert!(Metric::ALL.iter().all(|metric| Metric::ALL[metric.place()] == *metric));
 }
 
-/// Times that a hostile writer may choose.
+/// Any times, among them extreme ones, as a damaged or hostile file may contain them.
 fn times() -> impl Strategy<Value = u64> {
     prop_oneof![any::<u64>(), Just(0), Just(u64::MAX), START..START + 100 * SECOND]
 }
@@ -550,7 +574,7 @@ proptest! {
 #[test]
 fn one_file_is_a_run_and_a_follower_may_move_to_another_thread() {
     let mut run = Run::begun(60 * SECOND, 2);
-    run.steps(1, every(SECOND, 9));
+    run.mark_steps(1, every(SECOND, 9));
     let mut follower = Follower::new(PlainFiles::of(&run.file(1)).unwrap());
     let poll = move || follower.poll();
     let snapshot = std::thread::spawn(poll).join().unwrap();

@@ -1,6 +1,6 @@
-//! Opens plain files and refuses other kinds. A name in a directory may belong to a pipe, on which
-//! opening blocks until another process writes. It may also belong to a device, which may react to
-//! being opened or never end.
+//! Opens plain (regular) files and refuses all other kinds. Opening a named pipe blocks until
+//! another process opens it for writing. Opening a device may have a side effect, and reading one
+//! may never end.
 
 use std::fs::{self, File, FileType, Metadata};
 use std::io::{self, Read};
@@ -10,13 +10,13 @@ use std::path::Path;
 /// The value of `O_NONBLOCK` on every architecture that tprof is built for.
 const O_NONBLOCK: i32 = 0o4000;
 
-/// Opens a plain file for reading. Any other kind of file is refused without being opened.
+/// Opens a plain file for reading. A file of any other kind is refused before it is opened, unless
+/// it takes the name at just that moment. Then it is opened without blocking, and refused.
 pub fn open_plain(path: &Path) -> io::Result<File> {
-    check(&fs::metadata(path)?)?;
-    let file = unblocked(path)?;
-    // Check the opened file too, because another file may have taken the name since the first
-    // check.
-    check(&file.metadata()?)?;
+    check_is_plain(&fs::metadata(path)?)?;
+    let file = open_nonblocking(path)?;
+    // Another file may have taken the name since the first check.
+    check_is_plain(&file.metadata()?)?;
     Ok(file)
 }
 
@@ -28,35 +28,38 @@ pub fn read_plain(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Opens a file that a person named as an input. It may be a plain file, or the pipe that a shell
-/// made for a command (`<(zcat trace.gz)`, `/dev/stdin`). A pipe with a name in the file system is
-/// refused.
+/// made for a command (`<(zcat trace.gz)`, `/dev/stdin`). A named pipe is refused, because opening
+/// it blocks if no process writes to it.
 pub fn open_input(path: &Path) -> io::Result<File> {
     let about = fs::metadata(path)?;
-    // A shell's pipe has no name in the file system, so the link to it can't be resolved.
+    // The path of a shell's pipe is a link in `/proc` to a target like `pipe:[7]`, which is no
+    // path. So `canonicalize` fails for it, and succeeds for a named pipe.
     match about.file_type().is_fifo() && fs::canonicalize(path).is_err() {
         true => File::open(path),
         false => open_plain(path),
     }
 }
 
-/// Opens a file without waiting for the writer of a pipe. The flag has no effect on reading a plain
-/// file.
-fn unblocked(path: &Path) -> io::Result<File> {
+/// Opens a file with `O_NONBLOCK`, so that opening a named pipe doesn't wait for a writer. The flag
+/// has no effect on reading a plain file.
+fn open_nonblocking(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(O_NONBLOCK).open(path)
 }
 
-fn check(about: &Metadata) -> io::Result<()> {
+/// Returns an error if a file isn't plain.
+fn check_is_plain(about: &Metadata) -> io::Result<()> {
     if about.is_file() {
         return Ok(());
     }
     if about.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
     }
-    let what = format!("it is {}, not a plain file", name(about.file_type()));
+    let what = format!("it is {}, not a plain file", kind_name(about.file_type()));
     Err(io::Error::new(io::ErrorKind::InvalidInput, what))
 }
 
-fn name(kind: FileType) -> &'static str {
+/// Names the kind of a file that is neither plain nor a directory.
+fn kind_name(kind: FileType) -> &'static str {
     if kind.is_fifo() {
         "a pipe"
     } else if kind.is_socket() {

@@ -17,7 +17,7 @@ use super::classify::hta_class;
 use super::launches::Launches;
 use super::load::load as load_as_recorded;
 use super::needs::Needs;
-use super::rows::{HostSpan, MaybeId, StreamKey, Work, WorkKind};
+use super::rows::{HostSpan, MaybeNumber, StreamKey, Work, WorkKind};
 use super::streams::StreamTable;
 use super::trace::RankTrace;
 use crate::base::intervals::Interval;
@@ -123,7 +123,7 @@ fn of_wait(file: &TraceFile, row: &Synchronization, streams: &mut StreamTable) -
         start_ns: row.start_ns,
         duration_ns: row.duration_ns,
         correlation: row.correlation.into(),
-        bytes: MaybeId::NONE,
+        bytes: MaybeNumber::NONE,
         stream: streams.index(StreamKey { process, device, context, stream }),
         name: row.name,
         args: row.args,
@@ -140,7 +140,7 @@ fn of_span(file: &TraceFile, row: &HostSpan, stream: u64, streams: &mut StreamTa
         start_ns: row.start_ns,
         duration_ns: row.duration_ns,
         correlation: row.correlation,
-        bytes: MaybeId::NONE,
+        bytes: MaybeNumber::NONE,
         stream: streams.index(StreamKey { process, device: 0, context: 0, stream }),
         name: row.name,
         args: row.args,

@@ -39,7 +39,7 @@ pub use needs::Needs;
 pub(crate) use nested::Nested;
 pub(crate) use nested::place_of_span;
 pub use nesting::{Moment, OnThread, enclosing, nesting_order, parents};
-pub use rows::{HostSpan, MaybeId, StreamIndex, StreamKey, Work, WorkKind};
+pub use rows::{HostSpan, MaybeNumber, StreamIndex, StreamKey, Work, WorkKind};
 pub(crate) use span_purpose::SpanPurpose;
 pub use step::{Step, step_at};
 pub use steps::PROFILER_STEP;

@@ -1,8 +1,8 @@
 //! Defines the rows that analyses keep in memory, with only the fields that analyses need.
 //!
-//! A kernel's row in the trace model has three hundred bytes, most of them needed only by exports.
-//! Ten million rows must fit in memory, so the rows here are a fifth of that size. Small rows also
-//! save time, because the first access to each page of memory takes one or two microseconds.
+//! A kernel's row in the trace model takes three hundred bytes, and most of them are needed only by
+//! exports. Ten million rows must fit in memory, so a row here is a fifth of that size. Small rows
+//! also save time, because the first access to each page of memory takes one or two microseconds.
 
 use std::fmt;
 
@@ -14,33 +14,34 @@ use tprof_trace::model::{
 
 use crate::base::intervals::Interval;
 
-/// A number that may be unknown, in eight bytes.
+/// A number that may be unknown, in eight bytes (an `Option<u64>` takes sixteen). The largest `u64`
+/// stands for unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct MaybeId(u64);
+pub struct MaybeNumber(u64);
 
-impl MaybeId {
+impl MaybeNumber {
     /// The unknown value.
-    pub const NONE: MaybeId = MaybeId(u64::MAX);
+    pub const NONE: MaybeNumber = MaybeNumber(u64::MAX);
 
     /// The number, if it is known.
     pub fn get(self) -> Option<u64> {
-        (self != MaybeId::NONE).then_some(self.0)
+        (self != MaybeNumber::NONE).then_some(self.0)
     }
 }
 
-impl Default for MaybeId {
-    fn default() -> MaybeId {
-        MaybeId::NONE
+impl Default for MaybeNumber {
+    fn default() -> MaybeNumber {
+        MaybeNumber::NONE
     }
 }
 
-impl From<Option<u64>> for MaybeId {
-    fn from(value: Option<u64>) -> MaybeId {
-        value.map_or(MaybeId::NONE, MaybeId)
+impl From<Option<u64>> for MaybeNumber {
+    fn from(value: Option<u64>) -> MaybeNumber {
+        value.map_or(MaybeNumber::NONE, MaybeNumber)
     }
 }
 
-impl fmt::Debug for MaybeId {
+impl fmt::Debug for MaybeNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.get().fmt(f)
     }
@@ -52,11 +53,11 @@ pub type StreamIndex = u32;
 /// A stream of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamKey {
-    /// Index of its process.
+    /// Index of the stream's process.
     pub process: ProcessIndex,
     /// Number of the device.
     pub device: u32,
-    /// Context; 0 if unknown.
+    /// Number of the CUDA context; 0 if unknown.
     pub context: u32,
     /// Number of the stream.
     pub stream: u64,
@@ -76,13 +77,16 @@ pub enum WorkKind {
         /// Kind of memory that was written.
         to: MemoryKind,
     },
-    /// A wait on a stream, which only Holistic Trace Analysis counts as work.
+    /// A synchronization that names a stream. Only Holistic Trace Analysis counts it as work, so
+    /// there is such work only with `RankTrace::hta`.
     Wait,
-    /// A host span with a stream number, which only Holistic Trace Analysis counts as work.
+    /// A span of a host thread that has a stream number among its arguments. Only Holistic Trace
+    /// Analysis counts it as work.
     HostSpan,
 }
 
-/// A kernel, a copy or a memset, as it ran on a stream.
+/// A kernel, a copy or a memset, as it ran on a stream. [`WorkKind`] lists what else counts as work
+/// if the report follows Holistic Trace Analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
     /// The beginning of the work, ns.
@@ -90,18 +94,20 @@ pub struct Work {
     /// Duration of the work, ns.
     pub duration_ns: u64,
     /// Number that joins the work to its launch.
-    pub correlation: MaybeId,
+    pub correlation: MaybeNumber,
     /// Bytes that were copied or set.
-    pub bytes: MaybeId,
-    /// Index of its stream.
+    pub bytes: MaybeNumber,
+    /// Index of the work's stream.
     pub stream: StreamIndex,
-    /// Name; that of a copy is as the trace's source wrote it, or empty.
+    /// Name of the kernel, copy or memset. Not every source of a trace names copies, so the name of
+    /// a copy may be empty.
     pub name: NameId,
     /// The work's other properties as a JSON object; 0 if there are none.
     pub args: NameId,
     /// The graph that contained the work.
     pub graph: Option<u32>,
-    /// Number of blocks in a kernel's grid, or the largest number that fits; 0 if unknown.
+    /// Number of blocks in a kernel's grid, or the largest number that fits; 0 if it is unknown or
+    /// the work isn't a kernel.
     pub blocks: u32,
     /// The kind of the work.
     pub kind: WorkKind,
@@ -115,12 +121,12 @@ impl Work {
             start_ns: row.start_ns,
             duration_ns: row.duration_ns,
             correlation: row.correlation.into(),
-            bytes: MaybeId::NONE,
+            bytes: MaybeNumber::NONE,
             stream,
             name: row.name,
             args: row.args,
             graph: row.graph,
-            blocks: row.grid.iter().fold(1_u32, |all, &side| all.saturating_mul(side)),
+            blocks: row.grid.iter().fold(1_u32, |blocks, &side| blocks.saturating_mul(side)),
             kind: WorkKind::Kernel,
             class,
         }
@@ -165,11 +171,11 @@ pub struct HostSpan {
     pub start_ns: u64,
     /// Duration of the span, ns.
     pub duration_ns: u64,
-    /// Number that joins this call to the work that it launched on a device.
-    pub correlation: MaybeId,
-    /// Index of its process.
+    /// Number that joins the span, if it is a call that launched work, to that work.
+    pub correlation: MaybeNumber,
+    /// Index of the span's process.
     pub process: ProcessIndex,
-    /// Index of its thread.
+    /// Index of the span's thread.
     pub thread: ThreadIndex,
     /// Name of the function, operator or range.
     pub name: NameId,

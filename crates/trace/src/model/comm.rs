@@ -4,8 +4,8 @@ use super::ids::{NameId, ProcessIndex, ThreadIndex};
 
 /// A collective or point-to-point operation of one rank.
 ///
-/// The operation's kernel has the same `correlation`. Operations that the program grouped share one
-/// kernel.
+/// The operation's kernel has the same `correlation`. If the program grouped operations (between
+/// `ncclGroupStart` and `ncclGroupEnd`), they share one kernel and so one `correlation`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collective {
     /// Time when the host called the operation; if the call wasn't recorded, time when its kernel
@@ -20,13 +20,13 @@ pub struct Collective {
     /// Name of the operation in lower case, as in `torch.distributed`: `all_reduce`, `all_gather`,
     /// `reduce_scatter`, `broadcast`, `all_to_all`, `send`, `recv`, ….
     pub name: NameId,
-    /// Id of the communicator.
+    /// Number of the communicator, as in [`Communicator::communicator`]; `None` if unknown.
     pub communicator: Option<u64>,
-    /// Number of this operation on its communicator, as its library counts.
+    /// Number of this operation on its communicator, as the communication library counts.
     pub sequence: Option<u64>,
-    /// Number of elements that this rank sent.
+    /// Number of elements that this rank sent: what went into the operation.
     pub elements_in: Option<u64>,
-    /// Number of elements that this rank received.
+    /// Number of elements that this rank received: what came out of the operation.
     pub elements_out: Option<u64>,
     /// Type of an element, e.g. `Float`, `BFloat16`.
     pub element_type: NameId,
@@ -36,34 +36,37 @@ pub struct Collective {
     pub group_size: Option<u32>,
     /// The root of the operation, or the other rank of a point-to-point operation.
     pub peer: Option<u32>,
-    /// Number of the stream.
+    /// Number of the stream on which the operation's kernel runs.
     pub stream: Option<u64>,
     /// Correlation of the operation's kernel.
     pub correlation: Option<u64>,
-    /// Algorithm, as its library names it: `RING`, `TREE`, `NVLS`, …; `None` if not recorded.
+    /// Algorithm, as the communication library names it: `RING`, `TREE`, `NVLS`, …; `None` if not
+    /// recorded.
     pub algorithm: Option<NameId>,
     /// Protocol: `LL`, `LL128`, `SIMPLE`; `None` if not recorded.
     pub protocol: Option<NameId>,
-    /// Number of channels on which the operation runs.
+    /// Number of channels on which the operation runs. NCCL splits an operation among channels,
+    /// which work in parallel.
     pub channels: Option<u32>,
 }
 
 /// The kind of work on a channel of a communicator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ChannelWorkKind {
-    /// The blocks of a kernel.
+    /// The part of the operation's kernel that works on the channel.
     #[default]
     Kernel,
-    /// The thread that sends to other hosts.
+    /// Sending to another rank by the library's proxy thread, as over a network.
     Send,
-    /// The thread that receives from other hosts.
+    /// Receiving from another rank by the library's proxy thread.
     Receive,
 }
 
 /// Work of an operation on one channel.
 ///
-/// For a kernel, the duration comes from the device's clock if the library reads that clock. The
-/// start is the time when the library noticed the work, which may be late if its thread was busy.
+/// The start is the time when the library's thread noticed the work, which may be late if the
+/// thread was busy. The duration of a kernel's work is measured with the device's clock if the
+/// library reports that clock. Every other duration ends when the library noticed the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelWork {
     /// Start of the work.
@@ -76,9 +79,10 @@ pub struct ChannelWork {
     pub thread: ThreadIndex,
     /// Kind of work.
     pub kind: ChannelWorkKind,
-    /// Name of the operation, as in [`Collective::name`]; empty if another process called it.
+    /// Name of the operation, as in [`Collective::name`]; empty if it is unknown, for example
+    /// because the thread worked for another process, which called the operation.
     pub name: NameId,
-    /// Id of the communicator.
+    /// Number of the communicator, as in [`Communicator::communicator`]; `None` if unknown.
     pub communicator: Option<u64>,
     /// Number of the operation, as in [`Collective::sequence`].
     pub sequence: Option<u64>,
@@ -86,15 +90,16 @@ pub struct ChannelWork {
     pub channel: u32,
     /// The other rank.
     pub peer: Option<u32>,
-    /// Number of steps; `None` for a kernel.
+    /// Number of pieces (NCCL's steps, not training steps) in which the thread moved the data;
+    /// `None` for a kernel.
     pub steps: Option<u32>,
-    /// Number of bytes that were moved.
+    /// Number of bytes that were moved; `None` if unknown.
     pub bytes: Option<u64>,
     /// Total time for which the steps waited for the device; `None` for a kernel.
     pub device_wait_ns: Option<u64>,
-    /// Total time for which the steps waited for the other rank to make room.
+    /// Total time for which the steps waited for the other rank to make room; `None` for a kernel.
     pub peer_wait_ns: Option<u64>,
-    /// Total time for which the steps were on the network.
+    /// Total time for which the steps were on the network; `None` for a kernel.
     pub network_ns: Option<u64>,
 }
 
@@ -103,8 +108,8 @@ pub struct ChannelWork {
 pub struct Communicator {
     /// Index of the process.
     pub process: ProcessIndex,
-    /// Number of the communicator. If the library provides a common id, the number is the same in
-    /// all ranks.
+    /// Number of the communicator. It is the same in all ranks only if the library provides an id
+    /// that they share.
     pub communicator: u64,
     /// Name of the process group; empty if it has none.
     pub name: NameId,

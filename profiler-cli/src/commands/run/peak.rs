@@ -1,8 +1,9 @@
 //! Finds the highest heap peak of a run, for the summary of `tprof run`.
 //!
-//! The run's files were just written, so they are still in the page cache. The shell prompt must
-//! not wait while a long exact recording is replayed: if the files are larger than [`MOST_BYTES`],
-//! only `tprof report` shows the peak.
+//! The peak is found by replaying all recorded allocations and frees. The user waits for the shell
+//! prompt meanwhile. The files were just written and are still in the page cache. Small ones take
+//! less than a second. If the files together are larger than [`MOST_BYTES`], the summary has no
+//! peak, and only `tprof report` shows it.
 
 use std::fmt;
 use std::path::Path;
@@ -12,20 +13,22 @@ use tprof_facts::units::bytes;
 use tprof_trace::TraceFile;
 use tprof_trace::run::{RunInfo, misses_allocations};
 
-/// Largest size of a run's files to read. That is some five million allocations, which take about
-/// four bytes each in a file, and less than a second to read.
+/// Largest sum of the sizes of a run's files for which the peak is found. An allocation takes about
+/// four bytes in a file, so that is some four million allocations.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// A peak and its rank.
+/// The heap peak of the rank whose peak is the highest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peak {
-    /// Highest sum of live bytes.
+    /// Highest sum of the live bytes of the rank's processes.
     pub bytes: u64,
-    /// The rank, if there are several.
+    /// The rank; `None` if the run has only one file, or the file has no rank.
     pub rank: Option<u32>,
-    /// Whether the allocations of a process could not be recorded.
+    /// Whether no allocations of some process of the run were recorded, so that the peak is a lower
+    /// bound.
     pub at_least: bool,
-    /// Why allocations or frees of a rank are missing.
+    /// Why allocations or frees of any rank are missing; `None` if none are. Missing frees make the
+    /// peak too high and missing allocations make it too low, so it isn't a lower bound either.
     pub uncertain: Option<String>,
 }
 
@@ -43,7 +46,8 @@ impl fmt::Display for Peak {
     }
 }
 
-/// Returns the highest peak of the run's files; `None` if it is unknown or would take long to find.
+/// Returns the highest peak of the run's files; `None` if the peak of any file is unknown, or if
+/// the files are too large.
 pub fn of(directory: &Path, info: &RunInfo) -> Option<Peak> {
     let paths: Vec<_> = info.files.iter().map(|file| directory.join(file)).collect();
     let sizes = paths.iter().map(|path| path.metadata().map_or(0, |meta| meta.len()));
@@ -56,6 +60,7 @@ pub fn of(directory: &Path, info: &RunInfo) -> Option<Peak> {
         let file = TraceFile::open(path).ok()?;
         let memory = rank_memory(&file, Clock::default()).host_memory;
         let bytes = *memory.peak_bytes.value()?;
+        // Despite its name, the field is the reason why events are missing.
         uncertain = uncertain.or(memory.at_least);
         let rank = file.header().rank.filter(|_| paths.len() > 1);
         highest = highest.max(Some((bytes, rank)));

@@ -9,24 +9,26 @@ use crate::document::{Body, Cell, Column, RankContext, Table, Unit, View};
 use crate::gpu::breakdown::NO_WORK;
 use crate::gpu::outside;
 
-/// Maximum number of gaps that the report shows, over all ranks.
-const LONGEST: usize = 100;
+/// Maximum number of gaps that the table `longest` shows, over all ranks.
+const MOST_GAPS: usize = 100;
 
 pub(super) fn body(parts: &[(RankContext, RankIdle)]) -> Body {
     let mut tables = vec![streams(parts), longest(parts), lengths(parts)];
+    // The shares of several ranks are compared only if several ranks have streams.
     if parts.iter().filter(|(_, part)| !part.streams.is_empty()).count() > 1 {
-        tables.insert(0, causes(parts));
+        tables.insert(0, causes_over_ranks(parts));
     }
     Body { tables, notes: outside::note(parts.iter().map(|(_, part)| part.outside)) }
 }
 
-fn share(row: &StreamIdle, at: usize) -> Option<f64> {
-    (row.total_ns() != 0).then(|| row.idle_ns[at] as f64 / row.total_ns() as f64)
+/// Returns the share of a stream's idle time that has the cause with this index in [`Cause::ALL`].
+fn share(row: &StreamIdle, cause: usize) -> Option<f64> {
+    (row.total_ns() != 0).then(|| row.idle_ns[cause] as f64 / row.total_ns() as f64)
 }
 
-/// Returns the reason for a report without gaps. A device may be idle although none of its streams
-/// has a gap: each stream may have only one kernel, or the idle time may lie before and after the
-/// work.
+/// Returns the reason why a table of gaps has no rows. A device may have idle time although none of
+/// its streams has a gap: each stream may have only one kernel, or the device may be idle only
+/// before and after all work.
 fn no_gap(parts: &[(RankContext, RankIdle)]) -> &'static str {
     match parts.iter().all(|(_, part)| part.streams.is_empty()) {
         true => NO_WORK,
@@ -34,7 +36,7 @@ fn no_gap(parts: &[(RankContext, RankIdle)]) -> &'static str {
     }
 }
 
-fn device(parts: &[(RankContext, RankIdle)]) -> Column {
+fn device_column(parts: &[(RankContext, RankIdle)]) -> Column {
     let streams = parts.iter().flat_map(|(_, part)| &part.streams);
     Column::device(streams.map(|row| Some(row.stream.device)))
 }
@@ -42,7 +44,7 @@ fn device(parts: &[(RankContext, RankIdle)]) -> Column {
 fn streams(parts: &[(RankContext, RankIdle)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
-        device(parts),
+        device_column(parts),
         Column::data("context", Unit::Id),
         Column::new("stream", "stream", Unit::Id),
         Column::new("busy_ns", "busy", Unit::Duration),
@@ -75,39 +77,40 @@ fn streams(parts: &[(RankContext, RankIdle)]) -> Table {
             row.busy_ns.into(),
             row.total_ns().into(),
         ];
-        cells.extend((0..4).map(|at| Cell::applies(share(row, at))));
+        cells.extend((0..Cause::ALL.len()).map(|cause| Cell::applies(share(row, cause))));
         cells.extend(row.idle_ns.map(Cell::from));
         table.row(cells);
     }
     table
 }
 
-/// Makes the table of causes over ranks. The idle time of a rank's streams is added up.
-fn causes(parts: &[(RankContext, RankIdle)]) -> Table {
-    let part = |(at, cause): (usize, Cause)| {
+/// Makes the table that compares ranks: for each cause, its share of the idle time of all streams
+/// of a rank.
+fn causes_over_ranks(parts: &[(RankContext, RankIdle)]) -> Table {
+    let shares_of = |(index, cause): (usize, Cause)| {
         let share = |(rank, part): &'_ (RankContext, RankIdle)| {
             let total: i64 = part.streams.iter().map(StreamIdle::total_ns).sum();
-            let of: i64 = part.streams.iter().map(|row| row.idle_ns[at]).sum();
-            (total != 0).then(|| (of as f64 / total as f64, rank.label.clone()))
+            let of_cause: i64 = part.streams.iter().map(|row| row.idle_ns[index]).sum();
+            (total != 0).then(|| (of_cause as f64 / total as f64, rank.label.clone()))
         };
         (cause.name(), parts.iter().filter_map(share).collect::<Vec<_>>())
     };
     let found: Vec<(&'static str, Vec<(f64, String)>)> =
-        Cause::ALL.into_iter().enumerate().map(part).collect();
-    let parts: Vec<RankShare<'_>> = found
+        Cause::ALL.into_iter().enumerate().map(shares_of).collect();
+    let rows: Vec<RankShare<'_>> = found
         .iter()
         .map(|(name, shares)| RankShare {
             name,
             shares: shares.iter().map(|(share, rank)| (*share, rank.as_str())).collect(),
         })
         .collect();
-    over_ranks("over_ranks", "Idle time of streams by cause, over ranks", &parts)
+    over_ranks("over_ranks", "Idle time of streams by cause, over ranks", &rows)
 }
 
 fn longest(parts: &[(RankContext, RankIdle)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
-        device(parts),
+        device_column(parts),
         Column::new("stream", "stream", Unit::Id),
         Column::new("start_ns", "start", Unit::Time),
         Column::new("length_ns", "idle", Unit::Duration),
@@ -119,7 +122,7 @@ fn longest(parts: &[(RankContext, RankIdle)]) -> Table {
     let mut gaps: Vec<(&RankContext, &LongGap)> =
         parts.iter().flat_map(|(at, part)| part.longest.iter().map(move |gap| (at, gap))).collect();
     gaps.sort_by_key(|(_, gap)| Reverse(gap.length_ns));
-    for (at, gap) in gaps.into_iter().take(LONGEST) {
+    for (at, gap) in gaps.into_iter().take(MOST_GAPS) {
         table.row(vec![
             at.label.as_str().into(),
             gap.stream.device.into(),
@@ -134,7 +137,7 @@ fn longest(parts: &[(RankContext, RankIdle)]) -> Table {
     table
 }
 
-/// Makes the table of the gaps' lengths, by stream and cause.
+/// Makes the table that describes how long gaps are, by stream and cause.
 fn lengths(parts: &[(RankContext, RankIdle)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),

@@ -1,4 +1,5 @@
-//! Makes the tables of `compile` on compilations: code that was compiled, and code that wasn't.
+//! Makes the tables of `compile` on compilations, graph breaks, recompilations, and code that runs
+//! uncompiled.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,17 +12,18 @@ use super::words::{
 };
 use crate::document::{Cell, Column, RankContext, Table, Unit};
 
-/// Makes all tables, in reading order.
+/// Makes the tables of this module, in the order of the report.
 pub(super) fn all(parts: &CompiledParts) -> Vec<Table> {
     vec![frames(parts), graph_breaks(parts), recompiles(parts), uncompiled(parts)]
 }
 
-/// Returns the reason for a missing figure of a compilation.
-fn no_time(frame: &CompiledFrame) -> &'static str {
+/// Returns the reason why a figure of a compilation is missing.
+fn why_no_figure(frame: &CompiledFrame) -> &'static str {
     if frame.is_ended { NO_FIGURE } else { NO_END }
 }
 
-fn nanos(us: Option<u64>, why: &str) -> Cell {
+/// Returns a cell with a duration in ns, which the log has in µs.
+fn duration_cell(us: Option<u64>, why: &str) -> Cell {
     Cell::known(us.map(|us| us.saturating_mul(1000)), why)
 }
 
@@ -56,20 +58,22 @@ fn frames(parts: &CompiledParts) -> Table {
         parts.iter().flat_map(|(at, part)| part.frames.iter().map(move |row| (at, row))).collect();
     rows.sort_by_key(|(at, row)| (Reverse(row.frame.total_us), at.rank, row.frame.id));
     for (at, row) in rows {
-        table.row(frame(at, row));
+        table.row(frame_cells(at, row));
     }
     table
 }
 
-fn frame(at: &RankContext, row: &FrameRow) -> Vec<Cell> {
+fn frame_cells(at: &RankContext, row: &FrameRow) -> Vec<Cell> {
     let FrameRow { frame, start_ns, operators_before, operators_after, kernels } = row;
-    let why = no_time(frame);
+    let why = why_no_figure(frame);
     let phases = frame.phases;
+    // Dynamo traces the function for both graphs at once, so the backward graph has no time, guards
+    // or traced operators of its own.
     let dynamo = match frame.is_backward {
         true => Cell::Empty,
-        false => nanos(phases.dynamo_us, why),
+        false => duration_cell(phases.dynamo_us, why),
     };
-    let of_forward = |value: Option<u64>, why: &str| match frame.is_backward {
+    let if_forward = |value: Option<u64>, why: &str| match frame.is_backward {
         true => Cell::Empty,
         false => Cell::known(value, why),
     };
@@ -78,19 +82,19 @@ fn frame(at: &RankContext, row: &FrameRow) -> Vec<Cell> {
         at.label.as_str().into(),
         frame.id.to_string().into(),
         if frame.is_backward { "backward" } else { "forward" }.into(),
-        nanos(frame.total_us, why),
+        duration_cell(frame.total_us, why),
         dynamo,
-        nanos(phases.aot_us, why),
-        nanos(phases.inductor_us, why),
-        nanos(phases.kernels_us, why),
+        duration_cell(phases.aot_us, why),
+        duration_cell(phases.inductor_us, why),
+        duration_cell(phases.kernels_us, why),
         Cell::applies(phases.cuda_graphs_us.map(|us| us.saturating_mul(1000))),
         Cell::known(*start_ns, NO_CLOCK),
         Cell::from(frame.attempts),
-        of_forward(frame.guards, why),
-        of_forward(*operators_before, NO_GRAPH),
+        if_forward(frame.guards, why),
+        if_forward(*operators_before, NO_GRAPH),
         Cell::known(*operators_after, NO_GRAPH),
-        Cell::known(kernels.map(|kernels| kernels.0), NO_CODE),
-        Cell::known(kernels.map(|kernels| kernels.1), NO_CODE),
+        Cell::known(kernels.map(|(generated, _)| generated), NO_CODE),
+        Cell::known(kernels.map(|(_, external)| external), NO_CODE),
         Cell::applies(frame.failure.as_deref()),
         Cell::applies((!restarts.is_empty()).then_some(restarts)),
         Cell::known(frame.file.as_deref(), NO_NAME),
@@ -113,6 +117,7 @@ fn graph_breaks(parts: &CompiledParts) -> Table {
         .about("times: over all ranks and compilations, each of which meets a break again")
         .empty(empty(parts, "the log has no graph break"));
     type Place<'a> = (&'a Option<String>, Option<u32>, &'a Option<String>);
+    // For each place: how often it broke a graph, in which ranks, and the first break there.
     let mut found: BTreeMap<Place<'_>, (u64, BTreeSet<&str>, &GraphBreak)> = BTreeMap::new();
     for (at, part) in parts {
         for one in &part.breaks {
@@ -124,14 +129,14 @@ fn graph_breaks(parts: &CompiledParts) -> Table {
     }
     let mut rows: Vec<_> = found.into_iter().collect();
     rows.sort_by_key(|(_, row)| Reverse(row.0));
-    for ((file, line, reason), (count, ranks, one)) in rows {
-        let hints = one.hints.join("\n");
+    for ((file, line, reason), (count, ranks, first)) in rows {
+        let hints = first.hints.join("\n");
         table.row(vec![
             count.into(),
             ranks.len().into(),
             Cell::known(file.as_deref(), NO_NAME),
             Cell::known(line, NO_NAME),
-            Cell::applies(one.explanation.as_deref()),
+            Cell::applies(first.explanation.as_deref()),
             Cell::applies((!hints.is_empty()).then_some(hints)),
             Cell::known(reason.as_deref(), NO_REASON),
         ]);
@@ -156,11 +161,15 @@ fn recompiles(parts: &CompiledParts) -> Table {
     for (at, part) in parts {
         for row in &part.recompiles {
             let frame = row.frame.as_ref();
+            // The first reason is the guard of the newest code.
             let others = row.reasons.get(1..).unwrap_or_default().join("\n");
             table.row(vec![
                 at.label.as_str().into(),
                 row.id.to_string().into(),
-                nanos(frame.and_then(|frame| frame.total_us), frame.map_or(NO_END, no_time)),
+                duration_cell(
+                    frame.and_then(|frame| frame.total_us),
+                    frame.map_or(NO_END, why_no_figure),
+                ),
                 Cell::known(frame.and_then(|frame| frame.file.as_deref()), NO_NAME),
                 Cell::known(frame.and_then(|frame| frame.line), NO_NAME),
                 Cell::known(frame.and_then(|frame| frame.function.as_deref()), NO_NAME),

@@ -45,13 +45,13 @@ impl Worker {
             let Origin { pid, tid, time_ns, .. } = *origin;
             let (ran_ns, until_ns) = ran.entry(tid).or_insert((0, now));
             match what {
-                QueuedEvent::Left { .. } => *until_ns = time_ns,
-                QueuedEvent::Came => {
+                QueuedEvent::SwitchedOut { .. } => *until_ns = time_ns,
+                QueuedEvent::SwitchedIn => {
                     *ran_ns += until_ns.saturating_sub(time_ns);
                     *until_ns = time_ns;
                 }
-                QueuedEvent::Sample { python, asked: asked @ false, .. } => {
-                    *asked = true;
+                QueuedEvent::Sample { python, is_python_tried: is_tried @ false, .. } => {
+                    *is_tried = true;
                     let since_ns = *ran_ns + until_ns.saturating_sub(time_ns);
                     if since_ns > FRESH_NS {
                         self.lost.late += u64::from(self.pythons.is_python(pid));
@@ -79,7 +79,7 @@ impl Worker {
                     registers: sample.registers,
                     stack: sample.stack.into(),
                     python: None,
-                    asked: false,
+                    is_python_tried: false,
                 }
             }
             Record::Events { id, address, kernel, count } => {
@@ -103,15 +103,15 @@ impl Worker {
                 QueuedEvent::Named { pid, tid, name: text(name), exec }
             }
             Record::Began { pid, parent, tid } if pid == tid && pid != parent => {
-                QueuedEvent::Began { pid, parent }
+                QueuedEvent::Forked { pid, parent }
             }
-            Record::Began { tid, .. } => QueuedEvent::Started { tid },
+            Record::Began { tid, .. } => QueuedEvent::ThreadBegan { tid },
             Record::Ended { pid, tid } => QueuedEvent::Ended { pid, tid },
             Record::Switch { out, preempted } => {
                 self.interruptions.switches.fetch_add(out.into(), Relaxed);
                 match out {
-                    true => QueuedEvent::Left { preempted, reading: None },
-                    false => QueuedEvent::Came,
+                    true => QueuedEvent::SwitchedOut { preempted, reading: None },
+                    false => QueuedEvent::SwitchedIn,
                 }
             }
             Record::Lost(count) => {
@@ -206,8 +206,8 @@ impl Worker {
                 }
                 (self.emit)(SamplerEvent::Named(pid, tid, time_ns, name));
             }
-            QueuedEvent::Started { tid } => self.threads.began(tid),
-            QueuedEvent::Began { pid, parent } => {
+            QueuedEvent::ThreadBegan { tid } => self.threads.began(tid),
+            QueuedEvent::Forked { pid, parent } => {
                 self.threads.began(pid);
                 self.spaces.forked(pid, parent);
                 (self.emit)(SamplerEvent::Forked { pid, parent, time_ns });
@@ -225,14 +225,14 @@ impl Worker {
                     (self.emit)(SamplerEvent::Ended(pid, time_ns));
                 }
             }
-            QueuedEvent::Left { preempted, reading } => {
+            QueuedEvent::SwitchedOut { preempted, reading } => {
                 self.threads.left(pid, tid, time_ns, preempted);
                 if let Some(reading) = reading {
                     let site = self.site_of(pid, *reading, None);
                     self.threads.waits_at(tid, site);
                 }
             }
-            QueuedEvent::Came => self.threads.came(pid, tid, cpu, time_ns, intervals),
+            QueuedEvent::SwitchedIn => self.threads.came(pid, tid, cpu, time_ns, intervals),
         }
     }
 }

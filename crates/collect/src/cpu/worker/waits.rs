@@ -65,7 +65,7 @@ impl Worker {
         let waits: FxHashMap<u32, usize> = self.unsampled_waits().collect();
         for (tid, time_ns, reading) in readings {
             let Some(record) = waits.get(&tid).map(|at| &mut self.waiting[*at]) else { continue };
-            if let QueuedEvent::Left { reading: place, .. } = &mut record.what
+            if let QueuedEvent::SwitchedOut { reading: place, .. } = &mut record.what
                 && record.origin.time_ns == time_ns
             {
                 *place = Some(Box::new(reading));
@@ -83,11 +83,11 @@ impl Worker {
                 QueuedEvent::Sample { purpose: Purpose::Leave, .. } => {
                     last.entry(tid).or_default().was_sampled = true;
                 }
-                QueuedEvent::Left { preempted, reading } => {
+                QueuedEvent::SwitchedOut { preempted, reading } => {
                     let waits = !preempted && reading.is_none();
                     last.entry(tid).or_default().left_at = waits.then_some(at);
                 }
-                QueuedEvent::Came | QueuedEvent::Ended { .. } => drop(last.remove(&tid)),
+                QueuedEvent::SwitchedIn | QueuedEvent::Ended { .. } => drop(last.remove(&tid)),
                 _ => {}
             }
         }

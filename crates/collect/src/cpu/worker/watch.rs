@@ -60,7 +60,7 @@ impl Worker {
             // Records that are still in the rings may show that the process is sampled through its
             // parent.
             self.drain();
-            let began = |w: &QueuedRecord| matches!(w.what, QueuedEvent::Began { pid: child, .. } if child == *pid);
+            let began = |w: &QueuedRecord| matches!(w.what, QueuedEvent::Forked { pid: child, .. } if child == *pid);
             if self.spaces.knows(*pid) || self.waiting.iter().any(began) {
                 result = Ok(());
                 continue;

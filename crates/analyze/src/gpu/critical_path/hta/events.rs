@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::{NameId, SpanKind, SyncKind};
 
 use crate::base::intervals::Interval;
-use crate::rank::{HostSpan, MaybeId, RankTrace, StreamIndex, WorkKind};
+use crate::rank::{HostSpan, MaybeNumber, RankTrace, StreamIndex, WorkKind};
 
 /// A host row. Only operators and calls become nodes of the graph. The other rows only affect how
 /// rows are nested.
@@ -26,7 +26,7 @@ pub struct DeviceEvent {
     pub start_ns: u64,
     pub end_ns: u64,
     pub name: NameId,
-    pub correlation: MaybeId,
+    pub correlation: MaybeNumber,
     /// Index of the row's stream; `None` if the host waits for a device or an event.
     pub stream: Option<StreamIndex>,
     /// Index of the call that started the row, if the call was recorded.
