@@ -88,6 +88,11 @@ impl Kind {
             _ => return None,
         })
     }
+
+    /// Whether it is an event of the heap, which a narrow or a wide record holds.
+    pub fn is_heap_event(self) -> bool {
+        (Kind::Alloc as u8..=Kind::ReallocFailed as u8).contains(&(self as u8))
+    }
 }
 
 /// The content of an extended record. Payload words are listed in order.

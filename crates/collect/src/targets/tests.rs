@@ -443,6 +443,21 @@ fn impossible_block_sizes_do_not_overflow() {
 }
 
 #[test]
+fn wide_records_of_no_heap_event_are_refused() {
+    let head = |argument, slots| (record::ext(ExtKind::Wide, slots, argument), clock().now());
+    let payload = [(0x1000, 1 << 40), (0, 0)];
+    let mut slots = Vec::new();
+    for argument in [0, Kind::Time as u32, Kind::Pad as u32, Kind::Pending as u32, 15, u32::MAX] {
+        slots.push(head(argument, 3));
+        slots.extend(payload);
+    }
+    // A record that is too short for an address, a size and a stack.
+    slots.extend([head(Kind::Alloc as u32, 2), payload[0]]);
+    let (image, _) = drained(with_chunk(&slots, 0));
+    assert_eq!((image.recorded, image.refused), (0, 7));
+}
+
+#[test]
 fn many_threads_that_claim_one_chunk_do_not_fill_the_memory() {
     in_time(|| {
         let (region, _file) = Region::new().unwrap();

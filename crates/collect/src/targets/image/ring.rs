@@ -267,9 +267,8 @@ impl Image {
         thread.clock = word1;
         let argument = (word0 >> 32) as u32;
         if kind == ExtKind::Wide {
-            if let (Some(kind), [address, size, stack, ..]) =
-                (Kind::of(u64::from(argument)), payload.as_slice())
-            {
+            let kind = Kind::of(u64::from(argument)).filter(|kind| kind.is_heap_event());
+            if let (Some(kind), [address, size, stack, ..]) = (kind, payload.as_slice()) {
                 self.recorded += 1;
                 let op = HeapOp {
                     clock: word1,
@@ -280,6 +279,8 @@ impl Image {
                 };
                 thread.count([&op]);
                 self.heap_op(op, reading);
+            } else {
+                self.refused += 1;
             }
         } else if record::AGENT_KINDS.contains(&(kind as u16)) {
             self.taken += 1;
