@@ -16,7 +16,8 @@
 //!   samples to them;
 //! - `directory`: the directory of a session: its socket, its lock, its owner;
 //! - `engine`: the main loop, and the threads that do its slow work;
-//! - `session`: begins and ends a run, and answers processes that attach.
+//! - `session`: begins and ends a run, and answers processes that attach;
+//! - `fuzzing`: entry points of the fuzz targets, without which none of it is compiled.
 //!
 //! `tprof run` owns a [`Session`].
 
@@ -50,6 +51,9 @@ mod directory;
 mod engine;
 
 mod session;
+
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 
 pub use config::{
     Activity, CallSource, Capture, CaptureEnd, CaptureRange, Config, DEFAULT_GPU_INTERVAL,

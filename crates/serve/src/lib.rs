@@ -19,7 +19,8 @@
 //! - `pages`: the server's page, and exported pages;
 //! - `answers`: one file per kind of answer, and the table of routes;
 //! - `serve`: starts the server and ends it;
-//! - `site`: the same answers as files, without a server.
+//! - `site`: the same answers as files, without a server;
+//! - `fuzzing`: the entry point of a fuzz target, without which it is not compiled.
 
 pub mod failure;
 
@@ -36,6 +37,9 @@ mod shutdown_signals;
 mod site;
 mod summary;
 mod work;
+
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 
 pub use options::{Options, SiteOptions};
 pub use pages::{shell, static_shell};

@@ -55,3 +55,5 @@ pub use sample::{
     Counts, CpuSample, Frame, Interruptions, Kind, Measure, SamplerEvent, ThreadTotals,
 };
 pub use sampler::CpuSampler;
+#[cfg(feature = "fuzzing")]
+pub use worker::{RecordsRead, read_records};

@@ -7,6 +7,8 @@
 
 mod deliver;
 mod frames;
+#[cfg(feature = "fuzzing")]
+mod fuzzing;
 mod poll;
 mod queued_record;
 mod records;
@@ -31,6 +33,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
+
+#[cfg(feature = "fuzzing")]
+pub use fuzzing::{RecordsRead, read_records};
 
 /// Longest sleep between two passes. Samples wake the thread sooner.
 const PASS: Duration = Duration::from_millis(50);
@@ -164,39 +169,7 @@ pub fn run(parts: SamplerParts) {
     let SamplerParts { wanted, interruptions, commands, emit, settled, wake, until_ns, polls } =
         parts;
     sys::raise_priority();
-    let mut worker = Worker {
-        wanted,
-        interruptions,
-        emit,
-        counters: Counters::default(),
-        spaces: AddressSpaces::default(),
-        threads: Threads::default(),
-        descriptors: Descriptors::default(),
-        pythons: PythonProcesses::default(),
-        polling: Polling {
-            polled: PolledProcesses::default(),
-            at_ns: 0,
-            next_ns: 0,
-            took_ns: 0,
-            children_ns: 0,
-            maps_ns: HashMap::new(),
-            explained: false,
-            is_on: polls,
-        },
-        waiting: Vec::new(),
-        taken: Vec::new(),
-        lost: LossCounts::default(),
-        read_ns: 0,
-        settled_ns: 0,
-        wanted_ns: 0,
-        given_ns: 0,
-        stirred_ns: 0,
-        mapped_ns: 0,
-        refusal_explained: false,
-        scratch: Vec::new(),
-        hung_up: Vec::new(),
-        watched: Watched::default(),
-    };
+    let mut worker = Worker::new(wanted, interruptions, emit, polls);
     loop {
         worker.sleep_until_next(&wake);
         let mut finish = false;
@@ -237,6 +210,49 @@ pub fn run(parts: SamplerParts) {
 }
 
 impl Worker {
+    /// Creates a sampler that watches nothing yet. `polls` tells other threads whether processes
+    /// are read from `/proc`.
+    fn new(
+        wanted: SamplingOptions,
+        interruptions: Arc<Interruptions>,
+        emit: Box<dyn Fn(SamplerEvent) + Send>,
+        polls: Arc<AtomicBool>,
+    ) -> Worker {
+        Worker {
+            wanted,
+            interruptions,
+            emit,
+            counters: Counters::default(),
+            spaces: AddressSpaces::default(),
+            threads: Threads::default(),
+            descriptors: Descriptors::default(),
+            pythons: PythonProcesses::default(),
+            polling: Polling {
+                polled: PolledProcesses::default(),
+                at_ns: 0,
+                next_ns: 0,
+                took_ns: 0,
+                children_ns: 0,
+                maps_ns: HashMap::new(),
+                explained: false,
+                is_on: polls,
+            },
+            waiting: Vec::new(),
+            taken: Vec::new(),
+            lost: LossCounts::default(),
+            read_ns: 0,
+            settled_ns: 0,
+            wanted_ns: 0,
+            given_ns: 0,
+            stirred_ns: 0,
+            mapped_ns: 0,
+            refusal_explained: false,
+            scratch: Vec::new(),
+            hung_up: Vec::new(),
+            watched: Watched::default(),
+        }
+    }
+
     fn sleep_until_next(&mut self, wake: &EventFd) {
         let mut fds = vec![wake.as_fd()];
         let mut rings = Vec::new();

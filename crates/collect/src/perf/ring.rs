@@ -33,6 +33,21 @@ impl Ring {
         Ok(Ring { map, bytes, joined: Vec::new() })
     }
 
+    /// Returns a ring of no counter, which holds these bytes from its position `at` on, for the fuzz
+    /// target `perf`.
+    #[cfg(feature = "fuzzing")]
+    pub fn of_bytes(content: &[u8], at: u64) -> io::Result<Ring> {
+        let bytes = content.len().next_power_of_two().max(PAGE);
+        let mut map = MmapOptions::new().len(PAGE + bytes).map_anon()?;
+        for (index, byte) in content.iter().enumerate() {
+            map[PAGE + (at as usize + index) % bytes] = *byte;
+        }
+        let ring = Ring { map: map.into(), bytes, joined: Vec::new() };
+        ring.cursor(DATA_TAIL).store(at, Relaxed);
+        ring.cursor(DATA_HEAD).store(at + content.len() as u64, Release);
+        Ok(ring)
+    }
+
     fn cursor(&self, offset: usize) -> &AtomicU64 {
         // SAFETY: `offset` is `DATA_HEAD` or `DATA_TAIL`. Both are aligned and in the first page of
         // `map`, which lives as long as `self`. The kernel changes the words too, so they are

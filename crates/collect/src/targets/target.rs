@@ -88,7 +88,7 @@ pub struct Target {
     /// The rings of its hooks.
     pub hooks: Image,
     /// The rings of its CUPTI agent, once that is loaded.
-    pub(super) agent: Option<Image>,
+    pub agent: Option<Image>,
     /// Index of its file.
     pub file: usize,
     /// Number of the image that it was forked from, if that image was recorded.

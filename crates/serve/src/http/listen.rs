@@ -63,7 +63,8 @@ async fn answer_encrypted(stream: TcpStream, tls: &TlsAcceptor, router: Router) 
     }
 }
 
-async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, router: Router) {
+/// Answers the requests of one connection until it is closed.
+pub async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, router: Router) {
     let service = TowerToHyperService::new(router);
     let mut protocol = http1::Builder::new();
     protocol.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES);

@@ -7,6 +7,8 @@ mod tls;
 mod token;
 
 pub use guard::{Guard, body, check};
+#[cfg(feature = "fuzzing")]
+pub use listen::answer;
 pub use listen::{Listen, listen};
 pub use tls::acceptor;
 pub use token::Token;
