@@ -3,6 +3,7 @@
 
 use crate::shared::clock::Clock;
 use crate::targets::live::{Block, LiveMap};
+use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use tprof_trace::HeapBlock;
 use tprof_trace::model::{ProcessIndex, ThreadIndex};
@@ -86,8 +87,9 @@ pub struct Heap {
     /// recorded.
     pub missed_frees: u64,
     orphans: VecDeque<(u64, u64)>,
-    /// The old blocks of `realloc` calls that have begun but not ended: thread, address, block.
-    aside: Vec<(ThreadIndex, u64, Option<Block>)>,
+    /// The old blocks of each thread's `realloc` calls that have begun but not ended: address,
+    /// block.
+    aside: FxHashMap<ThreadIndex, Vec<(u64, Option<Block>)>>,
     last: u64,
 }
 
@@ -105,7 +107,7 @@ impl Heap {
             peak_ns: 0,
             missed_frees: 0,
             orphans: VecDeque::new(),
-            aside: Vec::new(),
+            aside: FxHashMap::default(),
             last: 0,
         }
     }
@@ -215,20 +217,19 @@ impl Heap {
         if op.tag & 7 == REALLOC_FREE {
             let old = self.live.remove(op.address);
             self.last = self.last.max(op.clock);
-            self.aside.push((thread, op.address, old));
+            self.aside.entry(thread).or_default().push((op.address, old));
             return;
         }
         // A signal handler's `realloc` ends before the one that it interrupted, so this record ends
         // the newest one of its thread.
-        let begun = self.aside.iter().rposition(|(of, ..)| *of == thread);
-        let begun = begun.map(|at| self.aside.remove(at));
+        let begun = self.aside.get_mut(&thread).and_then(Vec::pop);
         if op.tag & 7 != REALLOC_ALLOC {
-            if let Some((_, address, Some(block))) = begun {
+            if let Some((address, Some(block))) = begun {
                 self.live.insert(address, block);
             }
             return;
         }
-        if let Some((_, address, old)) = begun {
+        if let Some((address, old)) = begun {
             self.frees += 1;
             match old {
                 Some(block) => {

@@ -458,6 +458,28 @@ fn wide_records_of_no_heap_event_are_refused() {
 }
 
 #[test]
+fn reallocations_that_never_end_do_not_slow_those_of_other_threads() {
+    in_time(|| {
+        let (region, _file) = Region::new().unwrap();
+        // Each thread fills half of the large chunks, a thread with one kind of record.
+        for (slot, kind) in [Kind::ReallocFree, Kind::ReallocFailed].into_iter().enumerate() {
+            let count = LARGE_BYTES / SLOT_BYTES - 1;
+            let records = vec![record::heap(kind, 0x1000, 0, 0, clock().now()); count];
+            let chunk = |index| ChunkRef::large(slot * LARGE_CHUNKS / 2 + index);
+            for index in 0..LARGE_CHUNKS / 2 {
+                fill(&region, chunk(index), &records);
+                let next = if index + 1 < LARGE_CHUNKS / 2 { chunk(index + 1).0 } else { 0 };
+                let end = if next == 0 { 0 } else { LARGE_BYTES as u64 };
+                put(&region, chunk(index).place().unwrap().0, end << 32 | u64::from(next));
+            }
+            thread(&region, slot, chunk(0));
+        }
+        let (image, _) = drained(region);
+        assert_eq!(image.recorded as usize, LARGE_CHUNKS * (LARGE_BYTES / SLOT_BYTES - 1));
+    });
+}
+
+#[test]
 fn many_threads_that_claim_one_chunk_do_not_fill_the_memory() {
     in_time(|| {
         let (region, _file) = Region::new().unwrap();
