@@ -82,10 +82,12 @@ impl<'a, R: TracePart> RowBlocks<'a, R> {
     }
 
     /// Returns the number of rows in blocks that weren't read yet. The number comes from block
-    /// headers, so it may be too large in a damaged file.
+    /// headers, and a damaged file may state too many. So it is at most what fits into the memory
+    /// that decoded blocks of the file may take.
     pub fn rows_left(&self) -> usize {
         let rows = self.blocks.as_slice().iter().map(|block| block.header.rows as usize);
-        rows.sum::<usize>().min((self.file.source().memory_limit() / 8) as usize)
+        let most = self.file.source().memory_limit() / size_of::<R>().max(1) as u64;
+        rows.sum::<usize>().min(most as usize)
     }
 
     /// Returns the parts that couldn't be read so far.

@@ -331,3 +331,23 @@ proptest! {
         let _ = read(&path, &bytes);
     }
 }
+
+#[test]
+fn a_stated_number_of_rows_takes_no_more_memory_than_its_file_may() {
+    use tprof_trace::model::ChannelWork;
+    let small = small(false);
+    // The header of a block of channels' work (table id 50), which states as many rows as it can.
+    let mut bytes = small.bytes.to_vec();
+    let at = bytes.len();
+    bytes.extend(b"tpB\xf1\x32\0\0\0\xff\xff\xff\xff");
+    bytes.resize(at + 60, 0);
+    let checksum = crc32fast::hash(&bytes[at..]);
+    bytes.extend(checksum.to_le_bytes());
+    std::fs::write(&small.path, &bytes).unwrap();
+    let file = TraceFile::open(&small.path).unwrap();
+    let stated = file.row_count::<ChannelWork>();
+    assert!(stated >= u32::MAX.into(), "the block was found: {stated}");
+    let reserved = file.blocks::<ChannelWork>().rows_left() * size_of::<ChannelWork>();
+    assert!(reserved < 512 << 20, "{reserved} bytes");
+    assert_eq!(file.rows::<ChannelWork>().1.len(), 1);
+}
