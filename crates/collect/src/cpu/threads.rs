@@ -143,7 +143,7 @@ impl Threads {
             return;
         }
         let thread = self.of(pid, tid, time_ns);
-        thread.unsampled_ns -= period_ns as i64;
+        thread.unsampled_ns = thread.unsampled_ns.saturating_sub_unsigned(period_ns);
         thread.on_since.get_or_insert(time_ns);
     }
 
@@ -172,7 +172,7 @@ impl Threads {
         }
         let thread = self.of(pid, tid, time_ns);
         if let Some(since) = thread.on_since.take() {
-            thread.unsampled_ns += time_ns.saturating_sub(since) as i64;
+            thread.ran(since, time_ns);
         }
         thread.off_since = Some((time_ns, preempted));
         thread.looked = false;
@@ -215,7 +215,7 @@ impl Threads {
                 false => LONG_WAIT_NS,
             };
             let since_ns = thread.off_since.filter(|(_, ready)| !ready).map(|(at_ns, _)| at_ns);
-            let waits = since_ns.is_some_and(|at_ns| at_ns + least_ns <= now_ns);
+            let waits = since_ns.is_some_and(|at_ns| at_ns.saturating_add(least_ns) <= now_ns);
             if waits && thread.leaving.is_some() && !thread.looked {
                 thread.looked = true;
                 found.push((thread.pid, *tid, at));
@@ -270,12 +270,12 @@ impl Threads {
     /// Notes that a thread ended, and emits its last intervals.
     pub fn ended(&mut self, tid: u32, time_ns: u64, out: &mut Vec<ThreadInterval>) {
         if self.gone.len() >= MAX_GONE {
-            self.gone.retain(|_, end_ns| *end_ns + GONE_NS > time_ns);
+            self.gone.retain(|_, end_ns| end_ns.saturating_add(GONE_NS) > time_ns);
         }
         self.gone.insert(tid, time_ns);
         let Some(mut thread) = self.by_tid.remove(&tid) else { return };
         if let Some(since) = thread.on_since.take() {
-            thread.unsampled_ns += time_ns.saturating_sub(since) as i64;
+            thread.ran(since, time_ns);
         }
         thread.close(tid, time_ns, out);
         thread.emit_short(tid, out);
@@ -294,7 +294,7 @@ impl Threads {
     pub fn replaced(&mut self, tid: u32, time_ns: u64, out: &mut Vec<ThreadInterval>) {
         let Some(thread) = self.by_tid.get_mut(&tid) else { return };
         if let Some(since) = thread.on_since.replace(time_ns) {
-            thread.unsampled_ns += time_ns.saturating_sub(since) as i64;
+            thread.ran(since, time_ns);
         }
         thread.emit_short(tid, out);
         thread.emit_unsampled(tid, out);
@@ -316,6 +316,13 @@ impl Threads {
 }
 
 impl Thread {
+    /// Adds a time that the thread was on its processor. Sums of damaged times must not end the
+    /// program.
+    fn ran(&mut self, since_ns: u64, until_ns: u64) {
+        let ran_ns = until_ns.saturating_sub(since_ns);
+        self.unsampled_ns = self.unsampled_ns.saturating_add_unsigned(ran_ns);
+    }
+
     /// Ends the time that the thread was off its processor.
     fn close(&mut self, tid: u32, time_ns: u64, out: &mut Vec<ThreadInterval>) {
         let place = self.leaving.take();
@@ -344,7 +351,7 @@ impl Thread {
             let none = ShortIntervals { since_ns: since, until_ns: since, length_ns: 0, count: 0 };
             let short = self.short.entry((kind, place)).or_insert(none);
             short.until_ns = time_ns;
-            short.length_ns += length_ns;
+            short.length_ns = short.length_ns.saturating_add(length_ns);
             short.count += 1;
         }
     }
@@ -420,6 +427,20 @@ mod tests {
         threads.began(2);
         threads.came(1, 2, 0, 2 * ms, &mut out);
         assert_eq!(threads.of_process(1).next(), Some(2));
+    }
+
+    #[test]
+    fn times_that_no_clock_shows_do_not_overflow() {
+        let (mut threads, mut out) = (Threads::default(), Vec::new());
+        for _ in 0..3 {
+            threads.came(1, 2, 0, 1, &mut out);
+            threads.left(1, 2, u64::MAX, false);
+        }
+        threads.sampled(1, 3, 1, u64::MAX);
+        threads.sampled(1, 3, 1, u64::MAX);
+        assert_eq!(threads.waits_unnamed(u64::MAX), []);
+        threads.end(u64::MAX, &mut out);
+        assert!(out.iter().any(|s| s.tid == 2 && s.kind == Kind::Ran));
     }
 
     #[test]

@@ -57,12 +57,12 @@ pub fn walk(
             kind if kind == RowKind::End as u64 => return StackEnd::Whole,
             kind if kind == RowKind::Signal as u64 => {
                 let words = (
-                    copy.word(sp + saved::FP),
-                    copy.word(sp + saved::SP),
-                    copy.word(sp + saved::PC),
+                    copy.word(sp.wrapping_add(saved::FP)),
+                    copy.word(sp.wrapping_add(saved::SP)),
+                    copy.word(sp.wrapping_add(saved::PC)),
                 );
                 let (Some(at_fp), Some(at_sp), Some(at_pc)) = words else {
-                    return beyond(&copy, sp + saved::PC);
+                    return beyond(&copy, sp.wrapping_add(saved::PC));
                 };
                 (fp, sp, pc) = (at_fp, at_sp, at_pc);
                 after_call = 0;

@@ -75,7 +75,7 @@ impl Ring {
             let kind = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
             let misc = u16::from_ne_bytes([header[4], header[5]]);
             let len = usize::from(u16::from_ne_bytes([header[6], header[7]]));
-            if len < HEADER || len as u64 > head - tail {
+            if len < HEADER || !len.is_multiple_of(8) || len as u64 > head - tail {
                 tail = head; // the kernel never writes this, so the rest is dropped
                 break;
             }

@@ -115,7 +115,7 @@ impl Worker {
                 }
             }
             Record::Lost(count) => {
-                self.lost.records += count;
+                self.lost.records = self.lost.records.saturating_add(count);
                 self.lost.ever = true;
                 return;
             }
