@@ -4,6 +4,7 @@
 //! has chosen. Each of them drifts, and CLOCK_REALTIME can be set, so no single conversion is valid
 //! for a whole run.
 
+use crate::shared::clock::LATEST_NS;
 use std::collections::VecDeque;
 
 /// Number of joins that are kept, which cover some minutes, because CUPTI's buffers may come late.
@@ -37,10 +38,14 @@ impl Joins {
         (step.unsigned_abs() > drift).then_some(step)
     }
 
-    /// Converts a time of CUPTI's clock to the run's clock. Between two joins it interpolates.
-    /// Before the first join and after the last, it uses the difference of the clocks at that join.
-    /// Without any join it returns the time unchanged.
+    /// Converts a time of CUPTI's clock to the run's clock, [`LATEST_NS`] at most. Between two joins
+    /// it interpolates. Before the first join and after the last, it uses the difference of the
+    /// clocks at that join. Without any join it returns the time unchanged.
     pub fn ns(&self, foreign_ns: u64) -> u64 {
+        self.converted(foreign_ns).min(LATEST_NS)
+    }
+
+    fn converted(&self, foreign_ns: u64) -> u64 {
         // Nearly all times are near the last joins, so the search begins at the end.
         let after = self.kept.iter().rev().take_while(|(foreign, _)| *foreign > foreign_ns).count();
         let at = self.kept.len() - after;

@@ -5,6 +5,7 @@ use super::joins::Joins;
 use super::texts::Texts;
 use super::thread_rows::ThreadRows;
 use crate::out::files::OpenFile;
+use crate::shared::clock::LATEST_NS;
 use std::collections::HashMap;
 use tprof_trace::model::*;
 use tprof_wire::gpu;
@@ -38,7 +39,7 @@ impl Rows {
     /// Returns the begin of work on the run's clock, and the duration on CUPTI's clock. The
     /// duration isn't converted, so that errors in the joined clocks don't change it.
     fn span_of(&self, start: u64, end: u64) -> (u64, u64) {
-        (self.joins.ns(start), end.saturating_sub(start))
+        (self.joins.ns(start), end.saturating_sub(start).min(LATEST_NS))
     }
 
     pub fn kernel(&mut self, k: &gpu::Kernel, place: &mut ThreadRows<'_>) -> Kernel {

@@ -18,6 +18,10 @@ use std::collections::VecDeque;
 /// parts in a thousand.
 const JUMP_NS: u64 = 1_000_000_000;
 
+/// The latest time that a reading is converted to, 146 years after the machine started. A target
+/// may write any reading, and a time plus a duration and a margin must not overflow.
+pub const LATEST_NS: u64 = 1 << 62;
+
 /// Number of earlier lines that are kept. A reading from before the oldest of them is converted
 /// with that line, which is less exact.
 const PAST_LINES: usize = 64;
@@ -111,16 +115,15 @@ impl Clock {
         if self.is_tsc { sys::ticks() } else { sys::monotonic_ns() }
     }
 
-    /// Converts a reading of the targets' clock to ns of CLOCK_MONOTONIC.
+    /// Converts a reading of the targets' clock to ns of CLOCK_MONOTONIC, [`LATEST_NS`] at most.
     #[inline(always)]
     pub fn ns(&self, ticks: u64) -> u64 {
-        if !self.is_tsc {
-            return ticks;
-        }
-        if self.line.began_after(ticks) {
-            return self.ns_before(ticks);
-        }
-        self.line.ns(ticks)
+        let ns = match self.is_tsc {
+            false => ticks,
+            true if self.line.began_after(ticks) => self.ns_before(ticks),
+            true => self.line.ns(ticks),
+        };
+        ns.min(LATEST_NS)
     }
 
     /// Converts a reading from before the last join as it was converted then.
@@ -220,6 +223,16 @@ mod tests {
                 let off = clock.ns(ticks).abs_diff(ns);
                 assert!(off < 100, "{off} ns off after {later} s from {ticks}, {ns}");
                 clock.join_at(ticks, ns);
+            }
+        }
+    }
+
+    #[test]
+    fn no_reading_has_a_time_that_overflows() {
+        let monotonic = Clock { is_tsc: false, ..settled() };
+        for ticks in [0, 1, 1 << 61, 1 << 62, 1 << 63, u64::MAX - 1, u64::MAX] {
+            for clock in [&settled(), &monotonic] {
+                assert!(clock.ns(ticks) <= LATEST_NS, "{ticks}");
             }
         }
     }

@@ -164,7 +164,8 @@ impl Code {
         for (address, time_ns, bytes) in self.mappers.all() {
             if let Some(placement) = self.at(address, time_ns) {
                 let path = placement.module.path.as_path();
-                sums.entry(path).or_insert((&placement.module, 0)).1 += bytes;
+                let (_, sum) = sums.entry(path).or_insert((&placement.module, 0));
+                *sum = sum.saturating_add(bytes);
             }
         }
         sums.into_values().filter(|sum| sum.1 >= least).map(|sum| Arc::clone(sum.0)).collect()

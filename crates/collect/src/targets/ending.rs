@@ -38,16 +38,18 @@ pub struct RecordedWork {
 
 impl AddAssign for RecordedWork {
     fn add_assign(&mut self, other: RecordedWork) {
-        self.starts += other.starts;
-        self.start_ns += other.start_ns;
-        self.wait_ns += other.wait_ns;
-        self.counted += other.counted;
-        self.recorded += other.recorded;
-        self.noted += other.noted;
-        self.operators += other.operators;
-        self.operator_ns += other.operator_ns;
-        self.stack_ns += other.stack_ns;
-        self.cpu_ns += other.cpu_ns;
+        // A target may write any total.
+        let add = |to: &mut u64, from: u64| *to = to.saturating_add(from);
+        add(&mut self.starts, other.starts);
+        add(&mut self.start_ns, other.start_ns);
+        add(&mut self.wait_ns, other.wait_ns);
+        add(&mut self.counted, other.counted);
+        add(&mut self.recorded, other.recorded);
+        add(&mut self.noted, other.noted);
+        add(&mut self.operators, other.operators);
+        add(&mut self.operator_ns, other.operator_ns);
+        add(&mut self.stack_ns, other.stack_ns);
+        add(&mut self.cpu_ns, other.cpu_ns);
     }
 }
 
@@ -57,7 +59,7 @@ impl Target {
         let totals = self.hooks.slot_totals();
         let header = self.hooks.region.header();
         let is_sampled = header.mem_mode.load(Relaxed) == mem_mode::SAMPLED;
-        let events = totals.allocations + totals.frees;
+        let events = totals.allocations.saturating_add(totals.frees);
         RecordedWork {
             starts: 1,
             start_ns: header.attach_ns.load(Relaxed),

@@ -32,7 +32,7 @@ impl MmapCallers {
     /// Adds bytes to the caller with this stack.
     pub fn mapped(&mut self, stack: u32, bytes: u64) {
         if let Some((_, sum)) = self.mapped.get_mut(&stack) {
-            *sum += bytes;
+            *sum = sum.saturating_add(bytes);
         } else if let Some(top) = self.tops.get(&stack).or_else(|| self.last.get(&stack)) {
             self.mapped.insert(stack, (*top, bytes));
         }

@@ -2,7 +2,7 @@
 //! operation that the work belongs to.
 
 use super::communicators::Communicators;
-use crate::shared::clock::Clock;
+use crate::shared::clock::{Clock, LATEST_NS};
 use std::collections::{HashMap, HashSet, VecDeque};
 use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};
@@ -35,6 +35,7 @@ impl Channels {
     ) {
         let on_device_ns = of.device_end_ns.checked_sub(of.device_start_ns);
         let on_device_ns = on_device_ns.filter(|_| of.device_start_ns > 0 && of.device_end_ns > 0);
+        let on_device_ns = on_device_ns.map(|ns| ns.min(LATEST_NS));
         let is_kernel = of.kind == transfer_kind::KERNEL;
         let steps_ns = |ticks: u64| (!is_kernel).then(|| clock.duration_ns(ticks));
         let row = ChannelWork {
