@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-steps='format spelling build lints arrows signatures library sdk docs unit-tests process-tests launchers compile sql pages cluster'
+steps='format spelling build lints fuzz arrows signatures library sdk docs unit-tests process-tests launchers compile sql pages cluster'
 # The workspaces of the injected libraries. They are checked here, and built by tprof's build script.
 injected='preload-shim cupti-agent'
 target=${CARGO_TARGET_DIR:-$PWD/target}
@@ -36,6 +36,13 @@ lints() {
         cargo clippy --manifest-path "$library/Cargo.toml" --target-dir "$target/injected" \
             --release --locked -- -D warnings
     done
+}
+
+# Checks the fuzz targets without linking them, so that libFuzzer is not compiled. Runs after `lints`, whose
+# dependencies it shares. `scripts/fuzz.sh` runs the targets.
+fuzz() {
+    cargo fmt --manifest-path fuzz/Cargo.toml --check
+    cargo clippy --manifest-path fuzz/Cargo.toml --target-dir "$target" --no-default-features --locked -- -D warnings
 }
 
 arrows() {
