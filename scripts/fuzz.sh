@@ -1,9 +1,8 @@
 #!/bin/sh
 # Runs the fuzz targets, one after another: scripts/fuzz.sh [SECONDS] [TARGET…]
 # By default each runs for 60 s. Prints a line for each: executions, coverage, and what was found.
-# Needs a nightly compiler; `cargo-fuzz` is used if it is installed. What the fuzzer keeps is in
-# fuzz/target/corpus, and inputs that it found are in fuzz/target/found. FUZZ_FLAGS are passed on to
-# libFuzzer.
+# Needs a nightly compiler, but not `cargo-fuzz`. What the fuzzer keeps is in fuzz/target/corpus, and
+# inputs that it found are in fuzz/target/found. FUZZ_FLAGS are passed on to libFuzzer.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -17,26 +16,20 @@ esac
 [ $# -gt 0 ] || set -- $(sed -n 's/^name = "\(.*\)"$/\1/p' fuzz/Cargo.toml | grep -v '^tprof-fuzz$')
 
 triple=$(rustc +nightly -vV | sed -n 's/^host: //p')
-if cargo fuzz --version >/dev/null 2>&1; then
-    build() {
-        cargo +nightly fuzz build "$1" --target "$triple"
-    }
-else
-    # What `cargo fuzz build` passes.
-    build() {
-        RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
-            -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
-            -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing -Cllvm-args=-simplifycfg-branch-fold-threshold=0 \
-            -Zsanitizer=address -Cdebug-assertions -Ccodegen-units=1" \
-            cargo +nightly build --manifest-path fuzz/Cargo.toml --release --locked --target "$triple" --bin "$1"
-    }
-fi
+# The flags of `cargo fuzz build`: counters of edges and comparisons for libFuzzer, and AddressSanitizer.
+instruments='-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
+    -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing
+    -Cllvm-args=-simplifycfg-branch-fold-threshold=0'
+RUSTFLAGS="$instruments -Zsanitizer=address -Cllvm-args=-sanitizer-coverage-stack-depth -Ccodegen-units=1" \
+    cargo +nightly build --manifest-path fuzz/Cargo.toml --release --locked --target "$triple" \
+    $(printf -- '--bin %s ' "$@")
 
 # Most targets write small files.
 [ -n "${TMPDIR:-}" ] || [ ! -w /dev/shm ] || export TMPDIR=/dev/shm
+export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_odr_violation=0}"
 found_any=0
 for name; do
-    build "$name"
     kept=fuzz/target/corpus/$name found=fuzz/target/found/$name log=fuzz/target/$name.log
     mkdir -p "$kept" "$found"
     seeds=fuzz/corpus/$name
