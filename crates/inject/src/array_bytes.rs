@@ -47,3 +47,46 @@ pub fn of_descriptor(frame: &Frame, bytes: SizeArgument) -> u64 {
     };
     sizes.into_iter().fold(channel * (format >> 32), u64::wrapping_mul)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(desc: &[u64], others: [u64; 2]) -> Frame {
+        Frame::of_registers([0, desc.as_ptr() as u64, others[0], others[1], 0, 0])
+    }
+
+    #[test]
+    fn an_array_has_the_bits_of_all_channels_times_its_width_and_height() {
+        let four_of_32 = [32 | 32 << 32, 32 | 32 << 32];
+        assert_eq!(of_channels(&frame(&four_of_32, [10, 3]), SizeArgument::Array), 16 * 30);
+        let one_of_8 = [8, 0];
+        assert_eq!(of_channels(&frame(&one_of_8, [10, 3]), SizeArgument::Array), 30);
+    }
+
+    #[test]
+    fn an_array_without_a_height_has_one_row() {
+        assert_eq!(of_channels(&frame(&[16, 0], [10, 0]), SizeArgument::Array), 20);
+    }
+
+    #[test]
+    fn a_descriptor_has_one_channel_per_format_and_at_least_one_row() {
+        const FLOAT: u64 = 0x20;
+        let of = |words: &[u64]| of_descriptor(&frame(words, [0, 0]), SizeArgument::Descriptor);
+        assert_eq!(of(&[10, 3, FLOAT | 2 << 32]), 10 * 3 * 4 * 2);
+        assert_eq!(of(&[10, 0, 0x10 | 1 << 32]), 20);
+        assert_eq!(of(&[10, 3, 0x08 | 4 << 32]), 120);
+        assert_eq!(of(&[10, 3, 0xb0 | 1 << 32]), 0, "packed");
+    }
+
+    #[test]
+    fn a_descriptor_of_three_dimensions_has_its_depth_before_its_format() {
+        let words = [10, 3, 5, 0x20 | 1 << 32];
+        assert_eq!(
+            of_descriptor(&frame(&words, [0, 0]), SizeArgument::Descriptor3D),
+            10 * 3 * 5 * 4
+        );
+        let flat = [10, 0, 0, 0x20 | 1 << 32];
+        assert_eq!(of_descriptor(&frame(&flat, [0, 0]), SizeArgument::Descriptor3D), 40);
+    }
+}

@@ -4,16 +4,27 @@
 //! beforehand, the interpreter follows both branches. So the answer "permitted" holds for every
 //! value of the argument.
 
+use crate::seccomp::{CallClass, is_forbidden};
 use crate::sys;
 
 /// One instruction, as the kernel reads it (`struct sock_filter`).
-#[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Instruction {
+struct Instruction {
     code: u16,
     if_true: u8,
     if_false: u8,
     k: u32,
+}
+
+impl From<u64> for Instruction {
+    fn from(word: u64) -> Instruction {
+        Instruction {
+            code: word as u16,
+            if_true: (word >> 16) as u8,
+            if_false: (word >> 24) as u8,
+            k: (word >> 32) as u32,
+        }
+    }
 }
 
 /// A system call to check against a filter: its number, and its constant arguments.
@@ -65,123 +76,163 @@ impl From<Option<u32>> for Known {
     }
 }
 
-/// A seccomp filter that the program is about to install.
+/// A seccomp filter that the program is about to install. This is a copy, since another thread may
+/// change or unmap the program's own.
 pub struct Filter {
-    at: *const Instruction,
+    /// `None` if there is no memory.
+    room: Option<&'static mut Room>,
     len: usize,
+}
+
+/// Memory for a filter, in a mapping of its own.
+struct Room {
+    /// The instructions, one in each word.
+    program: [u64; MOST],
+    reached: [Known; MOST],
 }
 
 impl Filter {
     /// The filter of the `struct sock_fprog` at `program`; `None` if the kernel could not read it
     /// either.
     pub fn at(program: usize) -> Option<Filter> {
-        if !sys::is_readable(program) || !sys::is_readable(program.wrapping_add(8)) {
+        let mut head = [0u64; 2];
+        if !copy(program, &mut head) {
             return None;
         }
-        // SAFETY: both words were found readable; the unaligned reads need no alignment.
-        let (len, at) = unsafe {
-            (
-                (program as *const u16).read_unaligned(),
-                ((program + 8) as *const usize).read_unaligned(),
-            )
-        };
-        let (len, bytes) = (usize::from(len), usize::from(len) * size_of::<Instruction>());
+        let [len, at] = head;
+        let len = usize::from(len as u16);
         if len == 0 || len > MOST {
             return None;
         }
-        let last = at.checked_add(bytes - size_of::<Instruction>())?;
-        let mut page = at;
-        while page < last {
-            if !sys::is_readable(page) {
-                return None;
-            }
-            page = (page & !4095) + 4096;
-        }
-        sys::is_readable(last).then_some(Filter { at: at as *const Instruction, len })
+        let mut filter = Filter::without_program(len);
+        let is_whole = match &mut filter.room {
+            Some(room) => copy(at as usize, room.program.get_mut(..len)?),
+            None => true,
+        };
+        is_whole.then_some(filter)
     }
 
-    fn instruction(&self, index: usize) -> Option<Instruction> {
-        // SAFETY: `at` has checked that `len` instructions are readable; the read needs no
-        // alignment.
-        (index < self.len).then(|| unsafe { self.at.add(index).read_unaligned() })
+    fn without_program(len: usize) -> Filter {
+        let room = sys::map_anonymous(size_of::<Room>());
+        // SAFETY: the memory was just mapped, is zeroed (which every field's type allows), and is
+        // used only by this filter, which unmaps it when it is dropped.
+        Filter { room: room.map(|room| unsafe { &mut *room.cast::<Room>() }), len }
     }
 
     /// Whether the filter permits all of these calls for every value of their unknown arguments.
-    pub fn permits(&self, calls: &[SystemCall]) -> bool {
-        let bytes = MOST * size_of::<Known>();
-        let Some(room) = sys::map_anonymous(bytes) else { return false };
-        // SAFETY: the memory was just mapped with room for `MOST` values, and is used only here. It
-        // is zeroed, which is a valid value of every field.
-        let reached = unsafe { core::slice::from_raw_parts_mut(room.cast::<Known>(), MOST) };
-        let permitted = calls.iter().all(|call| self.permits_one(call, reached) == Some(true));
-        // SAFETY: `reached` is not used after this.
-        unsafe { sys::unmap(room, bytes) };
-        permitted
+    /// False if there is no memory for finding out.
+    pub fn permits(&mut self, calls: &[SystemCall]) -> bool {
+        let Some(Room { program, reached }) = &mut self.room else { return false };
+        let program = program.get(..self.len).unwrap_or_default();
+        calls.iter().all(|call| permits_one(program, call, reached) == Some(true))
     }
+}
 
-    /// Whether the filter permits the call; `None` if the filter has an instruction that this
-    /// interpreter doesn't know.
-    fn permits_one(&self, call: &SystemCall, reached: &mut [Known]) -> Option<bool> {
-        const ALLOW: u32 = 0x7fff_0000;
-        const ACTION: u32 = 0xffff_0000;
-        reached.fill(Known::NEVER);
-        *reached.first_mut()? = Known::value(0);
-        for index in 0..self.len {
-            let now = *reached.get(index)?;
-            if now == Known::NEVER {
-                continue;
+impl Drop for Filter {
+    fn drop(&mut self) {
+        if let Some(room) = self.room.take() {
+            // SAFETY: the room was mapped for this filter, and is not used after this.
+            unsafe { sys::unmap(core::ptr::from_mut(room).cast(), size_of::<Room>()) };
+        }
+    }
+}
+
+/// Copies words of this process's memory, by the kernel. Returns false if not all of them exist.
+fn copy(at: usize, into: &mut [u64]) -> bool {
+    if is_forbidden(CallClass::Reading) {
+        return copy_here(at, into);
+    }
+    match sys::read_memory(sys::pid(), at as u64, into) {
+        read @ 0.. => read as usize == size_of_val(into),
+        sys::EFAULT => false,
+        // Some containers refuse the call.
+        _ => copy_here(at, into),
+    }
+}
+
+/// Does what [`copy`] does, without a call that may be refused. A page that another thread unmaps
+/// during this ends the process; the kernel would have refused the filter.
+fn copy_here(at: usize, into: &mut [u64]) -> bool {
+    let Some(last) = at.checked_add(size_of_val(into).saturating_sub(8)) else { return false };
+    let mut page = at;
+    while page < last {
+        if !sys::is_readable(page) {
+            return false;
+        }
+        page = (page & !4095) + 4096;
+    }
+    if !sys::is_readable(last) {
+        return false;
+    }
+    for (to, from) in into.iter_mut().zip((at..=last).step_by(8)) {
+        // SAFETY: all pages were found readable; the read needs no alignment.
+        *to = unsafe { (from as *const u64).read_unaligned() };
+    }
+    true
+}
+
+/// Whether the filter permits the call; `None` if the filter has an instruction that this
+/// interpreter doesn't know.
+fn permits_one(program: &[u64], call: &SystemCall, reached: &mut [Known]) -> Option<bool> {
+    const ALLOW: u32 = 0x7fff_0000;
+    const ACTION: u32 = 0xffff_0000;
+    reached.fill(Known::NEVER);
+    *reached.first_mut()? = Known::value(0);
+    for (index, word) in program.iter().enumerate() {
+        let now = *reached.get(index)?;
+        if now == Known::NEVER {
+            continue;
+        }
+        let Instruction { code, if_true, if_false, k } = (*word).into();
+        let mut go = |by: usize, with: Known| -> Option<()> {
+            // The kernel accepts no jump past the end.
+            let next = index.checked_add(1 + by).filter(|next| *next < program.len())?;
+            let place = reached.get_mut(next)?;
+            *place = place.or(with);
+            Some(())
+        };
+        match code {
+            // LD: a word of the call, a word of the scratch memory, a constant, or the length.
+            0x20 => go(0, data(call, k).into())?,
+            0x60 => go(0, Known::ANY)?,
+            0x00 => go(0, Known::value(k))?,
+            0x80 => go(0, Known::value(64))?,
+            // LDX, ST, STX, TAX: these don't change the accumulator. What they write isn't
+            // tracked.
+            0x01 | 0x61 | 0x81 | 0x02 | 0x03 | 0x07 => go(0, now)?,
+            // TXA, and arithmetic with X: X isn't tracked, so the result is unknown.
+            0x87 => go(0, Known::ANY)?,
+            0x04..=0xac if code & 0x0f == 0x0c => go(0, Known::ANY)?,
+            0x04 | 0x14 | 0x24 | 0x34 | 0x44 | 0x54 | 0x64 | 0x74 | 0x84 | 0xa4 => {
+                go(0, now.get().and_then(|value| arithmetic(code, value, k)).into())?;
             }
-            let Instruction { code, if_true, if_false, k } = self.instruction(index)?;
-            let mut go = |by: usize, with: Known| -> Option<()> {
-                // The kernel accepts no jump past the end.
-                let next = index.checked_add(1 + by).filter(|next| *next < self.len)?;
-                let place = reached.get_mut(next)?;
-                *place = place.or(with);
-                Some(())
-            };
-            match code {
-                // LD: a word of the call, a word of the scratch memory, a constant, or the length.
-                0x20 => go(0, data(call, k).into())?,
-                0x60 => go(0, Known::ANY)?,
-                0x00 => go(0, Known::value(k))?,
-                0x80 => go(0, Known::value(64))?,
-                // LDX, ST, STX, TAX: these don't change the accumulator. What they write isn't
-                // tracked.
-                0x01 | 0x61 | 0x81 | 0x02 | 0x03 | 0x07 => go(0, now)?,
-                // TXA, and arithmetic with X: X isn't tracked, so the result is unknown.
-                0x87 => go(0, Known::ANY)?,
-                0x04..=0xac if code & 0x0f == 0x0c => go(0, Known::ANY)?,
-                0x04 | 0x14 | 0x24 | 0x34 | 0x44 | 0x54 | 0x64 | 0x74 | 0x84 | 0xa4 => {
-                    go(0, now.get().and_then(|value| arithmetic(code, value, k)).into())?;
-                }
-                0x05 => go(k as usize, now)?,
-                0x15 | 0x25 | 0x35 | 0x45 => {
-                    let holds = now.get().map(|value| match code {
-                        0x15 => value == k,
-                        0x25 => value > k,
-                        0x35 => value >= k,
-                        _ => value & k != 0,
-                    });
-                    if holds != Some(false) {
-                        go(usize::from(if_true), now)?;
-                    }
-                    if holds != Some(true) {
-                        go(usize::from(if_false), now)?;
-                    }
-                }
-                // Comparisons with X, which isn't tracked, so both branches are followed.
-                0x1d | 0x2d | 0x3d | 0x4d => {
+            0x05 => go(k as usize, now)?,
+            0x15 | 0x25 | 0x35 | 0x45 => {
+                let holds = now.get().map(|value| match code {
+                    0x15 => value == k,
+                    0x25 => value > k,
+                    0x35 => value >= k,
+                    _ => value & k != 0,
+                });
+                if holds != Some(false) {
                     go(usize::from(if_true), now)?;
+                }
+                if holds != Some(true) {
                     go(usize::from(if_false), now)?;
                 }
-                0x06 if k & ACTION == ALLOW => {}
-                0x16 if now.get().is_some_and(|value| value & ACTION == ALLOW) => {}
-                0x06 | 0x16 => return Some(false),
-                _ => return None,
             }
+            // Comparisons with X, which isn't tracked, so both branches are followed.
+            0x1d | 0x2d | 0x3d | 0x4d => {
+                go(usize::from(if_true), now)?;
+                go(usize::from(if_false), now)?;
+            }
+            0x06 if k & ACTION == ALLOW => {}
+            0x16 if now.get().is_some_and(|value| value & ACTION == ALLOW) => {}
+            0x06 | 0x16 => return Some(false),
+            _ => return None,
         }
-        Some(true)
     }
+    Some(true)
 }
 
 /// A word of `struct seccomp_data`.
@@ -224,8 +275,20 @@ mod tests {
         Instruction { code, if_true, if_false, k }
     }
 
+    fn words(program: &[Instruction]) -> Vec<u64> {
+        let word = |Instruction { code, if_true, if_false, k }: &Instruction| {
+            u64::from(*code)
+                | u64::from(*if_true) << 16
+                | u64::from(*if_false) << 24
+                | u64::from(*k) << 32
+        };
+        program.iter().map(word).collect()
+    }
+
     fn permits(program: &[Instruction], call: SystemCall) -> bool {
-        Filter { at: program.as_ptr(), len: program.len() }.permits(&[call])
+        let program = words(program);
+        let head = [program.len(), program.as_ptr() as usize];
+        Filter::at(head.as_ptr() as usize).expect("it is readable").permits(&[call])
     }
 
     fn call(number: u32, first: Option<u64>) -> SystemCall {
@@ -316,9 +379,199 @@ mod tests {
         assert!(Filter::at(empty.as_ptr() as usize).is_none(), "empty program");
         let nowhere = [3usize, 8];
         assert!(Filter::at(nowhere.as_ptr() as usize).is_none());
-        let one = [op(0x06, 0, 0, ALLOW)];
-        let whole = [1usize, one.as_ptr() as usize];
-        let filter = Filter::at(whole.as_ptr() as usize).expect("a readable program");
-        assert!(filter.permits(&[call(1, None)]));
+        let page = sys::map_anonymous(8192).unwrap();
+        // SAFETY: the mapping is this test's own.
+        assert!(unsafe { sys::protect(page.wrapping_add(4096), 4096, sys::flags::PROT_NONE) });
+        let cut = [2, page as usize + 4096 - 8];
+        assert!(Filter::at(cut.as_ptr() as usize).is_none(), "half of it");
+        let whole = [1, page as usize + 4096 - 8];
+        assert!(Filter::at(whole.as_ptr() as usize).is_some());
+        let too_long = [MOST + 1, page as usize];
+        assert!(Filter::at(too_long.as_ptr() as usize).is_none(), "the kernel refuses it");
+        for len in [1, 2, 3, 512, 513] {
+            let (mut here, mut by_kernel) = (vec![1; len], vec![2; len]);
+            for at in [page as usize, page as usize + 4096 - 8 * len.min(512), page as usize + 4] {
+                let is_whole = copy(at, &mut by_kernel);
+                assert_eq!(copy_here(at, &mut here), is_whole, "{len}");
+                assert!(!is_whole || here == by_kernel);
+                assert_eq!(is_whole, at + 8 * len <= page as usize + 4096, "{len}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_program_that_another_thread_takes_away_is_whole_or_missing() {
+        let page = sys::map_anonymous(4096).unwrap();
+        let program = words(&[op(0x06, 0, 0, ALLOW); 512]);
+        // SAFETY: the mapping is this test's own, and has room for 512 words.
+        unsafe { core::ptr::copy_nonoverlapping(program.as_ptr(), page.cast(), 512) };
+        let (page, head) = (page as usize, [512, page as usize]);
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    for protection in [sys::flags::PROT_NONE, sys::flags::PROT_READ] {
+                        // SAFETY: nothing but the filter reads the page, which expects this.
+                        assert!(unsafe { sys::protect(page as *mut u8, 4096, protection) });
+                    }
+                }
+            });
+            for _ in 0..20_000 {
+                if let Some(mut filter) = Filter::at(head.as_ptr() as usize) {
+                    assert!(filter.permits(&[call(1, None)]));
+                }
+            }
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+    }
+
+    fn verdict(program: &[Instruction], number: u32) -> bool {
+        permits(program, call(number, Some(0)))
+    }
+
+    /// Allows the call if the accumulator is then this value.
+    fn equals(before: &[Instruction], value: u32) -> bool {
+        let end = [op(0x15, 0, 1, value), op(0x06, 0, 0, ALLOW), op(0x06, 0, 0, KILL)];
+        verdict(&[before, &end].concat(), 5)
+    }
+
+    #[test]
+    fn arithmetic_is_done_with_32_bits() {
+        for (code, value, k, result) in [
+            (0x04, u32::MAX, 2, 1),
+            (0x14, 1, 2, u32::MAX),
+            (0x24, 1 << 31, 2, 0),
+            (0x34, 7, 2, 3),
+            (0x44, 5, 2, 7),
+            (0x54, 7, 2, 2),
+            (0x64, 1, 31, 1 << 31),
+            (0x74, 1 << 31, 31, 1),
+            (0x84, 1, 0, u32::MAX),
+            (0xa4, 7, 2, 5),
+        ] {
+            assert!(equals(&[op(0x00, 0, 0, value), op(code, 0, 0, k)], result), "{code:x}");
+            assert!(!equals(&[op(0x00, 0, 0, value), op(code, 0, 0, k)], result ^ 1), "{code:x}");
+        }
+    }
+
+    #[test]
+    fn the_result_of_a_division_by_zero_or_a_long_shift_is_not_known() {
+        for code in [0x34, 0x64, 0x74] {
+            let k = if code == 0x34 { 0 } else { 32 };
+            assert!(!equals(&[op(0x00, 0, 0, 1), op(code, 0, 0, k)], 0), "{code:x}");
+        }
+    }
+
+    #[test]
+    fn comparisons_take_the_branch_that_holds() {
+        for (code, k, holds) in [
+            (0x15, 5, true),
+            (0x15, 6, false),
+            (0x25, 4, true),
+            (0x25, 5, false),
+            (0x35, 5, true),
+            (0x35, 6, false),
+            (0x45, 4, true),
+            (0x45, 2, false),
+        ] {
+            let program =
+                [op(0x20, 0, 0, 0), op(code, 0, 1, k), op(0x06, 0, 0, ALLOW), op(0x06, 0, 0, KILL)];
+            assert_eq!(verdict(&program, 5), holds, "{code:x} {k}");
+        }
+    }
+
+    #[test]
+    fn the_address_of_a_call_is_not_known() {
+        for offset in [8, 12] {
+            assert!(!equals(&[op(0x20, 0, 0, offset)], 0));
+        }
+    }
+
+    #[test]
+    fn a_word_beyond_the_call_is_not_known() {
+        assert!(!equals(&[op(0x20, 0, 0, 64)], 0));
+    }
+
+    #[test]
+    fn each_argument_has_its_two_words() {
+        let arguments = [1, 2, 3, 4, 5, 6].map(|n: u64| Some(n << 32 | (n + 10)));
+        for n in 0..6u32 {
+            for (offset, value) in [(16 + n * 8, n + 11), (20 + n * 8, n + 1)] {
+                let program = [
+                    op(0x20, 0, 0, offset),
+                    op(0x15, 0, 1, value),
+                    op(0x06, 0, 0, ALLOW),
+                    op(0x06, 0, 0, KILL),
+                ];
+                assert!(permits(&program, SystemCall { number: 1, arguments }), "{offset}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_kept_in_scratch_memory_is_not_known_afterwards() {
+        let kept = [op(0x00, 0, 0, 7), op(0x02, 0, 0, 0), op(0x00, 0, 0, 0), op(0x60, 0, 0, 0)];
+        assert!(!equals(&kept, 7) && !equals(&kept, 0));
+    }
+
+    #[test]
+    fn keeping_the_accumulator_leaves_it_as_it_is() {
+        for code in [0x02, 0x07, 0x01, 0x61, 0x81, 0x03] {
+            assert!(equals(&[op(0x00, 0, 0, 7), op(code, 0, 0, 1)], 7), "{code:x}");
+        }
+    }
+
+    #[test]
+    fn what_x_is_mixed_with_is_not_known() {
+        for code in [0x87, 0x0c, 0x5c, 0xac] {
+            assert!(!equals(&[op(0x00, 0, 0, 7), op(code, 0, 0, 1)], 7), "{code:x}");
+        }
+    }
+
+    #[test]
+    fn the_length_of_a_calls_data_is_64() {
+        assert!(equals(&[op(0x80, 0, 0, 0)], 64));
+    }
+
+    #[test]
+    fn an_instruction_that_is_not_reached_does_not_matter() {
+        let program = [op(0x05, 0, 0, 1), op(0xff, 0, 0, 0), op(0x06, 0, 0, ALLOW)];
+        assert!(verdict(&program, 1));
+    }
+
+    #[test]
+    fn all_of_the_calls_have_to_be_permitted() {
+        let program = words(&[
+            op(0x20, 0, 0, 0),
+            op(0x15, 1, 0, 7),
+            op(0x06, 0, 0, ALLOW),
+            op(0x06, 0, 0, KILL),
+        ]);
+        let head = [program.len(), program.as_ptr() as usize];
+        let mut filter = Filter::at(head.as_ptr() as usize).unwrap();
+        assert!(filter.permits(&[call(1, None), call(2, None)]));
+        assert!(!filter.permits(&[call(1, None), call(7, None)]));
+        assert!(!filter.permits(&[call(7, None), call(1, None)]));
+        assert!(filter.permits(&[call(1, None)]), "one answer does not change the next");
+    }
+
+    #[test]
+    fn a_program_of_the_greatest_length_is_followed_to_its_end() {
+        let mut program = vec![op(0x00, 0, 0, 1); MOST];
+        program[MOST - 1] = op(0x06, 0, 0, ALLOW);
+        assert!(verdict(&program, 1));
+        program[MOST - 1] = op(0x06, 0, 0, KILL);
+        assert!(!verdict(&program, 1));
+    }
+
+    #[test]
+    fn every_action_but_allowing_refuses() {
+        for action in
+            [0, 0x8000_0000, 0x0003_0000, 0x0005_0026, 0x7fc0_0000, 0x7ff0_0000, 0x7ffc_0000]
+        {
+            assert!(!verdict(&[op(0x06, 0, 0, action)], 1), "{action:x}");
+            assert!(!verdict(&[op(0x00, 0, 0, action), op(0x16, 0, 0, 0)], 1), "{action:x}");
+        }
+        assert!(verdict(&[op(0x06, 0, 0, ALLOW | 0xffff)], 1), "its data does not matter");
     }
 }

@@ -199,3 +199,117 @@ fn first_stack_bounds() -> (usize, usize) {
     }
     (low & !4095, (low & !4095) + 4096)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::testing::{Attached, alone};
+
+    #[test]
+    fn a_process_whose_recording_is_off_for_good_has_no_recording_thread() {
+        let _alone = alone();
+        state::PHASE.store(phase::OFF, SeqCst);
+        let none = recording().is_none() && recording_if_own().is_none();
+        state::PHASE.store(phase::NEW, SeqCst);
+        assert!(none);
+    }
+
+    #[test]
+    fn a_thread_gets_its_slot_once_and_its_chunk_with_it() {
+        let process = Attached::new();
+        let before = process.free_slots();
+        let thread = process.thread();
+        assert!(core::ptr::eq(thread, recording().unwrap()));
+        assert!(core::ptr::eq(thread, recording_if_own().unwrap()));
+        assert_eq!(process.free_slots(), before - 1);
+        assert_eq!(process.header().threads_seen.load(SeqCst), 1);
+        assert_eq!(thread.slot().tid.load(SeqCst), sys::tid());
+        assert_eq!(thread.slot().state.load(SeqCst), slot_state::LIVE);
+    }
+
+    #[test]
+    fn threads_have_slots_of_their_own() {
+        let process = Attached::new();
+        let own = process.thread().slot() as *const ThreadSlot as usize;
+        let other =
+            std::thread::spawn(|| recording().unwrap().slot() as *const ThreadSlot as usize);
+        assert_ne!(other.join().unwrap(), own);
+        assert_eq!(process.header().threads_seen.load(SeqCst), 2);
+    }
+
+    #[test]
+    fn a_thread_without_a_slot_or_a_chunk_loses_its_events_and_gives_the_slot_back() {
+        let process = Attached::new();
+        let slots = process.free_slots();
+        process.set_free(0, 0);
+        assert!(recording().is_none());
+        assert_eq!((process.free_slots(), process.header().lost.load(SeqCst)), (slots, 1));
+        process.set_free(1, 0);
+        assert!(recording().is_some(), "it may record once there is room");
+    }
+
+    #[test]
+    fn a_new_generation_has_each_thread_take_a_slot_again() {
+        let process = Attached::new();
+        let first = process.thread().slot() as *const ThreadSlot;
+        WIPED.generation.store(state::next_generation(), SeqCst);
+        assert_ne!(recording().unwrap().slot() as *const ThreadSlot, first);
+    }
+
+    #[test]
+    fn a_thread_that_is_attaching_or_strict_passes_through() {
+        let process = Attached::new();
+        let thread = tls_owner::own_block().unwrap();
+        for flag in [&thread.entering, &thread.strict] {
+            flag.set(true);
+            assert!(recording().is_none());
+            flag.set(false);
+        }
+        assert_eq!(process.header().threads_seen.load(SeqCst), 0);
+        assert!(recording().is_some());
+    }
+
+    #[test]
+    fn a_thread_that_begins_under_a_filter_is_lost_and_counted() {
+        let process = Attached::new();
+        let count = &crate::seccomp::counts()[CallClass::Threads as usize];
+        count.store(1, SeqCst);
+        let none = recording().is_none();
+        count.store(0, SeqCst);
+        assert!(none);
+        assert_eq!(process.header().lost.load(SeqCst), 1);
+    }
+
+    #[test]
+    fn a_child_that_may_not_attach_is_lost_once() {
+        let process = Attached::new();
+        WIPED.generation.store(0, SeqCst);
+        state::PHASE.store(phase::NEW, SeqCst);
+        let count = &crate::seccomp::counts()[CallClass::Processes as usize];
+        count.store(1, SeqCst);
+        let none = recording().is_none() && recording().is_none();
+        count.store(0, SeqCst);
+        assert!(none);
+        assert_eq!(process.header().lost_children.load(SeqCst), 1);
+        assert_eq!(process.header().lost_pids[0].load(SeqCst), sys::pid());
+        assert_eq!(state::PHASE.load(SeqCst), phase::OFF);
+    }
+
+    #[test]
+    fn a_child_that_shares_memory_loses_its_events_in_its_parents_region() {
+        let process = Attached::new();
+        state::PID.store(sys::pid() + 1, SeqCst);
+        assert!(recording().is_none());
+        assert_eq!(process.header().lost.load(SeqCst), 1);
+    }
+
+    #[test]
+    fn the_first_bounds_of_a_stack_hold_the_running_function() {
+        let here = 0u8;
+        let (low, high) = first_stack_bounds();
+        let at = (&raw const here).addr();
+        assert!(low <= at && at < high);
+        assert!((low..high).step_by(4096).all(sys::is_readable));
+    }
+}

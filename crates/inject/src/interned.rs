@@ -197,4 +197,71 @@ mod tests {
             }
         }
     }
+
+    use crate::testing::Attached;
+
+    fn names(process: &Attached) -> usize {
+        process.of_kind(process.thread(), ExtKind::Name).len()
+    }
+
+    #[test]
+    fn a_text_is_defined_once_and_has_its_id_from_then_on() {
+        let process = Attached::new();
+        let thread = process.thread();
+        let first = id(thread, ExtKind::Name, b"interned: one");
+        assert!(first > 0);
+        assert_eq!(id(thread, ExtKind::Name, b"interned: one"), first);
+        assert_ne!(id(thread, ExtKind::Name, b"interned: other"), first);
+        assert_eq!(names(&process), 2);
+    }
+
+    #[test]
+    fn the_same_bytes_as_a_name_and_as_sizes_are_two_things() {
+        let process = Attached::new();
+        let thread = process.thread();
+        let name = id(thread, ExtKind::Name, b"interned: both");
+        assert_ne!(id(thread, ExtKind::Sizes, b"interned: both"), name);
+        assert_eq!(process.of_kind(thread, ExtKind::Sizes).len(), 1);
+    }
+
+    #[test]
+    fn no_bytes_have_no_id_and_no_definition() {
+        let process = Attached::new();
+        assert_eq!(id(process.thread(), ExtKind::Name, b""), 0);
+        assert_eq!(names(&process), 0);
+    }
+
+    #[test]
+    fn a_text_without_room_for_its_definition_is_defined_when_it_occurs_again() {
+        let process = Attached::new();
+        let thread = process.thread();
+        process.set_free(0, 0);
+        while ring::ext(thread, ExtKind::Map, 0, 0, &[0; 64]) {}
+        let text = [b'q'; 400];
+        assert_eq!(id(thread, ExtKind::Name, &text), 0);
+        process.set_free(0, 1);
+        let later = id(thread, ExtKind::Name, &text);
+        assert!(later > 0);
+        assert_eq!(id(thread, ExtKind::Name, &text), later);
+        assert_eq!(names(&process), 1);
+    }
+
+    #[test]
+    fn threads_that_meet_a_text_at_once_use_ids_that_are_all_defined() {
+        let process = Attached::new();
+        for round in 0..50 {
+            let text = format!("interned: at once {round}");
+            let meet = || {
+                let thread = crate::gate::recording().unwrap();
+                let id = id(thread, ExtKind::Name, text.as_bytes());
+                let all = process.of_kind(thread, ExtKind::Name);
+                (id, all.into_iter().map(|name| name.argument()).collect::<Vec<_>>())
+            };
+            let all: Vec<_> = std::thread::scope(|scope| {
+                [(); 3].map(|()| scope.spawn(meet)).map(|thread| thread.join().unwrap()).into()
+            });
+            let is_defined = |id: &u32| all.iter().any(|(_, names)| names.contains(id));
+            assert!(all.iter().all(|(id, _)| is_defined(id)), "{all:?}");
+        }
+    }
 }

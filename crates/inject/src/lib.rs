@@ -97,3 +97,6 @@ pub mod nccl;
 pub mod nvtx;
 
 pub mod itt;
+
+#[cfg(test)]
+mod testing;

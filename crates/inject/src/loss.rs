@@ -54,3 +54,52 @@ pub fn lose_child_if_not_own() {
 pub fn own_pid() -> u32 {
     if is_forbidden(CallClass::Threads) { 0 } else { sys::pid() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::testing::Attached;
+
+    #[test]
+    fn an_event_that_is_lost_counts_only_while_the_process_is_attached() {
+        let process = Attached::new();
+        lose_event();
+        assert_eq!(process.header().lost.load(Relaxed), 1);
+        state::WIPED.generation.store(0, Relaxed);
+        lose_event();
+        assert_eq!(process.header().lost.load(Relaxed), 1);
+    }
+
+    #[test]
+    fn the_last_sixteen_children_are_named_and_all_are_counted() {
+        let process = Attached::new();
+        (1..=20).for_each(lose_child);
+        let header = process.header();
+        assert_eq!(header.lost_children.load(Relaxed), 20);
+        let pids = header.lost_pids.each_ref().map(|pid| pid.load(Relaxed));
+        assert_eq!(pids[..5], [17, 18, 19, 20, 5]);
+    }
+
+    #[test]
+    fn an_event_is_missed_only_while_the_collector_has_not_answered() {
+        let _process = Attached::new();
+        let missed = &state::WIPED.missed;
+        missed.store(0, Relaxed);
+        count_missed();
+        assert_eq!(missed.load(Relaxed), 0);
+        state::PHASE.store(phase::LATER, Relaxed);
+        count_missed();
+        assert_eq!(missed.swap(0, Relaxed), 1);
+    }
+
+    #[test]
+    fn a_thread_of_libcs_loses_nothing_by_having_no_storage() {
+        let process = Attached::new();
+        process.thread();
+        lose_event_if_not_own();
+        lose_child_if_not_own();
+        let header = process.header();
+        assert_eq!((header.lost.load(Relaxed), header.lost_children.load(Relaxed)), (0, 0));
+    }
+}

@@ -210,6 +210,7 @@ mod tests {
     // This is a single test, since the process has only one callback.
     #[test]
     fn the_callback_is_on_exactly_if_recording_is_after_concurrent_switches() {
+        let _alone = crate::testing::alone();
         let words = vec![0u64; size_of::<RegionHeader>().div_ceil(8) + 8].leak();
         let region = words.as_mut_ptr().cast::<u8>();
         let region = region.wrapping_add(region.align_offset(64));

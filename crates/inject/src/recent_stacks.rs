@@ -85,3 +85,54 @@ pub fn keep(hash: u64, id: u32) {
         entry = before;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::testing::alone;
+
+    /// The whole cache, empty.
+    fn begin() -> std::sync::MutexGuard<'static, ()> {
+        let alone = alone();
+        crate::tables::map();
+        prepare();
+        alone
+    }
+
+    /// A hash that selects this set of the page, with other bits of its own.
+    fn hash(set: u64, own: u64) -> u64 {
+        set << (64 - FEW) | own
+    }
+
+    #[test]
+    fn a_stack_is_found_by_its_whole_hash() {
+        let _alone = begin();
+        let of = hash(5, 0x1234_5678);
+        keep(of, 77);
+        assert_eq!(id_of(of), Some(77));
+        assert_eq!(id_of(of ^ 1), None);
+        assert_eq!(id_of(of ^ 1 << 39), None);
+    }
+
+    #[test]
+    fn the_four_stacks_of_a_set_that_were_kept_last_are_found() {
+        let _alone = begin();
+        for own in 1..=5 {
+            keep(hash(6, own), own as u32 + 100);
+        }
+        let found = [1, 2, 3, 4, 5].map(|own| id_of(hash(6, own)));
+        assert_eq!(found, [None, Some(102), Some(103), Some(104), Some(105)]);
+    }
+
+    #[test]
+    fn many_stacks_are_kept_in_more_than_the_page() {
+        let _alone = begin();
+        let of = |stack: u64| tprof_wire::hash::spread(stack + 1_000_000);
+        (1..=2000).for_each(|stack| keep(of(stack), stack as u32));
+        let found = (301..=2000).filter(|stack| id_of(of(*stack)) == Some(*stack as u32)).count();
+        assert!(found > 1690, "{found}");
+        prepare();
+        assert_eq!(id_of(of(2000)), None, "a child begins with none");
+    }
+}

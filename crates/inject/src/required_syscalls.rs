@@ -78,7 +78,7 @@ impl ForbiddenClasses {
             // classes anyway.
             return ForbiddenClasses::default();
         }
-        let Some(filter) = Filter::at(program) else { return ForbiddenClasses::default() };
+        let Some(mut filter) = Filter::at(program) else { return ForbiddenClasses::default() };
         ForbiddenClasses(CLASSES.map(|class| !filter.permits(calls(class))))
     }
 
@@ -191,3 +191,70 @@ static PROCESSES: &[SystemCall] = &[
 static SEGMENTS: &[SystemCall] = &[call(n::SHMCTL, [ANY, is(IPC_STAT), ANY, ZERO, ZERO])];
 
 static READING: &[SystemCall] = &[call(n::PROCESS_VM_READV, [ANY, ANY, is(1), ANY, ANY])];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::testing::alone;
+
+    /// A program that refuses this call alone, or with its first argument alone.
+    fn refusing(number: usize, argument: Option<u32>) -> ForbiddenClasses {
+        let op = |code: u64, t: u64, f: u64, k: u64| code | t << 16 | f << 24 | k << 32;
+        let (allow, kill) = (op(0x06, 0, 0, 0x7fff_0000), op(0x06, 0, 0, 0));
+        let program = match argument {
+            None => vec![op(0x20, 0, 0, 0), op(0x15, 1, 0, number as u64), allow, kill],
+            Some(value) => vec![
+                op(0x20, 0, 0, 0),
+                op(0x15, 0, 2, number as u64),
+                op(0x20, 0, 0, 16),
+                op(0x15, 1, 0, value.into()),
+                allow,
+                kill,
+            ],
+        };
+        let head = [program.len(), program.as_ptr() as usize];
+        ForbiddenClasses::by(head.as_ptr() as usize)
+    }
+
+    fn classes(of: ForbiddenClasses) -> [bool; 4] {
+        CLASSES.map(|class| of.forbids(class))
+    }
+
+    #[test]
+    fn a_filter_forbids_the_classes_whose_calls_it_refuses() {
+        let _alone = alone();
+        assert_eq!(classes(refusing(n::PROCESS_VM_READV, None)), [false, false, true, false]);
+        assert_eq!(classes(refusing(n::SHMCTL, None)), [false, false, false, true]);
+        assert_eq!(classes(refusing(n::FUTEX, None)), [true, false, false, false]);
+        assert_eq!(classes(refusing(n::CONNECT, None)), [false, true, false, false]);
+        assert_eq!(classes(refusing(n::MMAP, None)), [true, true, false, false]);
+        assert_eq!(classes(refusing(1, None)), [false; 4], "`write` is not needed");
+    }
+
+    #[test]
+    fn an_argument_that_recording_never_passes_may_be_refused() {
+        let _alone = alone();
+        assert_eq!(classes(refusing(n::PRCTL, Some(22))), [false; 4]);
+        assert_eq!(classes(refusing(n::PRCTL, Some(16))), [true, false, false, false]);
+    }
+
+    #[test]
+    fn a_program_that_the_kernel_cannot_read_forbids_nothing() {
+        let _alone = alone();
+        assert_eq!(classes(ForbiddenClasses::by(0)), [false; 4]);
+    }
+
+    #[test]
+    fn a_filter_counts_from_its_beginning_unless_the_kernel_refused_it() {
+        let _alone = alone();
+        let of = refusing(n::SHMCTL, None);
+        of.begin();
+        of.begin();
+        assert!(is_forbidden(CallClass::Segments) && !is_forbidden(CallClass::Reading));
+        of.take_back();
+        assert!(is_forbidden(CallClass::Segments), "one is in force");
+        of.take_back();
+        assert!(!is_forbidden(CallClass::Segments));
+    }
+}

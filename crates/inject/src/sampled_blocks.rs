@@ -95,7 +95,7 @@ pub fn insert(address: usize) -> bool {
     for place in table.places(h) {
         if place.load(Relaxed) == 0 && place.compare_exchange(0, address, AcqRel, Relaxed).is_ok() {
             for count in filters(h).map(|at| &table.filter[at]) {
-                let _ = count.fetch_update(AcqRel, Relaxed, |n| (n < 255).then_some(n + 1));
+                let _ = count.fetch_update(AcqRel, Relaxed, |n| n.checked_add(1));
             }
             return true;
         }
@@ -128,6 +128,7 @@ mod tests {
 
     #[test]
     fn an_inserted_address_is_a_candidate_and_can_be_removed_once() {
+        let _alone = crate::testing::alone();
         for i in 1..=5000usize {
             assert!(insert(i * 64));
         }
@@ -136,5 +137,85 @@ mod tests {
             assert!(remove(i * 64));
             assert!(!remove(i * 64));
         }
+    }
+
+    #[test]
+    fn an_address_that_was_never_kept_is_not_removed() {
+        let _alone = crate::testing::alone();
+        assert!(insert(0x7000_0000));
+        assert!(!remove(0x7000_0040));
+        assert!(remove(0x7000_0000));
+    }
+
+    #[test]
+    fn no_address_is_a_candidate_once_all_were_removed() {
+        let _alone = crate::testing::alone();
+        let addresses = || (1..200usize).map(|at| 0x6000_0000 + at * 48);
+        assert!(addresses().all(insert));
+        assert!(addresses().all(remove));
+        assert!(!addresses().any(is_candidate));
+    }
+
+    #[test]
+    fn an_address_that_was_kept_twice_is_removed_twice() {
+        let _alone = crate::testing::alone();
+        assert!(insert(0x6100_0000) && insert(0x6100_0000));
+        assert!(remove(0x6100_0000) && is_candidate(0x6100_0000) && remove(0x6100_0000));
+        assert!(!remove(0x6100_0000));
+    }
+
+    /// The same address many times: all are in the same two buckets.
+    #[test]
+    fn full_buckets_refuse_an_address_and_take_it_once_one_was_removed() {
+        let _alone = crate::testing::alone();
+        let address = 0x6200_0000;
+        let kept = (0..100).filter(|_| insert(address)).count();
+        assert_eq!(kept, 16, "two buckets of eight");
+        assert!(!insert(address));
+        assert!(remove(address) && insert(address) && !insert(address));
+        assert_eq!((0..100).filter(|_| remove(address)).count(), 16);
+        assert!(!is_candidate(address));
+    }
+
+    #[test]
+    fn a_filter_byte_that_was_full_never_says_that_nothing_was_kept() {
+        let _alone = crate::testing::alone();
+        let address = 0x6300_0000;
+        assert!(insert(address));
+        let bytes = filters(hash(address)).map(|at| &table().unwrap().filter[at]);
+        let before = bytes.map(|byte| byte.load(Relaxed));
+        bytes.iter().for_each(|byte| byte.store(254, Relaxed));
+        assert!(insert(address) && insert(address));
+        assert_eq!(bytes.map(|byte| byte.load(Relaxed)), [255; 2], "no overflow");
+        assert!(remove(address) && remove(address) && remove(address));
+        assert_eq!(bytes.map(|byte| byte.load(Relaxed)), [255; 2]);
+        assert!(is_candidate(address), "the count is inexact, so it stays");
+        bytes.iter().zip(before).for_each(|(byte, before)| byte.store(before - 1, Relaxed));
+    }
+
+    #[test]
+    fn the_two_filter_bytes_of_an_address_are_different_and_in_one_line() {
+        for address in (0..100_000usize).map(|at| at * 16) {
+            let [first, second] = filters(hash(address));
+            assert!(first != second && first / 64 == second / 64 && first < FILTER);
+        }
+    }
+
+    #[test]
+    fn threads_that_keep_and_remove_at_once_leave_nothing() {
+        let _alone = crate::testing::alone();
+        std::thread::scope(|scope| {
+            for thread in 0..4usize {
+                scope.spawn(move || {
+                    for at in 0..500 {
+                        let address = 0x6400_0000 + thread * 0x10_0000 + at * 64;
+                        assert!(insert(address) && is_candidate(address) && remove(address));
+                    }
+                });
+            }
+        });
+        let addresses = (0..4).flat_map(|thread| (0..500).map(move |at| (thread, at)));
+        let left = addresses.filter(|(t, at)| is_candidate(0x6400_0000 + t * 0x10_0000 + at * 64));
+        assert_eq!(left.count(), 0);
     }
 }

@@ -70,3 +70,21 @@ pub fn counts() -> &'static Counts {
 pub unsafe fn follow(counts: *const Counts) {
     ELSEWHERE.store(counts.cast_mut(), Relaxed);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_library_counts_is_forbidden_here_too() {
+        let _alone = crate::testing::alone();
+        let other: &'static Counts = Box::leak(Box::new(Counts::default()));
+        // SAFETY: the counts live for good.
+        unsafe { follow(other) };
+        assert!(!is_forbidden(CallClass::Segments));
+        other[CallClass::Segments as usize].store(1, Relaxed);
+        assert!(is_forbidden(CallClass::Segments) && !is_forbidden(CallClass::Reading));
+        ELSEWHERE.store(core::ptr::null_mut(), Relaxed);
+        assert!(!is_forbidden(CallClass::Segments));
+    }
+}

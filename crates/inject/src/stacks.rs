@@ -9,7 +9,7 @@
 use crate::block::Thread;
 use crate::python::{self, Scratch};
 use crate::tables::{self, STACKS, STACKS_BYTES};
-use crate::unwind::{self, Guess, Walk};
+use crate::unwind::{self, Guess, ReadableSp, Walk};
 use crate::{arch, fork_tables, recent_stacks, ring, state};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
@@ -166,8 +166,7 @@ fn take_by_walk(
     // SAFETY: `walk` writes all fields, which are integers and an enum, before anything reads them;
     // only the first `len` frames are read.
     let walk = unsafe { &mut *walk.as_mut_ptr() };
-    unwind::walk(thread, from, guess.is_some(), walk);
-    if walk.len == 0 {
+    let Some(sp) = unwind::walk(thread, from, guess.is_some(), walk) else {
         match (walk.end, state::header()) {
             (StackEnd::NotReady, Some(header)) => {
                 header.stacks_unplaced.fetch_add(1, Relaxed);
@@ -176,7 +175,8 @@ fn take_by_walk(
             _ => {}
         }
         return 0;
-    }
+    };
+    let from = (sp, from.1);
     if with_python {
         unwind::complete(thread, from, walk);
         if let Some(python) = python::take(thread, walk) {
@@ -187,7 +187,7 @@ fn take_by_walk(
     let guessed = guess.hash.and_then(recent_stacks::id_of);
     let id = intern(thread, from, walk, None, |walk| match guessed {
         Some(_) => None,
-        None => guess.learn_from(thread, from.0, walk),
+        None => guess.learn_from(thread, sp.address(), walk),
     });
     if let Some(guessed) = guessed {
         unwind::compare_ids(thread, guessed, id);
@@ -200,13 +200,14 @@ fn take_by_walk(
 #[inline(always)]
 fn intern(
     thread: &Thread,
-    from: (usize, usize),
+    from: (ReadableSp, usize),
     walk: &mut Walk,
     python: Option<&mut Scratch>,
     guessed: impl FnOnce(&Walk) -> Option<u64>,
 ) -> u32 {
     let with_python = python.as_ref().map_or(0, |python| python.hash());
-    let hash = (walk.hash ^ with_python ^ (walk.end as u64) << 56).max(1);
+    // The end is in the bits that both the cache and the tables compare.
+    let hash = (walk.hash ^ with_python ^ (walk.end as u64) << 36).max(1);
     let known = recent_stacks::id_of(hash);
     let met = match known {
         Some(id) => u64::from(id),
@@ -229,7 +230,7 @@ fn intern(
 #[inline(never)]
 fn intern_slowly(
     thread: &Thread,
-    from: (usize, usize),
+    from: (ReadableSp, usize),
     walk: &mut Walk,
     mut python: Option<&mut Scratch>,
     hash: u64,
@@ -352,5 +353,158 @@ fn define(
         }
         entry.id.store(DROPPED | u64::from(id), Release);
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::testing::{Attached, Written};
+
+    fn walk_of(frames: &[u64], hash: u64) -> Walk {
+        let mut walk = Walk {
+            frames: [0; tprof_wire::record::MAX_FRAMES],
+            len: frames.len(),
+            rest: 0,
+            number: 0,
+            hash,
+            end: StackEnd::Whole,
+            interrupted: false,
+        };
+        walk.frames[..frames.len()].copy_from_slice(frames);
+        walk
+    }
+
+    fn id(process: &Attached, frames: &[u64], hash: u64) -> u32 {
+        let thread = process.thread();
+        let here = 0u64;
+        let (low, high) = (thread.stack_low.get(), thread.stack_high.get());
+        assert!(low < high);
+        let sp = unwind::readable(thread, (&raw const here).addr()).unwrap();
+        intern(thread, (sp, 0), &mut walk_of(frames, hash), None, |_| None)
+    }
+
+    fn begin() -> Attached {
+        let process = Attached::new();
+        map_first();
+        // Ids begin anew in each region, as in a forked child.
+        recent_stacks::prepare();
+        for (table, entries) in all_tables() {
+            let table = table.load(Relaxed).cast::<InternedStack>();
+            for at in 0..if table.is_null() { 0 } else { entries } {
+                // SAFETY: the table has so many entries.
+                let entry = unsafe { &*table.add(at) };
+                entry.hash.store(0, Relaxed);
+                entry.id.store(0, Relaxed);
+            }
+        }
+        process
+    }
+
+    fn defined(process: &Attached) -> Vec<Written> {
+        process.of_kind(process.thread(), ExtKind::Stack)
+    }
+
+    const FULL: [u64; 64] = [0; 64];
+
+    #[test]
+    fn a_stack_is_defined_once_with_its_frames_and_has_its_id_from_then_on() {
+        let process = begin();
+        let first = id(&process, &[10, 20, 30], 0x1111_2222_3333);
+        assert_eq!((first, id(&process, &[10, 20, 30], 0x1111_2222_3333)), (1, 1));
+        recent_stacks::prepare();
+        assert_eq!(id(&process, &[10, 20, 30], 0x1111_2222_3333), 1, "without the cache too");
+        let all = defined(&process);
+        assert_eq!(all.len(), 1);
+        assert_eq!(all[0].argument(), 1);
+        assert_eq!(all[0].payload()[..4], [3, 10, 20, 30]);
+    }
+
+    #[test]
+    fn stacks_with_other_hashes_have_ids_of_their_own() {
+        let process = begin();
+        let ids = [1u64, 2, 3].map(|hash| id(&process, &[1], hash << 30 | 5));
+        assert_eq!(ids, [1, 2, 3]);
+        assert_eq!(process.header().stacks.load(Relaxed), 3);
+    }
+
+    #[test]
+    fn a_stack_that_was_cut_is_another_than_the_whole_one() {
+        let process = begin();
+        let whole = id(&process, &[1, 2], 0x5555_0000);
+        let thread = process.thread();
+        let mut cut = walk_of(&[1, 2], 0x5555_0000);
+        cut.end = StackEnd::TooDeep;
+        let here = 0u64;
+        let sp = unwind::readable(thread, (&raw const here).addr()).unwrap();
+        assert_ne!(intern(thread, (sp, 0), &mut cut, None, |_| None), whole);
+        assert_eq!(defined(&process)[1].argument() >> 24, StackEnd::TooDeep as u32);
+    }
+
+    #[test]
+    fn a_stack_without_room_for_its_definition_is_defined_when_it_is_met_again() {
+        let process = begin();
+        let thread = process.thread();
+        process.set_free(0, 0);
+        while ring::ext(thread, ExtKind::Map, 0, 0, &FULL) {}
+        let frames = [7; 100];
+        assert_eq!(id(&process, &frames, 0x6666_0000), 0);
+        assert_eq!(id(&process, &frames, 0x6666_0000), 0);
+        assert_eq!(process.header().stacks_dropped.load(Relaxed), 1, "it counts once");
+        process.set_free(0, 1);
+        assert_eq!(id(&process, &frames, 0x6666_0000), 1);
+        assert_eq!(defined(&process).len(), 1);
+    }
+
+    #[test]
+    fn stacks_that_find_no_room_in_a_table_go_to_the_next() {
+        let process = begin();
+        // These differ only in bits that select no place.
+        let ids: Vec<_> = (1..=20).map(|hash| id(&process, &[hash], hash)).collect();
+        assert_eq!(ids, (1..=20).collect::<Vec<_>>());
+        recent_stacks::prepare();
+        assert_eq!(id(&process, &[20], 20), 20);
+        assert_eq!(process.header().stacks_lost.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn a_stack_without_room_in_any_table_is_counted_as_lost() {
+        let process = begin();
+        let ids: Vec<_> = (1..=25).map(|hash| id(&process, &[hash], hash)).collect();
+        assert_eq!(ids[..24], (1..=24).collect::<Vec<_>>());
+        assert_eq!((ids[24], process.header().stacks_lost.load(Relaxed)), (0, 1));
+    }
+
+    #[test]
+    fn a_stack_beyond_the_last_id_is_lost_for_good() {
+        let process = begin();
+        process.header().stacks.store(STACK_ID_LIMIT - 2, Relaxed);
+        assert_eq!(id(&process, &[1], 0x7777_0000), STACK_ID_LIMIT - 1);
+        assert_eq!(id(&process, &[2], 0x8888_0000), 0);
+        assert_eq!(id(&process, &[2], 0x8888_0000), 0);
+        assert_eq!(process.header().stacks_lost.load(Relaxed), 1);
+        assert_eq!(defined(&process).len(), 1);
+    }
+
+    #[test]
+    fn threads_that_meet_a_stack_at_once_agree_on_its_id() {
+        let process = begin();
+        for round in 1..50u64 {
+            let ids: Vec<u32> = std::thread::scope(|scope| {
+                let meet = || scope.spawn(|| id(&process, &[round], round << 32));
+                [meet(), meet(), meet()].map(|thread| thread.join().unwrap()).into()
+            });
+            assert!(ids.iter().all(|id| *id == ids[0] && *id != 0), "{round} {ids:?}");
+        }
+        assert_eq!(process.header().stacks.load(Relaxed), 49);
+    }
+
+    #[test]
+    fn no_stack_is_taken_while_stacks_are_off() {
+        let process = begin();
+        assert_eq!(stack(process.thread(), 8, 8), 0);
+        assert_eq!(process.header().stacks.load(Relaxed), 0);
+        assert_eq!(process.thread().stacks.get(), 0);
     }
 }

@@ -94,22 +94,24 @@ pub fn restore_signals(mask: u64) {
     call!(n::RT_SIGPROCMASK, 2, &raw const mask, 0, 8);
 }
 
+/// The error of a call that was passed an address where nothing can be read.
+pub const EFAULT: isize = -14;
+
 /// Whether eight bytes at `address` can be read. The system call has an invalid operation, but the
 /// kernel copies the signal mask before it checks the operation. So the result is EFAULT or EINVAL,
 /// nothing changes, and there is never a fault.
 pub fn is_readable(address: usize) -> bool {
-    const EFAULT: isize = -14;
     // A null set means to the kernel that none was passed, so it would not be read.
     address >= 4096 && call!(n::RT_SIGPROCMASK, usize::MAX, address, 0, 8) != EFAULT
 }
 
-/// Reads words of a process's memory. Returns false if some of them don't exist or may not be read.
-pub fn read_memory(pid: u32, at: u64, into: &mut [u64]) -> bool {
+/// Reads words of a process's memory. Returns the number of bytes that were read before the first
+/// that doesn't exist, or a negative error.
+pub fn read_memory(pid: u32, at: u64, into: &mut [u64]) -> isize {
     let bytes = size_of_val(into);
     let local = [into.as_mut_ptr() as usize, bytes];
     let remote = [at as usize, bytes];
-    let got = call!(n::PROCESS_VM_READV, pid, local.as_ptr(), 1, remote.as_ptr(), 1, 0);
-    got == bytes as isize
+    call!(n::PROCESS_VM_READV, pid, local.as_ptr(), 1, remote.as_ptr(), 1, 0)
 }
 
 /// Reads blocks of one size from a process's memory by one system call. Returns the number of

@@ -195,7 +195,8 @@ impl Memory for KernelMemory {
 /// Reads this process's memory through the kernel. Returns false if some of it could not be read.
 pub fn read(at: u64, into: &mut [u64]) -> bool {
     // In a vfork child this is the parent's pid, which works too, since the two share their memory.
-    sys::read_memory(state::PID.load(Relaxed), at, into)
+    let bytes = size_of_val(into) as isize;
+    sys::read_memory(state::PID.load(Relaxed), at, into) == bytes
 }
 
 #[cfg(test)]

@@ -20,3 +20,6 @@ pub use chunks::{give_back, open_some, prepare, take};
 pub use lost::lose;
 pub use next_chunk::first_chunk;
 pub use write::{ext, heap, quick};
+
+#[cfg(test)]
+mod tests;

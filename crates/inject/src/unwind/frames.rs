@@ -83,3 +83,30 @@ fn digit(frame: u64) -> u64 {
     let x = spread(frame);
     x ^ x >> 29
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash_of(frames: &[u64], code: u64) -> u64 {
+        let mut hash = HashSoFar::NONE;
+        frames.iter().for_each(|frame| hash.add(*frame));
+        hash.within(outermost(code))
+    }
+
+    #[test]
+    fn the_hash_of_a_stack_is_that_of_its_inner_frames_within_its_outer_ones() {
+        let mut inner = HashSoFar::NONE;
+        inner.add(1);
+        inner.add(2);
+        assert_eq!(inner.within(hash_of(&[3, 4], 0)), hash_of(&[1, 2, 3, 4], 0));
+        assert_eq!(grown(grown(outermost(0), 4), 3), hash_of(&[3, 4], 0));
+    }
+
+    #[test]
+    fn the_order_of_frames_and_the_loaded_code_change_the_hash() {
+        assert_ne!(hash_of(&[1, 2], 0), hash_of(&[2, 1], 0));
+        assert_ne!(hash_of(&[1, 2], 0), hash_of(&[1, 2], 1 << 48));
+        assert_eq!(hash_of(&[1, 2], 0), hash_of(&[1, 2], 5), "only the upper bits count");
+    }
+}

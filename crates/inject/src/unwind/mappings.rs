@@ -84,12 +84,19 @@ fn are_known_now(thread: &Thread) -> bool {
     state(MAPPINGS.load(Acquire)) == KNOWN
 }
 
+/// The table is up to date, for tests after others.
+#[cfg(test)]
+pub fn know() {
+    MAPPINGS.store(KNOWN, Relaxed);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn an_answer_to_an_earlier_question_does_not_count_for_a_later_one() {
+        let _alone = crate::testing::alone();
         unmapped();
         let first = MAPPINGS.load(Relaxed);
         assert_eq!(state(first), STALE);
@@ -107,5 +114,20 @@ mod tests {
         MAPPINGS.store(KNOWN, Relaxed);
         begin();
         assert_eq!(MAPPINGS.load(Relaxed), KNOWN);
+    }
+
+    #[test]
+    fn code_that_was_unmapped_is_known_again_once_the_collector_has_answered() {
+        let process = crate::testing::Attached::new();
+        let thread = process.thread();
+        let header = process.header();
+        assert!(are_known(thread));
+        unmapped();
+        assert!(!are_known(thread));
+        assert_eq!((header.maps_wanted.load(Relaxed), header.modules_wanted.load(Relaxed)), (1, 1));
+        assert!(!are_known(thread));
+        assert_eq!(header.modules_wanted.load(Relaxed), 1, "it is asked once");
+        header.modules_answered.store(1, Release);
+        assert!(are_known(thread));
     }
 }

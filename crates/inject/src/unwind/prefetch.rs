@@ -2,7 +2,7 @@
 
 use super::ask::{ask, forget_patience};
 use super::loaded_rows;
-use super::stack_bounds::readable;
+use super::stack_bounds::{ReadableSp, readable};
 use super::tables::{RowSearch, search};
 use crate::block::Thread;
 
@@ -24,9 +24,7 @@ pub fn prefetch_tables(thread: &Thread) {
     }
     let words = (low..low.saturating_add(MOST_BYTES)).step_by(size_of::<u64>());
     let mut is_asked = false;
-    for at in words.take_while(|at| readable(thread, *at)) {
-        // SAFETY: `at` is aligned and above this frame, and `readable` has just checked it.
-        let word = unsafe { core::ptr::with_exposed_provenance::<u64>(at).read_volatile() };
+    for word in words.map_while(|at| readable(thread, at)).map(ReadableSp::word) {
         is_asked |= matches!(search(word, false, true), RowSearch::Asked(_));
     }
     // `search` only marks the tables that are wanted. The second `ask` sends the question and waits

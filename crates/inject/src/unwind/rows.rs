@@ -281,6 +281,16 @@ fn find(thread: &Thread, pc: u64) -> (Row, bool) {
     LATER
 }
 
+/// Stores the row of a pc, for tests of walks.
+#[cfg(test)]
+pub fn keep_row(pc: u64, row: Row) {
+    map_memo();
+    let rows = Rows::now().unwrap();
+    let spread = spread(pc) << (64 - PC_BITS);
+    let at = (spread >> (63 - rows.set_bits)) as usize;
+    rows.keep(at, spread << rows.set_bits | rows.generation, ShortRow::new(row));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -290,5 +300,37 @@ mod tests {
         assert_eq!(generation(0x007f << 48), GENERATION);
         assert_eq!(generation(0x0081 << 48), 1 << ROW_BITS);
         assert_eq!(generation(0x0080 << 48), 0);
+    }
+
+    use crate::testing::Attached;
+    use tprof_wire::unwind::RowKind;
+
+    fn row(words: i64) -> Row {
+        Row::new(RowKind::Sp, words * 8, None).unwrap()
+    }
+
+    #[test]
+    fn a_row_that_is_kept_is_found_by_its_pc_alone() {
+        let process = Attached::new();
+        let thread = process.thread();
+        let rows = || Rows::now().unwrap();
+        keep_row(0x1111_0000_0010, row(3));
+        keep_row(0x1111_0000_0011, row(4));
+        assert_eq!(rows().of(thread, 0x1111_0000_0010).cfa_offset(), 24);
+        assert_eq!(rows().of(thread, 0x1111_0000_0011).cfa_offset(), 32);
+    }
+
+    #[test]
+    fn a_row_is_not_used_after_code_was_unmapped() {
+        let process = Attached::new();
+        let thread = process.thread();
+        for _ in 0..300 {
+            keep_row(0x1111_0000_0020, row(3));
+            assert_eq!(Rows::now().unwrap().of(thread, 0x1111_0000_0020).cfa_offset(), 24);
+            code_changed();
+            let kind = Rows::now().unwrap().of(thread, 0x1111_0000_0020).kind();
+            assert_eq!(kind, ShortRow::NOT_READY, "the collector has not answered");
+        }
+        mappings::know();
     }
 }

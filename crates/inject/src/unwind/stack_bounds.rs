@@ -11,10 +11,30 @@ pub fn within(thread: &Thread, low: usize, high: usize) -> bool {
         || extend(thread, low, high)
 }
 
-/// Whether the word at `at` is in the readable part of the stack.
+/// The address of a word that lies in the readable stack. Only [`readable`] makes one. The address
+/// is that of a running function's frame, so the word stays readable until that function returns.
+#[derive(Clone, Copy)]
+pub struct ReadableSp(usize);
+
+impl ReadableSp {
+    /// The address.
+    #[inline(always)]
+    pub fn address(self) -> usize {
+        self.0
+    }
+
+    /// The word at the address.
+    #[inline(always)]
+    pub fn word(self) -> u64 {
+        // SAFETY: `readable` has found the word within the stack; the read needs no alignment.
+        unsafe { (self.0 as *const u64).read_unaligned() }
+    }
+}
+
+/// The address, if the word there lies in the readable stack.
 #[inline(always)]
-pub fn readable(thread: &Thread, at: usize) -> bool {
-    within(thread, at, at.wrapping_add(8))
+pub fn readable(thread: &Thread, at: usize) -> Option<ReadableSp> {
+    within(thread, at, at.wrapping_add(8)).then_some(ReadableSp(at))
 }
 
 /// Number of bytes below the top of a thread's own stack that are checked at once.
@@ -70,4 +90,75 @@ fn extend(thread: &Thread, low: usize, high: usize) -> bool {
 /// Whether all pages from that of `first` to below `end` are readable now.
 fn are_readable(first: usize, end: usize) -> bool {
     (first..end).step_by(4096).all(sys::is_readable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::testing::{Attached, MadeStack};
+
+    fn with(test: impl FnOnce(&Thread, &MadeStack)) {
+        let process = Attached::new();
+        let thread = process.thread();
+        let stack = MadeStack::new(&[1, 2, 3]);
+        stack.of(thread);
+        test(thread, &stack);
+        thread.stack_high.set(0);
+    }
+
+    #[test]
+    fn a_word_is_readable_only_if_all_of_it_lies_in_the_stack() {
+        with(|thread, stack| {
+            assert_eq!(readable(thread, stack.at(2)).unwrap().word(), 3);
+            assert!(readable(thread, stack.at(2) + 1).is_none());
+            assert!(readable(thread, stack.at(3)).is_none());
+        });
+    }
+
+    #[test]
+    fn a_range_that_ends_before_it_begins_is_not_readable() {
+        with(|thread, stack| {
+            assert!(within(thread, stack.at(0), stack.at(2)));
+            assert!(!within(thread, stack.at(2), stack.at(0)));
+            assert!(!within(thread, stack.at(2), 8));
+        });
+    }
+
+    #[test]
+    fn another_stack_is_known_once_the_kernel_has_found_it_readable() {
+        with(|thread, stack| {
+            let other = MadeStack::new(&[7]);
+            assert!(within(thread, other.at(0), other.at(1)));
+            let bounds = (thread.stack_low.get(), thread.stack_high.get());
+            assert_eq!(bounds, (other.at(1) - 4096, other.at(1)));
+            assert!(within(thread, stack.at(0), stack.at(1)), "and back");
+        });
+    }
+
+    #[test]
+    fn a_quiet_thread_knows_no_other_stack() {
+        with(|thread, stack| {
+            let other = MadeStack::new(&[7]);
+            thread.strict.set(true);
+            let is_within = within(thread, other.at(0), other.at(1));
+            thread.strict.set(false);
+            assert!(!is_within);
+            assert!(within(thread, stack.at(0), stack.at(1)));
+        });
+    }
+
+    #[test]
+    fn the_bounds_of_the_running_thread_grow_downwards_page_by_page() {
+        let process = Attached::new();
+        let thread = process.thread();
+        let here = 0u64;
+        let at = (&raw const here).addr();
+        let top = arch::thread_pointer();
+        thread.stack_high.set(top);
+        thread.stack_low.set(top & !4095);
+        assert!(within(thread, at, at + 8));
+        assert_eq!((thread.stack_low.get(), thread.stack_high.get()), (at & !4095, top));
+        assert_eq!(own_top(thread), top);
+    }
 }

@@ -138,3 +138,118 @@ fn table_row(table: u64, pc: u64, quiet: bool) -> Option<Row> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::testing::Attached;
+
+    /// A published module at 0x1000 to 0x2000 whose file begins at 0x800, and one at 0x5000.
+    fn publish(process: &Attached, tables: [u64; 2]) {
+        let region = state::REGION.load(Relaxed);
+        // SAFETY: the module table lies in the region.
+        let modules = unsafe { &*region.add(MODULES_OFFSET).cast::<[ModuleRange; 2]>() };
+        for (module, (start, end, bias, table)) in
+            modules.iter().zip([(0x1000, 0x2000, 0x800, tables[0]), (0x5000, 0x6000, 0, tables[1])])
+        {
+            module.start.store(start, Relaxed);
+            module.end.store(end, Relaxed);
+            module.bias.store(bias, Relaxed);
+            module.table.store(table, Relaxed);
+        }
+        process.header().modules_len.store(2, Relaxed);
+    }
+
+    /// Maps tables with one at offset 64, which has rows from 0x900 and from 0xa00.
+    fn tables() {
+        let bytes = 1 << 20;
+        let at = sys::map_anonymous(bytes).unwrap();
+        let words = [2u64, 0x900 | 0xa00 << 32, 11 << 8 | 1, 22 << 8 | 1];
+        for (place, word) in words.into_iter().enumerate() {
+            // SAFETY: the mapping is this test's own.
+            unsafe { at.add(64 + place * 8).cast::<u64>().write(word) };
+        }
+        state::TABLES.store(at, Relaxed);
+        state::TABLES_BYTES.store(bytes, Relaxed);
+        state::TABLES_OPEN.store(bytes, Relaxed);
+    }
+
+    fn row_at(pc: u64) -> Option<u64> {
+        match search(pc, false, false) {
+            RowSearch::Row(row) => Some(row.0),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_row_holds_from_its_pc_up_to_the_next_in_the_module_it_is_of() {
+        let process = Attached::new();
+        tables();
+        publish(&process, [64, module_table::COMING]);
+        let rows = [0x1000, 0x10ff, 0x1100, 0x11ff, 0x1200, 0x1fff].map(row_at);
+        let [none, one, other] = [0, 11 << 8 | 1, 22 << 8 | 1].map(Some);
+        assert_eq!(rows, [none, none, one, one, other, other]);
+    }
+
+    #[test]
+    fn a_pc_outside_of_all_modules_is_unknown() {
+        let process = Attached::new();
+        tables();
+        publish(&process, [64, 64]);
+        for pc in [0, 0xfff, 0x2000, 0x4fff, 0x6000, u64::MAX] {
+            assert!(matches!(search(pc, false, true), RowSearch::Unknown), "{pc:x}");
+        }
+    }
+
+    #[test]
+    fn a_table_that_is_deferred_is_asked_for_once() {
+        let process = Attached::new();
+        publish(&process, [module_table::DEFERRED, module_table::DEFERRED]);
+        assert!(matches!(search(0x1500, false, false), RowSearch::Deferred));
+        assert!(matches!(search(0x1500, false, true), RowSearch::Asked(true)));
+        assert!(matches!(search(0x1500, false, true), RowSearch::Asked(false)));
+        assert!(matches!(search(0x5500, false, false), RowSearch::Deferred), "another module's");
+    }
+
+    #[test]
+    fn a_table_that_is_rewritten_all_the_time_is_given_up() {
+        let process = Attached::new();
+        publish(&process, [module_table::COMING; 2]);
+        process.header().modules_seq.store(1, Relaxed);
+        assert!(matches!(search(0x1500, false, false), RowSearch::Rewritten));
+        process.header().modules_seq.store(2, Relaxed);
+        assert!(matches!(search(0x1500, false, false), RowSearch::Coming));
+    }
+
+    #[test]
+    fn a_table_that_ends_outside_of_the_mapping_has_no_rows() {
+        let process = Attached::new();
+        tables();
+        for table in [(1 << 20) - 4, 1 << 20, 1 << 40] {
+            publish(&process, [table, 64]);
+            assert_eq!(row_at(0x1100), Some(0), "{table:x}");
+        }
+        // A length that reaches beyond the mapping.
+        let at = state::TABLES.load(Relaxed);
+        // SAFETY: the mapping is this test's own.
+        unsafe { at.add(64).cast::<u32>().write(1 << 20) };
+        publish(&process, [64, 64]);
+        assert_eq!(row_at(0x1100), Some(0));
+    }
+
+    #[test]
+    fn a_quiet_thread_opens_no_tables_and_another_opens_as_many_as_it_needs() {
+        let process = Attached::new();
+        tables();
+        publish(&process, [64, 64]);
+        // SAFETY: the mapping is this test's own.
+        assert!(unsafe {
+            sys::protect(state::TABLES.load(Relaxed), 1 << 20, sys::flags::PROT_NONE)
+        });
+        state::TABLES_OPEN.store(0, Relaxed);
+        assert!(matches!(search(0x1100, true, false), RowSearch::Coming));
+        assert_eq!(row_at(0x1100), Some(11 << 8 | 1));
+        assert!(matches!(search(0x1100, true, false), RowSearch::Row(_)));
+    }
+}

@@ -3,7 +3,7 @@
 
 use super::frames::HashSoFar;
 use super::last_walk::{self, LastWalk, MARK, top};
-use super::stack_bounds::own_top;
+use super::stack_bounds::{ReadableSp, own_top};
 use crate::arch;
 use crate::block::Thread;
 use crate::signal_cell::SignalCell;
@@ -64,13 +64,12 @@ impl FrameObserver for WalkReuse<'_> {
 }
 
 impl<'t> WalkReuse<'t> {
-    /// Begins a walk whose first return address is at `sp`, which must be readable. Returns `None`
-    /// if this thread's walks are not stored now. A walk that is learnt from is stored even during
-    /// a pause.
+    /// Begins a walk whose first return address is at `sp`. Returns `None` if this thread's walks
+    /// are not stored now. A walk that is learnt from is stored even during a pause.
     #[inline(always)]
     pub fn begin(
         thread: &'t Thread,
-        sp: usize,
+        sp: ReadableSp,
         code: u64,
         is_learnt_from: bool,
     ) -> Option<WalkReuse<'t>> {
@@ -87,7 +86,7 @@ impl<'t> WalkReuse<'t> {
         }
         let top = top(thread);
         // On another stack, memory that an earlier walk read may have been unmapped.
-        if own_top(thread) == 0 || top.wrapping_sub(sp) > u32::MAX as usize {
+        if own_top(thread) == 0 || top.wrapping_sub(sp.address()) > u32::MAX as usize {
             return None;
         }
         // The order matters, since a signal handler may walk between any two of these statements.
@@ -106,9 +105,9 @@ impl<'t> WalkReuse<'t> {
     /// Number of unchanged states, counted from the outermost one. Of the first `len` states, it
     /// excludes those below `lowest`, and those inside of any word that has changed.
     #[inline(always)]
-    fn held(&self, mut len: usize, lowest: usize) -> usize {
+    fn held(&self, mut len: usize, lowest: ReadableSp) -> usize {
         let last = self.last;
-        let depth = (self.top - lowest) as u32;
+        let depth = (self.top - lowest.address()) as u32;
         while let Some(sp) = len.checked_sub(1).and_then(|at| last.sp.get(at))
             && (sp.get() & !MARK) + 8 > depth
         {
