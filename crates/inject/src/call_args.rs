@@ -54,7 +54,9 @@ impl Frame {
 
     /// A word of the arguments in memory.
     pub(crate) fn stack(&self, at: u8) -> u64 {
-        let words = (&raw const *self).wrapping_add(1).cast::<u64>();
+        // They are not a part of `self`, so they are not reached by its pointer.
+        let behind = (&raw const *self).addr() + size_of::<Frame>();
+        let words = core::ptr::with_exposed_provenance::<u64>(behind);
         // SAFETY: the call's arguments in memory follow the frame. The callers take word numbers
         // from the table of functions, which contains only words that the function has.
         unsafe { words.add(usize::from(at)).read() }

@@ -161,6 +161,7 @@ mod tests {
         };
         // `of_call` reads the words of the stack from the memory after the frame.
         let frame: *const Frame = (&raw const *call).cast();
+        frame.expose_provenance();
         // SAFETY: the frame is the first field of `call`, which outlives the reference.
         of_call(unsafe { &*frame }, gemm).unwrap()
     }

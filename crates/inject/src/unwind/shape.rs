@@ -40,17 +40,23 @@ impl Shape {
     /// except by chance (2^-51). Returns `None` if the shape is larger than the stack.
     ///
     /// # Safety
-    /// The shape is followed by its places. `sp` is aligned, and the memory from `sp` to `high` is
-    /// readable.
+    /// `this` points at a shape, which is followed by its places. `sp` is aligned, and the memory
+    /// from `sp` to `high` is readable.
     #[inline(always)]
-    pub unsafe fn of_stack(&self, (sp, fp): (usize, usize), high: usize) -> Option<u64> {
-        if high.wrapping_sub(sp) < self.words as usize * 8 {
+    pub unsafe fn of_stack(
+        this: *const Shape,
+        (sp, fp): (usize, usize),
+        high: usize,
+    ) -> Option<u64> {
+        // SAFETY: the caller guarantees a shape.
+        let Shape { seed, base, register, words, count } = unsafe { this.read() };
+        if high.wrapping_sub(sp) < words as usize * 8 {
             return None;
         }
-        let places = core::ptr::from_ref(self).wrapping_add(1).cast::<u16>();
-        let mut sum = self.seed.wrapping_sub(self.base.wrapping_mul(sp as u64));
-        sum = sum.wrapping_add(self.register.wrapping_mul(fp as u64));
-        for at in 0..self.count as usize {
+        let places = this.wrapping_add(1).cast::<u16>();
+        let mut sum = seed.wrapping_sub(base.wrapping_mul(sp as u64));
+        sum = sum.wrapping_add(register.wrapping_mul(fp as u64));
+        for at in 0..count as usize {
             // SAFETY: the caller guarantees the places and the readable stack. Each place is below
             // `words`, and `DIGITS` has a factor for each.
             sum = sum.wrapping_add(unsafe {
@@ -229,8 +235,11 @@ mod tests {
         // SAFETY: `memory` has room for the shape, and the stack ends at `range.end`.
         unsafe {
             draft.write(draft.hash(), memory.as_mut_ptr());
-            let shape = &*memory.as_ptr().cast::<Shape>();
-            shape.of_stack((range.start.addr(), fp), range.end.addr())
+            Shape::of_stack(
+                memory.as_ptr().cast(),
+                (range.start.expose_provenance(), fp),
+                range.end.addr(),
+            )
         }
     }
 

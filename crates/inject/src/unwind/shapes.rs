@@ -98,7 +98,7 @@ pub fn guess(thread: &Thread, sp: usize, fp: usize) -> Option<Guess> {
     // The stack is readable up to `high`.
     let hash = unsafe {
         let at = shapes.arena.as_ptr().add(place as usize);
-        (*at.cast::<Shape>()).of_stack((sp, fp), high)
+        Shape::of_stack(at.cast(), (sp, fp), high)
     };
     Some(Guess { hash: hash.map(|hash| hash.wrapping_add(outermost(rows.code))), place, key })
 }
