@@ -16,6 +16,7 @@ use crate::base::reading::Reading;
 use crate::base::stats::Spread;
 use crate::program::steps::warm_up;
 use crate::rank::{Needs, RankTrace, Step, of_devices, steps_of_one_process};
+use crate::run::overhead::NO_PRICE;
 use crate::run::prices::Prices;
 use crate::run::step_cost::{StepCost, StepPart};
 use counted::RisingTotals;
@@ -24,8 +25,6 @@ use sampled::StepSamples;
 pub(crate) use notes::{is_judged_by, note, worst};
 
 const NO_STEPS: &str = "steps were not found, of which recording could be a part";
-pub(crate) const NO_PRICE: &str =
-    "the run was too short for what recording costs here to be measured";
 const NO_ROWS: &str =
     "an older tprof recorded this run, and rows that its work is counted by were not read";
 const NO_COUNT: &str = "it is measured as time";

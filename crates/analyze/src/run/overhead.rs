@@ -6,7 +6,6 @@ use serde::ser::SerializeMap;
 use tprof_trace::run::{self, OVERHEAD_VERSION, OverheadPart, RunInfo};
 
 use crate::base::reading::{Reading, entry};
-use crate::recording::NO_PRICE;
 use crate::run::step_cost::StepCost;
 
 /// Cost of the recording, over all collectors of a run. In JSON, a key with `…_low` or `…_high` is
@@ -84,6 +83,8 @@ impl serde::Serialize for Overhead {
     }
 }
 
+pub(crate) const NO_PRICE: &str =
+    "the run was too short for what recording costs here to be measured";
 const NOT_READ: &str = "ranks were not read";
 pub(super) const NO_RUN: &str = "run.json is missing, the only source";
 const NO_END: &str = "the run has not ended";
