@@ -37,7 +37,7 @@ impl<'a> LoadedFrames<'a> {
     /// on, which begins at the address `table`. `entry` is the address of the entry point.
     /// `segment` returns the mapped bytes around an address, and the address of the first of them.
     /// (`.eh_frame` may be in another segment than its header, since some linkers make it
-    /// writable.) Returns `None` if the table has another form than [`FORM`].
+    /// writable.) Returns `None` if the table has another form than `FORM`.
     pub fn new(
         header: &'a [u8],
         table: u64,

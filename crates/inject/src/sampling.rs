@@ -140,7 +140,7 @@ fn add(
 }
 
 /// Changes this thread's live bytes, and adds them to the process's total once they exceed
-/// [`FLUSH_BYTES`].
+/// `FLUSH_BYTES`.
 #[inline(always)]
 pub fn add_live(thread: &Thread, delta: i64) {
     // An addition and a load are 2 ns faster than one exchange. A signal handler that runs between

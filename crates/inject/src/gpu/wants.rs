@@ -199,7 +199,7 @@ const ATTRIBUTES: [CUpti_ActivityAttribute; 2] = [
 /// The values that the client set for [`ATTRIBUTES`], plus 1; 0 if it has not set one.
 static KEPT: [AtomicU32; ATTRIBUTES.len()] = [const { AtomicU32::new(0) }; ATTRIBUTES.len()];
 
-/// Where the value of an attribute is stored, if it is one of [`ATTRIBUTES`].
+/// Where the value of an attribute is stored, if it is one of `ATTRIBUTES`.
 pub fn attribute(attribute: CUpti_ActivityAttribute) -> Option<&'static AtomicU32> {
     KEPT.get(ATTRIBUTES.iter().position(|known| *known == attribute)?)
 }

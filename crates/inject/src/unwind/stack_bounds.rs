@@ -11,7 +11,7 @@ pub fn within(thread: &Thread, low: usize, high: usize) -> bool {
         || extend(thread, low, high)
 }
 
-/// The address of a word that lies in the readable stack. Only [`readable`] makes one. The address
+/// The address of a word that lies in the readable stack. Only `readable` makes one. The address
 /// is that of a running function's frame, so the word stays readable until that function returns.
 #[derive(Clone, Copy)]
 pub struct ReadableSp(usize);
