@@ -206,7 +206,7 @@ fn lists_of_a_hostile_log_are_bounded_and_counted() {
          {line}{{\"artifact\": {{\"name\": \"recompile_reasons\"}}, \"has_payload\": \"0\"}}\n\t[{many}\"x\"]\n\
          {line}{{\"dynamo_output_graph\": {{}}, \"has_payload\": \"0\"}}\n{}\
          {line}{{\"inductor_output_code\": {{}}, \"has_payload\": \"0\"}}\n{}\
-         tprof: bytes not kept: 18446744073709551615\ntprof: bytes not kept: 7\n",
+         tprof: bytes not kept: 18446744073709551615\ntprof: bytes not kept: 7\n\0\0\0\n",
         (0..11_000).map(|at| format!("\ty = x.f{at}()\n")).collect::<String>(),
         "\ta = async_compile.triton(\n".repeat(20_001),
     );

@@ -102,9 +102,15 @@ impl Reader {
                     payload.want = PayloadUse::Nothing;
                 }
                 self.end_payload();
-                self.rows.log.bytes_not_kept += line.bytes;
+                self.not_kept(line.bytes);
             }
         }
+    }
+
+    /// Counts bytes that the run did not keep. A log may state any number of them.
+    fn not_kept(&mut self, bytes: u64) {
+        let all = &mut self.rows.log.bytes_not_kept;
+        *all = all.saturating_add(bytes);
     }
 
     fn event_line(&mut self, text: &[u8], line: Line<'_>) {
@@ -112,7 +118,7 @@ impl Reader {
             return;
         }
         if let Some(bytes) = bytes_left_out(text) {
-            self.rows.log.bytes_not_kept = self.rows.log.bytes_not_kept.saturating_add(bytes);
+            self.not_kept(bytes);
             return;
         }
         let found =
