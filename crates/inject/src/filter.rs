@@ -6,6 +6,7 @@
 
 use crate::seccomp::{CallClass, is_forbidden};
 use crate::sys;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// One instruction, as the kernel reads it (`struct sock_filter`).
 #[derive(Clone, Copy)]
@@ -137,9 +138,26 @@ impl Drop for Filter {
     }
 }
 
+/// Whether a filter applied to this process before its first own one. Such a filter isn't known
+/// here, and may kill for a call. The kernel is asked once, when the first filter is about to be
+/// installed: the program's own filters may forbid the question.
+fn inherited_a_filter() -> bool {
+    const NO: u32 = 1;
+    const YES: u32 = 2;
+    static ANSWER: AtomicU32 = AtomicU32::new(0);
+    match ANSWER.load(Relaxed) {
+        0 => {
+            let is_filtered = sys::is_filtered();
+            ANSWER.store(if is_filtered { YES } else { NO }, Relaxed);
+            is_filtered
+        }
+        answer => answer == YES,
+    }
+}
+
 /// Copies words of this process's memory, by the kernel. Returns false if not all of them exist.
 fn copy(at: usize, into: &mut [u64]) -> bool {
-    if is_forbidden(CallClass::Reading) {
+    if is_forbidden(CallClass::Reading) || inherited_a_filter() {
         return copy_here(at, into);
     }
     match sys::read_memory(sys::pid(), at as u64, into) {
@@ -401,6 +419,9 @@ mod tests {
 
     #[test]
     fn a_program_that_another_thread_takes_away_is_whole_or_missing() {
+        if inherited_a_filter() {
+            return; // In such a container programs are read in place.
+        }
         let page = sys::map_anonymous(4096).unwrap();
         let program = words(&[op(0x06, 0, 0, ALLOW); 512]);
         // SAFETY: the mapping is this test's own, and has room for 512 words.

@@ -105,6 +105,12 @@ pub fn is_readable(address: usize) -> bool {
     address >= 4096 && call!(n::RT_SIGPROCMASK, usize::MAX, address, 0, 8) != EFAULT
 }
 
+/// Whether a seccomp filter applies to this thread.
+pub fn is_filtered() -> bool {
+    const PR_GET_SECCOMP: usize = 21;
+    call!(n::PRCTL, PR_GET_SECCOMP) != 0
+}
+
 /// Reads words of a process's memory. Returns the number of bytes that were read before the first
 /// that doesn't exist, or a negative error.
 pub fn read_memory(pid: u32, at: u64, into: &mut [u64]) -> isize {
