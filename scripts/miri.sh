@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs the unit tests that need no system call and no assembly under Miri, which notices undefined
-# behaviour. Takes about ten minutes on one core. Needs `rustup +nightly component add miri`.
+# behaviour. Needs `rustup +nightly component add miri`.
 #
 #     scripts/miri.sh            # all of them
 #     scripts/miri.sh inject     # one crate
@@ -35,6 +35,6 @@ run inject array_bytes:: call_args:: gemm:: gpu::client_clock:: gpu::decode:: gp
     nccl::layout:: nccl::mask:: nccl::plugin:: nvtx::event:: streams:: unloading:: \
     unwind::frames:: unwind::rows::tests::a_generation unwind::shape:: unwind::short_row:: \
     environment::tests::strings sampled_blocks::tests::the_two_filter
-run trace calls:: code:: compile_log::dates:: compile_log::graph:: compile_log::graph_break:: \
+run trace calls:: compile_log::dates:: compile_log::graph:: compile_log::graph_break:: \
     compile_log::json:: compile_log::line:: compile_log::metrics:: compile_log::nodes:: \
     compile_log::numbers:: compile_log::payload:: compile_log::stacks:: kernel_name:: run::
