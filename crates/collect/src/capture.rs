@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 use tprof_wire::capture::{self, CaptureTrigger};
 
-/// The range to capture, and what happens at its end.
+/// The range to capture, and the action at its end.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Capture {
     /// The range that is recorded.
     pub range: CaptureRange,
-    /// What happens at the end of the range.
+    /// The action that tprof takes when the range ends.
     pub end: CaptureEnd,
 }
 
@@ -24,7 +24,7 @@ pub enum CaptureRange {
     Range(String),
 }
 
-/// What happens at the end of a captured range.
+/// The actions that tprof can take when a captured range ends.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum CaptureEnd {

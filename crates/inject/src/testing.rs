@@ -150,14 +150,14 @@ impl Drop for Attached {
     }
 }
 
-/// A record.
+/// A record that a thread wrote into its ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The kind of the first slot.
     pub kind: Kind,
     /// The kind, if the record is an extended one.
     pub ext: Option<ExtKind>,
-    /// All words.
+    /// All words of its slots, in order.
     pub words: Vec<u64>,
 }
 

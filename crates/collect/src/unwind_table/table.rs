@@ -9,7 +9,7 @@ use tprof_wire::unwind::{Row, TableHeader, table_bytes};
 pub struct UnwindTable {
     /// First pc of each row, in the same order as `rows`.
     pub pcs: Vec<u32>,
-    /// The rows.
+    /// The rows, each valid from its pc on.
     pub rows: Vec<Row>,
     /// The reason why the table has no rows; `None` if it has rows.
     pub empty: Option<&'static str>,

@@ -17,13 +17,13 @@ pub fn within(thread: &Thread, low: usize, high: usize) -> bool {
 pub struct ReadableSp(usize);
 
 impl ReadableSp {
-    /// The address.
+    /// The address as a number.
     #[inline(always)]
     pub fn address(self) -> usize {
         self.0
     }
 
-    /// The word at the address.
+    /// Reads the word at the address.
     #[inline(always)]
     pub fn word(self) -> u64 {
         // SAFETY: `readable` has found the word within the stack; the read needs no alignment.
@@ -31,7 +31,7 @@ impl ReadableSp {
     }
 }
 
-/// The address, if the word there lies in the readable stack.
+/// Returns the address if the word there lies in the readable stack.
 #[inline(always)]
 pub fn readable(thread: &Thread, at: usize) -> Option<ReadableSp> {
     within(thread, at, at.wrapping_add(8)).then_some(ReadableSp(at))

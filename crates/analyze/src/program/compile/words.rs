@@ -25,7 +25,7 @@ pub(super) const NO_REASON: &str = "this PyTorch does not log the reason";
 pub(super) const NO_CODE: &str = "the log has not all generated code of it";
 pub(super) const NO_GRAPH: &str = "the log has no such graph of it";
 
-/// What the logs of each rank contain.
+/// The compilations, graphs and graph breaks that each rank's log contains.
 pub(super) type CompiledParts = [(RankContext, RankCompiled)];
 
 /// Returns the reason why a table has no rows: there is no log, or a part of a log was left out,

@@ -13,7 +13,7 @@ pub struct Timed<T> {
     pub thread: ThreadIndex,
     /// Time of the record.
     pub time_ns: u64,
-    /// The record.
+    /// The record that the thread wrote.
     pub record: T,
 }
 
