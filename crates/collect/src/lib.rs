@@ -10,7 +10,7 @@
 //! - `shared`: the memory that targets share with the collector, and their clock;
 //! - [`perf`], `python`, [`cpu`]: samples of threads, taken by perf events or read from `/proc`,
 //!   with Python's frames;
-//! - `out`: the files of a run, the fates of its processes, and the losses;
+//! - `output`: the files of a run, the fates of its processes, and the losses;
 //! - `gpu`, `nvml`: CUPTI's records of devices, and the GPU driver's readings of them;
 //! - `targets`: the attached processes of the job, their rings and records, and the assignment of
 //!   samples to them;
@@ -39,7 +39,7 @@ pub mod cpu;
 pub mod perf;
 mod python;
 
-mod out;
+mod output;
 
 mod gpu;
 mod nvml;
@@ -65,8 +65,8 @@ pub use directory::owned::{Owned, PREFIX, claim, places, sweep};
 pub use error::CollectError;
 pub use os::sys::{host_name, monotonic_ns};
 pub use os::{GpuHost, gpu_host, proc};
-pub use out::module_names::{HOOK_FILE, HOOK_TITLE, PYTHON_PATH, holds_hook};
-pub use out::ranks;
-pub use out::stepping::{Progress, Stepping};
+pub use output::module_names::{HOOK_FILE, HOOK_TITLE, PYTHON_PATH, holds_hook};
+pub use output::ranks;
+pub use output::stepping::{Progress, Stepping};
 pub use schedule::{ScheduleUnit, Timetable};
 pub use session::{Libraries, RunPath, Session, collect_on_demand, control, free, injections};

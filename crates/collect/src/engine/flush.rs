@@ -5,7 +5,7 @@ use super::main_loop::{Engine, MS};
 use super::summary;
 use crate::error::CollectError;
 use crate::os::sys;
-use crate::out::info;
+use crate::output::info;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;

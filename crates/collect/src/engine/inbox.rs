@@ -3,7 +3,7 @@
 use super::pss::PssRound;
 use crate::cpu::SamplerEvent;
 use crate::nvml;
-use crate::out::processes::Unanswered;
+use crate::output::processes::Unanswered;
 use crate::shared::Region;
 use crate::targets::attached::Attached;
 use serde::{Deserialize, Serialize};

@@ -4,7 +4,7 @@
 use super::main_loop::Engine;
 use super::pss::{PssProcess, PssRound, PssSizes};
 use crate::os::sys;
-use crate::out::info;
+use crate::output::info;
 use std::collections::BTreeMap;
 use tprof_trace::model::{Counter, counter, property};
 

@@ -5,7 +5,7 @@ use super::main_loop::Engine;
 use super::workers::{Answer, MappingsRead};
 use crate::cpu::SamplerEvent;
 use crate::os::sys;
-use crate::out::info;
+use crate::output::info;
 use crate::targets::attached::Attached;
 use crate::targets::attribution::Destination;
 use crate::targets::placing::PlacedIn;

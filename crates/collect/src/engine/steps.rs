@@ -9,7 +9,7 @@
 use super::inbox::Reply;
 use super::main_loop::Engine;
 use crate::os::sys;
-use crate::out::files::FileOwner;
+use crate::output::files::FileOwner;
 use crate::targets::target::Target;
 use tprof_trace::model::{Mark, MarkKind};
 

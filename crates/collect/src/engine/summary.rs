@@ -4,7 +4,7 @@ use super::costs::CostEstimator;
 use super::in_place;
 use crate::cpu::{CostSpread, Interruptions};
 use crate::os::sys;
-use crate::out::output::Output;
+use crate::output::destination::Output;
 use crate::targets::ending::RecordedWork;
 use std::sync::atomic::Ordering::Relaxed;
 use tprof_trace::Recorded;

@@ -1,9 +1,9 @@
 //! Reads the rings of a process that writes what the fuzzer wants.
 
 use crate::config::*;
-use crate::out::files::Files;
-use crate::out::info;
-use crate::out::output::Output;
+use crate::output::destination::Output;
+use crate::output::files::Files;
+use crate::output::info;
 use crate::shared::Region;
 use crate::shared::clock::Clock;
 use crate::symbols::Allocators;

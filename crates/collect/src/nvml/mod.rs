@@ -9,7 +9,7 @@
 mod library;
 
 use crate::os::sys;
-use crate::out::files::{Files, OpenFile};
+use crate::output::files::{Files, OpenFile};
 use library::{CLOCK_MEMORY, CLOCK_SM, Device, Library};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;

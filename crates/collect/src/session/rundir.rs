@@ -7,7 +7,7 @@ use crate::directory::lock;
 use crate::directory::names::RUN_LOCK;
 use crate::error::CollectError;
 use crate::os::sys;
-use crate::out::ranks::Rank;
+use crate::output::ranks::Rank;
 use crate::session::job::{JobId, Relation};
 use std::collections::hash_map::RandomState;
 use std::fs;

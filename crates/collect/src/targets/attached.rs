@@ -3,7 +3,7 @@
 
 use crate::modules::LoadedModule;
 use crate::os::maps::Mapping;
-use crate::out::ranks::Rank;
+use crate::output::ranks::Rank;
 use crate::shared::Region;
 use std::fs::File;
 use std::sync::Arc;

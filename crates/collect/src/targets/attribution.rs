@@ -8,7 +8,7 @@ use crate::cpu::{CpuSample, SamplerEvent};
 use crate::modules::LoadedModule;
 use crate::os::proc;
 use crate::os::sys;
-use crate::out::output::Output;
+use crate::output::destination::Output;
 use crate::targets::code::Code;
 use crate::targets::code::Unresolved;
 use crate::targets::cpu_rows::{CpuRows, RowSink};

@@ -10,7 +10,7 @@ mod recent;
 use self::recent::Recent;
 use super::image::PythonKeys;
 use crate::modules::LoadedModule;
-use crate::out::info::shown_path;
+use crate::output::info::shown_path;
 use crate::python::{FoundPython, SentFrame, SentNames, merge};
 use crate::symbols::{self, ModuleFile};
 use crate::targets::mmap_callers::MmapCallers;

@@ -4,7 +4,7 @@
 
 use crate::cpu::{CpuSample, Frame, Kind, Measure, ThreadTotals};
 use crate::os::proc;
-use crate::out::files::OpenFile;
+use crate::output::files::OpenFile;
 use crate::python::{self, PyFunction};
 use crate::symbols;
 use crate::targets::code::Code;

@@ -3,8 +3,8 @@
 
 use super::target::Target;
 use crate::os::sys;
-use crate::out::output::Output;
-use crate::out::processes::Processes;
+use crate::output::destination::Output;
+use crate::output::processes::Processes;
 use crate::shared::clock::Clock;
 use std::ops::AddAssign;
 use std::sync::atomic::Ordering::Relaxed;

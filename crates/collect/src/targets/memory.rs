@@ -2,7 +2,7 @@
 
 use super::target::Target;
 use crate::os::proc::{self, Transferred};
-use crate::out::output::Output;
+use crate::output::destination::Output;
 use crate::symbols::ModuleFile;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};

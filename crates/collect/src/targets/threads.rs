@@ -2,7 +2,7 @@
 
 use super::target::{End, Target};
 use crate::os::{proc, sys};
-use crate::out::output::Output;
+use crate::output::destination::Output;
 use std::sync::atomic::Ordering::Acquire;
 use tprof_wire::region::slot_state;
 

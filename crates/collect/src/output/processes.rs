@@ -6,10 +6,10 @@ mod expected;
 mod unattached;
 mod unseen;
 
-use crate::out::losses::Losses;
-use crate::out::module_names::HookedImages;
-use crate::out::ranks::Rank;
-use crate::out::stepping::Stepping;
+use crate::output::losses::Losses;
+use crate::output::module_names::HookedImages;
+use crate::output::ranks::Rank;
+use crate::output::stepping::Stepping;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 
 use crate::os::cgroup::CgroupReading;
 use crate::os::host_cpu::HostCpuReading;
-use crate::out::files::Files;
-use crate::out::losses::Losses;
+use crate::output::files::Files;
+use crate::output::losses::Losses;
 use crate::symbols::{ModuleFile, ResolvedFrame};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;

@@ -2,8 +2,8 @@
 
 use crate::error::CollectError;
 use crate::os::sys;
-use crate::out::ranks::Rank;
-use crate::out::sources::SourceFiles;
+use crate::output::ranks::Rank;
+use crate::output::sources::SourceFiles;
 use crate::symbols::ModuleFile;
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;

@@ -5,8 +5,8 @@ use super::expected::{NEVER_ATTACHED, STOOD_STILL_THEN};
 use super::{Expected, Processes, Unanswered, in_words};
 use crate::config::Config;
 use crate::os::proc;
-use crate::out::losses::MAX_BLIND;
-use crate::out::survivors::Survivor;
+use crate::output::losses::MAX_BLIND;
+use crate::output::survivors::Survivor;
 use std::path::{Path, PathBuf};
 use tprof_trace::run::{BlindSpot, ProcessInfo};
 

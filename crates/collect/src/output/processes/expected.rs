@@ -2,7 +2,7 @@
 
 use super::{Expected, Processes, in_words};
 use crate::elf;
-use crate::out::losses::MAX_BLIND;
+use crate::output::losses::MAX_BLIND;
 use std::path::Path;
 use tprof_trace::run::{BlindSpot, ProcessInfo};
 use tprof_wire::WIRE_VERSION;

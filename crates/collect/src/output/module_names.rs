@@ -4,7 +4,7 @@
 //! hook adds a line to a file of the session: pid, CLOCK_MONOTONIC in ns, and `named`, or `missing`
 //! with the reason. A forked child has inherited its parent's hook, but adds no line of its own.
 
-use crate::out::losses::Losses;
+use crate::output::losses::Losses;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
