@@ -39,7 +39,8 @@ ALLOWED = {
     "tprof-preload": {"tprof-wire", "tprof-inject"},
     "tprof-cupti": {"tprof-wire", "tprof-inject", "tprof-cupti-sys"},
     "tprof-trace": {"tprof-wire"},
-    "tprof-collect": {"tprof-wire", "tprof-cfi", "tprof-trace"},
+    "tprof-os": set(),
+    "tprof-collect": {"tprof-wire", "tprof-cfi", "tprof-os", "tprof-trace"},
     "tprof-facts": {"tprof-trace"},
     "tprof-import": {"tprof-trace", "tprof-facts"},
     "tprof-analyze": {"tprof-trace", "tprof-facts"},
@@ -50,7 +51,7 @@ ALLOWED = {
     # A separate workspace and program.
     "tprof-sql": {"tprof-trace", "tprof-facts", "tprof-analyze", "tprof-export", "tprof-tables"},
     "tprof-cli": {
-        "tprof-wire", "tprof-trace", "tprof-facts", "tprof-collect", "tprof-import",
+        "tprof-wire", "tprof-os", "tprof-trace", "tprof-facts", "tprof-collect", "tprof-import",
         "tprof-analyze", "tprof-export", "tprof-tables", "tprof-live",
         "tprof-serve",
     },

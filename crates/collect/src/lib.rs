@@ -5,7 +5,6 @@
 //! The modules in reading order. Each module uses only modules of its own paragraph of `mod` lines
 //! below and of the paragraphs above it, which `scripts/check-arrows.py` checks:
 //!
-//! - `os`: system calls, and what `/proc` shows of processes;
 //! - [`elf`], [`unwind_table`], [`symbols`], [`modules`]: the code that processes run;
 //! - `shared`: the memory that targets share with the collector, and their clock;
 //! - [`perf`], `python`, [`cpu`]: samples of threads, taken by perf events or read from `/proc`,
@@ -24,7 +23,6 @@
 mod capture;
 pub mod config;
 mod error;
-mod os;
 mod schedule;
 
 pub mod disk_cache;
@@ -63,8 +61,6 @@ pub use config::{
 pub use cpu::{DEFAULT_RATE as DEFAULT_SAMPLE_RATE, highest_rate as highest_sample_rate};
 pub use directory::owned::{Owned, PREFIX, claim, places, sweep};
 pub use error::CollectError;
-pub use os::sys::{host_name, monotonic_ns};
-pub use os::{GpuHost, gpu_host, proc};
 pub use output::module_names::{HOOK_FILE, HOOK_TITLE, PYTHON_PATH, holds_hook};
 pub use output::ranks;
 pub use output::stepping::{Progress, Stepping};

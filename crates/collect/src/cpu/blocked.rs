@@ -6,11 +6,11 @@
 //! restricts it. The name of the kernel's function (`wchan`) needs less.
 
 use super::call::Call;
-use crate::os::proc;
-use crate::os::sys;
 use crate::perf::record::Registers;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use tprof_os::proc;
+use tprof_os::sys;
 use tprof_trace::model::ThreadState;
 
 /// Number of bytes that are read of a stack.

@@ -5,13 +5,13 @@
 use super::counters::processors;
 use super::options::SamplingOptions;
 use crate::config::StackMode;
-use crate::os::sys;
 use crate::perf::{Attr, Counter, Ring};
 use std::hint::black_box;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
+use tprof_os::sys;
 
 /// `PERF_RECORD_SAMPLE`, the type of records with samples.
 const SAMPLE: u32 = 9;

@@ -8,7 +8,6 @@ use super::events::EventCounters;
 use super::options::SamplingOptions;
 use super::refusal::why_refused;
 use crate::config::{PerfEvent, StackMode};
-use crate::os::proc;
 use crate::perf::record::Layout;
 use crate::perf::{Attr, Counter, Ring, attr_of};
 use perf_event_open_sys::bindings::{
@@ -16,6 +15,7 @@ use perf_event_open_sys::bindings::{
 };
 use std::collections::HashMap;
 use std::io;
+use tprof_os::proc;
 
 /// Sizes of rings that are tried, largest first. By default the kernel grants a user without
 /// privileges 512 KiB per processor (`perf_event_mlock_kb`).

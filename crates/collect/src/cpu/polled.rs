@@ -19,10 +19,10 @@
 pub use super::polled_thread::ThreadActivity;
 use super::polled_thread::{PolledThread, RunTimes, SchedStat};
 use super::threads::{ThreadInterval, WaitSite};
-use crate::os::proc::{self, Stat};
-use crate::os::sys;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use tprof_os::proc::{self, Stat};
+use tprof_os::sys;
 
 /// Time after which threads are listed again even if their number has not changed, ns.
 const LIST_NS: u64 = 100_000_000;

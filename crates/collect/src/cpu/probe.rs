@@ -3,10 +3,10 @@
 
 use super::refusal::why_refused;
 use crate::config::PerfEvent;
-use crate::os::proc;
 use crate::perf::{Counter, attr_of};
 use perf_event_open_sys::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE};
 use std::io::{self, Read};
+use tprof_os::proc;
 
 /// The kinds of data and whether the kernel permits them. An error says why it refuses one.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! The default and the highest rate of sampling.
 
-use crate::os::proc;
+use tprof_os::proc;
 
 /// Default number of samples per second. Usual timers don't fire at multiples of it, so samples
 /// don't coincide with them.

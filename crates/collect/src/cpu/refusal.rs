@@ -1,7 +1,7 @@
 //! Explains why the kernel refuses perf events.
 
-use crate::os::proc;
 use std::io;
+use tprof_os::proc;
 
 /// Explains why counters could not be opened, and what would permit them.
 pub fn why_refused(error: &io::Error) -> String {

@@ -3,7 +3,6 @@
 use super::options::SamplingOptions;
 use super::sample::{Interruptions, SamplerEvent};
 use super::worker::{self, Command};
-use crate::os::sys;
 use nix::sys::eventfd::EventFd;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -11,6 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tprof_os::sys;
 
 /// Longest time that the launcher waits until the sampler has opened its counters.
 const OPEN_TIME: Duration = Duration::from_secs(2);

@@ -1,10 +1,10 @@
 //! Reads the vDSO: code that the kernel maps into every process, the same on the whole host.
 
 use super::open;
-use crate::os::maps::read_code_maps;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+use tprof_os::maps::read_code_maps;
 
 /// Name of the vDSO in `/proc/PID/maps`.
 pub(crate) const VDSO: &str = "[vdso]";

@@ -4,8 +4,6 @@ use super::main_loop::{Engine, LEAST_INFO_BYTES, MS, OpenQuestions};
 use super::messages::{NO_FILE, READINGS};
 use super::summary;
 use crate::engine::workers::{ModuleTask, SymbolsWanted};
-use crate::os::sys;
-use crate::os::wall_clock::{self, WallClock};
 use crate::output::info;
 use crate::output::survivors::{self, Survivor};
 use crate::targets::target::Target;
@@ -13,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
+use tprof_os::sys;
+use tprof_os::wall_clock::{self, WallClock};
 use tprof_trace::run::RunInfo;
 use tprof_wire::region::off;
 

@@ -4,7 +4,6 @@
 use crate::disk_cache::DiskCache;
 use crate::engine::prebuilt_tables::PrebuiltTables;
 use crate::modules::{CompileJob, FileKey, LoadedModule, Mapping, ModuleCache, TableState};
-use crate::os::sys;
 use crate::python;
 use crate::shared::{Region, SessionMemory, Tables, publish, take_marks};
 use crate::symbols::{self, ModuleFile, ResolvedFrame, Symbolizer};
@@ -15,6 +14,7 @@ use std::sync::atomic::Ordering::*;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tprof_os::sys;
 use tprof_wire::region::stack_mode;
 
 /// Bytes of frame information that are compiled before a target gets its answer. They take about

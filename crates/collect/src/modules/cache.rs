@@ -10,9 +10,9 @@ use std::sync::Arc;
 use super::files::{Candidate, address_of, candidates, reopen};
 use crate::disk_cache::{CachedRows, DiskCache, LibraryKey, RowSpan, SpanRows};
 use crate::elf::{Elf, FileId, Segment, VDSO, own_vdso};
-use crate::os::maps::{Mapping, read_code_maps};
 use crate::symbols::ModuleFile;
 use crate::unwind_table::{self, ModulePart};
+use tprof_os::maps::{Mapping, read_code_maps};
 
 /// Largest number of files that stay open between being found and being compiled. Other files are
 /// opened again by path.

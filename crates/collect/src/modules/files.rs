@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::elf::{self, Elf, FileId, Segment};
-use crate::os::maps::Mapping;
+use tprof_os::maps::Mapping;
 
 /// A path that may lead to the mapped file.
 pub(super) struct Candidate {

@@ -14,9 +14,9 @@ mod files;
 mod rows;
 
 pub use crate::elf::FileId;
-pub use crate::os::maps::{Mapping, parse_maps, read_code_maps, read_maps};
 pub use address_spaces::{AddressSpaces, ModuleLoad};
 pub use cache::{
     CompileJob, Compiled, FileKey, FreshRows, LoadedModule, ModuleCache, TableId, TableState,
     TableStore,
 };
+pub use tprof_os::maps::{Mapping, parse_maps, read_code_maps, read_maps};

@@ -1,7 +1,5 @@
 //! Writes `run.json`, and the rows that belong to a whole file or to all files.
 
-use crate::os::cgroup::CgroupReading;
-use crate::os::host_cpu::HostCpuReading;
 use crate::output::files::Files;
 use crate::output::losses::Losses;
 use crate::symbols::{ModuleFile, ResolvedFrame};
@@ -9,6 +7,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use tprof_os::cgroup::CgroupReading;
+use tprof_os::host_cpu::HostCpuReading;
 use tprof_trace::model::{Counter, Loss, Symbol, counter};
 use tprof_trace::run::RunInfo;
 

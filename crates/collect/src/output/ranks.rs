@@ -1,7 +1,7 @@
 //! Determines the rank of a process from the variables that launchers set in its environment.
 
-use crate::os::proc;
-use crate::os::variables::Variables;
+use tprof_os::proc;
+use tprof_os::variables::Variables;
 use tprof_wire::env::{
     HYDRA_LOCAL_RANK, LOCAL_RANK, MPI_JOB_VARIABLES, RANK_VARIABLES, SLURM_FIRST_OWN_STEP,
     SLURM_JOB, SLURM_STEP, TORCH_RESTART, TORCH_RUN,

@@ -7,9 +7,9 @@
 //! If perf events are refused, a static program with an empty environment whose parent has ended
 //! isn't found.
 
-use crate::os::proc;
 use std::collections::BTreeMap;
 use std::path::Path;
+use tprof_os::proc;
 use tprof_trace::run::{BlindSpot, LATER_EVENTS};
 use tprof_wire::env;
 
@@ -82,8 +82,8 @@ fn name_of(pid: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::os::sys;
     use std::process::{Child, Command};
+    use tprof_os::sys;
 
     fn names(known: &[(u32, u64)], session: &Path) -> Vec<(u32, String)> {
         let found = find(known.iter().copied(), session).into_iter();

@@ -1,7 +1,7 @@
 //! Reads a process's memory word by word, from blocks that are read at once and cached.
 
-use crate::os::sys;
 use std::cell::RefCell;
+use tprof_os::sys;
 use tprof_wire::python;
 
 /// Bytes of a block. Blocks are useful because the frames of an interpreter are close together.

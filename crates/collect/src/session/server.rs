@@ -9,10 +9,6 @@ use crate::elf;
 use crate::engine::inbox::Event;
 use crate::engine::prebuilt_tables::PrebuiltTables;
 use crate::modules;
-use crate::os::proc;
-use crate::os::sys;
-use crate::os::variables::Variables;
-use crate::os::wall_clock;
 use crate::output::module_names::why_not;
 use crate::output::processes::Unanswered;
 use crate::output::ranks::Rank;
@@ -27,6 +23,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
+use tprof_os::proc;
+use tprof_os::sys;
+use tprof_os::variables::Variables;
+use tprof_os::wall_clock;
 use tprof_wire::handshake::{ExecArguments, Hello, Role, Welcome, hello_flags};
 
 /// Longest time that a client may take to send its `Hello`.

@@ -2,11 +2,11 @@
 //! `/proc` shows of it.
 
 use crate::modules::LoadedModule;
-use crate::os::maps::Mapping;
 use crate::output::ranks::Rank;
 use crate::shared::Region;
 use std::fs::File;
 use std::sync::Arc;
+use tprof_os::maps::Mapping;
 use tprof_wire::handshake::Hello;
 
 /// A program image that attached.

@@ -6,14 +6,14 @@
 
 use crate::cpu::{CpuSample, SamplerEvent};
 use crate::modules::LoadedModule;
-use crate::os::proc;
-use crate::os::sys;
 use crate::output::destination::Output;
 use crate::targets::code::Code;
 use crate::targets::code::Unresolved;
 use crate::targets::cpu_rows::{CpuRows, RowSink};
 use crate::targets::target::Targets;
 use std::collections::{BTreeMap, HashMap};
+use tprof_os::proc;
+use tprof_os::sys;
 use tprof_trace::model::*;
 use tprof_trace::run::{BlindSpot, ProcessInfo};
 

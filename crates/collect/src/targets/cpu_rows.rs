@@ -3,7 +3,6 @@
 //! no number.
 
 use crate::cpu::{CpuSample, Frame, Kind, Measure, ThreadTotals};
-use crate::os::proc;
 use crate::output::files::OpenFile;
 use crate::python::{self, PyFunction};
 use crate::symbols;
@@ -12,6 +11,7 @@ use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use tprof_os::proc;
 use tprof_trace::model::*;
 
 /// Numbers of sampled stacks begin here. The numbers of stacks that the process took itself have 24

@@ -11,8 +11,6 @@ use super::notes::NoteSink;
 use super::operators::Operators;
 use super::spans::Spans;
 use crate::gpu::{Gpu, ThreadRows};
-use crate::os::maps::Mapping;
-use crate::os::proc::Transferred;
 use crate::output::destination::Output;
 use crate::output::info;
 use crate::shared::Region;
@@ -22,6 +20,8 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
+use tprof_os::maps::Mapping;
+use tprof_os::proc::Transferred;
 use tprof_trace::model::*;
 use tprof_wire::region::off;
 

@@ -3,8 +3,8 @@
 use super::super::sample::{CpuSample, Measure, SamplerEvent, ThreadTotals};
 use super::super::threads::{ThreadInterval, WaitSite};
 use super::Worker;
-use crate::os::sys;
 use crate::python::PyThreadName;
+use tprof_os::sys;
 use tprof_trace::model::loss;
 
 impl Worker {

@@ -5,12 +5,12 @@ use super::super::sample::{Measure, SamplerEvent};
 use super::Worker;
 use crate::config::{PerfEvent, StackMode};
 use crate::elf::VDSO;
-use crate::os::maps::Mapping;
 use crate::perf::Ring;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
+use tprof_os::maps::Mapping;
 
 /// A process whose code is known, so that its stacks are unwound: the vDSO, at [`CODE`].
 const PID: u32 = 1 << 30;

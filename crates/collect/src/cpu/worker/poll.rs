@@ -4,9 +4,9 @@ use super::super::polled::{self, ProgramChange, ThreadActivity};
 use super::super::sample::{CpuSample, Measure, SamplerEvent};
 use super::Worker;
 use crate::config::StackMode;
-use crate::os::maps::read_code_maps;
-use crate::os::proc::{self, Stat};
-use crate::os::sys;
+use tprof_os::maps::read_code_maps;
+use tprof_os::proc::{self, Stat};
+use tprof_os::sys;
 use tprof_wire::record::StackEnd;
 
 /// Readings may take at most one part in this many of the time, measured as CPU time of the

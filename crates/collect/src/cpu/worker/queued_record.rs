@@ -6,10 +6,10 @@ use super::super::blocked::BlockedThread;
 use super::super::counters::Purpose;
 use super::super::sample::Frame;
 use crate::config::PerfEvent;
-use crate::os::maps::Mapping;
 use crate::perf::record::{Origin, Registers};
 use crate::python::PyStack;
 use rustc_hash::FxHashSet;
+use tprof_os::maps::Mapping;
 
 /// A record of a perf event that waits until all earlier records have been read.
 pub struct QueuedRecord {

@@ -5,8 +5,6 @@ use super::super::sample::{CpuSample, Frame, Measure, SamplerEvent};
 use super::super::threads::{ThreadInterval, WaitSite};
 use super::queued_record::{QueuedEvent, QueuedRecord};
 use super::{FRESH_NS, Worker};
-use crate::os::maps::Mapping;
-use crate::os::sys;
 use crate::perf::record::{self, Origin, Record};
 use crate::python::PyStack;
 use std::collections::HashMap;
@@ -14,6 +12,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
+use tprof_os::maps::Mapping;
+use tprof_os::sys;
 use tprof_trace::model::ThreadState;
 
 impl Worker {

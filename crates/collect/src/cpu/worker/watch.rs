@@ -5,9 +5,9 @@ use super::super::refusal::why_refused;
 use super::super::sample::SamplerEvent;
 use super::queued_record::{QueuedEvent, QueuedRecord};
 use super::{Watched, Worker};
-use crate::os::proc::{self, Stat};
-use crate::os::sys;
 use std::sync::atomic::Ordering::Release;
+use tprof_os::proc::{self, Stat};
+use tprof_os::sys;
 
 impl Worker {
     /// Handles the result of opening counters. Everything that the kernel refuses is reported once.

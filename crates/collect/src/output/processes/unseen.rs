@@ -4,10 +4,10 @@
 use super::expected::{NEVER_ATTACHED, STOOD_STILL_THEN};
 use super::{Expected, Processes, Unanswered, in_words};
 use crate::config::Config;
-use crate::os::proc;
 use crate::output::losses::MAX_BLIND;
 use crate::output::survivors::Survivor;
 use std::path::{Path, PathBuf};
+use tprof_os::proc;
 use tprof_trace::run::{BlindSpot, ProcessInfo};
 
 impl Processes {

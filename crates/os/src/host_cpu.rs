@@ -1,8 +1,8 @@
 //! Reads the CPU time of all programs on the host, and the time in which a CPU limit kept the job's
 //! cgroup from running.
 
-use super::proc::TICK_NS;
-use super::sys;
+use crate::proc::TICK_NS;
+use crate::sys;
 use std::fs;
 use std::path::PathBuf;
 

@@ -4,7 +4,7 @@
 //! pidfd's information about the end of a process, `tgkill` and `setpriority`.
 #![allow(unsafe_code)] // system calls that nix lacks
 
-pub use super::socket::{
+pub use crate::socket::{
     accept, connect, is_hung_up, listen, peer, receive, send, set_timeout, user,
 };
 
@@ -83,7 +83,7 @@ pub fn exit_status(pidfd: &OwnedFd) -> Option<i32> {
 /// An executable mapping as the kernel returns it: `struct procmap_query` of `linux/fs.h`.
 #[repr(C)]
 #[derive(Debug, Default)]
-pub struct CodeMapping {
+pub(crate) struct CodeMapping {
     size: u64,
     flags: u64,
     from: u64,
@@ -115,7 +115,7 @@ pub struct CodeMapping {
 /// # Errors
 ///
 /// `ENOTTY` on older kernels; `ESRCH` if the process has ended.
-pub fn code_mapping_from(
+pub(crate) fn code_mapping_from(
     maps: &fs::File,
     from: u64,
     name: &mut [u8; libc::PATH_MAX as usize],
@@ -174,7 +174,7 @@ pub fn monotonic_ns() -> u64 {
 }
 
 /// Returns CLOCK_BOOTTIME, ns.
-pub fn boottime_ns() -> u64 {
+pub(crate) fn boottime_ns() -> u64 {
     clock_ns(ClockId::CLOCK_BOOTTIME)
 }
 
@@ -200,7 +200,7 @@ fn clock_ns(clock: ClockId) -> u64 {
 
 /// Reads a clock by a system call. A library that changes the time (libfaketime) may interpose the
 /// C library's function, but not the system call.
-pub fn kernel_clock_ns(clock: ClockId) -> Option<u64> {
+pub(crate) fn kernel_clock_ns(clock: ClockId) -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a live timespec, and the kernel writes nothing else.
     let result = unsafe { libc::syscall(libc::SYS_clock_gettime, clock.as_raw(), &raw mut time) };

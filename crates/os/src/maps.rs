@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use super::sys;
+use crate::sys;
 
 /// A mapping of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]

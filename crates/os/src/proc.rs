@@ -1,12 +1,12 @@
 //! Reads what `/proc` says about processes and threads. [`Stat`] is the only parser of `stat`.
 
-use crate::os::sys;
+use crate::sys;
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
 
 /// `USER_HZ` is 100 on every Linux ABI.
-pub(super) const TICK_NS: u64 = 10_000_000;
+pub(crate) const TICK_NS: u64 = 10_000_000;
 /// Bytes of a page on x86-64.
 const PAGE: u64 = 4096;
 /// `PF_KTHREAD` of the kernel's `sched.h`.
@@ -139,26 +139,26 @@ pub fn parent_of(pid: u32) -> Option<u32> {
 
 /// Returns the wait status of a zombie; `None` if the process isn't one or the status may not be
 /// read.
-pub(crate) fn zombie_status(pid: u32) -> Option<i32> {
+pub fn zombie_status(pid: u32) -> Option<i32> {
     Stat::of(pid).filter(|stat| stat.state() == b'Z')?.wait_status()
 }
 
 /// Returns when a process started, in hundredths of a second since the machine's boot.
-pub(crate) fn start_tick(pid: u32) -> Option<u64> {
+pub fn start_tick(pid: u32) -> Option<u64> {
     Stat::of(pid)?.start_tick()
 }
 
 /// Returns when a process started, by CLOCK_MONOTONIC. The kernel counts in hundredths of a second,
 /// so the result may be up to 20 ms too early. It is never too late, so callers can compare it with
 /// times at which the process certainly existed.
-pub(crate) fn started_ns(pid: u32) -> Option<u64> {
+pub fn started_ns(pid: u32) -> Option<u64> {
     let ticks = start_tick(pid)?;
     let age_ns = sys::boottime_ns().checked_sub(ticks.checked_mul(TICK_NS)?)?;
     sys::monotonic_ns().checked_sub(age_ns + TICK_NS)
 }
 
 /// Returns the resident and the virtual bytes of a process.
-pub(crate) fn memory_of(pid: u32) -> Option<(u64, u64)> {
+pub fn memory_of(pid: u32) -> Option<(u64, u64)> {
     let text = String::from_utf8(read(&format!("/proc/{pid}/statm"))).ok()?;
     let mut fields = text.split_whitespace().map(|field| field.parse::<u64>().ok());
     let mapped = fields.next()?? * PAGE;
@@ -168,7 +168,7 @@ pub(crate) fn memory_of(pid: u32) -> Option<(u64, u64)> {
 
 /// Bytes that a process has read and written so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Transferred {
+pub struct Transferred {
     /// Bytes read by system calls.
     pub read: u64,
     /// Bytes written by system calls.
@@ -181,7 +181,7 @@ pub(crate) struct Transferred {
 
 /// Reads [`Transferred`] of a process. `None` if this process isn't permitted to trace the other
 /// with ptrace, or if the kernel doesn't count these bytes.
-pub(crate) fn transferred_by(pid: u32) -> Option<Transferred> {
+pub fn transferred_by(pid: u32) -> Option<Transferred> {
     transferred_in(&String::from_utf8(read(&format!("/proc/{pid}/io"))).ok()?)
 }
 
@@ -213,13 +213,13 @@ pub fn split_arguments(text: &[u8]) -> Vec<String> {
 }
 
 /// Returns the name of the program in a command line, without its directory.
-pub(crate) fn program_of(command: &str) -> String {
+pub fn program_of(command: &str) -> String {
     let first = command.split(' ').next().unwrap_or_default();
     first.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
 /// Returns the path of a process's executable; empty if it can't be read.
-pub(crate) fn exe_of(pid: u32) -> String {
+pub fn exe_of(pid: u32) -> String {
     std::fs::read_link(format!("/proc/{pid}/exe"))
         .map_or_else(|_| String::new(), |path| path.to_string_lossy().into_owned())
 }
@@ -231,18 +231,18 @@ pub fn environment_of(pid: u32) -> Vec<u8> {
 }
 
 /// Returns the name of a thread. The name of a process is that of its first thread.
-pub(crate) fn name_of(pid: u32, tid: u32) -> String {
+pub fn name_of(pid: u32, tid: u32) -> String {
     let name = read(&format!("/proc/{pid}/task/{tid}/comm"));
     String::from_utf8_lossy(&name).trim_end().to_owned()
 }
 
 /// Returns the pids of all processes in this pid namespace.
-pub(crate) fn all() -> impl Iterator<Item = u32> {
+pub fn all() -> impl Iterator<Item = u32> {
     numbers_in("/proc")
 }
 
 /// Returns the tids of a process's threads.
-pub(crate) fn threads_of(pid: u32) -> Vec<u32> {
+pub fn threads_of(pid: u32) -> Vec<u32> {
     numbers_in(&format!("/proc/{pid}/task")).collect()
 }
 
@@ -252,7 +252,7 @@ fn numbers_in(directory: &str) -> impl Iterator<Item = u32> + use<> {
 }
 
 /// Returns the number of a process's threads; 0 if the process has ended.
-pub(crate) fn count_threads(pid: u32) -> u64 {
+pub fn count_threads(pid: u32) -> u64 {
     use std::os::unix::fs::MetadataExt;
     // The link count of a directory is the number of directories in it plus two.
     let directory = std::fs::metadata(format!("/proc/{pid}/task"));
@@ -261,7 +261,7 @@ pub(crate) fn count_threads(pid: u32) -> u64 {
 
 /// Returns the pids of a process's children; empty if the kernel was built without
 /// CONFIG_PROC_CHILDREN.
-pub(crate) fn children_of(pid: u32) -> Vec<u32> {
+pub fn children_of(pid: u32) -> Vec<u32> {
     let mut all = Vec::new();
     for tid in threads_of(pid) {
         let listed = read(&format!("/proc/{pid}/task/{tid}/children"));
@@ -272,7 +272,7 @@ pub(crate) fn children_of(pid: u32) -> Vec<u32> {
 }
 
 /// Returns the pids of a process and all of its descendants, parents first.
-pub(crate) fn with_descendants(pid: u32) -> Vec<u32> {
+pub fn with_descendants(pid: u32) -> Vec<u32> {
     let parents: Vec<(u32, u32)> =
         all().filter_map(|child| Some((child, parent_of(child)?))).collect();
     let mut found = vec![pid];
@@ -286,7 +286,7 @@ pub(crate) fn with_descendants(pid: u32) -> Vec<u32> {
 
 /// Returns a setting of the kernel by its path below `/proc/sys`; `None` if the kernel doesn't have
 /// it.
-pub(crate) fn setting(path: &str) -> Option<String> {
+pub fn setting(path: &str) -> Option<String> {
     let text = read(&format!("/proc/sys/{path}"));
     Some(String::from_utf8_lossy(&text).trim().to_owned()).filter(|text| !text.is_empty())
 }
@@ -294,7 +294,7 @@ pub(crate) fn setting(path: &str) -> Option<String> {
 /// Reads a file whose size the file system doesn't report, such as those in `/proc`. For a file of
 /// less than 8 KiB that takes one `read`, while `std::fs::read` needs several. Empty if the file
 /// can't be read.
-pub(crate) fn read(path: &str) -> Vec<u8> {
+pub fn read(path: &str) -> Vec<u8> {
     let Ok(mut file) = File::open(path) else { return Vec::new() };
     let mut buffer = vec![0; 16 << 10];
     let mut len = 0;

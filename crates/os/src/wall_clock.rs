@@ -1,7 +1,7 @@
 //! Checks whether the time of day can be trusted: whether a library changes it, and whether it was
 //! set during a run.
 
-use super::sys;
+use crate::sys;
 use nix::time::ClockId;
 use std::time::{SystemTime, UNIX_EPOCH};
 

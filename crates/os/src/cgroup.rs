@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use tprof_trace::model::counter;
 
 /// The memory cgroup of this process, which the job that it launches shares.
 #[derive(Debug, Default)]
@@ -97,8 +96,9 @@ impl Cgroup {
         Cgroup::default()
     }
 
-    /// Reads the cgroup's memory.
-    pub fn read(&self) -> CgroupReading {
+    /// Reads the cgroup's memory. The cgroup is near its limit if it uses at least the share `near`
+    /// of it.
+    pub fn read(&self, near: f64) -> CgroupReading {
         let Some(own) = &self.own else { return CgroupReading::default() };
         let [current, _, kills] = self.version.files();
         let of_limited = |dir: &PathBuf| {
@@ -112,7 +112,7 @@ impl Cgroup {
             let current = number(&own.join(current));
             return CgroupReading { current, oom_kills, ..CgroupReading::default() };
         };
-        let is_near = used as f64 >= counter::CGROUP_CACHE_SHARE * limit as f64;
+        let is_near = used as f64 >= near * limit as f64;
         CgroupReading {
             current: Some(used),
             cache: is_near.then(|| cache(&dir, self.version)).flatten(),
@@ -156,6 +156,7 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
+    const NEAR: f64 = 0.8;
 
     /// Creates a tree of cgroups, with these files and their contents.
     fn tree(files: &[(&str, String)]) -> tempfile::TempDir {
@@ -178,7 +179,7 @@ mod tests {
             ("job/step/memory.max", "max\n".to_owned()),
             ("job/step/memory.events", "low 0\noom 3\noom_kill 2\noom_group_kill 1\n".to_owned()),
         ]);
-        let read = |path: &str| Cgroup::within(root.path(), &format!("0::{path}\n")).read();
+        let read = |path: &str| Cgroup::within(root.path(), &format!("0::{path}\n")).read(NEAR);
         let found = CgroupReading {
             current: Some(190 * MIB),
             cache: Some(50 * MIB),
@@ -200,11 +201,11 @@ mod tests {
             ("memory/job/memory.oom_control", "under_oom 0\noom_kill 0\n".to_owned()),
         ]);
         let lines = "4:memory:/job\n0::/\n";
-        let reading = Cgroup::within(root.path(), lines).read();
+        let reading = Cgroup::within(root.path(), lines).read(NEAR);
         let [current, oom_kills] = [Some(10 * MIB), Some(0)];
         assert_eq!(reading, CgroupReading { current, oom_kills, ..CgroupReading::default() });
         // In a container, only the root is mounted.
-        let reading = Cgroup::within(root.path(), "4:memory:/docker/1234\n").read();
+        let reading = Cgroup::within(root.path(), "4:memory:/docker/1234\n").read(NEAR);
         assert_eq!((reading.current, reading.limit), (Some(900 * MIB), None));
     }
 }
