@@ -40,7 +40,8 @@ ALLOWED = {
     "tprof-cupti": {"tprof-wire", "tprof-inject", "tprof-cupti-sys"},
     "tprof-trace": {"tprof-wire"},
     "tprof-os": set(),
-    "tprof-collect": {"tprof-wire", "tprof-cfi", "tprof-os", "tprof-trace"},
+    "tprof-symbols": {"tprof-wire", "tprof-os"},
+    "tprof-collect": {"tprof-wire", "tprof-cfi", "tprof-os", "tprof-symbols", "tprof-trace"},
     "tprof-facts": {"tprof-trace"},
     "tprof-import": {"tprof-trace", "tprof-facts"},
     "tprof-analyze": {"tprof-trace", "tprof-facts"},
@@ -51,7 +52,7 @@ ALLOWED = {
     # A separate workspace and program.
     "tprof-sql": {"tprof-trace", "tprof-facts", "tprof-analyze", "tprof-export", "tprof-tables"},
     "tprof-cli": {
-        "tprof-wire", "tprof-os", "tprof-trace", "tprof-facts", "tprof-collect", "tprof-import",
+        "tprof-wire", "tprof-os", "tprof-symbols", "tprof-trace", "tprof-facts", "tprof-collect", "tprof-import",
         "tprof-analyze", "tprof-export", "tprof-tables", "tprof-live",
         "tprof-serve",
     },

@@ -5,7 +5,7 @@
 //! The modules in reading order. Each module uses only modules of its own paragraph of `mod` lines
 //! below and of the paragraphs above it, which `scripts/check-arrows.py` checks:
 //!
-//! - [`elf`], [`unwind_table`], [`symbols`], [`modules`]: the code that processes run;
+//! - [`unwind_table`], [`modules`]: the code that processes run;
 //! - `shared`: the memory that targets share with the collector, and their clock;
 //! - [`perf`], `python`, [`cpu`]: samples of threads, taken by perf events or read from `/proc`,
 //!   with Python's frames;
@@ -25,10 +25,7 @@ pub mod config;
 mod error;
 mod schedule;
 
-pub mod disk_cache;
-pub mod elf;
 pub mod modules;
-pub mod symbols;
 pub mod unwind_table;
 
 mod shared;

@@ -8,12 +8,12 @@
 //! they are published with its region. A program that never asked is not examined, because finding
 //! the file behind each mapping costs a system call.
 
-use crate::disk_cache::DiskCache;
 use crate::modules::{LoadedModule, Mapping, ModuleCache, TableState};
 use crate::shared::{Region, publish};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use tprof_symbols::disk_cache::DiskCache;
 
 /// Largest number of programs that are remembered.
 const MAX_PROGRAMS: usize = 4096;

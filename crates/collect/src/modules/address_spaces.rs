@@ -6,12 +6,12 @@
 
 use super::cache::{LoadedModule, ModuleCache};
 use super::rows::ModuleRows;
-use crate::elf::{Elf, FileId, VDSO, own_vdso};
 use rustc_hash::FxHashMap;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use tprof_os::maps::{Mapping, read_code_maps};
+use tprof_symbols::elf::{Elf, FileId, VDSO, own_vdso};
 use tprof_wire::unwind::Row;
 
 /// Number of unwind rows that are cached for all processes together. If there are more, all are

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::files::{Candidate, address_of, candidates, reopen};
-use crate::disk_cache::{CachedRows, DiskCache, LibraryKey, RowSpan, SpanRows};
-use crate::elf::{Elf, FileId, Segment, VDSO, own_vdso};
-use crate::symbols::ModuleFile;
-use crate::unwind_table::{self, ModulePart};
+use crate::unwind_table::{self, CachedRows, ModulePart, RowSpan, SpanRows};
 use tprof_os::maps::{Mapping, read_code_maps};
+use tprof_symbols::ModuleFile;
+use tprof_symbols::disk_cache::{DiskCache, LibraryKey};
+use tprof_symbols::elf::{Elf, FileId, Segment, VDSO, own_vdso};
 
 /// Largest number of files that stay open between being found and being compiled. Other files are
 /// opened again by path.

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::elf::{self, Elf, FileId, Segment};
 use tprof_os::maps::Mapping;
+use tprof_symbols::elf::{self, Elf, FileId, Segment};
 
 /// A path that may lead to the mapped file.
 pub(super) struct Candidate {

@@ -13,10 +13,12 @@ mod cache;
 mod files;
 mod rows;
 
-pub use crate::elf::FileId;
 pub use address_spaces::{AddressSpaces, ModuleLoad};
 pub use cache::{
     CompileJob, Compiled, FileKey, FreshRows, LoadedModule, ModuleCache, TableId, TableState,
     TableStore,
 };
 pub use tprof_os::maps::{Mapping, parse_maps, read_code_maps, read_maps};
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests;

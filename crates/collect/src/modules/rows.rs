@@ -5,11 +5,11 @@
 //! `.eh_frame` tells where the description of each function is, so even a library of a gigabyte
 //! takes only a small read per function. A module without such a table is compiled as a whole.
 
-use crate::elf::{Elf, u32_at};
 use crate::unwind_table::{self, SearchTable, UnwindTable, Window};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use tprof_cfi::ENTRY_BYTES;
+use tprof_symbols::elf::{Elf, u32_at};
 use tprof_wire::unwind::Row;
 
 /// Largest number of functions in a search table. The table of libtorch_cuda has a million.

@@ -3,11 +3,11 @@
 use crate::error::CollectError;
 use crate::output::ranks::Rank;
 use crate::output::sources::SourceFiles;
-use crate::symbols::ModuleFile;
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tprof_os::sys;
+use tprof_symbols::ModuleFile;
 use tprof_trace::model::{Counter, EventSample, NameId, ProcessIndex, Property, Sample};
 use tprof_trace::run::RankInfo;
 use tprof_trace::{TraceError, TraceFile, TraceHeader, TraceWriter};

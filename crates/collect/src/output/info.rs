@@ -2,13 +2,13 @@
 
 use crate::output::files::Files;
 use crate::output::losses::Losses;
-use crate::symbols::{ModuleFile, ResolvedFrame};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use tprof_os::cgroup::CgroupReading;
 use tprof_os::host_cpu::HostCpuReading;
+use tprof_symbols::{ModuleFile, ResolvedFrame};
 use tprof_trace::model::{Counter, Loss, Symbol, counter};
 use tprof_trace::run::RunInfo;
 

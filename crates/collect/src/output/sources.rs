@@ -12,8 +12,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tprof_trace::model::{SourceStamp, property};
 
-use crate::symbols::ModuleFile;
 use tprof_os::{proc, sys};
+use tprof_symbols::ModuleFile;
 
 /// Largest number of files whose size and time a rank records.
 const MAX_FILES: usize = 20_000;

@@ -5,7 +5,6 @@ use super::configure::{TargetClock, configure};
 use super::owners::{itt_owner, nccl_owner, nvtx_owner};
 use crate::config::{Activity, Config, MemMode, StackMode};
 use crate::directory::socket::SessionSocket;
-use crate::elf;
 use crate::engine::inbox::Event;
 use crate::engine::prebuilt_tables::PrebuiltTables;
 use crate::modules;
@@ -27,6 +26,7 @@ use tprof_os::proc;
 use tprof_os::sys;
 use tprof_os::variables::Variables;
 use tprof_os::wall_clock;
+use tprof_symbols::elf;
 use tprof_wire::handshake::{ExecArguments, Hello, Role, Welcome, hello_flags};
 
 /// Longest time that a client may take to send its `Hello`.

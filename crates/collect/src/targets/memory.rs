@@ -2,10 +2,10 @@
 
 use super::target::Target;
 use crate::output::destination::Output;
-use crate::symbols::ModuleFile;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use tprof_os::proc::{self, Transferred};
+use tprof_symbols::ModuleFile;
 use tprof_trace::model::*;
 use tprof_wire::region::{REGION_BYTES, SESSION_BYTES, TABLES_BYTES};
 

@@ -10,7 +10,7 @@ use gimli::{DebugFrame, LittleEndian};
 use tprof_cfi::ENTRY_BYTES;
 use tprof_wire::unwind::Row;
 
-use crate::elf::{EM_X86_64, Elf, ElfError, PT_GNU_EH_FRAME, u32_at};
+use tprof_symbols::elf::{EM_X86_64, Elf, ElfError, PT_GNU_EH_FRAME, u32_at};
 
 /// Largest section of frame information that is read, bytes.
 const MAX_SECTION: u64 = 512 << 20;

@@ -307,8 +307,8 @@ fn is_signal_frame<'a, S: UnwindSection<Bytes<'a>>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::elf::Elf;
     use std::path::Path;
+    use tprof_symbols::elf::Elf;
 
     /// The fast evaluator gives the same rows as gimli, entry by entry and for the whole table.
     #[test]

@@ -7,6 +7,7 @@
 //! cut. A row with the right CFA but without the frame pointer would look right until a caller
 //! needs the frame pointer, so it becomes `Row::NONE` too.
 
+mod cached_rows;
 mod compile;
 mod compiler;
 mod parts;
@@ -14,6 +15,7 @@ mod plain;
 mod search;
 mod table;
 
+pub use cached_rows::{CachedRows, RowSpan, SpanRows};
 pub(crate) use compile::compile_section;
 pub use compile::{compile, compile_bytes, compile_elf, compile_file, frame_bytes};
 pub use parts::{ModulePart, compile_part, parts};

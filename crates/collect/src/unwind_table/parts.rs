@@ -5,12 +5,12 @@
 //! the description of each one is. A part is a range of entries in this table, and only their
 //! descriptions are read. The rows of a part are the same as those of the whole module.
 
+use super::cached_rows::RowSpan;
 use super::compile::{compile_section, mark_entry};
 use super::search::{SearchTable, Window};
 use super::table::{UnwindError, UnwindTable};
-use crate::disk_cache::RowSpan;
-use crate::elf::{Elf, u32_at};
 use std::collections::HashMap;
+use tprof_symbols::elf::{Elf, u32_at};
 
 /// Number of functions in a part, and largest number of parts of a module. A target's module table
 /// has 2,048 entries, and compiling a part of 1,024 functions takes 0.4 ms.

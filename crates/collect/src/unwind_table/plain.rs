@@ -94,9 +94,9 @@ impl<'a> Plain<'a> {
 
 #[cfg(test)]
 mod tests {
-    use crate::elf::{Elf, PT_GNU_EH_FRAME};
     use crate::unwind_table::compile_elf;
     use tprof_cfi::LoadedFrames;
+    use tprof_symbols::elf::{Elf, PT_GNU_EH_FRAME};
     use tprof_wire::unwind::Row;
 
     /// An ELF file as a loader maps it: its segments with their addresses, the address of

@@ -1,7 +1,7 @@
 //! Finds the descriptions of single functions, by the binary search table next to `.eh_frame`. The
 //! table lists the functions in order of address, and tells where the description of each one is.
 
-use crate::elf::{EM_X86_64, Elf, ElfError, PT_GNU_EH_FRAME, u32_at};
+use tprof_symbols::elf::{EM_X86_64, Elf, ElfError, PT_GNU_EH_FRAME, u32_at};
 
 /// Bytes of the search table's head, and of an entry in the table.
 const HEAD: u64 = 12;

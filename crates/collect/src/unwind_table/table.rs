@@ -1,6 +1,6 @@
 //! The compiled unwind rows of a module, and their encoding for targets.
 
-use crate::elf::ElfError;
+use tprof_symbols::elf::ElfError;
 use tprof_wire::unwind::{Row, TableHeader, table_bytes};
 
 /// The unwind rows of one module, in order of address. Row `i` is valid from `pcs[i]` up to `pcs[i

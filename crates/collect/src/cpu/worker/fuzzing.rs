@@ -4,13 +4,13 @@ use super::super::options::SamplingOptions;
 use super::super::sample::{Measure, SamplerEvent};
 use super::Worker;
 use crate::config::{PerfEvent, StackMode};
-use crate::elf::VDSO;
 use crate::perf::Ring;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use tprof_os::maps::Mapping;
+use tprof_symbols::elf::VDSO;
 
 /// A process whose code is known, so that its stacks are unwound: the vDSO, at [`CODE`].
 const PID: u32 = 1 << 30;

@@ -1,9 +1,9 @@
 //! Reports the programs that processes were about to run and that never attached, with the reason.
 
 use super::{Expected, Processes, in_words};
-use crate::elf;
 use crate::output::losses::MAX_BLIND;
 use std::path::Path;
+use tprof_symbols::elf;
 use tprof_trace::run::{BlindSpot, ProcessInfo};
 use tprof_wire::WIRE_VERSION;
 

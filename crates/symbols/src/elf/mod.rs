@@ -13,8 +13,11 @@ mod stubs;
 mod vdso;
 
 pub use facts::{ElfFacts, blind_reason, inspect, own_allocator};
-pub use file::{EM_AARCH64, EM_NATIVE, EM_X86_64, Elf, ElfError, Segment};
-pub(crate) use file::{PT_GNU_EH_FRAME, Section, build_id_in, open, u16_at, u32_at, u64_at};
+pub use file::{
+    EM_AARCH64, EM_NATIVE, EM_X86_64, Elf, ElfError, PT_GNU_EH_FRAME, Section, Segment, open,
+    u32_at, u64_at,
+};
+pub(crate) use file::{build_id_in, u16_at};
 pub use file_id::FileId;
 pub(crate) use stubs::called_by_stub;
-pub(crate) use vdso::{VDSO, own_vdso};
+pub use vdso::{VDSO, own_vdso};

@@ -3,11 +3,11 @@
 //! For users without privileges, all addresses in that file are 0. Then every kernel frame is named
 //! `[kernel]`.
 
-use super::frame::ResolvedFrame;
-use super::kallsyms::{each_function, lines};
-use super::kernel_image::KernelImage;
-use super::module_file::ModuleFile;
 use crate::disk_cache::DiskCache;
+use crate::frame::ResolvedFrame;
+use crate::kallsyms::{each_function, lines};
+use crate::kernel_image::KernelImage;
+use crate::module_file::ModuleFile;
 use std::cell::OnceCell;
 use std::io::BufRead;
 use std::path::PathBuf;

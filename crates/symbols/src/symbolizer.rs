@@ -1,15 +1,15 @@
 //! Symbolizes addresses, and keeps as many modules open as its memory limits permit.
 
-use super::demangle::{demangle, is_mangled};
-use super::dwarf::DebugInfo;
-use super::files::{find_debug_file, find_module};
-use super::frame::ResolvedFrame;
-use super::kernel::{KERNEL, KernelNames};
-use super::module_file::ModuleFile;
-use super::places::KnownAddresses;
-use super::table::SymbolTable;
+use crate::demangle::{demangle, is_mangled};
 use crate::disk_cache::DiskCache;
+use crate::dwarf::DebugInfo;
 use crate::elf::{Elf, FileId, called_by_stub};
+use crate::files::{find_debug_file, find_module};
+use crate::frame::ResolvedFrame;
+use crate::kernel::{KERNEL, KernelNames};
+use crate::module_file::ModuleFile;
+use crate::places::KnownAddresses;
+use crate::table::SymbolTable;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};

@@ -47,7 +47,7 @@ impl Symbol {
 }
 
 /// The functions of one file.
-pub(crate) struct SymbolTable {
+pub struct SymbolTable {
     symbols: Vec<Symbol>,
     names_offset: u64,
     names_bytes: u64,
@@ -182,13 +182,13 @@ fn parsed(bytes: &[u8]) -> Option<Vec<Symbol>> {
 }
 
 /// Returns the ELF address of a variable; `None` if the file was stripped of `.symtab`.
-pub(crate) fn variable(elf: &Elf, name: &str) -> Option<u64> {
+pub fn variable(elf: &Elf, name: &str) -> Option<u64> {
     const OBJECT: u8 = 1;
     symbol(elf, name, OBJECT)
 }
 
 /// Returns the ELF address of a function; `None` if the file was stripped of `.symtab`.
-pub(crate) fn routine(elf: &Elf, name: &str) -> Option<u64> {
+pub fn routine(elf: &Elf, name: &str) -> Option<u64> {
     const FUNCTION: u8 = 2;
     symbol(elf, name, FUNCTION)
 }

@@ -20,7 +20,7 @@ pub(super) const PT_INTERP: u32 = 3;
 const PT_NOTE: u32 = 4;
 /// `p_type` of the segment with the search table, by which `.eh_frame` is found without section
 /// headers.
-pub(crate) const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+pub const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const SHT_NOBITS: u32 = 8;
 const SHF_COMPRESSED: u64 = 0x800;
 
@@ -79,7 +79,7 @@ impl Segment {
 
 /// One section header.
 #[derive(Clone, Debug)]
-pub(crate) struct Section {
+pub struct Section {
     /// Name of the section.
     pub name: String,
     /// The header's `sh_type`.
@@ -123,21 +123,24 @@ pub struct Elf {
 }
 
 /// Opens a file for reading, without blocking if the file is a pipe.
-pub(crate) fn open(path: &Path) -> std::io::Result<File> {
+pub fn open(path: &Path) -> std::io::Result<File> {
     File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
+/// Returns the `u16` at `at`, or 0 beyond the end.
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at..at + 2).and_then(|b| b.try_into().ok()).map_or(0, u16::from_le_bytes)
 }
 
 /// Returns the `u32` at `at`, or 0 beyond the end.
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+#[inline]
+pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
 }
 
 /// Returns the `u64` at `at`, or 0 beyond the end.
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+#[inline]
+pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
@@ -209,7 +212,7 @@ impl Elf {
     }
 
     /// Returns the ELF address of the entry point; 0 if the file has none.
-    pub(crate) fn entry(&self) -> u64 {
+    pub fn entry(&self) -> u64 {
         self.entry
     }
 
@@ -237,7 +240,7 @@ impl Elf {
     }
 
     /// Reads `bytes` bytes at `offset`. Fails if they aren't all within the file.
-    pub(crate) fn read(&self, offset: u64, bytes: u64) -> Result<Vec<u8>, ElfError> {
+    pub fn read(&self, offset: u64, bytes: u64) -> Result<Vec<u8>, ElfError> {
         const OUTSIDE: ElfError = ElfError::Damaged("an offset lies outside the file");
         let end = offset.checked_add(bytes).ok_or(OUTSIDE)?;
         if end > self.len() {
@@ -278,7 +281,7 @@ impl Elf {
     }
 
     /// Returns the file offset of the byte that is loaded at an ELF address.
-    pub(crate) fn offset_of(&self, address: u64) -> Option<u64> {
+    pub fn offset_of(&self, address: u64) -> Option<u64> {
         self.segments
             .iter()
             .filter(|s| s.kind == PT_LOAD)
@@ -287,7 +290,7 @@ impl Elf {
     }
 
     /// Returns the section headers; empty if the file has none or they are damaged.
-    pub(crate) fn sections(&self) -> Vec<Section> {
+    pub fn sections(&self) -> Vec<Section> {
         let (offset, count, names) = self.section_table;
         let bytes = u64::from(count) * 64;
         if !self.is_64 || bytes > MAX_TABLE {
@@ -302,7 +305,7 @@ impl Elf {
     }
 
     /// Returns the contents of a section. Fails if they have more than `limit` bytes.
-    pub(crate) fn contents(&self, section: &Section, limit: u64) -> Result<Vec<u8>, ElfError> {
+    pub fn contents(&self, section: &Section, limit: u64) -> Result<Vec<u8>, ElfError> {
         if section.bytes > limit {
             return Err(ElfError::Damaged("a section is too large"));
         }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tprof_collect::elf::{Elf, ElfError, blind_reason, inspect};
+use tprof_symbols::elf::{Elf, ElfError, blind_reason, inspect};
 
 fn build(dir: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
     let (file, program) = (dir.join(format!("{name}.c")), dir.join(name));

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use tprof_os::maps::read_code_maps;
 
 /// Name of the vDSO in `/proc/PID/maps`.
-pub(crate) const VDSO: &str = "[vdso]";
+pub const VDSO: &str = "[vdso]";
 /// Largest vDSO that is read, bytes.
 const MAX_VDSO: u64 = 1 << 20;
 
 /// Returns the bytes of this process's vDSO.
-pub(crate) fn own_vdso() -> Option<Arc<[u8]>> {
+pub fn own_vdso() -> Option<Arc<[u8]>> {
     static BYTES: std::sync::OnceLock<Option<Arc<[u8]>>> = std::sync::OnceLock::new();
     let read = || {
         let maps = read_code_maps(std::process::id()).ok()?;

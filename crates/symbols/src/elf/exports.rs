@@ -11,7 +11,7 @@ impl Elf {
 
     /// Returns the ELF address and the size of a dynamic symbol; `None` if the file doesn't define
     /// it.
-    pub(crate) fn export(&self, name: &str) -> Option<(u64, u64)> {
+    pub fn export(&self, name: &str) -> Option<(u64, u64)> {
         self.export_among(name, &self.dynamic())
     }
 

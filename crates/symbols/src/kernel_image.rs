@@ -7,9 +7,9 @@
 //! hides them, the cache isn't used. Functions outside the image, such as those of kernel modules,
 //! are not cached.
 
-use super::kallsyms::each_function;
 use crate::disk_cache::{CachedContent, DiskCache, FileKind, LibraryKey};
 use crate::elf::{u32_at, u64_at};
+use crate::kallsyms::each_function;
 use std::io::BufRead;
 use std::ops::Deref;
 
@@ -24,7 +24,7 @@ const MAX_SKIPPED: usize = 4096;
 const MAX_FUNCTIONS: usize = 2 << 20;
 
 /// The cached functions of the running kernel's image.
-pub(super) struct KernelImage {
+pub(crate) struct KernelImage {
     begin: u64,
     functions: Functions<CachedContent>,
 }

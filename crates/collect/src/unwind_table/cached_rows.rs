@@ -1,10 +1,9 @@
 //! Encodes the unwind tables of one file for the cache: the table of the whole file, or of the
 //! parts that stacks needed.
 
-use super::directory::CachedContent;
-use super::{DiskCache, FileKind, LibraryKey};
-use crate::elf::{u32_at, u64_at};
 use std::ops::Range;
+use tprof_symbols::disk_cache::{CachedContent, DiskCache, FileKind, LibraryKey};
+use tprof_symbols::elf::{u32_at, u64_at};
 use tprof_wire::unwind::{TableHeader, table_bytes};
 
 /// Number of words in the index for each table.

@@ -5,9 +5,9 @@
 //! installed or removed at any time, so a cached result might be outdated although the file is the
 //! same.
 
-use super::frame::ResolvedFrame;
 use crate::disk_cache::{CachedContent, DiskCache, FileKind, LibraryKey};
 use crate::elf::{Elf, u32_at, u64_at};
+use crate::frame::ResolvedFrame;
 use std::collections::HashMap;
 use std::ops::Deref;
 
@@ -22,7 +22,7 @@ const FRAME: usize = 12;
 const END: usize = 4;
 
 /// The frames of addresses in one file: those that are cached, and those that this run has found.
-pub(super) struct KnownAddresses {
+pub(crate) struct KnownAddresses {
     key: LibraryKey,
     kept: Option<EncodedAddresses<CachedContent>>,
     /// Addresses that this run has found; `None` if they must not be cached.

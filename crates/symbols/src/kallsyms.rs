@@ -10,13 +10,13 @@ const LOWEST: u64 = 1 << 63;
 const BLOCK: usize = 4 << 10;
 
 /// Opens the list of the running kernel's symbols, which has about 200,000 lines.
-pub(super) fn lines() -> Option<BufReader<File>> {
+pub(crate) fn lines() -> Option<BufReader<File>> {
     Some(BufReader::with_capacity(BLOCK, File::open("/proc/kallsyms").ok()?))
 }
 
 /// Calls `take` with the address and the name of each function in the lines, until `take` returns
 /// false.
-pub(super) fn each_function(mut lines: impl BufRead, mut take: impl FnMut(u64, &[u8]) -> bool) {
+pub(crate) fn each_function(mut lines: impl BufRead, mut take: impl FnMut(u64, &[u8]) -> bool) {
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
         if let Some((address, name)) = function(&line)

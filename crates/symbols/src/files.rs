@@ -1,7 +1,7 @@
 //! Finds the files that contain a module's symbols: the module itself, and its separate debug file.
 
-use super::module_file::ModuleFile;
 use crate::elf::{Elf, VDSO, own_vdso, u32_at};
+use crate::module_file::ModuleFile;
 use std::path::{Path, PathBuf};
 
 /// Largest debug file whose checksum is computed to see that it belongs to the module, bytes. That
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const MAX_CHECKED: u64 = 256 << 20;
 
 /// Opens a module by one of the paths that may lead to it, and returns that path.
-pub(super) fn find_module(module: &ModuleFile) -> Option<(Elf, PathBuf)> {
+pub(crate) fn find_module(module: &ModuleFile) -> Option<(Elf, PathBuf)> {
     if module.path == Path::new(VDSO) {
         let elf = Elf::from_bytes(own_vdso()?).ok()?;
         return Some((elf, module.path.clone()));
@@ -23,14 +23,14 @@ pub(super) fn find_module(module: &ModuleFile) -> Option<(Elf, PathBuf)> {
 }
 
 /// Returns the path at which distributions install the debug file with this build id.
-pub(super) fn debug_file_of(build_id: &str) -> Option<PathBuf> {
+pub(crate) fn debug_file_of(build_id: &str) -> Option<PathBuf> {
     let (first, rest) = build_id.split_at_checked(2)?;
     (!rest.is_empty())
         .then(|| PathBuf::from(format!("/usr/lib/debug/.build-id/{first}/{rest}.debug")))
 }
 
 /// Finds the separate debug file of a module, by build id or by `.gnu_debuglink`.
-pub(super) fn find_debug_file(
+pub(crate) fn find_debug_file(
     build_id: &str,
     own: Option<(&Elf, &Path)>,
 ) -> Option<(Elf, PathBuf)> {

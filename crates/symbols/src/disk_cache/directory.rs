@@ -67,7 +67,7 @@ impl DiskCache {
     }
 
     /// Returns the cached content for a library; `None` if there is none or if it can't be trusted.
-    pub(crate) fn read(&self, key: &LibraryKey, kind: FileKind) -> Option<CachedContent> {
+    pub fn read(&self, key: &LibraryKey, kind: FileKind) -> Option<CachedContent> {
         let directory = self.directory(false)?;
         let text = key.text(kind, self.program.as_ref()?);
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
@@ -88,7 +88,7 @@ impl DiskCache {
 
     /// Writes content for a library, in place of what was cached. If that fails, the cached content
     /// stays.
-    pub(crate) fn write(&self, key: &LibraryKey, kind: FileKind, content: &[&[u8]]) {
+    pub fn write(&self, key: &LibraryKey, kind: FileKind, content: &[&[u8]]) {
         let Some(program) = &self.program else { return };
         let text = key.text(kind, program);
         let bytes: usize = content.iter().map(|part| part.len()).sum();

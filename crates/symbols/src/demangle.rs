@@ -14,7 +14,7 @@ use std::fmt::{self, Write};
 pub(crate) const MAX_NAME: usize = 4096;
 
 /// Demangles a name. A name that isn't mangled is returned unchanged.
-pub(crate) fn demangle(name: &str) -> String {
+pub fn demangle(name: &str) -> String {
     let name = name.split('@').next().unwrap_or(name);
     let name = without_suffix(name);
     if name.starts_with("_R") || is_legacy_rust(name) {

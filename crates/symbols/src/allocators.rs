@@ -11,9 +11,9 @@
 //! dynamically linked `libjemalloc` or `libtcmalloc` isn't reported, because tprof interposes its
 //! `malloc`.
 
+use crate::ModuleFile;
 use crate::elf::FileId;
 use crate::elf::{Elf, Section, u16_at, u32_at};
-use crate::symbols::ModuleFile;
 use memchr::memmem;
 use std::collections::HashMap;
 use std::fs::File;

@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use gimli::{EndianReader, LittleEndian, Reader as _, Section as _, SectionId};
 
-use super::ResolvedFrame;
-use super::demangle::{MAX_NAME, cut, demangle, is_mangled};
+use crate::ResolvedFrame;
+use crate::demangle::{MAX_NAME, cut, demangle, is_mangled};
 use crate::elf::{self, Elf, u32_at, u64_at};
 
 /// Largest `.debug_info` from which functions are looked up, bytes. If it is larger, only lines are
@@ -325,7 +325,7 @@ fn supplement(elf: &Elf, path: &Path) -> Option<Elf> {
     let name = PathBuf::from(std::str::from_utf8(&link[..end]).ok()?);
     let id: String = link[end + 1..].iter().map(|b| format!("{b:02x}")).collect();
     let beside = path.parent()?.join(name);
-    [beside, super::files::debug_file_of(&id)?]
+    [beside, crate::files::debug_file_of(&id)?]
         .into_iter()
         .filter_map(|candidate| Elf::open(&candidate).ok())
         .find(|elf| elf.build_id() == id)
@@ -334,16 +334,21 @@ fn supplement(elf: &Elf, path: &Path) -> Option<Elf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::elf::Segment;
+    use tprof_os::maps::read_code_maps;
 
     /// Returns the debug information of this test program, and the address of this function in it.
     fn own() -> (DebugInfo, u64) {
         let path = std::env::current_exe().unwrap();
         let elf = Elf::open(&path).unwrap();
-        let mut cache = crate::modules::ModuleCache::new();
         let address = own as *const () as u64;
-        let modules = cache.loaded(std::process::id()).unwrap();
-        let module = modules.iter().find(|m| (m.start..m.end).contains(&address)).unwrap();
-        (DebugInfo::open(&elf, &path).unwrap(), address - module.bias + 1)
+        let code = read_code_maps(std::process::id()).unwrap();
+        let map = code.iter().find(|map| (map.start..map.end).contains(&address)).unwrap();
+        let offset = address - map.start + map.offset;
+        let holds = |s: &&Segment| (s.offset..s.offset + s.file_bytes).contains(&offset);
+        let segment = elf.segments().iter().filter(|s| s.is_code()).find(holds).unwrap();
+        let pc = offset - segment.offset + segment.address + 1;
+        (DebugInfo::open(&elf, &path).unwrap(), pc)
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Tests that cached tables and symbols are equal to computed ones, and that content which can't be
-//! trusted is computed again.
+//! Tests that cached tables are equal to compiled ones, and that content which can't be trusted is
+//! compiled again.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -7,12 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::{CachedRows, DiskCache, LibraryKey};
-use crate::elf::Elf;
-use crate::modules::{
-    FileKey, LoadedModule, ModuleCache, TableId, TableState, TableStore, parse_maps, read_maps,
-};
-use crate::symbols::{ModuleFile, ResolvedFrame, Symbolizer};
+use super::{FileKey, LoadedModule, ModuleCache, TableId, TableState, TableStore, parse_maps};
+use crate::unwind_table::CachedRows;
+use tprof_symbols::disk_cache::{DiskCache, LibraryKey};
+use tprof_symbols::elf::Elf;
 use tprof_wire::unwind::table_bytes;
 
 /// Number of parts of each file that the tests compile.
@@ -225,44 +223,4 @@ fn a_cached_file_that_is_a_link_or_open_to_others_is_not_read() {
     }
     assert_eq!(tables_by(&directory).taken, 0);
     assert!(tables_by(&directory).taken > PARTS, "links were replaced by files");
-}
-
-#[test]
-fn names_from_cached_symbols_agree_with_the_file() {
-    let scratch = tempfile::tempdir().unwrap();
-    let kept = Arc::new(DiskCache::new(scratch.path().join("tables")));
-    let maps = read_maps(std::process::id()).unwrap();
-    let own = maps.iter().find(|map| map.path == std::env::current_exe().unwrap()).unwrap();
-    let elf = Elf::open(&own.path).unwrap();
-    let code = elf.segments().iter().find(|segment| segment.is_code()).unwrap();
-    let module =
-        ModuleFile { path: own.path.clone(), build_id: elf.build_id(), ..ModuleFile::default() };
-    let names_of = |symbolizer: &mut Symbolizer| -> Vec<Arc<[ResolvedFrame]>> {
-        let step = (code.memory_bytes / 500).max(1) as usize;
-        let places = (code.address..code.address + code.memory_bytes).step_by(step);
-        places.map(|pc| symbolizer.resolve(&module, pc)).collect()
-    };
-    let names =
-        |kept: Option<&Arc<DiskCache>>| names_of(&mut Symbolizer::sparing(kept.cloned(), true));
-    let without = names(None);
-    assert!(without.iter().filter(|frames| !frames.is_empty()).count() > 100);
-    assert!(names(Some(&kept)) == without, "the first run's names differ");
-    assert!(kept_files(&scratch.path().join("tables")).len() == 1);
-    assert!(names(Some(&kept)) == without, "names from kept symbols differ");
-    let mut symbolizer = Symbolizer::sparing(Some(Arc::clone(&kept)), true);
-    names_of(&mut symbolizer);
-    symbolizer.keep();
-    assert!(names(Some(&kept)) == without, "names of kept places differ");
-    // Looks up another address, which isn't cached yet.
-    let of_one = |pc| Symbolizer::sparing(Some(Arc::clone(&kept)), true).resolve(&module, pc);
-    let other = of_one(code.address + 1);
-    let mut symbolizer = Symbolizer::sparing(Some(Arc::clone(&kept)), true);
-    symbolizer.resolve(&module, code.address + 1);
-    symbolizer.keep();
-    // All names are cached now, so the symbols aren't needed and must not be sorted again.
-    let symbols = kept_files(&scratch.path().join("tables"));
-    let symbols = symbols.iter().find(|path| path.extension().unwrap() == "symtab").unwrap();
-    std::fs::remove_file(symbols).unwrap();
-    assert!(names(Some(&kept)) == without && of_one(code.address + 1) == other);
-    assert!(!symbols.exists(), "the symbols were sorted again");
 }

@@ -15,11 +15,6 @@
 mod directory;
 mod file;
 mod key;
-mod rows;
 
 pub use directory::{CachedContent, DiskCache};
 pub use key::{FileKind, LibraryKey};
-pub use rows::{CachedRows, RowSpan, SpanRows};
-
-#[cfg(all(test, target_arch = "x86_64"))]
-mod tests;
