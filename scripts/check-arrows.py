@@ -41,7 +41,8 @@ ALLOWED = {
     "tprof-trace": {"tprof-wire"},
     "tprof-os": set(),
     "tprof-symbols": {"tprof-wire", "tprof-os"},
-    "tprof-collect": {"tprof-wire", "tprof-cfi", "tprof-os", "tprof-symbols", "tprof-trace"},
+    "tprof-unwind": {"tprof-wire", "tprof-cfi", "tprof-os", "tprof-symbols"},
+    "tprof-collect": {"tprof-wire", "tprof-os", "tprof-symbols", "tprof-unwind", "tprof-trace"},
     "tprof-facts": {"tprof-trace"},
     "tprof-import": {"tprof-trace", "tprof-facts"},
     "tprof-analyze": {"tprof-trace", "tprof-facts"},
@@ -52,8 +53,8 @@ ALLOWED = {
     # A separate workspace and program.
     "tprof-sql": {"tprof-trace", "tprof-facts", "tprof-analyze", "tprof-export", "tprof-tables"},
     "tprof-cli": {
-        "tprof-wire", "tprof-os", "tprof-symbols", "tprof-trace", "tprof-facts", "tprof-collect", "tprof-import",
-        "tprof-analyze", "tprof-export", "tprof-tables", "tprof-live",
+        "tprof-wire", "tprof-os", "tprof-symbols", "tprof-unwind", "tprof-trace", "tprof-facts",
+        "tprof-collect", "tprof-import", "tprof-analyze", "tprof-export", "tprof-tables", "tprof-live",
         "tprof-serve",
     },
 }

@@ -5,7 +5,6 @@
 //! The modules in reading order. Each module uses only modules of its own paragraph of `mod` lines
 //! below and of the paragraphs above it, which `scripts/check-arrows.py` checks:
 //!
-//! - [`unwind_table`], [`modules`]: the code that processes run;
 //! - `shared`: the memory that targets share with the collector, and their clock;
 //! - [`perf`], `python`, [`cpu`]: samples of threads, taken by perf events or read from `/proc`,
 //!   with Python's frames;
@@ -24,9 +23,6 @@ mod capture;
 pub mod config;
 mod error;
 mod schedule;
-
-pub mod modules;
-pub mod unwind_table;
 
 mod shared;
 

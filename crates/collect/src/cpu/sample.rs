@@ -1,11 +1,11 @@
 //! What the sampler delivers: samples, and events of the processes that it samples.
 
 use crate::config::PerfEvent;
-use crate::modules::ModuleLoad;
 use crate::python::PyFunction;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use tprof_trace::model::ThreadState;
+use tprof_unwind::modules::ModuleLoad;
 
 /// Counts of a thread's context switches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,7 +1,7 @@
 //! Unwinds the copy of a thread's stack in a sample, using the unwind rows of the thread's code.
 
-use crate::modules::AddressSpaces;
 use crate::perf::record::Registers;
+use tprof_unwind::modules::AddressSpaces;
 use tprof_wire::record::StackEnd;
 use tprof_wire::unwind::{Row, RowKind};
 

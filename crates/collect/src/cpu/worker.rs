@@ -22,7 +22,6 @@ use super::polled::PolledProcesses;
 use super::probe::why_kernel_names_are_hidden;
 use super::sample::{CpuSample, Interruptions, SamplerEvent};
 use super::threads::Threads;
-use crate::modules::AddressSpaces;
 use crate::python::PythonProcesses;
 use nix::sys::eventfd::EventFd;
 use queued_record::QueuedRecord;
@@ -33,6 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 use tprof_os::sys;
+use tprof_unwind::modules::AddressSpaces;
 
 #[cfg(feature = "fuzzing")]
 pub use fuzzing::{RecordsRead, read_records};

@@ -2,7 +2,6 @@
 //! and compiles unwind tables, another resolves symbols.
 
 use crate::engine::prebuilt_tables::PrebuiltTables;
-use crate::modules::{CompileJob, FileKey, LoadedModule, Mapping, ModuleCache, TableState};
 use crate::python;
 use crate::shared::{Region, SessionMemory, Tables, publish, take_marks};
 use crate::targets::code::{SharedPython, Unresolved};
@@ -12,9 +11,11 @@ use std::sync::atomic::Ordering::*;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tprof_os::maps::Mapping;
 use tprof_os::sys;
 use tprof_symbols::disk_cache::DiskCache;
 use tprof_symbols::{ModuleFile, ResolvedFrame, Symbolizer};
+use tprof_unwind::modules::{CompileJob, FileKey, LoadedModule, ModuleCache, TableState};
 use tprof_wire::region::stack_mode;
 
 /// Bytes of frame information that are compiled before a target gets its answer. They take about

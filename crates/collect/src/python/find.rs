@@ -16,13 +16,13 @@
 
 use super::layout::{KnownLayout, LockLocation};
 use super::memory::ProcessMemory;
-use crate::modules::LoadedModule;
 use rustc_hash::FxHashMap;
 use std::path::Path;
 use tprof_os::proc;
 use tprof_os::sys;
 use tprof_symbols::elf::Elf;
 use tprof_symbols::{SymbolTable, routine, variable};
+use tprof_unwind::modules::LoadedModule;
 use tprof_wire::python::{Interpreter, Memory as _};
 
 /// The function that runs Python code: the interpreter's loop. Its cold part has the same name with

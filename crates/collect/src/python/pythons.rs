@@ -5,11 +5,11 @@ use super::function::PyFunction;
 use super::memory::{Places, ProcessMemory};
 use super::names::{NamingFrame, ThreadNames};
 use super::{code, stack};
-use crate::modules::AddressSpaces;
 use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
+use tprof_unwind::modules::AddressSpaces;
 
 /// One Python frame.
 #[derive(Clone, Debug)]

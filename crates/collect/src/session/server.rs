@@ -7,7 +7,6 @@ use crate::config::{Activity, Config, MemMode, StackMode};
 use crate::directory::socket::SessionSocket;
 use crate::engine::inbox::Event;
 use crate::engine::prebuilt_tables::PrebuiltTables;
-use crate::modules;
 use crate::output::module_names::why_not;
 use crate::output::processes::Unanswered;
 use crate::output::ranks::Rank;
@@ -22,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
+use tprof_os::maps::read_code_maps;
 use tprof_os::proc;
 use tprof_os::sys;
 use tprof_os::variables::Variables;
@@ -191,7 +191,7 @@ impl Server {
         if !forked || awaited.is_some() {
             // The mappings are read while the process waits for its answer, because a short process
             // may have ended later.
-            let maps = modules::read_code_maps(attached.pid).unwrap_or_default();
+            let maps = read_code_maps(attached.pid).unwrap_or_default();
             if let Some(finds_rows) = awaited {
                 let (pid, region) = (attached.pid, &attached.region);
                 attached.modules = self.prebuilt.publish(pid, &maps, region, finds_rows);

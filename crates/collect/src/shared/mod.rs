@@ -261,7 +261,7 @@ impl Tables {
     }
 }
 
-impl crate::modules::TableStore for Tables {
+impl tprof_unwind::modules::TableStore for Tables {
     fn append(&mut self, bytes: &[u8]) -> Option<u64> {
         let at = self.used;
         let end = at.checked_add(bytes.len())?;

@@ -5,7 +5,6 @@
 //! attach. If that doesn't happen, the process gets a row that has only samples.
 
 use crate::cpu::{CpuSample, SamplerEvent};
-use crate::modules::LoadedModule;
 use crate::output::destination::Output;
 use crate::targets::code::Code;
 use crate::targets::code::Unresolved;
@@ -16,6 +15,7 @@ use tprof_os::proc;
 use tprof_os::sys;
 use tprof_trace::model::*;
 use tprof_trace::run::{BlindSpot, ProcessInfo};
+use tprof_unwind::modules::LoadedModule;
 
 /// Time that samples wait for a process that isn't expected to attach, ns.
 const HOLD_NS: u64 = 250_000_000;

@@ -9,7 +9,6 @@ mod recent;
 
 use self::recent::Recent;
 use super::image::PythonKeys;
-use crate::modules::LoadedModule;
 use crate::output::info::shown_path;
 use crate::python::{FoundPython, SentFrame, SentNames, merge};
 use crate::targets::mmap_callers::MmapCallers;
@@ -20,6 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tprof_symbols::ModuleFile;
 use tprof_trace::TraceWriter;
 use tprof_trace::model::{Module, ProcessIndex, SYNTHETIC_FRAME, Stack};
+use tprof_unwind::modules::LoadedModule;
 use tprof_wire::python::WalkEnd;
 use tprof_wire::record::StackEnd;
 

@@ -2,13 +2,15 @@
 //! compiled again.
 
 use std::fs::{self, File, Permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::{FileKey, LoadedModule, ModuleCache, TableId, TableState, TableStore, parse_maps};
+use super::{FileKey, LoadedModule, ModuleCache, TableId, TableState, TableStore};
 use crate::unwind_table::CachedRows;
+use tprof_os::maps::parse_maps;
 use tprof_symbols::disk_cache::{DiskCache, LibraryKey};
 use tprof_symbols::elf::Elf;
 use tprof_wire::unwind::table_bytes;
@@ -48,10 +50,38 @@ struct Tables {
     taken: usize,
 }
 
-/// Reads or compiles the tables of the files that this process runs code from, and caches them.
-fn tables_by(directory: &Path) -> Tables {
+/// Makes a library with so much frame information that it is compiled in parts.
+fn large_library(directory: &Path) -> PathBuf {
+    let (source, library) = (directory.join("large.s"), directory.join("large.so"));
+    let function = "push %rbx\n.cfi_adjust_cfa_offset 8\npop %rbx\n.cfi_adjust_cfa_offset -8\nret";
+    let text = format!(".rept 60000\n.cfi_startproc\n{function}\n.cfi_endproc\n.endr\n");
+    fs::write(&source, text).unwrap();
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-nostdlib", "-Wl,--build-id", "-o"]).args([&library, &source]);
+    assert!(cc.status().unwrap().success());
+    library
+}
+
+/// Returns a library as a module of this process. The process doesn't run the library, so the
+/// mapping is made up.
+fn module_of(cache: &mut ModuleCache, library: &Path) -> LoadedModule {
+    let elf = Elf::open(library).unwrap();
+    let code = elf.segments().iter().find(|segment| segment.is_code()).unwrap();
+    let inode = library.metadata().unwrap().ino();
+    let offset = code.offset / 4096 * 4096;
+    let line = format!("400000-500000 r-xp {offset:08x} 00:01 {inode} {}\n", library.display());
+    let mapping = parse_maps(line.as_bytes(), |_| true).into_iter().next().unwrap();
+    let module = cache.identify(std::process::id(), mapping);
+    assert!(module.file.is_some(), "{module:?}");
+    module
+}
+
+/// Reads or compiles the tables of a library and of the files that this process runs code from, and
+/// caches them.
+fn tables_by(directory: &Path, library: &Path) -> Tables {
     let mut cache = ModuleCache::with_kept(Some(Arc::new(DiskCache::new(directory.to_owned()))));
-    let modules = cache.loaded(std::process::id()).unwrap();
+    let mut modules = cache.loaded(std::process::id()).unwrap();
+    modules.push(module_of(&mut cache, library));
     tables_of(&mut cache, &modules)
 }
 
@@ -91,10 +121,11 @@ fn kept_files(directory: &Path) -> Vec<PathBuf> {
 fn a_later_run_reads_the_same_tables_from_the_cache() {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().join("cache/tables");
-    let first = tables_by(&directory);
+    let library = large_library(scratch.path());
+    let first = tables_by(&directory, &library);
     assert_eq!(first.taken, 0);
-    let second = tables_by(&directory);
-    assert!(second.taken > PARTS, "this program has parts: {}", second.taken);
+    let second = tables_by(&directory, &library);
+    assert!(second.taken > PARTS, "the library has parts: {}", second.taken);
     assert!(first.all == second.all, "tables differ");
     for file in kept_files(&directory) {
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
@@ -106,16 +137,15 @@ fn a_later_run_reads_the_same_tables_from_the_cache() {
 fn parts_from_several_runs_are_cached_in_one_file() {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().join("tables");
-    let own = std::env::current_exe().unwrap();
-    let key = LibraryKey::of(&Elf::open(&own).unwrap()).unwrap();
+    let library = large_library(scratch.path());
+    let key = LibraryKey::of(&Elf::open(&library).unwrap()).unwrap();
     for part in 0..3 {
         let kept = Some(Arc::new(DiskCache::new(directory.clone())));
         let mut cache = ModuleCache::with_kept(kept);
-        let modules = cache.loaded(std::process::id()).unwrap();
-        let own = modules.iter().find(|module| module.path == own).unwrap();
+        let module = module_of(&mut cache, &library);
         let mut store = Store::new();
         cache.take_kept(&mut store);
-        let part = cache.parts(own.file.unwrap())[part].1;
+        let part = cache.parts(module.file.unwrap())[part].1;
         let compiled = cache.job(part).unwrap().run();
         cache.publish(compiled, &mut store);
         cache.take_fresh().keep();
@@ -128,7 +158,8 @@ fn parts_from_several_runs_are_cached_in_one_file() {
 fn tables_are_compiled_again_if_their_cached_file_is_damaged() {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().join("tables");
-    let first = tables_by(&directory);
+    let library = large_library(scratch.path());
+    let first = tables_by(&directory, &library);
     for damage in 0..4 {
         for path in kept_files(&directory) {
             let mut bytes = fs::read(&path).unwrap();
@@ -141,26 +172,17 @@ fn tables_are_compiled_again_if_their_cached_file_is_damaged() {
             }
             fs::write(&path, bytes).unwrap();
         }
-        let again = tables_by(&directory);
+        let again = tables_by(&directory, &library);
         assert_eq!(again.taken, 0, "damage {damage}");
         assert!(again.all == first.all, "damage {damage}: tables differ");
     }
-    assert!(tables_by(&directory).taken > PARTS);
+    assert!(tables_by(&directory, &library).taken > PARTS);
 }
 
-/// Returns the tables of a copied library. This process doesn't run the copy, so its mapping is
-/// made up.
+/// Returns the tables of a copied library.
 fn tables_of_copy(copy: &Path, kept: &Arc<DiskCache>) -> Tables {
-    use std::os::unix::fs::MetadataExt;
-    let elf = Elf::open(copy).unwrap();
-    let code = elf.segments().iter().find(|segment| segment.is_code()).unwrap();
-    let inode = copy.metadata().unwrap().ino();
-    let offset = code.offset / 4096 * 4096;
-    let line = format!("400000-500000 r-xp {offset:08x} 00:01 {inode} {}\n", copy.display());
-    let mapping = parse_maps(line.as_bytes(), |_| true).into_iter().next().unwrap();
     let mut cache = ModuleCache::with_kept(Some(Arc::clone(kept)));
-    let module = cache.identify(std::process::id(), mapping);
-    assert!(module.file.is_some(), "{module:?}");
+    let module = module_of(&mut cache, copy);
     tables_of(&mut cache, &[module])
 }
 
@@ -186,8 +208,9 @@ fn a_changed_or_writable_library_is_compiled_again() {
 #[test]
 fn a_directory_that_is_not_the_users_own_is_not_used() {
     let scratch = tempfile::tempdir().unwrap();
+    let library = large_library(scratch.path());
     let usual = scratch.path().join("usual");
-    let first = tables_by(&usual);
+    let first = tables_by(&usual, &library);
 
     let link = scratch.path().join("link");
     symlink(&usual, &link).unwrap();
@@ -199,7 +222,7 @@ fn a_directory_that_is_not_the_users_own_is_not_used() {
     let dangling = scratch.path().join("dangling");
     symlink(scratch.path().join("absent"), &dangling).unwrap();
     for refused in [link, file.join("below"), file, open.clone(), dangling, "/proc/tables".into()] {
-        let found = tables_by(&refused);
+        let found = tables_by(&refused, &library);
         assert_eq!(found.taken, 0, "{}", refused.display());
         assert!(found.all == first.all, "{}: tables differ", refused.display());
     }
@@ -211,16 +234,17 @@ fn a_directory_that_is_not_the_users_own_is_not_used() {
 fn a_cached_file_that_is_a_link_or_open_to_others_is_not_read() {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().join("tables");
-    tables_by(&directory);
+    let library = large_library(scratch.path());
+    tables_by(&directory, &library);
     for path in kept_files(&directory) {
         fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
     }
-    assert_eq!(tables_by(&directory).taken, 0);
+    assert_eq!(tables_by(&directory, &library).taken, 0);
     for (number, path) in kept_files(&directory).iter().enumerate() {
         let moved = scratch.path().join(number.to_string());
         fs::rename(path, &moved).unwrap();
         symlink(&moved, path).unwrap();
     }
-    assert_eq!(tables_by(&directory).taken, 0);
-    assert!(tables_by(&directory).taken > PARTS, "links were replaced by files");
+    assert_eq!(tables_by(&directory, &library).taken, 0);
+    assert!(tables_by(&directory, &library).taken > PARTS, "links were replaced by files");
 }

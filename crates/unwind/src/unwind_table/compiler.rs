@@ -313,7 +313,7 @@ mod tests {
     /// The fast evaluator gives the same rows as gimli, entry by entry and for the whole table.
     #[test]
     fn plain_programs_have_the_same_rows_as_with_gimli() {
-        let maps = crate::modules::read_code_maps(std::process::id()).unwrap();
+        let maps = tprof_os::maps::read_code_maps(std::process::id()).unwrap();
         let mut plain_ones = 0;
         for path in maps.iter().map(|m| &m.path).filter(|path| path.is_absolute()) {
             let elf = Elf::open(Path::new(path)).unwrap();

@@ -18,7 +18,6 @@ pub use cache::{
     CompileJob, Compiled, FileKey, FreshRows, LoadedModule, ModuleCache, TableId, TableState,
     TableStore,
 };
-pub use tprof_os::maps::{Mapping, parse_maps, read_code_maps, read_maps};
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests;

@@ -138,7 +138,7 @@ mod tests {
     /// have.
     #[test]
     fn rows_computed_from_mapped_segments_agree_with_the_table() {
-        let maps = crate::modules::read_code_maps(std::process::id()).unwrap();
+        let maps = tprof_os::maps::read_code_maps(std::process::id()).unwrap();
         let (mut found, mut described) = (0, 0);
         for path in maps.iter().map(|m| &m.path).filter(|path| path.is_absolute()) {
             let elf = Elf::open(path).unwrap();
@@ -163,7 +163,7 @@ mod tests {
     /// Damaged frame information in a mapped file must not make the process crash.
     #[test]
     fn damaged_frame_information_is_not_read_out_of_bounds() {
-        let path = crate::modules::read_code_maps(std::process::id()).unwrap().into_iter();
+        let path = tprof_os::maps::read_code_maps(std::process::id()).unwrap().into_iter();
         let path = path.map(|m| m.path).find(|path| path.ends_with("libc.so.6")).unwrap();
         let elf = Elf::open(&path).unwrap();
         let mut loaded = Loaded::of(&elf);

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use tprof_collect::modules::{LoadedModule, ModuleCache, TableId, TableState, TableStore};
-use tprof_collect::unwind_table::compile;
+use tprof_unwind::modules::{LoadedModule, ModuleCache, TableId, TableState, TableStore};
+use tprof_unwind::unwind_table::compile;
 
 /// A store that counts offsets and has space for `left` more tables.
 struct Tables {

@@ -9,8 +9,8 @@ use std::sync::Mutex;
 
 use gimli::{BaseAddresses, CfaRule, EhFrame, LittleEndian, RegisterRule, UnwindSection, X86_64};
 use object::{Object, ObjectSection};
-use tprof_collect::modules::{ModuleCache, TableState, TableStore};
-use tprof_collect::unwind_table::{UnwindTable, compile, compile_bytes, encode};
+use tprof_unwind::modules::{ModuleCache, TableState, TableStore};
+use tprof_unwind::unwind_table::{UnwindTable, compile, compile_bytes, encode};
 use tprof_wire::unwind::{Row, RowKind, table_bytes};
 
 /// A random number generator with a fixed seed, so that a failure can be reproduced.
@@ -26,7 +26,7 @@ impl Random {
 }
 
 fn libc_path() -> PathBuf {
-    let maps = tprof_collect::modules::read_maps(std::process::id()).unwrap();
+    let maps = tprof_os::maps::read_maps(std::process::id()).unwrap();
     maps.into_iter().map(|m| m.path).find(|p| p.to_string_lossy().contains("/libc.so")).unwrap()
 }
 
