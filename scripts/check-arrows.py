@@ -42,7 +42,10 @@ ALLOWED = {
     "tprof-os": set(),
     "tprof-symbols": {"tprof-wire", "tprof-os"},
     "tprof-unwind": {"tprof-wire", "tprof-cfi", "tprof-os", "tprof-symbols"},
-    "tprof-collect": {"tprof-wire", "tprof-os", "tprof-symbols", "tprof-unwind", "tprof-trace"},
+    "tprof-sampler": {"tprof-wire", "tprof-os", "tprof-symbols", "tprof-unwind", "tprof-trace"},
+    "tprof-collect": {
+        "tprof-wire", "tprof-os", "tprof-symbols", "tprof-unwind", "tprof-sampler", "tprof-trace",
+    },
     "tprof-facts": {"tprof-trace"},
     "tprof-import": {"tprof-trace", "tprof-facts"},
     "tprof-analyze": {"tprof-trace", "tprof-facts"},
@@ -53,9 +56,9 @@ ALLOWED = {
     # A separate workspace and program.
     "tprof-sql": {"tprof-trace", "tprof-facts", "tprof-analyze", "tprof-export", "tprof-tables"},
     "tprof-cli": {
-        "tprof-wire", "tprof-os", "tprof-symbols", "tprof-unwind", "tprof-trace", "tprof-facts",
-        "tprof-collect", "tprof-import", "tprof-analyze", "tprof-export", "tprof-tables", "tprof-live",
-        "tprof-serve",
+        "tprof-wire", "tprof-os", "tprof-symbols", "tprof-unwind", "tprof-sampler", "tprof-trace",
+        "tprof-facts", "tprof-collect", "tprof-import", "tprof-analyze", "tprof-export", "tprof-tables",
+        "tprof-live", "tprof-serve",
     },
 }
 ANYTHING = {"tprof-tests", "tprof-fake-cuda"}

@@ -6,8 +6,6 @@
 //! below and of the paragraphs above it, which `scripts/check-arrows.py` checks:
 //!
 //! - `shared`: the memory that targets share with the collector, and their clock;
-//! - [`perf`], `python`, [`cpu`]: samples of threads, taken by perf events or read from `/proc`,
-//!   with Python's frames;
 //! - `output`: the files of a run, the fates of its processes, and the losses;
 //! - `gpu`, `nvml`: CUPTI's records of devices, and the GPU driver's readings of them;
 //! - `targets`: the attached processes of the job, their rings and records, and the assignment of
@@ -15,7 +13,7 @@
 //! - `directory`: the directory of a session: its socket, its lock, its owner;
 //! - `engine`: the main loop, and the threads that do its slow work;
 //! - `session`: begins and ends a run, and answers processes that attach;
-//! - `fuzzing`: entry points of the fuzz targets, without which none of it is compiled.
+//! - `fuzzing`: the entry point of a fuzz target, without which none of it is compiled.
 //!
 //! `tprof run` owns a [`Session`].
 
@@ -25,10 +23,6 @@ mod error;
 mod schedule;
 
 mod shared;
-
-pub mod cpu;
-pub mod perf;
-mod python;
 
 mod output;
 
@@ -51,7 +45,6 @@ pub use config::{
     DEFAULT_RSS_INTERVAL, DEFAULT_SAMPLE_INTERVAL, GPU_INTERVALS, GraphDetail, IfExists,
     KinetoWindow, MemMode, NcclEvent, OnFull, OperatorDetail, PerfEvent, RSS_INTERVALS, StackMode,
 };
-pub use cpu::{DEFAULT_RATE as DEFAULT_SAMPLE_RATE, highest_rate as highest_sample_rate};
 pub use directory::owned::{Owned, PREFIX, claim, places, sweep};
 pub use error::CollectError;
 pub use output::module_names::{HOOK_FILE, HOOK_TITLE, PYTHON_PATH, holds_hook};

@@ -2,7 +2,6 @@
 //! and compiles unwind tables, another resolves symbols.
 
 use crate::engine::prebuilt_tables::PrebuiltTables;
-use crate::python;
 use crate::shared::{Region, SessionMemory, Tables, publish, take_marks};
 use crate::targets::code::{SharedPython, Unresolved};
 use std::collections::{HashMap, VecDeque};
@@ -13,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tprof_os::maps::Mapping;
 use tprof_os::sys;
+use tprof_sampler::python;
 use tprof_symbols::disk_cache::DiskCache;
 use tprof_symbols::{ModuleFile, ResolvedFrame, Symbolizer};
 use tprof_unwind::modules::{CompileJob, FileKey, LoadedModule, ModuleCache, TableState};

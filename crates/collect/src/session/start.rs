@@ -2,7 +2,6 @@
 //! no collector serves the session of an attaching process, that process starts one.
 
 use crate::config::{Activity, Config, PerfEvent};
-use crate::cpu::{CpuSampler, SamplingOptions, processors};
 use crate::directory::lock;
 use crate::directory::owned::{self, Owned};
 use crate::directory::socket::SessionSocket;
@@ -35,6 +34,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tprof_os::proc;
 use tprof_os::sys;
+use tprof_sampler::cpu::{CpuSampler, SamplingOptions, processors};
 use tprof_symbols::disk_cache::DiskCache;
 use tprof_trace::TraceHeader;
 use tprof_trace::model::property;

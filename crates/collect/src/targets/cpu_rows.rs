@@ -2,15 +2,15 @@
 //! Each thread, stack and frame gets a number when it is first seen. Frames that are addresses need
 //! no number.
 
-use crate::cpu::{CpuSample, Frame, Kind, Measure, ThreadTotals};
 use crate::output::files::OpenFile;
-use crate::python::{self, PyFunction};
 use crate::targets::code::Code;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use tprof_os::proc;
+use tprof_sampler::cpu::{CpuSample, Frame, Kind, Measure, ThreadTotals};
+use tprof_sampler::python::{self, PyFunction};
 use tprof_symbols::KERNEL;
 use tprof_trace::model::*;
 

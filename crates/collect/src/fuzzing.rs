@@ -1,4 +1,7 @@
-//! Reads the rings of a process that writes what the fuzzer wants.
+//! The entry point for a fuzz target in `fuzz/`: reads the rings of a process that writes what the
+//! fuzzer wants.
+//!
+//! What it calls is private, and stays so: this module exists only with the feature `fuzzing`.
 
 use crate::config::*;
 use crate::output::destination::Output;

@@ -22,5 +22,5 @@ mod stack;
 pub use find::{FoundPython, find, may_be};
 pub use function::PyFunction;
 pub use merge::merge;
-pub use pythons::{PyStack, PyThreadName, PythonProcesses};
+pub(crate) use pythons::{PyStack, PyThreadName, PythonProcesses};
 pub use sent::{SentFrame, SentNames, write as write_name};

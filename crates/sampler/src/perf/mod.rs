@@ -22,5 +22,4 @@ pub mod record;
 pub mod ring;
 
 pub use attr::{Attr, Counter, attr_of};
-pub use record::Record;
 pub use ring::Ring;
