@@ -1,6 +1,9 @@
 //! The collector reads what the processes of a job record, and writes the files of the run while
-//! the job runs. It drains rings, converts all times to one clock, resolves symbols and assigns
-//! processes to ranks.
+//! the job runs. It drains rings, converts all times to one clock and assigns processes to ranks.
+//!
+//! It stands on crates that know nothing of runs: `tprof-os` (system calls, `/proc`),
+//! `tprof-symbols` (names of addresses), `tprof-unwind` (files of code, and their unwind rows) and
+//! `tprof-sampler` (samples of threads).
 //!
 //! The modules in reading order. Each module uses only modules of its own paragraph of `mod` lines
 //! below and of the paragraphs above it, which `scripts/check-arrows.py` checks:
