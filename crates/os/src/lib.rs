@@ -4,8 +4,8 @@
 //!
 //! - [`sys`]: system calls, those of sockets in a file of their own;
 //! - [`proc`], [`maps`]: what `/proc` shows of a process;
-//! - [`cgroup`], [`host_cpu`], [`gpu_host`], [`commit_of`]: the machine around a job, and the
-//!   version of its source;
+//! - [`cgroup`], [`host_cpu`], `gpu_host`, `commit`: the machine around a job, and the version of
+//!   its source;
 //! - [`variables`], [`wall_clock`]: environments of processes, and the time of day.
 
 mod socket;
