@@ -90,7 +90,7 @@ fn no_thread_is_interrupted_while_recording_is_off() {
             let part = parts.iter().find(|part| part["part"] == name);
             part.map_or(0, |part| part["count"].as_u64().unwrap())
         };
-        let processes = document("summary", &run.run)["completeness"]["processes"].as_u64();
+        let processes = document("summary", &run.run)["process_count"].as_u64();
         ((count("samples"), count("switches")), processes, has_native(&document("cpu", &run.run)))
     };
     let (recorded, processes, has_native) = interruptions(OFTEN);
