@@ -10,10 +10,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tprof_trace::model::{SourceStamp, property};
-
 use tprof_os::{proc, sys};
 use tprof_symbols::ModuleFile;
+use tprof_trace::model::{SourceStamp, property};
 
 /// Largest number of files whose size and time a rank records.
 const MAX_FILES: usize = 20_000;

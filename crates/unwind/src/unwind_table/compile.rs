@@ -8,9 +8,8 @@ use super::compiler::Compiler;
 use super::table::{UnwindError, UnwindTable};
 use gimli::{DebugFrame, LittleEndian};
 use tprof_cfi::ENTRY_BYTES;
-use tprof_wire::unwind::Row;
-
 use tprof_symbols::elf::{EM_X86_64, Elf, ElfError, PT_GNU_EH_FRAME, u32_at};
+use tprof_wire::unwind::Row;
 
 /// Largest section of frame information that is read, bytes.
 const MAX_SECTION: u64 = 512 << 20;
