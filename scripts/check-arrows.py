@@ -2,19 +2,22 @@
 
 Arrows point one way, and only these are allowed (here `<-` means "is used by"):
 
-    wire <- cfi <- {inject, collect}
+    wire <- cfi <- {inject, unwind}
     wire <- inject <- {preload-shim, cupti-agent}
     cupti-sys <- {inject, cupti-agent}
+    os <- symbols <- unwind <- sampler <- collect <- profiler-cli
+    trace <- sampler
     wire <- trace <- {collect, facts} <- profiler-cli
     facts <- {import, analyze, export, live} <- profiler-cli
     {analyze, export} <- tables <- profiler-cli
     {live, export} <- serve <- profiler-cli
     {facts, analyze, tables} <- sql
 
-Two more dependencies follow from these: the collector reads rings, so it uses `wire`, and the launcher sets the
-environment that `wire` names. Analysis and export never use rings, and never each other: `facts` has what both
-must say alike about a run. Tables list rows with figures that reports derive from them, so they use both. Injected
-code never uses trace files.
+More dependencies follow from these. The collector reads rings, unwind rows and frames that `wire` defines, and the
+launcher sets the environment that `wire` names. Each crate of the line from `os` to `collect` may use all before it,
+and the launcher may use all of that line. Analysis and export never use rings, and never each other: `facts` has what
+both must say alike about a run. Tables list rows with figures that reports derive from them, so they use both.
+Injected code never uses trace files.
 
 Inside each crate files have an order, too: `scripts/arrows/rooms.py` checks it.
 """
@@ -39,7 +42,13 @@ ALLOWED = {
     "tprof-preload": {"tprof-wire", "tprof-inject"},
     "tprof-cupti": {"tprof-wire", "tprof-inject", "tprof-cupti-sys"},
     "tprof-trace": {"tprof-wire"},
-    "tprof-collect": {"tprof-wire", "tprof-cfi", "tprof-trace"},
+    "tprof-os": set(),
+    "tprof-symbols": {"tprof-wire", "tprof-os"},
+    "tprof-unwind": {"tprof-wire", "tprof-cfi", "tprof-os", "tprof-symbols"},
+    "tprof-sampler": {"tprof-wire", "tprof-os", "tprof-symbols", "tprof-unwind", "tprof-trace"},
+    "tprof-collect": {
+        "tprof-wire", "tprof-os", "tprof-symbols", "tprof-unwind", "tprof-sampler", "tprof-trace",
+    },
     "tprof-facts": {"tprof-trace"},
     "tprof-import": {"tprof-trace", "tprof-facts"},
     "tprof-analyze": {"tprof-trace", "tprof-facts"},
@@ -50,9 +59,9 @@ ALLOWED = {
     # A separate workspace and program.
     "tprof-sql": {"tprof-trace", "tprof-facts", "tprof-analyze", "tprof-export", "tprof-tables"},
     "tprof-cli": {
-        "tprof-wire", "tprof-trace", "tprof-facts", "tprof-collect", "tprof-import",
-        "tprof-analyze", "tprof-export", "tprof-tables", "tprof-live",
-        "tprof-serve",
+        "tprof-wire", "tprof-os", "tprof-symbols", "tprof-unwind", "tprof-sampler", "tprof-trace",
+        "tprof-facts", "tprof-collect", "tprof-import", "tprof-analyze", "tprof-export", "tprof-tables",
+        "tprof-live", "tprof-serve",
     },
 }
 ANYTHING = {"tprof-tests", "tprof-fake-cuda"}

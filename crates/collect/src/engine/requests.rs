@@ -2,9 +2,9 @@
 
 use super::inbox::{Reply, Request};
 use super::main_loop::Engine;
-use crate::os::sys;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::mpsc::Sender;
+use tprof_os::sys;
 use tprof_trace::model::{Mark, MarkKind};
 
 impl Engine {
