@@ -14,8 +14,8 @@
 //! - [`copies`], [`labels`], [`frames`] and [`functions`] name copies, processes, frames of stacks
 //!   and functions; [`pass_through`] leaves out frames that nobody needs, [`owner`] decides who
 //!   owns the code of a frame;
-//! - [`printable`] makes names safe to print, [`sources`] reads lines of source files, [`units`]
-//!   formats and parses numbers, [`csv`] formats tables.
+//! - [`printable`] makes names safe to print, [`markup`] escapes them for HTML and XML, [`sources`]
+//!   reads lines of source files, [`units`] formats and parses numbers, [`csv`] formats tables.
 
 pub mod class;
 pub mod communication;
@@ -30,6 +30,7 @@ pub mod functions;
 pub mod histograms;
 pub mod host_parts;
 pub mod labels;
+pub mod markup;
 pub mod modules;
 pub mod operators;
 pub mod owner;

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use tprof_facts::markup::escape;
+
 /// How long to wait for an opener. Most pass the file to a browser and exit; a browser itself may
 /// keep running.
 const HANDED_OVER: Duration = Duration::from_millis(200);
@@ -40,7 +42,7 @@ pub fn open(url: &str, folder: &Path) -> io::Result<bool> {
 fn leading_to(url: &str, folder: &Path) -> io::Result<PathBuf> {
     let path = folder.join("tprof-open.html");
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-    let url = escaped(url);
+    let url = escape(url);
     write!(
         file,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -50,10 +52,6 @@ fn leading_to(url: &str, folder: &Path) -> io::Result<PathBuf> {
          <body><p><a href=\"{url}\">Open the run</a></p></body>\n</html>\n"
     )?;
     Ok(path)
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

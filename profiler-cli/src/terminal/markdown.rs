@@ -4,6 +4,7 @@
 //! create markup, links or mentions of people.
 
 use super::columns::{cut, printable, shorten};
+use tprof_facts::markup::escape;
 
 /// Largest number of characters in a page. GitHub allows 65,536 in a comment, and a comment may
 /// contain several pages.
@@ -207,9 +208,7 @@ fn escaped(text: &str) -> String {
                 made.push('\\');
                 made.push(c);
             }
-            '<' => made += "&lt;",
-            '>' => made += "&gt;",
-            '&' => made += "&amp;",
+            '<' | '>' | '&' => made += &escape(c.encode_utf8(&mut [0; 4])),
             // A zero-width character prevents a mention of a person and a link to an issue.
             '@' => made += "@&#8203;",
             '#' => made += "#&#8203;",

@@ -3,9 +3,10 @@
 
 use std::fmt::Write;
 
+use tprof_facts::markup::escape;
+
 use super::content::Chart;
 use super::roofline;
-use crate::page::escape;
 
 const WIDTH: f64 = 900.0;
 const CURVE_HEIGHT: f64 = 120.0;

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use tprof_facts::markup::escape;
+
 use super::charts;
 use super::content::{ReportPage, Section, Table, TableCell};
-use crate::page::escape;
 
 /// Number of rows of a table that are visible at first. A button shows the other rows.
 const ROWS: usize = 12;

@@ -4,8 +4,9 @@
 use std::fmt::Write;
 use std::ops::RangeInclusive;
 
+use tprof_facts::markup::escape;
+
 use super::content::RooflinePoint;
-use crate::page::escape;
 
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 420.0;

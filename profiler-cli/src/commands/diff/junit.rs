@@ -6,6 +6,8 @@
 
 use std::fmt::Write;
 
+use tprof_facts::markup::escape;
+
 use super::conditions::{ConditionResult, ConditionVerdict};
 
 const SUITE: &str = "tprof diff";
@@ -55,23 +57,10 @@ fn case(xml: &mut String, judged: &ConditionResult) {
     xml.push_str("    </testcase>\n");
 }
 
-/// Escapes the text of an element or attribute. Characters that XML cannot represent become U+FFFD.
+/// Escapes the text of an element or attribute. In attributes, readers of XML make spaces of line
+/// breaks, unless these are references.
 fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\t' | '\n' | '\r' => {
-                let _ = write!(escaped, "&#{};", u32::from(c));
-            }
-            '\u{0}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
-            c => escaped.push(c),
-        }
-    }
-    escaped
+    escape(text).replace('\n', "&#10;").replace('\t', "&#9;")
 }
 
 #[cfg(test)]
