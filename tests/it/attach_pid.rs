@@ -70,6 +70,21 @@ fn a_running_process_and_its_children_are_sampled_and_left_alone() {
 }
 
 #[test]
+fn a_switch_on_the_command_line_overrides_its_variable() {
+    let scratch = Scratch::new();
+    let victim = Running::new(Command::new("sleep").arg("1000"));
+    let run = scratch.path().join("run");
+    let job = tprof(["attach", "--duration", "200ms", "--no-quiet", "--no-redact", "-o"]).arg(&run);
+    let job = job.arg(victim.pid()).env("TPROF_QUIET", "1").env("TPROF_REDACT", "1");
+    let outcome = job.run_in(scratch.path());
+    if outcome.stderr.contains("perf_event_open") {
+        return skip(Refused::PerfEvents);
+    }
+    assert!(outcome.stderr.contains("sampling process"), "{outcome:?}");
+    assert_eq!(run_info(&run, |info| info["finished"] == true)["options"]["redact"], false);
+}
+
+#[test]
 fn two_samplers_of_one_process_measure_the_same_as_one() {
     let scratch = Scratch::new();
     let (first, second) = (scratch.join("first"), scratch.join("second"));

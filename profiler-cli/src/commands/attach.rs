@@ -9,7 +9,7 @@ use crate::launch::failures::{not_finished, not_started};
 use crate::launch::system;
 use crate::settings::RunOptions;
 use crate::settings::enabled;
-use crate::settings::{resolve, table};
+use crate::settings::{BOOL, flag_of, resolve, table};
 use crate::terminal::errors::{Failure, print_stderr};
 use crate::terminal::paint;
 use crate::terminal::quote;
@@ -49,14 +49,14 @@ pub struct AttachArgs {
     #[arg(long, value_name = "LIST")]
     pub counters: Option<OsString>,
     /// Replace an existing run; sample process 1 or one that started tprof
-    #[arg(long)]
-    pub force: bool,
+    #[arg(long, value_name = BOOL, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub force: Option<OsString>,
     /// Leave arguments and paths out of the run
-    #[arg(long)]
-    pub redact: bool,
+    #[arg(long, value_name = BOOL, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub redact: Option<OsString>,
     /// Do not print a summary
-    #[arg(short, long)]
-    pub quiet: bool,
+    #[arg(short, long, value_name = BOOL, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub quiet: Option<OsString>,
 }
 
 /// Samples the process.
@@ -68,21 +68,24 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
             .into());
     }
     let pid = process(&args.pid)?;
-    if !args.alone && !args.force {
+    let is_forced = match &args.force {
+        Some(text) => flag_of(&table::FORCE, text)?,
+        None => false,
+    };
+    if !args.alone && !is_forced {
         refuse_whole_session(pid)?;
     }
     let directory = current_directory()?;
     let duration = args.duration.clone();
-    let switch = |on: bool| on.then(|| "true".into());
     let options = RunOptions::new([
         (&table::OUTPUT, args.output),
-        (&table::FORCE, switch(args.force)),
+        (&table::FORCE, args.force),
         (&table::ACTIVITY, Some("cpu".into())),
         (&table::STACKS, args.stacks),
         (&table::SAMPLE_RATE, args.sample_rate),
         (&table::COUNTERS, args.counters),
-        (&table::REDACT, switch(args.redact)),
-        (&table::QUIET, switch(args.quiet)),
+        (&table::REDACT, args.redact),
+        (&table::QUIET, args.quiet),
     ]);
     // The name of the run comes from the process's command line.
     let command: Vec<OsString> = proc::words_of(pid).into_iter().map(OsString::from).collect();

@@ -10,7 +10,7 @@ mod sources;
 pub mod table;
 mod values;
 
-pub use options::RunOptions;
+pub use options::{BOOL, RunOptions};
 pub use resolve::resolve;
 pub use resolved::Resolved;
-pub use sources::CONFIG_FILE;
+pub use sources::{CONFIG_FILE, flag_of};

@@ -4,6 +4,10 @@ use super::table::{SETTINGS, Setting, ValueKind};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueHint};
 use std::ffi::OsString;
 
+/// Name that help shows for a switch's optional value (`--redact=false`). Only switches that a
+/// variable or a file can set have one.
+pub const BOOL: &str = "BOOL";
+
 /// Options that `run` and `env` share. The values are text; [`super::resolve()`] parses them.
 #[derive(Debug, Default, Clone)]
 pub struct RunOptions(Vec<(&'static Setting, OsString)>);
@@ -56,7 +60,7 @@ fn option(setting: &'static Setting) -> Arg {
     };
     match setting.kind {
         ValueKind::Switch => option
-            .value_name("BOOL")
+            .value_name(BOOL)
             .num_args(0..=1)
             .require_equals(true)
             .default_missing_value("true"),

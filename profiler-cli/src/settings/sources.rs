@@ -8,6 +8,7 @@ use super::enabled::ENABLED;
 use super::given::{GivenValue, Source, variable};
 use super::options::RunOptions;
 use super::table::{OUTPUT, SETTINGS, Setting, find};
+use super::values;
 use crate::launch::libraries::LIBRARY_DIR;
 use crate::terminal::errors::{Failure, nearest, reason};
 use std::collections::BTreeMap;
@@ -44,6 +45,11 @@ pub type SettingsLayer = Vec<(&'static Setting, GivenValue)>;
 /// Returns the values from the command line.
 pub fn from_flags(options: RunOptions) -> SettingsLayer {
     options.given().map(|(setting, text)| given(setting, text, Source::Flag)).collect()
+}
+
+/// Parses the value of a switch on the command line.
+pub fn flag_of(switch: &'static Setting, text: &OsStr) -> Result<bool, Failure> {
+    values::flag(&given(switch, text.to_owned(), Source::Flag).1)
 }
 
 fn given(

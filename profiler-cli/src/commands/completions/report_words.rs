@@ -116,8 +116,8 @@ mod tests {
         assert_eq!(first.split_whitespace().collect::<Vec<_>>(), ["findings-of-mine", "findings"]);
         let second = offered("tprof report cpu fi", 3).unwrap();
         assert_eq!(second.split_whitespace().collect::<Vec<_>>(), ["findings-of-mine"]);
-        let option = offered("tprof report --no-j", 2).unwrap();
-        assert_eq!(option.trim(), "--no-json");
+        let option = offered("tprof report --js", 2).unwrap();
+        assert_eq!(option.trim(), "--json");
     }
 
     #[test]

@@ -74,8 +74,7 @@ pub fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
     become_server(words)
 }
 
-/// Replaces this process with `tprof-serve` and these arguments. That program doesn't know the
-/// opposites of switches (`--no-…`), so `words` must not contain any.
+/// Replaces this process with `tprof-serve` and these arguments.
 pub fn become_server(words: Vec<OsString>) -> anyhow::Result<ExitCode> {
     let own = std::env::current_exe()?;
     let beside = own.with_file_name(SERVER);
