@@ -1,9 +1,15 @@
 //! Downsamples curves for a viewer. Time is divided into stretches, and only the highest point of
 //! each stretch is written.
 
+use std::collections::BTreeMap;
+use std::io;
+
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
-use tprof_trace::model::{HeapChange, MemoryRecording, ProcessIndex};
+use tprof_trace::model::{Counter, HeapChange, MemoryRecording, NameId, ProcessIndex, counter};
+
+use crate::OpenRank;
+use crate::gpus::{Gpu, Gpus};
 
 /// Maximum number of points of a curve over a run.
 pub(crate) const POINTS: u64 = 4_000;
@@ -102,6 +108,62 @@ pub(crate) fn heap<E>(
         }
     }
     Ok(())
+}
+
+/// A point of a curve.
+#[derive(Clone, Copy)]
+pub(crate) struct Point<'a> {
+    pub process: Option<ProcessIndex>,
+    pub gpu: Option<Gpu>,
+    /// The quantity, as the file names it.
+    pub name: &'a str,
+    pub time_ns: u64,
+    pub value: f64,
+}
+
+/// Calls `point` with the points of all curves of a file within the slice, and returns the number
+/// of rows that they come from. The heap is always downsampled. Of other quantities, `thinned`
+/// returns the curve with which a point is downsampled, or `None` if it is kept. The ends of the
+/// downsampled curves come last, in order of the curves.
+pub(crate) fn points<'a, K: Ord>(
+    part: &'a OpenRank<'_>,
+    thinned: impl Fn(&Point<'a>, NameId) -> Option<K>,
+    mut point: impl FnMut(Point<'a>) -> io::Result<()>,
+) -> io::Result<u64> {
+    let (trace, window) = (&part.trace, part.window);
+    let (first_ns, last_ns) = trace.extent_ns().unwrap_or_default();
+    let stretch_ns = stretch_ns(last_ns.saturating_sub(first_ns));
+    heap(trace, stretch_ns, |process, time_ns, bytes| {
+        if !window.holds(time_ns) {
+            return Ok(());
+        }
+        let (process, name) = (Some(process), counter::HEAP_BYTES);
+        point(Point { process, gpu: None, name, time_ns, value: bytes as f64 })
+    })?;
+    let (mut rows, gpus) = (0, Gpus::of(trace));
+    let mut curves: BTreeMap<K, (Downsampler, Point<'a>)> = BTreeMap::new();
+    for row in trace.counters().iter().filter(|row| window.holds(row.time_ns)) {
+        rows += 1;
+        let Counter { time_ns, process, value, .. } = *row;
+        let one = Point { process, gpu: gpus.gpu(row), name: trace.name(row.name), time_ns, value };
+        if one.name == counter::HEAP_BYTES || !value.is_finite() {
+            continue; // `heap` draws the heap, and no viewer can draw NaN or infinity.
+        }
+        let Some(curve) = thinned(&one, row.name).filter(|_| value >= 0.0) else {
+            point(one)?;
+            continue;
+        };
+        let (thin, _) = curves.entry(curve).or_insert_with(|| (Downsampler::new(stretch_ns), one));
+        if let Some((time_ns, bytes)) = thin.point(time_ns, value as u64) {
+            point(Point { time_ns, value: bytes as f64, ..one })?;
+        }
+    }
+    for (thin, one) in curves.into_values() {
+        for (time_ns, bytes) in thin.rest() {
+            point(Point { time_ns, value: bytes as f64, ..one })?;
+        }
+    }
+    Ok(rows)
 }
 
 /// Live bytes of one process.

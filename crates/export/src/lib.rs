@@ -9,8 +9,8 @@
 //! renamed when it is complete ([`output`]). [`archive`] packs several files into one, for stdout.
 //!
 //! The formats share these parts. `options` and `slice` describe the request. `in_order` and `rows`
-//! read the requested part of a file. `lanes`, `counters` and `correlations` relate its rows.
-//! `text`, `proto` and `output` write, and `page` contains the common parts of the HTML pages.
+//! read the requested part of a file. `lanes`, `counters` and `correlations` relate its rows, and
+//! `moments` describes marks, losses and ends. `text`, `proto` and `output` write, and `page` contains the common parts of the HTML pages.
 
 pub mod archive;
 mod arrows;
@@ -27,6 +27,7 @@ mod gpus;
 pub mod in_order;
 mod kineto_names;
 mod lanes;
+mod moments;
 mod numbers;
 mod options;
 pub mod output;

@@ -66,13 +66,10 @@ fn rank(dir: &Path, name: &str, late_ns: u64, memory: MemoryRecording) {
     }
     writer.heap(&mut heap).unwrap();
     let rss = writer.name(counter::RSS_BYTES);
-    writer.counter(Counter {
-        time_ns: START + 6_000_000,
-        process: Some(1),
-        device: None,
-        name: rss,
-        value: 4096.0,
-    });
+    for (time_ns, value) in [(START + 6_000_000, 4096.0), (START + 6_500_000, f64::NAN)] {
+        let (process, device) = (Some(1), None);
+        writer.counter(Counter { time_ns, process, device, name: rss, value });
+    }
     let mark = writer.name(NASTY);
     for (process, kind) in [(None, MarkKind::Mark), (Some(1), MarkKind::Step)] {
         writer.mark(Mark { time_ns: START + 7_000_123, process, name: mark, kind });

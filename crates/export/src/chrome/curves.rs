@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
-use tprof_facts::{histograms, labels};
-use tprof_trace::model::{Counter, MarkKind, Process, ProcessEnd, ProcessIndex, Thread, counter};
+use tprof_facts::labels;
+use tprof_trace::model::{Process, ProcessEnd, ProcessIndex, Thread, counter};
 
 use super::envelope;
 use super::writer::Writer;
-use crate::counters::{self, Downsampler};
-use crate::gpus::{Gpu, Gpus};
+use crate::counters::{self, Point};
+use crate::gpus::Gpu;
+use crate::moments::{self, Moment};
 
 /// Lifetime of a process or thread, as a span on one track.
 struct Life<'a> {
@@ -78,22 +79,16 @@ pub(super) fn lives<W: Write>(to: &mut Writer<'_, W>) -> io::Result<()> {
 
 fn life<'a, W: Write>(to: &Writer<'a, W>, process: &'a Process, last_ns: u64) -> Life<'a> {
     let trace = &to.part.trace;
-    let end = trace.process_end(process.process);
+    let (end_ns, how) = moments::end(trace, process.process);
     let command = trace.name(process.command);
     Life {
         start_ns: process.start_ns,
-        end_ns: end.map_or(last_ns, |(end_ns, _)| end_ns),
+        end_ns: end_ns.unwrap_or(last_ns),
         category: "process",
         name: labels::program(command).to_owned(),
         args: json!({
             "command": command, "exe": trace.name(process.exe), "parent": process.parent,
-            "end": match end {
-                Some((_, ProcessEnd::Exited(status))) => format!("exit status {status}"),
-                Some((_, ProcessEnd::Signal(signal))) => format!("killed by signal {signal}"),
-                Some((_, ProcessEnd::Exec)) => "exec".to_owned(),
-                Some((_, ProcessEnd::Unknown)) => "unknown".to_owned(),
-                None => "not recorded".to_owned(),
-            },
+            "end": how,
         }),
         process,
     }
@@ -101,60 +96,36 @@ fn life<'a, W: Write>(to: &Writer<'a, W>, process: &'a Process, last_ns: u64) ->
 
 /// Writes marks. A mark without a process is drawn over all processes.
 pub(super) fn marks<W: Write>(to: &mut Writer<'_, W>) -> io::Result<()> {
-    let (trace, window) = (&to.part.trace, to.part.window);
-    for mark in trace.marks().iter().filter(|mark| window.holds(mark.time_ns)) {
-        let (category, name) = match mark.kind {
-            MarkKind::Mark => ("mark", trace.name(mark.name)),
-            MarkKind::Step => ("step", trace.name(mark.name)),
-            MarkKind::RecordingOn => ("recording", "recording on"),
-            MarkKind::RecordingOff => ("recording", "recording off"),
-            MarkKind::Histogram => {
-                let (name, values) = histograms::split(trace.name(mark.name));
-                let values = serde_json::from_str(values).unwrap_or_else(|_| json!({}));
-                instant(to, mark.time_ns, mark.process, ("histogram", name), &values)?;
-                continue;
-            }
-        };
-        instant(to, mark.time_ns, mark.process, (category, name), &json!({}))?;
+    for mark in moments::marks(to.part) {
+        let values = serde_json::from_str(mark.detail).unwrap_or_else(|_| json!({}));
+        instant(to, &mark, &values)?;
     }
     Ok(())
 }
 
 /// Writes losses at the time when they were noticed.
 pub(super) fn losses<W: Write>(to: &mut Writer<'_, W>) -> io::Result<()> {
-    let (trace, window) = (&to.part.trace, to.part.window);
     // Losses of an import are about the imported trace, not about the job, so leave them out.
-    let native = trace.property("tprof.import").is_none();
-    for loss in trace.losses().iter().filter(|loss| native && window.holds(loss.time_ns)) {
-        let what = trace.name(loss.what);
-        let name = match loss.count {
-            0 => format!("lost {what}"),
-            count => format!("lost {count} {what}"),
-        };
-        let args = json!({ "count": loss.count, "why": trace.name(loss.why) });
-        instant(to, loss.time_ns, loss.process, ("loss", &name), &args)?;
+    if to.part.trace.property("tprof.import").is_some() {
+        return Ok(());
+    }
+    for (loss, count) in moments::losses(to.part) {
+        instant(to, &loss, &json!({ "count": count, "why": loss.detail }))?;
     }
     Ok(())
 }
 
-fn instant<W: Write>(
-    to: &mut Writer<'_, W>,
-    time_ns: u64,
-    process: Option<ProcessIndex>,
-    (category, name): (&str, &str),
-    args: &Value,
-) -> io::Result<()> {
-    let trace = &to.part.trace;
-    let owner = process.and_then(|process| trace.process(process));
+fn instant<W: Write>(to: &mut Writer<'_, W>, moment: &Moment<'_>, args: &Value) -> io::Result<()> {
+    let owner = moment.process.and_then(|process| to.part.trace.process(process));
     // Kineto uses this name as the process of events that belong to no process.
     let (scope, place) = match owner {
         Some(process) => ("p", to.main_thread(process)),
         None => ("g", "\"pid\":\"Traces\",\"tid\":\"Trace\"".into()),
     };
-    let time_ns = to.at(time_ns);
+    let (time_ns, category) = (to.at(moment.time_ns), moment.category);
     to.event(|text| {
         text.raw(&format!("\"ph\":\"i\",\"s\":\"{scope}\",\"cat\":\"{category}\",\"name\":"));
-        text.string(if name.is_empty() { category } else { name });
+        text.string(&moment.name);
         text.raw(",");
         text.raw(&place);
         text.raw(",\"ts\":");
@@ -169,43 +140,17 @@ fn instant<W: Write>(
 /// Writes curves. Memory curves that tprof recorded are downsampled, and all other curves are
 /// written completely. Returns the number of rows.
 pub(super) fn memory<W: Write>(to: &mut Writer<'_, W>) -> io::Result<u64> {
-    let (trace, window) = (&to.part.trace, to.part.window);
-    let (first_ns, last_ns) = trace.extent_ns().unwrap_or_default();
-    let stretch_ns = counters::stretch_ns(last_ns.saturating_sub(first_ns));
     let mut drawn: HashSet<(ProcessIndex, &str)> = HashSet::new();
-    counters::heap(trace, stretch_ns, |process, time_ns, bytes| {
-        if !window.holds(time_ns) {
-            return Ok(());
-        }
-        drawn.insert((process, counter::HEAP_BYTES));
-        point(to, (Some(process), None), counter::HEAP_BYTES, time_ns, bytes as f64)
-    })?;
-    let (mut rows, gpus) = (0, Gpus::of(trace));
-    let mut curves: BTreeMap<(Option<ProcessIndex>, &str), Downsampler> = BTreeMap::new();
-    for row in trace.counters().iter().filter(|row| window.holds(row.time_ns)) {
-        rows += 1;
-        let Counter { time_ns, process, value, .. } = *row;
-        let name = trace.name(row.name);
-        if name == counter::HEAP_BYTES {
-            continue; // `counters::heap` draws the heap from events or totals.
-        }
-        if !is_own(name) || value < 0.0 {
-            point(to, (process, gpus.gpu(row)), name, time_ns, value)?;
-            continue;
-        }
-        if let Some(process) = process {
-            drawn.insert((process, name));
-        }
-        let thin = curves.entry((process, name)).or_insert_with(|| Downsampler::new(stretch_ns));
-        if let Some((time_ns, bytes)) = thin.point(time_ns, value as u64) {
-            point(to, (process, None), name, time_ns, bytes as f64)?;
-        }
-    }
-    for ((process, name), thin) in curves {
-        for (time_ns, bytes) in thin.rest() {
-            point(to, (process, None), name, time_ns, bytes as f64)?;
-        }
-    }
+    let rows = counters::points(
+        to.part,
+        |one, _| is_own(one.name).then_some((one.process, one.name)),
+        |one| {
+            if let Some(process) = one.process {
+                drawn.insert((process, one.name));
+            }
+            point(to, one)
+        },
+    )?;
     ends(to, &drawn)?;
     Ok(rows)
 }
@@ -234,23 +179,16 @@ fn ends<W: Write>(to: &mut Writer<'_, W>, drawn: &HashSet<(ProcessIndex, &str)>)
         let end_ns = end_ns.saturating_add(1);
         for name in names.iter().filter(|name| drawn.contains(&(process.process, **name))) {
             if window.holds(end_ns) {
-                point(to, (Some(process.process), None), name, end_ns, 0.0)?;
+                let process = Some(process.process);
+                point(to, Point { process, gpu: None, name, time_ns: end_ns, value: 0.0 })?;
             }
         }
     }
     Ok(())
 }
 
-fn point<W: Write>(
-    to: &mut Writer<'_, W>,
-    (process, gpu): (Option<ProcessIndex>, Option<Gpu>),
-    name: &str,
-    time_ns: u64,
-    value: f64,
-) -> io::Result<()> {
-    if !value.is_finite() {
-        return Ok(()); // JSON has no NaN and no infinity.
-    }
+fn point<W: Write>(to: &mut Writer<'_, W>, point: Point<'_>) -> io::Result<()> {
+    let Point { process, gpu, name, time_ns, value } = point;
     let first = to.part.trace.processes().first().map_or(0, |process| process.process);
     let pid = match gpu {
         Some(Gpu::Seen(_, device)) => device.to_string().into(),

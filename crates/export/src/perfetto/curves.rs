@@ -4,28 +4,26 @@
 //! The data comes from small tables, or is computed. Its packets are in a separate sequence with
 //! absolute times, so they may be written in any order.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use rustc_hash::FxHashMap;
 use tprof_facts::counters::CounterUnit;
-use tprof_facts::{histograms, labels};
+use tprof_facts::labels;
 use tprof_trace::model::*;
 
 use super::fields::{event, packet};
 use super::packet_writer::PacketWriter;
 use super::rank_writer::RankWriter;
 use super::tracks::{CounterOwner, TrackRow, Unit};
-use crate::counters::{self, Downsampler};
+use crate::counters::{self, Point};
 use crate::device_busy::DeviceBusyTime;
-use crate::gpus::{Gpu, Gpus};
+use crate::gpus::Gpu;
+use crate::moments;
 use crate::proto::Proto;
 
 /// Writes all rows of a rank that are not in its large tables. Returns their number.
 pub(super) fn write<W: Write>(scene: &mut RankWriter<'_, '_, W>, sequence: u64) -> io::Result<u64> {
     lives(scene, sequence)?;
-    marks(scene, sequence)?;
-    losses(scene, sequence)?;
+    moments(scene, sequence)?;
     memory(scene, sequence)
 }
 
@@ -35,8 +33,8 @@ fn lives<W: Write>(scene: &mut RankWriter<'_, '_, W>, sequence: u64) -> io::Resu
     let mut images: Vec<&Process> = trace.processes().iter().collect();
     images.sort_by_key(|process| process.start_ns);
     for process in images {
-        let end = trace.process_end(process.process);
-        let end_ns = end.map_or(last_ns, |(end_ns, _)| end_ns).max(process.start_ns);
+        let (end_ns, how) = moments::end(trace, process.process);
+        let end_ns = end_ns.unwrap_or(last_ns).max(process.start_ns);
         if !scene.part.window.touches(process.start_ns, end_ns) {
             continue;
         }
@@ -46,13 +44,6 @@ fn lives<W: Write>(scene: &mut RankWriter<'_, '_, W>, sequence: u64) -> io::Resu
         let track = scene.tracks.place(TrackRow::Life(process.process), times, shared, out)?;
         let program = labels::program(trace.name(process.command));
         let name = if program.is_empty() { "process" } else { program };
-        let how = match end {
-            Some((_, ProcessEnd::Exited(status))) => format!("exit status {status}"),
-            Some((_, ProcessEnd::Signal(signal))) => format!("killed by signal {signal}"),
-            Some((_, ProcessEnd::Exec)) => "exec".to_owned(),
-            Some((_, ProcessEnd::Unknown)) => "unknown".to_owned(),
-            None => "not recorded".to_owned(),
-        };
         absolute(out, sequence, from_ns, |fields| {
             fields.uint(event::TYPE, event::BEGIN);
             fields.uint(event::TRACK, track);
@@ -69,103 +60,35 @@ fn lives<W: Write>(scene: &mut RankWriter<'_, '_, W>, sequence: u64) -> io::Resu
     Ok(())
 }
 
-fn marks<W: Write>(scene: &mut RankWriter<'_, '_, W>, sequence: u64) -> io::Result<()> {
-    let trace = &scene.part.trace;
-    for mark in trace.marks().iter().filter(|mark| scene.part.window.holds(mark.time_ns)) {
-        let (category, name, detail) = match mark.kind {
-            MarkKind::Mark => ("mark", trace.name(mark.name), ""),
-            MarkKind::Step => ("step", trace.name(mark.name), ""),
-            MarkKind::RecordingOn => ("recording", "recording on", ""),
-            MarkKind::RecordingOff => ("recording", "recording off", ""),
-            MarkKind::Histogram => {
-                let (name, values) = histograms::split(trace.name(mark.name));
-                ("histogram", name, values)
-            }
+fn moments<W: Write>(scene: &mut RankWriter<'_, '_, W>, sequence: u64) -> io::Result<()> {
+    let losses = moments::losses(scene.part).map(|(loss, _)| loss);
+    for moment in moments::marks(scene.part).chain(losses) {
+        let at_ns = scene.at(moment.time_ns);
+        let (shared, out) = (&mut *scene.shared, &mut scene.out);
+        let track = match moment.process {
+            Some(process) => scene.tracks.process(process, shared, out)?.0,
+            None => scene.tracks.host(shared, out)?,
         };
-        instant(scene, sequence, (mark.time_ns, mark.process), (category, name), detail)?;
+        absolute(out, sequence, at_ns, |fields| {
+            fields.uint(event::TYPE, event::INSTANT);
+            fields.uint(event::TRACK, track);
+            fields.text(event::CATEGORY, moment.category);
+            fields.text(event::NAME, &moment.name);
+            annotate(fields, "why", moment.detail);
+        })?;
     }
     Ok(())
 }
 
-fn losses<W: Write>(scene: &mut RankWriter<'_, '_, W>, sequence: u64) -> io::Result<()> {
-    let trace = &scene.part.trace;
-    for loss in trace.losses().iter().filter(|loss| scene.part.window.holds(loss.time_ns)) {
-        let what = trace.name(loss.what);
-        let name = match loss.count {
-            0 => format!("lost {what}"),
-            count => format!("lost {count} {what}"),
-        };
-        let at = (loss.time_ns, loss.process);
-        instant(scene, sequence, at, ("loss", &name), trace.name(loss.why))?;
-    }
-    Ok(())
-}
-
-fn instant<W: Write>(
-    scene: &mut RankWriter<'_, '_, W>,
-    sequence: u64,
-    (time_ns, process): (u64, Option<ProcessIndex>),
-    (category, name): (&str, &str),
-    why: &str,
-) -> io::Result<()> {
-    let at_ns = scene.at(time_ns);
-    let (shared, out) = (&mut *scene.shared, &mut scene.out);
-    let track = match process {
-        Some(process) => scene.tracks.process(process, shared, out)?.0,
-        None => scene.tracks.host(shared, out)?,
-    };
-    absolute(out, sequence, at_ns, |fields| {
-        fields.uint(event::TYPE, event::INSTANT);
-        fields.uint(event::TRACK, track);
-        fields.text(event::CATEGORY, category);
-        fields.text(event::NAME, if name.is_empty() { category } else { name });
-        annotate(fields, "why", why);
-    })
-}
-
-/// Writes heap curves, which are downsampled, and all points of measured quantities.
+/// Writes curves of bytes, which are downsampled, and all points of other quantities.
 fn memory<W: Write>(scene: &mut RankWriter<'_, '_, W>, sequence: u64) -> io::Result<u64> {
-    let (trace, window) = (&scene.part.trace, scene.part.window);
-    let (first_ns, last_ns) = trace.extent_ns().unwrap_or_default();
-    let stretch_ns = counters::stretch_ns(last_ns.saturating_sub(first_ns));
-    let mut last: FxHashMap<ProcessIndex, u64> = FxHashMap::default();
-    counters::heap(trace, stretch_ns, |process, time_ns, bytes| {
-        if !window.holds(time_ns) {
-            return Ok(());
-        }
-        last.insert(process, time_ns);
-        let owner = CounterOwner::Process(process);
-        curve(scene, sequence, (owner, "heap", Unit::Bytes), time_ns, bytes as f64)
-    })?;
-    let (mut rows, gpus) = (0, Gpus::of(trace));
-    let mut curves: BTreeMap<(Option<ProcessIndex>, Option<Gpu>, NameId), Downsampler> =
-        BTreeMap::new();
-    for row in trace.counters().iter().filter(|row| window.holds(row.time_ns)) {
-        rows += 1;
-        let name = trace.name(row.name);
-        if name == counter::HEAP_BYTES {
-            continue; // `counters::heap` draws the heap from events or totals.
-        }
-        let owner = owner(row.process, gpus.gpu(row));
-        let (name, unit) = named(name);
-        if unit != Unit::Bytes || row.value < 0.0 {
-            curve(scene, sequence, (owner, name, unit), row.time_ns, row.value)?;
-            continue;
-        }
-        let thin = curves.entry((row.process, gpus.gpu(row), row.name));
-        let thin = thin.or_insert_with(|| Downsampler::new(stretch_ns));
-        if let Some((time_ns, bytes)) = thin.point(row.time_ns, row.value as u64) {
-            curve(scene, sequence, (owner, name, unit), time_ns, bytes as f64)?;
-        }
-    }
-    for ((process, gpu, name), thin) in curves {
-        let owner = owner(process, gpu);
-        let (name, unit) = named(trace.name(name));
-        for (time_ns, bytes) in thin.rest() {
-            curve(scene, sequence, (owner, name, unit), time_ns, bytes as f64)?;
-        }
-    }
-    Ok(rows)
+    let thinned = |one: &Point<'_>, name| {
+        (named(one.name).1 == Unit::Bytes).then_some((one.process, one.gpu, name))
+    };
+    counters::points(scene.part, thinned, |one| {
+        let (name, unit) = named(one.name);
+        curve(scene, sequence, (owner(one.process, one.gpu), name, unit), one.time_ns, one.value)
+    })
 }
 
 /// Returns the process, device or host that a curve's track belongs to.
@@ -211,9 +134,6 @@ fn curve<W: Write>(
     time_ns: u64,
     value: f64,
 ) -> io::Result<()> {
-    if !value.is_finite() {
-        return Ok(()); // A viewer cannot draw NaN or infinity.
-    }
     let at_ns = scene.at(time_ns);
     let (shared, out) = (&mut *scene.shared, &mut scene.out);
     let track = scene.tracks.counter(owner, name, unit, shared, out)?;
