@@ -8,9 +8,6 @@
 //! The modules in reading order; each uses only those above it (`scripts/check-arrows.py` checks
 //! that):
 //!
-//! - `base`: intervals, readings, statistics;
-//! - `run`: a run without its rows: processes, completeness, overhead;
-//! - `rank`: one rank's rows in memory, joined and in order;
 //! - `document`: the interface of analyses, and the tables that they make;
 //! - `host`: the wall time of the thread that drives a rank;
 //! - `cpu`, `gpu`, `memory`, `program`: the metrics, one file or folder per kind;
@@ -20,12 +17,6 @@
 //! - `joined`: the properties of single rows, for tables that list the rows;
 //! - `diff`: two runs or sets of runs side by side;
 //! - `schema`: JSON Schemas of all of these.
-
-mod base;
-
-mod run;
-
-mod rank;
 
 pub mod document;
 
@@ -48,15 +39,12 @@ pub mod diff;
 
 pub mod schema;
 
-#[cfg(test)]
-mod fixture;
-
-pub use base::names;
-pub use base::parallel;
-pub use base::reading::Reading;
 pub use document::{Document, DocumentKind};
 pub use findings::{BUSY, RuleAbout, rules};
 pub use gpu::report_gpu::SampledGpu;
 pub use report::summary::{self, Kind, Report};
 pub use report::{AnalyzeError, KINDS, ReportRequest, Reports, read_together, report, report_with};
-pub use run::{completeness, info::Run, processes, step_cost::StepCost};
+pub use tprof_rank::base::names;
+pub use tprof_rank::base::parallel;
+pub use tprof_rank::base::reading::Reading;
+pub use tprof_rank::run::{completeness, info::Run, processes, step_cost::StepCost};

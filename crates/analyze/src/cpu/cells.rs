@@ -1,8 +1,9 @@
 //! Makes cells of tables on CPU time: estimates with their errors, and displayed names of
 //! functions.
 
+use tprof_rank::samples::{Func, Layer};
+
 use crate::document::{Cell, Column, Unit};
-use crate::rank::samples::{Func, Layer};
 
 /// A cell of sampled time, with the error that follows from the number of samples.
 pub(super) fn sampled(ns: u64, samples: u64) -> Cell {

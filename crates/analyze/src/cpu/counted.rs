@@ -8,13 +8,13 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use tprof_rank::RankTrace;
+use tprof_rank::samples::{FrameFunctions, Func, FunctionTable};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{EventSample, ProcessIndex, ThreadIndex, property};
 
 use super::filter::SampleFilter;
 use super::steps::{Label, StepLookup};
-use crate::rank::RankTrace;
-use crate::rank::samples::{FrameFunctions, Func, FunctionTable};
 
 /// The reason for missing counts in files that were recorded without any.
 const NO_REASON: &str = "the file has no reason: it was imported, or recorded by an older tprof";
@@ -237,9 +237,10 @@ impl RankCounts {
 
 #[cfg(test)]
 mod tests {
+    use tprof_fixture::Fixture;
+    use tprof_rank::Needs;
+
     use super::*;
-    use crate::fixture::Fixture;
-    use crate::rank::Needs;
     use tprof_trace::model::{Property, Span, SpanKind};
 
     fn fact(made: &mut Fixture, key: &str, value: &str) {

@@ -7,11 +7,11 @@
 //! own.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_rank::samples::CpuTrace;
+use tprof_rank::samples::{Func, Layer};
 use tprof_trace::model::ThreadState;
 
 use crate::document::SortBy;
-use crate::rank::samples::CpuTrace;
-use crate::rank::samples::{Func, Layer};
 
 /// The time that a function took, by samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_rank::samples::{CpuTrace, Func, Layer, Stack};
 
 use super::steps::Label;
-use crate::rank::samples::{CpuTrace, Func, Layer, Stack};
 
 /// Time of a function within a step or range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

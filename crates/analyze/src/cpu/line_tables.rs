@@ -3,11 +3,11 @@
 
 use rustc_hash::FxHashMap;
 use tprof_facts::sources::{NoSource, Sources};
+use tprof_rank::samples::{Func, Layer};
 
 use super::cells::{sampled, short_path, shown};
 use super::lines::{FunctionLines, LineTime, Lines};
 use crate::document::{Cell, Column, SortBy, Table, Unit, View};
-use crate::rank::samples::{Func, Layer};
 
 /// Most lines that are displayed below a function.
 const MOST_LINES: usize = 5;

@@ -9,7 +9,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::ThreadState;
 
-use crate::rank::samples::{CpuTrace, Func, Layer, Stretch};
+use tprof_rank::samples::{CpuTrace, Func, Layer, Stretch};
 
 /// Time of a line, or of a function over all its lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

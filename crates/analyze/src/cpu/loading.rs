@@ -4,12 +4,12 @@
 //! The wait equals the part `data` of `report host`, so that all reports of a run have the same
 //! number.
 
+use tprof_rank::samples::{CpuTrace, Layer, Part, Role};
 use tprof_trace::model::ThreadState;
 
 use super::cells::estimated;
 use crate::document::{Column, Table, Unit};
 use crate::host::RankHost;
-use crate::rank::samples::{CpuTrace, Layer, Part, Role};
 
 /// Times that concern data loading.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

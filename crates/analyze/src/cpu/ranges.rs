@@ -6,7 +6,7 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SpanKind, ThreadIndex};
 
-use crate::rank::{HostSpan, RankTrace};
+use tprof_rank::{HostSpan, RankTrace};
 
 /// Identifies a chain of open ranges, each within the one before; 0 is the empty chain.
 pub type ChainId = u32;
@@ -125,8 +125,9 @@ pub(super) fn range_name(rank: &RankTrace<'_>, domain: NameId, text: NameId) -> 
 
 #[cfg(test)]
 mod tests {
+    use tprof_rank::nesting_order;
+
     use super::*;
-    use crate::rank::nesting_order;
     use proptest::prelude::*;
 
     fn spans(rows: &[(u32, u64, u64)]) -> Vec<HostSpan> {

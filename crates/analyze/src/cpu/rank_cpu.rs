@@ -1,6 +1,8 @@
 //! Collects the data that `report cpu` keeps of a rank, and adds up ranks.
 
 use tprof_facts::sources::Sources;
+use tprof_rank::RankTrace;
+use tprof_rank::samples::CpuTrace;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Sample, ThreadState, property};
 
@@ -14,8 +16,6 @@ use super::tree::FunctionTree;
 use super::waits::WaitsByPlace;
 use crate::document::{LineTables, Options, RankContext};
 use crate::host::RankHost;
-use crate::rank::RankTrace;
-use crate::rank::samples::CpuTrace;
 
 /// Number of callers above the innermost function that the bottom-up tree keeps.
 const CALLERS: usize = 12;

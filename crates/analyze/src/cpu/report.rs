@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use tprof_rank::samples::{CpuTrace, Layer};
+use tprof_rank::{HostSpan, Needs, RankTrace};
 use tprof_trace::model::SpanKind;
 
 use super::filter;
@@ -12,8 +14,6 @@ use super::rank_cpu::RankCpu;
 use crate::document::{
     Analysis, Body, DocumentKind, OptionMatches, Options, RankContext, boxed, text_and_number,
 };
-use crate::rank::samples::{CpuTrace, Layer};
-use crate::rank::{HostSpan, Needs, RankTrace};
 
 /// The kind of report.
 pub const KIND: DocumentKind = DocumentKind {

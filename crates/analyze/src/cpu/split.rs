@@ -5,14 +5,14 @@
 //! waits of many steps before it writes them.
 
 use rustc_hash::FxHashMap;
+use tprof_rank::RankTrace;
+use tprof_rank::samples::CpuTrace;
 use tprof_trace::model::{ProcessIndex, Sample, StackId};
 
 use super::groups::Groups;
 use super::ranges::{ChainId, ThreadRanges, range_name};
 use super::steps::{Label, StepLookup};
 use super::windows::is_sample;
-use crate::rank::RankTrace;
-use crate::rank::samples::CpuTrace;
 
 /// CPU time by step and by range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -108,11 +108,12 @@ impl Split {
 
 #[cfg(test)]
 mod tests {
+    use tprof_fixture::Fixture;
+    use tprof_rank::Needs;
+
     use super::*;
     use crate::cpu::functions::Functions;
     use crate::cpu::windows::Windows;
-    use crate::fixture::Fixture;
-    use crate::rank::Needs;
     use proptest::prelude::*;
     use tprof_trace::TraceFile;
     use tprof_trace::model::{Mark, MarkKind, Span, SpanKind};

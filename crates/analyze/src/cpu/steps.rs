@@ -3,8 +3,8 @@
 use rustc_hash::FxHashSet;
 use tprof_trace::model::{MarkKind, NameId, ProcessIndex};
 
-use crate::base::intervals::Interval;
-use crate::rank::{RankTrace, Step, step_at};
+use tprof_rank::base::intervals::Interval;
+use tprof_rank::{RankTrace, Step, step_at};
 
 /// The identity of a step or range: the step's number (0 for ranges) and the name.
 pub type Label = (u64, String);

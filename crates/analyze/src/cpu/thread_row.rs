@@ -1,10 +1,10 @@
 //! Sums the time of one thread by what the thread did.
 
 use rustc_hash::FxHashMap;
+use tprof_rank::samples::{Func, FunctionTable, Stretch, wants_held_lock};
 use tprof_trace::model::{ProcessIndex, ThreadCounts, ThreadState};
 
 use super::counted::Counts;
-use crate::rank::samples::{Func, FunctionTable, Stretch, wants_held_lock};
 
 /// Kinds of waits, in the order of their columns.
 pub(super) const WAITS: [ThreadState; 7] = [

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units;
+use tprof_rank::samples::{Func, NO_SAMPLES, word};
 use tprof_trace::model::{ThreadCounts, ThreadState};
 
 use super::cells::{estimated, shown};
 use super::counted_tables::{self, RequestedByRanks};
 use super::thread_row::{ThreadRow, WAITS};
 use crate::document::{Cell, Column, FoldedRows, RankContext, Table, Unit, View};
-use crate::rank::samples::{Func, NO_SAMPLES, word};
 
 /// Most names of idle threads that are listed.
 const MOST_NAMES: usize = 8;

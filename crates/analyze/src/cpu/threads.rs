@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use tprof_facts::labels;
+use tprof_rank::{Needs, RankTrace};
 use tprof_trace::model::{Process, ProcessIndex, ThreadCounts, ThreadIndex, ThreadState};
 
 use super::counted::RankCounts;
@@ -10,7 +11,6 @@ use super::groups::representative;
 use super::thread_row::ThreadRow;
 use super::thread_tables::{ThreadsShown, events, processes, switches, threads};
 use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
-use crate::rank::{Needs, RankTrace};
 
 /// The kind of report.
 pub const KIND: DocumentKind = DocumentKind {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::rank::samples::{Func, Layer};
+use tprof_rank::samples::{Func, Layer};
 
 /// A node of a tree, with the indices of its children.
 #[derive(Clone, Debug)]

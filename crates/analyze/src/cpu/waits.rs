@@ -4,13 +4,13 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::frames::NO_STACK;
 use tprof_facts::units::duration;
+use tprof_rank::samples::{CpuTrace, Func, Layer, NO_SAMPLES, joins, word};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, ThreadIndex, ThreadState};
 
 use super::cells::{estimated, shown};
 use super::thread_row::ThreadRow;
 use crate::document::{Cell, Column, FoldedRows, Table, Unit};
-use crate::rank::samples::{CpuTrace, Func, Layer, NO_SAMPLES, joins, word};
 
 /// Most places of idle threads that are listed.
 const MOST_PLACES: usize = 3;
@@ -170,8 +170,9 @@ fn place<'a>(stack: impl Iterator<Item = &'a Func> + Clone) -> Option<Func> {
 
 #[cfg(test)]
 mod tests {
+    use tprof_fixture::Fixture;
+
     use super::*;
-    use crate::fixture::Fixture;
     use tprof_trace::model::{SYNTHETIC_FRAME, Sample, Stack, Symbol};
 
     /// The table of two waits: 10 ns below a function of the user's own, and 20 ns only in a

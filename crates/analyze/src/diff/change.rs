@@ -1,8 +1,9 @@
 //! Computes the change of a metric, and the verdict on it.
 
+use tprof_rank::base::reading::Reading;
+use tprof_rank::base::stats::Repeats;
+
 use super::figures::{BetterWhen, Metric};
-use crate::base::reading::Reading;
-use crate::base::stats::Repeats;
 
 /// The change of a metric between two sides.
 #[derive(Clone, Debug)]

@@ -1,10 +1,11 @@
 //! Computes the changes of metrics between two sides.
 
+use tprof_rank::base::reading::Reading;
+use tprof_rank::base::stats::{Repeats, difference_error};
+
 use super::change::Change;
 use super::figures::{WITHOUT_LOST_CORES, find};
 use super::side::Side;
-use crate::base::reading::Reading;
-use crate::base::stats::{Repeats, difference_error};
 
 /// Returns the change of a metric; `None` if no metric has this key.
 pub(super) fn change_of(a: &Side, b: &Side, key: &str) -> Option<Change> {

@@ -153,8 +153,9 @@ pub(super) fn of_file(file: &TraceFile) -> Facts {
 
 #[cfg(test)]
 mod tests {
+    use tprof_fixture::Fixture;
+
     use super::*;
-    use crate::fixture::Fixture;
     use tprof_trace::model::Property;
 
     fn file(properties: &[(&str, &str)]) -> TraceFile {

@@ -1,6 +1,7 @@
 //! Lists the metrics of steps and of whole runs that a comparison shows.
 
-use crate::base::reading::Reading;
+use tprof_rank::base::reading::Reading;
+
 use crate::document::Unit;
 use crate::program::steps::StepDeviceTime;
 

@@ -4,10 +4,10 @@
 //! Other programs cause this time. It makes steps longer, but isn't due to the code.
 
 use rustc_hash::FxHashMap;
+use tprof_rank::Step;
+use tprof_rank::samples::Part;
 
 use crate::host::{RankHost, StepTime};
-use crate::rank::Step;
-use crate::rank::samples::Part;
 
 /// Returns the time without a core in each step, ns. The time is `None` if the driving thread
 /// wasn't sampled or has different steps.

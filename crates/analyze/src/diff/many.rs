@@ -6,14 +6,14 @@
 
 use serde::Serialize;
 use serde::ser::SerializeMap;
+use tprof_rank::base::reading::Reading;
+use tprof_rank::base::stats::Repeats;
 
 use super::changes::change_of;
 use super::compare::SideHead;
 use super::figures::{BetterWhen, Metric, RUN_METRICS, STEP_METRICS};
 use super::notes::damage;
 use super::side::Side;
-use crate::base::reading::Reading;
-use crate::base::stats::Repeats;
 use crate::document::{Cell, Column, REPORT_VERSION, Table, Tables, Unit};
 
 /// The comparison of several runs.

@@ -25,7 +25,6 @@ mod side;
 mod subject;
 mod tables;
 
-pub use crate::base::stats::{Repeats, difference_error};
 pub use amount::{Amount, HostNameKind};
 pub use change::Change;
 pub use compare::Comparison;
@@ -37,3 +36,4 @@ pub use many::ManyRuns;
 pub use names::{NameKind, NameTotals, TimesByName};
 pub use side::{Side, SideOptions};
 pub use subject::Subject;
+pub use tprof_rank::base::stats::{Repeats, difference_error};

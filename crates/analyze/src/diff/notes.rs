@@ -2,11 +2,11 @@
 
 use tprof_facts::steps::StepSource;
 use tprof_facts::units::duration;
+use tprof_rank::run::step_cost::StepCost;
 
 use super::changes::{change_of, lost_of_step};
 use super::figures::find;
 use super::side::Side;
-use crate::run::step_cost::StepCost;
 
 /// If the time in which threads wait for a core is at least this share of the time on a core, a
 /// note says so. A tenth of that time is visible in wall times.

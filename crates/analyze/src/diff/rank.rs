@@ -4,6 +4,9 @@ use std::sync::Mutex;
 
 use rustc_hash::FxHashMap;
 use tprof_facts::steps::StepSource;
+use tprof_rank::base::intervals::Cover;
+use tprof_rank::run::step_cost::StepCost;
+use tprof_rank::{Needs, RankTrace, Step};
 use tprof_trace::model::SpanKind;
 
 use super::facts::{self, Facts};
@@ -11,13 +14,10 @@ use super::host::HostActivity;
 use super::load::lost_in_steps;
 use super::names::{TimesByName, names};
 use super::run_figures::{Peaks, life_ns};
-use crate::base::intervals::Cover;
 use crate::document::{Analysis, Body, Options, RankContext};
 use crate::host::RankHost;
 use crate::memory::rank_memory;
 use crate::program::steps::{StepDeviceTime, device_time, warm_up};
-use crate::rank::{Needs, RankTrace, Step};
-use crate::run::step_cost::StepCost;
 
 /// The data that the comparison keeps of a rank.
 pub(super) struct RankSide {

@@ -4,6 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use tprof_facts::steps::StepSource;
+use tprof_rank::base::reading::Reading;
+use tprof_rank::run::completeness::Completeness;
+use tprof_rank::run::info::Run;
+use tprof_rank::run::step_cost::StepCost;
 use tprof_trace::RunDir;
 use tprof_trace::run::RunInfo;
 
@@ -13,14 +17,10 @@ use super::host::HostActivity;
 use super::names::TimesByName;
 use super::rank::RankAnalysis;
 use super::run_figures::Peaks;
-use crate::base::reading::Reading;
 use crate::document::{Options, begin};
 use crate::recording;
 use crate::report::AnalyzeError;
 use crate::report::{DocumentContext, read_ranks};
-use crate::run::completeness::Completeness;
-use crate::run::info::Run;
-use crate::run::step_cost::StepCost;
 
 /// The data of one run that a comparison uses.
 #[derive(Debug)]

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use tprof_rank::base::reading::Reading;
+use tprof_rank::base::stats::{Repeats, difference_error};
+
 use super::changes::change_of;
 use super::figures::{Metric, RUN_METRICS, STEP_METRICS};
 use super::host_tables::HostTables;
 use super::names::{NameKind, NameTotals};
 use super::side::Side;
-use crate::base::reading::Reading;
-use crate::base::stats::{Repeats, difference_error};
 use crate::document::{Cell, Column, Table, Unit};
 use crate::program::flops::tera_text;
 

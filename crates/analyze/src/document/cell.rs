@@ -1,6 +1,6 @@
 //! Defines the contents of a table's cells.
 
-use crate::base::reading::Reading;
+use tprof_rank::base::reading::Reading;
 
 /// A value of a cell.
 #[derive(Clone, Debug, PartialEq)]

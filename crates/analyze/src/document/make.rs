@@ -7,11 +7,11 @@ use std::sync::Mutex;
 use tprof_facts::Clock;
 use tprof_facts::flops::peaks::Peaks;
 use tprof_facts::steps::StepSource;
+use tprof_rank::base::intervals::Interval;
+use tprof_rank::{Needs, RankTrace, Step};
 use tprof_trace::run::RunInfo;
 
 use super::{OptionMatches, Table};
-use crate::base::intervals::Interval;
-use crate::rank::{Needs, RankTrace, Step};
 
 /// The options of a report.
 #[derive(Clone, Debug, Default)]

@@ -24,8 +24,8 @@ pub use option_matches::OptionMatches;
 pub(crate) use option_matches::text_and_number;
 pub use table_row::TableRow;
 
-use crate::run::completeness::Completeness;
-use crate::run::info::Run;
+use tprof_rank::run::completeness::Completeness;
+use tprof_rank::run::info::Run;
 
 /// A report as data.
 #[derive(Clone, Debug)]

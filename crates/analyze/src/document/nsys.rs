@@ -1,7 +1,8 @@
 //! Makes tables of durations and sizes by name, with the columns of Nsight Systems' `stats`
 //! reports.
 
-use crate::base::stats::Spread;
+use tprof_rank::base::stats::Spread;
+
 use crate::document::{Cell, Column, Table, Unit};
 
 /// The values that one row of a table describes, and the row's other cells.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use crate::rank::HostSpan;
+use tprof_rank::HostSpan;
 
 /// The names in a rank, or in all ranks, that an option's text was compared with, and the result.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! Finds the device time that calls cost by blocking their thread.
 
 use rustc_hash::FxHashMap;
+use tprof_rank::RankTrace;
+use tprof_rank::base::intervals::Cover;
 
 use super::scene::{Gap, Scene};
-use crate::base::intervals::Cover;
-use crate::rank::RankTrace;
 
 /// Calls that block their thread, and the device time that they cost.
 pub(super) struct Blocking {

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
 
 use tprof_facts::labels::base_name;
+use tprof_rank::StreamKey;
+use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_trace::model::ThreadIndex;
 
 use super::severity::Severity;
-use crate::base::intervals::{Cover, Interval};
-use crate::rank::StreamKey;
 
 /// A problem whose fix may gain time or memory.
 #[derive(Clone, Debug)]

@@ -1,5 +1,7 @@
 //! Runs the rules on a rank.
 
+use tprof_rank::base::parallel;
+
 use super::finding::{Evidence, Finding, Track};
 use super::outcome::{Outcome, PlaceRow, RankFindings};
 use super::rank_collectives::rank_collectives;
@@ -10,7 +12,6 @@ use super::scene::Scene;
 use super::severity::LEAST_SHARE;
 use super::verdict::Verdict;
 use super::words::time;
-use crate::base::parallel;
 use crate::document::RankContext;
 use tprof_facts::units::{duration, percent};
 

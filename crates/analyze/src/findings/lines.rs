@@ -1,5 +1,8 @@
 //! Formats the first findings as one line each, for the summary.
 
+use tprof_rank::RankTrace;
+use tprof_rank::base::object::object;
+use tprof_rank::base::reading::Reading;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Kernel, MemoryCopy, Sample, Span};
 
@@ -8,10 +11,7 @@ use super::outcome::RankFindings;
 use super::scene::Scene;
 use super::tables::{self, NO_STEPS, ONCE};
 use super::{RULES, stragglers};
-use crate::base::object::object;
-use crate::base::reading::Reading;
 use crate::document::RankContext;
-use crate::rank::RankTrace;
 
 /// Maximum number of findings that a summary lists.
 const MOST: usize = 5;

@@ -25,8 +25,9 @@ mod tests;
 mod verdict;
 mod words;
 
+use tprof_rank::{Needs, RankTrace};
+
 use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
-use crate::rank::{Needs, RankTrace};
 use rules::{RULES, stragglers};
 use scene::Scene;
 

@@ -2,10 +2,10 @@
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::{count, duration, percent};
+use tprof_rank::{Work, WorkKind};
 use tprof_trace::model::NameId;
 
 use super::scene::Scene;
-use crate::rank::{Work, WorkKind};
 
 /// Maximum length of a name in a sentence, in characters: about a line of a page.
 const LONGEST_NAME: usize = 56;

@@ -1,6 +1,7 @@
 //! Sums up CUDA API calls by function name.
 
 use rustc_hash::FxHashMap;
+use tprof_rank::{Needs, RankTrace, WINDOW_NEEDS};
 use tprof_trace::model::{NameId, SpanKind};
 
 use crate::document::nsys::{self, Values};
@@ -8,7 +9,6 @@ use crate::document::{
     Analysis, Body, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
 };
 use crate::gpu::outside::{LeftOutRows, add_left_out};
-use crate::rank::{Needs, RankTrace, WINDOW_NEEDS};
 
 /// The report `api`.
 pub const KIND: DocumentKind = DocumentKind {
@@ -83,8 +83,9 @@ fn of_rank(rank: &RankTrace<'_>) -> (Vec<Values<Function>>, LeftOutRows) {
 
 #[cfg(test)]
 mod tests {
+    use tprof_fixture::Fixture;
+
     use super::*;
-    use crate::fixture::Fixture;
     use tprof_trace::model::Span;
 
     #[test]

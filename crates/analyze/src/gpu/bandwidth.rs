@@ -4,15 +4,15 @@ use std::cmp::Reverse;
 
 use rustc_hash::FxHashMap;
 use tprof_facts::copies::direction;
+use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::base::stats::Description;
+use tprof_rank::{Class, Needs, RankTrace, WINDOW_NEEDS, Work, WorkKind};
 use tprof_trace::model::CopyKind;
 
-use crate::base::intervals::{Cover, Interval};
-use crate::base::stats::Description;
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, View, boxed,
 };
 use crate::gpu::outside::{LeftOutRows, add_left_out};
-use crate::rank::{Class, Needs, RankTrace, WINDOW_NEEDS, Work, WorkKind};
 
 /// The report `bandwidth`.
 pub const KIND: DocumentKind = DocumentKind {
@@ -347,8 +347,9 @@ fn series_table(at: &RankContext, part: &RankCopies) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use tprof_fixture::Fixture;
+
     use super::*;
-    use crate::fixture::Fixture;
     use tprof_trace::model::MemoryCopy;
 
     fn copy(start_ns: u64, duration_ns: u64, bytes: Option<u64>) -> MemoryCopy {

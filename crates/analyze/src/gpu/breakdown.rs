@@ -5,13 +5,14 @@
 //! device computes. So communication counts as exposed only while nothing computes, and a copy
 //! counts only while nothing computes or communicates.
 
+use tprof_rank::{Busy, DeviceWindow, Needs, RankTrace, WINDOW_NEEDS};
+
 use crate::document::over_ranks::{RankShare, over_ranks};
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
 };
 use crate::gpu::host_overlap::{self, HostDeviceOverlap};
 use crate::gpu::outside::{self, OutsidePart};
-use crate::rank::{Busy, DeviceWindow, Needs, RankTrace, WINDOW_NEEDS};
 
 /// The reason that reports give when there is no device work.
 pub(crate) const NO_WORK: &str = "no kernel, copy or memset was recorded; `tprof doctor` checks \

@@ -13,15 +13,15 @@ use serde::Deserialize;
 use tprof_facts::flops::ElementType;
 use tprof_facts::flops::peaks::{self, Peaks};
 use tprof_facts::units;
+use tprof_rank::base::intervals::Cover;
+use tprof_rank::base::names::Names;
+use tprof_rank::{HostSpan, Needs, RankTrace, WINDOW_NEEDS, Work};
 use tprof_trace::model::{NameId, SpanKind};
 
-use crate::base::intervals::Cover;
-use crate::base::names::Names;
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
 };
 use crate::gpu::outside::{LeftOutRows, add_left_out};
-use crate::rank::{HostSpan, Needs, RankTrace, WINDOW_NEEDS, Work};
 
 /// The report `gemms`.
 pub const KIND: DocumentKind = DocumentKind {
@@ -381,8 +381,9 @@ fn cells(function: &str, shape: &GemmShape, calls: &Calls, peaks: Option<&Peaks>
 
 #[cfg(test)]
 mod tests {
+    use tprof_fixture::Fixture;
+
     use super::*;
-    use crate::fixture::Fixture;
     use tprof_trace::model::{Kernel, Span};
 
     const SMALL: &str = r#"{"m":2,"n":3,"k":5,"batch":1,"transposed":"NN","a":"Half","b":"Half","c":"Half","flops":60}"#;

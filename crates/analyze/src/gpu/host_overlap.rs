@@ -6,11 +6,11 @@
 //! Calls alone don't show what the host does between them. So without operators and Python
 //! functions, the host's activity is unknown.
 
+use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::{HostSpan, Needs, RankTrace};
 use tprof_trace::model::SpanKind;
 
-use crate::base::intervals::{Cover, Interval};
 use crate::document::{Cell, Column, RankContext, Table, Unit};
-use crate::rank::{HostSpan, Needs, RankTrace};
 
 /// The tables that the computation reads.
 pub const NEEDS: Needs = Needs::CALLS.and(Needs::OPERATORS).and(Needs::spans(SpanKind::Python));
@@ -126,8 +126,9 @@ pub(crate) fn table<'a>(
 
 #[cfg(test)]
 mod tests {
+    use tprof_fixture::Fixture;
+
     use super::*;
-    use crate::fixture::Fixture;
     use proptest::prelude::*;
     use tprof_trace::model::{Kernel, Span};
 

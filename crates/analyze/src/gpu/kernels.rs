@@ -6,17 +6,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use tprof_rank::base::intervals::Cover;
+use tprof_rank::base::names::{Names, short};
+use tprof_rank::base::stats::quantiles;
+use tprof_rank::{Busy, Class, Needs, RankTrace, WINDOW_NEEDS, Work, WorkKind};
 use tprof_trace::model::NameId;
 
-use crate::base::intervals::Cover;
-use crate::base::names::{Names, short};
-use crate::base::stats::quantiles;
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, View, boxed,
 };
 use crate::gpu::breakdown::NO_WORK;
 use crate::gpu::outside::{self, OutsideWork};
-use crate::rank::{Busy, Class, Needs, RankTrace, WINDOW_NEEDS, Work, WorkKind};
 
 /// The report `kernels`.
 pub const KIND: DocumentKind = DocumentKind {
@@ -393,8 +393,9 @@ fn by_rank(parts: &[(RankContext, RankKernels)]) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use tprof_fixture::Fixture;
+
     use super::*;
-    use crate::fixture::Fixture;
     use proptest::prelude::*;
     use tprof_trace::model::{CopyKind, Kernel, MemoryCopy};
 
@@ -442,7 +443,7 @@ mod tests {
                 made.iter().map(|&(start, length, kind)| (start, length, names[kind])).collect();
             let cover: Cover = list
                 .iter()
-                .map(|row| crate::base::intervals::Interval::new(row.0, row.0 + row.1))
+                .map(|row| tprof_rank::base::intervals::Interval::new(row.0, row.0 + row.1))
                 .collect();
             let found = rows(&list);
             prop_assert_eq!(found.combinations_ns.iter().sum::<u64>(), cover.length());

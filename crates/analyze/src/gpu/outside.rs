@@ -5,10 +5,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use tprof_facts::units::{count, duration};
+use tprof_rank::base::intervals::Interval;
+use tprof_rank::{Busy, Class, DeviceWindow, RankTrace};
 
-use crate::base::intervals::Interval;
 use crate::document::{Body, Cell, Column, RankContext, Table, Unit};
-use crate::rank::{Busy, Class, DeviceWindow, RankTrace};
 
 /// The kernels, copies and memsets of a rank that began outside of its devices' steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -220,15 +220,16 @@ pub fn table(rows: &[(&RankContext, Option<u32>, OutsidePart)]) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use tprof_fixture::Fixture;
+    use tprof_rank::base::names::Names;
+    use tprof_rank::{Needs, WINDOW_NEEDS};
+
     use super::*;
-    use crate::base::names::Names;
     use crate::document::{DocumentKind, Options};
-    use crate::fixture::Fixture;
     use crate::gpu::{
         api, bandwidth, breakdown, comm, gemms, host_overlap, idle, kernels, launches, memcpy,
         overlap, queue, stragglers,
     };
-    use crate::rank::{Needs, WINDOW_NEEDS};
     use tprof_trace::TraceFile;
     use tprof_trace::model::{CopyKind, Kernel, MemoryCopy, Span, SpanKind};
 

@@ -2,15 +2,15 @@
 
 use std::cmp::Reverse;
 
+use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::base::stats::Description;
+use tprof_rank::{HostSpan, Needs, RankTrace, StreamKey, WINDOW_NEEDS, window_of};
 use tprof_trace::calls::function;
 
-use crate::base::intervals::{Cover, Interval};
-use crate::base::stats::Description;
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, View, boxed,
 };
 use crate::gpu::outside::{self, OutsideWork};
-use crate::rank::{HostSpan, Needs, RankTrace, StreamKey, WINDOW_NEEDS, window_of};
 
 /// The report `queue`.
 pub const KIND: DocumentKind = DocumentKind {
@@ -334,8 +334,9 @@ fn series_table(at: &RankContext, part: &RankQueues) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use tprof_fixture::Fixture;
+
     use super::*;
-    use crate::fixture::Fixture;
     use tprof_trace::model::Kernel;
 
     fn queues(launches: &[(u64, u64)]) -> (RankQueues, Vec<Point>) {

@@ -2,11 +2,11 @@
 //! by the time of these threads.
 
 use rustc_hash::FxHashMap;
+use tprof_rank::SpanPurpose;
+use tprof_rank::samples::{CpuTrace, Layer, Part, Stack};
 use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
 
 use super::line::Place;
-use crate::rank::SpanPurpose;
-use crate::rank::samples::{CpuTrace, Layer, Part, Stack};
 
 /// A thread, or a team of threads, that the driving thread waits for at one place.
 #[derive(Clone, Debug)]

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashSet;
+use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::samples::Part;
 use tprof_trace::model::ThreadIndex;
 
 use super::timeline::ThreadWork;
 use super::wait_sites::{Hint, WaitSite};
-use crate::base::intervals::{Cover, Interval};
-use crate::rank::samples::Part;
 
 /// An awaited team must be at work for at least this share of the wait.
 const LEAST_WORK: f64 = 0.3;

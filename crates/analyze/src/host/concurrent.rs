@@ -6,13 +6,13 @@ use std::hash::Hash;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::pass_through::is_of_tprof;
+use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::samples::{CpuTrace, Part};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
 
 use super::driver::Driver;
 use super::line::{OtherCause, Place};
-use crate::base::intervals::{Cover, Interval};
-use crate::rank::samples::{CpuTrace, Part};
 
 /// Another thread's time at one place.
 #[derive(Clone, Debug)]
@@ -102,7 +102,7 @@ impl ConcurrentWork {
             if is_own || !has_place {
                 continue;
             }
-            let part = |measure: &crate::base::intervals::Measure<'_>| match row.state {
+            let part = |measure: &tprof_rank::base::intervals::Measure<'_>| match row.state {
                 // A sample counts with its whole weight or not at all, by the moment at which it
                 // was taken.
                 ThreadState::Running => {

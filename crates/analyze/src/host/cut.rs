@@ -8,8 +8,8 @@
 
 use tprof_trace::model::{Sample, ThreadState};
 
-use crate::base::apportion::apportion;
-use crate::base::intervals::Interval;
+use tprof_rank::base::apportion::apportion;
+use tprof_rank::base::intervals::Interval;
 
 /// Returns the rows in a window. Together, rows off a core last at most as long as the window,
 /// unless exact rows overlap.

@@ -5,8 +5,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::labels;
 use tprof_trace::model::{Process, ProcessIndex, SpanKind, Thread, ThreadIndex, ThreadState};
 
-use crate::rank::samples::{CpuTrace, Layer};
-use crate::rank::{RankTrace, Step, descends};
+use tprof_rank::samples::{CpuTrace, Layer};
+use tprof_rank::{RankTrace, Step, descends};
 
 /// The thread that drives a rank.
 #[derive(Clone, Debug)]

@@ -7,6 +7,8 @@
 //! of threads that worked during such a wait replace it, and the rest of the wait stays a wait.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::samples::CpuTrace;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Sample, ThreadIndex, ThreadState};
 
@@ -16,8 +18,6 @@ use super::cut::extent;
 use super::driver::Driver;
 use super::timeline::{ThreadWork, timelines};
 use super::wait_sites::{WaitSite, wait_sites};
-use crate::base::intervals::{Cover, Interval};
-use crate::rank::samples::CpuTrace;
 
 /// Waits are followed only if they take at least this share of the window.
 const LEAST_SHARE: f64 = 0.01;

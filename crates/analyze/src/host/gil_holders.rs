@@ -1,12 +1,12 @@
 //! Finds the threads of the driving thread's process that held Python's lock.
 
 use rustc_hash::FxHashMap;
+use tprof_rank::samples::{CpuTrace, Part};
 use tprof_trace::model::ThreadState;
 
 use super::concurrent::ConcurrentWork;
 use super::driver::Driver;
 use super::line::Place;
-use crate::rank::samples::{CpuTrace, Part};
 
 /// The threads that held Python's lock, by line.
 #[derive(Clone, Debug, Default)]

@@ -2,7 +2,7 @@
 
 use tprof_facts::labels::base_name;
 
-use crate::rank::samples::{Func, Layer};
+use tprof_rank::samples::{Func, Layer};
 
 /// Packages that import a job's own files to run them.
 const RUNNERS: [&str; 9] = [

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use tprof_rank::base::apportion::apportion;
+use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::samples::{CpuTrace, Func, Part, Stretch, UnsampledShare};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Sample, ThreadState};
 
 use super::awaited_threads::AwaitedThreads;
 use super::line::Place;
 use super::paused::paused;
-use crate::base::apportion::apportion;
-use crate::base::intervals::{Cover, Interval};
-use crate::rank::samples::{CpuTrace, Func, Part, Stretch, UnsampledShare};
 
 /// If the samples stand for at least this share of the time on a core, all of that time is divided
 /// by the samples. Otherwise the time that they do not stand for is unknown.
@@ -178,8 +178,9 @@ fn lasted(row: &Sample) -> Interval {
 
 #[cfg(test)]
 mod tests {
+    use tprof_fixture::Fixture;
+
     use super::*;
-    use crate::fixture::Fixture;
     use crate::host::cut::rows_in;
     use proptest::prelude::*;
     use tprof_trace::model::{Mark, MarkKind, SYNTHETIC_FRAME, Stack, Symbol};

@@ -1,11 +1,11 @@
 //! Divides a driving thread's life into start-up, the judged time and the rest.
 
+use tprof_rank::Step;
+use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::samples::{CpuTrace, Func, Layer, Part, Role};
 use tprof_trace::model::{Sample, ThreadState};
 
 use super::driver::Driver;
-use crate::base::intervals::{Cover, Interval};
-use crate::rank::Step;
-use crate::rank::samples::{CpuTrace, Func, Layer, Part, Role};
 
 /// A pause between imports ends start-up only if it is longer than this.
 const LEAST_BREAK_NS: u64 = 50_000_000;

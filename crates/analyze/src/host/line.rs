@@ -4,7 +4,7 @@
 use tprof_facts::functions::in_sentence;
 use tprof_facts::labels::base_name;
 
-use crate::rank::samples::{
+use tprof_rank::samples::{
     Func, FunctionTable, Layer, Part, Stack, is_interpreter, joins, loads_inline,
 };
 use tprof_trace::model::ThreadState;

@@ -3,7 +3,7 @@
 use tprof_facts::cycles;
 use tprof_trace::TraceFile;
 
-use crate::base::intervals::{Cover, Interval};
+use tprof_rank::base::intervals::{Cover, Interval};
 
 /// The times in which a file recorded nothing.
 pub(crate) fn paused(file: &TraceFile) -> Cover {
@@ -12,8 +12,9 @@ pub(crate) fn paused(file: &TraceFile) -> Cover {
 
 #[cfg(test)]
 mod tests {
+    use tprof_fixture::Fixture;
+
     use super::*;
-    use crate::fixture::Fixture;
     use tprof_trace::model::{Mark, MarkKind};
 
     #[test]

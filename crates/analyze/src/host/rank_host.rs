@@ -4,6 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::base::stats::Repeats;
+use tprof_rank::samples::{CpuTrace, Part};
+use tprof_rank::{Needs, RankTrace, Step, steps_of_one_process};
 use tprof_trace::model::{Sample, ThreadState};
 
 use super::awaited_threads::AwaitedThreads;
@@ -21,10 +25,6 @@ use super::sampled_code::SampledCode;
 use super::stated::in_spans;
 use super::steps::{OF_STEPS, StepTime};
 use super::workers::{Workers, WorkersTime, of_children};
-use crate::base::intervals::{Cover, Interval};
-use crate::base::stats::Repeats;
-use crate::rank::samples::{CpuTrace, Part};
-use crate::rank::{Needs, RankTrace, Step, steps_of_one_process};
 
 /// The driving thread of a rank: its time by part, place and step.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 
 use tprof_trace::model::ThreadState;
 
-use crate::rank::samples::{CpuTrace, Layer, is_interpreter};
+use tprof_rank::samples::{CpuTrace, Layer, is_interpreter};
 
 /// The kinds of functions in a rank's samples. Except for `python`, only samples on a core count,
 /// since waits have stacks of compiled code even without perf events.

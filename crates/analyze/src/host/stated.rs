@@ -2,6 +2,10 @@
 //! time is for. For example, a sleep in a span that loads data counts as a wait for data.
 
 use rustc_hash::FxHashMap;
+use tprof_rank::SpanPurpose;
+use tprof_rank::base::innermost::innermost;
+use tprof_rank::base::intervals::Interval;
+use tprof_rank::samples::{CpuTrace, Part};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{NameId, NamedSpan, Sample, SpanKind, ThreadState};
 
@@ -9,10 +13,6 @@ use super::awaited_threads::AwaitedThreads;
 use super::cut::{extent, off_in};
 use super::driver::Driver;
 use super::line::{OtherCause, Place};
-use crate::base::innermost::innermost;
-use crate::base::intervals::Interval;
-use crate::rank::SpanPurpose;
-use crate::rank::samples::{CpuTrace, Part};
 
 /// Returns a driving thread's rows. Rows in a span with a stated purpose, if that differs from what
 /// their stack shows, get the thread number of that purpose.

@@ -1,12 +1,12 @@
 //! Divides a driving thread's wall time by step.
 
+use tprof_rank::Step;
+use tprof_rank::base::apportion::apportion;
+use tprof_rank::samples::{CpuTrace, Part};
 use tprof_trace::model::{Sample, ThreadState};
 
 use super::awaited_threads::AwaitedThreads;
 use super::cut::{extent, off_in};
-use crate::base::apportion::apportion;
-use crate::rank::Step;
-use crate::rank::samples::{CpuTrace, Part};
 
 /// Parts into which a step's time is divided. Work on a core is not divided further, since a step
 /// has few samples.
@@ -135,9 +135,10 @@ fn at_most(most_ns: u64, times: &mut [u64; OF_STEPS.len()]) {
 
 #[cfg(test)]
 mod tests {
+    use tprof_fixture::Fixture;
+    use tprof_rank::base::intervals::Interval;
+
     use super::*;
-    use crate::base::intervals::Interval;
-    use crate::fixture::Fixture;
     use tprof_trace::model::{SYNTHETIC_FRAME, Stack, Symbol};
 
     #[test]

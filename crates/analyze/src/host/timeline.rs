@@ -2,6 +2,8 @@
 
 use rustc_hash::FxHashMap;
 use tprof_facts::pass_through::is_of_tprof;
+use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::samples::{CpuTrace, Layer, Part};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Sample, StackId, Thread, ThreadIndex, ThreadState};
 
@@ -11,8 +13,6 @@ use super::driver::Driver;
 use super::line::{OtherCause, Place};
 use super::paused::paused;
 use super::wait_sites::{LOOKED_AT_NS, is_of_pool};
-use crate::base::intervals::{Cover, Interval};
-use crate::rank::samples::{CpuTrace, Layer, Part};
 
 /// The activity of another thread that a row shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! Groups the driving thread's waits for other threads of its process by place.
 
 use rustc_hash::FxHashMap;
+use tprof_rank::samples::{CpuTrace, Func, Layer, Part, Stack, takes_from_thread};
 use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadState};
 
 use super::driver::Driver;
 use super::line::{OtherCause, Place};
-use crate::rank::samples::{CpuTrace, Func, Layer, Part, Stack, takes_from_thread};
 
 /// While a wait lasts at least this long, the collector reads its stack. Shorter waits may have no
 /// stack.

@@ -13,6 +13,8 @@
 //! Workers that run the same function are a team: any of them may make the next data.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::samples::{CpuTrace, FuncId, Layer, Part, Stack};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{
     Process, ProcessIndex, Sample, StackId, Thread, ThreadIndex, ThreadState,
@@ -24,8 +26,6 @@ use super::driver::Driver;
 use super::imports;
 use super::life::{RowPhase, end_of_start_up};
 use super::line::Place;
-use crate::base::intervals::{Cover, Interval};
-use crate::rank::samples::{CpuTrace, FuncId, Layer, Part, Stack};
 
 /// A process that runs for at least this share of the waits counts as working during them.
 const LEAST_RUNNING: f64 = 0.1;

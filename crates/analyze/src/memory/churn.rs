@@ -1,9 +1,10 @@
 //! Computes how fast blocks are allocated, and how long they live.
 
+use tprof_rank::base::object::object;
+use tprof_rank::base::reading::Reading;
+
 use super::replay::Replay;
 use super::weight::{Mean, Z};
-use crate::base::object::object;
-use crate::base::reading::Reading;
 
 /// A mean over fewer sampled blocks is not reported.
 const LEAST_SAMPLES: u64 = 30;

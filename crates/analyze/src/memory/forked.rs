@@ -169,10 +169,10 @@ fn own(
 
 #[cfg(test)]
 mod tests {
+    use tprof_fixture::Fixture;
     use tprof_trace::model::{MemoryRecording, NameId};
 
     use super::*;
-    use crate::fixture::Fixture;
 
     /// The pid of the parent that `family` finds among processes, each given as pid, parent and
     /// command line.

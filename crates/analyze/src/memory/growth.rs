@@ -4,13 +4,13 @@
 //! from step to step is a leak, even if all of them are freed at the end.
 
 use tprof_facts::Clock;
+use tprof_rank::base::frames::Frames;
+use tprof_rank::base::object::object;
+use tprof_rank::base::reading::Reading;
 
 use super::points::{LEAST, MomentKind};
 use super::replay::Replay;
 use super::sites::{GrowingSite, MergedSites, Sampled};
-use crate::base::frames::Frames;
-use crate::base::object::object;
-use crate::base::reading::Reading;
 
 /// Live bytes compared at marks, steps or quarters.
 #[derive(Clone, Debug)]

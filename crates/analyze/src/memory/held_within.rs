@@ -8,7 +8,7 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::ProcessIndex;
 
-use crate::base::reading::Reading;
+use tprof_rank::base::reading::Reading;
 
 /// A window of one process's time.
 #[derive(Clone, Copy, Debug)]

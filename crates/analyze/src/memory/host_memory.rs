@@ -1,11 +1,12 @@
 //! Defines the figures of a rank's heap that reports print.
 
+use tprof_rank::base::object::object;
+use tprof_rank::base::reading::Reading;
+
 use super::churn::Churn;
 use super::growth::Growth;
 use super::maps::Maps;
 use super::sites::Site;
-use crate::base::object::object;
-use crate::base::reading::Reading;
 
 /// The heap of a rank.
 #[derive(Clone, Debug)]

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use tprof_facts::units;
+use tprof_rank::base::object::object;
+use tprof_rank::base::reading::Reading;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Process, ProcessEnd};
 
 use super::timeline::Cgroup;
-use crate::base::object::object;
-use crate::base::reading::Reading;
 
 /// Memory use is called near the limit from this share of the limit on.
 pub const NEAR_LIMIT: f64 = 0.95;

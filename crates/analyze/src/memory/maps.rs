@@ -2,7 +2,7 @@
 
 use tprof_trace::model::{MapEvent, MapKind};
 
-use crate::base::object::object;
+use tprof_rank::base::object::object;
 
 /// Calls of `mmap`, `munmap`, `mremap`, `shmat` and `shmdt`, not those of the allocator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

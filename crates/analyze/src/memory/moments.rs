@@ -1,12 +1,12 @@
 //! Computes growth between times that a caller chooses.
 
 use tprof_facts::Clock;
+use tprof_rank::base::reading::Reading;
 use tprof_trace::TraceFile;
 
 use super::growth::Growth;
 use super::pass::Pass;
 use super::points::{MomentKind, Points};
-use crate::base::reading::Reading;
 
 /// Times at which live bytes are compared, none of which is warm-up.
 pub(crate) struct Moments(Points);

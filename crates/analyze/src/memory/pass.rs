@@ -2,6 +2,9 @@
 //! read from it.
 
 use tprof_facts::Clock;
+use tprof_rank::base::frames::Frames;
+use tprof_rank::base::intervals::Interval;
+use tprof_rank::base::reading::Reading;
 use tprof_trace::model::{
     Loss, Mark, MarkKind, MemoryRecording, Process, ProcessIndex, counter, loss,
 };
@@ -19,9 +22,6 @@ use super::sites::{MergedSites, Sampled};
 use super::timeline::{self, Timeline, TimelineInputs};
 use super::totals::{self, Totals};
 use super::{churn, forked, growth, maps};
-use crate::base::frames::Frames;
-use crate::base::intervals::Interval;
-use crate::base::reading::Reading;
 use crate::host::paused::paused;
 
 /// Most killed processes of a rank that are described.

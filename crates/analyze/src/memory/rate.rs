@@ -2,10 +2,10 @@
 //! processes keep.
 
 use rustc_hash::FxHashMap;
+use tprof_rank::base::intervals::Interval;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{HeapTotals, ProcessIndex};
 
-use crate::base::intervals::Interval;
 use crate::host::paused::paused;
 
 /// Rates of allocation. They are estimates: counters are read a few times a second, and are taken
@@ -62,8 +62,9 @@ fn value_at(points: &[(u64, u64)], at_ns: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use tprof_fixture::Fixture;
+
     use super::*;
-    use crate::fixture::Fixture;
 
     const S: u64 = 1_000_000_000;
 

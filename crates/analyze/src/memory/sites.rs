@@ -4,14 +4,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use tprof_rank::base::frames::{FrameId, Frames};
+use tprof_rank::base::object::object;
+use tprof_rank::base::reading::Reading;
 use tprof_trace::model::ProcessIndex;
 
 use super::points::{Points, Trend};
 use super::replay::{RawSite, Replay};
 use super::weight::{bounded, error};
-use crate::base::frames::{FrameId, Frames};
-use crate::base::object::object;
-use crate::base::reading::Reading;
 
 /// The allocations of one call stack.
 #[derive(Clone, Debug)]

@@ -6,17 +6,17 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
+use tprof_rank::base::reading::Reading;
+use tprof_rank::{Needs, RankTrace};
 use tprof_trace::model::{MemoryRecording, Process, ProcessIndex, counter};
 
 use super::gauges;
 use super::missing::OFF;
 use super::pass::Pass;
 use super::weight::error;
-use crate::base::reading::Reading;
 use crate::document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
 };
-use crate::rank::{Needs, RankTrace};
 
 /// The report `snapshot`. `tprof report` does not list it, since it is about a single time.
 pub const KIND: DocumentKind = DocumentKind {

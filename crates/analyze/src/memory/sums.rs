@@ -1,6 +1,7 @@
 //! Computes a rank's totals from the pass over its events, or from the processes' counters under
 //! `--mem sampled`.
 
+use tprof_rank::base::reading::Reading;
 use tprof_trace::model::{MemoryRecording, ProcessIndex};
 
 use super::heap_within::heap_within;
@@ -8,7 +9,6 @@ use super::held_within::HeldWindow;
 use super::missing::{CYCLE, NO_TIME, SAMPLED_CYCLE};
 use super::pass::{Pass, Recording};
 use super::replay::ProcessSums;
-use crate::base::reading::Reading;
 
 /// The totals of a rank.
 pub(crate) struct RankTotals {

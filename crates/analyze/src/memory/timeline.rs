@@ -3,14 +3,14 @@
 
 use tprof_facts::Clock;
 use tprof_facts::units::counted;
+use tprof_rank::base::object::object;
+use tprof_rank::base::reading::Reading;
 use tprof_trace::TraceFile;
 use tprof_trace::model::counter;
 
 use super::curve::Axis;
 use super::gauges::{self, ProcessEnds, Sample, host_samples, process_samples};
 use super::resident::{self, Source};
-use crate::base::object::object;
-use crate::base::reading::Reading;
 
 /// The maximum of a quantity in each bucket of time; `None` before the first value.
 pub type Series = Vec<Option<u64>>;

@@ -5,12 +5,12 @@
 //! their common peak is less exact, since their counters are read only from time to time.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_rank::base::reading::Reading;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{HeapTotals, MemoryRecording, Process, ProcessIndex};
 
 use super::gauges::{ProcessEnds, Sample, sweep};
 use super::missing::PARTIAL;
-use crate::base::reading::Reading;
 
 /// A thread adds its bytes to its process's counters late, but at most this many bytes late.
 pub const PEAK_SLACK_BYTES: u64 = 64 << 10;

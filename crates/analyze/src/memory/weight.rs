@@ -6,7 +6,7 @@
 //! allocations of its kind (Horvitz-Thompson). Allocations of `I` bytes and more are always
 //! recorded. The variance of the sum is estimated by `Σ s²(1-p)/p²`.
 
-use crate::base::reading::Reading;
+use tprof_rank::base::reading::Reading;
 
 /// Half the width of the 95 % interval of a normal variable, in standard deviations.
 pub(crate) const Z: f64 = 1.96;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use tprof_rank::{HostSpan, Needs, RankTrace};
 use tprof_trace::model::{NameId, SpanKind};
 
 use crate::document::nsys::{self, Values};
@@ -13,7 +14,6 @@ use crate::gpu::breakdown::NO_WORK;
 use crate::gpu::device_memory::device_within;
 use crate::memory::{HeldWindow, HeldWithin, heap_within};
 use crate::program::annotations::caused_by;
-use crate::rank::{HostSpan, Needs, RankTrace};
 
 /// The report `nvtx`.
 pub const KIND: DocumentKind = DocumentKind {
@@ -158,8 +158,9 @@ fn of_rank(rank: &RankTrace<'_>) -> Vec<Values<RangeColumns>> {
 
 #[cfg(test)]
 mod tests {
+    use tprof_fixture::Fixture;
+
     use super::*;
-    use crate::fixture::Fixture;
     use tprof_trace::model::{Kernel, Span};
 
     fn range(start_ns: u64, duration_ns: u64) -> Span {

@@ -5,7 +5,7 @@ use tprof_facts::cycles;
 use tprof_trace::TraceFile;
 use tprof_trace::model::ProcessIndex;
 
-use crate::base::intervals::Cover;
+use tprof_rank::base::intervals::Cover;
 
 /// The readings of a process's totals, in order of time. Between two readings, a total is taken to
 /// rise evenly while recording is on.
@@ -65,8 +65,9 @@ impl<R> RisingTotals<R> {
 
 #[cfg(test)]
 mod tests {
+    use tprof_rank::base::intervals::Interval;
+
     use super::*;
-    use crate::base::intervals::Interval;
     use proptest::prelude::*;
 
     fn series(rows: &[(u64, u64)], paused: &[(u64, u64)]) -> RisingTotals<u64> {

@@ -9,16 +9,16 @@ mod sampled;
 #[cfg(test)]
 mod tests;
 
+use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::base::reading::Reading;
+use tprof_rank::base::stats::Spread;
+use tprof_rank::run::overhead::NO_PRICE;
+use tprof_rank::run::prices::Prices;
+use tprof_rank::run::step_cost::{StepCost, StepPart};
+use tprof_rank::{Needs, RankTrace, Step, of_devices, steps_of_one_process};
 use tprof_trace::model::{HeapTotals, RecordingTotals, SpanKind};
 
-use crate::base::intervals::{Cover, Interval};
-use crate::base::reading::Reading;
-use crate::base::stats::Spread;
 use crate::program::steps::warm_up;
-use crate::rank::{Needs, RankTrace, Step, of_devices, steps_of_one_process};
-use crate::run::overhead::NO_PRICE;
-use crate::run::prices::Prices;
-use crate::run::step_cost::{StepCost, StepPart};
 use counted::RisingTotals;
 use sampled::StepSamples;
 
@@ -232,7 +232,7 @@ impl StepWork {
             return Err(NO_ROWS);
         }
         let holds = |at: u64| on_host.touches(Interval::new(at, at));
-        let count = |rows: &[crate::rank::HostSpan]| {
+        let count = |rows: &[tprof_rank::HostSpan]| {
             rows.iter().filter(|row| holds(row.start_ns)).count() as f64
         };
         let calls = count(&rank.calls);

@@ -2,9 +2,9 @@
 //! report's main figure as it would be without recording.
 
 use tprof_facts::units::{duration, percent};
+use tprof_rank::run::step_cost::StepCost;
 
 use crate::document::{Cell, Table, Value};
-use crate::run::step_cost::StepCost;
 
 /// Kinds of reports that judge steps, rates or idle time.
 const JUDGING: [&str; 8] =

@@ -8,9 +8,9 @@ use tprof_facts::units::counted;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{MarkKind, ProcessIndex, counter};
 
-use crate::base::intervals::Interval;
-use crate::base::reading::Reading;
-use crate::run::step_cost::PairedCost;
+use tprof_rank::base::intervals::Interval;
+use tprof_rank::base::reading::Reading;
+use tprof_rank::run::step_cost::PairedCost;
 
 const NOT_ASKED: &str = "all steps were recorded: --overhead paired leaves some out and compares";
 /// A step is not compared if it begins sooner than this after recording was switched, because the

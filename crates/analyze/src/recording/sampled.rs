@@ -6,7 +6,7 @@ use tprof_facts::labels::base_name;
 use tprof_trace::model::{ProcessIndex, SampleMoment, StackId, ThreadState};
 use tprof_trace::{CodeMap, TraceFile};
 
-use crate::base::intervals::{Cover, Interval};
+use tprof_rank::base::intervals::{Cover, Interval};
 
 /// Prefix of the names of tprof's libraries.
 const OWN: &str = "libtprof_";

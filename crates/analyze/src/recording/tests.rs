@@ -1,6 +1,7 @@
 //! Tests of the cost of recording per step, on traces that the tests write.
 
 use serde_json::json;
+use tprof_rank::run::step_cost::StepCost;
 use tprof_trace::model::{
     HeapTotals, MemoryRecording, Module, NameId, Process, RecordingTotals, Sample, Span, Stack,
 };
@@ -8,7 +9,6 @@ use tprof_trace::run::{OVERHEAD_VERSION, Overhead, OverheadPart, RunInfo};
 use tprof_trace::{TraceFile, TraceHeader, TraceWriter};
 
 use super::*;
-use crate::run::step_cost::StepCost;
 
 const MS: u64 = 1_000_000;
 

@@ -16,25 +16,25 @@ use tprof_facts::compile::RunLogs;
 use tprof_facts::cycles::{self, Cycle};
 use tprof_facts::units::duration;
 use tprof_facts::{Zero, operators, steps};
+use tprof_rank::base::parallel;
+use tprof_rank::base::reading::Reading;
+use tprof_rank::run::completeness::{Completeness, FileCompleteness, unclosed};
+use tprof_rank::run::info::{Run, run_of};
+use tprof_rank::run::prices::Prices;
+use tprof_rank::run::step_cost::StepCost;
+use tprof_rank::{Needs, RankTrace};
 use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, TraceError, TraceFile};
 
 use super::after_end::WorkAfterEnd;
 use super::error::AnalyzeError;
 use super::lost_rows;
-use crate::base::parallel;
-use crate::base::reading::Reading;
 use crate::document::{
     Body, Document, DocumentKind, Machine, OptionMatches, Options, RankContext, StartedAnalysis,
     UnjoinedAnalysis, Window,
 };
 use crate::findings::{Findings, RankFindings};
-use crate::rank::{Needs, RankTrace};
 use crate::recording;
 use crate::report::summary::{Kind, RankSummary, Report, part_of, report_of};
-use crate::run::completeness::{Completeness, FileCompleteness, unclosed};
-use crate::run::info::{Run, run_of};
-use crate::run::prices::Prices;
-use crate::run::step_cost::StepCost;
 
 /// If a report covers only a cycle, this note says which figures of the summary and the report on
 /// memory are still of the whole run.

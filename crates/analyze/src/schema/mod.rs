@@ -18,13 +18,13 @@ use serde_json::{Map, Value, json};
 
 use meanings::Meanings;
 pub use table_list::TableList;
+use tprof_rank::base::has_schema::{HasSchema, ObjectSchema, plain_field};
+use tprof_rank::run::completeness::Completeness;
+use tprof_rank::run::info::Run;
 
-use crate::base::has_schema::{HasSchema, ObjectSchema, plain_field};
 use crate::diff::{Comparison, ManyRuns};
 use crate::document::{Document, REPORT_VERSION};
 use crate::report::summary::{Kind, Report};
-use crate::run::completeness::Completeness;
-use crate::run::info::Run;
 
 const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
 

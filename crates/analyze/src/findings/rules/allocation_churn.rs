@@ -5,10 +5,11 @@
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::{self, count, estimate, percent};
+use tprof_rank::base::intervals::Interval;
+use tprof_rank::samples::{FrameFunctions, FunctionTable, Part};
 use tprof_trace::model::{Sample, ThreadIndex, ThreadState};
 
 use super::host_part::{too_few, unseen_native, widest};
-use crate::base::intervals::Interval;
 use crate::findings::absent::SearchTarget;
 use crate::findings::finding::{Evidence, SourceLine, Track};
 use crate::findings::rule::{Rule, RuleAbout};
@@ -16,7 +17,6 @@ use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
 use crate::memory::{self, rate};
-use crate::rank::samples::{FrameFunctions, FunctionTable, Part};
 
 /// The rule that judges samples within the heap's allocator.
 pub(super) struct AllocationChurn;

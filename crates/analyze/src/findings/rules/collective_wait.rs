@@ -2,6 +2,7 @@
 //! for each other.
 
 use tprof_facts::units::duration;
+use tprof_rank::samples::Part;
 
 use super::host_part::{
     finding, host, is_found, too_little, unseen_native, waited, widest, with_lines,
@@ -11,7 +12,6 @@ use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::severity::LEAST_SHARE;
 use crate::findings::verdict::Verdict;
-use crate::rank::samples::Part;
 
 /// Name of the rule, as reports print it.
 const NAME: &str = "CollectiveWait";

@@ -2,9 +2,9 @@
 //! steps.
 
 use tprof_facts::units::duration;
+use tprof_rank::base::intervals::{Cover, Interval};
 
 use super::cache_miss;
-use crate::base::intervals::{Cover, Interval};
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::severity::Severity;

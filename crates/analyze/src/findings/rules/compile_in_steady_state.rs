@@ -1,9 +1,9 @@
 //! CompileInSteadyState: functions are compiled in steps after warm-up.
 
 use tprof_facts::units::counted;
+use tprof_rank::base::intervals::Cover;
 
 use super::compiled::{clear, cover, frames, interval, line_of, no_log, places};
-use crate::base::intervals::Cover;
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;

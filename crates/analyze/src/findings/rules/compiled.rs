@@ -1,9 +1,9 @@
 //! Shares functions among the rules on logs of `torch.compile`.
 
 use tprof_facts::compile::{NO_LOG, ReadLog};
+use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_trace::compile_log::CompiledFrame;
 
-use crate::base::intervals::{Cover, Interval};
 use crate::findings::finding::{Evidence, SourceLine, Track};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;

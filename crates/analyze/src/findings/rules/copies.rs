@@ -1,8 +1,8 @@
 //! Shares findings, verdicts and texts among the rules on copies and memsets.
 
 use tprof_facts::units::{bytes, duration};
+use tprof_rank::base::intervals::Cover;
 
-use crate::base::intervals::Cover;
 use crate::findings::absent::SearchTarget;
 use crate::findings::blocking::Blocking;
 use crate::findings::finding::Finding;

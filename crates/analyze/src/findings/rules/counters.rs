@@ -2,17 +2,17 @@
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::percent;
+use tprof_rank::base::intervals::Cover;
+use tprof_rank::{Class, Work};
 use tprof_trace::model::{DeviceSpanKind, NameId};
 
 use super::kernel_kinds::{KernelKind, kind};
 use super::modelled;
-use crate::base::intervals::Cover;
 use crate::findings::scene::Scene;
 use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{by_name, time, top};
 use crate::program::flops::{ModelledRun, RoofBound};
-use crate::rank::{Class, Work};
 
 /// A kernel that uses at least this percentage of a unit's peak is limited by that unit. Nsight
 /// Compute's rule "SOL bottleneck" has the same threshold, and considers kernels below it limited

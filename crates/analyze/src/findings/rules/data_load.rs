@@ -1,17 +1,17 @@
 //! DataLoadBound: the device is idle while the host waits for its next batch.
 
 use tprof_facts::units::duration;
+use tprof_rank::base::intervals::Cover;
+use tprof_rank::samples::Part;
+use tprof_rank::{HostSpan, SpanPurpose};
 use tprof_trace::model::SpanKind;
 
-use crate::base::intervals::Cover;
 use crate::findings::absent::SearchTarget;
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times, top};
 use crate::host::RankHost;
-use crate::rank::samples::Part;
-use crate::rank::{HostSpan, SpanPurpose};
 
 /// Kinds of spans in which data may be loaded.
 const KINDS: [SpanKind; 5] =

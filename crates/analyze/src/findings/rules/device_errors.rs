@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::{bytes, counted, duration, percent, signal};
+use tprof_rank::base::intervals::Interval;
 use tprof_trace::calls::function;
 use tprof_trace::model::{CallStatus, NameId, ProcessEnd, ProcessIndex};
 
 use super::statuses::Library;
-use crate::base::intervals::Interval;
 use crate::findings::finding::{Evidence, Finding, SourceLine, Track};
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;

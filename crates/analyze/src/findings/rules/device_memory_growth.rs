@@ -1,10 +1,10 @@
 //! DeviceMemoryGrowth: a process holds more and more of a device's memory, step by step.
 
 use tprof_facts::units::{bytes, counted, duration};
+use tprof_rank::base::intervals::Interval;
 use tprof_trace::model::{Device, ThreadIndex};
 
 use super::growing::grows_from;
-use crate::base::intervals::Interval;
 use crate::findings::finding::{Evidence, Finding, SourceLine, Track};
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;

@@ -1,16 +1,16 @@
 //! ExposedCommunication: the device communicates while it doesn't compute.
 
 use tprof_facts::units::{bytes, duration, percent};
+use tprof_rank::base::intervals::Cover;
+use tprof_rank::base::stats::median;
+use tprof_rank::{Class, Work};
 use tprof_trace::model::Collective;
 
-use crate::base::intervals::Cover;
-use crate::base::stats::median;
 use crate::findings::absent::SearchTarget;
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{by_name, time, times, top};
-use crate::rank::{Class, Work};
 
 /// Below this many bytes, the time of a collective depends on latency and not on bandwidth: NCCL's
 /// ring needs about a mebibyte per rank to fill a link.

@@ -3,16 +3,16 @@
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::{bytes, duration};
+use tprof_rank::base::intervals::{Cover, Union};
+use tprof_rank::{Work, WorkKind};
 use tprof_trace::model::{CopyKind, MemoryKind};
 
-use crate::base::intervals::{Cover, Union};
 use crate::findings::absent::SearchTarget;
 use crate::findings::finding::Finding;
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times};
-use crate::rank::{Work, WorkKind};
 
 /// The rule that judges copies for which kernels on the same stream wait.
 pub(super) struct ExposedCopies;

@@ -3,9 +3,9 @@
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::{bytes, count, percent};
+use tprof_rank::base::intervals::Interval;
 use tprof_trace::model::{Allocator, DeviceAllocation};
 
-use crate::base::intervals::Interval;
 use crate::findings::finding::{Evidence, Track};
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;

@@ -1,12 +1,13 @@
 //! GcPauses: the driving thread runs Python's garbage collector.
 
+use tprof_rank::samples::Part;
+
 use super::host_part::{
     amount, finding, host, is_found, too_few, too_little, unseen_native, widest, with_lines,
 };
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::rank::samples::Part;
 
 /// The rule that judges time in Python's garbage collector.
 pub(super) struct GcPauses;

@@ -1,6 +1,8 @@
 //! GilContention: the driving thread waits for Python's global lock (GIL), or for other threads
 //! that wait for it.
 
+use tprof_rank::samples::Part;
+
 use super::host_part::{
     at_places, delayed_threads, finding, host, is_found, line, too_little, waited, widest,
     with_lines,
@@ -10,7 +12,6 @@ use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::host::{GilHolders, Place, RankHost};
-use crate::rank::samples::Part;
 
 /// The rule that judges waits for the GIL, the lock that lets only one thread at a time run Python.
 pub(super) struct GilContention;

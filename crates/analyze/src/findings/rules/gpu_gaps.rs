@@ -2,15 +2,15 @@
 //! "GPU gaps" of Nsight Systems, with a minimum length that also suits steps of milliseconds.
 
 use tprof_facts::units::{duration, percent};
+use tprof_rank::Moment;
+use tprof_rank::base::intervals::Cover;
 
-use crate::base::intervals::Cover;
 use crate::findings::finding::idle_places;
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Gap;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times, top};
-use crate::rank::Moment;
 
 /// The rule that judges gaps of at least [`Scene::long_gap_ns`].
 pub(super) struct GpuGaps;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use tprof_facts::units::counted;
+use tprof_rank::base::intervals::Cover;
 use tprof_trace::compile_log::{CompiledFrame, GraphBreak as Break};
 
 use super::compiled::{clear, no_log};
-use crate::base::intervals::Cover;
 use crate::findings::finding::{Finding, SourceLine};
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 use tprof_facts::frames::Layer;
 use tprof_facts::units::{bytes, counted, duration};
+use tprof_rank::samples::Func;
 use tprof_trace::TraceFile;
 use tprof_trace::model::counter;
 
@@ -17,7 +18,6 @@ use crate::findings::verdict::Verdict;
 use crate::memory::growth::Growth;
 use crate::memory::timeline::Cgroup;
 use crate::memory::{Moments, growth_at};
-use crate::rank::samples::Func;
 
 /// The smallest growth that counts, because any program grows by a few bytes.
 const LEAST_BYTES: u64 = 1 << 20;

@@ -1,14 +1,14 @@
 //! Shares verdicts, findings and texts among the rules on the driving thread's wall time.
 
 use tprof_facts::units::{counted, duration, percent};
+use tprof_rank::base::intervals::Interval;
+use tprof_rank::samples::{Part, UnsampledShare};
 use tprof_trace::model::ThreadIndex;
 
-use crate::base::intervals::Interval;
 use crate::findings::finding::{Evidence, Finding, SourceLine, Track};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::host::{LONGEST, Place, RankHost, WallTime};
-use crate::rank::samples::{Part, UnsampledShare};
 
 /// If at least this share of the judged time is unknown, it may belong to any part. So the rules
 /// can't say that a part takes little time.

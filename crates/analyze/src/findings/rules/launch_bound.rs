@@ -2,9 +2,9 @@
 //! launched it yet.
 
 use tprof_facts::units::duration;
+use tprof_rank::base::intervals::Cover;
+use tprof_rank::base::stats::median;
 
-use crate::base::intervals::Cover;
-use crate::base::stats::median;
 use crate::findings::finding::idle_places;
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Gap;

@@ -2,8 +2,8 @@
 //! This is the rule "GPU low utilization" of Nsight Systems, with its defaults.
 
 use tprof_facts::units::percent;
+use tprof_rank::base::intervals::{Cover, Interval};
 
-use crate::base::intervals::{Cover, Interval};
 use crate::findings::finding::{Evidence, Track};
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;

@@ -2,15 +2,15 @@
 
 use rustc_hash::FxHashSet;
 use tprof_facts::units::count;
+use tprof_rank::HostSpan;
+use tprof_rank::base::intervals::Cover;
 use tprof_trace::model::SpanKind;
 
 use super::recompiled;
-use crate::base::intervals::Cover;
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{short, time};
-use crate::rank::HostSpan;
 
 /// The rule that judges compilation after the first step.
 pub(super) struct Recompilation;

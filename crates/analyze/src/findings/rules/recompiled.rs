@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use tprof_facts::compile::ReadLog;
 use tprof_facts::units::{count, duration};
+use tprof_rank::base::intervals::Cover;
 use tprof_trace::compile_log::{CompiledFrame, Recompiled};
 
 use super::compiled::{clear, cover, line_of, logged_ns, places};
-use crate::base::intervals::Cover;
 use crate::findings::finding::Finding;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;

@@ -1,9 +1,9 @@
 //! Recomputation: the backward pass runs operators of the forward pass again.
 
 use tprof_facts::units::percent;
+use tprof_rank::base::intervals::Cover;
 
 use super::modelled::{NEEDS_SIZES, cover, work_of};
-use crate::base::intervals::Cover;
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;

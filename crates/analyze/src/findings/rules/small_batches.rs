@@ -9,15 +9,15 @@ use std::collections::BinaryHeap;
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::{duration, percent};
+use tprof_rank::base::intervals::{Cover, Interval, Union};
+use tprof_rank::{Class, StreamKey, Work};
 use tprof_trace::model::{Device, NameId, SpanKind};
 
-use crate::base::intervals::{Cover, Interval, Union};
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::{Gap, Scene};
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{short, time};
 use crate::gpu::waves::blocks_that_fill;
-use crate::rank::{Class, StreamKey, Work};
 
 /// The rule that judges multiprocessors that are empty while kernels with too few blocks run.
 pub(super) struct SmallBatches;

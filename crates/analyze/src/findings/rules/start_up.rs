@@ -1,16 +1,16 @@
 //! StartUp: the job takes long to begin. This time is spent once, outside of the steps.
 
 use tprof_facts::units::{duration, percent};
+use tprof_rank::base::intervals::Interval;
+use tprof_rank::samples::Part;
 
 use super::compilation::counted;
 use super::host_part::{modules, sampled, widest};
-use crate::base::intervals::Interval;
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
 use crate::host::{RankHost, WindowStart};
-use crate::rank::samples::Part;
 
 /// A shorter start-up than this is normal for any Python program.
 const LEAST_NS: u64 = 500_000_000;

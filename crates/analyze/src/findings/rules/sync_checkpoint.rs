@@ -1,11 +1,12 @@
 //! SyncCheckpoint: the job waits while its driving thread saves a checkpoint.
 
+use tprof_rank::samples::Part;
+
 use super::host_part::{amount, finding_at, host, is_found, too_little, widest, with_lines};
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::host::{Place, RankHost, WallTime};
-use crate::rank::samples::Part;
 use tprof_facts::units::duration;
 
 /// The rule that judges time in functions whose names say that they save, and in their callees, on

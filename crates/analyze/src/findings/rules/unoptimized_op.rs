@@ -1,16 +1,16 @@
 //! UnoptimizedOp: kernels for which a cheaper alternative is known.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_rank::base::intervals::Union;
+use tprof_rank::{Class, Work, WorkKind};
 use tprof_trace::model::{CopyKind, NameId};
 
 use super::kernel_kinds::{KernelKind, is_fp32_matrix, kind};
-use crate::base::intervals::Union;
 use crate::findings::finding::Finding;
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::{Scene, moment_of_call};
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{by_name, time, times, top};
-use crate::rank::{Class, Work, WorkKind};
 
 /// The rule that judges kernels that match known patterns.
 pub(super) struct UnoptimizedOp;

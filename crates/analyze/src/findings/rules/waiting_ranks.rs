@@ -2,8 +2,8 @@
 //! spends the least time in collectives is the rank for which the others wait.
 
 use tprof_facts::units::{duration, percent};
+use tprof_rank::base::intervals::Interval;
 
-use crate::base::intervals::Interval;
 use crate::findings::finding::{Finding, SourceLine};
 use crate::findings::outcome::{Outcome, RankFindings};
 use crate::findings::rank_collectives::DriverCollectiveTime;

@@ -2,11 +2,11 @@
 
 use rustc_hash::FxHashMap;
 use tprof_facts::copies;
+use tprof_rank::base::intervals::Interval;
+use tprof_rank::{RankTrace, StreamKey};
 use tprof_trace::model::{CopyKind, MemoryCopy, NameId};
 
-use crate::base::intervals::Interval;
 use crate::findings::finding::{Evidence, Track};
-use crate::rank::{RankTrace, StreamKey};
 
 /// A copy or a memset.
 #[derive(Clone, Copy, Debug)]

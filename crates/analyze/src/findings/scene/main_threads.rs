@@ -3,7 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::{Process, SpanKind, Thread, ThreadIndex};
 
-use crate::rank::{HostSpan, RankTrace, Step, descends};
+use tprof_rank::{HostSpan, RankTrace, Step, descends};
 
 /// The kinds of spans that identify main threads if no thread launches work or marks steps.
 const SHOWING: [SpanKind; 5] =

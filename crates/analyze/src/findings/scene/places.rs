@@ -1,12 +1,12 @@
 //! Turns a scene's events into places for findings, and finds the ranges around them.
 
 use rustc_hash::FxHashMap;
+use tprof_rank::{HostSpan, Moment, Work, enclosing, nesting_order};
 use tprof_trace::model::NameId;
 
 use super::Scene;
 use super::ranges::ranges;
 use crate::findings::finding::{Evidence, Finding, Track};
-use crate::rank::{HostSpan, Moment, Work, enclosing, nesting_order};
 
 /// Returns the start of a call as a moment with this weight, ns.
 pub(in crate::findings) fn moment_of_call(call: &HostSpan, weight_ns: u64) -> Moment<u64> {

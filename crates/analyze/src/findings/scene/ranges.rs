@@ -3,7 +3,7 @@
 use tprof_facts::steps::number_of;
 use tprof_trace::model::{NameId, SpanKind, ThreadIndex};
 
-use crate::rank::{HostSpan, OnThread, PROFILER_STEP, RankTrace, nesting_order};
+use tprof_rank::{HostSpan, OnThread, PROFILER_STEP, RankTrace, nesting_order};
 
 /// A named range, or an operator.
 pub(super) struct NamedRange {

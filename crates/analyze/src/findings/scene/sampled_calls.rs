@@ -7,14 +7,14 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use tprof_rank::HostSpan;
+use tprof_rank::base::intervals::{Cover, Interval, Measure};
+use tprof_rank::samples::{FrameFunctions, FunctionTable, Part};
 use tprof_trace::model::{ProcessIndex, SampleMoment, SpanKind, StackId, ThreadIndex, ThreadState};
 
 use super::Scene;
-use crate::base::intervals::{Cover, Interval, Measure};
 use crate::findings::finding::SourceLine;
 use crate::host::Place;
-use crate::rank::HostSpan;
-use crate::rank::samples::{FrameFunctions, FunctionTable, Part};
 
 /// If no sample lies within a call, samples at most this far from the call are used, ns.
 const MOST_APART_NS: u64 = 10_000_000;

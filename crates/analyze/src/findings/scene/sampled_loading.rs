@@ -2,14 +2,14 @@
 //! the loader, and what its workers do.
 
 use rustc_hash::FxHashMap;
+use tprof_rank::RankTrace;
+use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::samples::Role;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
 
 use super::main_threads::MainThreads;
-use crate::base::intervals::{Cover, Interval};
 use crate::findings::finding::{Evidence, Track};
-use crate::rank::RankTrace;
-use crate::rank::samples::Role;
 
 /// What a rank's CPU samples show of the loader.
 #[derive(Debug, Default)]

@@ -1,12 +1,12 @@
 //! Searches a scene for calls, spans, copies and work, by name and kind.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_rank::base::intervals::Cover;
+use tprof_rank::{HostSpan, SpanPurpose, Work};
 use tprof_trace::model::{NameId, SpanKind};
 
 use super::Scene;
 use super::copies::Copy;
-use crate::base::intervals::Cover;
-use crate::rank::{HostSpan, SpanPurpose, Work};
 
 impl Scene<'_> {
     /// Returns the main threads' calls in the window whose name passes.

@@ -2,13 +2,13 @@
 
 use tprof_facts::Clock;
 use tprof_facts::compile::RankCompile;
+use tprof_rank::{Needs, RankTrace};
 
 use super::super::RULES;
 use super::super::outcome::RankFindings;
 use super::super::scene::Scene;
 use super::job::{Job, MS};
 use crate::document::RankContext;
-use crate::rank::{Needs, RankTrace};
 
 #[test]
 fn a_cache_miss_costs_its_share_of_the_jobs_life() {

@@ -1,5 +1,6 @@
 //! Tests of the rule HeapGrowth.
 
+use tprof_fixture::Fixture;
 use tprof_trace::HeapBlock;
 use tprof_trace::model::{
     Counter, Loss, MemoryRecording, NameId, Process, Stack, Symbol, Thread, counter,
@@ -8,7 +9,6 @@ use tprof_trace::model::{
 use super::super::outcome::Outcome;
 use super::super::severity::Severity;
 use super::job::{MS, ask};
-use crate::fixture::Fixture;
 
 const MIB: u64 = 1 << 20;
 const SECOND: u64 = 1000 * MS;

@@ -1,6 +1,8 @@
 //! Builds jobs with one process, thread and device for the tests of rules.
 
 use tprof_facts::Clock;
+use tprof_fixture::Fixture;
+use tprof_rank::{Needs, RankTrace};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{
     CopyKind, Device, Kernel, MemoryCopy, MemoryKind, NameId, Process, Span, SpanKind, Thread,
@@ -10,8 +12,6 @@ use super::super::RULES;
 use super::super::outcome::{Outcome, RankFindings};
 use super::super::scene::Scene;
 use crate::document::RankContext;
-use crate::fixture::Fixture;
-use crate::rank::{Needs, RankTrace};
 
 pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;

@@ -1,15 +1,15 @@
 //! Tests of the report's tables.
 
 use tprof_facts::Clock;
+use tprof_rank::base::reading::Reading;
+use tprof_rank::{Needs, RankTrace};
 
 use super::super::lines::{self, Line};
 use super::super::outcome::RankFindings;
 use super::super::severity::Severity;
 use super::super::{stragglers, tables};
 use super::job::{Job, MS, judged};
-use crate::base::reading::Reading;
 use crate::document::{Body, Cell, RankContext, Table};
-use crate::rank::{Needs, RankTrace};
 
 fn report(steps: u64, idle_ms: &[u64]) -> Body {
     let rank = |(at, idle): (usize, &u64)| {

@@ -4,10 +4,10 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ChannelWork, ChannelWorkKind};
 
-use crate::base::intervals::{Cover, Interval};
 use crate::document::{Cell, Column, Table, Unit};
 
 const OF_ANOTHER: &str = "(of another process)";

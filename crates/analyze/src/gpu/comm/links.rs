@@ -5,11 +5,11 @@
 //! a device needs all of its links and whose ranks are all on one host.
 
 use rustc_hash::FxHashMap;
+use tprof_rank::RankTrace;
+use tprof_rank::collectives::Operation;
 use tprof_trace::model::{Communicator, ProcessIndex};
 
 use super::bandwidth::bus_factor;
-use crate::rank::RankTrace;
-use crate::rank::collectives::Operation;
 
 pub(crate) const NO_LINK: &str = "the peak of the device's links to others is not known";
 pub(crate) const NO_SIZE: &str = "the size of its message was not recorded";

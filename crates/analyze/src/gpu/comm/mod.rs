@@ -18,11 +18,11 @@ use channels::ChannelSums;
 use choices::Choices;
 pub(crate) use links::Links;
 pub use times::Times;
+use tprof_rank::collectives::{Operation, operations};
+use tprof_rank::{Needs, RankTrace, WINDOW_NEEDS};
 
 use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::gpu::outside::{LeftOutRows, add_left_out};
-use crate::rank::collectives::{Operation, operations};
-use crate::rank::{Needs, RankTrace, WINDOW_NEEDS};
 
 /// The report `comm`.
 pub const KIND: DocumentKind = DocumentKind {

@@ -94,9 +94,10 @@ fn add(table: &mut Table, sums: &CollectiveTimes, at: Option<&RankContext>) {
 
 #[cfg(test)]
 mod tests {
+    use tprof_rank::collectives::Operation;
+
     use super::*;
     use crate::document::Value;
-    use crate::rank::collectives::Operation;
 
     fn operation(bytes: Option<u64>, duration_ns: u64) -> Operation {
         Operation {

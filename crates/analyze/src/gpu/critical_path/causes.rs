@@ -3,7 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::{SyncKind, Synchronization};
 
-use crate::rank::{RankTrace, Work, WorkKind};
+use tprof_rank::{RankTrace, Work, WorkKind};
 
 /// A host call that returned only after a piece of device work had ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl StreamLaunches {
             let launched_ns = rows.last().map_or(launched_ns, |last| last.0.max(launched_ns));
             rows.push((launched_ns, at));
         }
-        let key = |(call, at): (&crate::rank::HostSpan, u32)| {
+        let key = |(call, at): (&tprof_rank::HostSpan, u32)| {
             Some(((call.process, call.correlation.get()?), at))
         };
         let calls = rank.calls.iter().zip(0..).filter_map(key);

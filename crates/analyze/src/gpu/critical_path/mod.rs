@@ -12,14 +12,14 @@ mod walk;
 use tprof_trace::model::SpanKind;
 
 use path::PathTimes;
+use tprof_rank::base::intervals::Interval;
+use tprof_rank::base::parallel;
+use tprof_rank::{HostSpan, Needs, PROFILER_STEP, RankTrace, WINDOW_NEEDS};
 use walk::critical_path;
 
-use crate::base::intervals::Interval;
-use crate::base::parallel;
 use crate::document::{
     Analysis, Body, DocumentKind, OptionMatches, Options, RankContext, boxed, text_and_number,
 };
-use crate::rank::{HostSpan, Needs, PROFILER_STEP, RankTrace, WINDOW_NEEDS};
 
 /// The report `critical-path`.
 pub const KIND: DocumentKind = DocumentKind {

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 use rustc_hash::FxHashMap;
 use tprof_trace::model::NameId;
 
-use crate::base::intervals::Interval;
-use crate::rank::RankTrace;
+use tprof_rank::RankTrace;
+use tprof_rank::base::intervals::Interval;
 
 /// Maximum number of parts of a rank's path that are kept, longest first.
 const MOST_PARTS: usize = 1000;

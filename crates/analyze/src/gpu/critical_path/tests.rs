@@ -1,6 +1,7 @@
+use tprof_fixture::Fixture;
+
 use super::path::{Bound, Segment};
 use super::*;
-use crate::fixture::Fixture;
 use proptest::prelude::*;
 use tprof_trace::model::{CopyKind, Kernel, MemoryCopy, Span, SyncKind, Synchronization};
 

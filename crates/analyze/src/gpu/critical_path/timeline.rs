@@ -6,9 +6,9 @@ use std::cell::Cell;
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SpanKind};
 
-use crate::base::intervals::{Cover, Interval, Union};
-use crate::base::search::partition_near;
-use crate::rank::HostSpan;
+use tprof_rank::HostSpan;
+use tprof_rank::base::intervals::{Cover, Interval, Union};
+use tprof_rank::base::search::partition_near;
 
 /// A host thread, as intervals of time.
 #[derive(Debug, Default)]
@@ -126,8 +126,9 @@ impl HostThread {
 
 #[cfg(test)]
 mod tests {
+    use tprof_rank::Nested;
+
     use super::*;
-    use crate::rank::Nested;
     use proptest::prelude::*;
 
     fn of(rows: &[(u64, u64)]) -> HostThreads {

@@ -14,14 +14,14 @@
 //! So the parts of the path touch each other, and their lengths add up to the window.
 
 use rustc_hash::FxHashMap;
+use tprof_rank::base::intervals::Interval;
+use tprof_rank::base::parallel;
+use tprof_rank::{Class, Needs, RankTrace, Work};
 use tprof_trace::model::NameId;
 
 use super::causes::{Causes, causes};
 use super::path::{Bound, Path, Segment};
 use super::timeline::{HostThreads, threads};
-use crate::base::intervals::Interval;
-use crate::base::parallel;
-use crate::rank::{Class, Needs, RankTrace, Work};
 
 /// Finds the critical path through a window; `None` if nothing ran in it.
 pub fn critical_path(rank: &RankTrace, window: Interval) -> Option<Path> {

@@ -5,12 +5,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde_json::Value;
+use tprof_rank::RankTrace;
 use tprof_trace::model::{Allocator, DeviceAllocation, MemoryKind, ProcessIndex, counter};
 
 use super::stream_pools::{HeldBytes, PoolHoldings, held_at};
 use crate::document::{Cell, Column, RankContext, Table, Unit};
 use crate::gpu::report_gpu::FileSamples;
-use crate::rank::RankTrace;
 
 const NO_READINGS: &str = "no memory in use was read from the driver for a device that a recorded \
                            process uses (needs `--activities gpu`, the default)";

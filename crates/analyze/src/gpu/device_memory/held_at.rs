@@ -5,11 +5,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use tprof_rank::RankTrace;
+use tprof_rank::base::frames::Frames;
 use tprof_trace::model::{Allocator, DeviceAllocation, MemoryKind, ProcessIndex, StackId};
 
 use super::{frees, resets};
-use crate::base::frames::Frames;
-use crate::rank::RankTrace;
 
 /// The memory of a device that a process holds.
 #[derive(Clone, Debug)]

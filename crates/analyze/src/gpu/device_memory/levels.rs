@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use tprof_rank::RankTrace;
 use tprof_trace::model::{Allocator, DeviceAllocation, ProcessIndex, ThreadIndex};
 
 use super::held_at::is_taken;
 use super::{frees, resets};
-use crate::rank::RankTrace;
 
 /// Memory of one device that one process held.
 #[derive(Clone, Debug)]

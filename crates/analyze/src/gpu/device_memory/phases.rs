@@ -10,7 +10,7 @@
 
 use tprof_trace::model::{Allocator, DeviceAllocation, SpanKind};
 
-use crate::rank::{HostSpan, Moment, RankTrace, enclosing, nesting_order, parents};
+use tprof_rank::{HostSpan, Moment, RankTrace, enclosing, nesting_order, parents};
 
 /// The purpose of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use tprof_rank::base::frames::{FrameId, Frames};
 use tprof_trace::TraceFile;
 use tprof_trace::model::DeviceAllocation;
 
 use super::pools::{Pool, PoolMemory, pool_of};
-use crate::base::frames::{FrameId, Frames};
 
 /// The memory that one stack allocated from one pool.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{AllocatorBlock, AllocatorEvent, AllocatorSegment};
 
-use crate::base::frames::{FrameId, Frames};
+use tprof_rank::base::frames::{FrameId, Frames};
 
 /// The property that an import writes for each memory snapshot.
 const SNAPSHOT: &str = "torch.memory_snapshot";

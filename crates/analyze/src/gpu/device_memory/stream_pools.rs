@@ -59,8 +59,9 @@ pub(super) fn add_held(pools: &mut [PoolMemory], held: &PoolHoldings) {
 
 #[cfg(test)]
 mod tests {
+    use tprof_fixture::Fixture;
+
     use super::*;
-    use crate::fixture::Fixture;
     use tprof_trace::model::Counter;
 
     #[test]

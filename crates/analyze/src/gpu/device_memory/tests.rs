@@ -1,5 +1,6 @@
+use tprof_fixture::Fixture;
+
 use super::*;
-use crate::fixture::Fixture;
 use tprof_trace::model::{Allocator, MemoryKind, Span, SpanKind};
 
 fn event(time_ns: u64, address: u64, bytes: i64, total: Option<u64>) -> DeviceAllocation {

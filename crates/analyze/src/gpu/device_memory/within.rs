@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use rustc_hash::FxHashMap;
+use tprof_rank::RankTrace;
 use tprof_trace::model::{Allocator, DeviceAllocation, MemoryKind, ProcessIndex};
 
 use super::held_at::is_taken;
 use super::{frees, resets};
 use crate::memory::{HeldLevel, HeldSweep, HeldWindow, HeldWithin, PARTIAL, is_switched, lost};
-use crate::rank::RankTrace;
 
 const NO_MEMORY: &str = "no device memory of the process was recorded";
 

@@ -7,11 +7,11 @@
 //! beginning is over.
 
 use rustc_hash::FxHashMap;
+use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::call_names::is_wait;
+use tprof_rank::{RankTrace, StreamIndex};
 
 use super::gaps::Gap;
-use crate::base::intervals::{Cover, Interval};
-use crate::rank::call_names::is_wait;
-use crate::rank::{RankTrace, StreamIndex};
 
 /// The beginning of a rank's recording.
 pub(crate) struct RecordingStart {

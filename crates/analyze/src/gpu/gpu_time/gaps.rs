@@ -1,7 +1,7 @@
 //! Finds the gaps in a device's work, each with the call whose launch ended it.
 
-use crate::base::intervals::{Cover, Interval};
-use crate::rank::RankTrace;
+use tprof_rank::RankTrace;
+use tprof_rank::base::intervals::{Cover, Interval};
 
 /// The longest time that a launch takes to reach an idle device. Typically it takes 2 to 20 us. If
 /// work begins later than this, something on the device held it up.

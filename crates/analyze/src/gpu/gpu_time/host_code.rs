@@ -1,10 +1,10 @@
 //! Interprets the stack of the launching thread while its device has nothing to do.
 
+use tprof_rank::samples::{Func, FunctionTable, Layer, Part, Role, Stack};
 use tprof_trace::model::ThreadState;
 
 use super::cause::IdleCause;
 use crate::host::{OtherCause, Place};
-use crate::rank::samples::{Func, FunctionTable, Layer, Part, Role, Stack};
 
 /// The activity of a thread in a sample or a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,9 +18,10 @@ mod threads;
 mod timeline;
 mod waterfall;
 
-use crate::base::intervals::Cover;
+use tprof_rank::base::intervals::Cover;
+use tprof_rank::{Busy, DeviceWindow, Needs, RankTrace};
+
 use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
-use crate::rank::{Busy, DeviceWindow, Needs, RankTrace};
 use beginning::RecordingStart;
 
 pub use cause::{CAUSES, IdleCause};

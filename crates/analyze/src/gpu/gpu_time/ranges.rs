@@ -1,8 +1,9 @@
 //! Derives causes of idle time from the names and categories of ranges, operators and Python
 //! functions.
 
+use tprof_rank::SpanPurpose;
+
 use super::cause::IdleCause;
-use crate::rank::SpanPurpose;
 
 /// Beginnings of the names of ranges in which JAX or PyTorch compiles code.
 const COMPILING: [&str; 6] = [

@@ -4,16 +4,16 @@ use rustc_hash::FxHashMap;
 use tprof_facts::copies::direction;
 use tprof_facts::labels::base_name;
 use tprof_facts::units::duration;
+use tprof_rank::base::stats::median;
+use tprof_rank::{DeviceWindow, RankTrace};
 use tprof_trace::model::NameId;
 
 use super::cause::IdleCause;
 use super::threads::Threads;
 use super::waterfall::{Waterfall, main_line};
-use crate::base::stats::median;
 use crate::document::{Body, Cell, Column, RankContext, Table, Unit};
 use crate::gpu::breakdown::NO_WORK;
 use crate::host::Place;
-use crate::rank::{DeviceWindow, RankTrace};
 
 /// The data that the tables show of one device.
 pub(super) struct WaterfallRows {

@@ -1,5 +1,8 @@
 use proptest::prelude::*;
 use tprof_facts::compile::RankCompile;
+use tprof_fixture::Fixture;
+use tprof_rank::base::intervals::Interval;
+use tprof_rank::judged_window;
 use tprof_trace::model::{
     CopyKind, Kernel, MemoryCopy, MemoryKind, Process, SYNTHETIC_FRAME, Sample, Span, SpanKind,
     Stack, Symbol, ThreadState,
@@ -7,9 +10,6 @@ use tprof_trace::model::{
 use tprof_trace::{TraceFile, TraceRow};
 
 use super::*;
-use crate::base::intervals::Interval;
-use crate::fixture::Fixture;
-use crate::rank::judged_window;
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;

@@ -2,6 +2,14 @@
 //! work.
 
 use rustc_hash::FxHashMap;
+use tprof_rank::base::innermost::innermost;
+use tprof_rank::base::intervals::{Cover, Interval, Union};
+use tprof_rank::call_names::{
+    is_device_allocation, is_pinned_allocation, is_synchronous_copy, is_synchronous_memset,
+    is_wait, loads_code,
+};
+use tprof_rank::samples::{CpuTrace, Layer, Part};
+use tprof_rank::{HostSpan, RankTrace, SpanPurpose, WorkKind};
 use tprof_trace::model::{
     CallStack, MemoryKind, NameId, ProcessIndex, Sample, SpanKind, StackId, ThreadIndex,
     ThreadState,
@@ -11,15 +19,7 @@ use super::cause::IdleCause;
 use super::host_code::HostCode;
 use super::ranges;
 use super::timeline::{NO_CALL, QUIET_NS, ThreadTimeline, TimelinePiece, around, ordered};
-use crate::base::innermost::innermost;
-use crate::base::intervals::{Cover, Interval, Union};
 use crate::host::Place;
-use crate::rank::call_names::{
-    is_device_allocation, is_pinned_allocation, is_synchronous_copy, is_synchronous_memset,
-    is_wait, loads_code,
-};
-use crate::rank::samples::{CpuTrace, Layer, Part};
-use crate::rank::{HostSpan, RankTrace, SpanPurpose, WorkKind};
 
 /// The maximum number of threads through which a chain of waits is followed.
 const MOST_HOPS: usize = 3;

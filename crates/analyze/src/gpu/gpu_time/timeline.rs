@@ -2,11 +2,11 @@
 
 use std::cmp::Reverse;
 
+use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_trace::model::{NameId, ProcessIndex};
 
 use super::cause::IdleCause;
 use super::host_code::HostCode;
-use crate::base::intervals::{Cover, Interval};
 
 /// A thread that makes no call and runs no operator for this long, in ns, isn't busy launching.
 /// PyTorch takes 5 to 50 us between launches, and 250 us from a loss to the first launch of its

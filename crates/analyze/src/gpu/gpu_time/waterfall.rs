@@ -1,6 +1,8 @@
 //! Divides all of a device's time into work by class and idle time by cause.
 
 use rustc_hash::FxHashMap;
+use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::{RankTrace, WorkKind};
 use tprof_trace::model::CopyKind;
 
 use super::beginning::RecordingStart;
@@ -8,9 +10,7 @@ use super::cause::{CAUSES, IdleCause};
 use super::gaps::{Gap, LAUNCH_NS};
 use super::threads::{ExplainedIdle, Threads};
 use super::timeline::NO_CALL;
-use crate::base::intervals::{Cover, Interval};
 use crate::host::Place;
-use crate::rank::{RankTrace, WorkKind};
 
 /// The longest time, in ns, in which a launch reaches an idle device. Typically it takes 2 to 20
 /// us.

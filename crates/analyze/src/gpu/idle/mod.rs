@@ -6,11 +6,12 @@ mod tests;
 
 use std::cmp::Reverse;
 
-use crate::base::intervals::{Cover, Interval};
-use crate::base::stats::Description;
+use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::base::stats::Description;
+use tprof_rank::{Needs, RankTrace, StreamKey, WINDOW_NEEDS, WorkKind, window_of};
+
 use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::gpu::outside::OutsideWork;
-use crate::rank::{Needs, RankTrace, StreamKey, WINDOW_NEEDS, WorkKind, window_of};
 
 /// The report `idle`.
 pub const KIND: DocumentKind = DocumentKind {

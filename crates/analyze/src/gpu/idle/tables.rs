@@ -2,8 +2,9 @@
 
 use std::cmp::Reverse;
 
+use tprof_rank::base::names::short;
+
 use super::{Cause, LongGap, RankIdle, StreamIdle};
-use crate::base::names::short;
 use crate::document::over_ranks::{RankShare, over_ranks};
 use crate::document::{Body, Cell, Column, RankContext, Table, Unit, View};
 use crate::gpu::breakdown::NO_WORK;

@@ -1,5 +1,6 @@
+use tprof_fixture::Fixture;
+
 use super::*;
-use crate::fixture::Fixture;
 use crate::gpu::breakdown::NO_WORK;
 use tprof_trace::model::Kernel;
 

@@ -7,13 +7,13 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use tprof_rank::base::names::Names;
+use tprof_rank::base::stats::quantiles;
+use tprof_rank::{HostSpan, Needs, RankTrace, WINDOW_NEEDS, Work};
 use tprof_trace::calls::function;
 
-use crate::base::names::Names;
-use crate::base::stats::quantiles;
 use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::gpu::outside::{LeftOutRows, add_left_out};
-use crate::rank::{HostSpan, Needs, RankTrace, WINDOW_NEEDS, Work};
 use tables::{by_call, by_graph, each};
 
 /// The report `launches`.
@@ -279,8 +279,9 @@ impl Analysis for LaunchReport {
 
 #[cfg(test)]
 mod tests {
+    use tprof_fixture::Fixture;
+
     use super::*;
-    use crate::fixture::Fixture;
     use tprof_trace::model::Kernel;
 
     #[test]

@@ -1,12 +1,12 @@
 //! Collects the samples of a host's device, and makes the device's entry in the summary.
 
 use serde_json::Value;
+use tprof_rank::base::object::object;
+use tprof_rank::base::reading::Reading;
 use tprof_trace::model::counter::*;
 
 use super::samples::{FileSamples, HostSamples, hosts, missing};
 use super::series::{SampleSeries, SeriesStats, share, slowing, sums};
-use crate::base::object::object;
-use crate::base::reading::Reading;
 use crate::document::RankContext;
 
 const NO_READING: &str = "recording ended before the first reading";

@@ -6,8 +6,9 @@ mod samples;
 mod series;
 mod tables;
 
+use tprof_rank::{Needs, RankTrace};
+
 use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
-use crate::rank::{Needs, RankTrace};
 use device::DeviceSamples;
 pub use device::SampledGpu;
 pub(crate) use device::sampled;

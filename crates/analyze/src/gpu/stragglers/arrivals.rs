@@ -10,8 +10,8 @@ use std::hash::{Hash, Hasher};
 
 use rustc_hash::{FxHashMap, FxHasher};
 
-use crate::rank::collectives::{Operation, waits_for_all};
-use crate::rank::{RankTrace, Step, step_at};
+use tprof_rank::collectives::{Operation, waits_for_all};
+use tprof_rank::{RankTrace, Step, step_at};
 
 /// Maximum number of a rank's collectives that are kept for comparison. Of more collectives, only a
 /// sample is kept. A hash of their identities chooses the sample, so that all ranks keep the same

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tprof_trace::model::SpanKind;
 
-use crate::rank::{RankTrace, step_at};
+use tprof_rank::{RankTrace, step_at};
 
 /// Only kernels that take at least this share of a mean step count.
 const LEAST_SHARE: f64 = 0.01;

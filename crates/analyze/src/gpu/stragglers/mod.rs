@@ -8,12 +8,12 @@ mod tables;
 use tprof_trace::model::SpanKind;
 
 pub use arrivals::{Arrival, ComparedCollectives, arrivals, named};
+use tprof_rank::base::intervals::Cover;
+use tprof_rank::collectives::{Operation, operations};
+use tprof_rank::{Class, Needs, RankTrace};
 
-use crate::base::intervals::Cover;
 use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::gpu::outside::{LeftOutRows, add_left_out};
-use crate::rank::collectives::{Operation, operations};
-use crate::rank::{Class, Needs, RankTrace};
 
 /// The report `stragglers`.
 pub const KIND: DocumentKind = DocumentKind {

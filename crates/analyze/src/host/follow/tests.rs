@@ -1,7 +1,8 @@
+use tprof_fixture::Fixture;
+use tprof_rank::samples::Part;
+
 use super::*;
-use crate::fixture::Fixture;
 use crate::host::ledger::Ledger;
-use crate::rank::samples::Part;
 use proptest::prelude::*;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{SYNTHETIC_FRAME, Stack, Symbol, Thread};

@@ -3,10 +3,10 @@
 //! included.
 
 use rustc_hash::FxHashMap;
+use tprof_rank::RankTrace;
 use tprof_trace::model::{DeviceSpan, DeviceSpanKind, NameId};
 
 use super::effects::{DeviceImage, ImagesByName};
-use crate::rank::RankTrace;
 
 /// Returns the images by name, with the work that belongs to each.
 ///

@@ -8,11 +8,11 @@
 
 use rustc_hash::FxHashMap;
 use tprof_facts::modules::ModuleName;
+use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::{HostSpan, PROFILER_STEP, RankTrace};
 use tprof_trace::model::{NameId, SpanKind};
 
 use super::effects::{EffectsByName, RangeEffects};
-use crate::base::intervals::{Cover, Interval};
-use crate::rank::{HostSpan, PROFILER_STEP, RankTrace};
 
 /// Finds the effects of the ranges by name. Calls of modules are left out, because they have their
 /// own table.

@@ -12,10 +12,10 @@ use effects::{EffectsByName, ImagesByName};
 pub(crate) use host::caused_by;
 use modules::TimeByModule;
 
+use tprof_rank::{Needs, RankTrace};
 use tprof_trace::model::SpanKind;
 
 use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
-use crate::rank::{Needs, RankTrace};
 
 /// The report `annotations`.
 pub const KIND: DocumentKind = DocumentKind {

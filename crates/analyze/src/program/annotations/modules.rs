@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use tprof_facts::modules::ModuleName;
+use tprof_rank::{HostSpan, RankTrace};
 use tprof_trace::model::NameId;
 
 use super::host::caused_by;
 use crate::document::{Cell, Column, RankContext, Table, Unit};
 use crate::gpu::breakdown::NO_WORK;
-use crate::rank::{HostSpan, RankTrace};
 
 const NO_MODULES: &str =
     "no calls of modules were recorded (tprof run --modules; torch.profiler: with_modules)";

@@ -2,9 +2,10 @@
 
 use std::cmp::Reverse;
 
+use tprof_rank::base::stats::Spread;
+
 use super::effects::{DeviceImage, RangeEffects};
 use super::{NamedRanges, modules};
-use crate::base::stats::Spread;
 use crate::document::{Body, Cell, Column, RankContext, Table, Unit};
 use crate::gpu::breakdown::NO_WORK;
 

@@ -1,6 +1,7 @@
+use tprof_fixture::Fixture;
+
 use super::effects::RangeEffects;
 use super::*;
-use crate::fixture::Fixture;
 use tprof_trace::model::{DeviceSpan, DeviceSpanKind, Kernel, Span};
 
 fn range(thread: u32, start_ns: u64, duration_ns: u64) -> Span {

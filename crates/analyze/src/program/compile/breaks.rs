@@ -9,13 +9,13 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use tprof_rank::RankTrace;
+use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_trace::compile_log::CompiledFrame;
 
 use super::graphs::regions;
 use super::words::by_number;
-use crate::base::intervals::{Cover, Interval};
 use crate::program::steps::compiling;
-use crate::rank::RankTrace;
 
 /// The operator of a compiled graph whose gradients are recorded.
 const GRAPH: &str = "CompiledFunction";
@@ -67,9 +67,10 @@ fn resumed(rank: &RankTrace<'_>) -> FxHashMap<String, BreakLine> {
 
 #[cfg(test)]
 mod tests {
+    use tprof_fixture::Fixture;
+    use tprof_rank::Needs;
+
     use super::*;
-    use crate::fixture::Fixture;
-    use crate::rank::Needs;
     use std::path::PathBuf;
     use tprof_facts::compile::RankCompile;
     use tprof_trace::model::{Span, SpanKind};

@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::{CallTree, RankTrace};
 use tprof_trace::model::NameId;
 
-use crate::base::intervals::{Cover, Interval};
 use crate::program::flops::AutogradLinks;
 use crate::program::steps::{compiling, steady};
-use crate::rank::{CallTree, RankTrace};
 
 const REGION: &str = "Torch-Compiled Region";
 const BACKWARD: &str = "CompiledFunctionBackward";
@@ -126,7 +126,7 @@ fn own_pieces(tree: &CallTree, at: u32, graphs: &BTreeMap<u32, CompiledGraph>) -
     let mut from = whole.start_ns;
     // Spans of a thread are in order of their beginnings, so inner spans follow the outer span.
     let inner = graphs.range(at + 1..).map(|(inner, _)| &tree.spans[*inner as usize]);
-    let is_within = |span: &&crate::rank::TreeSpan| {
+    let is_within = |span: &&tprof_rank::TreeSpan| {
         span.thread == whole.thread && span.start_ns < whole.end_ns()
     };
     for span in inner.take_while(is_within) {
@@ -140,10 +140,11 @@ fn own_pieces(tree: &CallTree, at: u32, graphs: &BTreeMap<u32, CompiledGraph>) -
 
 #[cfg(test)]
 mod tests {
+    use tprof_fixture::Fixture;
+
     use super::super::Compile;
     use super::*;
     use crate::document::{Analysis, Options};
-    use crate::fixture::Fixture;
     use tprof_trace::model::{Kernel, Span, SpanKind};
 
     /// Adds an operator, with autograd's sequence number if any.

@@ -13,8 +13,9 @@ mod tables;
 mod tests;
 mod words;
 
+use tprof_rank::{Needs, RankTrace};
+
 use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, View, boxed};
-use crate::rank::{Needs, RankTrace};
 pub(crate) use breaks::gaps;
 use per_rank::RankCompiled;
 use tprof_trace::model::SpanKind;

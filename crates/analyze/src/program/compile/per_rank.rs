@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use tprof_facts::compile::ReadLog;
+use tprof_rank::RankTrace;
 use tprof_trace::compile_log::{
     CacheOutcome, CompileId, CompiledFrame, EventUse, GraphBreak, GraphStage, KernelLanguage,
 };
@@ -11,7 +12,6 @@ use tprof_trace::compile_log::{
 use super::graphs::{self, RankGraphs};
 use crate::document::RankContext;
 use crate::gpu::kernels;
-use crate::rank::RankTrace;
 
 pub(super) const NO_END: &str = "the log has no end of this compilation";
 

@@ -1,6 +1,7 @@
+use tprof_fixture::Fixture;
+
 use super::*;
 use crate::document::{Cell, Table, Value};
-use crate::fixture::Fixture;
 use std::path::PathBuf;
 use tprof_facts::compile::RankCompile;
 use tprof_trace::compile_log::{CompileId, CompiledFrame};

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tprof_trace::TraceFile;
 use tprof_trace::model::ProcessIndex;
 
-use crate::rank::{Step, step_at};
+use tprof_rank::{Step, step_at};
 
 /// Statistics of one counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -115,8 +115,9 @@ fn gauge(readings: &[CounterValue], end_ns: Option<u64>) -> Option<Gauge> {
 
 #[cfg(test)]
 mod tests {
+    use tprof_rank::base::intervals::Interval;
+
     use super::*;
-    use crate::base::intervals::Interval;
 
     fn readings(values: &[(u64, f64)]) -> Vec<CounterValue> {
         let reading = |(time_ns, value)| CounterValue { time_ns, value, process: Some(3) };

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use gauges::CounterValues;
 pub use gauges::{Gauge, GaugeKey};
 pub use ranges::Range;
+use tprof_rank::{Needs, RankTrace};
 
 use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
-use crate::rank::{Needs, RankTrace};
 
 /// The report `counters`.
 pub const KIND: DocumentKind = DocumentKind {

@@ -5,9 +5,9 @@ use serde_json::Value;
 use tprof_trace::calls::is_launch;
 use tprof_trace::model::{DeviceSpan, DeviceSpanKind, SpanKind};
 
-use crate::base::intervals::Interval;
-use crate::rank::CallTree;
-use crate::rank::RankTrace;
+use tprof_rank::CallTree;
+use tprof_rank::RankTrace;
+use tprof_rank::base::intervals::Interval;
 
 /// A range on a device with hardware counters, usually one kernel.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,9 +112,10 @@ fn values(args: &str) -> Vec<(String, f64)> {
 
 #[cfg(test)]
 mod tests {
+    use tprof_fixture::Fixture;
+    use tprof_rank::Needs;
+
     use super::*;
-    use crate::fixture::Fixture;
-    use crate::rank::Needs;
     use tprof_trace::model::{NameId, Span};
 
     fn trace(launches: u64) -> Fixture {

@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::flops::{self, Count, Level, WhyUncounted, Work};
 use tprof_trace::model::{NameId, SpanKind};
 
-use crate::rank::{CallTree, Class, RankTrace, WorkKind};
+use tprof_rank::{CallTree, Class, RankTrace, WorkKind};
 
 /// Stands for a missing index of a run.
 const NONE: u32 = u32::MAX;
@@ -143,7 +143,7 @@ fn read(rank: &RankTrace<'_>, tree: &CallTree, counted: &mut CountedRuns) -> Vec
         })
     };
     let mut operators = 0;
-    let one = |span: &crate::rank::TreeSpan| match span.kind {
+    let one = |span: &tprof_rank::TreeSpan| match span.kind {
         SpanKind::Operator => {
             operators += 1;
             of(span.name, span.args)

@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::flops::NODE_PREFIX;
 use tprof_trace::model::{NameId, SequencedSpan, SpanKind};
 
-use crate::rank::{CallTree, RankTrace, TreeSpan};
+use tprof_rank::{CallTree, RankTrace, TreeSpan};
 
 /// Stands for a missing index of a span.
 const NONE: u32 = u32::MAX;

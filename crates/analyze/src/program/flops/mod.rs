@@ -15,8 +15,9 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+use tprof_rank::{Needs, RankTrace};
+
 use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
-use crate::rank::{Needs, RankTrace};
 pub(crate) use count::counted_work;
 pub(crate) use figures::tera_text;
 pub(crate) use joined::AutogradLinks;

@@ -4,12 +4,12 @@
 use rustc_hash::FxHashMap;
 use tprof_facts::flops::peaks::Peaks;
 use tprof_facts::flops::{self, ProductSizes, Work};
+use tprof_rank::RankTrace;
+use tprof_rank::base::intervals::Interval;
 
 use super::joined::AutogradLinks;
 use super::per_rank::{device, least_times, peaks};
 use super::roof::{LeastTime, RoofBound};
-use crate::base::intervals::Interval;
-use crate::rank::RankTrace;
 
 /// A run of an operator that counts.
 #[derive(Clone, Debug)]

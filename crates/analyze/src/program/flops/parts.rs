@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use rustc_hash::FxHashMap;
 use tprof_facts::flops::Work;
 use tprof_facts::modules::ModuleName;
+use tprof_rank::{CallTree, Moment, RankTrace, Step, enclosing, nesting_order, parents, step_at};
 use tprof_trace::model::{NameId, SpanKind};
 
 use super::count::{CountedRun, CountedRuns};
 use super::joined::AutogradLinks;
 use super::roof::LeastTime;
 use super::sums::{FlopSums, ModuleSums, StepSums};
-use crate::rank::{CallTree, Moment, RankTrace, Step, enclosing, nesting_order, parents, step_at};
 
 /// Returns the sums of each training step.
 pub(super) fn steps<'c>(

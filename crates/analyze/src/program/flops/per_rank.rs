@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 use tprof_facts::flops::peaks::{Peaks, is_tf32};
+use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::collectives::operations;
+use tprof_rank::{CallTree, RankTrace};
 use tprof_trace::model::NameId;
 
 use super::count::{CountedRun, CountedRuns, SizedOperator};
@@ -13,11 +16,8 @@ use super::joined::AutogradLinks;
 use super::parts::{modules, steps};
 use super::roof::LeastTime;
 use super::sums::{CollectiveSums, FlopSums, KernelSums, RankFlops, Row, SizesKey, join};
-use crate::base::intervals::{Cover, Interval};
 use crate::document::{Options, RankContext};
 use crate::gpu::comm::Links;
-use crate::rank::collectives::operations;
-use crate::rank::{CallTree, RankTrace};
 
 /// Adds up the work of a rank's operators.
 pub(super) fn of_rank(rank: &RankTrace<'_>, at: &RankContext, options: &Options) -> RankFlops {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use tprof_facts::flops::Work;
 use tprof_facts::flops::peaks::Peaks;
+use tprof_rank::RankTrace;
 use tprof_trace::model::SpanKind;
 
 use super::figures::{NO_BYTES, NO_PEAKS, per_second, sizes_text, tera};
@@ -13,7 +14,6 @@ use super::per_rank::{device, key, least_times, peaks, rows};
 use super::roof::RoofBound;
 use super::sums::{FlopSums, Row, SizesKey};
 use crate::document::{Cell, Column, Options, RankContext, Unit};
-use crate::rank::RankTrace;
 
 const NO_COUNT: &str =
     "its operations are not known, or are those of operators within it: see `report flops`";

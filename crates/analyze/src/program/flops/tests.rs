@@ -1,6 +1,7 @@
+use tprof_fixture::Fixture;
+
 use super::*;
 use crate::document::{Cell, Table, Value};
-use crate::fixture::Fixture;
 use tprof_facts::Clock;
 use tprof_facts::flops::peaks::Peaks;
 use tprof_trace::TraceFile;

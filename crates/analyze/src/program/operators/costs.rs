@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use tprof_rank::{HostSpan, RankTrace};
 use tprof_trace::model::NameId;
 
 use super::shapes::CostByShape;
 use crate::program::flops::OperatorRate;
 use crate::program::sequences::{WorkName, name_of};
-use crate::rank::{HostSpan, RankTrace};
 
 /// The costs of one rank's operators.
 #[derive(Clone, Debug, Default, PartialEq)]

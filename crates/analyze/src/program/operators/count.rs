@@ -1,12 +1,12 @@
 //! Measures the cost of each operator of a rank: its own host time, and the work that it launched.
 
 use rustc_hash::FxHashMap;
+use tprof_rank::RankTrace;
+use tprof_rank::{CallTree, TreeSpan};
 use tprof_trace::model::{NameId, SpanKind};
 
 use super::costs::{Cost, Launched, OperatorCosts};
 use crate::program::sequences::{WorkName, work_name};
-use crate::rank::RankTrace;
-use crate::rank::{CallTree, TreeSpan};
 
 /// Returns the costs by operator, and the launches by operator and by the kernels that one run of
 /// it launched.

@@ -5,12 +5,12 @@
 //! the call in time. Operators with the same thread, name and start count as one.
 
 use rustc_hash::FxHashMap;
+use tprof_rank::{HostSpan, RankTrace};
 use tprof_trace::calls::function;
 use tprof_trace::model::{NameId, SpanKind};
 
 use super::costs::{Launched, OperatorCosts};
 use crate::program::sequences::{WorkName, work_name};
-use crate::rank::{HostSpan, RankTrace};
 
 /// Returns the kernel sequences by operator. There are no costs, because HTA has none.
 pub(super) fn count(rank: &RankTrace) -> OperatorCosts {

@@ -9,9 +9,10 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+use tprof_rank::{Needs, RankTrace};
+
 use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::program::flops::operator_rates;
-use crate::rank::{Needs, RankTrace};
 use costs::OperatorCosts;
 
 /// The report `operators`.

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 use tprof_facts::flops::{self, Count};
+use tprof_rank::{CallTree, RankTrace};
 use tprof_trace::model::{NameId, SpanKind};
 
 use crate::document::{Cell, Column, Table, Unit, View};
 use crate::program::flops::{OperatorRate, rate_cells};
-use crate::rank::{CallTree, RankTrace};
 
 const NO_SHAPES: &str = "no operator with sizes of its inputs was recorded (tprof run --operators shapes; \
                          torch.profiler: record_shapes=True)";

@@ -1,8 +1,8 @@
+use tprof_fixture::Fixture;
 use tprof_trace::TraceFile;
 
 use super::costs::Launched;
 use super::*;
-use crate::fixture::Fixture;
 use tprof_trace::model::{CopyKind, Kernel, MemoryCopy, Span, SpanKind};
 
 /// On thread 0, linear (0–100 us) calls addmm (10–60 us), which launches two kernels, and then

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
+use tprof_rank::CallTree;
+use tprof_rank::RankTrace;
 use tprof_trace::model::{NameId, SpanKind};
 
 use super::work_name::{WorkName, name_of, work_name};
 use super::{Pattern, Patterns};
-use crate::rank::CallTree;
-use crate::rank::RankTrace;
 
 /// Sequences with fewer kernels than this are ignored: one or two kernels aren't a pattern.
 pub const FEWEST_KERNELS: usize = 3;

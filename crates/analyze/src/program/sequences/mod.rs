@@ -13,13 +13,13 @@ use std::collections::BTreeMap;
 pub use find::{FEWEST_KERNELS, Roots, patterns};
 pub use work_name::{WorkName, name_of, work_name};
 
+use tprof_rank::{HostSpan, Needs, RankTrace};
 use tprof_trace::model::SpanKind;
 
 use crate::document::{
     Analysis, Body, Column, DocumentKind, OptionMatches, Options, RankContext, Table, Unit, View,
     boxed,
 };
-use crate::rank::{HostSpan, Needs, RankTrace};
 
 /// The report `sequences`.
 pub const KIND: DocumentKind = DocumentKind {

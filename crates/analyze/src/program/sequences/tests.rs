@@ -1,7 +1,7 @@
+use tprof_fixture::Fixture;
 use tprof_trace::TraceFile;
 
 use super::*;
-use crate::fixture::Fixture;
 use tprof_trace::model::{Kernel, Span, SpanKind};
 
 /// A file with an annotation `block` around two runs of `mlp`. Each `mlp` calls `aten::linear`,

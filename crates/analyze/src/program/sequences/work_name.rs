@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use tprof_trace::model::NameId;
 
-use crate::rank::{RankTrace, Work, WorkKind};
+use tprof_rank::{RankTrace, Work, WorkKind};
 
 /// The key: the interned name, and the kind, which distinguishes copies without a name.
 pub type WorkName = (NameId, WorkKind);

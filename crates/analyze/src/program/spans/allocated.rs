@@ -2,12 +2,12 @@
 //! aren't known.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_rank::base::reading::Reading;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{HeapChange, MemoryRecording, ProcessIndex, ThreadIndex};
 
 use super::find::OwnSpan;
 use super::pauses::{PAUSED, Pauses};
-use crate::base::reading::Reading;
 use crate::memory::{OFF, lost};
 
 const ANY_THREAD: &str = "the span may end in another thread";

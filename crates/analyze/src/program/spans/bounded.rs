@@ -2,7 +2,7 @@
 
 use std::ops::AddAssign;
 
-use crate::base::reading::Reading;
+use tprof_rank::base::reading::Reading;
 
 /// A sum of times, with its lower and upper bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,13 +1,13 @@
 //! Sums the device work that was launched within spans.
 
+use tprof_rank::base::reading::Reading;
+use tprof_rank::{HostSpan, RankTrace};
 use tprof_trace::model::SpanKind;
 
 use super::find::OwnSpan;
 use super::time::ANY_THREAD;
-use crate::base::reading::Reading;
 use crate::gpu::breakdown::NO_WORK;
 use crate::program::annotations::caused_by;
-use crate::rank::{HostSpan, RankTrace};
 
 const NO_LAUNCHES: &str = "no call of the trace is joined to the devices' work";
 

@@ -19,8 +19,9 @@ mod tables;
 mod tests;
 mod time;
 
+use tprof_rank::{Needs, RankTrace};
+
 use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
-use crate::rank::{Needs, RankTrace};
 use sums::SumsByName;
 
 /// The report `spans`.

@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_rank::base::intervals::Interval;
 use tprof_trace::model::ThreadIndex;
 
 use super::find::OwnSpan;
-use crate::base::intervals::Interval;
 
 /// Stands for the index of the innermost span while no span is open.
 const NONE: u32 = u32::MAX;

@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 
 use rustc_hash::FxHashMap;
 use tprof_facts::Clock;
+use tprof_rank::RankTrace;
+use tprof_rank::base::intervals::Interval;
 use tprof_trace::TraceFile;
 use tprof_trace::model::NameId;
 
@@ -12,10 +14,8 @@ use super::find::{self, OwnSpan};
 use super::launched;
 use super::sums::{SlowSpan, SpanSums, SumsByName};
 use super::time::{self, SpanGroup, ThreadTime, Unknown};
-use crate::base::intervals::Interval;
 use crate::gpu::device_memory::device_within;
 use crate::memory::{HeldWindow, HeldWithin, heap_within};
-use crate::rank::RankTrace;
 
 /// Number of slowest spans that are kept for each name and rank.
 const SLOWEST: usize = 5;

@@ -2,8 +2,9 @@
 
 use std::cmp::Reverse;
 
+use tprof_rank::base::stats::{Spread, quantiles};
+
 use super::sums::{SlowSpan, SpanSums, SumsByName};
-use crate::base::stats::{Spread, quantiles};
 use crate::document::{Body, Cell, Column, RankContext, Table, Unit, View};
 use crate::memory::HeldWithin;
 

@@ -1,4 +1,8 @@
 use tprof_facts::Clock;
+use tprof_fixture::Fixture;
+use tprof_rank::base::intervals::Interval;
+use tprof_rank::base::reading::Reading;
+use tprof_rank::{Needs, RankTrace};
 use tprof_trace::HeapBlock;
 use tprof_trace::model::{
     DeviceAllocation, HeapTotals, Kernel, Loss, Mark, MarkKind, MemoryKind, MemoryRecording,
@@ -7,10 +11,6 @@ use tprof_trace::model::{
 
 use super::per_rank::of_rank;
 use super::sums::{SpanSums, SumsByName};
-use crate::base::intervals::Interval;
-use crate::base::reading::Reading;
-use crate::fixture::Fixture;
-use crate::rank::{Needs, RankTrace};
 
 /// Thread, start, duration, name, arguments.
 type Row<'a> = (u32, u64, u64, &'a str, &'a str);

@@ -7,6 +7,10 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::units;
+use tprof_rank::RankTrace;
+use tprof_rank::base::intervals::Interval;
+use tprof_rank::base::reading::Reading;
+use tprof_rank::samples::NO_SAMPLES;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, Sample, ThreadIndex, ThreadState, loss};
 
@@ -14,10 +18,6 @@ use super::bounded::BoundedTime;
 use super::find::OwnSpan;
 use super::open::OpenSpans;
 use super::pauses::{PAUSED, Pauses};
-use crate::base::intervals::Interval;
-use crate::base::reading::Reading;
-use crate::rank::RankTrace;
-use crate::rank::samples::NO_SAMPLES;
 
 pub(super) const ANY_THREAD: &str = "any thread may end these spans: they lie on none";
 const NO_THREAD: &str = "the spans' thread was not sampled";

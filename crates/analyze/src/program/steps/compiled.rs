@@ -1,8 +1,9 @@
 //! Finds the steps in which `torch.compile` compiled functions.
 
+use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_rank::{RankTrace, Step};
+
 use super::judge::warm_up;
-use crate::base::intervals::{Cover, Interval};
-use crate::rank::{RankTrace, Step};
 
 /// Returns the time in which functions were compiled. Returns `None` if there is no log, if the log
 /// isn't whole, or if the time of a compilation isn't on the run's clock.
@@ -48,9 +49,10 @@ pub(super) fn of_kept<T>(all: &[Step], of_all: Vec<T>, kept: &[Step]) -> Vec<T> 
 
 #[cfg(test)]
 mod tests {
+    use tprof_fixture::Fixture;
+    use tprof_rank::Needs;
+
     use super::*;
-    use crate::fixture::Fixture;
-    use crate::rank::Needs;
     use tprof_facts::compile::RankCompile;
 
     #[test]

@@ -5,8 +5,8 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::base::intervals::Cover;
-use crate::rank::{Class, RankTrace, Step};
+use tprof_rank::base::intervals::Cover;
+use tprof_rank::{Class, RankTrace, Step};
 
 /// The duration of a step, and the activity of its process's devices in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

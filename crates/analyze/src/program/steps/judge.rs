@@ -2,13 +2,13 @@
 
 use tprof_facts::steps::{Batches, Bounds, Estimate, StepSource};
 use tprof_facts::units::counted;
+use tprof_rank::Step;
+use tprof_rank::base::reading::Reading;
+use tprof_rank::base::stats::Spread;
 
 use super::device_time::StepDeviceTime;
 use super::phases::PhaseRow;
-use crate::base::reading::Reading;
-use crate::base::stats::Spread;
 use crate::program::flops::StepUse;
-use crate::rank::Step;
 
 /// Minimum number of steps for finding the end of warm-up.
 const FEWEST_FOR_WARM_UP: usize = 6;
@@ -145,8 +145,9 @@ fn is_far(spread: &Spread, time: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use tprof_rank::base::intervals::Interval;
+
     use super::*;
-    use crate::base::intervals::Interval;
     use proptest::prelude::*;
 
     fn judged(times: &[u64]) -> JudgedSteps {

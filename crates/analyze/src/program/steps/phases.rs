@@ -2,8 +2,8 @@
 
 use tprof_facts::steps::{Phase, PhaseKind, Step};
 
-use crate::base::intervals::Interval;
-use crate::rank::RankTrace;
+use tprof_rank::RankTrace;
+use tprof_rank::base::intervals::Interval;
 
 /// A phase of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]

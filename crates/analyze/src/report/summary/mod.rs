@@ -6,11 +6,17 @@ use std::path::Path;
 
 use serde::Serialize;
 use tprof_facts::Zero;
+use tprof_rank::base::object::object;
+use tprof_rank::base::parallel;
+use tprof_rank::base::reading::Reading;
+use tprof_rank::run::completeness::{Completeness, FileCompleteness, unclosed};
+use tprof_rank::run::info::{Run, run_of};
+use tprof_rank::run::overhead::Overhead;
+use tprof_rank::run::processes::{self, ProcessRow};
+use tprof_rank::run::step_cost::StepCost;
+use tprof_rank::{Needs, RankTrace};
 use tprof_trace::{RunDir, TraceFile};
 
-use crate::base::object::object;
-use crate::base::parallel;
-use crate::base::reading::Reading;
 use crate::document::{Options, REPORT_VERSION, RankContext};
 use crate::findings::lines;
 pub use crate::findings::lines::Line;
@@ -19,13 +25,7 @@ use crate::gpu::report_gpu::{self, SampledGpu};
 use crate::memory::killed::Death;
 use crate::memory::timeline::{Cgroup, Timeline};
 use crate::memory::{HostMemory, rank_memory};
-use crate::rank::{Needs, RankTrace};
 use crate::recording;
-use crate::run::completeness::{Completeness, FileCompleteness, unclosed};
-use crate::run::info::{Run, run_of};
-use crate::run::overhead::Overhead;
-use crate::run::processes::{self, ProcessRow};
-use crate::run::step_cost::StepCost;
 use gpu::Gpu;
 
 /// The reason why the report on memory has no figures of devices.

@@ -3,8 +3,8 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::{NameId, SpanKind, SyncKind};
 
-use crate::base::intervals::Interval;
-use crate::rank::{HostSpan, MaybeNumber, RankTrace, StreamIndex, WorkKind};
+use tprof_rank::base::intervals::Interval;
+use tprof_rank::{HostSpan, MaybeNumber, RankTrace, StreamIndex, WorkKind};
 
 /// A host row. Only operators and calls become nodes of the graph. The other rows only affect how
 /// rows are nested.
@@ -157,7 +157,7 @@ fn devices(rank: &RankTrace) -> (Vec<DeviceEvent>, FxHashMap<u32, u32>) {
     for wait in &rank.synchronizations {
         let key = wait.correlation.map(|correlation| (wait.process, correlation));
         let call = key.and_then(|key| calls.get(&key).copied());
-        let on_stream = |key: &crate::rank::StreamKey| {
+        let on_stream = |key: &tprof_rank::StreamKey| {
             (key.process, Some(key.device), Some(key.stream))
                 == (wait.process, wait.device.or(Some(0)), wait.stream)
         };

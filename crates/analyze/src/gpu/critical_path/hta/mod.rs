@@ -12,11 +12,11 @@ mod stacks;
 mod streams;
 mod waits;
 
+use tprof_rank::base::intervals::Interval;
+use tprof_rank::{Class, RankTrace, hta_class};
 use tprof_trace::model::{NameId, SpanKind};
 
-use crate::base::intervals::Interval;
 use crate::gpu::critical_path::path::{Bound, Path, Segment};
-use crate::rank::{Class, RankTrace, hta_class};
 
 use events::Events;
 use graph::{Edge, EdgeKind, Graph};

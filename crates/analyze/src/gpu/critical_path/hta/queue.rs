@@ -2,10 +2,10 @@
 //! when it started.
 
 use rustc_hash::FxHashMap;
+use tprof_rank::{RankTrace, StreamIndex};
 use tprof_trace::calls::function;
 
 use super::events::Events;
-use crate::rank::{RankTrace, StreamIndex};
 
 /// Names of the calls that count as launches.
 const LAUNCHES: [&str; 11] = [

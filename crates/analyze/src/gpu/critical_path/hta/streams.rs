@@ -2,13 +2,13 @@
 //! to the next.
 
 use rustc_hash::FxHashMap;
+use tprof_rank::RankTrace;
 use tprof_trace::model::SyncKind;
 
 use super::events::{DeviceEvent, Events};
 use super::graph::{EdgeKind, Graph, Node};
 use super::queue::{QueueLengths, launches};
 use super::waits::Waits;
-use crate::rank::RankTrace;
 
 /// Adds the edges of all device rows within the window.
 pub fn add_streams(graph: &mut Graph, rank: &RankTrace, events: &Events) {

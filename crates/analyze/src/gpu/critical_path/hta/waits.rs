@@ -2,11 +2,11 @@
 //! recorded.
 
 use rustc_hash::FxHashMap;
+use tprof_rank::RankTrace;
 use tprof_trace::calls::function;
 
 use super::events::{DeviceEvent, Events};
 use super::queue::SeenLaunch;
-use crate::rank::RankTrace;
 
 /// The launches and recording calls that waits for events refer to.
 pub struct Waits {
