@@ -12,7 +12,7 @@ use tprof_analyze::diff::{Comparison, ManyRuns, Side, SideOptions};
 use tprof_analyze::document::{LineTables, Options};
 use tprof_analyze::memory::snapshot;
 use tprof_analyze::schema::TableList;
-use tprof_analyze::{KINDS, Kind, ReportRequest, read_together};
+use tprof_analyze::{KINDS, Kind, ReportRequest, document, read_together};
 use tprof_tests::{EXACT, Job, Scratch, foreign, many_ranks, need, tprof, traced};
 
 use tprof_trace::model::*;
@@ -239,7 +239,7 @@ fn made(runs: &[PathBuf]) -> TableList {
             for document in &made.documents {
                 list.see(document.kind, &document.tables);
             }
-            let held = snapshot::KIND.make(run, &options, None).unwrap();
+            let held = document(&snapshot::KIND, run, &options, None).unwrap();
             list.see(held.kind, &held.tables);
         }
         let side = |path| Side::read(path, &SideOptions::default()).unwrap();

@@ -1,6 +1,6 @@
 //! Analyses of a run's files: one file per metric.
 //!
-//! Most kinds of report are a [`document::Document`]; [`KINDS`] lists them. [`report()`] reads a
+//! Most kinds of report are a [`Document`]; [`KINDS`] lists them. [`report()`] reads a
 //! run directory or one of its files and returns everything that `tprof report` prints, as values;
 //! times are nanoseconds since the run began. Numbers are [`Reading`]s: measured, estimated with an
 //! error, or missing with a reason. `docs/metrics.md` defines each metric.
@@ -8,7 +8,6 @@
 //! The modules in reading order; each uses only those above it (`scripts/check-arrows.py` checks
 //! that):
 //!
-//! - `document`: the interface of analyses, and the tables that they make;
 //! - `host`: the wall time of the thread that drives a rank;
 //! - `cpu`, `gpu`, `memory`, `program`: the metrics, one file or folder per kind;
 //! - `recording`: what recording cost the steps of a rank;
@@ -17,8 +16,6 @@
 //! - `joined`: the properties of single rows, for tables that list the rows;
 //! - `diff`: two runs or sets of runs side by side;
 //! - `schema`: JSON Schemas of all of these.
-
-pub mod document;
 
 mod host;
 
@@ -39,11 +36,14 @@ pub mod diff;
 
 pub mod schema;
 
-pub use document::{Document, DocumentKind};
 pub use findings::{BUSY, RuleAbout, rules};
 pub use gpu::report_gpu::SampledGpu;
 pub use report::summary::{self, Kind, Report};
-pub use report::{AnalyzeError, KINDS, ReportRequest, Reports, read_together, report, report_with};
+pub use report::{
+    AnalyzeError, KINDS, ReportRequest, Reports, document, read_together, report, report_with,
+};
+pub use tprof_document as document;
+pub use tprof_document::{Document, DocumentKind};
 pub use tprof_rank::base::names;
 pub use tprof_rank::base::parallel;
 pub use tprof_rank::base::reading::Reading;

@@ -8,7 +8,7 @@ use common::{Maker, START, run_json};
 use serde_json::Value;
 use tprof_analyze::diff::{Comparison, Side, SideOptions};
 use tprof_analyze::document::Options;
-use tprof_analyze::{KINDS, Kind, ReportRequest, read_together};
+use tprof_analyze::{KINDS, Kind, ReportRequest, document, read_together};
 use tprof_trace::model::*;
 
 const MS: u64 = 1_000_000;
@@ -125,7 +125,7 @@ fn reports(dir: &Path) -> Vec<(String, Value, Vec<String>)> {
         all.push((format!("{kind:?}"), figures(report), made.reports[0].problems.clone()));
     }
     for kind in KINDS {
-        let Ok(document) = kind.make(dir, &Options::default(), None) else { continue };
+        let Ok(document) = document(kind, dir, &Options::default(), None) else { continue };
         let report = serde_json::to_value(&document).unwrap();
         all.push((kind.name.to_owned(), figures(report), document.problems));
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use tprof_analyze::document;
 use tprof_analyze::document::Options;
 use tprof_analyze::memory::snapshot;
 use tprof_collect::control::Request;
@@ -45,8 +46,7 @@ pub(super) fn run(args: SnapshotArgs) -> anyhow::Result<ExitCode> {
     let late = LateSymbolizer::default();
     let options =
         Options { data: true, is_running: Some(is_collector_alive), ..Options::default() };
-    let mut made = snapshot::KIND
-        .make(&path, &options, Some(&late))
+    let mut made = document(&snapshot::KIND, &path, &options, Some(&late))
         .map_err(|error| failure::analyze_failure(&path, &error))?;
     made.notes.extend(late.notes());
     let json = serde_json::to_string_pretty(&made)? + "\n";

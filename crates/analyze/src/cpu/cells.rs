@@ -3,7 +3,7 @@
 
 use tprof_rank::samples::{Func, Layer};
 
-use crate::document::{Cell, Column, Unit};
+use tprof_document::{Cell, Column, Unit};
 
 /// A cell of sampled time, with the error that follows from the number of samples.
 pub(super) fn sampled(ns: u64, samples: u64) -> Cell {

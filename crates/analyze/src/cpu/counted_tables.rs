@@ -2,12 +2,12 @@
 //! requested.
 
 use rustc_hash::FxHashMap;
+use tprof_document::{Cell, Column, RankContext, Table, Unit, View};
 use tprof_rank::samples::Func;
 
 use super::cells::{WHERE, place_cells};
 use super::counted::{Counts, EventCount, RankCounts, RequestedEvents};
 use super::steps::Label;
-use crate::document::{Cell, Column, RankContext, Table, Unit, View};
 
 const CYCLES: &str = "cycles";
 const INSTRUCTIONS: &str = "instructions";

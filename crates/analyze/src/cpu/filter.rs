@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_document::{OptionMatches, Options};
 use tprof_facts::labels;
 use tprof_rank::RankTrace;
 use tprof_trace::model::{Process, ProcessIndex, Sample, ThreadIndex};
 
 use super::windows::Windows;
-use crate::document::{OptionMatches, Options};
 
 /// The word for the first thread of each process.
 const MAIN: &str = "main";

@@ -11,7 +11,7 @@ use tprof_rank::samples::CpuTrace;
 use tprof_rank::samples::{Func, Layer};
 use tprof_trace::model::ThreadState;
 
-use crate::document::SortBy;
+use tprof_document::SortBy;
 
 /// The time that a function took, by samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

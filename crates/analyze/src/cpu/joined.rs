@@ -1,12 +1,12 @@
 //! Joins the ranks for `report cpu`: makes its notes, and its tables in reading order.
 
+use tprof_document::{Body, LineTables, Options, RankContext, Table};
 use tprof_facts::units::{counted, duration, percent};
 use tprof_rank::samples::NO_SAMPLES;
 
 use super::counted_tables::{self, RequestedByRanks};
 use super::rank_cpu::RankCpu;
 use super::{line_tables, split_tables, tables};
-use crate::document::{Body, LineTables, Options, RankContext, Table};
 
 /// The ranks of a run, added up.
 pub(super) struct JoinedCpu {
@@ -171,10 +171,10 @@ impl CountTables {
 
 #[cfg(test)]
 mod tests {
+    use tprof_document::Cell;
     use tprof_rank::samples::{Func, Layer};
 
     use super::*;
-    use crate::document::Cell;
 
     #[test]
     fn unsampled_time_is_noted_and_all_tables_divide_by_the_same_time() {

@@ -2,12 +2,12 @@
 //! lines below it. The table for JSON and CSV has one row for each line.
 
 use rustc_hash::FxHashMap;
+use tprof_document::{Cell, Column, SortBy, Table, Unit, View};
 use tprof_facts::sources::{NoSource, Sources};
 use tprof_rank::samples::{Func, Layer};
 
 use super::cells::{sampled, short_path, shown};
 use super::lines::{FunctionLines, LineTime, Lines};
-use crate::document::{Cell, Column, SortBy, Table, Unit, View};
 
 /// Most lines that are displayed below a function.
 const MOST_LINES: usize = 5;

@@ -4,11 +4,11 @@
 //! The wait equals the part `data` of `report host`, so that all reports of a run have the same
 //! number.
 
+use tprof_document::{Column, Table, Unit};
 use tprof_rank::samples::{CpuTrace, Layer, Part, Role};
 use tprof_trace::model::ThreadState;
 
 use super::cells::estimated;
-use crate::document::{Column, Table, Unit};
 use crate::host::RankHost;
 
 /// Times that concern data loading.

@@ -1,5 +1,6 @@
 //! Collects the data that `report cpu` keeps of a rank, and adds up ranks.
 
+use tprof_document::{LineTables, Options, RankContext};
 use tprof_facts::sources::Sources;
 use tprof_rank::RankTrace;
 use tprof_rank::samples::CpuTrace;
@@ -14,7 +15,6 @@ use super::loading::Loading;
 use super::split::Split;
 use super::tree::FunctionTree;
 use super::waits::WaitsByPlace;
-use crate::document::{LineTables, Options, RankContext};
 use crate::host::RankHost;
 
 /// Number of callers above the innermost function that the bottom-up tree keeps.

@@ -3,6 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use tprof_document::{
+    Analysis, Body, DocumentKind, OptionMatches, Options, RankContext, boxed, text_and_number,
+};
 use tprof_rank::samples::{CpuTrace, Layer};
 use tprof_rank::{HostSpan, Needs, RankTrace};
 use tprof_trace::model::SpanKind;
@@ -11,9 +14,6 @@ use super::filter;
 use super::joined::JoinedCpu;
 use super::ranges::range_name;
 use super::rank_cpu::RankCpu;
-use crate::document::{
-    Analysis, Body, DocumentKind, OptionMatches, Options, RankContext, boxed, text_and_number,
-};
 
 /// The kind of report.
 pub const KIND: DocumentKind = DocumentKind {

@@ -1,13 +1,13 @@
 //! Tables of time by step and by range.
 
 use rustc_hash::FxHashMap;
+use tprof_document::{Cell, Column, Table, Unit, View};
 use tprof_rank::samples::Func;
 
 use super::cells::{WHERE, place_cells, sampled, shown};
 use super::groups::{Group, Groups};
 use super::split::Split;
 use super::steps::Label;
-use crate::document::{Cell, Column, Table, Unit, View};
 
 /// The tables by step and by range; a table without groups is left out.
 pub(super) fn tables(split: &Split, data: bool) -> Vec<Table> {

@@ -1,11 +1,11 @@
 //! Tables of functions, modules and call trees.
 
+use tprof_document::{Cell, Column, Options, SortBy, Table, Unit};
 use tprof_rank::samples::Layer;
 
 use super::cells::{WHERE, place_cells, sampled, shown};
 use super::functions::Functions;
 use super::tree::FunctionTree;
-use crate::document::{Cell, Column, Options, SortBy, Table, Unit};
 
 /// A node of a tree is left out if its time is less than all time divided by this.
 const LEAST_OF_TREE: u64 = 100;

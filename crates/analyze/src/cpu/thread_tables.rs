@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use tprof_document::{Cell, Column, FoldedRows, RankContext, Table, Unit, View};
 use tprof_facts::units;
 use tprof_rank::samples::{Func, NO_SAMPLES, word};
 use tprof_trace::model::{ThreadCounts, ThreadState};
@@ -11,7 +12,6 @@ use tprof_trace::model::{ThreadCounts, ThreadState};
 use super::cells::{estimated, shown};
 use super::counted_tables::{self, RequestedByRanks};
 use super::thread_row::{ThreadRow, WAITS};
-use crate::document::{Cell, Column, FoldedRows, RankContext, Table, Unit, View};
 
 /// Most names of idle threads that are listed.
 const MOST_NAMES: usize = 8;

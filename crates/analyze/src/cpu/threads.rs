@@ -1,6 +1,7 @@
 //! `tprof report threads`: the time of each thread, by state.
 
 use rustc_hash::FxHashMap;
+use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use tprof_facts::labels;
 use tprof_rank::{Needs, RankTrace};
 use tprof_trace::model::{Process, ProcessIndex, ThreadCounts, ThreadIndex, ThreadState};
@@ -10,7 +11,6 @@ use super::counted_tables::{self, RequestedByRanks};
 use super::groups::representative;
 use super::thread_row::ThreadRow;
 use super::thread_tables::{ThreadsShown, events, processes, switches, threads};
-use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 
 /// The kind of report.
 pub const KIND: DocumentKind = DocumentKind {

@@ -2,6 +2,7 @@
 //! explains the wait.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use tprof_document::{Cell, Column, FoldedRows, Table, Unit};
 use tprof_facts::frames::NO_STACK;
 use tprof_facts::units::duration;
 use tprof_rank::samples::{CpuTrace, Func, Layer, NO_SAMPLES, joins, word};
@@ -10,7 +11,6 @@ use tprof_trace::model::{ProcessIndex, ThreadIndex, ThreadState};
 
 use super::cells::{estimated, shown};
 use super::thread_row::ThreadRow;
-use crate::document::{Cell, Column, FoldedRows, Table, Unit};
 
 /// Most places of idle threads that are listed.
 const MOST_PLACES: usize = 3;

@@ -1,12 +1,12 @@
 //! Selects the samples that `--within` keeps.
 
 use rustc_hash::FxHashMap;
+use tprof_document::text_and_number;
 use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_rank::{HostSpan, RankTrace};
 use tprof_trace::model::{Sample, SpanKind, ThreadIndex, ThreadState};
 
 use super::ranges::range_name;
-use crate::document::text_and_number;
 
 /// `Some(true)` if a row is a sample of a running thread, `Some(false)` if the row is time on a
 /// core without a sample.

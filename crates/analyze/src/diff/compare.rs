@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use serde::ser::SerializeMap;
+use tprof_document::{REPORT_VERSION, Table, Tables, View};
 
 use super::amount::HostNameKind;
 use super::change::Change;
@@ -13,7 +14,6 @@ use super::notes::notes;
 use super::side::Side;
 use super::subject::Subject;
 use super::tables::ComparisonTables;
-use crate::document::{REPORT_VERSION, Table, Tables, View};
 
 /// Two sides, and the changes from A to B.
 #[derive(Debug)]

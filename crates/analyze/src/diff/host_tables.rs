@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use tprof_document::{Cell, Column, Table, Unit, View};
+
 use super::amount::{Amount, HostNameKind};
 use super::causes::is_of_steps;
 use super::change::within_noise;
 use super::host::HostActivity;
 use super::subject::TIME;
-use crate::document::{Cell, Column, Table, Unit, View};
 
 /// The texts of one table, and the kind of its rows.
 struct TableWords {

@@ -33,9 +33,10 @@ pub(super) fn lost_ns(driver: &RankHost) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use tprof_document::Cell;
+
     use super::super::change::LOAD_DIFFERED;
     use super::super::{Comparison, Gate, Side, SideOptions};
-    use crate::document::Cell;
     use tprof_trace::model::{
         MemoryRecording, Process, Sample, Span, SpanKind, Thread, ThreadState,
     };

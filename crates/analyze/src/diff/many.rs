@@ -6,6 +6,7 @@
 
 use serde::Serialize;
 use serde::ser::SerializeMap;
+use tprof_document::{Cell, Column, REPORT_VERSION, Table, Tables, Unit};
 use tprof_rank::base::reading::Reading;
 use tprof_rank::base::stats::Repeats;
 
@@ -14,7 +15,6 @@ use super::compare::SideHead;
 use super::figures::{BetterWhen, Metric, RUN_METRICS, STEP_METRICS};
 use super::notes::damage;
 use super::side::Side;
-use crate::document::{Cell, Column, REPORT_VERSION, Table, Tables, Unit};
 
 /// The comparison of several runs.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 
 use rustc_hash::FxHashMap;
+use tprof_document::{Analysis, Body, Options, RankContext};
 use tprof_facts::steps::StepSource;
 use tprof_rank::base::intervals::Cover;
 use tprof_rank::run::step_cost::StepCost;
@@ -14,7 +15,6 @@ use super::host::HostActivity;
 use super::load::lost_in_steps;
 use super::names::{TimesByName, names};
 use super::run_figures::{Peaks, life_ns};
-use crate::document::{Analysis, Body, Options, RankContext};
 use crate::host::RankHost;
 use crate::memory::rank_memory;
 use crate::program::steps::{StepDeviceTime, device_time, warm_up};

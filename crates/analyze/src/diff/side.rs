@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use tprof_document::{Options, begin};
 use tprof_facts::steps::StepSource;
 use tprof_rank::base::reading::Reading;
 use tprof_rank::run::completeness::Completeness;
@@ -17,7 +18,6 @@ use super::host::HostActivity;
 use super::names::TimesByName;
 use super::rank::RankAnalysis;
 use super::run_figures::Peaks;
-use crate::document::{Options, begin};
 use crate::recording;
 use crate::report::AnalyzeError;
 use crate::report::{DocumentContext, read_ranks};

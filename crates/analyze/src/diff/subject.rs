@@ -1,6 +1,7 @@
 //! Parses the subject of a condition: a metric, a part of the driving threads' wall time, or a
 //! function.
 
+use tprof_document::Unit;
 use tprof_rank::base::reading::Reading;
 use tprof_rank::samples::PARTS;
 
@@ -9,7 +10,6 @@ use super::causes::{START_UP, START_UP_NAME, is_of_steps};
 use super::change::Change;
 use super::figures::{BetterWhen, Metric, WITHOUT_LOST_CORES, find, keys};
 use super::host::HostActivity;
-use crate::document::Unit;
 
 /// Prefix of a subject that names a part in which the driving thread waits.
 const WAIT: &str = "wait:";

@@ -1,5 +1,6 @@
 //! Runs the rules on a rank.
 
+use tprof_document::RankContext;
 use tprof_rank::base::parallel;
 
 use super::finding::{Evidence, Finding, Track};
@@ -12,7 +13,6 @@ use super::scene::Scene;
 use super::severity::LEAST_SHARE;
 use super::verdict::Verdict;
 use super::words::time;
-use crate::document::RankContext;
 use tprof_facts::units::{duration, percent};
 
 impl RankFindings {

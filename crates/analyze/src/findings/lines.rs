@@ -1,5 +1,6 @@
 //! Formats the first findings as one line each, for the summary.
 
+use tprof_document::RankContext;
 use tprof_rank::RankTrace;
 use tprof_rank::base::object::object;
 use tprof_rank::base::reading::Reading;
@@ -11,7 +12,6 @@ use super::outcome::RankFindings;
 use super::scene::Scene;
 use super::tables::{self, NO_STEPS, ONCE};
 use super::{RULES, stragglers};
-use crate::document::RankContext;
 
 /// Maximum number of findings that a summary lists.
 const MOST: usize = 5;

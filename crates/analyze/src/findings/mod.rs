@@ -27,9 +27,9 @@ mod words;
 
 use tprof_rank::{Needs, RankTrace};
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use rules::{RULES, stragglers};
 use scene::Scene;
+use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 
 pub use outcome::RankFindings;
 pub use rule::RuleAbout;

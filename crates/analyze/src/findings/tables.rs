@@ -1,12 +1,12 @@
 //! Makes the tables of the report `findings`.
 
+use tprof_document::{Body, Cell, Column, Table, Unit, View};
 use tprof_facts::functions::in_sentence;
 use tprof_facts::units::{bytes, count, counted, duration, percent};
 
 use super::absent;
 use super::join::{JoinedFinding, joined};
 use super::outcome::{Outcome, PlaceRow, RankFindings};
-use crate::document::{Body, Cell, Column, Table, Unit, View};
 
 /// Maximum number of ranks per finding whose places are listed. The worst ranks are listed first.
 const MOST_RANKS: usize = 8;

@@ -1,13 +1,13 @@
 //! Sums up CUDA API calls by function name.
 
 use rustc_hash::FxHashMap;
+use tprof_document::nsys::{self, Values};
+use tprof_document::{
+    Analysis, Body, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
+};
 use tprof_rank::{Needs, RankTrace, WINDOW_NEEDS};
 use tprof_trace::model::{NameId, SpanKind};
 
-use crate::document::nsys::{self, Values};
-use crate::document::{
-    Analysis, Body, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
-};
 use crate::gpu::outside::{LeftOutRows, add_left_out};
 
 /// The report `api`.

@@ -3,15 +3,15 @@
 use std::cmp::Reverse;
 
 use rustc_hash::FxHashMap;
+use tprof_document::{
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, View, boxed,
+};
 use tprof_facts::copies::direction;
 use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_rank::base::stats::Description;
 use tprof_rank::{Class, Needs, RankTrace, WINDOW_NEEDS, Work, WorkKind};
 use tprof_trace::model::CopyKind;
 
-use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, View, boxed,
-};
 use crate::gpu::outside::{LeftOutRows, add_left_out};
 
 /// The report `bandwidth`.

@@ -5,12 +5,12 @@
 //! device computes. So communication counts as exposed only while nothing computes, and a copy
 //! counts only while nothing computes or communicates.
 
-use tprof_rank::{Busy, DeviceWindow, Needs, RankTrace, WINDOW_NEEDS};
-
-use crate::document::over_ranks::{RankShare, over_ranks};
-use crate::document::{
+use tprof_document::over_ranks::{RankShare, over_ranks};
+use tprof_document::{
     Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
 };
+use tprof_rank::{Busy, DeviceWindow, Needs, RankTrace, WINDOW_NEEDS};
+
 use crate::gpu::host_overlap::{self, HostDeviceOverlap};
 use crate::gpu::outside::{self, OutsidePart};
 

@@ -10,6 +10,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
+use tprof_document::{
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
+};
 use tprof_facts::flops::ElementType;
 use tprof_facts::flops::peaks::{self, Peaks};
 use tprof_facts::units;
@@ -18,9 +21,6 @@ use tprof_rank::base::names::Names;
 use tprof_rank::{HostSpan, Needs, RankTrace, WINDOW_NEEDS, Work};
 use tprof_trace::model::{NameId, SpanKind};
 
-use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
-};
 use crate::gpu::outside::{LeftOutRows, add_left_out};
 
 /// The report `gemms`.

@@ -10,7 +10,7 @@ use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_rank::{HostSpan, Needs, RankTrace};
 use tprof_trace::model::SpanKind;
 
-use crate::document::{Cell, Column, RankContext, Table, Unit};
+use tprof_document::{Cell, Column, RankContext, Table, Unit};
 
 /// The tables that the computation reads.
 pub const NEEDS: Needs = Needs::CALLS.and(Needs::OPERATORS).and(Needs::spans(SpanKind::Python));

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use tprof_document::nsys::{self, Values};
+use tprof_document::{
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
+};
 use tprof_facts::copies::direction;
 use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_rank::{Needs, RankTrace, WINDOW_NEEDS, judges};
 use tprof_trace::model::{CopyKind, MemoryCopy, MemoryKind};
 
-use crate::document::nsys::{self, Values};
-use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
-};
 use crate::gpu::bandwidth::NO_BYTES;
 use crate::gpu::outside::{LeftOutRows, add_left_out};
 

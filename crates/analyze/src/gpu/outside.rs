@@ -8,7 +8,7 @@ use tprof_facts::units::{count, duration};
 use tprof_rank::base::intervals::Interval;
 use tprof_rank::{Busy, Class, DeviceWindow, RankTrace};
 
-use crate::document::{Body, Cell, Column, RankContext, Table, Unit};
+use tprof_document::{Body, Cell, Column, RankContext, Table, Unit};
 
 /// The kernels, copies and memsets of a rank that began outside of its devices' steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -220,12 +220,12 @@ pub fn table(rows: &[(&RankContext, Option<u32>, OutsidePart)]) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use tprof_document::{DocumentKind, Options};
     use tprof_fixture::Fixture;
     use tprof_rank::base::names::Names;
     use tprof_rank::{Needs, WINDOW_NEEDS};
 
     use super::*;
-    use crate::document::{DocumentKind, Options};
     use crate::gpu::{
         api, bandwidth, breakdown, comm, gemms, host_overlap, idle, kernels, launches, memcpy,
         overlap, queue, stragglers,

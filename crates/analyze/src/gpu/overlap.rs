@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use tprof_document::over_ranks::{RankShare, over_ranks};
+use tprof_document::{
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
+};
 use tprof_rank::base::names::{Names, short};
 use tprof_rank::{Busy, Class, DeviceWindow, Needs, RankTrace, WINDOW_NEEDS};
 
-use crate::document::over_ranks::{RankShare, over_ranks};
-use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
-};
 use crate::gpu::breakdown::NO_WORK;
 use crate::gpu::outside::{self, OutsideWork};
 

@@ -2,14 +2,14 @@
 
 use std::cmp::Reverse;
 
+use tprof_document::{
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, View, boxed,
+};
 use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_rank::base::stats::Description;
 use tprof_rank::{HostSpan, Needs, RankTrace, StreamKey, WINDOW_NEEDS, window_of};
 use tprof_trace::calls::function;
 
-use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, View, boxed,
-};
 use crate::gpu::outside::{self, OutsideWork};
 
 /// The report `queue`.

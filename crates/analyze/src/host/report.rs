@@ -1,12 +1,12 @@
 //! The report `tprof report host`, described in the parent module.
 
+use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use tprof_facts::units::{duration, percent};
 use tprof_rank::samples::{NO_SAMPLES, Part};
 use tprof_rank::{Needs, RankTrace};
 
 use super::rank_host::RankHost;
 use super::tables;
-use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 
 /// The kind of report.
 pub const KIND: DocumentKind = DocumentKind {

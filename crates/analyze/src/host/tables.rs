@@ -1,12 +1,12 @@
 //! The tables of `report host`.
 
+use tprof_document::{Cell, Column, RankContext, Table, Unit, View};
 use tprof_rank::samples::{PARTS, Part};
 
 use super::ledger::{Ledger, WallTime};
 use super::line::Place;
 use super::rank_host::RankHost;
 use super::steps::{OF_STEPS, StepTime};
-use crate::document::{Cell, Column, RankContext, Table, Unit, View};
 
 type Ranks = [(RankContext, RankHost)];
 

@@ -6,6 +6,9 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
+use tprof_document::{
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
+};
 use tprof_rank::base::reading::Reading;
 use tprof_rank::{Needs, RankTrace};
 use tprof_trace::model::{MemoryRecording, Process, ProcessIndex, counter};
@@ -14,9 +17,6 @@ use super::gauges;
 use super::missing::OFF;
 use super::pass::Pass;
 use super::weight::error;
-use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
-};
 
 /// The report `snapshot`. `tprof report` does not list it, since it is about a single time.
 pub const KIND: DocumentKind = DocumentKind {

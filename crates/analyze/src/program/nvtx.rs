@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use tprof_document::nsys::{self, Values};
+use tprof_document::{
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
+};
 use tprof_rank::{HostSpan, Needs, RankTrace};
 use tprof_trace::model::{NameId, SpanKind};
 
-use crate::document::nsys::{self, Values};
-use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
-};
 use crate::gpu::breakdown::NO_WORK;
 use crate::gpu::device_memory::device_within;
 use crate::memory::{HeldWindow, HeldWithin, heap_within};

@@ -4,7 +4,7 @@
 use tprof_facts::units::{duration, percent};
 use tprof_rank::run::step_cost::StepCost;
 
-use crate::document::{Cell, Table, Value};
+use tprof_document::{Cell, Table, Value};
 
 /// Kinds of reports that judge steps, rates or idle time.
 const JUDGING: [&str; 8] =

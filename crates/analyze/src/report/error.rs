@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tprof_trace::TraceError;
 
-use crate::document::OptionMatches;
+use tprof_document::OptionMatches;
 
 /// The reason why a report cannot be made.
 #[derive(Debug, thiserror::Error)]

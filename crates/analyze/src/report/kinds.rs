@@ -1,6 +1,6 @@
 //! Lists the kinds of report that are documents.
 
-use crate::document::DocumentKind;
+use tprof_document::DocumentKind;
 
 /// Every kind except `summary` and `memory`, in the order in which help lists them.
 pub const KINDS: &[DocumentKind] = &[

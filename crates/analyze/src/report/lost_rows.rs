@@ -4,7 +4,7 @@
 use tprof_facts::units::count;
 use tprof_trace::run::LossInfo;
 
-use crate::document::Table;
+use tprof_document::Table;
 
 /// For each kind of loss, words that recognise a table of the lost events. They occur in the text
 /// that explains why the table is empty.

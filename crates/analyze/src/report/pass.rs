@@ -12,6 +12,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use tprof_document::{
+    Body, Document, DocumentKind, Machine, OptionMatches, Options, RankContext, StartedAnalysis,
+    UnjoinedAnalysis, Window,
+};
 use tprof_facts::compile::RunLogs;
 use tprof_facts::cycles::{self, Cycle};
 use tprof_facts::units::duration;
@@ -28,10 +32,6 @@ use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, TraceError, TraceFile
 use super::after_end::WorkAfterEnd;
 use super::error::AnalyzeError;
 use super::lost_rows;
-use crate::document::{
-    Body, Document, DocumentKind, Machine, OptionMatches, Options, RankContext, StartedAnalysis,
-    UnjoinedAnalysis, Window,
-};
 use crate::findings::{Findings, RankFindings};
 use crate::recording;
 use crate::report::summary::{Kind, RankSummary, Report, part_of, report_of};
@@ -107,19 +107,16 @@ pub fn read_together(
     Ok(Reports { reports: reports.collect(), documents, step })
 }
 
-impl DocumentKind {
-    /// Makes a document of a run directory or one of its files; addresses without a name are looked
-    /// up in the symbols.
-    pub fn make(
-        &self,
-        path: &Path,
-        options: &Options,
-        symbols: Option<&dyn SymbolSource>,
-    ) -> Result<Document, AnalyzeError> {
-        let wanted = ReportRequest { reports: &[], kinds: &[self] };
-        let mut made = read_together(path, &wanted, options, symbols)?;
-        Ok(made.documents.remove(0))
-    }
+/// Makes a document of a run directory or one of its files; addresses without a name are looked up
+/// in the symbols.
+pub fn document(
+    kind: &DocumentKind,
+    path: &Path,
+    options: &Options,
+    symbols: Option<&dyn SymbolSource>,
+) -> Result<Document, AnalyzeError> {
+    let wanted = ReportRequest { reports: &[], kinds: &[kind] };
+    Ok(read_together(path, &wanted, options, symbols)?.documents.remove(0))
 }
 
 /// Reads a run, or one rank of it, and makes a report.

@@ -18,12 +18,12 @@ use serde_json::{Map, Value, json};
 
 use meanings::Meanings;
 pub use table_list::TableList;
+use tprof_document::{Document, REPORT_VERSION};
 use tprof_rank::base::has_schema::{HasSchema, ObjectSchema, plain_field};
 use tprof_rank::run::completeness::Completeness;
 use tprof_rank::run::info::Run;
 
 use crate::diff::{Comparison, ManyRuns};
-use crate::document::{Document, REPORT_VERSION};
 use crate::report::summary::{Kind, Report};
 
 const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";

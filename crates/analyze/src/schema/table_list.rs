@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use tprof_document::{Table, Unit};
 use tprof_rank::base::has_schema::{HasSchema, ObjectSchema, nullable};
 
 use super::meanings::Meanings;
-use crate::document::{Table, Unit};
 
 /// The tables of each kind of report by key, with the keys and types of their columns.
 #[derive(Clone, Debug, Default)]

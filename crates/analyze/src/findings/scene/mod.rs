@@ -15,13 +15,13 @@ mod time_by_cause;
 
 use std::sync::OnceLock;
 
+use tprof_document::Machine;
 use tprof_facts::Clock;
 use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_rank::base::parallel;
 use tprof_rank::{RankTrace, judged_window, of_devices, steps_of_one_process};
 use tprof_trace::model::Sample;
 
-use crate::document::Machine;
 pub(super) use crate::gpu::gpu_time::Gap;
 use crate::gpu::gpu_time::beginning::RecordingStart;
 use crate::host::RankHost;

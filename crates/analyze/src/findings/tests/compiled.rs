@@ -1,5 +1,6 @@
 //! Tests of the rule CacheMiss.
 
+use tprof_document::RankContext;
 use tprof_facts::Clock;
 use tprof_facts::compile::RankCompile;
 use tprof_rank::{Needs, RankTrace};
@@ -8,7 +9,6 @@ use super::super::RULES;
 use super::super::outcome::RankFindings;
 use super::super::scene::Scene;
 use super::job::{Job, MS};
-use crate::document::RankContext;
 
 #[test]
 fn a_cache_miss_costs_its_share_of_the_jobs_life() {

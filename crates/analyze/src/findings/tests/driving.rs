@@ -1,10 +1,10 @@
 //! Tests of NoFreeCore and DataInline, and of the notes on other programs and on few samples.
 
+use tprof_document::Cell;
 use tprof_trace::model::{Sample, Stack, Symbol, ThreadState};
 
 use super::super::tables;
 use super::job::{Job, MS, ask, judged};
-use crate::document::Cell;
 
 const LOADER: &str = "/lib/torch/utils/data/dataloader.py";
 

@@ -1,10 +1,10 @@
 //! Tests of DataLoadBound, SyncBound, DeviceAllocations, Recompilation, Compilation and StartUp.
 
+use tprof_document::{Cell, Value};
 use tprof_trace::model::{Process, Sample, Span, SpanKind, Stack, Symbol, Thread, ThreadState};
 
 use super::super::tables;
 use super::job::{Job, MS, US, judged};
-use crate::document::{Cell, Value};
 
 const NEXT: &str = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
 

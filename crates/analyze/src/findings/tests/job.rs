@@ -1,5 +1,6 @@
 //! Builds jobs with one process, thread and device for the tests of rules.
 
+use tprof_document::RankContext;
 use tprof_facts::Clock;
 use tprof_fixture::Fixture;
 use tprof_rank::{Needs, RankTrace};
@@ -11,7 +12,6 @@ use tprof_trace::model::{
 use super::super::RULES;
 use super::super::outcome::{Outcome, RankFindings};
 use super::super::scene::Scene;
-use crate::document::RankContext;
 
 pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;

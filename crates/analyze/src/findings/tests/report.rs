@@ -1,5 +1,6 @@
 //! Tests of the report's tables.
 
+use tprof_document::{Body, Cell, RankContext, Table};
 use tprof_facts::Clock;
 use tprof_rank::base::reading::Reading;
 use tprof_rank::{Needs, RankTrace};
@@ -9,7 +10,6 @@ use super::super::outcome::RankFindings;
 use super::super::severity::Severity;
 use super::super::{stragglers, tables};
 use super::job::{Job, MS, judged};
-use crate::document::{Body, Cell, RankContext, Table};
 
 fn report(steps: u64, idle_ms: &[u64]) -> Body {
     let rank = |(at, idle): (usize, &u64)| {

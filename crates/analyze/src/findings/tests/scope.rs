@@ -1,13 +1,13 @@
 //! Tests that rules don't judge events outside of the steps, but don't say either that these events
 //! don't exist.
 
+use tprof_document::{Cell, Table};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{CopyKind, MemoryKind};
 
 use super::super::outcome::RankFindings;
 use super::super::{stragglers, tables};
 use super::job::{Job, MS, ask, judged};
-use crate::document::{Cell, Table};
 
 /// Builds a job with one step of 10 ms that contains only a copy. Everything else happens after the
 /// step.

@@ -8,7 +8,7 @@ use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ChannelWork, ChannelWorkKind};
 
-use crate::document::{Cell, Column, Table, Unit};
+use tprof_document::{Cell, Column, Table, Unit};
 
 const OF_ANOTHER: &str = "(of another process)";
 

@@ -3,11 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use tprof_document::{Cell, Column, Table, Unit};
 use tprof_rank::collectives::Operation;
 
 use super::bandwidth::{bus_factor, per_second};
 use super::times::Times;
-use crate::document::{Cell, Column, Table, Unit};
 
 const NO_SIZE: &str = "unlike operations in one kernel";
 const NO_BUS: &str = "the size, or the number of ranks, is not known; or nccl-tests define none";

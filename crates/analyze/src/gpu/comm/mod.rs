@@ -18,10 +18,10 @@ use channels::ChannelSums;
 use choices::Choices;
 pub(crate) use links::Links;
 pub use times::Times;
+use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use tprof_rank::collectives::{Operation, operations};
 use tprof_rank::{Needs, RankTrace, WINDOW_NEEDS};
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::gpu::outside::{LeftOutRows, add_left_out};
 
 /// The report `comm`.

@@ -2,9 +2,10 @@
 
 use std::cmp::Reverse;
 
+use tprof_document::{Body, Cell, Column, RankContext, Table, Unit, View};
+
 use super::bandwidth::{bus_factor, per_second};
 use super::{CollectiveTimes, OperationKey, Times};
-use crate::document::{Body, Cell, Column, RankContext, Table, Unit, View};
 
 const NO_SIZE: &str =
     "the message's size was not recorded (torch.profiler has it since PyTorch 2.3)";
@@ -94,10 +95,10 @@ fn add(table: &mut Table, sums: &CollectiveTimes, at: Option<&RankContext>) {
 
 #[cfg(test)]
 mod tests {
+    use tprof_document::Value;
     use tprof_rank::collectives::Operation;
 
     use super::*;
-    use crate::document::Value;
 
     fn operation(bytes: Option<u64>, duration_ns: u64) -> Operation {
         Operation {

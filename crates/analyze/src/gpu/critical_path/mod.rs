@@ -17,7 +17,7 @@ use tprof_rank::base::parallel;
 use tprof_rank::{HostSpan, Needs, PROFILER_STEP, RankTrace, WINDOW_NEEDS};
 use walk::critical_path;
 
-use crate::document::{
+use tprof_document::{
     Analysis, Body, DocumentKind, OptionMatches, Options, RankContext, boxed, text_and_number,
 };
 

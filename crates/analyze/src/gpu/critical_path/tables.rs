@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use tprof_document::{Body, Cell, Column, Options, RankContext, Table, Unit, View};
+
 use super::path::{Bound, PathTimes, Share};
-use crate::document::{Body, Cell, Column, Options, RankContext, Table, Unit, View};
 
 /// Columns of the times by bound: the bounds that a column sums, the key of its time, the key of
 /// its share, and the heading of its share.

@@ -5,11 +5,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde_json::Value;
+use tprof_document::{Cell, Column, RankContext, Table, Unit};
 use tprof_rank::RankTrace;
 use tprof_trace::model::{Allocator, DeviceAllocation, MemoryKind, ProcessIndex, counter};
 
 use super::stream_pools::{HeldBytes, PoolHoldings, held_at};
-use crate::document::{Cell, Column, RankContext, Table, Unit};
 use crate::gpu::report_gpu::FileSamples;
 
 const NO_READINGS: &str = "no memory in use was read from the driver for a device that a recorded \

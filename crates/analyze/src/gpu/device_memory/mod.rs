@@ -18,10 +18,10 @@ mod tables;
 mod tests;
 mod within;
 
+use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use tprof_rank::{Needs, RankTrace};
 use tprof_trace::model::DeviceAllocation;
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::gpu::report_gpu::of_file;
 use driver::DriverReadings;
 use pools::{Pool, PoolMemory, pool_of};

@@ -1,7 +1,8 @@
 //! Makes the tables of memory snapshots.
 
+use tprof_document::{Cell, Column, RankContext, Table, Unit, View};
+
 use super::snapshot::{MemorySnapshot, SegmentSums};
-use crate::document::{Cell, Column, RankContext, Table, Unit, View};
 
 const NO_SEGMENTS: &str = "the snapshot holds no segment: the allocator had no device memory";
 const NO_REQUESTED: &str = "the snapshot has no requested sizes of its blocks";

@@ -5,7 +5,7 @@ use tprof_facts::units::counted;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{DeviceAllocation, MemoryKind};
 
-use crate::document::{Cell, Column, RankContext, Table, Unit, View};
+use tprof_document::{Cell, Column, RankContext, Table, Unit, View};
 
 const ONE_SOURCE: &str =
     "CUPTI recorded no memory beside the hooks, the run is not over, or only a cycle is reported";

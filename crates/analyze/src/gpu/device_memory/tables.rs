@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use tprof_document::{Body, Cell, Column, RankContext, Table, Unit, View};
 use tprof_facts::units::{bytes, counted};
 use tprof_trace::model::Allocator;
 
@@ -11,7 +12,6 @@ use super::phases::Category;
 use super::pools::{Level, Pool, PoolMemory};
 use super::snapshot_tables::{self, moment};
 use super::sources::{sources, without_stacks};
-use crate::document::{Body, Cell, Column, RankContext, Table, Unit, View};
 
 const NO_ALLOCATIONS: &str = "no allocation of device memory was recorded; torch.profiler writes \
                               them with profile_memory=True";

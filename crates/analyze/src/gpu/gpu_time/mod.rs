@@ -21,8 +21,8 @@ mod waterfall;
 use tprof_rank::base::intervals::Cover;
 use tprof_rank::{Busy, DeviceWindow, Needs, RankTrace};
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use beginning::RecordingStart;
+use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 
 pub use cause::{CAUSES, IdleCause};
 pub use gaps::Gap;

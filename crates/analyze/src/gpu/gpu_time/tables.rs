@@ -1,6 +1,7 @@
 //! Makes the tables of the waterfall.
 
 use rustc_hash::FxHashMap;
+use tprof_document::{Body, Cell, Column, RankContext, Table, Unit};
 use tprof_facts::copies::direction;
 use tprof_facts::labels::base_name;
 use tprof_facts::units::duration;
@@ -11,7 +12,6 @@ use tprof_trace::model::NameId;
 use super::cause::IdleCause;
 use super::threads::Threads;
 use super::waterfall::{Waterfall, main_line};
-use crate::document::{Body, Cell, Column, RankContext, Table, Unit};
 use crate::gpu::breakdown::NO_WORK;
 use crate::host::Place;
 

@@ -6,11 +6,11 @@ mod tests;
 
 use std::cmp::Reverse;
 
+use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_rank::base::stats::Description;
 use tprof_rank::{Needs, RankTrace, StreamKey, WINDOW_NEEDS, WorkKind, window_of};
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::gpu::outside::OutsideWork;
 
 /// The report `idle`.

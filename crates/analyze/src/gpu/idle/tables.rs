@@ -2,11 +2,11 @@
 
 use std::cmp::Reverse;
 
+use tprof_document::over_ranks::{RankShare, over_ranks};
+use tprof_document::{Body, Cell, Column, RankContext, Table, Unit, View};
 use tprof_rank::base::names::short;
 
 use super::{Cause, LongGap, RankIdle, StreamIdle};
-use crate::document::over_ranks::{RankShare, over_ranks};
-use crate::document::{Body, Cell, Column, RankContext, Table, Unit, View};
 use crate::gpu::breakdown::NO_WORK;
 use crate::gpu::outside;
 

@@ -73,7 +73,7 @@ fn two_devices_have_a_device_column_and_an_empty_table_a_reason() {
         };
         tables::body(&[(at, found)]).tables
     };
-    let heading = |tables: &[crate::document::Table]| {
+    let heading = |tables: &[tprof_document::Table]| {
         let column = tables[0].columns.iter().find(|column| column.key == "device");
         column.map(|column| column.heading)
     };

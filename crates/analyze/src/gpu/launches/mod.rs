@@ -7,12 +7,12 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use tprof_rank::base::names::Names;
 use tprof_rank::base::stats::quantiles;
 use tprof_rank::{HostSpan, Needs, RankTrace, WINDOW_NEEDS, Work};
 use tprof_trace::calls::function;
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::gpu::outside::{LeftOutRows, add_left_out};
 use tables::{by_call, by_graph, each};
 

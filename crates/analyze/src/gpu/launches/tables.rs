@@ -2,8 +2,9 @@
 
 use std::cmp::Reverse;
 
+use tprof_document::{Cell, Column, RankContext, Table, Unit, View};
+
 use super::{CallLaunches, RankLaunches};
-use crate::document::{Cell, Column, RankContext, Table, Unit, View};
 
 /// The reason that the report gives when it has no rows.
 const NO_LAUNCHES: &str = "no call with a recorded kernel or copy was recorded";

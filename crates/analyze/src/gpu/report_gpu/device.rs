@@ -1,13 +1,13 @@
 //! Collects the samples of a host's device, and makes the device's entry in the summary.
 
 use serde_json::Value;
+use tprof_document::RankContext;
 use tprof_rank::base::object::object;
 use tprof_rank::base::reading::Reading;
 use tprof_trace::model::counter::*;
 
 use super::samples::{FileSamples, HostSamples, hosts, missing};
 use super::series::{SampleSeries, SeriesStats, share, slowing, sums};
-use crate::document::RankContext;
 
 const NO_READING: &str = "recording ended before the first reading";
 pub(super) const UNKNOWN: &str = "the driver does not report it";

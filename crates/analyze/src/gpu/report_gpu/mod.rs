@@ -8,13 +8,13 @@ mod tables;
 
 use tprof_rank::{Needs, RankTrace};
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use device::DeviceSamples;
 pub use device::SampledGpu;
 pub(crate) use device::sampled;
 pub(crate) use samples::{FileSamples, of_file};
 use samples::{hosts, missing};
 use tables::{devices_table, readings_table, throttling_table};
+use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 
 /// The report `gpu`.
 pub const KIND: DocumentKind = DocumentKind {

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use tprof_document::RankContext;
 use tprof_trace::TraceFile;
 use tprof_trace::model::counter::*;
 
 use super::series::SampleSeries;
-use crate::document::RankContext;
 
 const NOT_SAMPLED: &str =
     "no GPU samples in this run (needs `--activities gpu`, the default, and an NVIDIA driver)";

@@ -1,11 +1,11 @@
 //! Makes the tables of the report `gpu`.
 
+use tprof_document::{Cell, Column, Table, Unit, View};
 use tprof_trace::model::counter::*;
 
 use super::device::{DeviceSamples, UNKNOWN};
 use super::samples::COUNTERS;
 use super::series::{REASONS, SeriesStats, slowing};
-use crate::document::{Cell, Column, Table, Unit, View};
 
 impl DeviceSamples<'_> {
     /// Returns a statistic of a quantity as a cell, with the reason if it is missing.

@@ -8,11 +8,11 @@ mod tables;
 use tprof_trace::model::SpanKind;
 
 pub use arrivals::{Arrival, ComparedCollectives, arrivals, named};
+use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use tprof_rank::base::intervals::Cover;
 use tprof_rank::collectives::{Operation, operations};
 use tprof_rank::{Class, Needs, RankTrace};
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::gpu::outside::{LeftOutRows, add_left_out};
 
 /// The report `stragglers`.

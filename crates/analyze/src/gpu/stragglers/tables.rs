@@ -2,9 +2,10 @@
 
 use std::cmp::Reverse;
 
+use tprof_document::{Body, Cell, Column, Options, RankContext, Table, Unit, View};
+
 use super::arrivals::{Arrival, arrivals, lateness_by_step};
 use super::{RankStragglers, hta, imbalance};
-use crate::document::{Body, Cell, Column, Options, RankContext, Table, Unit, View};
 
 const ONE_RANK: &str = "there is one rank, and stragglers need a comparison";
 const NOT_MET: &str = "no collective in which all ranks wait was recorded on two ranks, in their steps if they have any";

@@ -15,7 +15,7 @@ use modules::TimeByModule;
 use tprof_rank::{Needs, RankTrace};
 use tprof_trace::model::SpanKind;
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
+use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 
 /// The report `annotations`.
 pub const KIND: DocumentKind = DocumentKind {

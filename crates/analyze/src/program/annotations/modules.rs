@@ -4,12 +4,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use tprof_document::{Cell, Column, RankContext, Table, Unit};
 use tprof_facts::modules::ModuleName;
 use tprof_rank::{HostSpan, RankTrace};
 use tprof_trace::model::NameId;
 
 use super::host::caused_by;
-use crate::document::{Cell, Column, RankContext, Table, Unit};
 use crate::gpu::breakdown::NO_WORK;
 
 const NO_MODULES: &str =

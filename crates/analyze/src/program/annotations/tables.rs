@@ -2,11 +2,11 @@
 
 use std::cmp::Reverse;
 
+use tprof_document::{Body, Cell, Column, RankContext, Table, Unit};
 use tprof_rank::base::stats::Spread;
 
 use super::effects::{DeviceImage, RangeEffects};
 use super::{NamedRanges, modules};
-use crate::document::{Body, Cell, Column, RankContext, Table, Unit};
 use crate::gpu::breakdown::NO_WORK;
 
 const NO_RANGES: &str = "no annotations or NVTX ranges were recorded (record_function(), \

@@ -3,11 +3,11 @@
 
 use std::cmp::Reverse;
 
+use tprof_document::{Cell, Column, Table, Unit, View};
 use tprof_trace::compile_log::{EventUse, GraphStage};
 
 use super::graphs::RankGraphs;
 use super::words::{CompiledParts, NO_CLOCK, NO_NAME, SEVERAL, by_number, empty, rank_column};
-use crate::document::{Cell, Column, Table, Unit, View};
 use crate::gpu::breakdown::NO_WORK;
 
 const NO_DEVICE: &str = "no kernel of this name was recorded on a device";

@@ -140,11 +140,11 @@ fn own_pieces(tree: &CallTree, at: u32, graphs: &BTreeMap<u32, CompiledGraph>) -
 
 #[cfg(test)]
 mod tests {
+    use tprof_document::{Analysis, Options};
     use tprof_fixture::Fixture;
 
     use super::super::Compile;
     use super::*;
-    use crate::document::{Analysis, Options};
     use tprof_trace::model::{Kernel, Span, SpanKind};
 
     /// Adds an operator, with autograd's sequence number if any.

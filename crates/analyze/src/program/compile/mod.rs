@@ -15,9 +15,9 @@ mod words;
 
 use tprof_rank::{Needs, RankTrace};
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, View, boxed};
 pub(crate) use breaks::gaps;
 use per_rank::RankCompiled;
+use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, View, boxed};
 use tprof_trace::model::SpanKind;
 
 /// The report `compile`.

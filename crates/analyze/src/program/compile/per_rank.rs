@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use tprof_document::RankContext;
 use tprof_facts::compile::ReadLog;
 use tprof_rank::RankTrace;
 use tprof_trace::compile_log::{
@@ -10,7 +11,6 @@ use tprof_trace::compile_log::{
 };
 
 use super::graphs::{self, RankGraphs};
-use crate::document::RankContext;
 use crate::gpu::kernels;
 
 pub(super) const NO_END: &str = "the log has no end of this compilation";

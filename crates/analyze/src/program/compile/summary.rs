@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use tprof_document::{Cell, Column, RankContext, Table, Unit};
 use tprof_facts::compile::NO_LOG;
 use tprof_trace::compile_log::{CacheOutcome, KernelLanguage};
 
 use super::per_rank::RankCompiled;
 use super::words::{NO_CODE, NO_FIGURE, NOT_WHOLE, functions, rank_column};
-use crate::document::{Cell, Column, RankContext, Table, Unit};
 
 /// Makes the table of sums with one row for each rank that has a log.
 pub(super) fn table(parts: &[(RankContext, RankCompiled)]) -> Table {

@@ -4,13 +4,13 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use tprof_document::{Cell, Column, RankContext, Table, Unit};
 use tprof_trace::compile_log::{CompiledFrame, GraphBreak};
 
 use super::per_rank::{FrameRow, NO_END};
 use super::words::{
     CompiledParts, NO_CLOCK, NO_CODE, NO_FIGURE, NO_GRAPH, NO_NAME, NO_REASON, empty, rank_column,
 };
-use crate::document::{Cell, Column, RankContext, Table, Unit};
 
 /// Makes the tables of this module, in the order of the report.
 pub(super) fn all(parts: &CompiledParts) -> Vec<Table> {

@@ -1,7 +1,7 @@
+use tprof_document::{Cell, Table, Value};
 use tprof_fixture::Fixture;
 
 use super::*;
-use crate::document::{Cell, Table, Value};
 use std::path::PathBuf;
 use tprof_facts::compile::RankCompile;
 use tprof_trace::compile_log::{CompileId, CompiledFrame};

@@ -6,11 +6,11 @@
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
+use tprof_document::{Column, RankContext, Unit};
 use tprof_facts::compile::NO_LOG;
 use tprof_trace::compile_log::CompiledFrame;
 
 use super::per_rank::RankCompiled;
-use crate::document::{Column, RankContext, Unit};
 
 // Reasons for missing cells. In them, "it" is the row's compilation, function or graph break.
 

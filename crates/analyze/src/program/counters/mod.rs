@@ -11,7 +11,7 @@ pub use gauges::{Gauge, GaugeKey};
 pub use ranges::Range;
 use tprof_rank::{Needs, RankTrace};
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
+use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 
 /// The report `counters`.
 pub const KIND: DocumentKind = DocumentKind {

@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use tprof_document::{Body, Cell, Column, RankContext, Table, Unit, View};
 use tprof_facts::units;
 
 use super::{Gauge, GaugeKey, RankCounters};
-use crate::document::{Body, Cell, Column, RankContext, Table, Unit, View};
 
 const NO_GAUGES: &str = "no counters were recorded";
 const NO_RANGES: &str = "no hardware counters were recorded (torch.profiler: \

@@ -1,10 +1,10 @@
 //! Formats the figures of `flops` and `roofline`.
 
 use serde_json::Value;
+use tprof_document::{Cell, RankContext};
 use tprof_facts::flops::Work;
 
 use super::sums::{RankFlops, Row, SizesKey};
-use crate::document::{Cell, RankContext};
 
 pub(super) use super::roof::{NO_BYTES, NO_PEAKS};
 

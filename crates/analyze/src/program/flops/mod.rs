@@ -17,7 +17,6 @@ mod tests;
 
 use tprof_rank::{Needs, RankTrace};
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 pub(crate) use count::counted_work;
 pub(crate) use figures::tera_text;
 pub(crate) use joined::AutogradLinks;
@@ -27,6 +26,7 @@ pub(crate) use rates::{
 };
 pub(crate) use roof::RoofBound;
 pub use sums::RankFlops;
+use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 
 /// The report `flops`.
 pub const FLOPS: DocumentKind = DocumentKind {

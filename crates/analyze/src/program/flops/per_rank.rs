@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use serde_json::Value;
+use tprof_document::{Options, RankContext};
 use tprof_facts::flops::peaks::{Peaks, is_tf32};
 use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_rank::collectives::operations;
@@ -16,7 +17,6 @@ use super::joined::AutogradLinks;
 use super::parts::{modules, steps};
 use super::roof::LeastTime;
 use super::sums::{CollectiveSums, FlopSums, KernelSums, RankFlops, Row, SizesKey, join};
-use crate::document::{Options, RankContext};
 use crate::gpu::comm::Links;
 
 /// Adds up the work of a rank's operators.

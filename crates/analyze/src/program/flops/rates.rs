@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use tprof_document::{Cell, Column, Options, RankContext, Unit};
 use tprof_facts::flops::Work;
 use tprof_facts::flops::peaks::Peaks;
 use tprof_rank::RankTrace;
@@ -13,7 +14,6 @@ use super::joined::AutogradLinks;
 use super::per_rank::{device, key, least_times, peaks, rows};
 use super::roof::RoofBound;
 use super::sums::{FlopSums, Row, SizesKey};
-use crate::document::{Cell, Column, Options, RankContext, Unit};
 
 const NO_COUNT: &str =
     "its operations are not known, or are those of operators within it: see `report flops`";
@@ -207,8 +207,9 @@ pub(crate) fn sized_runs(rank: &RankTrace<'_>) -> (Vec<String>, Vec<SizedRun>) {
 
 #[cfg(test)]
 mod tests {
+    use tprof_document::Value;
+
     use super::*;
-    use crate::document::Value;
 
     fn rate(bound: Option<&'static str>, time_ns: u64) -> OperatorRate {
         OperatorRate {

@@ -3,13 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use tprof_document::{Body, Cell, Column, RankContext, Table, Unit};
 use tprof_facts::flops::peaks::{Peaks, is_tf32};
 
 use super::figures::{NO_BYTES, NO_PEAKS, per_second, shape_text, tera, why_nothing_counts};
 use super::roof::RoofBound;
 use super::sums::{CollectiveSums, RankFlops, Row, SizesKey};
 use super::tables::{joined, notes};
-use crate::document::{Body, Cell, Column, RankContext, Table, Unit};
 
 const NO_TIME: &str = "no time was recorded for it";
 const ON_HOST: &str = "it ran on the host, which has no peaks here (--peaks fp32=1T,memory=50G)";

@@ -3,11 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use tprof_document::{Body, Cell, Column, RankContext, Table, Unit};
 use tprof_facts::units::{counted, duration};
 
 use super::figures::{NO_BYTES, NO_PEAKS, per_second, shape_text, tera, why_nothing_counts};
 use super::sums::{FlopSums, RankFlops, Row, SizesKey, join};
-use crate::document::{Body, Cell, Column, RankContext, Table, Unit};
 
 const NO_TIME: &str = "no time was recorded for it";
 const NO_STEPS: &str = "no step with operators that count was recorded";

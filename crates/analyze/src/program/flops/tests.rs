@@ -1,7 +1,7 @@
+use tprof_document::{Cell, Table, Value};
 use tprof_fixture::Fixture;
 
 use super::*;
-use crate::document::{Cell, Table, Value};
 use tprof_facts::Clock;
 use tprof_facts::flops::peaks::Peaks;
 use tprof_trace::TraceFile;

@@ -9,9 +9,9 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use tprof_rank::{Needs, RankTrace};
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::program::flops::operator_rates;
 use costs::OperatorCosts;
 

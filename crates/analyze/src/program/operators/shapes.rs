@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use serde_json::Value;
+use tprof_document::{Cell, Column, Table, Unit, View};
 use tprof_facts::flops::{self, Count};
 use tprof_rank::{CallTree, RankTrace};
 use tprof_trace::model::{NameId, SpanKind};
 
-use crate::document::{Cell, Column, Table, Unit, View};
 use crate::program::flops::{OperatorRate, rate_cells};
 
 const NO_SHAPES: &str = "no operator with sizes of its inputs was recorded (tprof run --operators shapes; \

@@ -2,8 +2,9 @@
 
 use std::cmp::Reverse;
 
+use tprof_document::{Body, Cell, Column, RankContext, Table, Unit, View};
+
 use super::costs::{Cost, Launched, OperatorCosts};
-use crate::document::{Body, Cell, Column, RankContext, Table, Unit, View};
 use crate::gpu::breakdown::NO_WORK;
 use crate::program::flops::{OperatorRate, rate_cells};
 

@@ -16,7 +16,7 @@ pub use work_name::{WorkName, name_of, work_name};
 use tprof_rank::{HostSpan, Needs, RankTrace};
 use tprof_trace::model::SpanKind;
 
-use crate::document::{
+use tprof_document::{
     Analysis, Body, Column, DocumentKind, OptionMatches, Options, RankContext, Table, Unit, View,
     boxed,
 };

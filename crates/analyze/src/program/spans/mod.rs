@@ -21,8 +21,8 @@ mod time;
 
 use tprof_rank::{Needs, RankTrace};
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use sums::SumsByName;
+use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 
 /// The report `spans`.
 pub const KIND: DocumentKind = DocumentKind {

@@ -2,10 +2,10 @@
 
 use std::cmp::Reverse;
 
+use tprof_document::{Body, Cell, Column, RankContext, Table, Unit, View};
 use tprof_rank::base::stats::{Spread, quantiles};
 
 use super::sums::{SlowSpan, SpanSums, SumsByName};
-use crate::document::{Body, Cell, Column, RankContext, Table, Unit, View};
 use crate::memory::HeldWithin;
 
 const NO_SPANS: &str =

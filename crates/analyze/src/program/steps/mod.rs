@@ -16,9 +16,9 @@ pub(crate) use device_time::StepDeviceTime;
 pub(crate) use judge::warm_up;
 pub use judge::{JudgedSteps, StepOrigin};
 pub use phases::PhaseRow;
+use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use tprof_rank::{Needs, RankTrace, WINDOW_NEEDS};
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::program::flops::use_of_steps;
 
 /// The report `steps`.

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tprof_document::{Body, Cell, Column, RankContext, Table, Unit, View};
 use tprof_facts::steps::{Batches, Bounds, Estimate, Repeated, StepSource};
 use tprof_facts::units::{count, counted, percent};
 use tprof_rank::base::stats::Spread;
 
 use super::judge::{JudgedSteps, StepOrigin};
-use crate::document::{Body, Cell, Column, RankContext, Table, Unit, View};
 
 const NO_STEPS: &str = "no steps were recorded, and no sequence of launches or collectives clearly repeats \
                         (PyTorch's optimizers and data loaders show steps with `tprof run --operators \

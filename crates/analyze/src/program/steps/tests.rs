@@ -1,12 +1,12 @@
 //! Tests with steps on a host that runs ahead of its device.
 
+use tprof_document::{Analysis, Cell, Options, RankContext, Table};
 use tprof_facts::Clock;
 use tprof_fixture::Fixture;
 use tprof_rank::RankTrace;
 use tprof_trace::model::{Kernel, Span, SpanKind};
 
 use super::Steps;
-use crate::document::{Analysis, Cell, Options, RankContext, Table};
 
 /// Makes the tables of eight steps of 10 ns on the host. With `kernels`, each step has a kernel of
 /// 100 ns that waits for the kernel before it.

@@ -5,6 +5,7 @@ pub mod gpu;
 use std::path::Path;
 
 use serde::Serialize;
+use tprof_document::{Options, REPORT_VERSION, RankContext};
 use tprof_facts::Zero;
 use tprof_rank::base::object::object;
 use tprof_rank::base::parallel;
@@ -17,7 +18,6 @@ use tprof_rank::run::step_cost::StepCost;
 use tprof_rank::{Needs, RankTrace};
 use tprof_trace::{RunDir, TraceFile};
 
-use crate::document::{Options, REPORT_VERSION, RankContext};
 use crate::findings::lines;
 pub use crate::findings::lines::Line;
 use crate::findings::{self, RankFindings};

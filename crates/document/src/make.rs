@@ -74,7 +74,7 @@ pub enum Window {
 
 impl Window {
     /// Converts the window to the clock of a file.
-    pub(crate) fn on(self, clock: Clock) -> (u64, u64) {
+    pub fn on(self, clock: Clock) -> (u64, u64) {
         match self {
             Window::OfRun(from, to) => (clock.at(from), clock.at(to)),
             Window::OfProgram { from_ns, to_ns, .. } => (from_ns, to_ns),
@@ -101,7 +101,7 @@ impl TimeSelection {
     }
 
     /// Converts the part to an interval on a file's clock. `steps` are the steps of the file.
-    pub(crate) fn interval(&self, clock: Clock, steps: &[Step]) -> Interval {
+    pub fn interval(&self, clock: Clock, steps: &[Step]) -> Interval {
         let from = self.from_ns.map_or(0, |ns| clock.at(ns));
         let to = self.to_ns.map_or(u64::MAX, |ns| clock.at(ns));
         let times = Interval::new(from, to);
@@ -170,7 +170,7 @@ impl SortBy {
         [("self", SortBy::SelfTime), ("total", SortBy::Total), ("waited", SortBy::Waited)];
 
     /// The words for a title: `self time`.
-    pub(crate) fn words(self) -> &'static str {
+    pub fn words(self) -> &'static str {
         match self {
             SortBy::SelfTime => "self time on a core",
             SortBy::Total => "total time on a core",
@@ -186,7 +186,7 @@ pub struct DocumentKind {
     /// A description of a few words for `--help`.
     pub about: &'static str,
     /// Starts an analysis of this kind.
-    pub(crate) analysis: fn() -> Box<dyn StartedAnalysis>,
+    pub analysis: fn() -> Box<dyn StartedAnalysis>,
 }
 
 impl DocumentKind {
@@ -230,7 +230,7 @@ pub struct Machine {
 
 impl Machine {
     /// Joins the machines that a run was recorded on.
-    pub(crate) fn of(infos: &[RunInfo]) -> Machine {
+    pub fn of(infos: &[RunInfo]) -> Machine {
         let least = |key: &str| infos.iter().filter_map(|info| info.machine[key].as_u64()).min();
         // The collector writes 0 for a number that it could not read.
         let known = |value: &u64| *value > 0;
@@ -280,7 +280,7 @@ pub trait Analysis: Send + Sync {
 }
 
 /// An analysis with the parts that it has read so far.
-pub(crate) trait StartedAnalysis: Any + Send + Sync {
+pub trait StartedAnalysis: Any + Send + Sync {
     /// Returns the [`Analysis::KIND`] of this analysis.
     fn kind(&self) -> &'static str;
     /// Returns the [`Analysis::HTA`] of this analysis.
@@ -298,17 +298,17 @@ pub(crate) trait StartedAnalysis: Any + Send + Sync {
 }
 
 /// Starts an analysis.
-pub(crate) fn begin<A: Analysis + 'static>(analysis: A) -> UnjoinedAnalysis<A> {
+pub fn begin<A: Analysis + 'static>(analysis: A) -> UnjoinedAnalysis<A> {
     UnjoinedAnalysis { analysis, parts: Mutex::default(), named: Mutex::default() }
 }
 
 /// Starts an analysis, as a [`StartedAnalysis`] of unknown type.
-pub(crate) fn boxed<A: Analysis + 'static>(analysis: A) -> Box<dyn StartedAnalysis> {
+pub fn boxed<A: Analysis + 'static>(analysis: A) -> Box<dyn StartedAnalysis> {
     Box::new(begin(analysis))
 }
 
 /// An analysis with the parts that it has read: place, rank, part.
-pub(crate) struct UnjoinedAnalysis<A: Analysis> {
+pub struct UnjoinedAnalysis<A: Analysis> {
     analysis: A,
     parts: Mutex<Vec<(usize, RankContext, A::Part)>>,
     named: Mutex<Vec<OptionMatches>>,

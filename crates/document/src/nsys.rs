@@ -3,10 +3,10 @@
 
 use tprof_rank::base::stats::Spread;
 
-use crate::document::{Cell, Column, Table, Unit};
+use crate::{Cell, Column, Table, Unit};
 
 /// The values that one row of a table describes, and the row's other cells.
-pub(crate) struct Values<R> {
+pub struct Values<R> {
     /// The row's own columns.
     pub row: R,
     /// The values: durations in ns, or sizes in bytes.
@@ -22,7 +22,7 @@ impl<R> Values<R> {
 
 /// Columns of a table of durations: share of their sum, sum, count, mean, median, lowest, highest,
 /// deviation.
-pub(crate) const TIMES: [Column; 8] = [
+pub const TIMES: [Column; 8] = [
     Column::new("share", "time", Unit::Share),
     Column::new("total_ns", "total", Unit::Duration),
     Column::new("count", "runs", Unit::Count),
@@ -34,7 +34,7 @@ pub(crate) const TIMES: [Column; 8] = [
 ];
 
 /// The columns of [`TIMES`] for bytes, without the share.
-pub(crate) const SIZES: [Column; 7] = [
+pub const SIZES: [Column; 7] = [
     Column::new("total_bytes", "total", Unit::Bytes),
     Column::new("count", "runs", Unit::Count),
     Column::new("mean_bytes", "mean", Unit::Bytes),
@@ -46,7 +46,7 @@ pub(crate) const SIZES: [Column; 7] = [
 
 /// Returns cells for the sum, count, mean, median, lowest, highest and deviation; they are empty if
 /// there are no values.
-pub(crate) fn cells(values: &[u64]) -> Vec<Cell> {
+pub fn cells(values: &[u64]) -> Vec<Cell> {
     let Some(spread) = Spread::of(values) else { return vec![Cell::Empty; SIZES.len()] };
     let whole = |value: f64| value.round() as u64;
     vec![
@@ -62,7 +62,7 @@ pub(crate) fn cells(values: &[u64]) -> Vec<Cell> {
 
 /// Adds rows of durations to a table with the columns rank, [`TIMES`], and those that `own` makes
 /// from a row. The rows with the largest sum come first; shares are of the rank's sum.
-pub(crate) fn add_times<R>(
+pub fn add_times<R>(
     table: &mut Table,
     rank: &str,
     mut rows: Vec<Values<R>>,
@@ -80,7 +80,7 @@ pub(crate) fn add_times<R>(
 
 /// Returns the columns of a table: the rank, then those of `kind` ([`TIMES`] or [`SIZES`]), then
 /// the table's own columns.
-pub(crate) fn columns(kind: &[Column], own: &[Column]) -> Vec<Column> {
+pub fn columns(kind: &[Column], own: &[Column]) -> Vec<Column> {
     let mut columns = vec![Column::new("rank", "rank", Unit::Text)];
     columns.extend_from_slice(kind);
     columns.extend_from_slice(own);

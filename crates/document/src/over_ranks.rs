@@ -1,10 +1,10 @@
 //! Makes tables of shares of time over many ranks: mean, lowest and highest share, and the ranks
 //! with these extremes.
 
-use crate::document::{Column, Table, Unit};
+use crate::{Column, Table, Unit};
 
 /// A share that every rank has.
-pub(crate) struct RankShare<'a> {
+pub struct RankShare<'a> {
     /// Name of the part.
     pub name: &'static str,
     /// The share of each rank, with the rank's label.
@@ -12,7 +12,7 @@ pub(crate) struct RankShare<'a> {
 }
 
 /// A table with one row per part: mean, lowest and highest share.
-pub(crate) fn over_ranks(key: &'static str, title: &str, parts: &[RankShare<'_>]) -> Table {
+pub fn over_ranks(key: &'static str, title: &str, parts: &[RankShare<'_>]) -> Table {
     let columns = vec![
         Column::new("part", "part", Unit::Text),
         Column::new("mean_share", "mean", Unit::Share),

@@ -1,31 +1,9 @@
 //! Represents a report as data: titled tables of typed columns.
-//!
-//! Every kind of report except the summary and `memory` is a [`Document`]. There is one renderer
-//! each for text, JSON, CSV and HTML, so an analysis only computes: it makes rows in the order in
-//! which they should be read, and columns with a meaning and a unit.
-
-mod cell;
-mod json;
-mod make;
-pub(crate) mod nsys;
-mod option_matches;
-pub(crate) mod over_ranks;
-mod table_row;
-
-pub use cell::{Cell, Value};
-pub use json::REPORT_VERSION;
-pub(crate) use json::Tables;
-pub use make::{
-    Analysis, Body, DocumentKind, LineTables, Machine, Options, RankContext, SortBy, TimeSelection,
-    Window,
-};
-pub(crate) use make::{StartedAnalysis, UnjoinedAnalysis, begin, boxed};
-pub use option_matches::OptionMatches;
-pub(crate) use option_matches::text_and_number;
-pub use table_row::TableRow;
 
 use tprof_rank::run::completeness::Completeness;
 use tprof_rank::run::info::Run;
+
+use crate::Cell;
 
 /// A report as data.
 #[derive(Clone, Debug)]

@@ -27,7 +27,7 @@ pub struct OptionMatches {
 }
 
 /// Splits `TEXT:N` into the text and the number.
-pub(crate) fn text_and_number(text: &str) -> (&str, Option<usize>) {
+pub fn text_and_number(text: &str) -> (&str, Option<usize>) {
     let parts = text.rsplit_once(':');
     let parts = parts.and_then(|(text, number)| Some((text, number.parse().ok()?)));
     parts.map_or((text, None), |(text, number)| (text, Some(number)))
@@ -36,7 +36,7 @@ pub(crate) fn text_and_number(text: &str) -> (&str, Option<usize>) {
 impl OptionMatches {
     /// Matches an option's text with the names of a rank's spans. `:N` chooses the Nth of these,
     /// where the option takes a number.
-    pub(crate) fn of<'s>(
+    pub fn of<'s>(
         (option, what): (&'static str, &'static str),
         (text, number): (&str, Option<usize>),
         spans: impl Iterator<Item = &'s HostSpan>,

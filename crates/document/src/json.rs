@@ -28,7 +28,7 @@ impl Serialize for Document {
 }
 
 /// The tables as an object, in which each table is a list.
-pub(crate) struct Tables<'a>(pub &'a [Table]);
+pub struct Tables<'a>(pub &'a [Table]);
 
 impl Serialize for Tables<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
