@@ -4,11 +4,12 @@ mod common;
 
 use std::path::Path;
 
-use common::{Maker, START, run_json};
 use serde_json::Value;
 use tprof_analyze::document::{Options, Window};
 use tprof_analyze::{AnalyzeError, KINDS, Kind, ReportRequest, Reports, read_together};
 use tprof_trace::model::*;
+
+use common::{Maker, START, run_json};
 
 const MS: u64 = 1_000_000;
 

@@ -2,11 +2,12 @@
 
 mod common;
 
-use common::{Maker, run_json};
 use std::path::Path;
-use tprof_analyze::Reading;
-use tprof_analyze::{Kind, Report, report};
+
+use tprof_analyze::{Kind, Reading, Report, report};
 use tprof_trace::model::*;
+
+use common::{Maker, run_json};
 
 const MS: u64 = 1_000_000;
 

@@ -4,12 +4,13 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{Maker, START};
 use proptest::prelude::*;
 use tprof_analyze::memory::{HostMemory, rank_memory};
 use tprof_facts::Clock;
 use tprof_trace::TraceFile;
 use tprof_trace::model::*;
+
+use common::{Maker, START};
 
 const PROCESSES: u32 = 3;
 const STACKS: [&[&str]; 4] = [&["a", "main"], &["b", "main"], &["c", "b", "main"], &["d"]];

@@ -4,7 +4,6 @@ mod common;
 
 use std::path::Path;
 
-use common::{Maker, START, run_json, write_run};
 use serde_json::Value;
 use tprof_analyze::document::{Options, TableRow};
 use tprof_analyze::summary::Rank;
@@ -17,6 +16,8 @@ use tprof_trace::run::{
     RankInfo, RunInfo,
 };
 use tprof_trace::{TraceHeader, TraceWriter};
+
+use common::{Maker, START, run_json, write_run};
 
 const MS: u64 = 1_000_000;
 

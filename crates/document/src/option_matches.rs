@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-
 use tprof_rank::HostSpan;
 
 /// The names in a rank, or in all ranks, that an option's text was compared with, and the result.

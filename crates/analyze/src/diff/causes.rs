@@ -2,10 +2,10 @@
 //! host`.
 
 use tprof_facts::labels::base_name;
+use tprof_metrics::host::{Ledger, Place, RankHost, WallTime};
 use tprof_rank::samples::Part;
 
 use super::amount::{Amount, HostNameKind, Z};
-use crate::host::{Ledger, Place, RankHost, WallTime};
 
 /// Key of start-up. It isn't a [`Part`], but is listed beside the parts.
 pub(super) const START_UP: &str = "start_up";

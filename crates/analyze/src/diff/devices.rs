@@ -2,12 +2,12 @@
 //! idle time by cause.
 
 use tprof_facts::copies::direction;
+use tprof_metrics::gpu::gpu_time::{Waterfall, of_devices};
 use tprof_rank::base::intervals::Cover;
 use tprof_rank::{RankTrace, Step};
 
 use super::amount::{Amount, HostNameKind};
 use super::causes::AmountName;
-use crate::gpu::gpu_time::{Waterfall, of_devices};
 
 /// Returns the times of a rank's devices by part and cause, one list for each device.
 pub(super) fn amounts(rank: &RankTrace<'_>, steps: &[Step]) -> Vec<Vec<(AmountName, Amount)>> {

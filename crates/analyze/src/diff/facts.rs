@@ -154,9 +154,9 @@ pub(super) fn of_file(file: &TraceFile) -> Facts {
 #[cfg(test)]
 mod tests {
     use tprof_fixture::Fixture;
+    use tprof_trace::model::Property;
 
     use super::*;
-    use tprof_trace::model::Property;
 
     fn file(properties: &[(&str, &str)]) -> TraceFile {
         let mut made = Fixture::new();

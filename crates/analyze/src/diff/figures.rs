@@ -1,9 +1,8 @@
 //! Lists the metrics of steps and of whole runs that a comparison shows.
 
 use tprof_document::Unit;
+use tprof_metrics::program::steps::StepDeviceTime;
 use tprof_rank::base::reading::Reading;
-
-use crate::program::steps::StepDeviceTime;
 
 /// The direction in which a metric is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,20 +5,17 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::frames::NO_STACK;
 use tprof_facts::labels;
+use tprof_metrics::cpu::shown;
+use tprof_metrics::host::RankHost;
+use tprof_metrics::memory::RankMemory;
 use tprof_rank::base::reading::Reading;
-use tprof_rank::samples::Layer;
-use tprof_rank::samples::word;
+use tprof_rank::samples::{Layer, word};
 use tprof_rank::{RankTrace, Step};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Process, ThreadState};
 
 use super::amount::{Amount, HostNameKind, Z};
-use super::causes;
-use super::devices;
-use super::load;
-use crate::cpu::shown;
-use crate::host::RankHost;
-use crate::memory::RankMemory;
+use super::{causes, devices, load};
 
 /// Amounts by kind and name. The third part of a key distinguishes equal names: for a function it is
 /// the file that contains the code, for a part of the time it is the part's own key.

@@ -4,10 +4,9 @@
 //! Other programs cause this time. It makes steps longer, but isn't due to the code.
 
 use rustc_hash::FxHashMap;
+use tprof_metrics::host::{RankHost, StepTime};
 use tprof_rank::Step;
 use tprof_rank::samples::Part;
-
-use crate::host::{RankHost, StepTime};
 
 /// Returns the time without a core in each step, ns. The time is `None` if the driving thread
 /// wasn't sampled or has different steps.
@@ -34,13 +33,13 @@ pub(super) fn lost_ns(driver: &RankHost) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use tprof_document::Cell;
-
-    use super::super::change::LOAD_DIFFERED;
-    use super::super::{Comparison, Gate, Side, SideOptions};
     use tprof_trace::model::{
         MemoryRecording, Process, Sample, Span, SpanKind, Thread, ThreadState,
     };
     use tprof_trace::{TraceHeader, TraceWriter};
+
+    use super::super::change::LOAD_DIFFERED;
+    use super::super::{Comparison, Gate, Side, SideOptions};
 
     const MS: u64 = 1_000_000;
 

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use tprof_metrics::program::flops::sized_runs;
 use tprof_rank::{Class, RankTrace, Step, step_at};
 use tprof_trace::kernel_name::canonical;
 use tprof_trace::model::{NameId, SpanKind};
-
-use crate::program::flops::sized_runs;
 
 /// The kinds of names that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -164,9 +163,9 @@ fn collectives(
 mod tests {
     use tprof_fixture::Fixture;
     use tprof_rank::Needs;
+    use tprof_trace::model::Kernel;
 
     use super::*;
-    use tprof_trace::model::Kernel;
 
     /// Compares a kernel's name as an older tprof recorded it with the name in a trace of
     /// torch.profiler.

@@ -5,6 +5,9 @@ use std::sync::Mutex;
 use rustc_hash::FxHashMap;
 use tprof_document::{Analysis, Body, Options, RankContext};
 use tprof_facts::steps::StepSource;
+use tprof_metrics::host::RankHost;
+use tprof_metrics::memory::rank_memory;
+use tprof_metrics::program::steps::{StepDeviceTime, device_time, warm_up};
 use tprof_rank::base::intervals::Cover;
 use tprof_rank::run::step_cost::StepCost;
 use tprof_rank::{Needs, RankTrace, Step};
@@ -15,9 +18,6 @@ use super::host::HostActivity;
 use super::load::lost_in_steps;
 use super::names::{TimesByName, names};
 use super::run_figures::{Peaks, life_ns};
-use crate::host::RankHost;
-use crate::memory::rank_memory;
-use crate::program::steps::{StepDeviceTime, device_time, warm_up};
 
 /// The data that the comparison keeps of a rank.
 pub(super) struct RankSide {

@@ -1,12 +1,12 @@
 //! Reads the metrics of a whole run from its ranks: their life, and their peaks of memory.
 
+use tprof_metrics::memory::RankMemory;
 use tprof_rank::RankTrace;
 use tprof_rank::base::reading::Reading;
 use tprof_trace::TraceFile;
 use tprof_trace::model::Allocator;
 
 use super::figures::Figure;
-use crate::memory::RankMemory;
 
 /// The highest memory of any rank, bytes.
 #[derive(Clone, Debug, Default)]

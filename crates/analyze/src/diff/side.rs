@@ -5,6 +5,7 @@ use std::path::Path;
 
 use tprof_document::{Options, begin};
 use tprof_facts::steps::StepSource;
+use tprof_metrics::recording;
 use tprof_rank::base::reading::Reading;
 use tprof_rank::run::completeness::Completeness;
 use tprof_rank::run::info::Run;
@@ -18,9 +19,7 @@ use super::host::HostActivity;
 use super::names::TimesByName;
 use super::rank::RankAnalysis;
 use super::run_figures::Peaks;
-use crate::recording;
-use crate::report::AnalyzeError;
-use crate::report::{DocumentContext, read_ranks};
+use crate::report::{AnalyzeError, DocumentContext, read_ranks};
 
 /// The data of one run that a comparison uses.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use tprof_document::{Cell, Column, Table, Unit};
+use tprof_metrics::program::flops::tera_text;
 use tprof_rank::base::reading::Reading;
 use tprof_rank::base::stats::{Repeats, difference_error};
 
@@ -11,7 +12,6 @@ use super::figures::{Metric, RUN_METRICS, STEP_METRICS};
 use super::host_tables::HostTables;
 use super::names::{NameKind, NameTotals};
 use super::side::Side;
-use crate::program::flops::tera_text;
 
 /// Makes the tables of two sides.
 pub(super) struct ComparisonTables<'s> {

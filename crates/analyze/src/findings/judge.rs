@@ -1,6 +1,7 @@
 //! Runs the rules on a rank.
 
 use tprof_document::RankContext;
+use tprof_facts::units::{duration, percent};
 use tprof_rank::base::parallel;
 
 use super::finding::{Evidence, Finding, Track};
@@ -13,7 +14,6 @@ use super::scene::Scene;
 use super::severity::LEAST_SHARE;
 use super::verdict::Verdict;
 use super::words::time;
-use tprof_facts::units::{duration, percent};
 
 impl RankFindings {
     /// Runs all rules on a rank.

@@ -25,11 +25,11 @@ mod tests;
 mod verdict;
 mod words;
 
+use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use tprof_rank::{Needs, RankTrace};
 
 use rules::{RULES, stragglers};
 use scene::Scene;
-use tprof_document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 
 pub use outcome::RankFindings;
 pub use rule::RuleAbout;

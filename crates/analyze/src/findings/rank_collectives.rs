@@ -1,14 +1,14 @@
 //! Collects a rank's collectives, by which it is compared with other ranks.
 
 use tprof_facts::Clock;
+use tprof_metrics::gpu::stragglers::ComparedCollectives;
+use tprof_metrics::host::{Ledger, RankHost};
 use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_rank::collectives::{Operation, operations};
 use tprof_rank::samples::{PARTS, Part};
 
 use super::finding::SourceLine;
 use super::scene::Scene;
-use crate::gpu::stragglers::ComparedCollectives;
-use crate::host::{Ledger, RankHost};
 
 /// A rank's collectives, by which it is compared with other ranks.
 #[derive(Clone, Debug, Default)]

@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
-use tprof_trace::TraceError;
-
 use tprof_document::OptionMatches;
+use tprof_trace::TraceError;
 
 /// The reason why a report cannot be made.
 #[derive(Debug, thiserror::Error)]

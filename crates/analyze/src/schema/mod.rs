@@ -15,13 +15,13 @@ mod objects;
 mod table_list;
 
 use serde_json::{Map, Value, json};
-
-use meanings::Meanings;
-pub use table_list::TableList;
 use tprof_document::{Document, REPORT_VERSION};
 use tprof_rank::base::has_schema::{HasSchema, ObjectSchema, plain_field};
 use tprof_rank::run::completeness::Completeness;
 use tprof_rank::run::info::Run;
+
+use meanings::Meanings;
+pub use table_list::TableList;
 
 use crate::diff::{Comparison, ManyRuns};
 use crate::report::summary::{Kind, Report};

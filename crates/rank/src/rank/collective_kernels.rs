@@ -83,9 +83,9 @@ pub(super) fn join(
 #[cfg(test)]
 mod tests {
     use tprof_fixture::Fixture;
+    use tprof_trace::model::{Collective, Kernel};
 
     use crate::rank::{Needs, RankTrace};
-    use tprof_trace::model::{Collective, Kernel};
 
     #[test]
     fn calls_of_a_group_share_its_kernel_and_others_have_their_own() {

@@ -186,10 +186,10 @@ pub fn waits_for_all(operation: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use tprof_fixture::Fixture;
+    use tprof_trace::model::{Kernel, Span, SpanKind};
 
     use super::*;
     use crate::rank::Needs;
-    use tprof_trace::model::{Kernel, Span, SpanKind};
 
     fn kernel(start_ns: u64, correlation: u64) -> Kernel {
         let correlation = Some(correlation);

@@ -185,10 +185,10 @@ pub(super) fn on_leading_devices(steps: &mut [Step], devices: &[DeviceSteps]) {
 #[cfg(test)]
 mod tests {
     use tprof_fixture::Fixture;
+    use tprof_trace::model::{Kernel, Span, SpanKind};
 
     use crate::base::intervals::{Cover, Interval};
     use crate::rank::{Needs, RankTrace, WINDOW_NEEDS};
-    use tprof_trace::model::{Kernel, Span, SpanKind};
 
     /// The start and the end, ns.
     type Times = (u64, u64);

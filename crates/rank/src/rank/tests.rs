@@ -1,10 +1,10 @@
 use tprof_fixture::Fixture;
-
-use super::*;
-use crate::base::intervals::Interval;
 use tprof_trace::model::{
     CopyKind, Kernel, Mark, MarkKind, MemoryCopy, Span, SpanKind, Synchronization,
 };
+
+use super::*;
+use crate::base::intervals::Interval;
 
 #[test]
 fn work_finds_its_launch_within_its_own_process() {

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use tprof_facts::Clock;
-use tprof_facts::labels;
+use tprof_facts::{Clock, labels};
 use tprof_trace::TraceFile;
 use tprof_trace::model::ProcessEnd;
 use tprof_trace::run::{ImageLife, ProcessInfo, RunInfo, count_processes};

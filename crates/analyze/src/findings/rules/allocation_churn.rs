@@ -5,6 +5,7 @@
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::{self, count, estimate, percent};
+use tprof_metrics::memory::{self, rate};
 use tprof_rank::base::intervals::Interval;
 use tprof_rank::samples::{FrameFunctions, FunctionTable, Part};
 use tprof_trace::model::{Sample, ThreadIndex, ThreadState};
@@ -16,7 +17,6 @@ use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
-use crate::memory::{self, rate};
 
 /// The rule that judges samples within the heap's allocator.
 pub(super) struct AllocationChurn;

@@ -1,6 +1,8 @@
 //! BlockingIo: the driving thread waits for files, pipes or peers.
 
 use tprof_facts::units::{bytes, duration};
+use tprof_metrics::host::RankHost;
+use tprof_metrics::memory::transfers;
 use tprof_rank::samples::Part;
 
 use super::host_part::{finding_at, host, is_found, too_little, waited, widest, with_lines};
@@ -8,8 +10,6 @@ use super::sync_checkpoint;
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::host::RankHost;
-use crate::memory::transfers;
 
 const OF_FILES: &str = "Do it on another thread while the job goes on (asynchronous checkpoints, \
      read-ahead), in fewer and larger calls, without a flush for each.";

@@ -1,6 +1,7 @@
 //! CompileInSteadyState: functions are compiled in steps after warm-up.
 
 use tprof_facts::units::counted;
+use tprof_metrics::program::steps::warm_up;
 use tprof_rank::base::intervals::Cover;
 
 use super::compiled::{clear, cover, frames, interval, line_of, no_log, places};
@@ -8,7 +9,6 @@ use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
-use crate::program::steps::warm_up;
 
 /// The rule that judges compilations in steps that should be steady.
 pub(super) struct CompileInSteadyState;

@@ -1,11 +1,12 @@
 //! ComputeBound: kernels use the device's arithmetic units to the full.
 
+use tprof_metrics::program::flops::RoofBound;
+
 use super::counters::{HardwareLimit, judge};
 use super::kernel_kinds::KernelKind;
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::program::flops::RoofBound;
 
 /// The rule that judges kernels near the peak of the device's multiprocessors.
 pub(super) struct ComputeBound;

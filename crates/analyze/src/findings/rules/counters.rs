@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::percent;
+use tprof_metrics::program::flops::{ModelledRun, RoofBound};
 use tprof_rank::base::intervals::Cover;
 use tprof_rank::{Class, Work};
 use tprof_trace::model::{DeviceSpanKind, NameId};
@@ -12,7 +13,6 @@ use crate::findings::scene::Scene;
 use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{by_name, time, top};
-use crate::program::flops::{ModelledRun, RoofBound};
 
 /// A kernel that uses at least this percentage of a unit's peak is limited by that unit. Nsight
 /// Compute's rule "SOL bottleneck" has the same threshold, and considers kernels below it limited

@@ -1,13 +1,13 @@
 //! DataInline: the driving thread loads its batches itself, so each step waits for them.
 
 use tprof_facts::units::{duration, percent};
+use tprof_metrics::host::{Place, RankHost};
 use tprof_rank::samples::Part;
 
 use super::host_part::{amount, finding_at, host, is_found, too_little, widest, with_lines};
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::host::{Place, RankHost};
 
 /// The maximum number of workers that the advice suggests, however many cores the machine has.
 const MOST_WORKERS: u64 = 16;

@@ -1,6 +1,7 @@
 //! DataLoadBound: the device is idle while the host waits for its next batch.
 
 use tprof_facts::units::duration;
+use tprof_metrics::host::RankHost;
 use tprof_rank::base::intervals::Cover;
 use tprof_rank::samples::Part;
 use tprof_rank::{HostSpan, SpanPurpose};
@@ -11,7 +12,6 @@ use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times, top};
-use crate::host::RankHost;
 
 /// Kinds of spans in which data may be loaded.
 const KINDS: [SpanKind; 5] =

@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 
 use tprof_facts::units::{duration, percent};
+use tprof_metrics::host::{OtherCause, Place, RankHost, ThreadAtPlace, WallTime, WorkersTime};
 use tprof_rank::samples::Part;
 
 use super::host_part::{
@@ -14,7 +15,6 @@ use crate::findings::finding::Finding;
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::host::{OtherCause, Place, RankHost, ThreadAtPlace, WallTime, WorkersTime};
 
 /// If the workers lack a core for this share of their active time, more workers don't help.
 const MUCH_READY: f64 = 0.3;

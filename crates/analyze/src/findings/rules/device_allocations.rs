@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use tprof_facts::units::percent;
+use tprof_metrics::gpu::gpu_time::IdleCause;
 use tprof_trace::calls::function;
 
 use crate::findings::absent::SearchTarget;
@@ -13,7 +14,6 @@ use crate::findings::scene::calls::{is_device_allocation, is_pinned_allocation};
 use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times};
-use crate::gpu::gpu_time::IdleCause;
 
 /// The rule that judges calls like `cudaMalloc` and `cudaFree` within steps.
 pub(super) struct DeviceAllocations;

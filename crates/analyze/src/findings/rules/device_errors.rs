@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::{bytes, counted, duration, percent, signal};
+use tprof_metrics::gpu::device_memory::{HeldOfDevice, held_until};
 use tprof_rank::base::intervals::Interval;
 use tprof_trace::calls::function;
 use tprof_trace::model::{CallStatus, NameId, ProcessEnd, ProcessIndex};
@@ -15,7 +16,6 @@ use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::scene::calls::is_pinned_allocation;
 use crate::findings::verdict::Verdict;
-use crate::gpu::device_memory::{HeldOfDevice, held_until};
 
 /// The rule that judges calls of the device's libraries that returned a status other than success.
 pub(super) struct DeviceErrors;

@@ -1,6 +1,7 @@
 //! DeviceMemoryGrowth: a process holds more and more of a device's memory, step by step.
 
 use tprof_facts::units::{bytes, counted, duration};
+use tprof_metrics::gpu::device_memory::HeldOverTime;
 use tprof_rank::base::intervals::Interval;
 use tprof_trace::model::{Device, ThreadIndex};
 
@@ -10,7 +11,6 @@ use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::scene::calls::is_device_allocation;
 use crate::findings::verdict::Verdict;
-use crate::gpu::device_memory::HeldOverTime;
 
 /// The smallest growth that counts: two segments of PyTorch's allocator.
 const LEAST_BYTES: u64 = 40 << 20;

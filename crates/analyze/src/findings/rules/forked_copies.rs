@@ -2,11 +2,11 @@
 //! copies these pages.
 
 use tprof_facts::units::{bytes, counted, percent};
+use tprof_metrics::memory::forked::{self, ForkedMemory};
 
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::memory::forked::{self, ForkedMemory};
 
 /// The smallest number of copied bytes that counts, because any forked process copies some.
 const LEAST_BYTES: u64 = 32 << 20;

@@ -3,6 +3,7 @@
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::{bytes, count, percent};
+use tprof_metrics::gpu::device_memory::{SegmentSums, held};
 use tprof_rank::base::intervals::Interval;
 use tprof_trace::model::{Allocator, DeviceAllocation};
 
@@ -12,7 +13,6 @@ use crate::findings::scene::Scene;
 use crate::findings::scene::calls::is_device_allocation;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
-use crate::gpu::device_memory::{SegmentSums, held};
 
 const ADVICE: &str = "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, pad inputs to few \
                       sizes, and allocate large buffers once, before the first step.";

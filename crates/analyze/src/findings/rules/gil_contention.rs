@@ -1,6 +1,7 @@
 //! GilContention: the driving thread waits for Python's global lock (GIL), or for other threads
 //! that wait for it.
 
+use tprof_metrics::host::{GilHolders, Place, RankHost};
 use tprof_rank::samples::Part;
 
 use super::host_part::{
@@ -11,7 +12,6 @@ use crate::findings::finding::Finding;
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::host::{GilHolders, Place, RankHost};
 
 /// The rule that judges waits for the GIL, the lock that lets only one thread at a time run Python.
 pub(super) struct GilContention;

@@ -7,8 +7,7 @@ use tprof_rank::base::intervals::Cover;
 
 use crate::findings::finding::idle_places;
 use crate::findings::rule::{Rule, RuleAbout};
-use crate::findings::scene::Gap;
-use crate::findings::scene::Scene;
+use crate::findings::scene::{Gap, Scene};
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times, top};
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use tprof_facts::units::counted;
+use tprof_metrics::program::compile::gaps;
 use tprof_rank::base::intervals::Cover;
 use tprof_trace::compile_log::{CompiledFrame, GraphBreak as Break};
 
@@ -12,7 +13,6 @@ use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
-use crate::program::compile::gaps;
 
 /// The rule that judges graph breaks, at which a graph ends within a function.
 pub(super) struct GraphBreak;

@@ -5,6 +5,9 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 use tprof_facts::frames::Layer;
 use tprof_facts::units::{bytes, counted, duration};
+use tprof_metrics::memory::growth::Growth;
+use tprof_metrics::memory::timeline::Cgroup;
+use tprof_metrics::memory::{Moments, growth_at};
 use tprof_rank::samples::Func;
 use tprof_trace::TraceFile;
 use tprof_trace::model::counter;
@@ -15,9 +18,6 @@ use crate::findings::finding::SourceLine;
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::memory::growth::Growth;
-use crate::memory::timeline::Cgroup;
-use crate::memory::{Moments, growth_at};
 
 /// The smallest growth that counts, because any program grows by a few bytes.
 const LEAST_BYTES: u64 = 1 << 20;

@@ -1,6 +1,7 @@
 //! Shares verdicts, findings and texts among the rules on the driving thread's wall time.
 
 use tprof_facts::units::{counted, duration, percent};
+use tprof_metrics::host::{LONGEST, Place, RankHost, WallTime};
 use tprof_rank::base::intervals::Interval;
 use tprof_rank::samples::{Part, UnsampledShare};
 use tprof_trace::model::ThreadIndex;
@@ -8,7 +9,6 @@ use tprof_trace::model::ThreadIndex;
 use crate::findings::finding::{Evidence, Finding, SourceLine, Track};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::host::{LONGEST, Place, RankHost, WallTime};
 
 /// If at least this share of the judged time is unknown, it may belong to any part. So the rules
 /// can't say that a part takes little time.

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use tprof_facts::functions::in_sentence;
 use tprof_facts::units::{counted, duration, percent};
+use tprof_metrics::host::{AUTOGRAD, Place, WallTime};
 use tprof_rank::samples::Part;
 
 use super::host_part::{amount, finding_at, host, is_found, line, too_few, too_little};
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::host::{AUTOGRAD, Place, WallTime};
 
 /// Beginnings of the names of system libraries. How long their functions take depends on the
 /// caller.

@@ -2,16 +2,15 @@
 //! launched it yet.
 
 use tprof_facts::units::duration;
+use tprof_metrics::gpu::gpu_time::IdleCause;
 use tprof_rank::base::intervals::Cover;
 use tprof_rank::base::stats::median;
 
 use crate::findings::finding::idle_places;
 use crate::findings::rule::{Rule, RuleAbout};
-use crate::findings::scene::Gap;
-use crate::findings::scene::{Scene, moment_of_call};
+use crate::findings::scene::{Gap, Scene, moment_of_call};
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times, top};
-use crate::gpu::gpu_time::IdleCause;
 
 /// The rule that judges idle time in which the host launched work, one operator at a time.
 pub(super) struct LaunchBound;

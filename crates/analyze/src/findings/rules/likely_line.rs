@@ -5,11 +5,11 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
+use tprof_metrics::host::Place;
 use tprof_rank::samples::{CpuTrace, Part, is_interpreter};
 use tprof_trace::model::{ProcessIndex, ThreadState};
 
 use crate::findings::finding::SourceLine;
-use crate::host::Place;
 
 /// With fewer samples than this in the same functions, chance may decide which line they have.
 const LEAST_SAMPLES: u64 = 3;
@@ -67,9 +67,9 @@ fn called(frame: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use tprof_fixture::Fixture;
+    use tprof_trace::model::{SYNTHETIC_FRAME, Sample, Stack, Symbol, ThreadState};
 
     use super::*;
-    use tprof_trace::model::{SYNTHETIC_FRAME, Sample, Stack, Symbol, ThreadState};
 
     /// Makes samples with two different stacks. `relu` samples are in the function `relu`, called
     /// from line 12. `mm` samples are in `mm`, called from line 15.

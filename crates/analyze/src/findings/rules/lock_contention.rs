@@ -2,6 +2,7 @@
 //! threads that wait for locks.
 
 use tprof_facts::units::duration;
+use tprof_metrics::host::RankHost;
 use tprof_rank::samples::Part;
 
 use super::host_part::{
@@ -10,7 +11,6 @@ use super::host_part::{
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::host::RankHost;
 
 /// The rule that judges waits for locks other than the GIL.
 pub(super) struct LockContention;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use tprof_facts::flops::ElementType::{BFloat16, Float16, Float32};
 use tprof_facts::flops::peaks::Peaks;
 use tprof_facts::units::{counted, duration, percent};
+use tprof_metrics::program::flops::ModelledRun;
 
 use super::modelled::{cover, no_sizes, work_of};
 use crate::findings::rule::{Rule, RuleAbout};
@@ -13,7 +14,6 @@ use crate::findings::scene::Scene;
 use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{by_name, time, top};
-use crate::program::flops::ModelledRun;
 
 /// The rule that judges products in `float32`. These run on tensor cores, which round to TF32, or
 /// on ordinary units.

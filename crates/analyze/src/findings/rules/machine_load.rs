@@ -1,11 +1,10 @@
 //! Measures the load of the machine in the judged time, as far as it was recorded.
 
 use tprof_facts::units::duration;
+use tprof_metrics::host::RankHost;
 use tprof_rank::base::intervals::Interval;
 use tprof_trace::TraceFile;
 use tprof_trace::model::counter;
-
-use crate::host::RankHost;
 
 /// The load of the machine, and the throttling of the job's cgroup.
 pub(super) struct MachineLoad {

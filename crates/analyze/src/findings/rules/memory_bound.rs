@@ -1,11 +1,12 @@
 //! MemoryBound: kernels wait for the device's memory.
 
+use tprof_metrics::program::flops::RoofBound;
+
 use super::counters::{HardwareLimit, judge};
 use super::kernel_kinds::KernelKind;
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::program::flops::RoofBound;
 
 /// The rule that judges kernels near the peak bandwidth of the device's memory.
 pub(super) struct MemoryBound;

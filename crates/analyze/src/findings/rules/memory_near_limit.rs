@@ -1,12 +1,12 @@
 //! MemoryNearLimit: the job's memory cgroup is nearly full.
 
 use tprof_facts::units::{bytes, counted, percent};
+use tprof_metrics::memory::killed::NEAR_LIMIT;
+use tprof_metrics::memory::timeline::Cgroup;
 
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::memory::killed::NEAR_LIMIT;
-use crate::memory::timeline::Cgroup;
 
 /// The share of the finding. The job was killed, or nearly, so it is higher than the share of any
 /// medium finding.

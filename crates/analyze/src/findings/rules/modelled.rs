@@ -1,12 +1,12 @@
 //! Shares functions among the rules on operators with known sizes.
 
 use tprof_facts::units::{duration, percent};
+use tprof_metrics::program::flops::ModelledRun;
 use tprof_rank::Work;
 use tprof_rank::base::intervals::Cover;
 
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::program::flops::ModelledRun;
 
 /// The data that these rules need, in words.
 pub(super) const NEEDS_SIZES: &str = "operators with sizes of their inputs: `tprof run --operators shapes`, or torch.profiler's record_shapes=True";

@@ -3,6 +3,7 @@
 //! them, the job can't change that. So that case isn't a finding, but a note above the findings.
 
 use tprof_facts::units::duration;
+use tprof_metrics::host::{RankHost, ThreadAtPlace};
 use tprof_rank::samples::Part;
 
 use super::host_part::{amount, finding, host, is_found, line, too_little};
@@ -11,7 +12,6 @@ use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::stolen_time::StolenTime;
 use crate::findings::verdict::Verdict;
-use crate::host::{RankHost, ThreadAtPlace};
 
 /// The rule that judges time in which the driving thread is ready but has no core.
 pub(super) struct NoFreeCore;

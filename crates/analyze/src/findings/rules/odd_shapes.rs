@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use tprof_facts::flops::ElementType::{BFloat16, Float8, Float16};
 use tprof_facts::flops::ProductSizes;
 use tprof_facts::units::{counted, duration};
+use tprof_metrics::program::flops::{Modelled, ModelledRun};
 
 use super::modelled::{cover, no_sizes, of_roof, work_of};
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
-use crate::program::flops::{Modelled, ModelledRun};
 
 /// The rule that judges products with a size that isn't a multiple of 16 bytes.
 pub(super) struct OddShapes;

@@ -2,6 +2,7 @@
 //! time to pass.
 
 use tprof_facts::units::duration;
+use tprof_metrics::host::{ConcurrentWork, OtherCause, Place, RankHost};
 use tprof_rank::samples::Part;
 
 use super::host_part::{
@@ -12,7 +13,6 @@ use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
-use crate::host::{ConcurrentWork, OtherCause, Place, RankHost};
 
 /// The rule that judges waits that no other rule judges.
 pub(super) struct OtherWait;

@@ -7,8 +7,7 @@ use super::copies::{CopyProblem, finding};
 use crate::findings::absent::SearchTarget;
 use crate::findings::finding::Finding;
 use crate::findings::rule::{Rule, RuleAbout};
-use crate::findings::scene::Copy;
-use crate::findings::scene::Scene;
+use crate::findings::scene::{Copy, Scene};
 use crate::findings::verdict::Verdict;
 
 /// The rule that judges asynchronous copies from and to pageable memory.

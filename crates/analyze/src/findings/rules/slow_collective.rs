@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use tprof_facts::flops::peaks::Peaks;
 use tprof_facts::units::{bytes, counted, percent};
+use tprof_metrics::gpu::comm::Links;
 use tprof_rank::collectives::{Operation, operations};
 
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
-use crate::gpu::comm::Links;
 
 /// The rule that judges collectives far below the peak of NVLink.
 pub(super) struct SlowCollective;

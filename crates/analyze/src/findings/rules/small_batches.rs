@@ -9,6 +9,7 @@ use std::collections::BinaryHeap;
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::{duration, percent};
+use tprof_metrics::gpu::waves::blocks_that_fill;
 use tprof_rank::base::intervals::{Cover, Interval, Union};
 use tprof_rank::{Class, StreamKey, Work};
 use tprof_trace::model::{Device, NameId, SpanKind};
@@ -17,7 +18,6 @@ use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::{Gap, Scene};
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{short, time};
-use crate::gpu::waves::blocks_that_fill;
 
 /// The rule that judges multiprocessors that are empty while kernels with too few blocks run.
 pub(super) struct SmallBatches;

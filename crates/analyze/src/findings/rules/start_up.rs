@@ -1,6 +1,7 @@
 //! StartUp: the job takes long to begin. This time is spent once, outside of the steps.
 
 use tprof_facts::units::{duration, percent};
+use tprof_metrics::host::{RankHost, WindowStart};
 use tprof_rank::base::intervals::Interval;
 use tprof_rank::samples::Part;
 
@@ -10,7 +11,6 @@ use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
-use crate::host::{RankHost, WindowStart};
 
 /// A shorter start-up than this is normal for any Python program.
 const LEAST_NS: u64 = 500_000_000;

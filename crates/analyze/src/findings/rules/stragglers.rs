@@ -3,6 +3,7 @@
 //! This is the only rule that judges all ranks together.
 
 use tprof_facts::units::{count, duration, percent};
+use tprof_metrics::gpu::stragglers::{Arrival, arrivals};
 
 use super::{collective_wait, waiting_ranks};
 use crate::findings::finding::Finding;
@@ -11,7 +12,6 @@ use crate::findings::rank_collectives::RankCollectives;
 use crate::findings::rule::RuleAbout;
 use crate::findings::severity::LEAST_SHARE;
 use crate::findings::verdict::Unchecked;
-use crate::gpu::stragglers::{Arrival, arrivals};
 
 /// The texts that document this rule.
 pub(in crate::findings) const ABOUT: RuleAbout = RuleAbout {

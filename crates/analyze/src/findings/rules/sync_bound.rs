@@ -2,6 +2,7 @@
 //! "CUDA synchronization APIs" of Nsight Systems finds the same calls, but not what they cost.
 
 use tprof_facts::units::duration;
+use tprof_metrics::gpu::gpu_time::IdleCause;
 use tprof_rank::HostSpan;
 
 use crate::findings::absent::SearchTarget;
@@ -10,7 +11,6 @@ use crate::findings::scene::calls::is_wait;
 use crate::findings::scene::{Scene, moment_of_call};
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times, top};
-use crate::gpu::gpu_time::IdleCause;
 
 /// The rule that judges calls that wait for a device, if gaps on the device follow them.
 pub(super) struct SyncBound;

@@ -1,13 +1,13 @@
 //! SyncCheckpoint: the job waits while its driving thread saves a checkpoint.
 
+use tprof_facts::units::duration;
+use tprof_metrics::host::{Place, RankHost, WallTime};
 use tprof_rank::samples::Part;
 
 use super::host_part::{amount, finding_at, host, is_found, too_little, widest, with_lines};
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::host::{Place, RankHost, WallTime};
-use tprof_facts::units::duration;
 
 /// The rule that judges time in functions whose names say that they save, and in their callees, on
 /// a core or not.

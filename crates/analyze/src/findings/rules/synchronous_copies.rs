@@ -4,9 +4,8 @@
 use super::copies::{CopyProblem, by_a_call_named, judge_synchronous};
 use crate::findings::absent::SearchTarget;
 use crate::findings::rule::{Rule, RuleAbout};
-use crate::findings::scene::Copy;
-use crate::findings::scene::Scene;
 use crate::findings::scene::calls::is_synchronous_copy;
+use crate::findings::scene::{Copy, Scene};
 use crate::findings::verdict::Verdict;
 
 /// The rule that judges copies by calls that are not asynchronous.

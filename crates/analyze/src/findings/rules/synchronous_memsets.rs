@@ -1,13 +1,11 @@
 //! SynchronousMemsets: memsets that may block their thread until they are done. This is the rule
 //! "CUDA synchronous memset" of Nsight Systems.
 
-use super::copies::CopyProblem;
-use super::copies::{by_a_call_named, judge_synchronous};
+use super::copies::{CopyProblem, by_a_call_named, judge_synchronous};
 use crate::findings::absent::SearchTarget;
 use crate::findings::rule::{Rule, RuleAbout};
-use crate::findings::scene::Copy;
-use crate::findings::scene::Scene;
 use crate::findings::scene::calls::is_synchronous_memset;
+use crate::findings::scene::{Copy, Scene};
 use crate::findings::verdict::Verdict;
 
 /// The rule that judges memsets by calls that are not asynchronous.

@@ -5,13 +5,13 @@ use std::ops::Range;
 use rustc_hash::FxHashSet;
 use tprof_facts::flops::Family;
 use tprof_facts::units::counted;
+use tprof_metrics::program::flops::ModelledRun;
 
 use super::modelled::{cover, no_sizes, work_of};
 use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{by_name, time, top};
-use crate::program::flops::ModelledRun;
 
 /// The rule that judges attention that writes its scores to memory and reads them again.
 pub(super) struct UnfusedAttention;

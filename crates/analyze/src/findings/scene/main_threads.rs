@@ -1,9 +1,8 @@
 //! Finds a rank's main threads: the threads that drive its job, so that their waits delay it.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tprof_trace::model::{Process, SpanKind, Thread, ThreadIndex};
-
 use tprof_rank::{HostSpan, RankTrace, Step, descends};
+use tprof_trace::model::{Process, SpanKind, Thread, ThreadIndex};
 
 /// The kinds of spans that identify main threads if no thread launches work or marks steps.
 const SHOWING: [SpanKind; 5] =

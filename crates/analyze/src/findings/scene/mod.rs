@@ -17,21 +17,21 @@ use std::sync::OnceLock;
 
 use tprof_document::Machine;
 use tprof_facts::Clock;
+use tprof_metrics::gpu::gpu_time::beginning::RecordingStart;
+use tprof_metrics::host::RankHost;
+use tprof_metrics::program::flops::Modelled;
 use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_rank::base::parallel;
 use tprof_rank::{RankTrace, judged_window, of_devices, steps_of_one_process};
 use tprof_trace::model::Sample;
 
-pub(super) use crate::gpu::gpu_time::Gap;
-use crate::gpu::gpu_time::beginning::RecordingStart;
-use crate::host::RankHost;
-use crate::program::flops::Modelled;
 pub(super) use copies::Copy;
 use main_threads::MainThreads;
 pub(super) use places::moment_of_call;
 use ranges::NamedRange;
 use sampled_loading::SampledLoading;
 use time_by_cause::TimeByCause;
+pub(super) use tprof_metrics::gpu::gpu_time::Gap;
 pub(super) use tprof_rank::call_names as calls;
 
 /// The lower bound of the length from which idle times are judged one by one; for short steps.

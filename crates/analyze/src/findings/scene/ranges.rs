@@ -1,9 +1,8 @@
 //! Collects the named ranges and operators that show where an event happened.
 
 use tprof_facts::steps::number_of;
-use tprof_trace::model::{NameId, SpanKind, ThreadIndex};
-
 use tprof_rank::{HostSpan, OnThread, PROFILER_STEP, RankTrace, nesting_order};
+use tprof_trace::model::{NameId, SpanKind, ThreadIndex};
 
 /// A named range, or an operator.
 pub(super) struct NamedRange {

@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use tprof_metrics::host::Place;
 use tprof_rank::HostSpan;
 use tprof_rank::base::intervals::{Cover, Interval, Measure};
 use tprof_rank::samples::{FrameFunctions, FunctionTable, Part};
@@ -14,7 +15,6 @@ use tprof_trace::model::{ProcessIndex, SampleMoment, SpanKind, StackId, ThreadIn
 
 use super::Scene;
 use crate::findings::finding::SourceLine;
-use crate::host::Place;
 
 /// If no sample lies within a call, samples at most this far from the call are used, ns.
 const MOST_APART_NS: u64 = 10_000_000;

@@ -3,14 +3,14 @@
 
 use std::sync::OnceLock;
 
+use tprof_metrics::gpu::gpu_time::beginning::RecordingStart;
+use tprof_metrics::gpu::gpu_time::{BusyTimes, CAUSES, IdleCause, Threads, Waterfall, main_line};
+use tprof_metrics::host::Place;
 use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_rank::of_devices;
 
 use super::Scene;
 use crate::findings::finding::SourceLine;
-use crate::gpu::gpu_time::beginning::RecordingStart;
-use crate::gpu::gpu_time::{BusyTimes, CAUSES, IdleCause, Threads, Waterfall, main_line};
-use crate::host::Place;
 
 /// The devices' time by cause, with the source lines behind each cause.
 #[derive(Debug)]

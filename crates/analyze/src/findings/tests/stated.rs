@@ -1,11 +1,11 @@
 //! Tests of spans whose category says what their time is for.
 
+use tprof_metrics::host::RankHost;
 use tprof_rank::samples::Part;
 use tprof_rank::{Needs, RankTrace};
 use tprof_trace::model::{Sample, Span, SpanKind, Stack, Symbol, ThreadState};
 
 use super::job::{Job, MS, ask};
-use crate::host::RankHost;
 
 /// Builds a job with two steps of 100 ms. Of every ten periods of 10 ms, the thread sleeps in three
 /// and runs on a core in two, all five of them within a span. In the others it runs outside of the

@@ -7,6 +7,11 @@ use std::path::Path;
 use serde::Serialize;
 use tprof_document::{Options, REPORT_VERSION, RankContext};
 use tprof_facts::Zero;
+use tprof_metrics::gpu::report_gpu::{self, SampledGpu};
+use tprof_metrics::memory::killed::Death;
+use tprof_metrics::memory::timeline::{Cgroup, Timeline};
+use tprof_metrics::memory::{HostMemory, rank_memory};
+use tprof_metrics::recording;
 use tprof_rank::base::object::object;
 use tprof_rank::base::parallel;
 use tprof_rank::base::reading::Reading;
@@ -18,14 +23,8 @@ use tprof_rank::run::step_cost::StepCost;
 use tprof_rank::{Needs, RankTrace};
 use tprof_trace::{RunDir, TraceFile};
 
-use crate::findings::lines;
 pub use crate::findings::lines::Line;
-use crate::findings::{self, RankFindings};
-use crate::gpu::report_gpu::{self, SampledGpu};
-use crate::memory::killed::Death;
-use crate::memory::timeline::{Cgroup, Timeline};
-use crate::memory::{HostMemory, rank_memory};
-use crate::recording;
+use crate::findings::{self, RankFindings, lines};
 use gpu::Gpu;
 
 /// The reason why the report on memory has no figures of devices.

@@ -12,14 +12,10 @@ mod unsampled_waits;
 mod waits;
 
 pub use load::CpuTrace;
-pub use names::FrameFunctions;
-pub use names::{Func, FuncId, FunctionTable, Layer, Stack};
-pub use part::is_interpreter;
-pub use part::joins;
-pub use part::loads_inline;
-pub use part::takes_from_thread;
-pub use part::wants_held_lock;
-pub use part::{PARTS, Part};
+pub use names::{FrameFunctions, Func, FuncId, FunctionTable, Layer, Stack};
+pub use part::{
+    PARTS, Part, is_interpreter, joins, loads_inline, takes_from_thread, wants_held_lock,
+};
 pub use role::Role;
 pub use stretch::Stretch;
 pub use unsampled_share::UnsampledShare;

@@ -13,9 +13,8 @@ use tprof_trace::model::ThreadState;
 
 use super::names::{Func, FuncId, FunctionTable, Layer};
 use super::role::Role;
-pub use locks::joins;
-pub use locks::wants_held_lock;
 use locks::{is_lock, is_lock_of_database};
+pub use locks::{joins, wants_held_lock};
 
 /// A part of a thread's wall time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
