@@ -46,17 +46,24 @@ ALLOWED = {
     "tprof-rank": {"tprof-trace", "tprof-facts"},
     "tprof-document": {"tprof-trace", "tprof-facts", "tprof-rank"},
     "tprof-metrics": {"tprof-trace", "tprof-facts", "tprof-rank", "tprof-document"},
-    "tprof-analyze": {"tprof-trace", "tprof-facts", "tprof-rank", "tprof-document", "tprof-metrics"},
+    "tprof-findings": {"tprof-trace", "tprof-facts", "tprof-rank", "tprof-document", "tprof-metrics"},
+    "tprof-analyze": {
+        "tprof-trace", "tprof-facts", "tprof-rank", "tprof-document", "tprof-metrics", "tprof-findings",
+    },
     "tprof-export": {"tprof-trace", "tprof-facts"},
-    "tprof-tables": {"tprof-trace", "tprof-facts", "tprof-analyze", "tprof-export"},
+    "tprof-tables": {
+        "tprof-trace", "tprof-facts", "tprof-rank", "tprof-document", "tprof-analyze", "tprof-export",
+    },
     "tprof-live": {"tprof-trace", "tprof-facts"},
     "tprof-serve": {"tprof-trace", "tprof-live", "tprof-export"},
     # A separate workspace and program.
-    "tprof-sql": {"tprof-trace", "tprof-facts", "tprof-analyze", "tprof-export", "tprof-tables"},
+    "tprof-sql": {
+        "tprof-trace", "tprof-facts", "tprof-document", "tprof-analyze", "tprof-export", "tprof-tables",
+    },
     "tprof-cli": {
         "tprof-wire", "tprof-trace", "tprof-facts", "tprof-collect", "tprof-import",
-        "tprof-analyze", "tprof-export", "tprof-tables", "tprof-live",
-        "tprof-serve",
+        "tprof-rank", "tprof-document", "tprof-metrics", "tprof-findings", "tprof-analyze",
+        "tprof-export", "tprof-tables", "tprof-live", "tprof-serve",
     },
 }
 # What tests of any crate may use.

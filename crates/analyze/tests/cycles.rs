@@ -5,8 +5,8 @@ mod common;
 use std::path::Path;
 
 use serde_json::Value;
-use tprof_analyze::document::{Options, Window};
 use tprof_analyze::{AnalyzeError, KINDS, Kind, ReportRequest, Reports, read_together};
+use tprof_document::{Options, Window};
 use tprof_trace::model::*;
 
 use common::{Maker, START, run_json};

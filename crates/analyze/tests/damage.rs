@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde_json::Value;
 use tprof_analyze::diff::{Comparison, Side, SideOptions};
-use tprof_analyze::document::Options;
 use tprof_analyze::{KINDS, Kind, ReportRequest, document, read_together};
+use tprof_document::Options;
 use tprof_trace::model::*;
 
 use common::{Maker, START, run_json};

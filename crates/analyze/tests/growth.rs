@@ -4,7 +4,8 @@ mod common;
 
 use std::path::Path;
 
-use tprof_analyze::{Kind, Reading, Report, report};
+use tprof_analyze::{Kind, Report, report};
+use tprof_rank::base::reading::Reading;
 use tprof_trace::model::*;
 
 use common::{Maker, run_json};

@@ -5,8 +5,8 @@ mod common;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use tprof_analyze::memory::{HostMemory, rank_memory};
 use tprof_facts::Clock;
+use tprof_metrics::memory::{HostMemory, rank_memory};
 use tprof_trace::TraceFile;
 use tprof_trace::model::*;
 
@@ -131,7 +131,7 @@ fn play(ops: &[Op], spacing: u64) -> (Model, HostMemory) {
 
 fn by_first_frame<T>(
     memory: &HostMemory,
-    value: impl Fn(&tprof_analyze::memory::sites::Site) -> T,
+    value: impl Fn(&tprof_metrics::memory::sites::Site) -> T,
 ) -> BTreeMap<String, T> {
     memory.sites.iter().map(|site| (site.stack[0].to_string(), value(site))).collect()
 }
@@ -167,7 +167,7 @@ proptest! {
     #[test]
     fn sums_over_sites_equal_the_totals(ops in prop::collection::vec(op(), 0..120)) {
         let (_, memory) = play(&ops, 1000);
-        let sum = |value: fn(&tprof_analyze::memory::sites::Site) -> Option<u64>| {
+        let sum = |value: fn(&tprof_metrics::memory::sites::Site) -> Option<u64>| {
             memory.sites.iter().map(|site| value(site).unwrap()).sum::<u64>()
         };
         prop_assert_eq!(memory.allocations.get(), Some(sum(|site| site.allocations.get())));

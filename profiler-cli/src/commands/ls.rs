@@ -7,9 +7,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use serde_json::{Value, json};
-use tprof_analyze::{Kind, Reading, Report, report};
+use tprof_analyze::{Kind, Report, report};
 use tprof_facts::labels::base_name;
 use tprof_facts::units::{bytes, count, duration};
+use tprof_rank::base::reading::Reading;
 
 use crate::runs::contents::RunContents;
 use crate::runs::newest::{FoundRun, runs_in};

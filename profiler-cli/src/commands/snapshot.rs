@@ -7,9 +7,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use tprof_analyze::document;
-use tprof_analyze::document::Options;
-use tprof_analyze::memory::snapshot;
 use tprof_collect::control::Request;
+use tprof_document::Options;
+use tprof_metrics::memory::snapshot;
 use tprof_trace::live::is_collector_alive;
 
 use super::live::ask;

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use tprof_analyze::AnalyzeError;
-use tprof_analyze::document::OptionMatches;
+use tprof_document::OptionMatches;
 use tprof_facts::units::duration;
 use tprof_trace::TraceError;
 

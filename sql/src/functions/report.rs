@@ -17,8 +17,8 @@ use datafusion::common::{ScalarValue, plan_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::Expr;
 use datafusion::prelude::SessionContext;
-use tprof_analyze::document::{Cell, Column, Options, Table, Unit, Value};
-use tprof_analyze::{Document, KINDS, document};
+use tprof_analyze::{KINDS, document};
+use tprof_document::{Cell, Column, Document, Options, Table, Unit, Value};
 use tprof_trace::live::is_collector_alive;
 
 use crate::problems::Problems;

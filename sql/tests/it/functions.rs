@@ -1,7 +1,7 @@
 //! Tests that SQL functions on intervals compute the figures that reports print.
 
 use tprof_analyze::{KINDS, document};
-use tprof_analyze::document::{Options, Value};
+use tprof_document::{Options, Value};
 
 use crate::runs::{RANKS, ended, rows, runs};
 

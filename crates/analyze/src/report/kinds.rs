@@ -4,7 +4,7 @@ use tprof_document::DocumentKind;
 
 /// Every kind except `summary` and `memory`, in the order in which help lists them.
 pub const KINDS: &[DocumentKind] = &[
-    crate::findings::KIND,
+    tprof_findings::KIND,
     tprof_metrics::host::KIND,
     tprof_metrics::gpu::gpu_time::KIND,
     tprof_metrics::gpu::breakdown::KIND,

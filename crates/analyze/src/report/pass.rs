@@ -20,6 +20,7 @@ use tprof_facts::compile::RunLogs;
 use tprof_facts::cycles::{self, Cycle};
 use tprof_facts::units::duration;
 use tprof_facts::{Zero, operators, steps};
+use tprof_findings::{Findings, RankFindings};
 use tprof_metrics::recording;
 use tprof_rank::base::parallel;
 use tprof_rank::base::reading::Reading;
@@ -33,7 +34,6 @@ use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, TraceError, TraceFile
 use super::after_end::WorkAfterEnd;
 use super::error::AnalyzeError;
 use super::lost_rows;
-use crate::findings::{Findings, RankFindings};
 use crate::report::summary::{Kind, RankSummary, Report, part_of, report_of};
 
 /// If a report covers only a cycle, this note says which figures of the summary and the report on

@@ -1,7 +1,7 @@
 //! Conditions of `--fail-on`: parses them, and checks each against a comparison.
 
 use tprof_analyze::diff::{Comparison, Gate, GateError, Limit, Subject};
-use tprof_analyze::document::Value;
+use tprof_document::Value;
 
 use crate::commands::report::document;
 use crate::terminal::errors::{Failure, nearest};

@@ -5,9 +5,8 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
-use tprof_analyze::document::Document;
-use tprof_analyze::document::REPORT_VERSION;
 use tprof_analyze::{Kind, Report, Reports};
+use tprof_document::{Document, REPORT_VERSION};
 
 use super::head::{self, Head};
 use super::kinds::{kind_name, report_kinds};

@@ -1,22 +1,19 @@
 //! Reads a run, and prints its reports.
 
-use super::args::ReportArgs;
-use super::kinds::{REPORTS, kind_name};
-use super::{csv, document, many, memory, summary};
-
 use std::io::Write;
 use std::mem::take;
 use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::Value;
-
-use tprof_analyze::document::{
-    Document, DocumentKind, LineTables, Options, Table, TimeSelection, Window,
-};
 use tprof_analyze::{KINDS, Kind, Report, ReportRequest, Reports, read_together, schema};
 use tprof_collect::control::Request;
+use tprof_document::{Document, DocumentKind, LineTables, Options, Table, TimeSelection, Window};
 use tprof_trace::live::is_collector_alive;
+
+use super::args::ReportArgs;
+use super::kinds::{REPORTS, kind_name};
+use super::{csv, document, many, memory, summary};
 
 use crate::commands::live::ask;
 use crate::commands::ls;

@@ -7,6 +7,8 @@ use std::path::Path;
 use serde::Serialize;
 use tprof_document::{Options, REPORT_VERSION, RankContext};
 use tprof_facts::Zero;
+use tprof_findings::RankFindings;
+use tprof_findings::lines::{self, Line};
 use tprof_metrics::gpu::report_gpu::{self, SampledGpu};
 use tprof_metrics::memory::killed::Death;
 use tprof_metrics::memory::timeline::{Cgroup, Timeline};
@@ -23,8 +25,6 @@ use tprof_rank::run::step_cost::StepCost;
 use tprof_rank::{Needs, RankTrace};
 use tprof_trace::{RunDir, TraceFile};
 
-pub use crate::findings::lines::Line;
-use crate::findings::{self, RankFindings, lines};
 use gpu::Gpu;
 
 /// The reason why the report on memory has no figures of devices.
@@ -130,7 +130,7 @@ pub(crate) struct RankSummary {
 
 /// Returns the tables that a summary reads of a rank.
 pub(crate) fn needs(trace: &TraceFile, at: &RankContext) -> Needs {
-    if findings::lines::can_be_judged(trace, at) { Needs::ALL } else { Needs::WORK }
+    if lines::can_be_judged(trace, at) { Needs::ALL } else { Needs::WORK }
 }
 
 /// Makes a rank's part of the summary and of the report on memory.
