@@ -50,6 +50,10 @@ ALLOWED = {
     "tprof-analyze": {
         "tprof-trace", "tprof-facts", "tprof-rank", "tprof-document", "tprof-metrics", "tprof-findings",
     },
+    "tprof-diff": {
+        "tprof-trace", "tprof-facts", "tprof-rank", "tprof-document", "tprof-metrics", "tprof-analyze",
+    },
+    "tprof-schema": {"tprof-rank", "tprof-document", "tprof-analyze", "tprof-diff"},
     "tprof-export": {"tprof-trace", "tprof-facts"},
     "tprof-tables": {
         "tprof-trace", "tprof-facts", "tprof-rank", "tprof-document", "tprof-analyze", "tprof-export",
@@ -63,7 +67,7 @@ ALLOWED = {
     "tprof-cli": {
         "tprof-wire", "tprof-trace", "tprof-facts", "tprof-collect", "tprof-import",
         "tprof-rank", "tprof-document", "tprof-metrics", "tprof-findings", "tprof-analyze",
-        "tprof-export", "tprof-tables", "tprof-live", "tprof-serve",
+        "tprof-diff", "tprof-schema", "tprof-export", "tprof-tables", "tprof-live", "tprof-serve",
     },
 }
 # What tests of any crate may use.

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use serde_json::{Value, json};
-use tprof_analyze::diff::{Comparison, ManyRuns, Side, SideOptions};
-use tprof_analyze::schema::TableList;
 use tprof_analyze::{KINDS, Kind, ReportRequest, document, read_together};
+use tprof_diff::{Comparison, ManyRuns, Side, SideOptions};
 use tprof_document::{LineTables, Options};
 use tprof_metrics::memory::snapshot;
+use tprof_schema::TableList;
 use tprof_trace::model::*;
 use tprof_trace::{RunDir, TraceHeader, TraceWriter};
 
@@ -273,7 +273,7 @@ const MAKERS: [&str; 7] =
 fn assert_no_table_is_unseen(list: &TableList) {
     let seen: BTreeSet<&str> = list.tables().collect();
     let mut unseen = Vec::new();
-    let crates = ["document", "metrics", "findings", "analyze"];
+    let crates = ["document", "metrics", "findings", "analyze", "diff"];
     let mut folders: Vec<_> =
         crates.iter().map(|name| root().join("crates").join(name).join("src")).collect();
     while let Some(folder) = folders.pop() {

@@ -1,14 +1,11 @@
 //! Tests the growth of live memory: the time that it covers, and its error.
 
-mod common;
-
 use std::path::Path;
 
 use tprof_analyze::{Kind, Report, report};
+use tprof_fixture::runs::{Maker, run_json};
 use tprof_rank::base::reading::Reading;
 use tprof_trace::model::*;
-
-use common::{Maker, run_json};
 
 const MS: u64 = 1_000_000;
 

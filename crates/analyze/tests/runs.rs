@@ -1,7 +1,5 @@
 //! Tests reports of whole runs: ranks, completeness, sampling, gaps, killed processes, bad input.
 
-mod common;
-
 use std::path::Path;
 
 use serde_json::Value;
@@ -10,6 +8,7 @@ use tprof_analyze::{
     AnalyzeError, KINDS, Kind, Report, ReportRequest, read_together, report, report_with,
 };
 use tprof_document::{Options, TableRow};
+use tprof_fixture::runs::{Maker, START, run_json, write_run};
 use tprof_rank::base::reading::Reading;
 use tprof_trace::model::*;
 use tprof_trace::run::{
@@ -17,8 +16,6 @@ use tprof_trace::run::{
     RankInfo, RunInfo,
 };
 use tprof_trace::{TraceHeader, TraceWriter};
-
-use common::{Maker, START, run_json, write_run};
 
 const MS: u64 = 1_000_000;
 

@@ -4,7 +4,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use tprof_analyze::diff::{ManyRuns, Side, SideOptions};
+use clap::Args;
+use tprof_diff::{ManyRuns, Side, SideOptions};
 use tprof_trace::live::is_collector_alive;
 
 use crate::commands::report::document;
@@ -14,7 +15,6 @@ use crate::runs::foreign::open_run_or_import;
 use crate::terminal::columns;
 use crate::terminal::errors::Failure;
 use crate::terminal::page::{Form, Page};
-use clap::Args;
 
 /// The end of the help.
 const COMPARE_NOTES: &str = "\

@@ -150,8 +150,10 @@ fn chooses_nothing(started: &[&dyn StartedAnalysis]) -> Option<OptionMatches> {
 
 /// Properties of the run that a document reports beside its tables.
 #[derive(Clone, Debug)]
-pub(crate) struct DocumentContext {
+pub struct DocumentContext {
+    /// How complete the recording of the rows that the document read is.
     pub completeness: Completeness,
+    /// Problems with files that could not be read, in sentences.
     pub problems: Vec<String>,
     /// For documents that read operators: the number of ranks whose operators were recorded for
     /// only a part of the time ([`operators::ended`]).
@@ -162,7 +164,7 @@ pub(crate) struct DocumentContext {
 }
 
 /// A run whose ranks have all been read.
-pub(crate) struct ReadRun {
+pub struct ReadRun {
     dir: RunDir,
     pub run: Run,
     /// The part that was requested, in words.
@@ -215,7 +217,7 @@ struct Context<'a> {
 }
 
 /// Runs the analyses on every rank of a run.
-pub(crate) fn read_ranks(
+pub fn read_ranks(
     path: &Path,
     reports: &[Kind],
     started: &[&dyn StartedAnalysis],

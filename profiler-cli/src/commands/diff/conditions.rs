@@ -1,6 +1,6 @@
 //! Conditions of `--fail-on`: parses them, and checks each against a comparison.
 
-use tprof_analyze::diff::{Comparison, Gate, GateError, Limit, Subject};
+use tprof_diff::{Comparison, Gate, GateError, Limit, Subject};
 use tprof_document::Value;
 
 use crate::commands::report::document;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::Value;
-use tprof_analyze::{KINDS, Kind, Report, ReportRequest, Reports, read_together, schema};
+use tprof_analyze::{KINDS, Kind, Report, ReportRequest, Reports, read_together};
 use tprof_collect::control::Request;
 use tprof_document::{Document, DocumentKind, LineTables, Options, Table, TimeSelection, Window};
 use tprof_trace::live::is_collector_alive;
@@ -39,7 +39,7 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
 
 /// Prints the JSON Schema of all JSON output.
 pub fn print_schema() -> anyhow::Result<ExitCode> {
-    let merged = schema::merged(vec![("ls", ls::schema())]);
+    let merged = tprof_schema::merged(vec![("ls", ls::schema())]);
     write_out(&format!("{merged:#}\n"))
 }
 

@@ -14,6 +14,7 @@ use tprof_metrics::memory::killed::Death;
 use tprof_metrics::memory::timeline::{Cgroup, Timeline};
 use tprof_metrics::memory::{HostMemory, rank_memory};
 use tprof_metrics::recording;
+use tprof_rank::base::has_schema::HasSchema;
 use tprof_rank::base::object::object;
 use tprof_rank::base::parallel;
 use tprof_rank::base::reading::Reading;
@@ -42,6 +43,12 @@ pub enum Kind {
     Summary,
     /// The full report on memory.
     Memory,
+}
+
+impl HasSchema for Kind {
+    fn schema() -> serde_json::Value {
+        serde_json::json!({ "enum": [Kind::Summary, Kind::Memory] })
+    }
 }
 
 /// The entry of one rank file.

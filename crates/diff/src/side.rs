@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use tprof_analyze::{AnalyzeError, DocumentContext, read_ranks};
 use tprof_document::{Options, begin};
 use tprof_facts::steps::StepSource;
 use tprof_metrics::recording;
@@ -19,7 +20,6 @@ use super::host::HostActivity;
 use super::names::TimesByName;
 use super::rank::RankAnalysis;
 use super::run_figures::Peaks;
-use crate::report::{AnalyzeError, DocumentContext, read_ranks};
 
 /// The data of one run that a comparison uses.
 #[derive(Debug)]

@@ -1,16 +1,13 @@
 //! Tests that a report names each damaged block that changes it.
 
-mod common;
-
 use std::path::Path;
 
 use serde_json::Value;
-use tprof_analyze::diff::{Comparison, Side, SideOptions};
 use tprof_analyze::{KINDS, Kind, ReportRequest, document, read_together};
+use tprof_diff::{Comparison, Side, SideOptions};
 use tprof_document::Options;
+use tprof_fixture::runs::{Maker, START, run_json};
 use tprof_trace::model::*;
-
-use common::{Maker, START, run_json};
 
 const MS: u64 = 1_000_000;
 /// Numbers of the tables that are read only when a report needs them.

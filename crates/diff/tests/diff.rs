@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tempfile::TempDir;
-use tprof_analyze::diff::{Comparison, Gate, Side, SideOptions};
+use tprof_diff::{Comparison, Gate, Side, SideOptions};
 use tprof_document::{Cell, Table, Value};
 use tprof_trace::model::{Collective, Device, Kernel, Process, Property, Span, SpanKind};
 use tprof_trace::{TraceHeader, TraceWriter};

@@ -102,7 +102,7 @@ pub(super) fn within_noise(error: f64, largest: f64) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diff::figures::find;
+    use crate::figures::find;
 
     fn of_run(a: f64, b: f64) -> Change {
         Change::of_runs(Reading::Is(a), Reading::Is(b))

@@ -69,7 +69,7 @@ const WIDTH: usize = 110;
 
 impl TableList {
     /// Path of the file that stores the list.
-    pub const FILE: &'static str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/schema/tables.txt");
+    pub const FILE: &'static str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tables.txt");
 
     /// Reads the list from the file.
     pub fn kept() -> TableList {

@@ -36,4 +36,3 @@ pub use many::ManyRuns;
 pub use names::{NameKind, NameTotals, TimesByName};
 pub use side::{Side, SideOptions};
 pub use subject::Subject;
-pub use tprof_rank::base::stats::{Repeats, difference_error};

@@ -15,6 +15,8 @@ mod objects;
 mod table_list;
 
 use serde_json::{Map, Value, json};
+use tprof_analyze::Report;
+use tprof_diff::{Comparison, ManyRuns};
 use tprof_document::{Document, REPORT_VERSION};
 use tprof_rank::base::has_schema::{HasSchema, ObjectSchema, plain_field};
 use tprof_rank::run::completeness::Completeness;
@@ -23,19 +25,10 @@ use tprof_rank::run::info::Run;
 use meanings::Meanings;
 pub use table_list::TableList;
 
-use crate::diff::{Comparison, ManyRuns};
-use crate::report::summary::{Kind, Report};
-
 const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
 
 /// Kinds of reports that are not made of tables.
 const REPORTS: [&str; 2] = ["summary", "memory"];
-
-impl HasSchema for Kind {
-    fn schema() -> Value {
-        json!({ "enum": REPORTS })
-    }
-}
 
 /// Returns the schema, which has a definition for each kind of report, for several reports at once
 /// and for comparisons. `more` has the definitions of other commands.
@@ -55,7 +48,7 @@ pub fn merged(more: Vec<(&str, Value)>) -> Value {
         };
         printed.insert(kind.to_owned(), schema);
     }
-    let kinds = crate::KINDS.iter().map(|kind| kind.name);
+    let kinds = tprof_analyze::KINDS.iter().map(|kind| kind.name);
     printed.insert("several".to_owned(), several(REPORTS.into_iter().chain(kinds)));
     printed.extend(more.into_iter().map(|(name, schema)| (name.to_owned(), schema)));
     let any: Vec<Value> = printed.keys().map(|name| reference(name)).collect();

@@ -154,7 +154,7 @@ fn is_best(sides: &[Side], at: usize, metric: &Metric) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diff::SideOptions;
+    use crate::SideOptions;
     use tprof_trace::model::{Mark, MarkKind};
     use tprof_trace::{TraceHeader, TraceWriter};
 

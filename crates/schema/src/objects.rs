@@ -9,7 +9,7 @@ use serde_json::Value;
 const HEAD: &str = "\
 # Members of what is printed as JSON, tables aside. `?`: some objects lack it. `*`: a reading, which may be
 # null, with `error_KEY` or `KEY_missing` beside it. `[]`: a list. `UPDATE_GOLDEN=1 cargo test -p
-# tprof-analyze --lib schema::` writes this file.
+# tprof-schema` writes this file.
 ";
 
 /// The definitions that are listed. `steps` represents all reports that are made of tables, since
@@ -109,7 +109,7 @@ fn text(members: &[(String, String, String)]) -> String {
 #[test]
 fn objects_txt_lists_the_members_that_are_printed() {
     let text = text(&listed(&super::merged(Vec::new())));
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/schema/objects.txt");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/objects.txt");
     if env::var_os("UPDATE_GOLDEN").is_some() {
         fs::write(path, &text).unwrap();
     }

@@ -1,16 +1,13 @@
 //! Compares the streaming pass over heap events with a simple model that keeps all blocks.
 
-mod common;
-
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use tprof_facts::Clock;
+use tprof_fixture::runs::{Maker, START};
 use tprof_metrics::memory::{HostMemory, rank_memory};
 use tprof_trace::TraceFile;
 use tprof_trace::model::*;
-
-use common::{Maker, START};
 
 const PROCESSES: u32 = 3;
 const STACKS: [&[&str]; 4] = [&["a", "main"], &["b", "main"], &["c", "b", "main"], &["d"]];
