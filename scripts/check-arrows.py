@@ -58,16 +58,19 @@ ALLOWED = {
     "tprof-tables": {
         "tprof-trace", "tprof-facts", "tprof-rank", "tprof-document", "tprof-analyze", "tprof-export",
     },
+    "tprof-ui": {"tprof-trace", "tprof-facts"},
     "tprof-live": {"tprof-trace", "tprof-facts"},
     "tprof-serve": {"tprof-trace", "tprof-live", "tprof-export"},
     # A separate workspace and program.
     "tprof-sql": {
         "tprof-trace", "tprof-facts", "tprof-document", "tprof-analyze", "tprof-export", "tprof-tables",
+        "tprof-ui",
     },
     "tprof-cli": {
         "tprof-wire", "tprof-trace", "tprof-facts", "tprof-collect", "tprof-import",
         "tprof-rank", "tprof-document", "tprof-metrics", "tprof-findings", "tprof-analyze",
-        "tprof-diff", "tprof-schema", "tprof-export", "tprof-tables", "tprof-live", "tprof-serve",
+        "tprof-diff", "tprof-schema", "tprof-export", "tprof-tables", "tprof-ui", "tprof-live",
+        "tprof-serve",
     },
 }
 # What tests of any crate may use.

@@ -7,13 +7,13 @@ use std::process::ExitCode;
 use clap::Args;
 use tprof_diff::{ManyRuns, Side, SideOptions};
 use tprof_trace::live::is_collector_alive;
+use tprof_ui::columns;
+use tprof_ui::errors::Failure;
 
 use crate::commands::report::document;
 use crate::commands::steps_from::steps_from;
 use crate::runs::failure::analyze_failure;
 use crate::runs::foreign::open_run_or_import;
-use crate::terminal::columns;
-use crate::terminal::errors::Failure;
 use crate::terminal::page::{Form, Page};
 
 /// The end of the help.

@@ -11,12 +11,13 @@ use tprof_collect::control::Request;
 use tprof_document::Options;
 use tprof_metrics::memory::snapshot;
 use tprof_trace::live::is_collector_alive;
+use tprof_ui::columns;
+use tprof_ui::errors::{Failure, print_stderr};
+use tprof_ui::newest;
 
 use super::live::ask;
 use super::report::held_memory;
-use crate::runs::{failure, newest, symbols::LateSymbolizer};
-use crate::terminal::columns;
-use crate::terminal::errors::{Failure, print_stderr};
+use crate::runs::{failure, symbols::LateSymbolizer};
 
 /// Largest number of snapshots of a run.
 const MOST: u32 = 100_000;

@@ -20,9 +20,9 @@ use datafusion::prelude::SessionContext;
 use tprof_analyze::{KINDS, document};
 use tprof_document::{Cell, Column, Document, Options, Table, Unit, Value};
 use tprof_trace::live::is_collector_alive;
+use tprof_ui::errors::nearest;
 
 use crate::problems::Problems;
-use crate::terminal::errors::nearest;
 
 /// A run for which reports are made.
 #[derive(Clone, Debug)]

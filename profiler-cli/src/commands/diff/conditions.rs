@@ -2,9 +2,9 @@
 
 use tprof_diff::{Comparison, Gate, GateError, Limit, Subject};
 use tprof_document::Value;
+use tprof_ui::errors::{Failure, nearest};
 
 use crate::commands::report::document;
-use crate::terminal::errors::{Failure, nearest};
 
 /// A condition on a figure.
 #[derive(Debug)]

@@ -13,13 +13,13 @@ use tprof_rank::run::step_cost::StepCost;
 use tprof_trace::RunDir;
 use tprof_trace::live::is_collector_alive;
 use tprof_trace::run::group_blind_spots;
+use tprof_ui::errors::Failure;
 
 use super::args::ExportArgs;
 use super::page_table::page_table;
 use super::{charts, evidence_links, failure, memory_section, roofline_chart};
 use crate::commands::report::document::shown_cell;
 use crate::runs::failure::analyze_failure;
-use crate::terminal::errors::Failure;
 
 /// Text for a figure that was not measured.
 const UNKNOWN: &str = "unknown";

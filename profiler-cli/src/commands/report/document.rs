@@ -280,7 +280,7 @@ fn plain(value: &Value) -> String {
 
 #[cfg(test)]
 fn fits(text: &str) -> bool {
-    text.lines().all(|line| line.chars().count() <= crate::terminal::columns::USUAL)
+    text.lines().all(|line| line.chars().count() <= tprof_ui::columns::USUAL)
 }
 
 #[cfg(test)]

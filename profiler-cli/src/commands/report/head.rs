@@ -12,8 +12,8 @@ use tprof_rank::run::completeness::Completeness;
 use tprof_rank::run::info::Run;
 use tprof_rank::run::processes::{ImageEnd, ProcessRow, REPLACED};
 use tprof_trace::run::{LossInfo, group_blind_spots};
+use tprof_ui::columns::width;
 
-use crate::terminal::columns::width;
 use crate::terminal::commands;
 use crate::terminal::page::Page;
 

@@ -15,13 +15,14 @@ use super::args::ReportArgs;
 use super::kinds::{REPORTS, kind_name};
 use super::{csv, document, many, memory, summary};
 
+use tprof_ui::columns;
+use tprof_ui::errors::Failure;
+
 use crate::commands::live::ask;
 use crate::commands::ls;
 use crate::runs::failure;
 use crate::runs::foreign::open_run_or_import;
 use crate::runs::symbols::LateSymbolizer;
-use crate::terminal::columns;
-use crate::terminal::errors::Failure;
 use crate::terminal::page::Form;
 
 /// Reads a run, and prints one or several reports.

@@ -7,10 +7,10 @@ use tprof_rank::base::reading::Reading;
 use tprof_trace::model::*;
 use tprof_trace::run::{BlindSpot, Completeness, LossInfo, OVERHEAD_VERSION, Overhead, RunInfo};
 use tprof_trace::{HeapBlock, TraceHeader, TraceWriter};
+use tprof_ui::columns::USUAL as WIDTH;
 
 use super::csv;
 use super::print::text;
-use crate::terminal::columns::USUAL as WIDTH;
 use crate::terminal::page::Form;
 
 const START: u64 = 1_000_000_000;

@@ -6,7 +6,7 @@ use tprof_trace::live::is_collector_alive;
 use tprof_trace::run::RunInfo;
 use tprof_trace::{RankFile, RunDir, TraceFile, is_trace_file};
 
-use crate::terminal::errors::{Failure, print_stderr};
+use crate::errors::{Failure, print_stderr};
 
 /// A run that was found in a directory.
 pub struct FoundRun {

@@ -1,5 +1,4 @@
-//! Options of `tprof archive`. `tprof-sql` includes this file too. `tprof` has its own copy so that
-//! `tprof archive --help` works where `tprof-sql` isn't installed.
+//! Options of `tprof archive`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

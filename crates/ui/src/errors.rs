@@ -6,7 +6,7 @@
 //!   try: install tprof 0.6 or newer
 //! ```
 
-use crate::terminal::columns::printable;
+use crate::columns::printable;
 use std::fmt;
 use std::io::Write;
 
@@ -94,7 +94,7 @@ pub fn show(error: &anyhow::Error) -> u8 {
         if let Some(line) = line {
             // Each part is one line, even if a file name or a message contains line breaks.
             let line: String = line.chars().map(printable).collect();
-            text += &format!("{}: {line}\n", crate::terminal::paint::error_label(label));
+            text += &format!("{}: {line}\n", crate::paint::error_label(label));
         }
     }
     print_stderr(&text);

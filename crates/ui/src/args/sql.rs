@@ -1,5 +1,4 @@
-//! Options of `tprof sql`. `tprof-sql` includes this file too. `tprof` has its own copy so that
-//! `tprof sql --help` works where `tprof-sql` isn't installed.
+//! Options of `tprof sql`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Options of `tprof top`. `tprof-serve` includes this file too.
+//! Options of `tprof top`.
 
 use clap::Args;
 use std::ffi::OsString;

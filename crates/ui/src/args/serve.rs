@@ -1,6 +1,5 @@
-//! Options of `tprof serve`. `tprof-serve` includes this file too. `tprof` itself must not use
-//! anything of the server's crate, because the linker keeps tables of unused code: the launcher
-//! would be 0.3 MB larger.
+//! Options of `tprof serve`. They are not in the server's crate, because the linker keeps
+//! tables of unused code: the launcher would be 0.3 MB larger.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
