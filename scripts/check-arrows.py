@@ -6,15 +6,17 @@ Arrows point one way, and only these are allowed (here `<-` means "is used by"):
     wire <- inject <- {preload-shim, cupti-agent}
     cupti-sys <- {inject, cupti-agent}
     wire <- trace <- {collect, facts} <- profiler-cli
-    facts <- {import, analyze, export, live} <- profiler-cli
+    facts <- {import, export, live, ui} <- profiler-cli
+    facts <- rank <- document <- metrics <- findings <- analyze <- diff <- schema <- profiler-cli
     {analyze, export} <- tables <- profiler-cli
     {live, export} <- serve <- profiler-cli
-    {facts, analyze, tables} <- sql
+    {facts, analyze, tables, ui} <- sql
 
 Two more dependencies follow from these: the collector reads rings, so it uses `wire`, and the launcher sets the
 environment that `wire` names. Analysis and export never use rings, and never each other: `facts` has what both
-must say alike about a run. Tables list rows with figures that reports derive from them, so they use both. Injected
-code never uses trace files.
+must say alike about a run. The crates of analysis lie one on the other, and each may use those below it. Tables list
+rows with figures that reports derive from them, so they use both. Injected code never uses trace files. Tests of any
+crate may use `fixture`, which writes small traces.
 
 Inside each crate files have an order, too: `scripts/arrows/rooms.py` checks it.
 """

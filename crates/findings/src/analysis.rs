@@ -33,7 +33,7 @@ impl Analysis for Findings {
         at.rank?;
         let mut scene = Scene::of(rank, at.clock);
         scene.machine = at.machine;
-        Some(RankFindings::of(&scene, at, &RULES))
+        Some(RankFindings::of(&scene, at, RULES))
     }
 
     fn join(&self, parts: Vec<(RankContext, Self::Part)>, _: &Options) -> Body {

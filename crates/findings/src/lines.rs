@@ -67,7 +67,7 @@ pub fn of_rank(rank: &RankTrace<'_>, at: &RankContext) -> Option<RankFindings> {
     }
     let mut scene = Scene::of(rank, at.clock);
     (scene.is_brief, scene.machine) = (true, at.machine);
-    Some(RankFindings::of(&scene, at, &RULES))
+    Some(RankFindings::of(&scene, at, RULES))
 }
 
 /// Returns the summary's lines for the first findings over all ranks.

@@ -10,8 +10,8 @@ const LEAST: usize = 60;
 /// Largest width of a page in columns. Longer lines are hard to read.
 const MOST: usize = 200;
 
-/// Returns the width of a page on stdout: that of the terminal, but at least [`LEAST`] and at most
-/// [`MOST`].
+/// Returns the width of a page on stdout: that of the terminal, but at least 60 columns and at
+/// most 200.
 pub fn of_stdout() -> usize {
     let stdout = std::io::stdout();
     match terminal_size::terminal_size_of(&stdout).filter(|_| stdout.is_terminal()) {

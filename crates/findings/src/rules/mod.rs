@@ -61,8 +61,8 @@ mod waiting_ranks;
 
 use super::rule::Rule;
 
-/// All rules that judge a single rank.
-pub(super) const RULES: [&dyn Rule; 45] = [
+/// All rules that judge a single rank, in the order in which they are checked.
+pub(super) const RULES: &[&dyn Rule] = &[
     &device_errors::DeviceErrors,
     &low_utilization::LowUtilization,
     &gpu_gaps::GpuGaps,

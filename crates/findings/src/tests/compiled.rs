@@ -35,7 +35,7 @@ fn a_cache_miss_costs_its_share_of_the_jobs_life() {
         clock: Clock::default(),
         machine: Default::default(),
     };
-    let outcomes = RankFindings::of(&scene, &at, &RULES).outcomes;
+    let outcomes = RankFindings::of(&scene, &at, RULES).outcomes;
     let outcome = outcomes.into_iter().find(|one| one.rule == "CacheMiss").unwrap();
     let (finding, _) = &outcome.found[0];
     assert_eq!((finding.of_ns, finding.is_once), (Some(600_000 * MS), true));

@@ -154,5 +154,5 @@ pub fn judged(file: &TraceFile, label: &str) -> RankFindings {
         clock: Clock::default(),
         machine: Default::default(),
     };
-    RankFindings::of(&scene, &at, &RULES)
+    RankFindings::of(&scene, &at, RULES)
 }
