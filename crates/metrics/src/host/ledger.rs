@@ -64,7 +64,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Sums a thread's rows in a window, which [`super::cut::rows_in`] returned. Some of the rows
+    /// Sums a thread's rows in a window, which `rows_in` returned. Some of the rows
     /// may be those of awaited threads, which replaced its waits.
     pub fn of(
         file: &TraceFile,

@@ -33,7 +33,7 @@ pub struct StepTime {
     pub wall_ns: u64,
     /// The rest of the wall time, in which the thread worked on a core, ns.
     pub running_ns: u64,
-    /// Time of each part in [`OF_STEPS`], ns.
+    /// Time of each part in `OF_STEPS`, ns.
     pub parts_ns: [u64; OF_STEPS.len()],
     /// Time of each part in rows that sum several waits, whose exact times are unknown, ns.
     added_ns: [u64; OF_STEPS.len()],
@@ -44,7 +44,7 @@ pub struct StepTime {
 }
 
 impl StepTime {
-    /// Returns the time of one of [`OF_STEPS`], ns; 0 for any other part.
+    /// Returns the time of one of `OF_STEPS`, ns; 0 for any other part.
     pub fn ns(&self, part: Part) -> u64 {
         OF_STEPS.iter().position(|of| *of == part).map_or(0, |at| self.parts_ns[at])
     }

@@ -13,7 +13,7 @@ pub struct Step {
     pub process: ProcessIndex,
     /// The time of the step on the host. Calls and operators in this time belong to the step.
     pub interval: Interval,
-    /// The time of the step on the device that most steps used ([`super::device_steps`]); `None` if
+    /// The time of the step on the device that most steps used (`device_steps`); `None` if
     /// the step has no work there, or if device work was not read.
     pub on_device: Option<Interval>,
 }
