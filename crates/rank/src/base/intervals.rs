@@ -18,11 +18,13 @@ pub struct Interval {
 
 impl Interval {
     /// Creates the interval from `start` up to `end`; it is empty if `end` lies before `start`.
+    #[inline]
     pub fn new(start: u64, end: u64) -> Interval {
         Interval { start, end: end.max(start) }
     }
 
     /// Length of the interval, nanoseconds.
+    #[inline]
     pub fn length(self) -> u64 {
         self.end - self.start
     }
@@ -33,6 +35,7 @@ impl Interval {
     }
 
     /// The part that both intervals share; empty where they only touch.
+    #[inline]
     pub fn overlap(self, other: Interval) -> Interval {
         Interval::new(self.start.max(other.start), self.end.min(other.end))
     }
@@ -73,21 +76,25 @@ impl Cover {
     }
 
     /// The intervals of the set, in order.
+    #[inline]
     pub fn parts(&self) -> &[Interval] {
         &self.parts
     }
 
     /// Whether the set is empty.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
     /// Number of nanoseconds in the set.
+    #[inline]
     pub fn length(&self) -> u64 {
         self.parts.iter().map(|part| part.length()).sum()
     }
 
     /// The interval from the first to the last nanosecond; `None` if the set is empty.
+    #[inline]
     pub fn span(&self) -> Option<Interval> {
         Some(Interval { start: self.parts.first()?.start, end: self.parts.last()?.end })
     }

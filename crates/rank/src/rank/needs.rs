@@ -47,11 +47,13 @@ impl Needs {
     }
 
     /// Whether all tables of `other` are included.
+    #[inline]
     pub fn has(self, other: Needs) -> bool {
         self.0 & other.0 == other.0
     }
 
     /// Whether any table of `other` is included.
+    #[inline]
     pub fn has_any(self, other: Needs) -> bool {
         self.0 & other.0 != 0
     }

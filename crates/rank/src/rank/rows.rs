@@ -24,6 +24,7 @@ impl MaybeNumber {
     pub const NONE: MaybeNumber = MaybeNumber(u64::MAX);
 
     /// The number, if it is known.
+    #[inline]
     pub fn get(self) -> Option<u64> {
         (self != MaybeNumber::NONE).then_some(self.0)
     }
@@ -149,16 +150,19 @@ impl Work {
     }
 
     /// The end of the work, ns.
+    #[inline]
     pub fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.duration_ns)
     }
 
     /// The time in which the work ran.
+    #[inline]
     pub fn interval(&self) -> Interval {
         Interval::new(self.start_ns, self.end_ns())
     }
 
     /// Whether the work is a kernel.
+    #[inline]
     pub fn is_kernel(&self) -> bool {
         self.kind == WorkKind::Kernel
     }
@@ -205,11 +209,13 @@ impl From<&SpanOutline> for HostSpan {
 
 impl HostSpan {
     /// The end of the span, ns.
+    #[inline]
     pub fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.duration_ns)
     }
 
     /// The time in which the span lasted.
+    #[inline]
     pub fn interval(&self) -> Interval {
         Interval::new(self.start_ns, self.end_ns())
     }

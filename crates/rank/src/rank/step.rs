@@ -20,12 +20,14 @@ pub struct Step {
 
 impl Step {
     /// Makes a step whose time on devices is unknown.
+    #[inline]
     pub fn on_host(number: u64, process: ProcessIndex, interval: Interval) -> Step {
         Step { number, process, interval, on_device: None }
     }
 
     /// The time of the step: on its device, or on the host if no device worked. All reports use
     /// this as the time of a step.
+    #[inline]
     pub fn time(&self) -> Interval {
         self.on_device.unwrap_or(self.interval)
     }

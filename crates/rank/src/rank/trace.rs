@@ -151,11 +151,13 @@ impl<'a> RankTrace<'a> {
     }
 
     /// Spans of one kind in [`nesting_order`]; calls are in [`Self::calls`].
+    #[inline]
     pub fn spans(&self, kind: SpanKind) -> &[HostSpan] {
         &self.spans[kind as usize]
     }
 
     /// The text of a name.
+    #[inline]
     pub fn name(&self, id: NameId) -> &'a str {
         self.file.name(id)
     }
