@@ -2,9 +2,11 @@
 
 Arrows point one way, and only these are allowed (here `<-` means "is used by"):
 
-    wire <- cfi <- {inject, collect}
+    wire <- cfi <- {inject, unwind}
     wire <- inject <- {preload-shim, cupti-agent}
     cupti-sys <- {inject, cupti-agent}
+    os <- symbols <- unwind <- sampler <- collect <- profiler-cli
+    trace <- sampler
     wire <- trace <- {collect, facts} <- profiler-cli
     facts <- {import, export, live, ui} <- profiler-cli
     facts <- rank <- document <- metrics <- findings <- analyze <- diff <- schema <- profiler-cli
@@ -12,11 +14,12 @@ Arrows point one way, and only these are allowed (here `<-` means "is used by"):
     {live, export} <- serve <- profiler-cli
     {facts, analyze, tables, ui} <- sql
 
-Two more dependencies follow from these: the collector reads rings, so it uses `wire`, and the launcher sets the
-environment that `wire` names. Analysis and export never use rings, and never each other: `facts` has what both
-must say alike about a run. The crates of analysis lie one on the other, and each may use those below it. Tables list
-rows with figures that reports derive from them, so they use both. Injected code never uses trace files. Tests of any
-crate may use `fixture`, which writes small traces.
+More dependencies follow from these. The collector reads rings, unwind rows and frames that `wire` defines, and the
+launcher sets the environment that `wire` names. Each crate of the line from `os` to `collect` may use all before it,
+and the launcher may use all of that line. Analysis and export never use rings, and never each other: `facts` has what
+both must say alike about a run. Each crate of the line from `rank` to `schema`, which analyse, may use those before it.
+Tables list rows with figures that reports derive from them, so they use both. Injected code never uses trace files.
+Tests of any crate may use `fixture`, which writes small traces.
 
 Inside each crate files have an order, too: `scripts/arrows/rooms.py` checks it.
 """
@@ -41,7 +44,13 @@ ALLOWED = {
     "tprof-preload": {"tprof-wire", "tprof-inject"},
     "tprof-cupti": {"tprof-wire", "tprof-inject", "tprof-cupti-sys"},
     "tprof-trace": {"tprof-wire"},
-    "tprof-collect": {"tprof-wire", "tprof-cfi", "tprof-trace"},
+    "tprof-os": set(),
+    "tprof-symbols": {"tprof-wire", "tprof-os"},
+    "tprof-unwind": {"tprof-wire", "tprof-cfi", "tprof-os", "tprof-symbols"},
+    "tprof-sampler": {"tprof-wire", "tprof-os", "tprof-symbols", "tprof-unwind", "tprof-trace"},
+    "tprof-collect": {
+        "tprof-wire", "tprof-os", "tprof-symbols", "tprof-unwind", "tprof-sampler", "tprof-trace",
+    },
     "tprof-facts": {"tprof-trace"},
     "tprof-import": {"tprof-trace", "tprof-facts"},
     "tprof-fixture": {"tprof-trace"},
@@ -69,10 +78,10 @@ ALLOWED = {
         "tprof-ui",
     },
     "tprof-cli": {
-        "tprof-wire", "tprof-trace", "tprof-facts", "tprof-collect", "tprof-import",
-        "tprof-rank", "tprof-document", "tprof-metrics", "tprof-findings", "tprof-analyze",
-        "tprof-diff", "tprof-schema", "tprof-export", "tprof-tables", "tprof-ui", "tprof-live",
-        "tprof-serve",
+        "tprof-wire", "tprof-os", "tprof-symbols", "tprof-unwind", "tprof-sampler", "tprof-trace",
+        "tprof-facts", "tprof-collect", "tprof-import", "tprof-rank", "tprof-document", "tprof-metrics",
+        "tprof-findings", "tprof-analyze", "tprof-diff", "tprof-schema", "tprof-export", "tprof-tables",
+        "tprof-ui", "tprof-live", "tprof-serve",
     },
 }
 # What tests of any crate may use.

@@ -10,7 +10,7 @@
 use libfuzzer_sys::fuzz_target;
 use std::ops::ControlFlow;
 use tprof_cfi::{CfiEntry, LoadedFrames, SharedEntry, code_at, entry_at, run};
-use tprof_collect::fuzzing::compile_frames;
+use tprof_unwind::fuzzing::compile_frames;
 
 /// Bytes before the header of the search table: its address, the section's, and its length.
 const HEAD: usize = 18;

@@ -8,7 +8,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tprof_collect::fuzzing::read_records;
+use tprof_sampler::fuzzing::read_records;
 
 /// Bytes of a record's header.
 const HEADER: usize = 8;

@@ -31,7 +31,7 @@ def _number(name: str) -> Optional[int]:
 
 def rank() -> int:
     """Returns this process's rank in the run, by the variables of torchrun, Open MPI, PMIx, MPICH and Slurm
-    (crates/collect/src/out/ranks.rs); without them it is 0."""
+    (crates/collect/src/output/ranks.rs); without them it is 0."""
     step = _number("SLURM_STEP_ID")
     counts = {
         "RANK": bool(os.environ.get("WORLD_SIZE", "").strip()),

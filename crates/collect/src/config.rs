@@ -1,6 +1,8 @@
 //! The options of a run, which launcher and collector share.
 
 pub use crate::capture::{Capture, CaptureEnd, CaptureRange};
+pub use tprof_sampler::{PerfEvent, StackMode};
+
 use crate::schedule::{ScheduleUnit, Timetable};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
@@ -93,6 +95,12 @@ impl Config {
     /// Returns the schedule by which the session's recording is switched, if there is one.
     pub(crate) fn seconds(&self) -> Option<Timetable> {
         self.schedule.filter(|of| of.unit == ScheduleUnit::Second)
+    }
+
+    /// Whether an option switches the session's recording, and not each process its own.
+    pub(crate) fn pauses_session(&self) -> bool {
+        let timed = self.delay.is_some() || self.duration.is_some();
+        self.paused || timed || self.seconds().is_some()
     }
 
     /// The reasons in [`off`] that hold while the session's recording is off. Live bytes are counted
@@ -251,72 +259,6 @@ pub enum MemMode {
     },
     /// Allocations are not recorded.
     Off,
-}
-
-/// The values of `--stacks`.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub enum StackMode {
-    /// Unwind by tables, and by frame pointers where the tables permit that.
-    Auto,
-    /// Unwind only by frame pointers.
-    Fp,
-    /// The same as `Auto`.
-    Dwarf,
-    /// The same as `Auto`, and stacks of allocations include Python's frames.
-    Python,
-    /// Stacks are not taken.
-    Off,
-}
-
-/// `--counters`: events that the processor or the kernel counts, named as `perf
-/// list` names them.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[serde(rename_all = "kebab-case")]
-pub enum PerfEvent {
-    /// Cycles of the processor.
-    Cycles,
-    /// Instructions that the processor finished.
-    Instructions,
-    /// References to the last-level cache.
-    CacheReferences,
-    /// References that the last-level cache could not answer.
-    CacheMisses,
-    /// Branch instructions that ran.
-    Branches,
-    /// Branches that were mispredicted.
-    BranchMisses,
-    /// Page faults, including those at the first use of a page.
-    PageFaults,
-    /// Page faults for which a page had to be read from disk.
-    MajorFaults,
-}
-
-impl PerfEvent {
-    /// All events, each with its name.
-    pub const ALL: [(&'static str, PerfEvent); 8] = [
-        ("cycles", PerfEvent::Cycles),
-        ("instructions", PerfEvent::Instructions),
-        ("cache-references", PerfEvent::CacheReferences),
-        ("cache-misses", PerfEvent::CacheMisses),
-        ("branches", PerfEvent::Branches),
-        ("branch-misses", PerfEvent::BranchMisses),
-        ("page-faults", PerfEvent::PageFaults),
-        ("major-faults", PerfEvent::MajorFaults),
-    ];
-    /// The events that are counted by default. They show how many instructions the processor
-    /// finishes per cycle, and how well its cache works.
-    pub const STANDARD: [PerfEvent; 4] = [
-        PerfEvent::Cycles,
-        PerfEvent::Instructions,
-        PerfEvent::CacheReferences,
-        PerfEvent::CacheMisses,
-    ];
-
-    /// Returns the option's value for this event.
-    pub fn name(self) -> &'static str {
-        PerfEvent::ALL.iter().find(|(_, event)| *event == self).map_or("", |(name, _)| name)
-    }
 }
 
 /// The values of `--on-full`.

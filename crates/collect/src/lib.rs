@@ -1,45 +1,33 @@
 //! The collector reads what the processes of a job record, and writes the files of the run while
-//! the job runs. It drains rings, converts all times to one clock, resolves symbols and assigns
-//! processes to ranks.
+//! the job runs. It drains rings, converts all times to one clock and assigns processes to ranks.
+//!
+//! It stands on crates that know nothing of runs: `tprof-os` (system calls, `/proc`),
+//! `tprof-symbols` (names of addresses), `tprof-unwind` (files of code, and their unwind rows) and
+//! `tprof-sampler` (samples of threads).
 //!
 //! The modules in reading order. Each module uses only modules of its own paragraph of `mod` lines
 //! below and of the paragraphs above it, which `scripts/check-arrows.py` checks:
 //!
-//! - `os`: system calls, and what `/proc` shows of processes;
-//! - [`elf`], [`unwind_table`], [`symbols`], [`modules`]: the code that processes run;
 //! - `shared`: the memory that targets share with the collector, and their clock;
-//! - [`perf`], `python`, [`cpu`]: samples of threads, taken by perf events or read from `/proc`,
-//!   with Python's frames;
-//! - `out`: the files of a run, the fates of its processes, and the losses;
+//! - `output`: the files of a run, the fates of its processes, and the losses;
 //! - `gpu`, `nvml`: CUPTI's records of devices, and the GPU driver's readings of them;
 //! - `targets`: the attached processes of the job, their rings and records, and the assignment of
 //!   samples to them;
 //! - `directory`: the directory of a session: its socket, its lock, its owner;
 //! - `engine`: the main loop, and the threads that do its slow work;
 //! - `session`: begins and ends a run, and answers processes that attach;
-//! - `fuzzing`: entry points of the fuzz targets, without which none of it is compiled.
+//! - `fuzzing`: the entry point of a fuzz target, without which none of it is compiled.
 //!
 //! `tprof run` owns a [`Session`].
 
 mod capture;
 pub mod config;
 mod error;
-mod os;
 mod schedule;
-
-pub mod disk_cache;
-pub mod elf;
-pub mod modules;
-pub mod symbols;
-pub mod unwind_table;
 
 mod shared;
 
-pub mod cpu;
-pub mod perf;
-mod python;
-
-mod out;
+mod output;
 
 mod gpu;
 mod nvml;
@@ -60,13 +48,10 @@ pub use config::{
     DEFAULT_RSS_INTERVAL, DEFAULT_SAMPLE_INTERVAL, GPU_INTERVALS, GraphDetail, IfExists,
     KinetoWindow, MemMode, NcclEvent, OnFull, OperatorDetail, PerfEvent, RSS_INTERVALS, StackMode,
 };
-pub use cpu::{DEFAULT_RATE as DEFAULT_SAMPLE_RATE, highest_rate as highest_sample_rate};
 pub use directory::owned::{Owned, PREFIX, claim, places, sweep};
 pub use error::CollectError;
-pub use os::sys::{host_name, monotonic_ns};
-pub use os::{GpuHost, gpu_host, proc};
-pub use out::module_names::{HOOK_FILE, HOOK_TITLE, PYTHON_PATH, holds_hook};
-pub use out::ranks;
-pub use out::stepping::{Progress, Stepping};
+pub use output::module_names::{HOOK_FILE, HOOK_TITLE, PYTHON_PATH, holds_hook};
+pub use output::ranks;
+pub use output::stepping::{Progress, Stepping};
 pub use schedule::{ScheduleUnit, Timetable};
 pub use session::{Libraries, RunPath, Session, collect_on_demand, control, free, injections};

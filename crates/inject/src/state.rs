@@ -5,7 +5,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use tprof_wire::hash::spread;
-use tprof_wire::region::{RegionHeader, SessionPage, off};
+use tprof_wire::region::{RegionHeader, SessionPage, mem_mode, off};
 
 /// A page that the kernel zeroes in a forked child.
 #[repr(C, align(4096))]
@@ -116,7 +116,7 @@ pub struct Hot {
 static UNRESOLVED: AtomicU32 = AtomicU32::new(0x80 | off::UNCOUNTED);
 /// The switch of a process that is not attached, so that its hooks attach it.
 static UNATTACHED: AtomicU32 = AtomicU32::new(0);
-/// The switch of a process that never records again.
+/// The switch of a process that never records again, or never an allocation.
 static NEVER: AtomicU32 = AtomicU32::new(off::UNCOUNTED);
 
 impl Hot {
@@ -154,9 +154,13 @@ pub fn forked() {
     HOT.follow(&UNATTACHED);
 }
 
-/// Called when the process has attached.
+/// Called when the process has attached. If no allocations are recorded, the allocator's hooks have
+/// nothing left to do.
 pub fn attached(header: &'static RegionHeader) {
-    HOT.follow(&header.off);
+    match header.mem_mode.load(Relaxed) {
+        mem_mode::OFF => HOT.follow(&NEVER),
+        _ => HOT.follow(&header.off),
+    }
 }
 
 /// The hot values of this process.

@@ -18,9 +18,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use tprof_collect::proc::{self, Stat};
 use tprof_collect::{Libraries, Session};
 use tprof_facts::units::{self, parse_duration};
+use tprof_os::proc::{self, Stat};
 use tprof_ui::errors::{Failure, print_stderr};
 use tprof_ui::paint;
 

@@ -148,7 +148,7 @@ impl KinetoServer {
             }
             self.clients.trace_arrived(pid);
             let home: PathBuf = self.paths.home.clone();
-            let host = tprof_collect::host_name();
+            let host = tprof_os::sys::host_name();
             let arrived = ArrivedTrace { json, pid, offset_ns: since_1970_of_zero(), host };
             let thread = std::thread::Builder::new().name("tprof-import".to_owned());
             if let Ok(import) = thread.spawn(move || import_window(&arrived, &home)) {
@@ -161,6 +161,6 @@ impl KinetoServer {
 /// Returns the time at which CLOCK_MONOTONIC was 0, in nanoseconds since 1970.
 fn since_1970_of_zero() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let monotonic_ns = tprof_collect::monotonic_ns();
+    let monotonic_ns = tprof_os::sys::monotonic_ns();
     i64::try_from(now.as_nanos()).unwrap_or(0).saturating_sub_unsigned(monotonic_ns)
 }

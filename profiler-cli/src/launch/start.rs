@@ -24,7 +24,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use tprof_collect::elf;
+use tprof_symbols::elf;
 
 /// Directories that `execvp` searches if PATH is not set (glibc's `_CS_PATH`).
 const DEFAULT_PATH: &str = "/bin:/usr/bin";

@@ -7,7 +7,7 @@
 
 use crate::launch::signals::{self, Change, ReceivedSignal, Signals};
 use std::time::{Duration, Instant};
-use tprof_collect::proc;
+use tprof_os::proc;
 
 /// Two Ctrl-C within this time make tprof finish without the job. In an interactive job (such as a
 /// Python prompt), users press Ctrl-C often, and mean only the job. So the time is shorter than a

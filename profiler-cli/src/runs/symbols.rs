@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use tprof_collect::elf::Elf;
-use tprof_collect::symbols::{ModuleFile, Symbolizer};
+use tprof_symbols::elf::Elf;
+use tprof_symbols::{ModuleFile, Symbolizer};
 use tprof_trace::{CodePlace, Function, SymbolSource};
 
 /// Largest number of unusable files that the notes name.
@@ -59,7 +59,7 @@ impl SymbolSource for LateSymbolizer {
         {
             left.insert((place.path.to_owned(), why));
         }
-        let function = |frame: tprof_collect::symbols::ResolvedFrame| Function {
+        let function = |frame: tprof_symbols::ResolvedFrame| Function {
             name: frame.function,
             file: frame.file,
             line: frame.line,

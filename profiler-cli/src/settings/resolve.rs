@@ -17,8 +17,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use tprof_collect::{
     Activity, Config, DEFAULT_GPU_INTERVAL, DEFAULT_RSS_INTERVAL, DEFAULT_SAMPLE_INTERVAL,
-    DEFAULT_SAMPLE_RATE, IfExists, MemMode, OnFull, OperatorDetail, PerfEvent, StackMode,
+    IfExists, MemMode, OnFull, OperatorDetail, PerfEvent, StackMode,
 };
+use tprof_sampler::cpu::DEFAULT_RATE;
 use tprof_ui::errors::Failure;
 
 /// Activities that are recorded by default: all of them.
@@ -140,7 +141,7 @@ fn from_layers(
             activities: ALL.to_vec(),
             mem: MemMode::Sampled { interval: DEFAULT_SAMPLE_INTERVAL },
             stacks: StackMode::Auto,
-            sample_rate: DEFAULT_SAMPLE_RATE,
+            sample_rate: DEFAULT_RATE,
             counters: PerfEvent::STANDARD.to_vec(),
             nccl: Vec::new(),
             cuda_graphs: tprof_collect::GraphDetail::Graph,

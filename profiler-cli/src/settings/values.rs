@@ -5,9 +5,10 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 use tprof_collect::{
     Activity, CallSource, DEFAULT_SAMPLE_INTERVAL, GraphDetail, IfExists, KinetoWindow, MemMode,
-    NcclEvent, OnFull, OperatorDetail, PerfEvent, StackMode, highest_sample_rate,
+    NcclEvent, OnFull, OperatorDetail, PerfEvent, StackMode,
 };
 use tprof_facts::units::{exact_duration, exact_size, parse_duration, parse_size};
+use tprof_sampler::cpu::highest_rate;
 use tprof_ui::errors::{Failure, nearest};
 
 /// Names of activities. The first name of each is shown.
@@ -259,7 +260,7 @@ fn counter(word: &str, given: &GivenValue) -> Result<PerfEvent, Failure> {
 
 /// Parses a number of samples per second, up to the highest that the kernel allows.
 pub fn rate(given: &GivenValue) -> Result<u32, Failure> {
-    let most = highest_sample_rate();
+    let most = highest_rate();
     let rate = given.text()?.parse::<u64>().ok().filter(|rate| *rate > 0);
     match rate {
         Some(rate) if rate <= u64::from(most) => Ok(rate as u32),

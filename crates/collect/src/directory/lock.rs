@@ -3,12 +3,12 @@
 
 use super::names::{LEAVING, LOCK};
 use crate::error::CollectError;
-use crate::os::sys;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use tprof_os::sys;
 use tprof_wire::env::SOCKET_NAME;
 
 /// Longest time that a collector waits for another one that is starting or leaving.

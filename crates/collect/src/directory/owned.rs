@@ -12,12 +12,12 @@
 
 use super::lock;
 use super::names::{LOCK, OWNER};
-use crate::os::sys;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use tprof_os::sys;
 
 /// Prefix of the names of private directories.
 pub const PREFIX: &str = "tprof-";

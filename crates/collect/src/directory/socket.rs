@@ -8,12 +8,12 @@
 //! while this one still writes its files. If one attaches, the socket gets its name back.
 
 use super::names::{LEAVING, LOCK, OWNER, UNREADY};
-use crate::os::sys;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use tprof_os::sys;
 use tprof_wire::env::SOCKET_NAME;
 
 /// The socket of a session.

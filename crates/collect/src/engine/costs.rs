@@ -2,9 +2,9 @@
 //! the run begins. The other measurements take longer, so a thread makes them beside the job once
 //! the job has run for a while. If the job ends earlier, they are made at the end.
 
-use crate::cpu::{CpuSampler, SamplingCosts, SamplingOptions, measure_sampling};
 use crate::shared::calibrate::{self, Costs};
 use std::sync::{Arc, OnceLock};
+use tprof_sampler::cpu::{CpuSampler, SamplingCosts, SamplingOptions, measure_sampling};
 
 /// The costs that take longer to measure than the least cost of hooks.
 pub struct SlowCosts {

@@ -3,12 +3,12 @@
 
 use super::main_loop::Engine;
 use super::workers::SymbolsWanted;
-use crate::elf;
-use crate::os::proc;
-use crate::symbols::KERNEL;
 use crate::targets::code::Unresolved;
 use crate::targets::target::Target;
 use std::path::Path;
+use tprof_os::proc;
+use tprof_symbols::KERNEL;
+use tprof_symbols::elf;
 use tprof_trace::run::BlindSpot;
 
 /// Longest time after the end of a process in which the collector waits to learn how it ended.

@@ -4,11 +4,11 @@ use super::finish::STATUS_NS;
 use super::main_loop::{Engine, MS};
 use super::summary;
 use crate::error::CollectError;
-use crate::os::sys;
-use crate::out::info;
+use crate::output::info;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use tprof_os::sys;
 use tprof_trace::unwritten_marker;
 
 /// Least time between two writes of `run.json`. If a write takes long, the next one is due later.

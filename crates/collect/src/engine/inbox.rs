@@ -1,9 +1,8 @@
 //! The messages that the other threads of the collector send to the engine.
 
 use super::pss::PssRound;
-use crate::cpu::SamplerEvent;
 use crate::nvml;
-use crate::out::processes::Unanswered;
+use crate::output::processes::Unanswered;
 use crate::shared::Region;
 use crate::targets::attached::Attached;
 use serde::{Deserialize, Serialize};
@@ -11,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
+use tprof_sampler::cpu::SamplerEvent;
 use tprof_trace::run::{BlindSpot, ProcessInfo};
 
 /// A function that lists what was not recorded of a run's processes. It runs at the end.

@@ -3,9 +3,9 @@
 
 use super::main_loop::Engine;
 use super::pss::{PssProcess, PssRound, PssSizes};
-use crate::os::sys;
-use crate::out::info;
+use crate::output::info;
 use std::collections::BTreeMap;
+use tprof_os::sys;
 use tprof_trace::model::{Counter, counter, property};
 
 impl Engine {
@@ -13,7 +13,7 @@ impl Engine {
         if let Some(reading) = self.host_cpu.read(now, is_last) {
             info::write_host_cpu(&mut self.out.files, now, &reading);
         }
-        let reading = self.cgroup.read();
+        let reading = self.cgroup.read(counter::CGROUP_CACHE_SHARE);
         let oom =
             reading.oom_kills.zip(self.oom_at_start).map(|(now, start)| now.saturating_sub(start));
         info::write_cgroup(&mut self.out.files, now, &reading, oom);

@@ -3,14 +3,14 @@
 use super::inbox::Event;
 use super::main_loop::Engine;
 use super::workers::{Answer, MappingsRead};
-use crate::cpu::SamplerEvent;
-use crate::os::sys;
-use crate::out::info;
+use crate::output::info;
 use crate::targets::attached::Attached;
 use crate::targets::attribution::Destination;
 use crate::targets::placing::PlacedIn;
 use crate::targets::target::{End, Target};
 use std::sync::atomic::Ordering::*;
+use tprof_os::sys;
+use tprof_sampler::cpu::SamplerEvent;
 use tprof_trace::run::BlindSpot;
 
 /// Name and reason of a loss: readings of devices that arrive when no file is open.

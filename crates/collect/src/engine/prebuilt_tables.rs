@@ -8,12 +8,13 @@
 //! they are published with its region. A program that never asked is not examined, because finding
 //! the file behind each mapping costs a system call.
 
-use crate::disk_cache::DiskCache;
-use crate::modules::{LoadedModule, Mapping, ModuleCache, TableState};
 use crate::shared::{Region, publish};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use tprof_os::maps::Mapping;
+use tprof_symbols::disk_cache::DiskCache;
+use tprof_unwind::modules::{LoadedModule, ModuleCache, TableState};
 
 /// Largest number of programs that are remembered.
 const MAX_PROGRAMS: usize = 4096;
@@ -94,7 +95,8 @@ impl PrebuiltTables {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::modules::{TableId, TableStore, read_code_maps};
+    use tprof_os::maps::read_code_maps;
+    use tprof_unwind::modules::{TableId, TableStore};
     use tprof_wire::region::module_table;
 
     /// A place for tables that stores nothing and only hands out addresses.

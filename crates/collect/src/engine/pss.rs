@@ -7,12 +7,12 @@
 //! PSS, seldom, only for ranks that have several live processes, and never for a process whose walk
 //! would take long.
 
-use crate::os::proc;
-use crate::os::sys;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
+use tprof_os::proc;
+use tprof_os::sys;
 
 /// Minimum time between two rounds. A round reads the PSS of all wanted processes once.
 const MIN_PAUSE: Duration = Duration::from_secs(1);
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn a_live_process_has_a_pss_and_an_ended_one_has_none() {
         let own = pss_of(std::process::id()).unwrap().unwrap();
-        let rss = crate::os::proc::memory_of(std::process::id()).unwrap().0;
+        let rss = tprof_os::proc::memory_of(std::process::id()).unwrap().0;
         assert!(own > 0 && own <= 2 * rss, "{own} of {rss}");
         assert_eq!(pss_of(u32::MAX >> 1), Ok(None));
     }

@@ -3,12 +3,12 @@
 //!
 //! A file without a name occupies the space, so the space is free again however the collector ends.
 
-use crate::os::sys;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use tprof_os::sys;
 
 /// Size of a block on most file systems. A file takes at least one.
 const BLOCK_BYTES: u64 = 4096;

@@ -3,11 +3,11 @@
 use super::inbox::Reply;
 use super::main_loop::{Engine, Recording};
 use crate::config::CaptureEnd;
-use crate::os::sys;
 use crate::targets::own_switch::{ScheduleOrigin, StepSource};
 use crate::targets::target::Target;
 use std::collections::HashMap;
 use std::sync::atomic::{Ordering::SeqCst, fence};
+use tprof_os::sys;
 use tprof_trace::run::BlindSpot;
 use tprof_wire::schedule::Schedule;
 

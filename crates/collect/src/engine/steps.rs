@@ -8,9 +8,9 @@
 
 use super::inbox::Reply;
 use super::main_loop::Engine;
-use crate::os::sys;
-use crate::out::files::FileOwner;
+use crate::output::files::FileOwner;
 use crate::targets::target::Target;
+use tprof_os::sys;
 use tprof_trace::model::{Mark, MarkKind};
 
 impl Engine {

@@ -2,11 +2,11 @@
 
 use super::costs::CostEstimator;
 use super::in_place;
-use crate::cpu::{CostSpread, Interruptions};
-use crate::os::sys;
-use crate::out::output::Output;
+use crate::output::destination::Output;
 use crate::targets::ending::RecordedWork;
 use std::sync::atomic::Ordering::Relaxed;
+use tprof_os::sys;
+use tprof_sampler::cpu::{CostSpread, Interruptions};
 use tprof_trace::Recorded;
 use tprof_trace::run::{LossInfo, OVERHEAD_VERSION, Overhead, OverheadPart, RunInfo};
 

@@ -1,13 +1,8 @@
 //! Threads for work that would delay the next pass over the rings: one reads processes' mappings
 //! and compiles unwind tables, another resolves symbols.
 
-use crate::disk_cache::DiskCache;
 use crate::engine::prebuilt_tables::PrebuiltTables;
-use crate::modules::{CompileJob, FileKey, LoadedModule, Mapping, ModuleCache, TableState};
-use crate::os::sys;
-use crate::python;
 use crate::shared::{Region, SessionMemory, Tables, publish, take_marks};
-use crate::symbols::{self, ModuleFile, ResolvedFrame, Symbolizer};
 use crate::targets::code::{SharedPython, Unresolved};
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -15,6 +10,12 @@ use std::sync::atomic::Ordering::*;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tprof_os::maps::Mapping;
+use tprof_os::sys;
+use tprof_sampler::python;
+use tprof_symbols::disk_cache::DiskCache;
+use tprof_symbols::{ModuleFile, ResolvedFrame, Symbolizer};
+use tprof_unwind::modules::{CompileJob, FileKey, LoadedModule, ModuleCache, TableState};
 use tprof_wire::region::stack_mode;
 
 /// Bytes of frame information that are compiled before a target gets its answer. They take about
@@ -451,7 +452,7 @@ fn serve_symbols(
             let mut done = Vec::with_capacity(places.len());
             for (address, module, pc) in places {
                 let frames = match brief {
-                    true => Arc::new([symbols::some_kernel_function()]),
+                    true => Arc::new([tprof_symbols::some_kernel_function()]),
                     false => symbolizer.resolve(&module, pc),
                 };
                 done.push((address, module, frames));
@@ -482,7 +483,7 @@ mod tests {
         let serve = move || serve_symbols(&wanted, (None, false), never, &answers, &session);
         let worker = std::thread::spawn(serve);
         let ask = |target| {
-            let places = vec![(16, symbols::kernel(), 16)];
+            let places = vec![(16, tprof_symbols::kernel(), 16)];
             questions.send(SymbolsWanted::Kernel(Unresolved { target, places })).unwrap();
         };
         ask(7);

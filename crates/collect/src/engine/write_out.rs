@@ -8,9 +8,9 @@
 use super::inbox::Reply;
 use super::main_loop::{Engine, MS, WriteRequest};
 use super::workers::SymbolsWanted;
-use crate::os::sys;
 use crate::targets::target::{Pass, Target};
 use std::sync::mpsc::Sender;
+use tprof_os::sys;
 
 /// Longest time that a reply waits. It is shorter than the time after which the server tells the
 /// client that the collector is busy.

@@ -4,7 +4,7 @@ use super::devices::UsedDevices;
 use super::joins::Joins;
 use super::texts::Texts;
 use super::thread_rows::ThreadRows;
-use crate::out::files::OpenFile;
+use crate::output::files::OpenFile;
 use crate::shared::clock::LATEST_NS;
 use std::collections::HashMap;
 use tprof_trace::model::*;

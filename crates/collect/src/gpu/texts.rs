@@ -1,7 +1,7 @@
 //! Stores the texts that a process's agent has defined, and their ids in the file.
 
-use crate::symbols::demangle::demangle;
 use std::collections::HashMap;
+use tprof_symbols::demangle;
 use tprof_trace::TraceWriter;
 use tprof_trace::kernel_name::canonical;
 use tprof_trace::model::NameId;

@@ -1,6 +1,6 @@
 //! Finds the row of a thread in a file, and adds the row if the thread is new.
 
-use crate::out::files::OpenFile;
+use crate::output::files::OpenFile;
 use std::collections::HashMap;
 use tprof_trace::TraceWriter;
 use tprof_trace::model::{ProcessIndex, Thread, ThreadIndex};

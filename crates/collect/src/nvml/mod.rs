@@ -8,8 +8,7 @@
 
 mod library;
 
-use crate::os::sys;
-use crate::out::files::{Files, OpenFile};
+use crate::output::files::{Files, OpenFile};
 use library::{CLOCK_MEMORY, CLOCK_SM, Device, Library};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -17,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
+use tprof_os::sys;
 use tprof_trace::model::{Counter, Property, counter};
 
 /// A message of the thread that reads devices.

@@ -4,10 +4,10 @@
 pub use crate::engine::inbox::{Reply, Request};
 use crate::engine::scheduled::STEPS_AHEAD;
 use crate::error::CollectError;
-use crate::os::sys;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use tprof_os::sys;
 use tprof_trace::run::RunInfo;
 use tprof_wire::env::SOCKET_NAME;
 use tprof_wire::handshake::{Hello, Role};

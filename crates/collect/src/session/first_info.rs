@@ -2,11 +2,11 @@
 
 use super::job::JobId;
 use crate::config::Config;
-use crate::os::wall_clock::WallClock;
-use crate::os::{commit_of, gpu_host, proc, sys};
-use crate::out::ranks::Rank;
+use crate::output::ranks::Rank;
 use crate::shared::clock::Clock;
 use std::path::{Path, PathBuf};
+use tprof_os::wall_clock::WallClock;
+use tprof_os::{commit_of, gpu_host, proc, sys};
 use tprof_trace::live;
 use tprof_trace::run::{RUN_VERSION, RunInfo};
 

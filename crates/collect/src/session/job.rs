@@ -3,9 +3,9 @@
 //!
 //! `run.json` stores the identity under `job`. A rank that starts later compares that with its own.
 
-use crate::os::proc;
-use crate::os::sys;
 use std::collections::BTreeMap;
+use tprof_os::proc;
+use tprof_os::sys;
 use tprof_trace::run::RunInfo;
 use tprof_wire::env::{
     HYDRA_VARIABLES, MPI_JOB_VARIABLES, SCHEDULER_JOB_VARIABLES, SLURM_JOB, SLURM_RESTART,

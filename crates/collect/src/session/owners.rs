@@ -1,9 +1,9 @@
 //! Finds libraries that the environment of a process names where tprof's agent should be named.
 
-use crate::os::variables::Variables;
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
+use tprof_os::variables::Variables;
 use tprof_wire::env;
 
 /// Describes the library that receives a process's NVTX ranges instead of tprof; `None` if tprof

@@ -5,17 +5,11 @@ use super::configure::{TargetClock, configure};
 use super::owners::{itt_owner, nccl_owner, nvtx_owner};
 use crate::config::{Activity, Config, MemMode, StackMode};
 use crate::directory::socket::SessionSocket;
-use crate::elf;
 use crate::engine::inbox::Event;
 use crate::engine::prebuilt_tables::PrebuiltTables;
-use crate::modules;
-use crate::os::proc;
-use crate::os::sys;
-use crate::os::variables::Variables;
-use crate::os::wall_clock;
-use crate::out::module_names::why_not;
-use crate::out::processes::Unanswered;
-use crate::out::ranks::Rank;
+use crate::output::module_names::why_not;
+use crate::output::processes::Unanswered;
+use crate::output::ranks::Rank;
 use crate::session::control::{self, Reply};
 use crate::shared::{Region, SessionMemory};
 use crate::targets::attached::Attached;
@@ -27,6 +21,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
+use tprof_os::maps::read_code_maps;
+use tprof_os::proc;
+use tprof_os::sys;
+use tprof_os::variables::Variables;
+use tprof_os::wall_clock;
+use tprof_symbols::elf;
 use tprof_wire::handshake::{ExecArguments, Hello, Role, Welcome, hello_flags};
 
 /// Longest time that a client may take to send its `Hello`.
@@ -191,7 +191,7 @@ impl Server {
         if !forked || awaited.is_some() {
             // The mappings are read while the process waits for its answer, because a short process
             // may have ended later.
-            let maps = modules::read_code_maps(attached.pid).unwrap_or_default();
+            let maps = read_code_maps(attached.pid).unwrap_or_default();
             if let Some(finds_rows) = awaited {
                 let (pid, region) = (attached.pid, &attached.region);
                 attached.modules = self.prebuilt.publish(pid, &maps, region, finds_rows);

@@ -2,11 +2,9 @@
 //! no collector serves the session of an attaching process, that process starts one.
 
 use crate::config::{Activity, Config, PerfEvent};
-use crate::cpu::{CpuSampler, SamplingOptions, processors};
 use crate::directory::lock;
 use crate::directory::owned::{self, Owned};
 use crate::directory::socket::SessionSocket;
-use crate::disk_cache::DiskCache;
 use crate::engine::costs::CostEstimator;
 use crate::engine::inbox::Event;
 use crate::engine::prebuilt_tables::PrebuiltTables;
@@ -15,12 +13,10 @@ use crate::engine::workers;
 use crate::engine::{Engine, EngineParts};
 use crate::error::CollectError;
 use crate::nvml;
-use crate::os::proc;
-use crate::os::sys;
-use crate::out::files::Files;
-use crate::out::info;
-use crate::out::output::Output;
-use crate::out::stepping::Stepping;
+use crate::output::destination::Output;
+use crate::output::files::Files;
+use crate::output::info;
+use crate::output::stepping::Stepping;
 use crate::session::configure::TargetClock;
 use crate::session::first_info::first_info;
 use crate::session::injections::{Libraries, injections};
@@ -36,6 +32,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tprof_os::proc;
+use tprof_os::sys;
+use tprof_sampler::cpu::{CpuSampler, SamplingOptions, processors};
+use tprof_symbols::disk_cache::DiskCache;
 use tprof_trace::TraceHeader;
 use tprof_trace::model::property;
 use tprof_trace::run::{BlindSpot, ProcessInfo, RunInfo};
@@ -404,6 +404,7 @@ fn start_sampler(
         rate: config.sample_rate,
         stacks: config.stacks,
         events: config.counters.iter().copied().filter(counted).collect(),
+        pauses: config.pauses_session(),
     };
     let events = events.clone();
     let deliver = move |event| {

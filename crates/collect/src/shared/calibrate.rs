@@ -3,10 +3,10 @@
 //! everything in the nearest cache, the result is the least that a hook can cost. With nothing in
 //! the near caches, it is the cost of a hook after other work.
 
-use crate::os::sys;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
 use std::time::Duration;
+use tprof_os::sys;
 use tprof_wire::gpu::Range;
 use tprof_wire::hash;
 use tprof_wire::record::{self, ExtKind, Kind};

@@ -10,8 +10,8 @@
 //! clocks of different hosts are compared by the wall-clock time at which each run began, so they
 //! agree only as well as NTP synchronizes them.
 
-use crate::os::sys;
 use std::collections::VecDeque;
+use tprof_os::sys;
 
 /// If the conversion is off by more than this at a join, one of the clocks jumped, ns. Drift can't
 /// explain that, even if the join is late: after the first milliseconds the rates agree to some

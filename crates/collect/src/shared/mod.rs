@@ -8,13 +8,13 @@ mod module_table;
 
 pub use module_table::{publish, take_marks};
 
-use crate::os::sys;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use tprof_os::sys;
 use tprof_wire::record::SLOT_BYTES;
 use tprof_wire::region::*;
 
@@ -261,7 +261,7 @@ impl Tables {
     }
 }
 
-impl crate::modules::TableStore for Tables {
+impl tprof_unwind::modules::TableStore for Tables {
     fn append(&mut self, bytes: &[u8]) -> Option<u64> {
         let at = self.used;
         let end = at.checked_add(bytes.len())?;

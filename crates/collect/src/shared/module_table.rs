@@ -2,8 +2,8 @@
 //! tables of its code.
 
 use super::Region;
-use crate::modules::{FileKey, LoadedModule, ModuleCache, TableState};
 use std::sync::atomic::Ordering::*;
+use tprof_unwind::modules::{FileKey, LoadedModule, ModuleCache, TableState};
 use tprof_wire::region::{MAX_MODULES, module_table};
 
 /// An entry of the table: a mapping, or the part of a mapping that has an unwind table of its own.
@@ -104,7 +104,7 @@ fn take_marks_of(region: &Region, places: &[ModulePlace], cache: &mut ModuleCach
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::modules::{TableId, TableStore};
+    use tprof_unwind::modules::{TableId, TableStore};
 
     /// A store that stores nothing and returns a constant offset.
     struct Nowhere;

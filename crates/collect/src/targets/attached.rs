@@ -1,12 +1,12 @@
 //! What the collector learns about a process when the process attaches: its hello message, and what
 //! `/proc` shows of it.
 
-use crate::modules::LoadedModule;
-use crate::os::maps::Mapping;
-use crate::out::ranks::Rank;
+use crate::output::ranks::Rank;
 use crate::shared::Region;
 use std::fs::File;
 use std::sync::Arc;
+use tprof_os::maps::Mapping;
+use tprof_unwind::modules::LoadedModule;
 use tprof_wire::handshake::Hello;
 
 /// A program image that attached.

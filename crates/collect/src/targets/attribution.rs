@@ -4,18 +4,18 @@
 //! attach: static programs, or all of `tprof attach`. So a sample waits a moment for its image to
 //! attach. If that doesn't happen, the process gets a row that has only samples.
 
-use crate::cpu::{CpuSample, SamplerEvent};
-use crate::modules::LoadedModule;
-use crate::os::proc;
-use crate::os::sys;
-use crate::out::output::Output;
+use crate::output::destination::Output;
 use crate::targets::code::Code;
 use crate::targets::code::Unresolved;
 use crate::targets::cpu_rows::{CpuRows, RowSink};
 use crate::targets::target::Targets;
 use std::collections::{BTreeMap, HashMap};
+use tprof_os::proc;
+use tprof_os::sys;
+use tprof_sampler::cpu::{CpuSample, SamplerEvent};
 use tprof_trace::model::*;
 use tprof_trace::run::{BlindSpot, ProcessInfo};
+use tprof_unwind::modules::LoadedModule;
 
 /// Time that samples wait for a process that isn't expected to attach, ns.
 const HOLD_NS: u64 = 250_000_000;

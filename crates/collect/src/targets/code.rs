@@ -9,17 +9,17 @@ mod recent;
 
 use self::recent::Recent;
 use super::image::PythonKeys;
-use crate::modules::LoadedModule;
-use crate::out::info::shown_path;
-use crate::python::{FoundPython, SentFrame, SentNames, merge};
-use crate::symbols::{self, ModuleFile};
+use crate::output::info::shown_path;
 use crate::targets::mmap_callers::MmapCallers;
 use rustc_hash::FxHashSet;
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use tprof_sampler::python::{FoundPython, SentFrame, SentNames, merge};
+use tprof_symbols::ModuleFile;
 use tprof_trace::TraceWriter;
 use tprof_trace::model::{Module, ProcessIndex, SYNTHETIC_FRAME, Stack};
+use tprof_unwind::modules::LoadedModule;
 use tprof_wire::python::WalkEnd;
 use tprof_wire::record::StackEnd;
 
@@ -291,7 +291,7 @@ impl Code {
 
     /// Queues a frame of the kernel to be symbolized.
     pub fn name_kernel(&mut self, frame: u64, address: u64) {
-        self.to_name.push((frame, symbols::kernel(), address));
+        self.to_name.push((frame, tprof_symbols::kernel(), address));
     }
 
     /// Returns the addresses to be symbolized, and removes them from the queue.

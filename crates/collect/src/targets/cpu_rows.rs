@@ -2,16 +2,16 @@
 //! Each thread, stack and frame gets a number when it is first seen. Frames that are addresses need
 //! no number.
 
-use crate::cpu::{CpuSample, Frame, Kind, Measure, ThreadTotals};
-use crate::os::proc;
-use crate::out::files::OpenFile;
-use crate::python::{self, PyFunction};
-use crate::symbols;
+use crate::output::files::OpenFile;
 use crate::targets::code::Code;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use tprof_os::proc;
+use tprof_sampler::cpu::{CpuSample, Frame, Kind, Measure, ThreadTotals};
+use tprof_sampler::python::{self, PyFunction};
+use tprof_symbols::KERNEL;
 use tprof_trace::model::*;
 
 /// Numbers of sampled stacks begin here. The numbers of stacks that the process took itself have 24
@@ -207,7 +207,7 @@ impl CpuRows {
                 let writer = &mut sink.open.writer;
                 let shown = if sink.redact { without_path(name) } else { Cow::Borrowed(&**name) };
                 let (function, file) = (writer.name(&shown), writer.name(""));
-                let (process, module) = (sink.process, writer.name(symbols::KERNEL));
+                let (process, module) = (sink.process, writer.name(KERNEL));
                 let (line, depth) = (0, 0);
                 writer.symbol(&Symbol {
                     process,

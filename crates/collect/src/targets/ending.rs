@@ -2,12 +2,12 @@
 //! recording.
 
 use super::target::Target;
-use crate::os::sys;
-use crate::out::output::Output;
-use crate::out::processes::Processes;
+use crate::output::destination::Output;
+use crate::output::processes::Processes;
 use crate::shared::clock::Clock;
 use std::ops::AddAssign;
 use std::sync::atomic::Ordering::Relaxed;
+use tprof_os::sys;
 use tprof_trace::model::RecordingTotals;
 use tprof_wire::region::{mem_mode, off};
 

@@ -3,7 +3,7 @@
 //! Rings are read one after the other, so a record may be read before the definition that it refers
 //! to. The reader of such a record must store it and look the id up again later.
 
-use crate::out::losses::Losses;
+use crate::output::losses::Losses;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use tprof_trace::TraceWriter;

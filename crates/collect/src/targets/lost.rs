@@ -2,9 +2,9 @@
 
 use super::image::Image;
 use super::target::Target;
-use crate::os::sys;
-use crate::out::output::Output;
+use crate::output::destination::Output;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use tprof_os::sys;
 use tprof_trace::model::loss;
 use tprof_trace::run::BlindSpot;
 

@@ -1,11 +1,11 @@
 //! Reads a target's memory and CPU time from `/proc`, and writes the totals of its heap.
 
 use super::target::Target;
-use crate::os::proc::{self, Transferred};
-use crate::out::output::Output;
-use crate::symbols::ModuleFile;
+use crate::output::destination::Output;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use tprof_os::proc::{self, Transferred};
+use tprof_symbols::ModuleFile;
 use tprof_trace::model::*;
 use tprof_wire::region::{REGION_BYTES, SESSION_BYTES, TABLES_BYTES};
 

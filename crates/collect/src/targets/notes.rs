@@ -1,9 +1,9 @@
 //! Turns the notes of an image into rows of the trace and changes of the state of processes.
 
 use crate::gpu::{self, Gpu};
-use crate::out::files::Files;
-use crate::out::info;
-use crate::out::processes::Processes;
+use crate::output::files::Files;
+use crate::output::info;
+use crate::output::processes::Processes;
 use crate::shared::clock::Clock;
 use crate::targets::calls::Calls;
 use crate::targets::code::Code;

@@ -2,7 +2,7 @@
 //! schedule. A process without steps is switched together with one of its file that makes steps.
 
 use super::target::Target;
-use crate::out::output::Output;
+use crate::output::destination::Output;
 use crate::shared::Region;
 use std::sync::atomic::Ordering::*;
 use tprof_wire::region::off;

@@ -4,8 +4,8 @@
 //! The garbage is made from fixed seeds, so a failure can be reproduced.
 
 use crate::gpu::{self, Gpu, ThreadRows};
-use crate::out::files::{FileOwner, OpenFile};
-use crate::out::losses::Losses;
+use crate::output::files::{FileOwner, OpenFile};
+use crate::output::losses::Losses;
 use crate::shared::Region;
 use crate::shared::clock::Clock;
 use crate::targets::image::{FollowedThread, Image, Note, Notes, Pass};

@@ -1,9 +1,9 @@
 //! Finds the threads of a target that have ended, and frees their slots.
 
 use super::target::{End, Target};
-use crate::os::{proc, sys};
-use crate::out::output::Output;
+use crate::output::destination::Output;
 use std::sync::atomic::Ordering::Acquire;
+use tprof_os::{proc, sys};
 use tprof_wire::region::slot_state;
 
 /// One of a target's two regions.

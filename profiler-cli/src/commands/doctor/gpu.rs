@@ -231,7 +231,7 @@ fn toolkit(home: &Path) -> Vec<PathBuf> {
 /// Checks the layers between jobs and devices: WSL, MPS, MIG, and the permission to read counters.
 fn host() -> Vec<Check> {
     let mps = std::env::var_os("CUDA_MPS_PIPE_DIRECTORY").map(PathBuf::from);
-    let found = tprof_collect::gpu_host(Path::new("/"), mps.as_deref());
+    let found = tprof_os::gpu_host(Path::new("/"), mps.as_deref());
     found.into_iter().map(|host| Check::new(host.name, Verdict::Note, host.effect)).collect()
 }
 

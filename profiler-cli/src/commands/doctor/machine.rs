@@ -118,7 +118,7 @@ fn cpu() -> Vec<Check> {
                            and a seccomp profile that allows perf_event_open)";
     const IN_CONTAINERS: &str =
         "--cap-add PERFMON for the container, and a seccomp profile that allows perf_event_open";
-    let found = tprof_collect::cpu::permitted();
+    let found = tprof_sampler::cpu::permitted();
     let samples = match (&found.user, &found.kernel) {
         (Err(why), _) => {
             let text = format!("times, waits and Python functions, without native code: {why}");
@@ -137,7 +137,7 @@ fn cpu() -> Vec<Check> {
         (Ok(()), Ok(())) => Check::new(
             "CPU samples",
             Verdict::Ok,
-            format!("user and kernel, up to {} per second", tprof_collect::highest_sample_rate()),
+            format!("user and kernel, up to {} per second", tprof_sampler::cpu::highest_rate()),
         ),
     };
     let python = match found.ptrace_scope {

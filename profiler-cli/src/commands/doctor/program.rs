@@ -13,7 +13,8 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use tprof_collect::{elf, unwind_table};
+use tprof_symbols::elf;
+use tprof_unwind::unwind_table;
 
 /// Largest number of nested `#!` interpreters that the kernel follows.
 const MOST_INTERPRETERS: usize = 5;

@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tprof_collect::ranks::Rank;
 use tprof_collect::{
-    Activity, Capture, CollectError, Config, IfExists, Libraries, PYTHON_PATH, Session, perf,
+    Activity, Capture, CollectError, Config, IfExists, Libraries, PYTHON_PATH, Session,
 };
 use tprof_export::tensorboard::LiveLog;
 use tprof_trace::run::RunInfo;
@@ -70,7 +70,7 @@ fn record(args: RunArgs) -> anyhow::Result<ExitCode> {
         InheritedState { mask: signals.original(), open_files: system::open_files_limit() };
     let _ = fallback::prepare(&args.command, original);
     if resolved.config.activities.contains(&Activity::Cpu) {
-        perf::first::open_beside();
+        tprof_sampler::open_first_event();
     }
     let run = &resolved.config.output;
     let preload = libraries::path_for(&libraries::HOOKS, &args.command, run)?;

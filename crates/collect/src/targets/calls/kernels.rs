@@ -3,8 +3,8 @@
 //! launches wait until the names from all rings are known.
 
 use super::words::launch_arguments;
-use crate::symbols::demangle::demangle;
 use std::collections::HashMap;
+use tprof_symbols::demangle;
 use tprof_trace::TraceWriter;
 use tprof_trace::model::*;
 

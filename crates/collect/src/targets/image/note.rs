@@ -1,10 +1,10 @@
 //! Decodes the hooks' records that aren't heap events.
 
-use crate::python::SentFrame;
 use crate::targets::calls::CallNote;
 use crate::targets::interned::Definition;
 use crate::targets::operators::{OperatorNote, OperatorRecord};
 use crate::targets::spans::SpanRecord;
+use tprof_sampler::python::SentFrame;
 use tprof_wire::operators::{Operator, RangeEdge};
 use tprof_wire::python::{MAX_PYTHON_FRAMES, WalkEnd};
 use tprof_wire::record::{self, ExtKind};

@@ -4,11 +4,11 @@
 //! references to chunks are therefore counted as refused and skipped.
 
 use super::{FollowedThread, Image, MAX_TAKEN_BYTES, Note, Pass, RingRead};
-use crate::os::sys;
 use crate::shared::SlotRead;
 use crate::targets::heap::HeapOp;
 use crate::targets::image::records::HeapRecords;
 use std::sync::atomic::Ordering::*;
+use tprof_os::sys;
 use tprof_wire::record::{self, ExtKind, Kind, SLOT_BYTES};
 use tprof_wire::region::{CHUNKS_PER_THREAD, ChunkRef};
 

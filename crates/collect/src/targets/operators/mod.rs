@@ -11,9 +11,9 @@ use ranges::{OpenRanges, RangesLeft};
 pub use recorded::OperatorNote;
 use recorded::Recorded;
 
-use crate::out::files::OpenFile;
-use crate::out::losses::Losses;
-use crate::out::stepping::is_step;
+use crate::output::files::OpenFile;
+use crate::output::losses::Losses;
+use crate::output::stepping::is_step;
 use crate::shared::clock::Clock;
 use crate::targets::interned::Interned;
 use tprof_trace::model::*;
@@ -245,7 +245,7 @@ impl Operators {
             ("ends of ranges", "they were not recorded", endless),
             ("operators and ranges", "the ring was full when their names were defined", nameless),
             ("sizes of operators", "there were too many different ones", self.texts.left_out),
-            ("operators and ranges", crate::out::info::UNWRITTEN, self.unwritten),
+            ("operators and ranges", crate::output::info::UNWRITTEN, self.unwritten),
         ] {
             if count > 0 {
                 losses.lose(what, why, count);

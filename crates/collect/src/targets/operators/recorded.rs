@@ -2,7 +2,7 @@
 //! property of the file. If the process changes which steps it records, a mark shows when.
 
 use super::version;
-use crate::out::files::OpenFile;
+use crate::output::files::OpenFile;
 use crate::targets::interned::Interned;
 use serde_json::{Value, json};
 use std::path::Path;

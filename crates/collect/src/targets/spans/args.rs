@@ -106,7 +106,7 @@ fn argument(kind: u8, bits: u64, interned: &Interned) -> Result<Value, Undefined
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::out::losses::Losses;
+    use crate::output::losses::Losses;
     use crate::targets::interned::Definition;
     use tprof_wire::interned::{WORDS, pack};
     use tprof_wire::record::ExtKind;

@@ -12,7 +12,7 @@ mod redacted;
 mod totals;
 
 use crate::config::Config;
-use crate::out::losses::Losses;
+use crate::output::losses::Losses;
 use crate::targets::interned::Interned;
 use finished::{Finished, OpenSpan};
 use open::OpenSpans;
@@ -436,7 +436,7 @@ impl Spans {
                 nameless,
             ),
             ("spans, marks and values", "there were too many names", self.refused),
-            ("spans, marks and values", crate::out::info::UNWRITTEN, self.unwritten),
+            ("spans, marks and values", crate::output::info::UNWRITTEN, self.unwritten),
         ]
         .into_iter()
         .chain(self.totals.losses())

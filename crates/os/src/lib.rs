@@ -1,0 +1,26 @@
+//! Interfaces to the kernel: system calls as safe functions, and readers of `/proc` and of cgroups.
+//!
+//! The modules in reading order, which `scripts/check-arrows.py` checks:
+//!
+//! - [`sys`]: system calls, those of sockets in a file of their own;
+//! - [`proc`], [`maps`]: what `/proc` shows of a process;
+//! - [`cgroup`], [`host_cpu`], `gpu_host`, `commit`: the machine around a job, and the version of
+//!   its source;
+//! - [`variables`], [`wall_clock`]: environments of processes, and the time of day.
+
+mod socket;
+pub mod sys;
+
+pub mod maps;
+pub mod proc;
+
+pub mod cgroup;
+mod commit;
+mod gpu_host;
+pub mod host_cpu;
+
+pub mod variables;
+pub mod wall_clock;
+
+pub use commit::commit_of;
+pub use gpu_host::{GpuHost, gpu_host};
