@@ -9,11 +9,11 @@ use crate::block::Thread;
 use crate::capture;
 use crate::schedule::{self, Source};
 use crate::{gate, loaded, state};
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
 use tprof_wire::capture::{CaptureTrigger, opens};
 use tprof_wire::env;
 use tprof_wire::region::{RegionHeader, off};
 use tprof_wire::schedule::{is_epoch, is_step};
+use tprof_wire::sync::{AtomicPtr, AtomicUsize, Ordering::*};
 
 /// The table through which the agent reaches the preloaded library. It contains addresses of that
 /// library's functions and variables.

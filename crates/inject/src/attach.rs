@@ -9,13 +9,13 @@ use crate::{
     tls_owner, unwind,
 };
 use core::ffi::c_ulong;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use tprof_wire::env;
 use tprof_wire::handshake::{ExecArguments, Hello, Role, Welcome, hello_flags};
 use tprof_wire::region::{
     REGION_BYTES, REGION_MAGIC, RegionHeader, SESSION_BYTES, SMALL_BYTES, SMALL_OFFSET,
     SPARING_REGION_BYTES, SPARING_TABLES_BYTES, TABLES_BYTES, stack_mode,
 };
+use tprof_wire::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 unsafe extern "C" {
     fn getauxval(kind: c_ulong) -> c_ulong;
@@ -69,6 +69,10 @@ pub enum Outcome {
 /// Attaches this process. `again` is true if an earlier attempt got no answer. The caller has
 /// blocked signals, and only one thread calls this at a time.
 pub fn attach(thread: &Thread, forked: bool, again: bool) -> Outcome {
+    #[cfg(all(test, loom))]
+    if let Some(outcome) = crate::models::attach(forked) {
+        return outcome;
+    }
     let began_ns = sys::monotonic_ns();
     if !forked && !again {
         tls_owner::prepare();

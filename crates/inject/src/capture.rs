@@ -3,8 +3,8 @@
 
 use crate::block::Thread;
 use crate::{schedule, state};
-use core::sync::atomic::Ordering::*;
 use tprof_wire::capture::{self, CaptureTrigger};
+use tprof_wire::sync::Ordering::*;
 
 /// Number of the range between `cudaProfilerStart` and `cudaProfilerStop`.
 const PROFILER: u64 = 1;

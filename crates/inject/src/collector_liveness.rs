@@ -9,7 +9,7 @@ use crate::block::Thread;
 use crate::seccomp::{CallClass, is_forbidden};
 use crate::state::{self, off_reason};
 use crate::sys;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use tprof_wire::sync::{AtomicU32, AtomicU64, Ordering::*};
 
 /// Process id of the collector in this process's pid namespace; 0 if it is in another one.
 pub static COLLECTOR: AtomicU32 = AtomicU32::new(0);

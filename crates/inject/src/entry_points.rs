@@ -7,8 +7,8 @@
 
 use crate::call_args::{Frame, word};
 use core::ffi::{CStr, c_char};
-use core::sync::atomic::{AtomicUsize, Ordering::*};
 use tprof_wire::calls::{Effect, FUNCTIONS, Function};
+use tprof_wire::sync::{AtomicUsize, Ordering::*};
 
 /// The addresses that the driver returned, by the function's number.
 static GIVEN: [AtomicUsize; FUNCTIONS.len()] = [const { AtomicUsize::new(0) }; FUNCTIONS.len()];

@@ -1,8 +1,8 @@
 //! Reads the arguments and the environment of this process, without libc's `getenv`.
 
 use core::ffi::{CStr, c_char, c_ulong};
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
 use tprof_wire::handshake::ExecArguments;
+use tprof_wire::sync::{AtomicPtr, AtomicUsize, Ordering::*};
 
 unsafe extern "C" {
     static environ: *const *const c_char;

@@ -3,7 +3,7 @@
 //! its parent's records would be wrong there.
 
 use crate::sys::{self, flags};
-use core::sync::atomic::{AtomicPtr, Ordering::*};
+use tprof_wire::sync::{AtomicPtr, Ordering::*};
 
 /// Maps `bytes` of zeroed memory for `table`, if it isn't mapped yet. The table stays null if there
 /// is no memory. It also stays null before Linux 4.14, which can't zero it in a forked child: there

@@ -16,11 +16,11 @@
 use crate::block::Thread;
 use crate::ring;
 use crate::sys::{self, flags};
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use tprof_wire::gpu::{pack_text, trouble};
 use tprof_wire::hash::{GOLDEN, spread};
 use tprof_wire::interned::{self, MAX_KEPT_BYTES, WORDS};
 use tprof_wire::record::ExtKind;
+use tprof_wire::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 /// Number of entries in the table. It takes 4 MiB of address space, of which only touched pages use
 /// memory.

@@ -10,10 +10,10 @@ use crate::call_args::{Frame, word};
 use crate::sys::{self, flags};
 use crate::{loaded, ring};
 use core::ffi::{CStr, c_char};
-use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use tprof_wire::gpu::{TEXT_WORDS, pack_text};
 use tprof_wire::hash::spread;
 use tprof_wire::record::ExtKind;
+use tprof_wire::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 
 /// Maximum number of kernels and handles that are stored. They take 8 MiB of address space, of
 /// which only touched pages use memory. Further kernels have no name in the run.

@@ -6,9 +6,9 @@ use crate::loss::{lose_child, lose_event, lose_event_if_not_own};
 use crate::required_syscalls::{self, ForbiddenClasses};
 use crate::seccomp::{CallClass, is_forbidden};
 use crate::{agent_link, gate, ring, stacks, state, sys, thread_notes, tls_owner};
-use core::sync::atomic::Ordering::*;
 use tprof_wire::record::{ExecVerdict, ExtKind};
 use tprof_wire::region::mem_mode;
+use tprof_wire::sync::Ordering::*;
 
 /// How a process ends, in [`ExtKind::ProcessExit`].
 pub mod how {

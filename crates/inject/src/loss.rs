@@ -3,7 +3,7 @@
 use crate::seccomp::{CallClass, is_forbidden};
 use crate::state::{self, phase};
 use crate::{sys, tls_owner};
-use core::sync::atomic::Ordering::*;
+use tprof_wire::sync::Ordering::*;
 
 /// Counts an event that happens before this process is attached, because the collector did not
 /// answer in time.

@@ -12,9 +12,9 @@ use crate::tables::{self, STACKS, STACKS_BYTES};
 use crate::unwind::{self, Guess, ReadableSp, Walk};
 use crate::{arch, fork_tables, recent_stacks, ring, state};
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
 use tprof_wire::record::{ExtKind, STACK_ID_LIMIT, StackEnd};
 use tprof_wire::region::stack_mode;
+use tprof_wire::sync::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
 
 /// Number of entries in each table. The tables take 8 KiB, 1 MiB and 32 MiB of address space, of
 /// which only touched pages use memory. Short processes touch only the first table. Each other
@@ -289,7 +289,7 @@ fn intern_slowly(
 fn wait_for_id(entry: &InternedStack) -> u64 {
     for _ in 0..1000 {
         match entry.id.load(Acquire) {
-            0 => core::hint::spin_loop(),
+            0 => tprof_wire::sync::spin_loop(),
             u64::MAX => return 0,
             // The definition was dropped again in the meantime.
             id if id & DROPPED != 0 => return 0,

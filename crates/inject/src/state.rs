@@ -3,9 +3,9 @@
 //! Each hook compares its thread's stamp with the generation. If they differ, the thread must take
 //! the slow path: it is not attached yet, it is in a forked child, or recording was turned off.
 
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use tprof_wire::hash::spread;
 use tprof_wire::region::{RegionHeader, SessionPage, off};
+use tprof_wire::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 /// A page that the kernel zeroes in a forked child.
 #[repr(C, align(4096))]

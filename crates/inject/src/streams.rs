@@ -4,10 +4,10 @@
 
 use crate::block::Thread;
 use crate::{agent_link, ring};
-use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::calls::{LEGACY_STREAM, THREADS_STREAM, stream_of};
 use tprof_wire::hash::spread;
 use tprof_wire::record::ExtKind;
+use tprof_wire::sync::{AtomicU64, Ordering::*};
 
 /// Number of handles that are cached.
 const MOST: usize = 1 << 10;

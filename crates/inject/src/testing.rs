@@ -5,10 +5,10 @@ use crate::block::Thread;
 use crate::state::{self, WIPED, phase};
 use crate::sys::{self, flags};
 use crate::{gate, ring};
-use core::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
 use tprof_wire::record::{ExtKind, Kind, SLOT_BYTES};
 use tprof_wire::region::*;
+use tprof_wire::sync::{AtomicU64, Ordering::*};
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 

@@ -23,8 +23,8 @@ use crate::block::Thread;
 use crate::seccomp::{CallClass, is_forbidden};
 use crate::{arch, sys};
 use core::ffi::c_ulong;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use tprof_wire::hash::spread;
+use tprof_wire::sync::{AtomicU32, AtomicUsize, Ordering::*};
 
 unsafe extern "C" {
     fn getauxval(kind: c_ulong) -> c_ulong;
@@ -68,6 +68,10 @@ pub fn needs_system_call() -> bool {
 
 /// The thread pointer; 0 if it isn't set or can't be read.
 fn register() -> usize {
+    #[cfg(all(test, loom))]
+    if let Some(pointer) = crate::models::thread_pointer() {
+        return pointer;
+    }
     if !needs_system_call() {
         // SAFETY: `HWCAP2_FSGSBASE` says that the kernel allows user space to read it.
         return unsafe { arch::thread_register() };

@@ -12,9 +12,9 @@ use crate::block::Thread;
 use crate::ring;
 use crate::state::PID;
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::nccl::{Transfer, transfer_kind};
 use tprof_wire::record::ExtKind;
+use tprof_wire::sync::Ordering::Relaxed;
 
 /// The resource that a step waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use crate::interned;
 use crate::state::WIPED;
 use crate::sys;
 use core::ffi::c_char;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use tprof_wire::gpu::MAX_TEXT_BYTES;
 use tprof_wire::hash::spread;
+use tprof_wire::sync::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 /// Longest text that is stored, in bytes.
 pub const MESSAGE_MOST: usize = MAX_TEXT_BYTES;

@@ -8,7 +8,7 @@
 
 use crate::pytorch_registration;
 use crate::schedule::Source;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use tprof_wire::sync::{AtomicU32, AtomicU64, Ordering::*};
 
 /// One step in this many is recorded.
 static EVERY: AtomicU32 = AtomicU32::new(1);
