@@ -90,21 +90,18 @@ pub fn id_of(thread: &Thread, kind: ExtKind, bytes: &[u8], hash: u64) -> u32 {
         let entry = unsafe { &*table.add(at) };
         let mut seen = entry.hash.load(Acquire);
         if seen == 0 {
-            match entry.hash.compare_exchange(0, hash, AcqRel, Acquire) {
-                Ok(_) => {
-                    let id = define(thread, kind, bytes);
-                    entry.id.store(u64::from(id), Release);
-                    return id;
-                }
-                Err(other) => seen = other,
-            }
+            seen = match entry.hash.compare_exchange(0, hash, AcqRel, Acquire) {
+                Ok(_) => hash,
+                Err(other) => other,
+            };
         }
         if seen == hash {
             let known = entry.id.load(Acquire);
             if known != 0 {
                 return known as u32;
             }
-            // Another thread is defining the bytes, or the ring had no room for the definition.
+            // The bytes are new, or another thread is defining them, or a ring had no room for the
+            // definition. If both threads define them, both ids are good, and the first one stays.
             let id = define(thread, kind, bytes);
             let _ = entry.id.compare_exchange(0, u64::from(id), AcqRel, Relaxed);
             return id;

@@ -356,13 +356,13 @@ fn define(
     }
 }
 
+/// A way to the tables for tests that have no stack to walk.
 #[cfg(test)]
-mod tests {
+pub mod made {
     use super::*;
 
-    use crate::testing::{Attached, Written};
-
-    fn walk_of(frames: &[u64], hash: u64) -> Walk {
+    /// A walk that found these frames.
+    pub fn walk_of(frames: &[u64], hash: u64) -> Walk {
         let mut walk = Walk {
             frames: [0; tprof_wire::record::MAX_FRAMES],
             len: frames.len(),
@@ -376,17 +376,17 @@ mod tests {
         walk
     }
 
-    fn id(process: &Attached, frames: &[u64], hash: u64) -> u32 {
-        let thread = process.thread();
+    /// The id of the stack that this walk found.
+    pub fn id_of_walk(thread: &Thread, mut walk: Walk) -> u32 {
         let here = 0u64;
         let (low, high) = (thread.stack_low.get(), thread.stack_high.get());
         assert!(low < high);
         let sp = unwind::readable(thread, (&raw const here).addr()).unwrap();
-        intern(thread, (sp, 0), &mut walk_of(frames, hash), None, |_| None)
+        intern(thread, (sp, 0), &mut walk, None, |_| None)
     }
 
-    fn begin() -> Attached {
-        let process = Attached::new();
+    /// Maps the tables, and empties them.
+    pub fn begin() {
         map_first();
         // Ids begin anew in each region, as in a forked child.
         recent_stacks::prepare();
@@ -399,6 +399,23 @@ mod tests {
                 entry.id.store(0, Relaxed);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::made::{id_of_walk, walk_of};
+    use super::*;
+
+    use crate::testing::{Attached, Written};
+
+    fn id(process: &Attached, frames: &[u64], hash: u64) -> u32 {
+        id_of_walk(process.thread(), walk_of(frames, hash))
+    }
+
+    fn begin() -> Attached {
+        let process = Attached::new();
+        made::begin();
         process
     }
 
@@ -433,12 +450,8 @@ mod tests {
     fn a_stack_that_was_cut_is_another_than_the_whole_one() {
         let process = begin();
         let whole = id(&process, &[1, 2], 0x5555_0000);
-        let thread = process.thread();
-        let mut cut = walk_of(&[1, 2], 0x5555_0000);
-        cut.end = StackEnd::TooDeep;
-        let here = 0u64;
-        let sp = unwind::readable(thread, (&raw const here).addr()).unwrap();
-        assert_ne!(intern(thread, (sp, 0), &mut cut, None, |_| None), whole);
+        let cut = Walk { end: StackEnd::TooDeep, ..walk_of(&[1, 2], 0x5555_0000) };
+        assert_ne!(id_of_walk(process.thread(), cut), whole);
         assert_eq!(defined(&process)[1].argument() >> 24, StackEnd::TooDeep as u32);
     }
 

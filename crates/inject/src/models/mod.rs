@@ -13,9 +13,9 @@ mod gate;
 mod interning;
 mod ring;
 
-use crate::arch;
 use crate::attach::Outcome;
 use crate::block::Thread;
+use crate::{arch, gate as gate_itself};
 use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -254,16 +254,53 @@ fn spawn<T: 'static>(body: impl FnOnce() -> T + 'static) -> loom::thread::JoinHa
     })
 }
 
+/// Starts another thread of the scenario that records already when this returns, so that only its
+/// `body` runs at the same time as this thread.
+fn spawn_recording<T: 'static>(
+    body: impl FnOnce(&'static Thread) -> T + 'static,
+) -> loom::thread::JoinHandle<T> {
+    let (is_ready, ready) = loom::sync::mpsc::channel();
+    let spawned = spawn(move || {
+        let thread = here();
+        is_ready.send(()).unwrap();
+        body(thread)
+    });
+    ready.recv().unwrap();
+    spawned
+}
+
+/// The running thread, which records from now on.
+fn here() -> &'static Thread {
+    own(gate_itself::recording().expect("the process is attached"))
+}
+
 /// A thread's block, which the thread's own code may use.
 fn own(thread: &Thread) -> &'static Thread {
     // SAFETY: the block lives as long as the run.
     unsafe { &*core::ptr::from_ref(thread) }
 }
 
+/// A scenario that outlives its exploration.
+#[derive(Clone, Copy)]
+struct Scenario(*const (dyn Fn() + 'static));
+// SAFETY: `loom` runs all threads of a scenario on the thread that explores it.
+unsafe impl Send for Scenario {}
+// SAFETY: as above.
+unsafe impl Sync for Scenario {}
+
+impl Scenario {
+    fn run(self) {
+        // SAFETY: `explore` has the scenario, and returns after the last run.
+        unsafe { (*self.0)() }
+    }
+}
+
 /// Explores a scenario.
-fn explore(scenario: impl Fn() + Send + Sync + 'static) {
+fn explore(scenario: impl Fn()) {
     tprof_wire::sync::model(&Modelled);
-    let scenario = Arc::new(scenario);
+    let scenario: &dyn Fn() = &scenario;
+    // SAFETY: only the lifetime changes, and `Scenario` is not used after this function.
+    let scenario = Scenario(unsafe { core::mem::transmute(scenario) });
     KNOWN.with(|known| known.borrow_mut().clear());
     let storages = Box::into_raw(Box::new(new_storages())) as usize;
     let mut is_first = true;
@@ -274,7 +311,6 @@ fn explore(scenario: impl Fn() + Send + Sync + 'static) {
         builder.max_branches = MAX_BRANCHES;
         // One run finds nearly all words that several threads access.
         builder.max_permutations = is_first.then_some(1);
-        let scenario = scenario.clone();
         let runs = Arc::new(AtomicUsize::new(0));
         let count = runs.clone();
         // All runs of an exploration must be alike, so what they add is known in the next one only.
@@ -298,7 +334,7 @@ fn explore(scenario: impl Fn() + Send + Sync + 'static) {
                 unsafe { *run.storages = new_storages() };
                 run.begin_thread(0);
                 RUN.with(|place| place.replace(Some(run)));
-                scenario();
+                scenario.run();
                 RUN.with(|place| place.replace(None));
             });
         }));

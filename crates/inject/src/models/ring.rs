@@ -184,7 +184,7 @@ fn a_thread_that_takes_a_chunk_again_finds_it_empty_and_loses_nothing_while_it_w
 }
 
 #[test]
-fn a_reader_wakes_a_thread_that_fills_its_last_chunk_or_finds_that_it_has() {
+fn a_thread_that_has_filled_its_share_writes_or_counts_each_record() {
     let process = Attached::new();
     process.set_free(1, 2);
     explore(|| {
@@ -195,12 +195,12 @@ fn a_reader_wakes_a_thread_that_fills_its_last_chunk_or_finds_that_it_has() {
         heap(thread, Kind::Free, 16, 0, 7, CLOCK);
         leave(thread, 0);
         heap(thread, Kind::Free, 32, 0, 7, CLOCK);
-        reader.join().unwrap();
         let slot = thread.slot();
         let (filled, lost) = (slot.filled_chunks.load(Relaxed), slot.lost.load(Relaxed));
+        assert!(filled - slot.drained_chunks.load(Relaxed) <= CHUNKS_PER_THREAD);
+        reader.join().unwrap();
         let all = u64::from(filled - (CHUNKS_PER_THREAD - 1)) + lost;
         assert_eq!(all, 2, "each record is in a chunk or counted as lost");
-        assert!(filled - slot.drained_chunks.load(Relaxed) <= CHUNKS_PER_THREAD);
     });
 }
 

@@ -101,20 +101,23 @@ pub fn name(kind: NameKind, text: &[u8]) -> Option<&'static Name> {
         let place = KNOWN.get((hash as usize).wrapping_add(probe) & (PLACES - 1))?;
         let mut seen = place.hash.load(Acquire);
         if seen == 0 {
-            match place.hash.compare_exchange(0, hash, AcqRel, Acquire) {
-                Ok(_) => {
-                    let made = make(kind, text)?;
-                    place.at.store(core::ptr::from_ref(made) as usize, Release);
-                    return Some(made);
-                }
-                Err(other) => seen = other,
-            }
+            seen = match place.hash.compare_exchange(0, hash, AcqRel, Acquire) {
+                Ok(_) => hash,
+                Err(other) => other,
+            };
         }
         if seen == hash {
-            // 0 means that another thread is making the name.
-            return match place.at.load(Acquire) {
-                0 => make(kind, text),
-                at => of_handle(at as *const Name),
+            let known = place.at.load(Acquire);
+            if known != 0 {
+                return of_handle(known as *const Name);
+            }
+            // If threads make the name at the same time, the first one stays: a domain has one
+            // number in a process.
+            let made = make(kind, text)?;
+            let at = core::ptr::from_ref(made) as usize;
+            return match place.at.compare_exchange(0, at, AcqRel, Acquire) {
+                Ok(_) => Some(made),
+                Err(first) => of_handle(first as *const Name),
             };
         }
     }
@@ -160,6 +163,10 @@ impl Name {
             return known as u32;
         }
         let id = texts::id(thread, self.text());
+        if id == 0 {
+            // There was no room for the definition, so the next record defines the text.
+            return 0;
+        }
         let fresh = generation << 32 | u64::from(id);
         // If two threads assign an id at the same time, the first stored id is used, since a domain
         // must have one id in a process.
