@@ -174,6 +174,18 @@ fn halves(chunk: &[u8; 16]) -> [u64; 2] {
     [both as u64, (both >> 64) as u64]
 }
 
+/// Forgets all ids, as in a forked child.
+#[cfg(test)]
+pub fn forget() {
+    let table = TABLE.load(Acquire);
+    for at in 0..if table.is_null() { 0 } else { PLACES } {
+        // SAFETY: `at` is below `PLACES`, the number of entries in the table.
+        let entry = unsafe { &*table.add(at) };
+        entry.hash.store(0, Relaxed);
+        entry.id.store(0, Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -183,3 +183,6 @@ pub fn write_switch(thread: &Thread, now: u32, before: u32, cycle: Option<u64>) 
     ring::ext(thread, ExtKind::Switched, cycle as u32, clock, &payload);
     pytorch_registration::sync_callback();
 }
+
+#[cfg(test)]
+mod tests;

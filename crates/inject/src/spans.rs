@@ -513,3 +513,6 @@ pub fn record(on: bool) -> bool {
     }
     now == 0
 }
+
+#[cfg(test)]
+mod tests;

@@ -86,9 +86,14 @@ impl Attached {
         state::header().unwrap()
     }
 
-    /// The running thread, which records from now on.
+    /// The running thread, with what it has open.
+    pub fn thread_as_it_is(&self) -> &'static Thread {
+        gate::recording().expect("the process is attached")
+    }
+
+    /// The running thread, which records from now on, and has nothing open.
     pub fn thread(&self) -> &'static Thread {
-        let thread = gate::recording().expect("the process is attached");
+        let thread = self.thread_as_it_is();
         thread.stacks.set(0);
         thread.spans.set(0);
         thread.spans_recorded.set(0);
