@@ -116,6 +116,12 @@ pub fn numbers_streams() -> Option<extern "C" fn(u64) -> u64> {
     (call != 0).then(|| unsafe { core::mem::transmute::<usize, extern "C" fn(u64) -> u64>(call) })
 }
 
+/// Sets what [`numbers_streams`] returns.
+#[cfg(test)]
+pub fn set_numbers_streams(call: Option<extern "C" fn(u64) -> u64>) {
+    NUMBERS_STREAMS.store(call.map_or(0, |call| call as *const () as usize), Release);
+}
+
 /// Makes the hooks record the calls that start work in CUPTI's place. `numbers` returns CUPTI's
 /// number of a stream. Returns false if the process has no hooks. The agent calls this.
 pub fn count_on_hooks(numbers: extern "C" fn(u64) -> u64) -> bool {

@@ -223,3 +223,44 @@ pub mod off_reason {
     /// The collector has exited.
     pub const COLLECTOR_GONE: u32 = 1;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Attached;
+
+    #[test]
+    fn generations_differ_and_are_never_zero() {
+        let all: std::collections::HashSet<_> = (0..1000).map(|_| next_generation()).collect();
+        assert!(all.len() == 1000 && !all.contains(&0));
+    }
+
+    #[test]
+    fn a_process_that_is_off_for_good_says_why_and_its_hooks_only_call() {
+        let process = Attached::new();
+        for real in [&HOT.malloc, &HOT.calloc, &HOT.free] {
+            real.store(1, SeqCst);
+        }
+        HOT.resolved();
+        attached(process.header());
+        assert!(!HOT.is_uncounted() && is_attached());
+        turn_off(off_reason::COLLECTOR_GONE);
+        assert_eq!(process.header().off_reason.load(SeqCst), off_reason::COLLECTOR_GONE);
+        assert!(HOT.is_uncounted() && !is_attached());
+        assert_eq!(PHASE.load(SeqCst), phase::OFF);
+    }
+
+    #[test]
+    fn a_forked_child_is_not_attached_and_its_hooks_attach_it() {
+        let process = Attached::new();
+        for real in [&HOT.malloc, &HOT.calloc, &HOT.free] {
+            real.store(1, SeqCst);
+        }
+        HOT.resolved();
+        attached(process.header());
+        process.header().stop_session(off::SESSION | off::UNCOUNTED);
+        assert!(HOT.is_uncounted());
+        forked();
+        assert!(!is_attached() && !HOT.is_uncounted());
+    }
+}

@@ -389,7 +389,7 @@ fn a_captured_span_is_recorded_with_what_is_in_it_and_nothing_after() {
 
 #[test]
 fn a_captured_span_of_any_thread_is_recorded_from_start_to_end() {
-    let process = capturing(b"evaluate");
+    let _process = capturing(b"evaluate");
     let name = named(b"evaluate");
     // SAFETY: the name outlives the calls.
     let number = unsafe { start(&name) };
