@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn arguments_beyond_the_registers_are_in_memory() {
         let whole = whole();
-        core::hint::black_box((&raw const whole.frame).expose_provenance());
+        core::hint::black_box((&raw const whole).expose_provenance());
         assert_eq!([0, 5, 6, 255].map(|at| whole.frame.register(at)), [10, 15, 0, 0]);
         assert_eq!([0, 1].map(|at| whole.frame.stack(at)), whole.behind);
         assert_eq!(whole.frame.at(ArgumentAt::Register(3)), 13);

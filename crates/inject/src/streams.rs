@@ -148,7 +148,7 @@ mod tests {
         let process = numbered();
         let thread = process.thread();
         process.set_free(0, 0);
-        while ring::quick(thread, ExtKind::HostStream, 0, 0, &[0; 32]) {}
+        while ring::quick(thread, ExtKind::HostStream, 0, 0, &[0; 2]) {}
         used(thread, 0, 0x9000, 5);
         process.set_free(0, 1);
         used(thread, 0, 0x9000, 6);

@@ -164,6 +164,7 @@ mod tests {
         let thread = std::thread::spawn(|| {
             let pointer = arch::thread_pointer();
             unregister_thread();
+            let before = FIRST.swap(0, Relaxed);
             register_thread();
             register_thread();
             assert!(is_known(pointer) && own_block().is_some());
@@ -171,6 +172,7 @@ mod tests {
             assert_eq!(places.filter(|place| place.load(Relaxed) == pointer).count(), 1);
             unregister_thread();
             assert!(!is_known(pointer));
+            FIRST.store(before, Relaxed);
         });
         thread.join().unwrap();
     }

@@ -86,8 +86,8 @@ mod tests {
         set_every(every);
         boundaries.iter().for_each(|(source, of)| boundary(*source, *of));
         let turns = recorded_step();
-        set_every(1);
         EVERY.store(1, SeqCst);
+        pytorch_registration::set_paused(false);
         turns
     }
 
