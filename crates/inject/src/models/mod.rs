@@ -23,7 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use tprof_wire::sync::{Access, Memory, Ordering, Place};
+use tprof_wire::sync::{Access, ModelledMemory, Ordering, WordPlace};
 
 /// Number of times that a thread is interrupted by another where it need not be. Two suffice for
 /// nearly all faults, and each further one multiplies the number of runs.
@@ -65,7 +65,7 @@ macro_rules! perform {
 }
 
 impl Word {
-    fn new(place: Place, value: u64) -> Word {
+    fn new(place: WordPlace, value: u64) -> Word {
         match place.bytes {
             1 => Word::Byte(AtomicU8::new(value as u8)),
             2 => Word::Half(AtomicU16::new(value as u16)),
@@ -99,7 +99,7 @@ impl Word {
 }
 
 /// What the value of a word was before the scenario.
-fn initial(place: Place) -> u64 {
+fn initial(place: WordPlace) -> u64 {
     // SAFETY: the scenario's code has a reference to an atomic of this size there.
     unsafe {
         match place.bytes {
@@ -157,8 +157,8 @@ fn run() -> Option<Rc<Run>> {
 
 struct Modelled;
 
-impl Memory for Modelled {
-    fn access(&self, place: Place, access: Access, order: Ordering) -> Option<u64> {
+impl ModelledMemory for Modelled {
+    fn access(&self, place: WordPlace, access: Access, order: Ordering) -> Option<u64> {
         let run = run()?;
         let known = run.words.borrow().get(&place.at).cloned();
         let word = known.unwrap_or_else(|| {
@@ -319,7 +319,7 @@ fn explore(scenario: impl Fn()) {
             builder.check(move || {
                 count.fetch_add(1, Ordering::Relaxed);
                 let words = known.iter().map(|(&at, &bytes)| {
-                    let place = Place { at, bytes };
+                    let place = WordPlace { at, bytes };
                     (at, Rc::new(Word::new(place, initial(place))))
                 });
                 let run = Rc::new(Run {

@@ -260,9 +260,9 @@ mod tests {
 
     #[test]
     fn numbers_of_version_1_are_texts_and_unknown_ones_are_none() {
-        // SAFETY: the texts are constants.
         let of = |number| match text(&FUNCTIONS, number) {
             at if at.is_null() => None,
+            // SAFETY: the texts are constants.
             at => Some(unsafe { CStr::from_ptr(at) }),
         };
         assert_eq!([0, 4, 7].map(of), [Some(c"Broadcast"), Some(c"AllReduce"), Some(c"Recv")]);

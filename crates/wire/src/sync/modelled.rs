@@ -1,4 +1,4 @@
-//! Atomics whose accesses a [`Memory`] performs, if one is set. Otherwise they are those of `core`.
+//! Atomics whose accesses a [`ModelledMemory`] performs, if one is set. Otherwise they are those of `core`.
 
 extern crate std;
 
@@ -29,7 +29,7 @@ pub enum Access {
 
 /// A word in memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct WordPlace {
     /// Its address.
     pub at: usize,
     /// Its size: 1, 2, 4 or 8.
@@ -37,23 +37,23 @@ pub struct Place {
 }
 
 /// What performs accesses for a model.
-pub trait Memory: Sync {
+pub trait ModelledMemory: Sync {
     /// Performs an access and returns the value before; `None` if `core` is to perform it.
-    fn access(&self, place: Place, access: Access, order: Ordering) -> Option<u64>;
+    fn access(&self, place: WordPlace, access: Access, order: Ordering) -> Option<u64>;
     /// Performs a fence; returns false if `core` is to perform it.
     fn fence(&self, order: Ordering) -> bool;
     /// Lets other threads run.
     fn pause(&self);
 }
 
-static MEMORY: OnceLock<&'static dyn Memory> = OnceLock::new();
+static MEMORY: OnceLock<&'static dyn ModelledMemory> = OnceLock::new();
 
 /// Has this memory perform all accesses from now on. Only the first call has an effect.
-pub fn model(memory: &'static dyn Memory) {
+pub fn model(memory: &'static dyn ModelledMemory) {
     let _ = MEMORY.set(memory);
 }
 
-fn access(place: Place, access: Access, order: Ordering) -> Option<u64> {
+fn access(place: WordPlace, access: Access, order: Ordering) -> Option<u64> {
     MEMORY.get()?.access(place, access, order)
 }
 
@@ -131,8 +131,8 @@ macro_rules! atomic {
             pub const fn new(value: $type) -> Self {
                 Self(real::$name::new(value))
             }
-            fn place(&self) -> Place {
-                Place { at: (&raw const self.0).addr(), bytes: size_of::<Self>() }
+            fn place(&self) -> WordPlace {
+                WordPlace { at: (&raw const self.0).addr(), bytes: size_of::<Self>() }
             }
             fn modelled(&self, what: Access, order: Ordering) -> Option<$type> {
                 access(self.place(), what, order).map(<$type as Bits>::of)
