@@ -76,6 +76,31 @@ fn time_on_a_core_is_counted_by_range_and_adds_up() {
     assert!(parts > 900_000_000, "{parts}");
 }
 
+/// While recording is off, the kernel interrupts no thread for tprof, and programs and threads are
+/// followed all the same.
+#[test]
+fn no_thread_is_interrupted_while_recording_is_off() {
+    let interruptions = |options: &[&str]| {
+        let scratch = Scratch::new();
+        let run = traced(&Job::new(program("cpu_ranges")), options, &scratch);
+        assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+        let info = tprof_tests::run_info(&run.run, |info| info["finished"] == true);
+        let parts = info["overhead"]["parts"].as_array().unwrap();
+        let count = |name: &str| {
+            let part = parts.iter().find(|part| part["part"] == name);
+            part.map_or(0, |part| part["count"].as_u64().unwrap())
+        };
+        let processes = document("summary", &run.run)["process_count"].as_u64();
+        ((count("samples"), count("switches")), processes, has_native(&document("cpu", &run.run)))
+    };
+    let (recorded, processes, has_native) = interruptions(OFTEN);
+    need!(has_native, Refused::PerfEvents);
+    assert!(recorded.0 > 100 && recorded.1 > 0, "{recorded:?}");
+    let paused: Vec<&str> = OFTEN.iter().copied().chain(["--paused"]).collect();
+    let (off, processes_off, _) = interruptions(&paused);
+    assert_eq!((off, processes_off), ((0, 0), processes));
+}
+
 #[test]
 fn counts_of_the_processor_are_reported_or_missing_with_the_reason() {
     let scratch = Scratch::new();

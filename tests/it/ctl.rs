@@ -87,6 +87,15 @@ fn a_paused_run_records_from_start_on() {
         live.obey("a");
         ctl(&["start"], &run);
         live.obey("a");
+        // What is live now is unknown, but not what was allocated since the start.
+        let held: Value = serde_json::from_str(&ctl(&["snapshot", "--json"], &run)).unwrap();
+        let sites = held["tables"]["sites"].as_array().unwrap();
+        let is_kept = |site: &&Value| site["stack"].as_str().unwrap().contains("victim_keep");
+        assert!(sites.iter().find(is_kept).unwrap()["live_bytes"].as_u64() > Some(0), "{held:#}");
+        let rank = &held["tables"]["ranks"][0];
+        let why = rank["live_bytes_missing"].as_str().unwrap();
+        assert!(why.contains("off at first (until: tprof ctl start)"), "{held:#}");
+        assert!(held["notes"][0].as_str().unwrap().contains("since recording began"), "{held:#}");
         live.obey("f");
         assert_eq!(live.finish().code, Some(48));
         let seen = kept(&run);

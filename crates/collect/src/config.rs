@@ -95,6 +95,12 @@ impl Config {
         self.schedule.filter(|of| of.unit == ScheduleUnit::Second)
     }
 
+    /// Whether an option switches the session's recording, and not each process its own.
+    pub(crate) fn pauses_session(&self) -> bool {
+        let timed = self.delay.is_some() || self.duration.is_some();
+        self.paused || timed || self.seconds().is_some()
+    }
+
     /// The reasons in [`off`] that hold while the session's recording is off. Live bytes are counted
     /// only between the cycles of a schedule in seconds: a cycle begins with what is live.
     pub(crate) fn session_off(&self) -> u32 {

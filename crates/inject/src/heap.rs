@@ -163,6 +163,7 @@ mod tests {
             real.store(1, SeqCst);
         }
         HOT.resolved();
+        process.header().mem_mode.store(mode, SeqCst);
         state::attached(process.header());
         (process, thread)
     }

@@ -411,7 +411,7 @@ pub static DELAY: Setting = Setting {
 pub static PAUSED: Setting = Setting {
     name: "paused",
     short: None,
-    help: "Do not record until `tprof ctl start`",
+    help: "Do not record until `tprof ctl start`; what the heap holds then stays unknown",
     kind: ValueKind::Switch,
     set: |resolved, given| {
         resolved.config.paused = values::flag(given)?;

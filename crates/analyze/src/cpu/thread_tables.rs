@@ -16,7 +16,8 @@ use crate::rank::samples::{Func, NO_SAMPLES, word};
 /// Most names of idle threads that are listed.
 const MOST_NAMES: usize = 8;
 /// The reason why switches are not known.
-const NO_SWITCHES: &str = "records of switches were lost, or perf events are refused";
+const NO_SWITCHES: &str =
+    "records of switches were lost or off for a while, or perf events are refused";
 /// The reason why faults are not known.
 const NO_FAULTS: &str = "the thread was short-lived, called exec, or its counters were unreadable";
 

@@ -24,6 +24,8 @@ pub enum WindowStart {
     AfterStartUp,
     /// The beginning of the thread's life, because the thread runs no Python.
     Beginning,
+    /// The time at which recording began, because it was off before.
+    Recording,
     /// The beginning of the chosen cycle; the window ends with it.
     Cycle,
 }
@@ -36,6 +38,7 @@ impl WindowStart {
             WindowStart::FirstBatch => "the first batch",
             WindowStart::AfterStartUp => "the end of start-up",
             WindowStart::Beginning => "its beginning",
+            WindowStart::Recording => "the beginning of the recording",
             WindowStart::Cycle => "the beginning of the cycle to its end",
         }
     }
@@ -93,6 +96,13 @@ impl ThreadLife {
             _ if has_python => (WindowStart::AfterStartUp, Interval::new(start_up.end, end_ns)),
             _ => (WindowStart::Beginning, whole),
         };
+        let (start, window) = match start {
+            WindowStart::FirstStep => (start, window),
+            _ => match recorded_part(window, paused) {
+                recorded if recorded.start > window.start => (WindowStart::Recording, recorded),
+                recorded => (start, recorded),
+            },
+        };
         let start_up = match start {
             // If recording was off before the first recorded step, earlier steps may be missing. So
             // the time up to the first step counts as start-up only if all of it was recorded.
@@ -124,6 +134,16 @@ impl ThreadLife {
         let [whole, start_up, window] =
             [self.whole, self.start_up, self.window].map(|of| of.overlap(part));
         ThreadLife { whole, start_up, window, start: self.start }
+    }
+}
+
+/// Returns a window without its first and its last part if recording was off there. Otherwise what
+/// was recorded would look small.
+fn recorded_part(window: Interval, paused: &Cover) -> Interval {
+    let recorded = Cover::of([window]).without(paused);
+    match (recorded.parts().first(), recorded.parts().last()) {
+        (Some(first), Some(last)) => Interval::new(first.start, last.end),
+        _ => window,
     }
 }
 
@@ -247,5 +267,19 @@ mod tests {
         // Without an import, start-up ends where Python begins.
         let phases = [RowPhase::Native, RowPhase::Native, RowPhase::Native, RowPhase::Python];
         assert_eq!(end_of_start_up(&rows, &phases), 20);
+    }
+
+    #[test]
+    fn time_before_and_after_the_recording_is_not_judged() {
+        let window = Interval::new(100, 900);
+        let judged = |paused: &[(u64, u64)]| {
+            let paused = paused.iter().map(|(from, to)| Interval::new(*from, *to));
+            let part = recorded_part(window, &Cover::of(paused));
+            (part.start, part.end)
+        };
+        assert_eq!(judged(&[]), (100, 900));
+        assert_eq!(judged(&[(0, 300), (400, 500), (800, u64::MAX)]), (300, 800));
+        assert_eq!(judged(&[(400, 500)]), (100, 900), "a gap in the middle stays unknown time");
+        assert_eq!(judged(&[(0, 1000)]), (100, 900), "nothing was recorded");
     }
 }

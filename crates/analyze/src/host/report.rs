@@ -62,7 +62,8 @@ fn judged(rank: &str, host: &RankHost) -> String {
     }
     let outside_ns = host.outside_ns();
     if outside_ns > 0 && outside_ns * 100 >= life.whole.length() {
-        text.push_str(&format!("; {} lie outside of both", duration(outside_ns)));
+        let of = if start_up.wall_ns > 0 { "both" } else { "it" };
+        text.push_str(&format!("; {} lie outside of {of}", duration(outside_ns)));
     }
     let unknown = ledger.ns(Part::Unknown) as f64 / ledger.wall_ns.max(1) as f64;
     if unknown >= 0.01 {

@@ -16,7 +16,7 @@ use tprof_trace::model::{
 use super::blocks::{Block, Blocks};
 use super::gauges::process_samples;
 use super::held_within::{HeldLevel, HeldSweep, HeldWindow, HeldWithin};
-use super::missing::{CYCLE, OFF, PARTIAL};
+use super::missing::{CYCLE, OFF, gap};
 use super::weight::{error, weigh};
 
 /// Returns the peak of each window, in the order of `windows`.
@@ -106,12 +106,13 @@ impl HeapLevels {
         let known = known(file, process);
         match interval {
             None if file.part().is_some() => return Err(CYCLE.to_owned()),
-            None if is_switched(file, process) => return Err(PARTIAL.to_owned()),
+            None if is_switched(file, process) => return Err(gap(file)),
             None => lost(file).map_or(Ok(()), Err)?,
             Some(_) if known.is_empty() => return Err("it left no totals".to_owned()),
             Some(_) => {}
         }
-        let mut known = known.into_iter().collect::<Option<Vec<KnownLive>>>().ok_or(PARTIAL)?;
+        let known = known.into_iter().collect::<Option<Vec<KnownLive>>>();
+        let mut known = known.ok_or_else(|| gap(file))?;
         if is_switched(file, process) {
             // While recording is off, requested bytes are not counted, so they give no bound of the
             // error.

@@ -12,7 +12,7 @@ use super::gauges::{self, ProcessEnds, Sample};
 use super::heap_within::{lost, uncounted};
 use super::host_memory::HostMemory;
 use super::killed::{self, Death, Owner};
-use super::missing::{CYCLE, NO_PROCESS, OFF, PARTIAL};
+use super::missing::{CYCLE, NO_PROCESS, OFF, began_ns, gap};
 use super::points::Points;
 use super::replay::Replay;
 use super::sites::{MergedSites, Sampled};
@@ -68,10 +68,13 @@ pub(crate) struct Pass<'a> {
     pub(super) frames: Frames<'a>,
     pub(super) merged: MergedSites,
     /// The reason why the live bytes of each site are unknown.
-    pub(super) partial: Option<&'static str>,
+    pub(super) partial: Option<String>,
+    /// The time at which recording began, ns, if `partial` is set only because recording was off
+    /// before. What was allocated after this time is known.
+    pub(super) known_since_ns: Option<u64>,
     /// The reason why the sum of live bytes is unknown. Sampled processes go on counting live bytes
     /// while recording is off, so that this may be known although `partial` is set.
-    pub(super) unbalanced: Option<&'static str>,
+    pub(super) unbalanced: Option<String>,
     axis: Axis,
     /// Start and end of the life of the processes with a recorded heap.
     life_ns: (u64, u64),
@@ -98,7 +101,19 @@ impl<'a> Pass<'a> {
         let recording = Recording::of(processes);
         let totals =
             matches!(recording, Recording::Sampled(_)).then(|| totals::totals(file, &ends));
-        let points = points.unwrap_or_else(|| Points::choose(file, life_ns));
+        let switches = Switches::of(file, &ends);
+        let partial = match file.part() {
+            Some(_) => Some(CYCLE.to_owned()),
+            None => switches.any.then(|| gap(file)),
+        };
+        let known_since_ns = match file.part() {
+            Some(_) => None,
+            None => began_ns(file).filter(|_| partial.is_some()),
+        };
+        let points = points.unwrap_or_else(|| {
+            let start_ns = known_since_ns.unwrap_or(life_ns.0);
+            Points::choose(file, (start_ns.max(life_ns.0), life_ns.1))
+        });
         let axis = Axis::over(start_ns, end_ns);
         // If the totals lack the time of the peak, `u64::MAX` keeps the replay from looking for a
         // peak among the samples, which need not contain it.
@@ -120,14 +135,9 @@ impl<'a> Pass<'a> {
         let replay = replay.finish();
         let mut frames = Frames::new(file);
         let merged = MergedSites::new(&replay, &mut frames);
-        let switches = Switches::of(file, &ends);
-        let partial = match file.part() {
-            Some(_) => Some(CYCLE),
-            None => switches.any.then_some(PARTIAL),
-        };
         let unbalanced = match (file.part(), &totals) {
-            (None, _) | (_, Some(_)) => switches.unbalanced.then_some(PARTIAL),
-            (Some(_), None) => Some(CYCLE),
+            (None, _) | (_, Some(_)) => switches.unbalanced.then(|| gap(file)),
+            (Some(_), None) => Some(CYCLE.to_owned()),
         };
         let axis = if totals.is_some() { axis } else { replay.curve.axis() };
         Pass {
@@ -140,6 +150,7 @@ impl<'a> Pass<'a> {
             frames,
             merged,
             partial,
+            known_since_ns,
             unbalanced,
             axis,
             life_ns,
@@ -153,7 +164,7 @@ impl<'a> Pass<'a> {
         let interval = self.interval();
         let sums = self.sums();
         let growth = self.growth();
-        let sites = self.merged.sites(&self.frames, interval, self.partial);
+        let sites = self.merged.sites(&self.frames, interval, self.partial.as_deref());
         let life = Interval::new(self.life_ns.0, self.life_ns.1.max(self.life_ns.0));
         let off_ns = paused(self.file).within(life).length();
         let recorded_ns = (life.end - life.start).saturating_sub(off_ns);
@@ -247,13 +258,20 @@ impl<'a> Pass<'a> {
     }
 
     pub(super) fn growth(&self) -> growth::GrowthPair {
-        let why = if self.recording == Recording::Off { Some(OFF) } else { self.partial };
+        // Growth since recording began compares only blocks that were allocated after that.
+        let is_known = self.known_since_ns.is_some_and(|since_ns| {
+            self.replay.points.times.iter().all(|time_ns| *time_ns >= since_ns)
+        });
+        let why = match self.recording {
+            Recording::Off => Some(OFF),
+            _ => self.partial.as_deref().filter(|_| !is_known),
+        };
         if let Some(why) = why {
             return growth::GrowthPair { marks: Reading::missing(why), quarters: None };
         }
         let sampled = self.interval().map(|unit| Sampled { unit, most: self.most_live() });
         let (replay, merged) = (&self.replay, &self.merged);
-        let uncertain = self.at_least();
+        let uncertain = self.at_least().or_else(|| self.partial.clone());
         growth::growth(replay, merged, &self.frames, sampled.as_ref(), self.clock, uncertain)
     }
 
@@ -313,7 +331,7 @@ impl<'a> Pass<'a> {
         if process.memory == MemoryRecording::Off {
             return Reading::missing(OFF);
         }
-        match (self.unbalanced, &self.totals) {
+        match (&self.unbalanced, &self.totals) {
             (Some(why), _) => Reading::missing(why),
             (None, None) => match (self.replay.process(process.process), self.at_least()) {
                 (Some(sums), _) => Reading::Is(sums.live),
@@ -329,7 +347,7 @@ impl<'a> Pass<'a> {
         if self.recording == Recording::Off {
             return Reading::missing(self.off());
         }
-        if let Some(why) = self.unbalanced.map(str::to_owned).or_else(|| self.why_unread()) {
+        if let Some(why) = self.unbalanced.clone().or_else(|| self.why_unread()) {
             return Reading::missing(&why);
         }
         let mut curve = match &self.totals {

@@ -33,6 +33,8 @@ pub struct HeldMemory {
     processes: u64,
     live_bytes: Reading<u64>,
     resident_bytes: Reading<u64>,
+    /// The reason why `sites` lacks blocks: those from before recording began, or all.
+    incomplete: Option<String>,
     sites: Vec<HeldSite>,
 }
 
@@ -61,7 +63,19 @@ impl Analysis for Snapshot {
     fn join(&self, parts: Vec<(RankContext, HeldMemory)>, _: &Options) -> Body {
         let mut ranks = rank_table();
         let mut sites = site_table();
+        let mut notes = Vec::new();
         for (at, held) in parts {
+            if let Some(why) = &held.incomplete {
+                notes.push(match held.sites.is_empty() {
+                    true => format!("{}: its sites are unknown: {why}", at.label),
+                    false => {
+                        format!(
+                            "{}: the sites have what was allocated since recording began",
+                            at.label
+                        )
+                    }
+                });
+            }
             for site in &held.sites {
                 sites.row(site_row(&at, &held, site));
             }
@@ -76,7 +90,10 @@ impl Analysis for Snapshot {
             let bytes = row[1].value().and_then(|value| value.number());
             Reverse(bytes.map_or(0, |bytes| bytes as u64))
         });
-        Body { tables: vec![ranks, sites], notes: Vec::new() }
+        if !notes.is_empty() {
+            sites = sites.empty("unknown (see the notes)");
+        }
+        Body { tables: vec![ranks, sites], notes }
     }
 }
 
@@ -137,6 +154,7 @@ impl Pass<'_> {
             processes: live.len() as u64,
             live_bytes,
             resident_bytes: self.resident(&live),
+            incomplete: self.partial.clone(),
             sites: self.held_sites(&of),
         }
     }
@@ -161,7 +179,7 @@ impl Pass<'_> {
 
     /// Returns the sites with the most bytes, most first.
     fn held_sites(&self, of: &FxHashSet<ProcessIndex>) -> Vec<HeldSite> {
-        if self.partial.is_some() {
+        if self.partial.is_some() && self.known_since_ns.is_none() {
             return Vec::new();
         }
         let unit = self.interval();

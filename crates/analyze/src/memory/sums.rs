@@ -78,7 +78,7 @@ impl Pass<'_> {
             let parts = self.replay.processes.iter().map(part);
             Reading::Is(parts.fold(0, u64::saturating_add))
         };
-        let live = |reading: Reading<u64>| match self.partial {
+        let live = |reading: Reading<u64>| match &self.partial {
             Some(why) => Reading::missing(why),
             None => reading,
         };

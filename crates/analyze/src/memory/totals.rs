@@ -9,7 +9,7 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{HeapTotals, MemoryRecording, Process, ProcessIndex};
 
 use super::gauges::{ProcessEnds, Sample, sweep};
-use super::missing::PARTIAL;
+use super::missing::gap;
 use crate::base::reading::Reading;
 
 /// A thread adds its bytes to its process's counters late, but at most this many bytes late.
@@ -34,7 +34,7 @@ pub(crate) struct Totals {
 pub(crate) fn totals(file: &TraceFile, ends: &ProcessEnds) -> Totals {
     // Rows are in order of time, so that the last row of each process replaces the others.
     let last: Last = file.totals().iter().map(|row| (row.process, row)).collect();
-    let sum = |part: fn(&HeapTotals) -> Reading<u64>| {
+    let sum = |part: &dyn Fn(&HeapTotals) -> Reading<u64>| {
         let mut sum = Reading::Is(0);
         for process in recorded(file) {
             let pid = process.pid;
@@ -48,13 +48,13 @@ pub(crate) fn totals(file: &TraceFile, ends: &ProcessEnds) -> Totals {
     let (peak_bytes, peak_at_ns) = peak(file, ends, &last);
     let live = |row: &HeapTotals| match row.live_bytes {
         Some(live) => Reading::Is(live),
-        None => Reading::missing(PARTIAL),
+        None => Reading::missing(gap(file)),
     };
     Totals {
-        allocations: sum(|row| Reading::Is(row.allocations)),
-        frees: sum(|row| Reading::Is(row.frees)),
-        allocated_bytes: sum(|row| Reading::Is(row.allocated_bytes)),
-        live_at_exit_bytes: sum(live),
+        allocations: sum(&|row| Reading::Is(row.allocations)),
+        frees: sum(&|row| Reading::Is(row.frees)),
+        allocated_bytes: sum(&|row| Reading::Is(row.allocated_bytes)),
+        live_at_exit_bytes: sum(&live),
         peak_bytes,
         peak_at_ns,
         samples: live_samples(file),
@@ -75,7 +75,7 @@ fn peak(file: &TraceFile, ends: &ProcessEnds, last: &Last) -> (Reading<u64>, Opt
         let Some(row) = last.get(&process.process) else {
             return (Reading::missing(format!("pid {} left no totals", process.pid)), None);
         };
-        let Some(peak) = row.peak_bytes else { return (Reading::missing(PARTIAL), None) };
+        let Some(peak) = row.peak_bytes else { return (Reading::missing(gap(file)), None) };
         lifetimes.push((process.start_ns, process.process, peak));
         if peak > lower {
             (lower, at) = (peak, row.peak_at_ns);

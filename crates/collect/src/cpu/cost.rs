@@ -213,7 +213,12 @@ mod tests {
 
     #[test]
     fn samples_and_switches_have_a_measurable_cost() {
-        let wanted = SamplingOptions { rate: 99, stacks: StackMode::Auto, events: Vec::new() };
+        let wanted = SamplingOptions {
+            rate: 99,
+            stacks: StackMode::Auto,
+            events: Vec::new(),
+            pauses: false,
+        };
         match measure(&wanted) {
             Ok(costs) => {
                 assert!(costs.sample.high_ns > 0.0 && costs.switch.high_ns > 0.0, "{costs:?}");

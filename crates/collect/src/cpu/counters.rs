@@ -37,6 +37,15 @@ pub enum Purpose {
     Event(PerfEvent),
 }
 
+/// When a new counter starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    OnExec,
+    Now,
+    /// When the counters are no longer paused.
+    Off,
+}
+
 /// The kernel's numbers of minor and major page faults.
 const FAULTS: [u32; 2] = [PERF_COUNT_SW_PAGE_FAULTS_MIN, PERF_COUNT_SW_PAGE_FAULTS_MAJ];
 
@@ -46,6 +55,10 @@ pub struct Counters {
     counters: Vec<Counter>,
     /// Indexes of the counters that count time.
     clocks: Vec<usize>,
+    /// Indexes of the counters that report programs, threads and mappings. They are never paused.
+    reporters: Vec<usize>,
+    /// Whether all counters but `reporters` are off.
+    is_paused: bool,
     /// For each processor: its number, the index of the counter that owns the ring, and the ring.
     pub rings: Vec<(u32, usize, Ring)>,
     purpose: HashMap<u64, Purpose>,
@@ -130,24 +143,36 @@ impl Counters {
         on_exec: bool,
     ) -> io::Result<()> {
         let open = |attr: Attr| Counter::open(&attr, tid as i32, cpu as i32);
+        if wanted.pauses {
+            let reporter = open(wanted.report(on_exec))?;
+            self.take(reporter, None, cpu, self.start(on_exec, true))?;
+            self.reporters.push(self.counters.len() - 1);
+        }
+        let start = self.start(on_exec, !wanted.pauses);
+        let attr = |kernel| wanted.clock(kernel, start == Start::OnExec);
         let clock = match self.kernel_refused {
-            Some(_) => open(wanted.clock(false, on_exec))?,
-            None => match open(wanted.clock(true, on_exec)) {
+            Some(_) => open(attr(false))?,
+            None => match open(attr(true)) {
                 Ok(counter) => counter,
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => {
-                    let counter = open(wanted.clock(false, on_exec))?;
+                    let counter = open(attr(false))?;
                     self.kernel_refused = e.raw_os_error();
                     counter
                 }
                 Err(e) => return Err(e),
             },
         };
-        self.take(clock, Purpose::Clock, cpu, on_exec)?;
+        self.take(clock, Some(Purpose::Clock), cpu, start)?;
+        self.clocks.push(self.counters.len() - 1);
+        if !wanted.pauses {
+            self.reporters.push(self.counters.len() - 1);
+        }
         // A thread leaves a processor while it is in the kernel. If the kernel may not be sampled,
         // a counter of such events records nothing.
         if self.kernel_refused.is_none() && wanted.stacks != StackMode::Off {
-            let leave = open(wanted.leave(on_exec))?;
-            self.take(leave, Purpose::Leave, cpu, on_exec)?;
+            let start = self.start(on_exec, false);
+            let leave = open(wanted.leave(start == Start::OnExec))?;
+            self.take(leave, Some(Purpose::Leave), cpu, start)?;
         }
         Ok(())
     }
@@ -170,14 +195,24 @@ impl Counters {
         }
     }
 
-    /// Makes a counter write into its processor's ring, which is created if needed, and enables the
-    /// counter.
+    /// Returns how a new counter starts. `reports` says whether it reports programs, threads and
+    /// mappings.
+    fn start(&self, on_exec: bool, reports: bool) -> Start {
+        match (self.is_paused && !reports, on_exec) {
+            (true, _) => Start::Off,
+            (false, true) => Start::OnExec,
+            (false, false) => Start::Now,
+        }
+    }
+
+    /// Makes a counter write into its processor's ring, which is created if needed, and starts the
+    /// counter. `purpose` is that of its samples; `None` if it takes none.
     fn take(
         &mut self,
         counter: Counter,
-        purpose: Purpose,
+        purpose: Option<Purpose>,
         cpu: u32,
-        on_exec: bool,
+        start: Start,
     ) -> io::Result<()> {
         match self.rings.iter().find(|r| r.0 == cpu) {
             Some((_, owner, _)) => counter.share_ring_of(&self.counters[*owner])?,
@@ -193,35 +228,39 @@ impl Counters {
                 self.rings.push((cpu, self.counters.len(), ring?));
             }
         }
-        self.begin(&counter, purpose, on_exec)?;
-        if purpose == Purpose::Clock {
-            self.clocks.push(self.counters.len());
-        }
+        self.begin(&counter, purpose, start)?;
         self.counters.push(counter);
         Ok(())
     }
 
-    /// Makes a counter write into the existing ring of its processor, and enables the counter.
-    pub(super) fn admit(
+    /// Makes a counter write into the existing ring of its processor, and starts the counter.
+    fn admit(
         &mut self,
         counter: &Counter,
         purpose: Purpose,
         cpu: u32,
-        on_exec: bool,
+        start: Start,
     ) -> io::Result<()> {
         let ring = self.rings.iter().find(|r| r.0 == cpu);
         let (_, owner, _) = ring.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?;
         counter.share_ring_of(&self.counters[*owner])?;
-        self.begin(counter, purpose, on_exec)
+        self.begin(counter, Some(purpose), start)
     }
 
-    /// Registers a counter that has a ring, and enables it.
-    fn begin(&mut self, counter: &Counter, purpose: Purpose, on_exec: bool) -> io::Result<()> {
-        self.purpose.insert(counter.id()?, purpose);
-        if !on_exec {
-            counter.enable()?;
+    /// Registers a counter that has a ring, and starts it.
+    fn begin(
+        &mut self,
+        counter: &Counter,
+        purpose: Option<Purpose>,
+        start: Start,
+    ) -> io::Result<()> {
+        if let Some(purpose) = purpose {
+            self.purpose.insert(counter.id()?, purpose);
         }
-        Ok(())
+        match start {
+            Start::Now => counter.enable(),
+            Start::OnExec | Start::Off => Ok(()),
+        }
     }
 
     /// Returns the purpose of the counter whose id a sample contains.
@@ -264,6 +303,23 @@ impl Counters {
         }
     }
 
+    /// Stops or starts all counters but those that report programs, threads and mappings. Threads
+    /// that start meanwhile inherit them as they are.
+    pub fn pause(&mut self, is_paused: bool) {
+        self.is_paused = is_paused;
+        let events = self.events.iter().flat_map(|of| &of.counters);
+        let others = self.counters.iter().enumerate();
+        let others = others.filter(|(at, _)| !self.reporters.contains(at)).map(|(_, of)| of);
+        for counter in others.chain(events) {
+            let _ = if is_paused { counter.disable() } else { counter.enable() };
+        }
+    }
+
+    /// Whether no counter reports context switches now.
+    pub fn lacks_switches(&self) -> bool {
+        self.is_paused && self.clocks.iter().all(|at| !self.reporters.contains(at))
+    }
+
     /// Returns the counter that owns a ring.
     pub fn owner(&self, at: usize) -> &Counter {
         &self.counters[self.rings[at].1]
@@ -289,9 +345,10 @@ impl Counters {
         }
         for at in 0..self.events.len() {
             let EventCounters { event, refused: false, .. } = self.events[at] else { continue };
-            let attr = event.attr(wanted.rate, kernel, on_exec);
+            let start = self.start(on_exec, false);
+            let attr = event.attr(wanted.rate, kernel, start == Start::OnExec);
             let opened = Counter::open(&attr, tid as i32, cpu as i32).and_then(|counter| {
-                self.admit(&counter, Purpose::Event(event), cpu, on_exec)?;
+                self.admit(&counter, Purpose::Event(event), cpu, start)?;
                 Ok(counter)
             });
             match opened {
@@ -309,7 +366,7 @@ impl Counters {
     /// Returns for each event the share of the time on a core in which the event was counted. The
     /// share is below 1 if the processor has too few counters, so that they take turns.
     ///
-    /// The clock always runs, so the share is computed from its time. The enabled time of a counter
+    /// The clock runs whenever events are counted, so the share is computed from its time. The enabled time of a counter
     /// is no measure: it continues while the thread is on another processor, so with two processors
     /// it is twice the time.
     pub fn event_shares(&self) -> Vec<(PerfEvent, f64)> {

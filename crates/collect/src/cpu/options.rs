@@ -4,8 +4,8 @@ use crate::config::{PerfEvent, StackMode};
 use crate::perf::record::{FIELDS, REGISTERS, WITH_STACK};
 use crate::perf::{Attr, attr_of};
 use perf_event_open_sys::bindings::{
-    PERF_COUNT_SW_CONTEXT_SWITCHES, PERF_COUNT_SW_CPU_CLOCK, PERF_FORMAT_TOTAL_TIME_RUNNING,
-    PERF_TYPE_SOFTWARE,
+    PERF_COUNT_SW_CONTEXT_SWITCHES, PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_DUMMY,
+    PERF_FORMAT_TOTAL_TIME_RUNNING, PERF_TYPE_SOFTWARE,
 };
 
 /// Up to this many samples per second, each sample wakes the sampler, so that it reads Python's
@@ -23,6 +23,9 @@ pub struct SamplingOptions {
     pub stacks: StackMode,
     /// Events that are counted in addition to time.
     pub events: Vec<PerfEvent>,
+    /// Whether the run's options pause the sampler. Then other counters than those of the clock
+    /// report programs, threads and mappings, so that the clock can be stopped.
+    pub pauses: bool,
 }
 
 impl SamplingOptions {
@@ -51,16 +54,24 @@ impl SamplingOptions {
         }
     }
 
-    /// Returns the attribute for samples of running threads and for all other records.
+    /// Returns the attribute of counters that report programs, threads and mappings, while the run's
+    /// recording is off as well. They count nothing.
+    pub(super) fn report(&self, on_exec: bool) -> Attr {
+        let mut attr = sampling(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY, false, on_exec);
+        attr.sample_type = FIELDS;
+        reports(&mut attr);
+        attr
+    }
+
+    /// Returns the attribute for samples of running threads and for context switches, and for all
+    /// other records unless [`SamplingOptions::report`] is for them.
     pub(super) fn clock(&self, kernel: bool, on_exec: bool) -> Attr {
         let mut attr = sampling(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, kernel, on_exec);
         attr.sample_period = self.period_ns();
-        attr.set_mmap(1);
-        attr.set_mmap2(1);
-        attr.set_comm(1);
-        attr.set_comm_exec(1);
-        attr.set_task(1);
         attr.set_context_switch(1);
+        if !self.pauses {
+            reports(&mut attr);
+        }
         self.with_stacks(attr)
     }
 
@@ -85,6 +96,15 @@ impl SamplingOptions {
         }
         attr
     }
+}
+
+/// Makes a counter report programs, threads and mappings.
+fn reports(attr: &mut Attr) {
+    attr.set_mmap(1);
+    attr.set_mmap2(1);
+    attr.set_comm(1);
+    attr.set_comm_exec(1);
+    attr.set_task(1);
 }
 
 /// Returns the attribute that all sampling counters share: they follow a whole tree of threads and

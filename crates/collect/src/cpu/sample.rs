@@ -34,7 +34,7 @@ pub enum Kind {
 pub struct ThreadTotals {
     /// Time when the totals were read, ns.
     pub time_ns: u64,
-    /// Context switches; `None` if records of context switches were lost.
+    /// Context switches; `None` if records of context switches were lost, or were off for a while.
     pub counts: Option<Counts>,
     /// Minor and major page faults, if they are known.
     pub faults: Option<[u64; 2]>,

@@ -95,6 +95,11 @@ impl CpuSampler {
         self.send(Command::PollAttached(pid));
     }
 
+    /// Stops the samples while recording is off, or starts them again.
+    pub fn pause(&self, is_paused: bool) {
+        self.send(Command::Pause(is_paused));
+    }
+
     /// Returns the time up to which the sampler has delivered everything, ns.
     pub fn until_ns(&self) -> u64 {
         self.until_ns.load(Acquire)

@@ -96,6 +96,10 @@ pub struct Threads {
     by_tid: FxHashMap<u32, Thread>,
     /// Times when recent threads ended, by tid.
     gone: HashMap<u32, u64>,
+    /// Whether nothing reports now when threads run and wait.
+    is_suspended: bool,
+    /// Whether that was so at any time.
+    was_suspended: bool,
 }
 
 /// After its reported end, a thread may still lose its processor once or twice within this time,
@@ -134,6 +138,43 @@ impl Threads {
             thread.off_since = Some((time_ns, false));
         } else {
             thread.on_since = Some(time_ns);
+        }
+    }
+
+    /// Ends what all threads do: from now on, nothing reports when they run and wait.
+    pub fn suspend(&mut self, time_ns: u64, out: &mut Vec<ThreadInterval>) {
+        (self.is_suspended, self.was_suspended) = (true, true);
+        for (tid, thread) in &mut self.by_tid {
+            if let Some(since) = thread.on_since.take() {
+                thread.ran(since, time_ns);
+            }
+            thread.close(*tid, time_ns, out);
+            thread.emit_short(*tid, out);
+            thread.emit_unsampled(*tid, out);
+        }
+    }
+
+    /// Whether the threads were suspended at any time. Then their counts are too small.
+    pub fn were_suspended(&self) -> bool {
+        self.was_suspended
+    }
+
+    /// Whether nothing reports now when threads run and wait.
+    pub fn are_suspended(&self) -> bool {
+        self.is_suspended
+    }
+
+    /// Goes on with these threads: each has its pid and tid, and whether it is off its processor.
+    pub fn resume(&mut self, threads: impl Iterator<Item = (u32, u32, bool)>, time_ns: u64) {
+        self.is_suspended = false;
+        for thread in self.by_tid.values_mut() {
+            // A late record may have come after the suspension.
+            (thread.on_since, thread.off_since, thread.leaving) = (None, None, None);
+            (thread.left_at, thread.sampled, thread.looked) = (None, false, false);
+            (thread.unsampled_ns, thread.first_ns) = (0, time_ns);
+        }
+        for (pid, tid, waits) in threads {
+            self.found(pid, tid, time_ns, waits);
         }
     }
 
@@ -384,6 +425,35 @@ impl Thread {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn suspended_threads_go_on_where_they_are_found() {
+        let ms = 1_000_000;
+        let (mut threads, mut out) = (Threads::default(), Vec::new());
+        threads.came(1, 2, 0, 0, &mut out);
+        threads.came(1, 3, 0, 0, &mut out);
+        threads.left(1, 3, 4 * ms, false);
+        threads.suspend(10 * ms, &mut out);
+        // What ran and waited until then is known, and nothing is until the threads are resumed.
+        let parts = |out: &[ThreadInterval]| {
+            let mut parts: Vec<_> = (out.iter())
+                .map(|one| (one.tid, one.kind, one.time_ns / ms, one.length_ns / ms))
+                .collect();
+            parts.sort_by_key(|part| (part.0, part.2, part.3));
+            parts
+        };
+        let first = [(2, Kind::Ran, 0, 10), (3, Kind::Ran, 0, 4), (3, Kind::Waited, 4, 6)];
+        assert_eq!(parts(&out), first);
+        // A record that was written late doesn't count.
+        threads.left(1, 2, 9 * ms, false);
+        threads.resume([(1, 2, false), (1, 3, true), (1, 4, true)].into_iter(), 50 * ms);
+        assert_eq!(threads.waits_unseen(60 * ms).len(), 2);
+        out.clear();
+        threads.end(80 * ms, &mut out);
+        let then = [(2, Kind::Ran, 50, 30), (3, Kind::Waited, 50, 30), (4, Kind::Waited, 50, 30)];
+        assert_eq!(parts(&out), then);
+        assert!(threads.were_suspended());
+    }
 
     #[test]
     fn running_ready_and_waiting_times_add_up_to_a_threads_life() {

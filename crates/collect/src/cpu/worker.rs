@@ -23,6 +23,7 @@ use super::probe::why_kernel_names_are_hidden;
 use super::sample::{CpuSample, Interruptions, SamplerEvent};
 use super::threads::Threads;
 use crate::modules::AddressSpaces;
+use crate::os::proc::{self, Stat};
 use crate::os::sys;
 use crate::python::PythonProcesses;
 use nix::sys::eventfd::EventFd;
@@ -69,6 +70,8 @@ pub enum Command {
     WatchAttached(u32),
     /// A process has attached. If perf events are refused, sample it from `/proc`.
     PollAttached(u32),
+    /// Take no samples, or take them again.
+    Pause(bool),
     /// Deliver everything up to this time.
     Drain(u64),
     /// Deliver everything and end.
@@ -162,6 +165,8 @@ struct Worker {
     hung_up: Vec<bool>,
     /// Which processes have counters.
     watched: Watched,
+    /// Whether no samples are taken.
+    is_paused: bool,
 }
 
 /// Runs the sampler until [`Command::Finish`].
@@ -190,6 +195,7 @@ pub fn run(parts: SamplerParts) {
                     }
                 }
                 Command::PollAttached(pid) => worker.poll_attached(pid),
+                Command::Pause(is_paused) => worker.pause(is_paused),
                 Command::Drain(until_ns) => worker.wanted_ns = worker.wanted_ns.max(until_ns),
                 Command::Finish => finish = true,
             }
@@ -250,6 +256,7 @@ impl Worker {
             scratch: Vec::new(),
             hung_up: Vec::new(),
             watched: Watched::default(),
+            is_paused: false,
         }
     }
 
@@ -264,6 +271,7 @@ impl Worker {
         }
         let mut time = match self.is_awaited() {
             true => AWAITED_PASS,
+            false if self.is_paused => PASS,
             false if !self.wanted.wakes() && self.may_be_python() => PYTHON_PASS,
             false if self.read_ns.saturating_sub(self.stirred_ns) < BUSY_NS => BUSY_PASS,
             false => PASS,
@@ -337,6 +345,29 @@ impl Worker {
             self.take_intervals(intervals);
         }
         self.deliver();
+    }
+
+    /// Stops or starts the samples. Programs, threads and mappings are still followed meanwhile.
+    fn pause(&mut self, is_paused: bool) {
+        self.is_paused = is_paused;
+        self.counters.pause(is_paused);
+        let now = sys::monotonic_ns();
+        if is_paused && self.counters.lacks_switches() {
+            self.drain();
+            self.process_queued(now);
+            let mut intervals = Vec::new();
+            self.threads.suspend(now, &mut intervals);
+            self.take_intervals(intervals);
+            self.deliver();
+        } else if !is_paused && self.threads.are_suspended() {
+            // Records that are still queued show which threads there are.
+            self.drain();
+            self.process_queued(now);
+            let tids = |pid| proc::threads_of(pid).into_iter().map(move |tid| (pid, tid));
+            let threads = self.spaces.pids().flat_map(tids);
+            let waits = |(pid, tid)| Some((pid, tid, Stat::of_thread(pid, tid)?.state() != b'R'));
+            self.threads.resume(threads.filter_map(waits), now);
+        }
     }
 
     fn end(&mut self) {

@@ -226,6 +226,9 @@ impl Engine {
         let oom_at_start = cgroup.read().oom_kills;
         let page = parts.session.page();
         page.off.store(if begins_on { 0 } else { config.session_off() }, Release);
+        if let Some(sampler) = parts.sampler.as_ref().filter(|_| !begins_on) {
+            sampler.pause(true);
+        }
         page.coarse_clock.store(out.clock.now(), Release);
         let mut reserve = Reserve::new(&config.output);
         reserve.hold(LEAST_INFO_BYTES, 1);

@@ -27,7 +27,15 @@ impl Engine {
         if (page.off.load(Relaxed) == 0) == (off == 0) {
             return;
         }
+        // Samples go on first, so that the first recorded step has them.
+        let sampler = self.parts.sampler.as_ref();
+        if let Some(sampler) = sampler.filter(|_| off == 0) {
+            sampler.pause(false);
+        }
         page.off.store(off, SeqCst);
+        if let Some(sampler) = sampler.filter(|_| off != 0) {
+            sampler.pause(true);
+        }
         let now = sys::monotonic_ns();
         for target in self.targets.values_mut() {
             target.switch(off);

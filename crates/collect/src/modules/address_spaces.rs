@@ -78,6 +78,11 @@ pub struct AddressSpaces {
 }
 
 impl AddressSpaces {
+    /// Returns the known processes.
+    pub fn pids(&self) -> impl Iterator<Item = u32> {
+        self.by_pid.keys().copied()
+    }
+
     /// Whether a process is known.
     pub fn knows(&self, pid: u32) -> bool {
         self.by_pid.contains_key(&pid)

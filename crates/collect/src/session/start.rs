@@ -404,6 +404,7 @@ fn start_sampler(
         rate: config.sample_rate,
         stacks: config.stacks,
         events: config.counters.iter().copied().filter(counted).collect(),
+        pauses: config.pauses_session(),
     };
     let events = events.clone();
     let deliver = move |event| {

@@ -26,7 +26,8 @@ impl Worker {
     /// Adds the totals of a thread's counts to the samples.
     pub(super) fn count(&mut self, pid: u32, tid: u32, time_ns: u64, faults: Option<[u64; 2]>) {
         let Some(counts) = self.threads.take_counts(tid) else { return };
-        let counts = (!self.lost.ever).then_some(counts);
+        let is_known = !self.lost.ever && !self.threads.were_suspended();
+        let counts = is_known.then_some(counts);
         let counted = ThreadTotals { time_ns, counts, faults };
         self.taken.push(CpuSample::of(pid, tid, time_ns, Measure::Counted(counted)));
     }

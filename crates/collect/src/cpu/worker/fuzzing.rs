@@ -34,7 +34,8 @@ pub struct RecordsRead {
 /// and 4 count events.
 pub fn read_records(bytes: &[u8], at: u64, with_stack: bool) -> RecordsRead {
     let (emit, emitted) = channel();
-    let wanted = SamplingOptions { rate: 99, stacks: StackMode::Auto, events: Vec::new() };
+    let wanted =
+        SamplingOptions { rate: 99, stacks: StackMode::Auto, events: Vec::new(), pauses: false };
     let emit = move |event| drop(emit.send(event));
     let mut worker =
         Worker::new(wanted, Arc::default(), Box::new(emit), Arc::new(AtomicBool::new(false)));
