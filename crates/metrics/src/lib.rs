@@ -1,8 +1,7 @@
 //! The metrics of a rank: one file or folder for each kind of report. `docs/metrics.md` defines each
 //! metric.
 //!
-//! The modules in reading order; each uses only those above it (`scripts/check-arrows.py` checks
-//! that):
+//! The modules in reading order; each uses only those above it:
 //!
 //! - `host`: the wall time of the thread that drives a rank;
 //! - `cpu`, `gpu`, `memory`, `program`: the metrics by subject;

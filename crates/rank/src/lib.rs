@@ -1,7 +1,6 @@
 //! One rank's rows in memory, and what every analysis of them uses.
 //!
-//! The modules in reading order; each uses only those above it (`scripts/check-arrows.py` checks
-//! that):
+//! The modules in reading order; each uses only those above it:
 //!
 //! - `base`: intervals, readings, statistics;
 //! - `run`: a run without its rows: processes, completeness, overhead;
