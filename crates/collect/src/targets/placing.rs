@@ -16,7 +16,8 @@ use crate::targets::calls::Calls;
 use crate::targets::code::Code;
 use crate::targets::cpu_rows::CpuRows;
 use crate::targets::image::Image;
-use std::collections::{HashMap, HashSet};
+use crate::targets::thread_table::ThreadTable;
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use tprof_os::proc;
@@ -202,10 +203,9 @@ impl Target {
                 begun_with: attached.begun_with,
                 ..ModuleQuestions::default()
             },
-            same_namespace: attached.hello.pid == attached.pid,
             watched: attached.watched,
             start_ns: attached.time_ns,
-            cpu_rows: CpuRows::default(),
+            cpu_rows: CpuRows::new(ThreadTable::new(attached.hello.pid == attached.pid)),
             whole_life: recording && !is_late && !config.is_in_part(),
             is_late,
             peak: (0, 0),
@@ -226,7 +226,6 @@ impl Target {
             },
             exe: attached.exe,
             gpu: Gpu::new(index, format!("{} {}", attached.pid, base_name(&attached.command))),
-            tids: HashMap::new(),
             usage: Usage {
                 cpu_ns: attached.cpu_ns - cpu_before_ns,
                 cpu_before_ns,
