@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-steps='format spelling build lints fuzz arrows signatures library sdk docs unit-tests process-tests launchers compile sql pages cluster'
+steps='format spelling build lints fuzz injected signatures library sdk docs unit-tests models process-tests launchers compile sql pages cluster'
 # The workspaces of the injected libraries. They are checked here, and built by tprof's build script.
 injected='preload-shim cupti-agent'
 target=${CARGO_TARGET_DIR:-$PWD/target}
@@ -45,9 +45,8 @@ fuzz() {
     cargo clippy --manifest-path fuzz/Cargo.toml --target-dir "$target" --no-default-features --locked -- -D warnings
 }
 
-arrows() {
-    python3 -B scripts/arrows/test_rooms.py
-    python3 scripts/check-arrows.py
+injected() {
+    python3 scripts/check-injected.py
 }
 
 # Compares hooks and records with NVIDIA's headers, if scripts/test-cuda.sh has installed them.
@@ -79,6 +78,11 @@ docs() {
 # Tests that need no process under tprof.
 unit_tests() {
     cargo test --workspace --exclude tprof-tests --locked
+}
+
+# Models of the injected code: under a minute, of which the models take ten seconds.
+models() {
+    scripts/loom.sh
 }
 
 # Builds the whole workspace, so that dependencies have the same features as in the unit tests, and are not compiled

@@ -8,8 +8,7 @@
 # Left out:
 # - tprof-inject: tests that run code in assembly (threads' blocks, counters, CRC instructions of
 #   `python`) or make raw system calls (everything that maps memory, `filter`, `testing::Attached`),
-#   or that ask the loader (`loaded`, `callee`, `real`). Also `environment::tests::the_beginning…`,
-#   which looks for what the kernel has left behind the program's own variables.
+#   or that ask the loader (`loaded`, `callee`, `real`).
 # - tprof-trace: tests that write files with zstd, which is C, that make calls that Miri lacks, or
 #   that take more than a minute each (`long…` and `each_flipped_bit…`).
 set -eu
@@ -32,9 +31,9 @@ run cfi
 run wire
 run inject array_bytes:: call_args:: gemm:: gpu::client_clock:: gpu::decode:: gpu::kinds:: \
     gpu::places:: gpu::wants:: interned::tests::texts sampling::tests::logarithm nccl::handle:: \
-    nccl::layout:: nccl::mask:: nccl::plugin:: nvtx::event:: streams:: unloading:: \
+    nccl::layout:: nccl::mask:: nccl::plugin:: nvtx::event:: unloading:: \
     unwind::frames:: unwind::rows::tests::a_generation unwind::shape:: unwind::short_row:: \
-    environment::tests::strings sampled_blocks::tests::the_two_filter
+    environment:: nccl::operation:: sampled_blocks::tests::the_two_filter
 run trace calls:: compile_log::dates:: compile_log::graph:: compile_log::graph_break:: \
     compile_log::json:: compile_log::line:: compile_log::metrics:: compile_log::nodes:: \
     compile_log::numbers:: compile_log::payload:: compile_log::stacks:: kernel_name:: run::

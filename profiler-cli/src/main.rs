@@ -17,7 +17,7 @@ use commands::{
 use launch::{fallback, system};
 use std::ffi::OsString;
 use std::process::ExitCode;
-use terminal::errors;
+use tprof_ui::errors;
 
 fn main() -> ExitCode {
     system::run_on_large_stack(answer)

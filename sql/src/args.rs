@@ -1,15 +1,7 @@
 //! Parses the command line of `tprof-sql`, which is that of `tprof sql`.
 
-#[path = "../../profiler-cli/src/commands/sql/args.rs"]
-mod shared;
-
-#[path = "../../profiler-cli/src/commands/archive/args.rs"]
-mod of_archive;
-
-pub use of_archive::ArchiveArgs;
-pub use shared::{ResultFormat as Format, SqlArgs};
-
 use clap::Parser;
+use tprof_ui::args::{ArchiveArgs, SqlArgs};
 
 /// The command line of `tprof-sql`.
 #[derive(Parser, Debug)]

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use tprof_tables::name_of;
 use tprof_trace::RunDir;
+use tprof_ui::errors::Failure;
+use tprof_ui::newest;
 
 use crate::archive::location::Location;
 use crate::functions::report::ReportRun;
-use crate::runs::newest;
 use crate::status::MISUSE;
 use crate::tables::dataset::ABOUT_FILE;
-use crate::terminal::errors::Failure;
 
 /// The classified words of the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

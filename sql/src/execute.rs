@@ -13,6 +13,7 @@ use datafusion::sql::parser::Statement as Parsed;
 use datafusion::sql::resolve::resolve_table_references;
 use datafusion::sql::sqlparser::ast::Statement;
 use futures::StreamExt;
+use tprof_ui::errors::print_stderr;
 
 use crate::allowed;
 use crate::functions;
@@ -21,7 +22,6 @@ use crate::query_failure::QueryFailure;
 use crate::session::Session;
 use crate::statements::Source;
 use crate::tables::about::type_name;
-use crate::terminal::errors::print_stderr;
 
 /// Executes a statement and writes its result, if it has one.
 pub async fn execute(

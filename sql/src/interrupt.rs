@@ -7,9 +7,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender};
+use tprof_ui::errors::{Failure, reason};
 
 use crate::status::QUERY;
-use crate::terminal::errors::{Failure, reason};
 
 /// Number of signals that are stored until a query handles them.
 const PENDING: usize = 8;

@@ -5,10 +5,10 @@ use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
 
 use tprof_facts::units::parse_size;
+use tprof_ui::args::SqlArgs;
+use tprof_ui::errors::Failure;
 
-use crate::args::SqlArgs;
 use crate::status::MISUSE;
-use crate::terminal::errors::Failure;
 
 /// Smallest memory of a query in bytes. With less, the engine cannot even merge the parts of a
 /// large sort.

@@ -17,14 +17,12 @@ mod problems;
 mod prompt;
 mod query_failure;
 mod remote;
-mod runs;
 mod script;
 mod server_text;
 mod session;
 mod statements;
 mod status;
 mod tables;
-mod terminal;
 
 use std::io::{IsTerminal, Read, Write, stdin, stdout};
 use std::path::Path;
@@ -32,8 +30,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
+use tprof_ui::args::SqlArgs;
+use tprof_ui::errors::{Failure, print_stderr, reason};
 
-use args::{ArchiveCli, Cli, SqlArgs};
+use args::{ArchiveCli, Cli};
 use command_line::Sources;
 use engine::Engine;
 use interrupt::Interrupts;
@@ -43,7 +43,6 @@ use remote::Remote;
 use session::{Session, spill_directory};
 use statements::Dialect;
 use status::{MISUSE, QUERY};
-use terminal::errors::{Failure, print_stderr, reason};
 
 fn main() -> ExitCode {
     memory::keep_freed();

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::terminal::errors::print_stderr;
+use tprof_ui::errors::print_stderr;
 
 /// Largest number of problems to list.
 const NAMED: usize = 5;

@@ -2,13 +2,13 @@
 
 use datafusion::common::{Column, SchemaError};
 use datafusion::error::DataFusionError;
+use tprof_ui::errors::{Failure, nearest, print_stderr, show};
 
 use crate::allowed::{ALLOWED, Refused};
 use crate::archive::failure::answer;
 use crate::session::Session;
 use crate::statements::Unparsed;
 use crate::status::QUERY;
-use crate::terminal::errors::{Failure, nearest, print_stderr, show};
 
 /// Reasons why a query has no result, or only a part of it.
 #[derive(Debug)]
@@ -285,7 +285,7 @@ pub fn excerpt(text: &str, line: u64, column: u64) -> Option<String> {
         shown.chars().take(column).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
     let shown: String = shown
         .chars()
-        .map(|c| if c == '\t' { c } else { crate::terminal::columns::printable(c) })
+        .map(|c| if c == '\t' { c } else { tprof_ui::columns::printable(c) })
         .collect();
     Some(format!("{number} | {shown}\n{margin} | {before}^\n"))
 }

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
+use tprof_ui::args::SqlArgs;
+use tprof_ui::errors::Failure;
 
-use crate::args::SqlArgs;
 use crate::engine::Engine;
 use crate::interrupt::Interrupts;
 use crate::output::Destination;
 use crate::query_failure::QueryFailure;
 use crate::statements::Source;
 use crate::status::QUERY;
-use crate::terminal::errors::Failure;
 
 /// How long to wait for threads when the program ends.
 const LAST: Duration = Duration::from_millis(500);

@@ -11,6 +11,7 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tempfile::TempDir;
 use tprof_tables::read::OpenRun;
+use tprof_ui::errors::Failure;
 
 use crate::archive::Archive;
 use crate::command_line::Sources;
@@ -22,7 +23,6 @@ use crate::status::{MISUSE, QUERY};
 use crate::tables::Tables;
 use crate::tables::archived::Archives;
 use crate::tables::dataset::DataSets;
-use crate::terminal::errors::Failure;
 
 /// Name of the catalogue and schema of all tables.
 const CATALOGUE: &str = "tprof";

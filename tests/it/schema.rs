@@ -6,17 +6,17 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use jsonschema::Validator;
 use serde_json::{Value, json};
-use tprof_analyze::diff::{Comparison, ManyRuns, Side, SideOptions};
-use tprof_analyze::document::{LineTables, Options};
-use tprof_analyze::memory::snapshot;
-use tprof_analyze::schema::TableList;
-use tprof_analyze::{KINDS, Kind, ReportRequest, read_together};
-use tprof_tests::{EXACT, Job, Scratch, foreign, many_ranks, need, tprof, traced};
-
+use tprof_analyze::{KINDS, Kind, ReportRequest, document, read_together};
+use tprof_diff::{Comparison, ManyRuns, Side, SideOptions};
+use tprof_document::{LineTables, Options};
+use tprof_metrics::memory::snapshot;
+use tprof_schema::TableList;
 use tprof_trace::model::*;
 use tprof_trace::{RunDir, TraceHeader, TraceWriter};
+
+use jsonschema::Validator;
+use tprof_tests::{EXACT, Job, Scratch, foreign, many_ranks, need, tprof, traced};
 
 use crate::agree::traces;
 
@@ -239,7 +239,7 @@ fn made(runs: &[PathBuf]) -> TableList {
             for document in &made.documents {
                 list.see(document.kind, &document.tables);
             }
-            let held = snapshot::KIND.make(run, &options, None).unwrap();
+            let held = document(&snapshot::KIND, run, &options, None).unwrap();
             list.see(held.kind, &held.tables);
         }
         let side = |path| Side::read(path, &SideOptions::default()).unwrap();
@@ -273,7 +273,9 @@ const MAKERS: [&str; 7] =
 fn assert_no_table_is_unseen(list: &TableList) {
     let seen: BTreeSet<&str> = list.tables().collect();
     let mut unseen = Vec::new();
-    let mut folders = vec![root().join("crates/analyze/src")];
+    let crates = ["document", "metrics", "findings", "analyze", "diff"];
+    let mut folders: Vec<_> =
+        crates.iter().map(|name| root().join("crates").join(name).join("src")).collect();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

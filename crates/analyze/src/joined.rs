@@ -6,15 +6,14 @@
 use std::cell::Cell;
 
 use tprof_facts::steps::{StepSource, Steps};
-use tprof_trace::TraceFile;
-use tprof_trace::model::{NameId, ProcessIndex, Span, SpanKind};
-
-use crate::gpu::stragglers;
-use crate::program::flops::counted_work;
-use crate::rank::collectives::{Operation, operations, waits_for_all};
-use crate::rank::{
+use tprof_metrics::gpu::stragglers;
+use tprof_metrics::program::flops::counted_work;
+use tprof_rank::collectives::{Operation, operations, waits_for_all};
+use tprof_rank::{
     Class, HostSpan, MaybeNumber, Needs, RankTrace, Step, StreamKey, Work, place_of_span, step_at,
 };
+use tprof_trace::TraceFile;
+use tprof_trace::model::{NameId, ProcessIndex, Span, SpanKind};
 
 /// The rows of a rank, joined with what reports derive for them.
 #[derive(Debug)]
@@ -253,7 +252,7 @@ impl SpanPlaces {
             let outer = places[at].parent.and_then(|parent| places[parent as usize].counted);
             places[at].counted = places[at].counted.or(outer);
         }
-        let key = |span: &crate::rank::TreeSpan| {
+        let key = |span: &tprof_rank::TreeSpan| {
             (span.thread, span.start_ns, span.end_ns(), span.kind, span.name, span.args)
         };
         let order: Vec<_> = tree.spans.iter().map(key).collect();

@@ -1,62 +1,30 @@
-//! Analyses of a run's files: one file per metric.
+//! Makes the reports of a run's files.
 //!
-//! Most kinds of report are a [`document::Document`]; [`KINDS`] lists them. [`report()`] reads a
-//! run directory or one of its files and returns everything that `tprof report` prints, as values;
-//! times are nanoseconds since the run began. Numbers are [`Reading`]s: measured, estimated with an
-//! error, or missing with a reason. `docs/metrics.md` defines each metric.
+//! Most kinds of report are a [`Document`](tprof_document::Document); [`KINDS`] lists them.
+//! [`report()`] reads a run directory or one of its files and returns everything that `tprof
+//! report` prints, as values; times are nanoseconds since the run began. Numbers are
+//! [`Reading`](tprof_rank::base::reading::Reading)s: measured, estimated with an error, or missing
+//! with a reason. `docs/metrics.md` defines each metric.
 //!
-//! The modules in reading order; each uses only those above it (`scripts/check-arrows.py` checks
-//! that):
+//! Analyses are crates one above the other, so that none uses what is above it:
 //!
-//! - `base`: intervals, readings, statistics;
-//! - `run`: a run without its rows: processes, completeness, overhead;
-//! - `rank`: one rank's rows in memory, joined and in order;
-//! - `document`: the interface of analyses, and the tables that they make;
-//! - `host`: the wall time of the thread that drives a rank;
-//! - `cpu`, `gpu`, `memory`, `program`: the metrics, one file or folder per kind;
-//! - `recording`: what recording cost the steps of a rank;
-//! - `findings`: rules over a rank's metrics, and an upper bound of the time that each fix saves;
-//! - `report`: the one pass over the files, the summary, the list of kinds;
-//! - `joined`: the properties of single rows, for tables that list the rows;
-//! - `diff`: two runs or sets of runs side by side;
-//! - `schema`: JSON Schemas of all of these.
-
-mod base;
-
-mod run;
-
-mod rank;
-
-pub mod document;
-
-mod host;
-
-mod cpu;
-mod gpu;
-pub mod memory;
-mod program;
-
-mod recording;
-
-mod findings;
+//! - `tprof-rank`: intervals, readings, statistics; a run without its rows; one rank's rows in
+//!   memory, joined and in order;
+//! - `tprof-document`: the interface of analyses, and the tables that they make;
+//! - `tprof-metrics`: the metrics of a rank, one file or folder per kind;
+//! - `tprof-findings`: rules over a rank's metrics, and an upper bound of the time that each fix
+//!   saves;
+//! - this crate: `report`, which is the one pass over the files, the summary and the list of kinds;
+//!   and `joined`, the properties of single rows, for tables that list the rows;
+//! - `tprof-diff`: two runs or sets of runs side by side;
+//! - `tprof-schema`: JSON Schemas of all of these.
 
 mod report;
 
 pub mod joined;
 
-pub mod diff;
-
-pub mod schema;
-
-#[cfg(test)]
-mod fixture;
-
-pub use base::names;
-pub use base::parallel;
-pub use base::reading::Reading;
-pub use document::{Document, DocumentKind};
-pub use findings::{BUSY, RuleAbout, rules};
-pub use gpu::report_gpu::SampledGpu;
 pub use report::summary::{self, Kind, Report};
-pub use report::{AnalyzeError, KINDS, ReportRequest, Reports, read_together, report, report_with};
-pub use run::{completeness, info::Run, processes, step_cost::StepCost};
+pub use report::{
+    AnalyzeError, DocumentContext, KINDS, ReportRequest, Reports, document, read_ranks,
+    read_together, report, report_with,
+};

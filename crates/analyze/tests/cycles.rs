@@ -1,13 +1,11 @@
 //! Tests reports of one cycle of a schedule: which values are known for a cycle, and which are not.
 
-mod common;
-
 use std::path::Path;
 
-use common::{Maker, START, run_json};
 use serde_json::Value;
-use tprof_analyze::document::{Options, Window};
 use tprof_analyze::{AnalyzeError, KINDS, Kind, ReportRequest, Reports, read_together};
+use tprof_document::{Options, Window};
+use tprof_fixture::runs::{Maker, START, run_json};
 use tprof_trace::model::*;
 
 const MS: u64 = 1_000_000;

@@ -1,11 +1,10 @@
 //! Tests the growth of live memory: the time that it covers, and its error.
 
-mod common;
-
-use common::{Maker, run_json};
 use std::path::Path;
-use tprof_analyze::Reading;
+
 use tprof_analyze::{Kind, Report, report};
+use tprof_fixture::runs::{Maker, run_json};
+use tprof_rank::base::reading::Reading;
 use tprof_trace::model::*;
 
 const MS: u64 = 1_000_000;

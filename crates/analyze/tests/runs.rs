@@ -1,16 +1,15 @@
 //! Tests reports of whole runs: ranks, completeness, sampling, gaps, killed processes, bad input.
 
-mod common;
-
 use std::path::Path;
 
-use common::{Maker, START, run_json, write_run};
 use serde_json::Value;
-use tprof_analyze::document::{Options, TableRow};
 use tprof_analyze::summary::Rank;
 use tprof_analyze::{
-    AnalyzeError, KINDS, Kind, Reading, Report, ReportRequest, read_together, report, report_with,
+    AnalyzeError, KINDS, Kind, Report, ReportRequest, read_together, report, report_with,
 };
+use tprof_document::{Options, TableRow};
+use tprof_fixture::runs::{Maker, START, run_json, write_run};
+use tprof_rank::base::reading::Reading;
 use tprof_trace::model::*;
 use tprof_trace::run::{
     BlindSpot, Completeness, LossInfo, OVERHEAD_VERSION, Overhead, OverheadPart, ProcessInfo,
@@ -276,7 +275,7 @@ fn the_common_peak_of_simultaneous_sampled_processes_is_bounded() {
     let report = read(dir.path(), Kind::Memory);
     // The lower bound is the 1000 bytes of one process's peak. The upper bound assumes that both
     // processes had their peaks at the same time.
-    let error = 1000 + 2 * tprof_analyze::memory::PEAK_SLACK_BYTES;
+    let error = 1000 + 2 * tprof_metrics::memory::PEAK_SLACK_BYTES;
     assert_eq!(report.ranks[0].host_memory.peak_bytes, Reading::Estimate { value: 1000, error });
 }
 

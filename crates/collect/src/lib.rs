@@ -6,7 +6,7 @@
 //! `tprof-sampler` (samples of threads).
 //!
 //! The modules in reading order. Each module uses only modules of its own paragraph of `mod` lines
-//! below and of the paragraphs above it, which `scripts/check-arrows.py` checks:
+//! below and of the paragraphs above it:
 //!
 //! - `shared`: the memory that targets share with the collector, and their clock;
 //! - `output`: the files of a run, the fates of its processes, and the losses;

@@ -9,11 +9,11 @@ use crate::block::Thread;
 use crate::capture;
 use crate::schedule::{self, Source};
 use crate::{gate, loaded, state};
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
 use tprof_wire::capture::{CaptureTrigger, opens};
 use tprof_wire::env;
 use tprof_wire::region::{RegionHeader, off};
 use tprof_wire::schedule::{is_epoch, is_step};
+use tprof_wire::sync::{AtomicPtr, AtomicUsize, Ordering::*};
 
 /// The table through which the agent reaches the preloaded library. It contains addresses of that
 /// library's functions and variables.
@@ -114,6 +114,12 @@ pub fn numbers_streams() -> Option<extern "C" fn(u64) -> u64> {
     let call = NUMBERS_STREAMS.load(Relaxed);
     // SAFETY: `count_on_hooks` stored a function of this type; the driver never unloads the agent.
     (call != 0).then(|| unsafe { core::mem::transmute::<usize, extern "C" fn(u64) -> u64>(call) })
+}
+
+/// Sets what [`numbers_streams`] returns.
+#[cfg(test)]
+pub fn set_numbers_streams(call: Option<extern "C" fn(u64) -> u64>) {
+    NUMBERS_STREAMS.store(call.map_or(0, |call| call as *const () as usize), Release);
 }
 
 /// Makes the hooks record the calls that start work in CUPTI's place. `numbers` returns CUPTI's

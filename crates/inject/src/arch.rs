@@ -3,7 +3,8 @@
 
 use core::arch::{asm, global_asm};
 use core::hint::assert_unchecked;
-use core::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize};
+use core::sync::atomic::AtomicUsize;
+use tprof_wire::sync::{AtomicI64, AtomicU64};
 
 // Thread-local storage in the initial-exec model takes one `mov` and one `add`. The general-dynamic
 // model, which `thread_local!` uses in a cdylib, calls `__tls_get_addr` instead (3 ns per event,
@@ -56,6 +57,11 @@ pub fn scalar(mut number: u64) -> u64 {
 /// be unable to reach that address.
 #[inline(always)]
 pub fn thread_block_and_word<const OFFSET: usize>() -> (*mut u8, u64) {
+    #[cfg(all(test, loom))]
+    if let Some(block) = crate::models::thread_pointer().map(block_of) {
+        // SAFETY: the model's thread has a whole block there.
+        return (block, unsafe { block.add(OFFSET).cast::<u64>().read() });
+    }
     let block: *mut u8;
     let word: u64;
     // SAFETY: callers are hooks of functions that use thread-local variables themselves, so `fs`
@@ -103,6 +109,10 @@ pub fn thread_block_and_complement<const OFFSET: usize>() -> (*mut u8, u64) {
 /// Address of the block of the thread with this thread pointer.
 #[inline(always)]
 pub fn block_of(pointer: usize) -> *mut u8 {
+    #[cfg(all(test, loom))]
+    if crate::models::thread_pointer() == Some(pointer) {
+        return crate::models::block_of(pointer);
+    }
     let mut block = pointer;
     // SAFETY: this only reads a GOT entry that the loader filled.
     unsafe {
@@ -131,6 +141,10 @@ pub unsafe fn thread_register() -> usize {
 /// for the main thread.
 #[inline(always)]
 pub fn thread_pointer() -> usize {
+    #[cfg(all(test, loom))]
+    if let Some(pointer) = crate::models::thread_pointer() {
+        return pointer;
+    }
     let pointer: usize;
     // SAFETY: `fs:[0]` is the thread pointer itself in the x86-64 TLS ABI.
     unsafe { asm!("mov {0}, qword ptr fs:[0]", out(reg) pointer, options(pure, nomem, nostack)) };
@@ -172,6 +186,11 @@ pub unsafe fn zeros(at: *const u8) -> u32 {
 /// by a signal handler that interrupts the thread isn't lost. It is not atomic between threads.
 #[inline(always)]
 pub fn add_local(counter: &AtomicU64, value: u64) {
+    #[cfg(all(test, loom))]
+    if crate::models::is_running() {
+        use tprof_wire::sync::Ordering::Relaxed;
+        return counter.store(counter.load(Relaxed).wrapping_add(value), Relaxed);
+    }
     // SAFETY: the address is valid for writes for as long as the reference.
     unsafe {
         asm!("add qword ptr [{0}], {1}", in(reg) counter.as_ptr(), in(reg) value, options(nostack))
@@ -181,6 +200,11 @@ pub fn add_local(counter: &AtomicU64, value: u64) {
 /// The same as [`add_local`], for a signed counter.
 #[inline(always)]
 pub fn add_local_signed(counter: &AtomicI64, value: i64) {
+    #[cfg(all(test, loom))]
+    if crate::models::is_running() {
+        use tprof_wire::sync::Ordering::Relaxed;
+        return counter.store(counter.load(Relaxed).wrapping_add(value), Relaxed);
+    }
     // SAFETY: the address is valid for writes for as long as the reference.
     unsafe {
         asm!("add qword ptr [{0}], {1}", in(reg) counter.as_ptr(), in(reg) value, options(nostack))

@@ -9,13 +9,13 @@ use crate::{
     tls_owner, unwind,
 };
 use core::ffi::c_ulong;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use tprof_wire::env;
 use tprof_wire::handshake::{ExecArguments, Hello, Role, Welcome, hello_flags};
 use tprof_wire::region::{
     REGION_BYTES, REGION_MAGIC, RegionHeader, SESSION_BYTES, SMALL_BYTES, SMALL_OFFSET,
     SPARING_REGION_BYTES, SPARING_TABLES_BYTES, TABLES_BYTES, stack_mode,
 };
+use tprof_wire::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 unsafe extern "C" {
     fn getauxval(kind: c_ulong) -> c_ulong;
@@ -69,6 +69,10 @@ pub enum Outcome {
 /// Attaches this process. `again` is true if an earlier attempt got no answer. The caller has
 /// blocked signals, and only one thread calls this at a time.
 pub fn attach(thread: &Thread, forked: bool, again: bool) -> Outcome {
+    #[cfg(all(test, loom))]
+    if let Some(outcome) = crate::models::attach(forked) {
+        return outcome;
+    }
     let began_ns = sys::monotonic_ns();
     if !forked && !again {
         tls_owner::prepare();
@@ -119,6 +123,12 @@ pub fn is_time_again() -> bool {
         return false;
     }
     changed() != SEEN_CHANGED.load(Relaxed)
+}
+
+/// Has the next check of the socket wait for its interval.
+#[cfg(test)]
+pub fn look_again_later() {
+    LOOKED_AT.store(arch::ticks(), SeqCst);
 }
 
 /// Connects to the collector, and starts one first if necessary.
@@ -365,5 +375,98 @@ fn ask_for_wiping() {
         // SAFETY: `Wiped` fills a page of its own, and all its users expect zeros in a forked
         // child.
         unsafe { sys::advise(page, 4096, flags::MADV_WIPEONFORK) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::alone;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::FileExt;
+
+    /// Remembers this socket.
+    fn remember(path: &[u8]) {
+        for (kept, byte) in SOCKET_PATH.bytes.iter().zip(path) {
+            kept.store(u32::from(*byte), SeqCst);
+        }
+        SOCKET_PATH.len.store(path.len(), SeqCst);
+    }
+
+    fn made(name: &str) -> (std::path::PathBuf, std::fs::File) {
+        let path = std::env::temp_dir().join(format!("tprof-{name}-{}", sys::pid()));
+        let mut options = std::fs::File::options();
+        let file = options.read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+        (path, file)
+    }
+
+    #[test]
+    fn a_process_asks_again_once_its_collector_has_touched_the_socket() {
+        let _alone = alone();
+        let (path, file) = made("touched");
+        remember(path.as_os_str().as_encoded_bytes());
+        assert!(is_reachable());
+        SEEN_CHANGED.store(changed(), SeqCst);
+        state::WIPED.asked.store(0, SeqCst);
+        assert!(is_time_again(), "this process has not asked yet");
+        state::WIPED.asked.store(1, SeqCst);
+        LOOKED_AT.store(0, SeqCst);
+        assert!(!is_time_again(), "nothing has changed");
+        file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(5)).unwrap();
+        look_again_later();
+        assert!(!is_time_again(), "it has just looked");
+        LOOKED_AT.store(0, SeqCst);
+        assert!(is_time_again());
+        state::WIPED.asked.store(0, SeqCst);
+        std::fs::remove_file(path).unwrap();
+        assert!(!is_reachable());
+        assert_eq!(changed(), 0);
+        remember(b"");
+    }
+
+    #[test]
+    fn a_forked_child_without_a_collector_never_attaches() {
+        let _alone = alone();
+        remember(b"/nonexistent/socket");
+        assert!(meet(true, true, false) == Outcome::Never);
+        remember(b"");
+    }
+
+    #[test]
+    fn a_path_that_no_socket_can_have_is_cut() {
+        let _alone = alone();
+        remember(&[b'/'; PATH_MAX + 1]);
+        let (path, len) = socket_path();
+        assert_eq!((len, path[PATH_MAX - 1], path[PATH_MAX]), (PATH_MAX, b'/', 0));
+        remember(b"");
+    }
+
+    #[test]
+    fn a_region_is_used_only_if_it_is_one() {
+        let _alone = alone();
+        let [region, session, tables] = ["region", "session", "tables"].map(made);
+        let bytes = [REGION_BYTES, SESSION_BYTES, TABLES_BYTES];
+        for ((_, file), bytes) in [&region, &session, &tables].into_iter().zip(bytes) {
+            file.set_len(bytes as u64).unwrap();
+        }
+        let fds = [&session, &region, &tables].map(|(_, file)| file.as_raw_fd());
+        let before = state::TABLES.load(SeqCst);
+        assert!(!map_all([-1, -1, -1]), "there is nothing to map");
+        assert!(!map_all(fds), "it is empty");
+        assert!(state::REGION.load(SeqCst).is_null() && !state::is_attached());
+        region.1.write_all_at(&REGION_MAGIC.to_ne_bytes(), 0).unwrap();
+        state::WIPED.missed.store(3, SeqCst);
+        assert!(map_all(fds));
+        let header = state::header().unwrap();
+        assert!(state::is_attached() && state::session().is_some());
+        assert_eq!(header.pid.load(SeqCst), sys::pid());
+        assert_eq!((header.missed.load(SeqCst), state::WIPED.missed.load(SeqCst)), (3, 0));
+        state::WIPED.generation.store(0, SeqCst);
+        state::REGION.store(core::ptr::null_mut(), SeqCst);
+        state::SESSION.store(core::ptr::null_mut(), SeqCst);
+        state::TABLES.store(before, SeqCst);
+        for (path, _) in [region, session, tables] {
+            std::fs::remove_file(path).unwrap();
+        }
     }
 }

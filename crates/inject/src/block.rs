@@ -5,8 +5,8 @@ use crate::signal_cell::SignalCell;
 use crate::state::{self, WIPED};
 use crate::{arch, sys};
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use tprof_wire::region::{SLOTS_OFFSET, ThreadSlot};
+use tprof_wire::sync::{AtomicU32, Ordering::Relaxed};
 
 /// A thread's block, which is zero when the thread starts. Only the thread itself and its signal
 /// handlers access it, so its fields are [`SignalCell`]s and no `&mut` to it ever exists.

@@ -103,3 +103,66 @@ pub(crate) unsafe fn half(address: u64, offset: usize) -> u64 {
     // SAFETY: the caller guarantees that the four bytes can be read; the read needs no alignment.
     u64::from(unsafe { ((address as usize + offset) as *const u32).read_unaligned() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A frame with two arguments in memory.
+    #[repr(C)]
+    struct Whole {
+        frame: Frame,
+        behind: [u64; 2],
+    }
+
+    fn whole() -> Whole {
+        let mut frame = Frame::of_registers([10, 11, 12, 13, 14, 15]);
+        (frame.start, frame.caller) = (77, 0x1234);
+        Whole { frame, behind: [20, 21] }
+    }
+
+    #[test]
+    fn arguments_beyond_the_registers_are_in_memory() {
+        let whole = whole();
+        core::hint::black_box((&raw const whole).expose_provenance());
+        assert_eq!([0, 5, 6, 255].map(|at| whole.frame.register(at)), [10, 15, 0, 0]);
+        assert_eq!([0, 1].map(|at| whole.frame.stack(at)), whole.behind);
+        assert_eq!(whole.frame.at(ArgumentAt::Register(3)), 13);
+        assert_eq!(whole.frame.at(ArgumentAt::Stack(1)), 21);
+    }
+
+    #[test]
+    fn fields_and_pointees_are_read_through_the_argument() {
+        let pointed = [1u64, 2, 3];
+        let address = (&raw const pointed).expose_provenance() as u64;
+        let frame = Frame::of_registers([address, 0, address + 16, 0, 0, 0]);
+        assert_eq!(frame.at(ArgumentAt::Field(8)), 2);
+        assert_eq!(frame.at(ArgumentAt::Pointee(2)), 3);
+        assert_eq!(frame.at(ArgumentAt::Pointee(1)), 0, "null has no value");
+    }
+
+    #[test]
+    fn words_need_no_alignment_and_null_is_zero() {
+        let bytes: [u8; 16] = core::array::from_fn(|at| at as u8);
+        let address = (&raw const bytes).expose_provenance() as u64;
+        // SAFETY: all bytes that are read are in the array.
+        unsafe {
+            assert_eq!(word(address, 3), 0x0a09_0807_0605_0403);
+            assert_eq!(half(address + 1, 2), 0x0605_0403);
+            assert_eq!((word(0, 8), half(0, 8)), (0, 0));
+        }
+    }
+
+    #[test]
+    fn a_frames_beginning_is_found_by_its_stack_pointer() {
+        let whole = whole();
+        core::hint::black_box((&raw const whole).expose_provenance());
+        assert_eq!(whole.frame.caller(), 0x1234);
+        let sp = whole.frame.sp();
+        // SAFETY: the frame is live.
+        unsafe {
+            assert_eq!((sp as *const usize).read(), 0x1234, "it points at the return address");
+            assert_eq!(Frame::start_of(sp), 77);
+        }
+    }
+}

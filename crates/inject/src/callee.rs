@@ -10,7 +10,7 @@
 
 use crate::real::{self, ObjectInfo, base_name};
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering::*};
+use tprof_wire::sync::{AtomicUsize, Ordering::*};
 
 /// ELF tag `DT_NEEDED`.
 const NEEDED: u64 = 1;

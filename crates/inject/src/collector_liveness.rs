@@ -9,7 +9,7 @@ use crate::block::Thread;
 use crate::seccomp::{CallClass, is_forbidden};
 use crate::state::{self, off_reason};
 use crate::sys;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use tprof_wire::sync::{AtomicU32, AtomicU64, Ordering::*};
 
 /// Process id of the collector in this process's pid namespace; 0 if it is in another one.
 pub static COLLECTOR: AtomicU32 = AtomicU32::new(0);
@@ -64,6 +64,7 @@ fn check_process(now: u64, since: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Attached;
 
     #[test]
     fn a_dead_process_is_gone_and_a_running_one_is_not() {
@@ -73,5 +74,57 @@ mod tests {
         child.wait().unwrap();
         assert!(sys::is_gone(child.id()));
         assert!(!sys::is_gone(1), "process 1 exists even if we may not signal it");
+    }
+
+    #[test]
+    fn a_collector_is_stalled_once_its_last_pass_is_too_long_ago() {
+        let process = Attached::new();
+        let thread = process.thread();
+        process.header().wait_ticks.store(1 << 40, SeqCst);
+        let session = state::session().unwrap();
+        let now = thread.clock();
+        session.coarse_clock.store(now, SeqCst);
+        assert!(!is_stalled(thread));
+        session.coarse_clock.store(now.wrapping_sub(2 << 40), SeqCst);
+        assert!(is_stalled(thread));
+        session.coarse_clock.store(now + (1 << 50), SeqCst);
+        assert!(!is_stalled(thread), "a clock that was set back proves nothing");
+    }
+
+    #[test]
+    fn a_thread_without_a_clock_takes_a_collector_for_stalled_until_its_next_pass() {
+        let process = Attached::new();
+        let thread = process.thread();
+        let session = state::session().unwrap();
+        session.coarse_clock.store(5, SeqCst);
+        thread.strict.set(true);
+        let before = is_stalled(thread);
+        wait_timed_out();
+        let after = is_stalled(thread);
+        session.coarse_clock.store(6, SeqCst);
+        let next = is_stalled(thread);
+        thread.strict.set(false);
+        assert_eq!((before, after, next), (false, true, false));
+    }
+
+    #[test]
+    fn a_stall_of_a_collector_that_is_gone_turns_recording_off() {
+        let process = Attached::new();
+        let thread = process.thread();
+        process.header().wait_ticks.store(1, SeqCst);
+        NEXT_CHECK_AT.store(0, SeqCst);
+        state::session().unwrap().coarse_clock.store(thread.clock().wrapping_sub(1 << 40), SeqCst);
+        COLLECTOR.store(sys::pid(), SeqCst);
+        assert!(is_stalled(thread));
+        assert_eq!(state::PHASE.load(SeqCst), state::phase::ON, "it runs");
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        COLLECTOR.store(child.id(), SeqCst);
+        assert!(is_stalled(thread));
+        assert_eq!(state::PHASE.load(SeqCst), state::phase::ON, "the next check isn't due yet");
+        NEXT_CHECK_AT.store(0, SeqCst);
+        assert!(is_stalled(thread));
+        assert_eq!(state::PHASE.load(SeqCst), state::phase::OFF);
+        COLLECTOR.store(0, SeqCst);
     }
 }

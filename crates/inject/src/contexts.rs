@@ -4,7 +4,7 @@
 
 use crate::loaded;
 use core::ffi::{CStr, c_int, c_void};
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use tprof_wire::sync::{AtomicBool, AtomicUsize, Ordering::*};
 
 static ARE_MADE: AtomicBool = AtomicBool::new(false);
 

@@ -7,8 +7,8 @@
 
 use crate::call_args::{Frame, word};
 use core::ffi::{CStr, c_char};
-use core::sync::atomic::{AtomicUsize, Ordering::*};
 use tprof_wire::calls::{Effect, FUNCTIONS, Function};
+use tprof_wire::sync::{AtomicUsize, Ordering::*};
 
 /// The addresses that the driver returned, by the function's number.
 static GIVEN: [AtomicUsize; FUNCTIONS.len()] = [const { AtomicUsize::new(0) }; FUNCTIONS.len()];
@@ -48,4 +48,53 @@ pub fn replace(frame: &Frame, hook: impl Fn(usize) -> Option<usize>) {
     // SAFETY: the real function has stored its answer there, and the caller reads it only after
     // this hook returns.
     unsafe { place.write_unaligned(hook) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks a function up as `cuGetProcAddress` does, where the driver's own is `found`; returns
+    /// what the program gets.
+    fn look_up(name: &CStr, result: u64, found: usize, hook: Option<usize>) -> usize {
+        let mut place = found;
+        let registers =
+            [name.as_ptr() as u64, (&raw mut place).expose_provenance() as u64, 0, 0, 0, 0];
+        let mut frame = Frame::of_registers(registers);
+        frame.set_result(result);
+        replace(&frame, |_| hook);
+        // SAFETY: the place is a local.
+        unsafe { (&raw const place).read_volatile() }
+    }
+
+    fn number(name: &CStr) -> u32 {
+        FUNCTIONS.iter().position(|f| f.name.text().as_bytes() == name.to_bytes()).unwrap() as u32
+    }
+
+    #[test]
+    fn a_program_gets_the_hook_and_the_hook_gets_the_drivers_function() {
+        assert_eq!(look_up(c"cuMemCreate", 0, 0x1000, Some(0x2000)), 0x2000);
+        assert_eq!(given(number(c"cuMemCreate")), 0x1000);
+        // The driver's answer may be the hook itself, which must not call itself.
+        assert_eq!(look_up(c"cuMemCreate", 0, 0x2000, Some(0x2000)), 0x2000);
+        assert_eq!(given(number(c"cuMemCreate")), 0x1000);
+    }
+
+    #[test]
+    fn functions_with_several_versions_and_unknown_ones_stay_the_drivers() {
+        for name in [c"cuMemAlloc", c"cuMemFree", c"cuNoSuchFunction", c""] {
+            assert_eq!(look_up(name, 0, 0x1000, Some(0x2000)), 0x1000, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_failed_look_up_or_one_without_an_answer_stays_as_it_is() {
+        assert_eq!(look_up(c"cuMemMap", 1, 0x1000, Some(0x2000)), 0x1000);
+        assert_eq!(look_up(c"cuMemMap", 0, 0, Some(0x2000)), 0);
+        assert_eq!(look_up(c"cuMemMap", 0, 0x1000, None), 0x1000, "there is no hook");
+        let nothing = Frame::of_registers([0; 6]);
+        replace(&nothing, |_| Some(0x2000));
+        assert_eq!(given(number(c"cuMemMap")), 0);
+        assert_eq!(given(u32::MAX), 0);
+    }
 }

@@ -1,8 +1,8 @@
 //! Reads the arguments and the environment of this process, without libc's `getenv`.
 
 use core::ffi::{CStr, c_char, c_ulong};
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
 use tprof_wire::handshake::ExecArguments;
+use tprof_wire::sync::{AtomicPtr, AtomicUsize, Ordering::*};
 
 unsafe extern "C" {
     static environ: *const *const c_char;
@@ -114,22 +114,49 @@ unsafe fn end_of_strings(
 mod tests {
     use super::*;
 
-    /// The arguments of the test harness, as glibc passes them to constructors.
-    fn given() -> (i32, *const *const c_char) {
-        let count = std::env::args_os().len();
-        // SAFETY: nothing changed the environment, so its array is the kernel's, which directly
-        // follows the arguments and their null pointer.
-        (count as i32, unsafe { array().sub(count + 1) })
+    /// Where glibc's constructor call told this program that its arguments and environment are.
+    static GIVEN: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
+
+    #[cfg_attr(miri, expect(dead_code))]
+    extern "C" fn constructed(count: i32, arguments: usize, variables: usize) {
+        let given = [count as usize, arguments, variables];
+        GIVEN.iter().zip(given).for_each(|(to, value)| to.store(value, SeqCst));
     }
 
+    // Miri would call it without arguments.
+    #[cfg(not(miri))]
+    #[used]
+    #[unsafe(link_section = ".init_array")]
+    static CONSTRUCTOR: extern "C" fn(i32, usize, usize) = constructed;
+
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no constructors with arguments, and no kernel's strings")]
     fn the_beginning_equals_what_the_kernel_reports_in_proc() {
-        let (count, arguments) = given();
-        // SAFETY: `given` returned the kernel's arrays, which last as long as the process.
-        unsafe { began_with(count, arguments, array()) };
+        let _alone = crate::testing::alone();
+        let [count, arguments, variables] = GIVEN.each_ref().map(|word| word.load(SeqCst));
+        let (arguments, variables) = (arguments as *const _, variables as *const _);
+        // SAFETY: glibc passed the kernel's arrays, which last as long as the process.
+        unsafe { began_with(count as i32, arguments, variables) };
         let began = beginning().unwrap();
         assert_eq!(began.arguments, std::fs::read("/proc/self/cmdline").unwrap());
         assert_eq!(began.environment, std::fs::read("/proc/self/environ").unwrap());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no constructors with arguments")]
+    fn arguments_that_the_environment_does_not_follow_are_not_the_kernels() {
+        let _alone = crate::testing::alone();
+        let before = (COUNT.load(SeqCst), ARGUMENTS.load(SeqCst));
+        let [count, arguments, variables] = GIVEN.each_ref().map(|word| word.load(SeqCst));
+        let (count, arguments) = (count as i32, arguments as *const *const c_char);
+        // SAFETY: what doesn't match the environment is not stored.
+        unsafe {
+            began_with(count + 1, arguments, variables as *const _);
+            began_with(0, arguments, variables as *const _);
+            began_with(-1, arguments, variables as *const _);
+            began_with(count, arguments, core::ptr::null());
+        }
+        assert_eq!((COUNT.load(SeqCst), ARGUMENTS.load(SeqCst)), before);
     }
 
     #[test]

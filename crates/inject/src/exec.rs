@@ -101,3 +101,67 @@ fn needs_sanitizer(fd: i32, headers: &[u8], dynamic: &[u8]) -> bool {
                 .any(|sanitizer| name.starts_with(sanitizer))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn judged(name: &str, bytes: &[u8], mode: u32) -> ExecVerdict {
+        let path = std::env::temp_dir().join(format!("tprof-exec-{name}-{}", sys::pid()));
+        std::fs::write(&path, bytes).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let c_path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+        let verdict = judge(&c_path);
+        std::fs::remove_file(path).unwrap();
+        verdict
+    }
+
+    /// This program, whose loader loads libraries.
+    fn own() -> Vec<u8> {
+        std::fs::read("/proc/self/exe").unwrap()
+    }
+
+    #[test]
+    fn an_ordinary_program_is_followed_and_a_privileged_one_is_not() {
+        assert!(judged("plain", &own(), 0o755) == ExecVerdict::Followed);
+        assert!(judged("setuid", &own(), 0o4755) == ExecVerdict::Setuid);
+        assert!(judged("setgid", &own(), 0o2755) == ExecVerdict::Setuid);
+    }
+
+    #[test]
+    fn a_program_of_another_class_or_machine_is_told_apart() {
+        let (mut narrow, mut other) = (own(), own());
+        narrow[4] = 1;
+        other[18] = 183;
+        assert!(judged("narrow", &narrow, 0o755) == ExecVerdict::OtherClass);
+        assert!(judged("other", &other, 0o755) == ExecVerdict::OtherClass);
+    }
+
+    #[test]
+    fn a_program_without_an_interpreter_is_static() {
+        let mut program = own();
+        let (first, count) = (u64_at(&program, 32) as usize, u16_at(&program, 56) as usize);
+        for at in (0..count).map(|at| first + at * 56) {
+            if u32_at(&program, at) == 3 {
+                program[at] = 0;
+            }
+        }
+        assert!(judged("static", &program, 0o755) == ExecVerdict::Static);
+    }
+
+    #[test]
+    fn what_is_no_program_is_left_to_exec() {
+        for (name, bytes) in [
+            ("script", &b"#!/bin/sh\nexit 0 # and more"[..]),
+            ("text", b"some text that is long enough"),
+            ("empty", b""),
+        ] {
+            assert!(judged(name, bytes, 0o755) == ExecVerdict::Followed, "{name}");
+        }
+        assert!(judge(c"/nonexistent/program") == ExecVerdict::Followed);
+        assert!(judge(c"/tmp") == ExecVerdict::Followed);
+        // A head that says more than the file has.
+        assert!(judged("cut", &own()[..64], 0o755) == ExecVerdict::Followed);
+    }
+}

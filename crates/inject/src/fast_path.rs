@@ -11,9 +11,9 @@ use crate::sampled_blocks::is_candidate;
 use crate::sampling::{self, flush, is_to_flush};
 use crate::{heap, state};
 use core::mem::offset_of;
-use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::record::Kind;
 use tprof_wire::region::ThreadSlot;
+use tprof_wire::sync::Ordering::Relaxed;
 
 /// This thread's block if it may take the fast path: `--mem sampled` is on, the gate has admitted
 /// the thread, and [`sampling::usable`] reads sizes from headers.

@@ -6,7 +6,7 @@
 
 use crate::seccomp::{CallClass, is_forbidden};
 use crate::sys;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use tprof_wire::sync::{AtomicU32, Ordering::Relaxed};
 
 /// One instruction, as the kernel reads it (`struct sock_filter`).
 #[derive(Clone, Copy)]

@@ -10,9 +10,9 @@ use crate::block::Thread;
 use crate::loss::count_missed;
 use crate::state::HOT;
 use crate::{gate, ring, sampling, stacks, state};
-use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::record::Kind;
 use tprof_wire::region::mem_mode;
+use tprof_wire::sync::Ordering::Relaxed;
 
 /// Bit in the value that [`hide`] returns, set if it hid the thread from the libc hooks. The low 32
 /// bits are the thread's [`mem_mode`].

@@ -3,7 +3,7 @@
 //! its parent's records would be wrong there.
 
 use crate::sys::{self, flags};
-use core::sync::atomic::{AtomicPtr, Ordering::*};
+use tprof_wire::sync::{AtomicPtr, Ordering::*};
 
 /// Maps `bytes` of zeroed memory for `table`, if it isn't mapped yet. The table stays null if there
 /// is no memory. It also stays null before Linux 4.14, which can't zero it in a forked child: there
@@ -78,5 +78,53 @@ mod tests {
         assert_eq!(at(), [first, second, third], "a second call maps nothing new");
         // SAFETY: `Box::into_raw` returned `own` above, and nothing else frees it.
         drop(unsafe { Box::from_raw(own) });
+    }
+
+    unsafe extern "C" {
+        fn fork() -> i32;
+        fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
+        fn _exit(status: i32) -> !;
+    }
+
+    #[test]
+    fn a_forked_child_finds_its_tables_empty_and_what_it_inherits_as_it_was() {
+        let [wiped, inherited] = [const { AtomicPtr::<u64>::new(core::ptr::null_mut()) }; 2];
+        map(&wiped, 4096);
+        map_inherited(&inherited, 4096);
+        let [wiped, inherited] = [wiped, inherited].map(|table| table.load(SeqCst));
+        // SAFETY: the memory is mapped, and the child only reads it and ends.
+        let status = unsafe {
+            wiped.write_volatile(7);
+            inherited.write_volatile(8);
+            let child = fork();
+            if child == 0 {
+                let found = (wiped.read_volatile(), inherited.read_volatile());
+                _exit(if found == (0, 8) { 0 } else { 1 });
+            }
+            let mut status = -1;
+            assert_eq!(waitpid(child, &mut status, 0), child);
+            assert_eq!((wiped.read_volatile(), inherited.read_volatile()), (7, 8));
+            status
+        };
+        assert_eq!(status, 0);
+    }
+
+    #[test]
+    fn a_table_that_is_mapped_stays_where_it_is() {
+        let table = AtomicPtr::<u8>::new(core::ptr::null_mut());
+        map(&table, 4096);
+        let first = table.load(SeqCst);
+        assert!(!first.is_null());
+        map(&table, 8192);
+        map_inherited(&table, 4096);
+        assert_eq!(table.load(SeqCst), first);
+    }
+
+    #[test]
+    fn a_table_for_which_there_is_no_memory_stays_null() {
+        let table = AtomicPtr::<u8>::new(core::ptr::null_mut());
+        map(&table, 1 << 60);
+        map_inherited(&table, 1 << 60);
+        assert!(table.load(SeqCst).is_null());
     }
 }

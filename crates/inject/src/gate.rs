@@ -11,8 +11,8 @@ use crate::loss::{lose_child, lose_event, own_pid};
 use crate::seccomp::{CallClass, is_forbidden};
 use crate::state::{self, WIPED, phase};
 use crate::{arch, attach, ring, sys, thread_notes, tls_owner};
-use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::region::{self, RegionHeader, ThreadSlot, slot_state};
+use tprof_wire::sync::{AtomicU64, Ordering::*};
 
 /// This thread's block if it may record now. Attaches the process and the thread first if
 /// necessary. Only hooks of functions that use thread-local variables themselves may call this;
@@ -91,41 +91,53 @@ fn stay_out(is_attached: bool) {
 /// `pid << 32 | tid` of the thread that attaches.
 static ATTACHING: AtomicU64 = AtomicU64::new(0);
 
+/// Sets `pid << 32 | tid` of the thread that attaches, for models.
+#[cfg(all(test, loom))]
+pub fn set_attaching(thread: u64) {
+    ATTACHING.store(thread, SeqCst);
+}
+
 /// Attaches the process if necessary. Returns whether it is attached.
 fn enter_process(thread: &Thread) -> bool {
     let mut is_first = true;
     loop {
-        if state::PHASE.load(Acquire) == phase::ON && WIPED.generation.load(Acquire) != 0 {
-            return true;
-        }
+        // Read before the phase: if the phase is busy, whoever made it so was named before.
+        let holder = ATTACHING.load(Acquire);
         let now = state::PHASE.load(Acquire);
         match now {
+            // A forked child inherits the phase, but no generation.
+            phase::ON if WIPED.generation.load(Acquire) != 0 => return true,
             phase::OFF => return false,
             // Another thread has just asked in vain.
             phase::LATER if !is_first && state::WIPED.asked.load(Relaxed) != 0 => return false,
             // Another thread is attaching. If the pid differs, a fork interrupted that thread, and
             // no thread would ever finish.
-            phase::BUSY if ATTACHING.load(Acquire) >> 32 == u64::from(sys::pid()) => {
+            phase::BUSY if holder >> 32 == u64::from(sys::pid()) => {
                 is_first = false;
                 sys::sleep_ns(50_000);
             }
             _ => {
+                // Threads come here at the same time. In a new process, only one makes the phase
+                // busy. In a child whose parent was attaching, the phase is busy already, and only
+                // one takes the parent's place.
                 let me = u64::from(sys::pid()) << 32 | u64::from(sys::tid());
-                if state::PHASE.compare_exchange(now, phase::BUSY, AcqRel, Acquire).is_ok() {
-                    ATTACHING.store(me, Release);
-                    let forked = !state::REGION.load(Relaxed).is_null();
-                    let outcome = attach::attach(thread, forked, now == phase::LATER);
-                    if forked && outcome == attach::Outcome::Never {
-                        lose_child(sys::pid());
-                    }
-                    let next = match outcome {
-                        attach::Outcome::Attached => phase::ON,
-                        attach::Outcome::Never => phase::OFF,
-                        attach::Outcome::Later => phase::LATER,
-                    };
-                    state::PHASE.store(next, Release);
-                    return next == phase::ON;
+                if ATTACHING.compare_exchange(holder, me, AcqRel, Relaxed).is_err()
+                    || state::PHASE.compare_exchange(now, phase::BUSY, AcqRel, Acquire).is_err()
+                {
+                    continue;
                 }
+                let forked = !state::REGION.load(Relaxed).is_null();
+                let outcome = attach::attach(thread, forked, now == phase::LATER);
+                if forked && outcome == attach::Outcome::Never {
+                    lose_child(sys::pid());
+                }
+                let next = match outcome {
+                    attach::Outcome::Attached => phase::ON,
+                    attach::Outcome::Never => phase::OFF,
+                    attach::Outcome::Later => phase::LATER,
+                };
+                state::PHASE.store(next, Release);
+                return next == phase::ON;
             }
         }
     }

@@ -143,3 +143,136 @@ pub unsafe fn reallocated(
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::Thread;
+    use crate::state;
+    use crate::testing::{Attached, Written};
+    use tprof_wire::record::{address, size};
+    use tprof_wire::region::off;
+    use tprof_wire::sync::Ordering::SeqCst;
+
+    /// A process whose hooks count, in this mode.
+    fn recording(mode: u32) -> (Attached, &'static Thread) {
+        let process = Attached::new();
+        let thread = process.thread();
+        thread.set_mem_mode(mode);
+        for real in [&HOT.malloc, &HOT.calloc, &HOT.free] {
+            real.store(1, SeqCst);
+        }
+        HOT.resolved();
+        process.header().mem_mode.store(mode, SeqCst);
+        state::attached(process.header());
+        (process, thread)
+    }
+
+    fn events(process: &Attached) -> Vec<(Kind, u64, u64)> {
+        let all = process.of_heap(process.thread());
+        let of = |w: &Written| (w.kind, address(w.words[0]), size(w.words[0], w.words[1]));
+        all.iter().map(of).collect()
+    }
+
+    const BLOCK: *mut u8 = core::ptr::without_provenance_mut(0x5000);
+    const OTHER: *mut u8 = core::ptr::without_provenance_mut(0x6000);
+
+    #[test]
+    fn exact_recording_writes_each_allocation_and_free() {
+        let (process, _) = recording(mem_mode::EXACT);
+        // SAFETY: `exact` doesn't access blocks.
+        unsafe {
+            allocated(BLOCK, 100, 0, 0);
+            allocated(core::ptr::null_mut(), 100, 0, 0);
+            freeing(BLOCK);
+        }
+        assert_eq!(events(&process), [(Kind::Alloc, 0x5000, 100), (Kind::Free, 0x5000, 0)]);
+    }
+
+    #[test]
+    fn a_realloc_is_recorded_before_and_after_it() {
+        let (process, _) = recording(mem_mode::EXACT);
+        // SAFETY: `exact` doesn't access blocks.
+        unsafe {
+            let old = reallocating(BLOCK);
+            assert_eq!(events(&process), [(Kind::ReallocFree, 0x5000, 0)]);
+            reallocated(old, BLOCK, OTHER, 200, false, 0, 0);
+        }
+        assert_eq!(events(&process)[1], (Kind::ReallocAlloc, 0x6000, 200));
+    }
+
+    #[test]
+    fn a_realloc_that_failed_leaves_the_block_and_one_to_nothing_frees_it() {
+        let (process, _) = recording(mem_mode::EXACT);
+        // SAFETY: `exact` doesn't access blocks.
+        unsafe {
+            reallocated(reallocating(BLOCK), BLOCK, core::ptr::null_mut(), 200, true, 0, 0);
+            reallocated(reallocating(BLOCK), BLOCK, core::ptr::null_mut(), 0, false, 0, 0);
+        }
+        let all = events(&process);
+        assert_eq!(all[1], (Kind::ReallocFailed, 0x5000, 0));
+        assert_eq!(all[3], (Kind::ReallocAlloc, 0, 0));
+    }
+
+    #[test]
+    fn exact_recording_that_is_off_writes_nothing() {
+        let (process, _) = recording(mem_mode::EXACT);
+        process.header().off.store(off::PROGRAM, SeqCst);
+        // SAFETY: `exact` doesn't access blocks.
+        unsafe {
+            allocated(BLOCK, 100, 0, 0);
+            assert!(reallocating(BLOCK).is_none());
+            reallocated(None, BLOCK, OTHER, 100, false, 0, 0);
+            freeing(OTHER);
+        }
+        assert!(events(&process).is_empty());
+    }
+
+    #[test]
+    fn hooks_do_nothing_while_the_session_does_not_count() {
+        let (process, thread) = recording(mem_mode::SAMPLED);
+        process.header().stop_session(off::SESSION | off::UNCOUNTED);
+        assert!(HOT.is_uncounted());
+        // SAFETY: the blocks are not accessed, since nothing is counted.
+        unsafe {
+            allocated(BLOCK, 100, 0, 0);
+            freeing(BLOCK);
+            assert!(reallocating(BLOCK).is_none());
+        }
+        assert_eq!(thread.slot().live_delta.load(SeqCst), 0);
+        process.header().start_session();
+        assert!(!HOT.is_uncounted() && !process.header().is_balanced());
+    }
+
+    #[test]
+    fn a_process_without_memory_recording_writes_nothing() {
+        let (process, thread) = recording(mem_mode::OFF);
+        // SAFETY: the blocks are not accessed in this mode.
+        unsafe {
+            allocated(BLOCK, 100, 0, 0);
+            freeing(BLOCK);
+            assert!(reallocating(BLOCK).is_none());
+        }
+        assert!(events(&process).is_empty());
+        assert_eq!(thread.slot().allocations.load(SeqCst), 0);
+    }
+
+    #[test]
+    fn events_before_the_collectors_answer_are_counted_and_a_realloc_is_two() {
+        let (process, _) = recording(mem_mode::EXACT);
+        state::WIPED.generation.store(0, SeqCst);
+        state::WIPED.asked.store(1, SeqCst);
+        state::WIPED.missed.store(0, SeqCst);
+        state::PHASE.store(state::phase::LATER, SeqCst);
+        crate::attach::look_again_later();
+        // SAFETY: the blocks are not accessed, since nothing is recorded.
+        unsafe {
+            allocated(BLOCK, 100, 0, 0);
+            assert!(reallocating(BLOCK).is_none());
+            freeing(BLOCK);
+        }
+        assert_eq!(state::WIPED.missed.swap(0, SeqCst), 4);
+        state::WIPED.asked.store(0, SeqCst);
+        drop(process);
+    }
+}

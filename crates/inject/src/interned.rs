@@ -16,11 +16,11 @@
 use crate::block::Thread;
 use crate::ring;
 use crate::sys::{self, flags};
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use tprof_wire::gpu::{pack_text, trouble};
 use tprof_wire::hash::{GOLDEN, spread};
 use tprof_wire::interned::{self, MAX_KEPT_BYTES, WORDS};
 use tprof_wire::record::ExtKind;
+use tprof_wire::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 /// Number of entries in the table. It takes 4 MiB of address space, of which only touched pages use
 /// memory.
@@ -90,21 +90,18 @@ pub fn id_of(thread: &Thread, kind: ExtKind, bytes: &[u8], hash: u64) -> u32 {
         let entry = unsafe { &*table.add(at) };
         let mut seen = entry.hash.load(Acquire);
         if seen == 0 {
-            match entry.hash.compare_exchange(0, hash, AcqRel, Acquire) {
-                Ok(_) => {
-                    let id = define(thread, kind, bytes);
-                    entry.id.store(u64::from(id), Release);
-                    return id;
-                }
-                Err(other) => seen = other,
-            }
+            seen = match entry.hash.compare_exchange(0, hash, AcqRel, Acquire) {
+                Ok(_) => hash,
+                Err(other) => other,
+            };
         }
         if seen == hash {
             let known = entry.id.load(Acquire);
             if known != 0 {
                 return known as u32;
             }
-            // Another thread is defining the bytes, or the ring had no room for the definition.
+            // The bytes are new, or another thread is defining them, or a ring had no room for the
+            // definition. If both threads define them, both ids are good, and the first one stays.
             let id = define(thread, kind, bytes);
             let _ = entry.id.compare_exchange(0, u64::from(id), AcqRel, Relaxed);
             return id;
@@ -175,6 +172,18 @@ fn folded(one: u64, two: u64) -> u64 {
 fn halves(chunk: &[u8; 16]) -> [u64; 2] {
     let both = u128::from_le_bytes(*chunk);
     [both as u64, (both >> 64) as u64]
+}
+
+/// Forgets all ids, as in a forked child.
+#[cfg(test)]
+pub fn forget() {
+    let table = TABLE.load(Acquire);
+    for at in 0..if table.is_null() { 0 } else { PLACES } {
+        // SAFETY: `at` is below `PLACES`, the number of entries in the table.
+        let entry = unsafe { &*table.add(at) };
+        entry.hash.store(0, Relaxed);
+        entry.id.store(0, Relaxed);
+    }
 }
 
 #[cfg(test)]

@@ -10,10 +10,10 @@ use crate::call_args::{Frame, word};
 use crate::sys::{self, flags};
 use crate::{loaded, ring};
 use core::ffi::{CStr, c_char};
-use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use tprof_wire::gpu::{TEXT_WORDS, pack_text};
 use tprof_wire::hash::spread;
 use tprof_wire::record::ExtKind;
+use tprof_wire::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 
 /// Maximum number of kernels and handles that are stored. They take 8 MiB of address space, of
 /// which only touched pages use memory. Further kernels have no name in the run.
@@ -174,6 +174,7 @@ pub fn forget() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Attached;
 
     // This is a single test, since the process has only one set of tables.
     #[test]
@@ -194,9 +195,33 @@ mod tests {
         // The library was unloaded, and another one was loaded at the same address.
         registered(&Frame::of_registers([0, 0x100, 0, at(2), 0, 0]));
         assert_eq!(name_of(0x100), Some(at(2)));
+        launches_name_it_once(at(1));
         // When the table is full, further kernels have no names, and the others are unaffected.
         LEN.store(MOST, Relaxed);
         registered(&Frame::of_registers([0, 0x500, 0, at(2), 0, 0]));
         assert_eq!((name_of(0x500), name_of(0x200)), (None, Some(at(1))));
+    }
+
+    /// A launch of the kernel 0x200, which has this name, records it.
+    fn launches_name_it_once(name: u64) {
+        let process = Attached::new();
+        let thread = process.thread();
+        let sent = || process.of_kind(thread, ExtKind::KernelName);
+        launched(thread, 0x200, 5);
+        launched(thread, 0x200, 6);
+        let first = &sent()[0];
+        assert_eq!((sent().len(), first.words[1], first.payload()[0]), (1, 5, 0x200));
+        // SAFETY: the name is one of the test's texts.
+        let text = unsafe { CStr::from_ptr(name as *const c_char) }.to_bytes();
+        let bytes: Vec<u8> = first.payload()[2..].iter().flat_map(|w| w.to_le_bytes()).collect();
+        assert_eq!(&bytes[..text.len()], text);
+        forget();
+        launched(thread, 0x200, 7);
+        assert_eq!(sent().len(), 2, "another kernel may have its address");
+        launched(thread, 0x999, 8);
+        // A name in code that was unloaded isn't read.
+        registered(&Frame::of_registers([0, 0x800, 0, 8, 0, 0]));
+        launched(thread, 0x800, 9);
+        assert_eq!(sent().len(), 2);
     }
 }

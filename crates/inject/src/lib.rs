@@ -98,5 +98,7 @@ pub mod nvtx;
 
 pub mod itt;
 
+#[cfg(all(test, loom))]
+mod models;
 #[cfg(test)]
 mod testing;

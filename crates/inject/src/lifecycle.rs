@@ -6,9 +6,9 @@ use crate::loss::{lose_child, lose_event, lose_event_if_not_own};
 use crate::required_syscalls::{self, ForbiddenClasses};
 use crate::seccomp::{CallClass, is_forbidden};
 use crate::{agent_link, gate, ring, stacks, state, sys, thread_notes, tls_owner};
-use core::sync::atomic::Ordering::*;
 use tprof_wire::record::{ExecVerdict, ExtKind};
 use tprof_wire::region::mem_mode;
+use tprof_wire::sync::Ordering::*;
 
 /// How a process ends, in [`ExtKind::ProcessExit`].
 pub mod how {
@@ -225,5 +225,134 @@ pub fn leaving_at_once(status: i32) {
     if !is_forbidden(CallClass::Threads) && sys::pid() == state::PID.load(Relaxed) {
         process_exit(status, how::IMMEDIATE);
         agent_link::ends_at_once();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Attached, Written};
+    use tprof_wire::region;
+
+    /// The only record of this kind.
+    fn only(process: &Attached, kind: ExtKind) -> Written {
+        let mut all = process.of_kind(process.thread(), kind);
+        assert_eq!(all.len(), 1, "{kind:?}");
+        all.remove(0)
+    }
+
+    #[test]
+    fn children_are_recorded_with_their_pids_and_ends() {
+        let process = Attached::new();
+        forked(77, 5);
+        reaped(77, -1);
+        spawned(0, 2);
+        exec_failed(13);
+        assert_eq!(only(&process, ExtKind::Fork).words[1..3], [5, 77]);
+        assert_eq!(only(&process, ExtKind::Reaped).payload(), [77, 0xffff_ffff]);
+        assert_eq!(only(&process, ExtKind::Spawned).payload(), [0, 2]);
+        assert_eq!(only(&process, ExtKind::ExecFailed).payload(), [u64::from(sys::pid()), 13]);
+    }
+
+    #[test]
+    fn a_program_that_is_executed_is_named_by_the_end_of_its_path() {
+        let process = Attached::new();
+        executing(b"/bin/true", ExecVerdict::Static, false);
+        let record = only(&process, ExtKind::Exec);
+        let text: Vec<u8> = record.payload()[2..].iter().flat_map(|w| w.to_ne_bytes()).collect();
+        assert_eq!(record.argument(), 9);
+        assert_eq!(text[..9], *b"/bin/true");
+        assert_eq!(record.payload()[0], u64::from(sys::pid()));
+        assert_eq!(record.payload()[1] & 0xffff, ExecVerdict::Static as u64);
+        let long: Vec<u8> = (0..600).map(|at| b'a' + (at % 26) as u8).collect();
+        executing(&long, ExecVerdict::Followed, true);
+        let record = process.of_kind(process.thread(), ExtKind::Exec).pop().unwrap();
+        let text: Vec<u8> = record.payload()[2..].iter().flat_map(|w| w.to_ne_bytes()).collect();
+        assert_eq!((record.argument(), text), (512, long[88..].to_vec()));
+        assert_eq!(record.payload()[0], 0, "a spawned program has no pid yet");
+    }
+
+    #[test]
+    fn a_vfork_child_is_told_from_its_parent() {
+        let process = Attached::new();
+        process.thread();
+        state::PID.store(sys::pid() + 1, SeqCst);
+        executing(b"/bin/true", ExecVerdict::Followed, false);
+        leaving_at_once(3);
+        state::PID.store(sys::pid(), SeqCst);
+        assert_eq!(only(&process, ExtKind::Exec).payload()[1] >> 8 & 1, 1);
+        assert!(process.of_kind(process.thread(), ExtKind::ProcessExit).is_empty());
+        leaving_at_once(3);
+        assert_eq!(only(&process, ExtKind::ProcessExit).payload(), [3, how::IMMEDIATE]);
+    }
+
+    #[test]
+    fn a_process_that_is_not_attached_does_not_attach_to_say_that_it_ends() {
+        let process = Attached::new();
+        state::WIPED.generation.store(0, SeqCst);
+        process_exit(0, how::EXIT);
+        assert_eq!(process.header().threads_seen.load(SeqCst), 0);
+    }
+
+    #[test]
+    fn a_parent_reports_the_child_that_a_filter_keeps_from_attaching() {
+        let process = Attached::new();
+        process.thread();
+        let count = &crate::seccomp::counts()[CallClass::Threads as usize];
+        count.store(1, SeqCst);
+        forked(77, 5);
+        born_under_filter();
+        count.store(0, SeqCst);
+        assert_eq!(process.header().lost_children.load(SeqCst), 1);
+        assert_eq!(process.header().lost_pids[0].load(SeqCst), 77);
+        assert_eq!(state::PHASE.load(SeqCst), state::phase::OFF, "the child reports nothing");
+    }
+
+    #[test]
+    fn mappings_are_recorded_with_all_that_describes_them() {
+        let process = Attached::new();
+        mapped(0x1000, 0x2000, 3 | 0x22 << 32, -1, 0, 0);
+        unmapped(0x1000, 0x2000, 9);
+        remapped(1, 2, 3, 4);
+        detached(0x7000, 8);
+        let map = only(&process, ExtKind::Map);
+        assert_eq!(map.payload(), [0x1000, 0x2000, 3 | 0x22 << 32, 0xffff_ffff]);
+        assert_eq!(only(&process, ExtKind::Unmap).words[1..], [9, 0x1000, 0x2000]);
+        assert_eq!(only(&process, ExtKind::Remap).payload(), [1, 2, 3, 4]);
+        assert_eq!(only(&process, ExtKind::Detach).words[1..3], [8, 0x7000]);
+    }
+
+    #[test]
+    fn mappings_are_not_recorded_while_memory_is_not() {
+        let process = Attached::new();
+        process.thread();
+        process.header().off.store(region::off::PROGRAM, SeqCst);
+        unmapped(0x1000, 0x2000, 9);
+        process.header().off.store(0, SeqCst);
+        state::MEM_MODE.store(mem_mode::OFF, SeqCst);
+        unmapped(0x1000, 0x2000, 9);
+        assert!(process.of_kind(process.thread(), ExtKind::Unmap).is_empty());
+    }
+
+    #[test]
+    fn a_segment_whose_size_is_unknown_is_lost_and_counted() {
+        let process = Attached::new();
+        process.thread();
+        attached(0x7000, -1, 0, 0);
+        assert!(process.of_kind(process.thread(), ExtKind::Attach).is_empty());
+        assert_eq!(process.header().lost.load(SeqCst), 1);
+    }
+
+    #[test]
+    fn a_thread_enters_strict_seccomp_once_and_leaves_it_if_the_kernel_refuses() {
+        let process = Attached::new();
+        let thread = process.thread();
+        let before = tls_owner::STRICT.load(SeqCst);
+        let noted = entering_strict_seccomp();
+        assert!(noted.is_some_and(|noted| core::ptr::eq(noted, thread)));
+        assert!(thread.strict.get() && entering_strict_seccomp().is_none());
+        strict_seccomp_refused(noted);
+        strict_seccomp_refused(None);
+        assert_eq!((thread.strict.get(), tls_owner::STRICT.load(SeqCst)), (false, before));
     }
 }

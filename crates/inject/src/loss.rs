@@ -3,7 +3,7 @@
 use crate::seccomp::{CallClass, is_forbidden};
 use crate::state::{self, phase};
 use crate::{sys, tls_owner};
-use core::sync::atomic::Ordering::*;
+use tprof_wire::sync::Ordering::*;
 
 /// Counts an event that happens before this process is attached, because the collector did not
 /// answer in time.
@@ -101,5 +101,28 @@ mod tests {
         lose_child_if_not_own();
         let header = process.header();
         assert_eq!((header.lost.load(Relaxed), header.lost_children.load(Relaxed)), (0, 0));
+    }
+
+    #[test]
+    fn a_child_that_may_not_ask_for_its_pid_is_counted_without_one() {
+        let process = Attached::new();
+        let count = &crate::seccomp::counts()[CallClass::Threads as usize];
+        count.store(1, SeqCst);
+        let pid = own_pid();
+        count.store(0, SeqCst);
+        lose_child(pid);
+        assert_eq!((pid, own_pid()), (0, sys::pid()));
+        assert_eq!(process.header().lost_children.load(SeqCst), 1);
+    }
+
+    #[test]
+    fn a_process_that_is_off_for_good_loses_nothing() {
+        let process = Attached::new();
+        state::turn_off(state::off_reason::COLLECTOR_GONE);
+        lose_event();
+        lose_event_if_not_own();
+        lose_child_if_not_own();
+        let header = process.header();
+        assert_eq!((header.lost.load(SeqCst), header.lost_children.load(SeqCst)), (0, 0));
     }
 }

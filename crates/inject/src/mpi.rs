@@ -63,3 +63,35 @@ fn ask(name: &'static [u8], number: u32, frame: &Frame, handle: u64) -> Option<u
     };
     u64::try_from(size).ok().filter(|_| error == 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MESSAGE: MpiMessage = MpiMessage { buffer: 0, count: 1, data_type: 2, each: false };
+
+    fn frame(buffer: u64, count: i32) -> Frame {
+        Frame::of_registers([buffer, count as u32 as u64, 99, 0, 0, 0])
+    }
+
+    #[test]
+    fn an_empty_message_has_no_bytes_and_its_type_is_not_asked_for() {
+        assert_eq!(bytes(&frame(0x1000, 0), Some(MESSAGE), 8), 0);
+    }
+
+    #[test]
+    fn a_message_that_says_nothing_of_its_size_has_unknown_bytes() {
+        let each = MpiMessage { each: true, ..MESSAGE };
+        assert_eq!(bytes(&frame(0x1000, 0), None, 8), NO_BYTES);
+        assert_eq!(bytes(&frame(0x1000, -1), Some(MESSAGE), 8), NO_BYTES, "a bad count");
+        assert_eq!(bytes(&frame(1, 5), Some(MESSAGE), 8), NO_BYTES, "Open MPI's MPI_IN_PLACE");
+        assert_eq!(bytes(&frame(u64::MAX, 5), Some(MESSAGE), 8), NO_BYTES, "MPICH's");
+        assert_eq!(bytes(&frame(0x1000, 0), Some(each), 0), NO_BYTES, "of unknown ranks");
+    }
+
+    #[test]
+    fn without_mpi_neither_ranks_nor_types_are_known() {
+        assert_eq!(ranks(&frame(0, 0), 7), 0);
+        assert_eq!(bytes(&frame(0x1000, 5), Some(MESSAGE), 8), NO_BYTES);
+    }
+}

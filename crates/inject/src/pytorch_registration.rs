@@ -17,7 +17,7 @@
 use crate::seccomp::{CallClass, is_forbidden};
 use crate::{loaded, state};
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use tprof_wire::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 /// How far the registration has come in a process.
 pub mod phase {
@@ -193,8 +193,8 @@ impl Drop for Switch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::sync::atomic::AtomicBool;
     use tprof_wire::region::RegionHeader;
+    use tprof_wire::sync::AtomicBool;
 
     static IS_ENABLED: AtomicBool = AtomicBool::new(true);
     static REPEATED: AtomicU32 = AtomicU32::new(0);

@@ -6,7 +6,7 @@
 
 use crate::arch;
 use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use tprof_wire::sync::{AtomicUsize, Ordering::Relaxed};
 
 #[repr(C)]
 pub(crate) struct ObjectInfo {

@@ -5,7 +5,7 @@
 //! milliseconds pays one page fault for it.
 
 use crate::tables::{RECENT, RECENT_BYTES};
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use tprof_wire::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 /// An entry is one word with the id and 40 bits of the hash, so that concurrent writers can't
 /// combine the id of one stack with the hash of another.

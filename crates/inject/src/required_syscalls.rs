@@ -9,8 +9,8 @@ use crate::filter::{Filter, SystemCall};
 use crate::seccomp::{self, CLASSES, CallClass, Counts, is_forbidden};
 use crate::sys::flags::*;
 use crate::{gate, loaded, ring, stacks, state, tls_owner};
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use tprof_wire::env;
+use tprof_wire::sync::{AtomicU32, AtomicUsize, Ordering::*};
 
 /// The function with which a library that follows this one prepares room for records, while system
 /// calls are still permitted.

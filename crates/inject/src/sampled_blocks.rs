@@ -5,8 +5,8 @@
 use crate::state::HOT;
 use crate::sys;
 use crate::tables::{self, SAMPLED_BLOCKS_BYTES};
-use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::*};
 use tprof_wire::hash::spread;
+use tprof_wire::sync::{AtomicU8, AtomicUsize, Ordering::*};
 
 /// Number of filter bytes. Each byte counts the sampled blocks whose addresses hash to it, up to
 /// 255.

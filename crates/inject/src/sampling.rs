@@ -8,9 +8,9 @@
 use crate::block::Thread;
 use crate::sampled_blocks::{insert, is_candidate, remove};
 use crate::{arch, ring, stacks, state};
-use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_wire::record::Kind;
 use tprof_wire::region::{ThreadSlot, mem_mode};
+use tprof_wire::sync::{AtomicU32, Ordering::*};
 
 /// A thread adds its change of live bytes to the process's total once it exceeds this many bytes.
 /// So the peak is exact to within this many bytes per thread.

@@ -7,10 +7,10 @@
 
 use crate::block::Thread;
 use crate::{pytorch_registration, ring, sampling, state, unwind};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use tprof_wire::record::ExtKind;
 use tprof_wire::region::{RegionHeader, off};
 use tprof_wire::schedule::{Action, Schedule, counts_epochs};
+use tprof_wire::sync::{AtomicU32, AtomicU64, Ordering::*};
 
 /// The sources from which steps are counted, the most trusted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,3 +183,6 @@ pub fn write_switch(thread: &Thread, now: u32, before: u32, cycle: Option<u64>) 
     ring::ext(thread, ExtKind::Switched, cycle as u32, clock, &payload);
     pytorch_registration::sync_callback();
 }
+
+#[cfg(test)]
+mod tests;

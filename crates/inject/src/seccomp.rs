@@ -19,7 +19,7 @@
 //! - Chromium has its own allocator, and the children of its zygotes run in namespaces without the
 //!   session's directory. The run lists these processes.
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+use tprof_wire::sync::{AtomicPtr, AtomicU32, Ordering::*};
 
 /// What a system call is needed for. `required_syscalls` lists the calls of each class.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -9,12 +9,12 @@ use crate::block::Thread;
 use crate::loss::count_missed;
 use crate::schedule::{self, Source};
 use crate::{capture, gate, interned, ring, state};
-use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::capture::CaptureTrigger;
 use tprof_wire::record::ExtKind;
 use tprof_wire::region::off;
 use tprof_wire::schedule::is_epoch;
 use tprof_wire::spans::{ARGUMENTS, Arguments, BY_DEPTH, MAX_ARGUMENTS, OnStack, Place, value};
+use tprof_wire::sync::{AtomicU64, Ordering::*};
 
 /// Number of depths for which the thread stores whether the span was recorded. Deeper spans count
 /// as recorded.
@@ -513,3 +513,6 @@ pub fn record(on: bool) -> bool {
     }
     now == 0
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,8 +6,8 @@ use crate::arch::{number as n, syscall};
 use crate::environment;
 use crate::sys::{self, flags};
 use core::ffi::c_char;
-use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_wire::env;
+use tprof_wire::sync::{AtomicU32, Ordering::*};
 
 /// Maximum number of environment entries that are passed to the collector. Further ones are
 /// dropped.

@@ -3,9 +3,9 @@
 //! Each hook compares its thread's stamp with the generation. If they differ, the thread must take
 //! the slow path: it is not attached yet, it is in a forked child, or recording was turned off.
 
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use tprof_wire::hash::spread;
 use tprof_wire::region::{RegionHeader, SessionPage, mem_mode, off};
+use tprof_wire::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 /// A page that the kernel zeroes in a forked child.
 #[repr(C, align(4096))]
@@ -226,4 +226,47 @@ pub fn turn_off(reason: u32) {
 pub mod off_reason {
     /// The collector has exited.
     pub const COLLECTOR_GONE: u32 = 1;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Attached;
+
+    #[test]
+    fn generations_differ_and_are_never_zero() {
+        let all: std::collections::HashSet<_> = (0..1000).map(|_| next_generation()).collect();
+        assert!(all.len() == 1000 && !all.contains(&0));
+    }
+
+    #[test]
+    fn a_process_that_is_off_for_good_says_why_and_its_hooks_only_call() {
+        let process = Attached::new();
+        for real in [&HOT.malloc, &HOT.calloc, &HOT.free] {
+            real.store(1, SeqCst);
+        }
+        HOT.resolved();
+        process.header().mem_mode.store(mem_mode::SAMPLED, SeqCst);
+        attached(process.header());
+        assert!(!HOT.is_uncounted() && is_attached());
+        turn_off(off_reason::COLLECTOR_GONE);
+        assert_eq!(process.header().off_reason.load(SeqCst), off_reason::COLLECTOR_GONE);
+        assert!(HOT.is_uncounted() && !is_attached());
+        assert_eq!(PHASE.load(SeqCst), phase::OFF);
+    }
+
+    #[test]
+    fn a_forked_child_is_not_attached_and_its_hooks_attach_it() {
+        let process = Attached::new();
+        for real in [&HOT.malloc, &HOT.calloc, &HOT.free] {
+            real.store(1, SeqCst);
+        }
+        HOT.resolved();
+        process.header().mem_mode.store(mem_mode::SAMPLED, SeqCst);
+        attached(process.header());
+        process.header().stop_session(off::SESSION | off::UNCOUNTED);
+        assert!(HOT.is_uncounted());
+        forked();
+        assert!(!is_attached() && !HOT.is_uncounted());
+    }
 }

@@ -4,10 +4,10 @@
 
 use crate::block::Thread;
 use crate::{agent_link, ring};
-use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::calls::{LEGACY_STREAM, THREADS_STREAM, stream_of};
 use tprof_wire::hash::spread;
 use tprof_wire::record::ExtKind;
+use tprof_wire::sync::{AtomicU64, Ordering::*};
 
 /// Number of handles that are cached.
 const MOST: usize = 1 << 10;
@@ -74,14 +74,85 @@ pub fn moved(thread: &Thread) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Attached;
 
     #[test]
     fn a_handle_is_forgotten_when_its_stream_is_destroyed() {
+        let _process = Attached::new();
         let handle = 0x7f00_1234_5670;
         let place = places(handle).next().unwrap();
         place.store(handle, Relaxed);
         assert_eq!(places(handle).filter(|place| place.load(Relaxed) == handle).count(), 1);
         destroyed(handle);
         assert!(places(handle).all(|place| place.load(Relaxed) != handle));
+    }
+
+    extern "C" fn number_of(handle: u64) -> u64 {
+        handle + 1000
+    }
+
+    fn numbered() -> Attached {
+        let process = Attached::new();
+        SENT.iter().for_each(|place| place.store(0, Relaxed));
+        agent_link::set_numbers_streams(Some(number_of));
+        process
+    }
+
+    fn sent(process: &Attached) -> Vec<Vec<u64>> {
+        let all = process.of_kind(process.thread(), ExtKind::HostStream);
+        all.iter().map(|record| record.payload().to_vec()).collect()
+    }
+
+    #[test]
+    fn a_streams_number_is_recorded_at_its_first_work_and_after_it_was_destroyed() {
+        let process = numbered();
+        let thread = process.thread();
+        for _ in 0..3 {
+            used(thread, 0, 0x7000, 5);
+        }
+        assert_eq!(sent(&process), [[0x7000, 0x7000 + 1000]]);
+        destroyed(0x7000);
+        used(thread, 0, 0x7000, 6);
+        assert_eq!(sent(&process).len(), 2);
+        agent_link::set_numbers_streams(None);
+        used(thread, 0, 0x8000, 7);
+        assert_eq!(sent(&process).len(), 2, "nobody asks for numbers");
+    }
+
+    #[test]
+    fn a_default_stream_is_another_after_its_thread_has_moved() {
+        let process = numbered();
+        let thread = process.thread();
+        used(thread, 0, THREADS_STREAM, 5);
+        used(thread, 0, THREADS_STREAM, 5);
+        assert_eq!(sent(&process).len(), 1);
+        moved(thread);
+        used(thread, 0, THREADS_STREAM, 5);
+        assert_eq!(sent(&process).len(), 2);
+        agent_link::set_numbers_streams(None);
+    }
+
+    #[test]
+    fn a_default_stream_of_another_thread_has_a_number_of_its_own() {
+        let process = numbered();
+        let own = remembered(process.thread(), LEGACY_STREAM);
+        let other =
+            std::thread::spawn(|| remembered(crate::gate::recording().unwrap(), LEGACY_STREAM));
+        assert_ne!(other.join().unwrap(), own);
+        assert_eq!(remembered(process.thread(), 0x7000), 0x7000);
+        agent_link::set_numbers_streams(None);
+    }
+
+    #[test]
+    fn a_number_that_found_no_room_is_recorded_later() {
+        let process = numbered();
+        let thread = process.thread();
+        process.set_free(0, 0);
+        while ring::quick(thread, ExtKind::HostStream, 0, 0, &[0; 2]) {}
+        used(thread, 0, 0x9000, 5);
+        process.set_free(0, 1);
+        used(thread, 0, 0x9000, 6);
+        assert_eq!(sent(&process).last().unwrap()[..], [0x9000, 0x9000 + 1000]);
+        agent_link::set_numbers_streams(None);
     }
 }

@@ -155,10 +155,18 @@ pub fn thread_register(get_fs: usize) -> usize {
 }
 /// This thread's id.
 pub fn tid() -> u32 {
+    #[cfg(all(test, loom))]
+    if let Some(tid) = crate::models::tid() {
+        return tid;
+    }
     call!(n::GETTID) as u32
 }
 /// Lets other threads run.
 pub fn yield_now() {
+    #[cfg(all(test, loom))]
+    if crate::models::is_running() {
+        return tprof_wire::sync::spin_loop();
+    }
     call!(n::SCHED_YIELD);
 }
 /// Closes a descriptor.
@@ -167,6 +175,10 @@ pub fn close(fd: i32) {
 }
 /// Sleeps for `ns` nanoseconds.
 pub fn sleep_ns(ns: u64) {
+    #[cfg(all(test, loom))]
+    if crate::models::is_running() {
+        return tprof_wire::sync::spin_loop();
+    }
     let time = [ns / 1_000_000_000, ns % 1_000_000_000];
     call!(n::NANOSLEEP, time.as_ptr(), 0);
 }
@@ -193,6 +205,10 @@ pub fn futex_wake(word: *const u32, count: u32) {
 
 /// Waits on a futex, which processes may share, while it has this value, for at most `ns`.
 pub fn futex_wait(word: *const u32, value: u32, ns: u64) {
+    #[cfg(all(test, loom))]
+    if crate::models::is_running() {
+        return tprof_wire::sync::spin_loop();
+    }
     let time = [ns / 1_000_000_000, ns % 1_000_000_000];
     call!(n::FUTEX, word, 0, value, time.as_ptr());
 }

@@ -4,7 +4,7 @@
 
 use crate::fork_tables;
 use crate::state::HOT;
-use core::sync::atomic::AtomicPtr;
+use tprof_wire::sync::AtomicPtr;
 
 /// Memory of `recent_stacks`: one page, then 256 KiB. It is null, or the page-aligned address of a
 /// zeroed mapping that is never unmapped.

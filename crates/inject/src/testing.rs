@@ -5,10 +5,10 @@ use crate::block::Thread;
 use crate::state::{self, WIPED, phase};
 use crate::sys::{self, flags};
 use crate::{gate, ring};
-use core::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
 use tprof_wire::record::{ExtKind, Kind, SLOT_BYTES};
 use tprof_wire::region::*;
+use tprof_wire::sync::{AtomicU64, Ordering::*};
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
@@ -86,9 +86,14 @@ impl Attached {
         state::header().unwrap()
     }
 
-    /// The running thread, which records from now on.
+    /// The running thread, with what it has open.
+    pub fn thread_as_it_is(&self) -> &'static Thread {
+        gate::recording().expect("the process is attached")
+    }
+
+    /// The running thread, which records from now on, and has nothing open.
     pub fn thread(&self) -> &'static Thread {
-        let thread = gate::recording().expect("the process is attached");
+        let thread = self.thread_as_it_is();
         thread.stacks.set(0);
         thread.spans.set(0);
         thread.spans_recorded.set(0);

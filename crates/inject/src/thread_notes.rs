@@ -2,10 +2,10 @@
 
 use crate::block::Thread;
 use crate::{python, pytorch_registration, ring, state, sys, tls_owner, unwind};
-use core::sync::atomic::Ordering::*;
 use tprof_wire::operators::note;
 use tprof_wire::record::ExtKind;
 use tprof_wire::region::slot_state;
+use tprof_wire::sync::Ordering::*;
 
 /// Records that a thread began, with its ids and name. Called when the thread has got its slot.
 pub fn started(thread: &Thread) {

@@ -23,8 +23,8 @@ use crate::block::Thread;
 use crate::seccomp::{CallClass, is_forbidden};
 use crate::{arch, sys};
 use core::ffi::c_ulong;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use tprof_wire::hash::spread;
+use tprof_wire::sync::{AtomicU32, AtomicUsize, Ordering::*};
 
 unsafe extern "C" {
     fn getauxval(kind: c_ulong) -> c_ulong;
@@ -68,6 +68,10 @@ pub fn needs_system_call() -> bool {
 
 /// The thread pointer; 0 if it isn't set or can't be read.
 fn register() -> usize {
+    #[cfg(all(test, loom))]
+    if let Some(pointer) = crate::models::thread_pointer() {
+        return pointer;
+    }
     if !needs_system_call() {
         // SAFETY: `HWCAP2_FSGSBASE` says that the kernel allows user space to read it.
         return unsafe { arch::thread_register() };
@@ -131,4 +135,89 @@ pub fn own_block() -> Option<&'static Thread> {
     // SAFETY: the block is readable, and the thread pointer looks like that of a thread of libc,
     // whose static TLS contains this block.
     (is_there && is_thread()).then(|| unsafe { &*block })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::alone;
+
+    #[test]
+    fn a_thread_of_libcs_has_a_block_even_before_it_is_registered() {
+        let _alone = alone();
+        let blocks = [(), ()].map(|()| {
+            std::thread::spawn(|| {
+                // A thread of an earlier test may have ended at this address.
+                unregister_thread();
+                let block = own_block().unwrap();
+                // SAFETY: this thread has thread-local storage.
+                assert!(core::ptr::eq(block, unsafe { Thread::here() }));
+                assert!(!is_known(arch::thread_pointer()));
+            })
+        });
+        blocks.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+
+    #[test]
+    fn a_thread_is_known_from_its_registration_to_its_end() {
+        let _alone = alone();
+        let thread = std::thread::spawn(|| {
+            let pointer = arch::thread_pointer();
+            unregister_thread();
+            let before = FIRST.swap(0, Relaxed);
+            register_thread();
+            register_thread();
+            assert!(is_known(pointer) && own_block().is_some());
+            let places = bucket(pointer).iter().chain([&FIRST]);
+            assert_eq!(places.filter(|place| place.load(Relaxed) == pointer).count(), 1);
+            unregister_thread();
+            assert!(!is_known(pointer));
+            FIRST.store(before, Relaxed);
+        });
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn threads_that_find_no_place_are_examined_and_still_own_their_blocks() {
+        let _alone = alone();
+        let thread = std::thread::spawn(|| {
+            let pointer = arch::thread_pointer();
+            unregister_thread();
+            let is_first = FIRST.compare_exchange(0, 8, Relaxed, Relaxed).is_ok();
+            bucket(pointer).iter().for_each(|place| place.store(16, Relaxed));
+            register_thread();
+            assert!(!is_known(pointer) && own_block().is_some());
+            bucket(pointer).iter().for_each(|place| place.store(0, Relaxed));
+            if is_first {
+                FIRST.store(0, Relaxed);
+            }
+        });
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn under_a_filter_only_a_known_thread_has_a_block() {
+        let _alone = alone();
+        let thread = std::thread::spawn(|| {
+            let count = &crate::seccomp::counts()[CallClass::Threads as usize];
+            unregister_thread();
+            count.store(1, SeqCst);
+            let unknown = own_block().is_none();
+            register_thread();
+            let known = own_block().is_some();
+            count.store(0, SeqCst);
+            unregister_thread();
+            (unknown, known)
+        });
+        // Where the pointer takes a system call to read, no thread has one under a filter.
+        assert_eq!(thread.join().unwrap(), (true, !needs_system_call()));
+    }
+
+    #[test]
+    fn each_thread_has_a_block_of_its_own() {
+        let _alone = alone();
+        let own = core::ptr::from_ref(own_block().unwrap()).addr();
+        let other = std::thread::spawn(|| core::ptr::from_ref(own_block().unwrap()).addr());
+        assert_ne!(other.join().unwrap(), own);
+    }
 }

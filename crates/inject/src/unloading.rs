@@ -5,7 +5,7 @@
 //! in the page that the kernel zeroes in a forked child.
 
 use crate::state::WIPED;
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use tprof_wire::sync::{AtomicU32, Ordering::*};
 
 /// The last mark that was used. A forked child continues from its parent's, so that their marks
 /// differ.

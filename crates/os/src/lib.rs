@@ -1,6 +1,6 @@
 //! Interfaces to the kernel: system calls as safe functions, and readers of `/proc` and of cgroups.
 //!
-//! The modules in reading order, which `scripts/check-arrows.py` checks:
+//! The modules in reading order; each uses only those above it:
 //!
 //! - [`sys`]: system calls, those of sockets in a file of their own;
 //! - [`proc`], [`maps`]: what `/proc` shows of a process;

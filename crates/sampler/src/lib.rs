@@ -1,7 +1,7 @@
 //! Samples the threads of a job from outside: native stacks, Python's frames, waits, and events
 //! that the processor or the kernel counts.
 //!
-//! The modules in reading order, which `scripts/check-arrows.py` checks:
+//! The modules in reading order; each uses only those above it:
 //!
 //! - `config`: the options of a run that decide how stacks are taken and what is counted;
 //! - `perf`: the kernel's perf events, their rings and records;

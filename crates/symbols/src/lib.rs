@@ -10,7 +10,7 @@
 //! those that were not used for longest are closed. Callers should resolve addresses in order of
 //! module and address, because then each part is read once.
 //!
-//! The modules in reading order, which `scripts/check-arrows.py` checks:
+//! The modules in reading order; each uses only those above it:
 //!
 //! - [`elf`]: reads ELF files, and tells which programs can't be recorded;
 //! - [`disk_cache`]: stores results that take long to compute on disk for later runs;

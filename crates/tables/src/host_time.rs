@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use tprof_analyze::document::{Cell, Document, Options as ReportOptions, TableRow, TimeSelection};
 use tprof_analyze::{AnalyzeError, KINDS, ReportRequest, read_together};
+use tprof_document::{Cell, Document, Options as ReportOptions, TableRow, TimeSelection};
 use tprof_export::{Options, Selection, Slice};
 use tprof_trace::live::is_collector_alive;
 use tprof_trace::{RankFile, RunDir, SymbolSource};

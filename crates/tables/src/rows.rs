@@ -5,8 +5,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 use tprof_analyze::joined::{LaunchCall, WorkRow};
-use tprof_analyze::names;
 use tprof_facts::labels::base_name;
+use tprof_rank::base::names;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{
     Kernel, MemoryCopy, NameId, ProcessIndex, Sample, Span, SpanKind, StackId,

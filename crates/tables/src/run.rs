@@ -7,9 +7,10 @@
 use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
-use tprof_analyze::document::{Cell as Reported, Document, Options, Unit, Value};
-use tprof_analyze::{KINDS, ReportRequest, parallel, read_together};
+use tprof_analyze::{KINDS, ReportRequest, read_together};
+use tprof_document::{Cell as Reported, Document, Options, Unit, Value};
 use tprof_facts::Zero;
+use tprof_rank::base::parallel;
 use tprof_trace::live::is_collector_alive;
 use tprof_trace::run::{RankInfo, RunInfo};
 use tprof_trace::{RankFile, RunDir, SymbolSource, TraceFile};

@@ -4,8 +4,7 @@
 //! [`TraceFile`] write and read one `.tprof` per rank. [`run`] describes `run.json`. [`RunDir`]
 //! opens a whole run directory. `docs/format.md` describes the bytes.
 //!
-//! These are the modules in reading order. `scripts/check-arrows.py` checks that each uses only
-//! modules above it.
+//! These are the modules in reading order. Each uses only modules above it.
 //!
 //! - `model`, `run`, `live`, `calls`, `kernel_name`, `error`, `plain_file`: the content of a run, the
 //!   meaning of names, the errors, and how files are opened;

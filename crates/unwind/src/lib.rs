@@ -5,7 +5,7 @@
 //! own because injected code links it, and may link nothing else of this one. This crate adds all
 //! other forms, whole modules, and the files that they come from.
 //!
-//! The modules in reading order, which `scripts/check-arrows.py` checks:
+//! The modules in reading order; each uses only those above it:
 //!
 //! - [`unwind_table`]: compiles the unwind table of a file or of a part of it, and caches it on
 //!   disk;

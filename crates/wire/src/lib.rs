@@ -26,6 +26,7 @@ pub mod record;
 pub mod region;
 pub mod schedule;
 pub mod spans;
+pub mod sync;
 pub mod unwind;
 mod version;
 

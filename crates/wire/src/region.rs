@@ -16,7 +16,7 @@
 //! ```
 
 use crate::python::INTERPRETER_WORDS;
-use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
+use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
 
 /// First word of a region.
 pub const REGION_MAGIC: u64 = 0x3167_6572_666f_7270; // "profreg1"

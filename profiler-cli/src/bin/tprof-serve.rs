@@ -1,25 +1,18 @@
 //! `tprof-serve`: the program that `tprof serve`, `tprof top` and `tprof export --to site` execute.
 //! It is separate so that the launcher of jobs doesn't contain a web server.
 
-#[path = "../commands/serve/args.rs"]
-mod args;
-#[path = "../launch/browser.rs"]
-mod browser;
-#[path = "../commands/serve/top_args.rs"]
-mod top_args;
-
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use args::ServeArgs;
 use clap::{Args, Parser, Subcommand};
-use top_args::TopArgs;
 use tprof_facts::units::{parse_duration, parse_size};
 use tprof_live::top;
 use tprof_serve::failure::Failure;
 use tprof_serve::{Limits, Options, SiteOptions};
+use tprof_ui::args::{ServeArgs, TopArgs};
+use tprof_ui::browser;
 
 /// Exit status when tprof itself failed.
 const FAILED: u8 = 125;

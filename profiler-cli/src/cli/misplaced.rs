@@ -2,9 +2,9 @@
 //! command that doesn't have them.
 
 use crate::cli;
-use crate::terminal::errors::Failure;
 use clap::{Arg, Command};
 use std::ffi::OsString;
+use tprof_ui::errors::Failure;
 
 /// Returns the error for an option that neither `tprof` itself nor the command in `words` has, but
 /// another command has. `words` is the command line, beginning with the program.

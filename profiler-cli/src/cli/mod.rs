@@ -9,7 +9,6 @@ mod switches;
 mod unknown_command;
 pub mod usage;
 
-use crate::commands::archive::ArchiveArgs;
 use crate::commands::attach::AttachArgs;
 use crate::commands::catalogue::CATALOGUE;
 use crate::commands::compare::CompareArgs;
@@ -26,14 +25,13 @@ use crate::commands::open::OpenArgs;
 use crate::commands::report::ReportWords;
 use crate::commands::rm::RmArgs;
 use crate::commands::run::RunArgs;
-use crate::commands::serve::{ServeArgs, TopArgs};
-use crate::commands::sql::SqlArgs;
 use crate::launch::fallback;
 use crate::runs::formats;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 pub use switches::shown as with_opposites_shown;
+use tprof_ui::args::{ArchiveArgs, ServeArgs, SqlArgs, TopArgs};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -3,8 +3,8 @@
 use crate::cli;
 use crate::commands::report::report_kinds;
 use crate::launch;
-use crate::terminal::errors::{Failure, nearest};
 use std::ffi::{OsStr, OsString};
+use tprof_ui::errors::{Failure, nearest};
 
 /// Command names that users know from other profilers and shells, and the tprof command line for
 /// each.

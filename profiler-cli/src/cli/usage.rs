@@ -3,9 +3,9 @@
 use super::misplaced::misplaced;
 pub use super::unknown_command::unknown_command;
 use crate::cli;
-use crate::terminal::errors::{Failure, nearest};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
+use tprof_ui::errors::{Failure, nearest};
 
 /// Handles `tprof help`: prints the same text as `tprof --help`.
 pub fn help(words: &[OsString]) -> Result<(), Failure> {

@@ -10,8 +10,6 @@ use crate::launch::system;
 use crate::settings::RunOptions;
 use crate::settings::enabled;
 use crate::settings::{resolve, table};
-use crate::terminal::errors::{Failure, print_stderr};
-use crate::terminal::paint;
 use crate::terminal::quote;
 use clap::Args;
 use std::ffi::OsString;
@@ -23,6 +21,8 @@ use std::time::{Duration, Instant};
 use tprof_collect::{Libraries, Session};
 use tprof_facts::units::{self, parse_duration};
 use tprof_os::proc::{self, Stat};
+use tprof_ui::errors::{Failure, print_stderr};
+use tprof_ui::paint;
 
 /// Arguments of `tprof attach`.
 #[derive(Args, Debug)]

@@ -4,17 +4,17 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use tprof_analyze::diff::{ManyRuns, Side, SideOptions};
+use clap::Args;
+use tprof_diff::{ManyRuns, Side, SideOptions};
 use tprof_trace::live::is_collector_alive;
+use tprof_ui::columns;
+use tprof_ui::errors::Failure;
 
 use crate::commands::report::document;
 use crate::commands::steps_from::steps_from;
 use crate::runs::failure::analyze_failure;
 use crate::runs::foreign::open_run_or_import;
-use crate::terminal::columns;
-use crate::terminal::errors::Failure;
 use crate::terminal::page::{Form, Page};
-use clap::Args;
 
 /// The end of the help.
 const COMPARE_NOTES: &str = "\

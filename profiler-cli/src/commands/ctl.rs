@@ -2,9 +2,6 @@
 
 use super::live::ask;
 use super::snapshot::{self, SnapshotArgs};
-use crate::runs::newest;
-use crate::terminal::columns;
-use crate::terminal::errors::Failure;
 use crate::terminal::quote;
 use clap::{Args, Subcommand};
 use serde_json::Value;
@@ -15,6 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tprof_collect::control::Request;
 use tprof_facts::units;
+use tprof_ui::columns;
+use tprof_ui::errors::Failure;
+use tprof_ui::newest;
 
 /// Arguments of `tprof ctl`.
 #[derive(Args, Debug)]

@@ -12,7 +12,6 @@ use crate::settings::RunOptions;
 use crate::settings::enabled;
 use crate::settings::resolve;
 use crate::settings::table::{COMPILE, EXPORT, KINETO};
-use crate::terminal::errors::{Failure, print_stderr};
 use crate::terminal::quote;
 use clap::Args;
 use std::ffi::{OsStr, OsString};
@@ -23,6 +22,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tprof_collect::{Config, PYTHON_PATH};
+use tprof_ui::errors::{Failure, print_stderr};
 use tprof_wire::env as names;
 
 /// Arguments of `tprof env`.

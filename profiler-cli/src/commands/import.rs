@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use tprof_facts::units::{count, parse_size, recorded};
 use tprof_import::{Imported, Options};
 use tprof_trace::compile_log::COMPILE_DIRECTORY;
+use tprof_ui::errors::{Failure, print_stderr};
 
 use crate::runs::foreign::import;
-use crate::terminal::errors::{Failure, print_stderr};
 use clap::Args;
 
 /// The end of the help.

@@ -9,7 +9,7 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::getppid;
 
-use crate::terminal::errors::{Failure, reason};
+use tprof_ui::errors::{Failure, reason};
 
 /// Name of the hidden command.
 pub const LIMITED: &str = "__limited";

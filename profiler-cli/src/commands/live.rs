@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use tprof_collect::control::{self, Reply, Request};
+use tprof_ui::errors::Failure;
 
-use crate::terminal::errors::Failure;
 use crate::terminal::quote;
 
 /// Sends a request to the collector of a live run, and returns its reply.

@@ -7,16 +7,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use serde_json::{Value, json};
-use tprof_analyze::{Kind, Reading, Report, report};
+use tprof_analyze::{Kind, Report, report};
 use tprof_facts::labels::base_name;
 use tprof_facts::units::{bytes, count, duration};
+use tprof_rank::base::reading::Reading;
+use tprof_ui::columns::{self, cut, left, shorten, width};
+use tprof_ui::errors::Failure;
+use tprof_ui::newest::{FoundRun, runs_in};
+use tprof_ui::paint;
 
 use crate::runs::contents::RunContents;
-use crate::runs::newest::{FoundRun, runs_in};
-use crate::terminal::columns::{self, cut, left, shorten, width};
-use crate::terminal::errors::Failure;
 use crate::terminal::page::{Form, Page, Table};
-use crate::terminal::paint;
 
 /// Version of the JSON output.
 const LS_VERSION: u32 = 1;

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use tprof_facts::units::{bytes, count};
+use tprof_ui::errors::{Failure, nearest, print_stderr, reason};
+use tprof_ui::newest::{FoundRun, runs_in};
 
 use crate::runs::contents::RunContents;
-use crate::runs::newest::{FoundRun, runs_in};
-use crate::terminal::errors::{Failure, nearest, print_stderr, reason};
 use crate::terminal::quote;
 
 /// Largest number of a directory's other files that are listed.

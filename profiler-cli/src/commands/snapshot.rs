@@ -6,16 +6,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use tprof_analyze::document::Options;
-use tprof_analyze::memory::snapshot;
+use tprof_analyze::document;
 use tprof_collect::control::Request;
+use tprof_document::Options;
+use tprof_metrics::memory::snapshot;
 use tprof_trace::live::is_collector_alive;
+use tprof_ui::columns;
+use tprof_ui::errors::{Failure, print_stderr};
+use tprof_ui::newest;
 
 use super::live::ask;
 use super::report::held_memory;
-use crate::runs::{failure, newest, symbols::LateSymbolizer};
-use crate::terminal::columns;
-use crate::terminal::errors::{Failure, print_stderr};
+use crate::runs::{failure, symbols::LateSymbolizer};
 
 /// Largest number of snapshots of a run.
 const MOST: u32 = 100_000;
@@ -45,8 +47,7 @@ pub(super) fn run(args: SnapshotArgs) -> anyhow::Result<ExitCode> {
     let late = LateSymbolizer::default();
     let options =
         Options { data: true, is_running: Some(is_collector_alive), ..Options::default() };
-    let mut made = snapshot::KIND
-        .make(&path, &options, Some(&late))
+    let mut made = document(&snapshot::KIND, &path, &options, Some(&late))
         .map_err(|error| failure::analyze_failure(&path, &error))?;
     made.notes.extend(late.notes());
     let json = serde_json::to_string_pretty(&made)? + "\n";

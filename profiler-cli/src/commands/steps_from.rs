@@ -2,7 +2,7 @@
 
 use tprof_facts::steps::StepSource;
 
-use crate::terminal::errors::{Failure, nearest};
+use tprof_ui::errors::{Failure, nearest};
 
 /// The value that lets tprof choose the most trusted source that the run has.
 const AUTO: &str = "auto";

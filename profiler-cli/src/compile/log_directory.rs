@@ -4,7 +4,6 @@ use super::copy_logs;
 use super::find_logs::logs_in;
 use super::log_bounds::{self, LogBounds};
 use super::outcome::{LogsOutcome, RecordedLog};
-use crate::terminal::errors::{Failure, reason, remedy};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,6 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 use tprof_collect::Session;
 use tprof_trace::compile_log::COMPILE_DIRECTORY;
+use tprof_ui::errors::{Failure, reason, remedy};
 
 /// Variable with the directory into which PyTorch writes logs.
 const VARIABLE: &str = "TORCH_TRACE";

@@ -1,12 +1,12 @@
 //! The directories in which the job finds the daemon and writes its traces, and the variables that
 //! name these directories.
 
-use crate::terminal::errors::{Failure, reason, remedy};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use tprof_collect::{Owned, PREFIX};
+use tprof_ui::errors::{Failure, reason, remedy};
 
 /// Directory of the windows within a run; it is itself a run.
 pub const HOME: &str = "kineto";

@@ -9,7 +9,6 @@ use super::import_window::{ArrivedTrace, ImportedWindow, import_window};
 use super::message::{self, Message};
 use super::outcome::WindowsOutcome;
 use super::paths::{DaemonPaths, cannot};
-use crate::terminal::errors::{Failure, reason, remedy};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::net::UnixDatagram;
@@ -19,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tprof_collect::{KinetoWindow, Session, Stepping};
+use tprof_ui::errors::{Failure, reason, remedy};
 
 /// How long the thread waits for a request before it checks for traces and for the end of the job.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -1,12 +1,12 @@
 //! Errors of commands that launch a job, with the exit status that a shell would return.
 
 use crate::launch::Unusable;
-use crate::terminal::errors::{Failure, NOT_EXECUTABLE, NOT_FOUND, reason, remedy};
 use crate::terminal::quote;
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use tprof_collect::CollectError;
+use tprof_ui::errors::{Failure, NOT_EXECUTABLE, NOT_FOUND, reason, remedy};
 
 /// Returns the error for a command that cannot be run.
 pub fn not_run(command: &OsStr, why: Unusable) -> Failure {

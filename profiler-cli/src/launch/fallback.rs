@@ -10,13 +10,13 @@ use super::signals::Signals;
 use super::wait::{self, Outcome};
 use super::{InheritedState, Replacement};
 use crate::launch::failures::not_executed;
-use crate::terminal::errors::{self, Failure};
 use clap::Args;
 use std::ffi::{CString, OsString};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicPtr, Ordering::SeqCst};
+use tprof_ui::errors::{self, Failure};
 
 /// Name of the hidden command.
 pub const WAIT: &str = "__wait";

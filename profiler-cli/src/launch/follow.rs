@@ -1,9 +1,9 @@
 //! `--follow`: waits until the last process of the job has ended.
 
 use crate::launch::signals::{self, Signals};
-use crate::terminal::errors::print_stderr;
 use std::time::{Duration, Instant};
 use tprof_collect::Session;
+use tprof_ui::errors::print_stderr;
 
 /// If processes outlive the command by less than this, no message is printed.
 const SILENT: Duration = Duration::from_secs(1);

@@ -8,7 +8,6 @@
 //! stderr.
 
 use crate::launch::{caches, reach, system};
-use crate::terminal::errors::{Failure, reason, remedy};
 use nix::sys::resource::{Resource, getrlimit};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -17,6 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use tprof_collect::HOOK_FILE;
+use tprof_ui::errors::{Failure, reason, remedy};
 use tprof_wire::env::{AGENT_LIBRARY, PRELOAD_LIBRARY};
 
 /// Variable with the directory that holds the injected libraries.

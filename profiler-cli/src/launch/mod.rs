@@ -1,6 +1,5 @@
 //! Starts a job, waits for it, and inspects its environment.
 
-pub mod browser;
 pub mod caches;
 pub mod ctrl_c;
 pub mod failures;

@@ -2,11 +2,11 @@
 //! comes first.
 
 use crate::launch::libraries::{self, START_UP_HOOK};
-use crate::terminal::errors::Failure;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use tprof_collect::{Config, PYTHON_PATH, holds_hook};
+use tprof_ui::errors::Failure;
 
 /// Returns the new `PYTHONPATH` of a job; `None` if it doesn't change.
 pub fn change(config: &Config, command: &[OsString]) -> Result<Option<OsString>, Failure> {

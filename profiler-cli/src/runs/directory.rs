@@ -4,7 +4,8 @@
 use std::io;
 use std::path::Path;
 
-use crate::terminal::errors::Failure;
+use tprof_ui::errors::Failure;
+
 use crate::terminal::quote;
 
 /// Creates a directory that does not exist yet.

@@ -4,11 +4,11 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use tprof_analyze::AnalyzeError;
-use tprof_analyze::document::OptionMatches;
+use tprof_document::OptionMatches;
 use tprof_facts::units::duration;
 use tprof_trace::TraceError;
+use tprof_ui::errors::{Failure, nearest};
 
-use crate::terminal::errors::{Failure, nearest};
 use crate::terminal::quote;
 
 /// Largest number of names that an error lists.

@@ -2,10 +2,10 @@
 
 use super::import_failure::failure;
 use crate::runs::scratch::Scratch;
-use crate::terminal::errors::{Failure, print_stderr, reason, remedy};
 use crate::terminal::progress;
 use std::path::{Path, PathBuf};
 use tprof_import::{ImportError, Imported, Options};
+use tprof_ui::errors::{Failure, print_stderr, reason, remedy};
 
 /// A run as a command reads it: a run directory, or a temporary run imported from a foreign trace.
 /// The temporary run is removed when this value is dropped.

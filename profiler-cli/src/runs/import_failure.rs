@@ -2,9 +2,9 @@
 
 use tprof_facts::units::bytes;
 use tprof_import::ImportError;
+use tprof_ui::errors::Failure;
 
 use crate::runs::failure::{packed, trace_failure};
-use crate::terminal::errors::Failure;
 use crate::terminal::quote;
 
 /// Returns the error for traces of which nothing was imported.

@@ -6,6 +6,5 @@ pub mod failure;
 pub mod foreign;
 pub mod formats;
 mod import_failure;
-pub mod newest;
 pub mod scratch;
 pub mod symbols;

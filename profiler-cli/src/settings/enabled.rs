@@ -5,9 +5,9 @@ use super::given::{GivenValue, Source};
 use super::values::flag;
 use crate::launch;
 use crate::launch::failures::{not_executed, not_run};
-use crate::terminal::errors::Failure;
 use std::ffi::OsString;
 use std::io;
+use tprof_ui::errors::Failure;
 
 /// Name of the variable.
 pub const ENABLED: &str = "TPROF_ENABLED";

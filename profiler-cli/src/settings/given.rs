@@ -1,9 +1,9 @@
 //! A value that was given for a setting, and its source.
 
-use crate::terminal::errors::Failure;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
+use tprof_ui::errors::Failure;
 use tprof_wire::env::PREFIX;
 
 /// Source of a value.

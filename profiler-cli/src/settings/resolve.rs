@@ -11,7 +11,6 @@ use super::schedule::ScheduleParts;
 use super::sources::{self, CONFIG_FILE, SettingsLayer};
 use super::table::{ACTIVE, FORCE, IF_EXISTS, REPEAT, SCHEDULE, SETTINGS, WAIT, WARMUP};
 use super::values;
-use crate::terminal::errors::Failure;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -21,6 +20,7 @@ use tprof_collect::{
     IfExists, MemMode, OnFull, OperatorDetail, PerfEvent, StackMode,
 };
 use tprof_sampler::cpu::DEFAULT_RATE;
+use tprof_ui::errors::Failure;
 
 /// Activities that are recorded by default: all of them.
 const ALL: [Activity; 5] =

@@ -2,8 +2,8 @@
 
 use super::given::GivenValue;
 use super::values;
-use crate::terminal::errors::{Failure, nearest};
 use tprof_collect::{Capture, CaptureEnd, CaptureRange, Config, ScheduleUnit, Timetable};
+use tprof_ui::errors::{Failure, nearest};
 
 /// Units in which a schedule counts, by name.
 pub const UNITS: [(&str, ScheduleUnit); 3] = [

@@ -9,10 +9,10 @@ use super::given::{GivenValue, Source, variable};
 use super::options::RunOptions;
 use super::table::{OUTPUT, SETTINGS, Setting, find};
 use crate::launch::libraries::LIBRARY_DIR;
-use crate::terminal::errors::{Failure, nearest, reason};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
+use tprof_ui::errors::{Failure, nearest, reason};
 use tprof_wire::env as names;
 
 /// Variable with the path of the configuration file, if it isn't `./tprof.toml`.

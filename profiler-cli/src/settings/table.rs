@@ -13,10 +13,10 @@ use super::values::{
 };
 use crate::launch::caches;
 use crate::runs::formats;
-use crate::terminal::errors::Failure;
 use std::path::PathBuf;
 use tprof_collect::{GPU_INTERVALS, IfExists, MemMode, RSS_INTERVALS};
 use tprof_facts::units::{exact_duration, exact_size};
+use tprof_ui::errors::Failure;
 
 /// A setting of a run.
 #[derive(Debug)]

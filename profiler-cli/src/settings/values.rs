@@ -1,7 +1,6 @@
 //! Parses the values of settings, and refuses invalid ones.
 
 use super::given::GivenValue;
-use crate::terminal::errors::{Failure, nearest};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use tprof_collect::{
@@ -10,6 +9,7 @@ use tprof_collect::{
 };
 use tprof_facts::units::{exact_duration, exact_size, parse_duration, parse_size};
 use tprof_sampler::cpu::highest_rate;
+use tprof_ui::errors::{Failure, nearest};
 
 /// Names of activities. The first name of each is shown.
 pub const ACTIVITIES: [(&str, Activity); 6] = [

@@ -4,8 +4,8 @@
 //! of the line. If different commands would then look the same, a part of their common beginning is
 //! left out instead. The processes of a Ray cluster have such commands.
 
-use super::columns::{cut, width};
 use std::collections::HashMap;
+use tprof_ui::columns::{cut, width};
 
 /// Programs whose first word without a dash is a script.
 const INTERPRETERS: [&str; 8] = ["python", "pypy", "sh", "bash", "dash", "perl", "ruby", "node"];

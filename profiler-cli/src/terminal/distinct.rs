@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::columns::{cut, shorten, width};
+use tprof_ui::columns::{cut, shorten, width};
 
 /// In a column narrower than this, texts are not cut into two parts, because both parts would be
 /// too short to read.

@@ -3,7 +3,7 @@
 //! Names come from the traced program and may contain anything. They appear unchanged, and cannot
 //! create markup, links or mentions of people.
 
-use super::columns::{cut, printable, shorten};
+use tprof_ui::columns::{cut, printable, shorten};
 
 /// Largest number of characters in a page. GitHub allows 65,536 in a comment, and a comment may
 /// contain several pages.

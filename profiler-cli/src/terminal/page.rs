@@ -3,7 +3,8 @@
 //! Names come from the traced program and may contain anything. Control characters are replaced
 //! here, so that no name can control the reader's terminal.
 
-use super::columns::{left, printable, right, shorten, width};
+use tprof_ui::columns::{left, printable, right, shorten, width};
+
 use super::distinct::shorten_all;
 use super::markdown::{ColumnForm, Markdown};
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
@@ -384,7 +385,7 @@ impl Table {
 mod tests {
     use super::*;
 
-    const WIDTH: usize = crate::terminal::columns::USUAL;
+    const WIDTH: usize = tprof_ui::columns::USUAL;
 
     #[test]
     fn no_line_is_wider_than_the_page() {

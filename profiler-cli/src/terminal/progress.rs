@@ -7,7 +7,7 @@ use std::time::Duration;
 use tprof_facts::units::bytes;
 use tprof_import::Progress;
 
-use crate::terminal::errors::print_stderr;
+use tprof_ui::errors::print_stderr;
 
 /// Imports shorter than this show no progress.
 const FIRST: Duration = Duration::from_millis(700);

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use tprof_analyze::document::{Cell, Options, Value};
-use tprof_analyze::{Document, DocumentKind, KINDS, Kind, ReportRequest, read_together};
+use tprof_analyze::{KINDS, Kind, ReportRequest, read_together};
+use tprof_document::{Cell, Document, DocumentKind, Options, Value};
 
 /// Class and name of device work, and how often work of that name ran.
 pub type Work = BTreeMap<(String, String), u64>;

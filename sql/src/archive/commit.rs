@@ -11,11 +11,11 @@ use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 use serde::{Deserialize, Serialize};
+use tprof_ui::errors::Failure;
 
 use super::failure;
 use super::location::Location;
 use super::names::{self, COMMITS, commit};
-use crate::terminal::errors::Failure;
 
 /// Version of the commit file.
 pub const ARCHIVE_VERSION: u32 = 1;

@@ -1,7 +1,8 @@
 //! Explains a store's errors to the user of an archive.
 
+use tprof_ui::errors::{Failure, reason};
+
 use super::client::{Kind, Unusable};
-use crate::terminal::errors::{Failure, reason};
 
 /// Exit status if an archive could not be written or read.
 pub const FAILED: u8 = crate::status::QUERY;

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use object_store::ObjectStore;
 use object_store::path::Path;
+use tprof_ui::errors::{Failure, reason};
 
 use super::client::Kind;
 use super::failure::{self, Store};
 use super::names::COMMITS;
 use crate::status::MISUSE;
-use crate::terminal::errors::{Failure, reason};
 
 /// Location of an archive.
 #[derive(Clone, Debug)]

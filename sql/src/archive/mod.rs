@@ -15,10 +15,10 @@ use std::sync::Arc;
 use object_store::ObjectStore;
 use tokio::runtime::Runtime;
 
-use crate::terminal::errors::{Failure, reason};
 use commit::Commits;
 use failure::FAILED;
 use location::Location;
+use tprof_ui::errors::{Failure, reason};
 
 /// Number of threads. Few suffice, because they mostly wait for the store.
 const THREADS: usize = 2;

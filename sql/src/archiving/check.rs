@@ -8,12 +8,12 @@ use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use futures::TryStreamExt;
 use object_store::ObjectStore;
 use tprof_tables::RANK_TABLES;
+use tprof_ui::errors::Failure;
 
 use crate::archive::commit::{Commit, Commits};
 use crate::archive::failure::{self, FAILED};
 use crate::archive::location::Location;
 use crate::archive::names::table_and_run;
-use crate::terminal::errors::Failure;
 
 /// Returns the runs of the archive as rows.
 pub fn list(commits: &Commits) -> Result<RecordBatch, Failure> {

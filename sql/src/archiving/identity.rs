@@ -7,9 +7,9 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 use tprof_tables::name_of;
 use tprof_trace::open_plain;
+use tprof_ui::newest::FoundRun;
 
 use crate::archive::names::plain;
-use crate::runs::newest::FoundRun;
 
 /// Number of bytes at the end of a trace file that are hashed. They contain the file's index, which
 /// has the sizes and times of its rows.

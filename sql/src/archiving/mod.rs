@@ -10,18 +10,18 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use tprof_facts::units;
+use tprof_ui::args::{ArchiveArgs, ResultFormat as Format};
+use tprof_ui::errors::{print_stderr, show};
 
 use crate::archive::commit::{self, Commit, Commits};
 use crate::archive::failure::FAILED;
 use crate::archive::location::Location;
 use crate::archive::runtime;
-use crate::args::{ArchiveArgs, Format};
 use crate::interrupt::Interrupts;
 use crate::output::Destination;
 use crate::query_failure::QueryFailure;
 use crate::script::shut_down;
 use crate::session::spill_directory;
-use crate::terminal::errors::{print_stderr, show};
 use check::Finding;
 use write::{Archiver, Done};
 

@@ -14,16 +14,16 @@ use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart};
 use serde_json::Value;
 use tprof_tables::{RANK_TABLES, RUN_TABLES, VERSION};
 use tprof_trace::RunDir;
+use tprof_ui::errors::{Failure, nearest, reason};
+use tprof_ui::newest::FoundRun;
 
 use super::identity::{Identity, of_file};
 use crate::archive::commit::{ARCHIVE_VERSION, Commit, Object};
 use crate::archive::failure::{self, FAILED};
 use crate::archive::location::Location;
 use crate::archive::names::{COMMITS, part};
-use crate::runs::newest::FoundRun;
 use crate::status::MISUSE;
 use crate::tables::dataset::ABOUT_FILE;
-use crate::terminal::errors::{Failure, nearest, reason};
 
 /// Ranks in one file of a table of ranks.
 const RANKS_OF_FILE: usize = 128;

@@ -17,12 +17,12 @@ use datafusion::common::{ScalarValue, plan_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::Expr;
 use datafusion::prelude::SessionContext;
-use tprof_analyze::document::{Cell, Column, Options, Table, Unit, Value};
-use tprof_analyze::{Document, KINDS};
+use tprof_analyze::{KINDS, document};
+use tprof_document::{Cell, Column, Document, Options, Table, Unit, Value};
 use tprof_trace::live::is_collector_alive;
+use tprof_ui::errors::nearest;
 
 use crate::problems::Problems;
-use crate::terminal::errors::nearest;
 
 /// A run for which reports are made.
 #[derive(Clone, Debug)]
@@ -177,8 +177,7 @@ impl Reports {
         }
         let options =
             Options { data: true, is_running: Some(is_collector_alive), ..Options::default() };
-        let document = kind
-            .make(&run.path, &options, None)
+        let document = document(kind, &run.path, &options, None)
             .map_err(|error| DataFusionError::Execution(error.to_string()))?;
         for problem in &document.problems {
             self.problems.add(format!("{}: {problem}", run.name));

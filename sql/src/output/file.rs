@@ -5,12 +5,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempPath;
+use tprof_ui::args::ResultFormat as Format;
+use tprof_ui::errors::{Failure, reason};
 
 use super::{Output, Sink};
-use crate::args::Format;
 use crate::query_failure::QueryFailure;
 use crate::status::{MISUSE, QUERY};
-use crate::terminal::errors::{Failure, reason};
 
 /// Destination of the results of a command line: a file or stdout.
 pub struct Destination {

@@ -21,10 +21,11 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::sync::Arc;
 
-use crate::args::Format;
+use tprof_ui::args::ResultFormat as Format;
+use tprof_ui::errors::{Failure, print_stderr};
+
 use crate::query_failure::QueryFailure;
 use crate::status::QUERY;
-use crate::terminal::errors::{Failure, print_stderr};
 use table::TableText;
 
 /// Rows of a Parquet row group, all of which are in memory at once.

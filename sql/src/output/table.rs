@@ -7,7 +7,7 @@ use datafusion::arrow::datatypes::Schema;
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 
-use crate::terminal::columns::{cut, left, printable, right, shorten, width};
+use tprof_ui::columns::{cut, left, printable, right, shorten, width};
 
 /// Number of rows to show.
 const ROWS: usize = 10_000;

@@ -5,13 +5,13 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use std::sync::Arc;
 
 use clap::ValueEnum;
+use tprof_ui::args::ResultFormat as Format;
+use tprof_ui::errors::{Failure, nearest};
 
-use crate::args::Format;
 use crate::execute;
 use crate::query_failure::QueryFailure;
 use crate::session::Session;
 use crate::status::QUERY;
-use crate::terminal::errors::{Failure, nearest};
 
 /// A command of the prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]

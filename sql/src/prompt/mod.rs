@@ -14,8 +14,9 @@ use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Editor};
 use tokio::runtime::Runtime;
+use tprof_ui::args::{ResultFormat as Format, SqlArgs};
+use tprof_ui::errors::{Failure, print_stderr};
 
-use crate::args::{Format, SqlArgs};
 use crate::engine::Engine;
 use crate::interrupt::{CTRL_C, Interrupts, Next};
 use crate::output::{Destination, Output, Sink, terminal_width};
@@ -24,7 +25,6 @@ use crate::script::engine_died;
 use crate::session::Session;
 use crate::statements::{self, Source};
 use crate::status::QUERY;
-use crate::terminal::errors::{Failure, print_stderr};
 use commands::Command;
 use helper::Helper;
 

@@ -2,9 +2,9 @@
 //! the user in whose name requests are sent.
 
 use percent_encoding::percent_decode_str;
+use tprof_ui::errors::Failure;
 
 use crate::status::MISUSE;
-use crate::terminal::errors::Failure;
 
 /// Default port of a server.
 const PORT: u16 = 15002;

@@ -10,12 +10,12 @@ use datafusion::sql::parser::Statement as Parsed;
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, ObjectName, Query, Select, SetExpr, Statement, TableFactor, Visit, Visitor,
 };
+use tprof_ui::errors::Failure;
 
 use crate::allowed::{Refused, check as check_kind, first_words};
 use crate::query_failure::{QueryFailure, excerpt};
 use crate::statements::Source;
 use crate::status::QUERY;
-use crate::terminal::errors::Failure;
 
 /// Table functions that generate rows and read nothing.
 const OF_ROWS: [&str; 12] = [

@@ -15,6 +15,7 @@ use tonic::metadata::{Ascii, MetadataKey, MetadataMap, MetadataValue};
 use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
+use tprof_ui::errors::Failure;
 use uuid::Uuid;
 
 use super::address::Address;
@@ -26,7 +27,6 @@ use super::messages::{
     RequestOption, UserContext,
 };
 use crate::status::MISUSE;
-use crate::terminal::errors::Failure;
 
 /// Timeout for reaching the server.
 const CONNECT: Duration = Duration::from_secs(10);

@@ -1,10 +1,10 @@
 //! Declares the columns of a table to a server, which infers no types.
 
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
+use tprof_ui::errors::Failure;
 
 use crate::query_failure::QueryFailure;
 use crate::status::QUERY;
-use crate::terminal::errors::Failure;
 
 /// Returns names and types of columns in Spark SQL.
 pub fn of(schema: &Schema) -> Result<Vec<(String, &'static str)>, QueryFailure> {

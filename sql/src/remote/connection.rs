@@ -2,9 +2,10 @@
 
 use std::error::Error;
 
+use tprof_ui::errors::Failure;
+
 use super::address::Address;
 use crate::status::QUERY;
-use crate::terminal::errors::Failure;
 
 /// Returns the message of the last cause.
 pub fn innermost(error: &dyn Error) -> String {

@@ -4,6 +4,8 @@ use std::error::Error;
 
 use prost::Message;
 use tonic::{Code, Status};
+use tprof_ui::columns::printable;
+use tprof_ui::errors::Failure;
 
 use super::address::{Address, TOKEN};
 use super::answer::{StreamFailure, is_of_connection};
@@ -13,8 +15,6 @@ use super::messages::{ErrorInfo, RpcStatus, ServerError};
 use crate::query_failure::{QueryFailure, excerpt, no_column_of, no_table};
 use crate::session::Session;
 use crate::status::QUERY;
-use crate::terminal::columns::printable;
-use crate::terminal::errors::Failure;
 
 /// Number of characters of a message to show.
 const LONGEST: usize = 300;

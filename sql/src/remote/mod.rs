@@ -22,8 +22,9 @@ use std::collections::BTreeSet;
 use datafusion::sql::parser::Statement as Parsed;
 use datafusion::sql::sqlparser::ast::Statement;
 use tokio::sync::OnceCell;
+use tprof_ui::args::SqlArgs;
+use tprof_ui::errors::{Failure, print_stderr};
 
-use crate::args::SqlArgs;
 use crate::command_line::Sources;
 use crate::execute::{described, listing};
 use crate::output::Output;
@@ -31,7 +32,6 @@ use crate::query_failure::{QueryFailure, excerpt, no_table};
 use crate::session::Session;
 use crate::statements::Source;
 use crate::status::{MISUSE, QUERY};
-use crate::terminal::errors::{Failure, print_stderr};
 use address::Address;
 use answer::Answer;
 use client::{Client, SessionHealth};

@@ -5,8 +5,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tprof_ui::errors::Failure;
+
 use crate::status::MISUSE;
-use crate::terminal::errors::Failure;
 
 /// Characters that a server takes for a pattern in a path.
 const PATTERNS: [char; 6] = ['*', '?', '[', ']', '{', '}'];

@@ -12,6 +12,7 @@ use datafusion::common::cast::as_int64_array;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use tprof_tables::VIEWS;
+use tprof_ui::errors::Failure;
 
 use super::answer::{Answer, StreamFailure, is_of_connection};
 use super::client::Client;
@@ -26,7 +27,6 @@ use crate::session::Session;
 use crate::statements::{self, Dialect};
 use crate::status::QUERY;
 use crate::tables::Files;
-use crate::terminal::errors::Failure;
 
 /// Number of tables to register at once, because most of the time is spent on the server.
 const AT_ONCE: usize = 4;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use datafusion::sql::parser::Statement as Parsed;
 use datafusion::sql::sqlparser::ast::{CreateView, Statement};
+use tprof_ui::errors::Failure;
 
 use super::answer::{Answer, StreamFailure};
 use super::client::Client;
@@ -17,7 +18,6 @@ use crate::query_failure::QueryFailure;
 use crate::session::Session;
 use crate::statements::Source;
 use crate::status::QUERY;
-use crate::terminal::errors::Failure;
 
 impl Remote {
     /// Lists the columns of a view that a statement created.

@@ -1,7 +1,7 @@
 //! Tests that SQL functions on intervals compute the figures that reports print.
 
-use tprof_analyze::KINDS;
-use tprof_analyze::document::{Options, Value};
+use tprof_analyze::{KINDS, document};
+use tprof_document::{Options, Value};
 
 use crate::runs::{RANKS, ended, rows, runs};
 
@@ -14,7 +14,7 @@ fn a_report_as_a_table_has_the_reports_figures() {
     ] {
         let of_kind = KINDS.iter().find(|one| one.name == kind).unwrap();
         let options = Options { data: true, ..Options::default() };
-        let document = of_kind.make(&runs().run(), &options, None).unwrap();
+        let document = document(of_kind, &runs().run(), &options, None).unwrap();
         let report = document.tables.iter().find(|one| one.key == table).unwrap();
         let at = report.columns.iter().position(|column| column.key.ends_with("_ns")).unwrap();
         let key = report.columns[at].key;

@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
+use tprof_document::OptionMatches;
 use tprof_trace::TraceError;
-
-use crate::document::OptionMatches;
 
 /// The reason why a report cannot be made.
 #[derive(Debug, thiserror::Error)]

@@ -1,10 +1,9 @@
 //! Explains tables that are empty because their events were lost. Such a table must not say that
 //! nothing happened.
 
+use tprof_document::Table;
 use tprof_facts::units::count;
 use tprof_trace::run::LossInfo;
-
-use crate::document::Table;
 
 /// For each kind of loss, words that recognise a table of the lost events. They occur in the text
 /// that explains why the table is empty.

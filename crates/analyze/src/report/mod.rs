@@ -9,5 +9,7 @@ pub mod summary;
 
 pub use error::AnalyzeError;
 pub use kinds::KINDS;
-pub(crate) use pass::{DocumentContext, read_ranks};
-pub use pass::{ReportRequest, Reports, read_together, report, report_with};
+pub use pass::{
+    DocumentContext, ReportRequest, Reports, document, read_ranks, read_together, report,
+    report_with,
+};

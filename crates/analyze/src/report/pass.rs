@@ -12,29 +12,29 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use tprof_document::{
+    Body, Document, DocumentKind, Machine, OptionMatches, Options, RankContext, StartedAnalysis,
+    UnjoinedAnalysis, Window,
+};
 use tprof_facts::compile::RunLogs;
 use tprof_facts::cycles::{self, Cycle};
 use tprof_facts::units::duration;
 use tprof_facts::{Zero, operators, steps};
+use tprof_findings::{Findings, RankFindings};
+use tprof_metrics::recording;
+use tprof_rank::base::parallel;
+use tprof_rank::base::reading::Reading;
+use tprof_rank::run::completeness::{Completeness, FileCompleteness, unclosed};
+use tprof_rank::run::info::{Run, run_of};
+use tprof_rank::run::prices::Prices;
+use tprof_rank::run::step_cost::StepCost;
+use tprof_rank::{Needs, RankTrace};
 use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, TraceError, TraceFile};
 
 use super::after_end::WorkAfterEnd;
 use super::error::AnalyzeError;
 use super::lost_rows;
-use crate::base::parallel;
-use crate::base::reading::Reading;
-use crate::document::{
-    Body, Document, DocumentKind, Machine, OptionMatches, Options, RankContext, StartedAnalysis,
-    UnjoinedAnalysis, Window,
-};
-use crate::findings::{Findings, RankFindings};
-use crate::rank::{Needs, RankTrace};
-use crate::recording;
 use crate::report::summary::{Kind, RankSummary, Report, part_of, report_of};
-use crate::run::completeness::{Completeness, FileCompleteness, unclosed};
-use crate::run::info::{Run, run_of};
-use crate::run::prices::Prices;
-use crate::run::step_cost::StepCost;
 
 /// If a report covers only a cycle, this note says which figures of the summary and the report on
 /// memory are still of the whole run.
@@ -107,19 +107,16 @@ pub fn read_together(
     Ok(Reports { reports: reports.collect(), documents, step })
 }
 
-impl DocumentKind {
-    /// Makes a document of a run directory or one of its files; addresses without a name are looked
-    /// up in the symbols.
-    pub fn make(
-        &self,
-        path: &Path,
-        options: &Options,
-        symbols: Option<&dyn SymbolSource>,
-    ) -> Result<Document, AnalyzeError> {
-        let wanted = ReportRequest { reports: &[], kinds: &[self] };
-        let mut made = read_together(path, &wanted, options, symbols)?;
-        Ok(made.documents.remove(0))
-    }
+/// Makes a document of a run directory or one of its files; addresses without a name are looked up
+/// in the symbols.
+pub fn document(
+    kind: &DocumentKind,
+    path: &Path,
+    options: &Options,
+    symbols: Option<&dyn SymbolSource>,
+) -> Result<Document, AnalyzeError> {
+    let wanted = ReportRequest { reports: &[], kinds: &[kind] };
+    Ok(read_together(path, &wanted, options, symbols)?.documents.remove(0))
 }
 
 /// Reads a run, or one rank of it, and makes a report.
@@ -153,8 +150,10 @@ fn chooses_nothing(started: &[&dyn StartedAnalysis]) -> Option<OptionMatches> {
 
 /// Properties of the run that a document reports beside its tables.
 #[derive(Clone, Debug)]
-pub(crate) struct DocumentContext {
+pub struct DocumentContext {
+    /// How complete the recording of the rows that the document read is.
     pub completeness: Completeness,
+    /// Problems with files that could not be read, in sentences.
     pub problems: Vec<String>,
     /// For documents that read operators: the number of ranks whose operators were recorded for
     /// only a part of the time ([`operators::ended`]).
@@ -165,7 +164,7 @@ pub(crate) struct DocumentContext {
 }
 
 /// A run whose ranks have all been read.
-pub(crate) struct ReadRun {
+pub struct ReadRun {
     dir: RunDir,
     pub run: Run,
     /// The part that was requested, in words.
@@ -218,7 +217,7 @@ struct Context<'a> {
 }
 
 /// Runs the analyses on every rank of a run.
-pub(crate) fn read_ranks(
+pub fn read_ranks(
     path: &Path,
     reports: &[Kind],
     started: &[&dyn StartedAnalysis],

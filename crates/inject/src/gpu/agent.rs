@@ -23,11 +23,11 @@ use crate::{
     agent_link, attach, environment, gate, interned, loaded, required_syscalls, state, sys,
 };
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_cupti_sys::*;
 use tprof_wire::env;
 use tprof_wire::gpu::trouble;
 use tprof_wire::handshake::hello_flags;
+use tprof_wire::sync::{AtomicU32, Ordering::*};
 
 /// Interval of flushes while buffers come back. A killed job can lose the records of this time.
 const FLUSH_NS: u64 = 1_000_000_000;

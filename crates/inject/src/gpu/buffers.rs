@@ -11,7 +11,7 @@ use super::wants;
 use crate::sys::{self, flags};
 use core::ffi::c_void;
 use core::ops::Range;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use tprof_wire::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 /// Bytes of a buffer, enough for about five thousand kernels. NVIDIA recommends 1 to 10 MiB.
 pub const BYTES: usize = 1 << 20;

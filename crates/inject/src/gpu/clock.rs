@@ -4,10 +4,10 @@ use super::cupti::Cupti;
 use super::journal::{self, JournalEvent};
 use crate::block::Thread;
 use crate::ring;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tprof_cupti_sys::CUPTI_SUCCESS;
 use tprof_wire::gpu::ClockJoin;
 use tprof_wire::record::ExtKind;
+use tprof_wire::sync::{AtomicU64, Ordering::Relaxed};
 
 /// Records a reading of CUPTI's clock between two readings of tprof's. It makes several attempts
 /// and records the one with the closest two readings.

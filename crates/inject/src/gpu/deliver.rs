@@ -9,8 +9,8 @@ use super::lent::{self, Lent};
 use super::wants::{self, Complete, Request};
 use super::{buffers, kinds, started};
 use crate::sys;
-use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_cupti_sys::*;
+use tprof_wire::sync::{AtomicU32, Ordering::*};
 
 /// Number of threads that deliver, or that run a flush of the agent, during which CUPTI may
 /// deliver. Threads wait on it as a futex.

@@ -5,9 +5,9 @@
 use super::notes::note;
 use super::{buffers, deliver, kinds, started};
 use crate::{gate, sys};
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use tprof_cupti_sys::*;
 use tprof_wire::gpu::trouble;
+use tprof_wire::sync::{AtomicBool, AtomicU32, Ordering::*};
 
 /// Which thread, if any, is using CUPTI or detaching it. Clients wait on it as a futex.
 static STATE: AtomicU32 = AtomicU32::new(FREE);

@@ -11,9 +11,9 @@ use super::texts;
 use crate::block::Thread;
 use crate::{loaded, ring};
 use core::ffi::{CStr, c_char, c_int};
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tprof_wire::gpu;
 use tprof_wire::record::ExtKind;
+use tprof_wire::sync::{AtomicU64, Ordering::Relaxed};
 
 /// Bit set of the devices for which a record was written.
 static DESCRIBED: AtomicU64 = AtomicU64::new(0);

@@ -3,7 +3,7 @@
 
 use crate::sys;
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, Ordering::*};
+use tprof_wire::sync::{AtomicBool, Ordering::*};
 
 /// A value that one thread at a time may use, because of a spin lock.
 pub struct Guarded<T> {

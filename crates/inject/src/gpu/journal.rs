@@ -8,7 +8,7 @@
 
 use super::raw::Raw;
 use crate::sys;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use tprof_wire::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
 /// The kind of an entry. The numbers are part of the file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,10 +8,10 @@ use super::notes::{note, refused};
 use super::{streams, wants};
 use crate::block::Thread;
 use crate::{agent_link, environment};
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use tprof_cupti_sys::*;
 use tprof_wire::env;
 use tprof_wire::gpu::trouble;
+use tprof_wire::sync::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 const KINDS: [(CUpti_ActivityKind, &[u8]); 13] = [
     (CUPTI_ACTIVITY_KIND_DEVICE, b"devices"),

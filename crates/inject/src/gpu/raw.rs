@@ -14,10 +14,10 @@
 use super::places::Path;
 use crate::{environment, sys};
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tprof_cupti_sys::*;
 use tprof_wire::env;
 use tprof_wire::hash::spread;
+use tprof_wire::sync::{AtomicU64, Ordering::Relaxed};
 
 const MAGIC: &[u8; 8] = b"TPROFRAW";
 const BUFFER: u32 = 1;

@@ -14,10 +14,10 @@ use super::wants;
 use crate::block::Thread;
 use crate::{gate, ring};
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use tprof_cupti_sys::*;
 use tprof_wire::gpu::trouble;
 use tprof_wire::record::ExtKind;
+use tprof_wire::sync::{AtomicU32, Ordering::Relaxed};
 
 /// Saves a buffer unchanged to the file of raw buffers, after the texts that its records refer to.
 #[cold]

@@ -8,7 +8,7 @@ use crate::{loaded, sys};
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use tprof_wire::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
 /// The process's generation when the agent started; 0 before that. A forked child has another
 /// generation, by which it is recognised.

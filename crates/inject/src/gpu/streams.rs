@@ -6,9 +6,9 @@
 use super::started;
 use crate::loaded;
 use core::ffi::{CStr, c_int, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tprof_cupti_sys::*;
 use tprof_wire::calls::{LEGACY_STREAM, THREADS_STREAM};
+use tprof_wire::sync::{AtomicUsize, Ordering::Relaxed};
 
 /// Used for a number that isn't known.
 const UNKNOWN: u64 = u64::MAX;

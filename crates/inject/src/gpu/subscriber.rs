@@ -13,10 +13,10 @@ use super::places::CuptiLibrary;
 use crate::environment;
 use core::ffi::{CStr, c_void};
 use core::mem::{offset_of, transmute};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::*};
 use tprof_cupti_sys::functions as f;
 use tprof_cupti_sys::*;
 use tprof_wire::env;
+use tprof_wire::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::*};
 
 /// Oldest version with which this interface is used: CUDA 13.3 Update 1. In 13.2 the interface was
 /// experimental, and 13.3 may crash if clients begin at the same time.

@@ -3,8 +3,8 @@
 //! earlier one.
 
 use super::guarded::Guarded;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use tprof_cupti_sys::*;
+use tprof_wire::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
 /// The client's function that lends a buffer.
 pub type Request = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);

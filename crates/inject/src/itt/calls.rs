@@ -9,8 +9,8 @@ use crate::nvtx::ranges::{self, ON_STACK, RangeText};
 use crate::sys;
 use core::ffi::{CStr, c_char, c_int};
 use core::ptr::{from_ref, null_mut};
-use core::sync::atomic::{AtomicPtr, Ordering::*};
 use tprof_wire::hash::spread;
+use tprof_wire::sync::{AtomicPtr, Ordering::*};
 
 /// ITT's `___itt_id`. Its words are only hashed.
 #[repr(C)]

@@ -6,8 +6,8 @@
 use crate::nvtx::names::{self, Name, NameKind};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::{from_ref, null, null_mut};
-use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering::*};
 use tprof_wire::hash::spread;
+use tprof_wire::sync::{AtomicI32, AtomicPtr, Ordering::*};
 
 /// ITT's `___itt_domain`, as programs read it.
 #[repr(C)]

@@ -19,7 +19,7 @@ use crate::gpu::agent;
 use crate::nvtx::names;
 use crate::state::{self, phase};
 use core::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
-use core::sync::atomic::Ordering::Relaxed;
+use tprof_wire::sync::Ordering::Relaxed;
 
 /// `___itt_api_info`, with the layout that static parts have since 2011.
 #[repr(C)]

@@ -5,7 +5,7 @@
 //! then the handle may belong to another process. So a handle is never used as a pointer.
 
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tprof_wire::sync::{AtomicU64, Ordering::Relaxed};
 
 /// The kind of event that a handle identifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

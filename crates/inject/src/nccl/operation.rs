@@ -248,3 +248,55 @@ pub unsafe fn copy_engine(at: *const c_void) -> Operation {
         ..asked(&event.of.asked)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_root_of_nobody_is_no_peer() {
+        assert_eq!([-1, 0, 7].map(peer), [0, 1, 8]);
+    }
+
+    #[test]
+    fn numbers_of_version_1_are_texts_and_unknown_ones_are_none() {
+        let of = |number| match text(&FUNCTIONS, number) {
+            at if at.is_null() => None,
+            // SAFETY: the texts are constants.
+            at => Some(unsafe { CStr::from_ptr(at) }),
+        };
+        assert_eq!([0, 4, 7].map(of), [Some(c"Broadcast"), Some(c"AllReduce"), Some(c"Recv")]);
+        assert_eq!([8, 255].map(of), [None, None]);
+    }
+
+    /// Zeroes, as many as any description has.
+    type Zeroes = [u64; 32];
+
+    #[test]
+    fn each_version_finds_the_group_and_the_call_where_it_has_them() {
+        // The parent is at offset 8. A group follows the union's fields, which end at offset 24 + 80.
+        let mut zeroes: Zeroes = [0; 32];
+        zeroes[1] = 0x1111;
+        zeroes[(24 + 80) / 8] = 0x2222;
+        let at = (&raw const zeroes).cast();
+        // SAFETY: zeroes are a description of any version.
+        let of = unsafe { [1, 2, 3, 4, 5, 6].map(|version| collective(version, at)) };
+        let places = of.map(|of| (of.group as usize, of.call as usize));
+        assert_eq!(places[..4], [(0x1111, 0); 4]);
+        assert_eq!(places[4..], [(0x2222, 0x1111); 2]);
+        // SAFETY: as above.
+        let of = unsafe { copy_engine(at) };
+        assert_eq!((of.call as usize, of.group as usize), (0x1111, 0));
+        // SAFETY: the text is a constant.
+        assert_eq!(unsafe { CStr::from_ptr(of.algorithm) }, c"CE");
+    }
+
+    #[test]
+    fn channels_of_an_exchange_are_read_only_where_they_are() {
+        let zeroes: Zeroes = [u64::MAX; 32];
+        let at = (&raw const zeroes).cast();
+        // SAFETY: the descriptions' integers may have any value, and pointers aren't followed.
+        let channels = unsafe { [2, 3, 4, 5].map(|version| point_to_point(version, at).channels) };
+        assert_eq!(channels, [0, 0, 255, 255]);
+    }
+}

@@ -14,8 +14,8 @@ use crate::gpu::notes::{note, reason};
 use crate::{gate, loaded};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_int, c_void};
-use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_wire::gpu::trouble;
+use tprof_wire::sync::{AtomicU32, Ordering::*};
 
 /// Names of the tables; the index is the version less one.
 const NAMES: [&CStr; 6] = [

@@ -7,7 +7,7 @@
 use super::handle::{self, HandleKind};
 use crate::sys;
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use tprof_wire::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 /// Number of slots. Proxies have some hundreds of operations in progress, with 8 steps each.
 const SLOTS: usize = 1 << 14;

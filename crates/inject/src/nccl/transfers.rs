@@ -12,9 +12,9 @@ use crate::block::Thread;
 use crate::ring;
 use crate::state::PID;
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::nccl::{Transfer, transfer_kind};
 use tprof_wire::record::ExtKind;
+use tprof_wire::sync::Ordering::Relaxed;
 
 /// The resource that a step waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,4 +199,126 @@ fn write(thread: &Thread, slot: &WorkSlot, kind: u32, now: u64) {
         steps: slot.steps.load(Relaxed),
     };
     ring::quick(thread, ExtKind::NcclTransfer, 0, slot.start.load(Relaxed), &payload.pack());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys;
+    use crate::testing::Attached;
+
+    /// `Description`, with a union of this type at offset 24.
+    fn described<U: Copy>(of: U) -> [u64; 16] {
+        let mut words = [0; 16];
+        // SAFETY: the union's fields fit into the words after the head.
+        unsafe { words.as_mut_ptr().byte_add(24).cast::<U>().write(of) };
+        words
+    }
+
+    fn proxy_of(process: &Attached, pid: u32, parent: u64, sends: c_int) -> *const c_void {
+        process.thread();
+        let of = described([pid as c_int, 3, 6, 0, 0, sends]);
+        // SAFETY: the words are a description of a proxy's operation.
+        let event = unsafe { proxy(9, parent as *const c_void, (&raw const of).cast()) };
+        assert_ne!(event, 0);
+        event as *const c_void
+    }
+
+    fn written(process: &Attached) -> Vec<Transfer> {
+        let all = process.of_kind(process.thread(), ExtKind::NcclTransfer);
+        all.iter().map(|record| Transfer::unpack(record.payload()).unwrap()).collect()
+    }
+
+    fn change_to(version: u32, event: *const c_void, state: c_int, bytes: u64) {
+        // SAFETY: the arguments of these states begin with a number of bytes.
+        unsafe { change(version, event, state, (&raw const bytes).cast()) };
+    }
+
+    #[test]
+    fn states_of_steps_say_what_is_waited_for() {
+        assert_eq!([8, 12].map(waits_for), [Some(StepWait::Device); 2]);
+        assert_eq!([9, 10, 11].map(waits_for), [Some(StepWait::Network); 3]);
+        assert_eq!(
+            (waits_for(20), waits_for(21), waits_for(-1)),
+            (Some(StepWait::Peer), None, None)
+        );
+    }
+
+    #[test]
+    fn work_on_a_channel_sums_up_its_steps() {
+        let process = Attached::new();
+        let task = handle::new(HandleKind::Task);
+        let work = proxy_of(&process, sys::pid(), task, 1);
+        for bytes in [100, 50] {
+            let one = step(work) as *const c_void;
+            change_to(4, one, state::SEND_GPU_WAIT, bytes - 1);
+            change_to(4, one, state::SEND_WAIT, bytes);
+            end(one);
+        }
+        end(work);
+        let all = written(&process);
+        let of = all[0];
+        assert_eq!((all.len(), of.task, of.context, of.kind), (1, task, 9, transfer_kind::SEND));
+        assert_eq!((of.channel, of.peer, of.steps, of.bytes), (3, 7, 2, 150));
+        assert!(of.device_wait > 0 && of.network > 0 && of.peer_wait == 0);
+        end(work);
+        assert_eq!(written(&process).len(), 1, "it has ended already");
+    }
+
+    #[test]
+    fn an_operation_of_another_process_has_no_task_here() {
+        let process = Attached::new();
+        let work = proxy_of(&process, sys::pid() + 1, handle::new(HandleKind::Task), 0);
+        end(work);
+        let of = written(&process)[0];
+        assert_eq!((of.task, of.kind), (0, transfer_kind::RECEIVE));
+    }
+
+    #[test]
+    fn before_version_4_the_operation_itself_says_its_bytes() {
+        let process = Attached::new();
+        let work = proxy_of(&process, sys::pid(), 0, 1);
+        change_to(3, work, state::OP_LAST, 77);
+        change_to(3, work, state::OP_FIRST, 5);
+        change_to(4, work, state::OP_LAST, 1000);
+        end(work);
+        assert_eq!(written(&process)[0].bytes, 77);
+    }
+
+    #[test]
+    fn a_kernels_part_has_the_devices_clock_from_version_4_on() {
+        for (version, expected) in [(3, (0, 0)), (4, (500, 600))] {
+            let process = Attached::new();
+            process.thread();
+            let of = described([2u64, 500]);
+            // SAFETY: the words are a description of a kernel's part.
+            let event = unsafe { kernel(version, 9, core::ptr::null(), (&raw const of).cast()) };
+            let event = event as *const c_void;
+            change_to(version, event, state::KERNEL_STOP, 600);
+            end(event);
+            let of = written(&process)[0];
+            assert_eq!((of.device_start_ns, of.device_end_ns), expected);
+            assert_eq!((of.channel, of.kind), (2, transfer_kind::KERNEL));
+        }
+    }
+
+    #[test]
+    fn a_step_of_work_that_has_ended_is_not_followed() {
+        let process = Attached::new();
+        let work = proxy_of(&process, sys::pid(), 0, 1);
+        end(work);
+        assert_eq!(step(work), 0);
+        end(core::ptr::null());
+        assert_eq!(written(&process).len(), 1);
+    }
+
+    #[test]
+    fn no_work_is_followed_while_recording_is_off() {
+        let process = Attached::new();
+        let work = proxy_of(&process, sys::pid(), 0, 1);
+        process.header().off.store(1, Relaxed);
+        assert_eq!(step(work), 0);
+        end(work);
+        assert_eq!(written(&process).len(), 1, "work that has begun gets its end");
+    }
 }

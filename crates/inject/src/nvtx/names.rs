@@ -8,9 +8,9 @@ use crate::interned;
 use crate::state::WIPED;
 use crate::sys;
 use core::ffi::c_char;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use tprof_wire::gpu::MAX_TEXT_BYTES;
 use tprof_wire::hash::spread;
+use tprof_wire::sync::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 /// Longest text that is stored, in bytes.
 pub const MESSAGE_MOST: usize = MAX_TEXT_BYTES;
@@ -101,20 +101,23 @@ pub fn name(kind: NameKind, text: &[u8]) -> Option<&'static Name> {
         let place = KNOWN.get((hash as usize).wrapping_add(probe) & (PLACES - 1))?;
         let mut seen = place.hash.load(Acquire);
         if seen == 0 {
-            match place.hash.compare_exchange(0, hash, AcqRel, Acquire) {
-                Ok(_) => {
-                    let made = make(kind, text)?;
-                    place.at.store(core::ptr::from_ref(made) as usize, Release);
-                    return Some(made);
-                }
-                Err(other) => seen = other,
-            }
+            seen = match place.hash.compare_exchange(0, hash, AcqRel, Acquire) {
+                Ok(_) => hash,
+                Err(other) => other,
+            };
         }
         if seen == hash {
-            // 0 means that another thread is making the name.
-            return match place.at.load(Acquire) {
-                0 => make(kind, text),
-                at => of_handle(at as *const Name),
+            let known = place.at.load(Acquire);
+            if known != 0 {
+                return of_handle(known as *const Name);
+            }
+            // If threads make the name at the same time, the first one stays: a domain has one
+            // number in a process.
+            let made = make(kind, text)?;
+            let at = core::ptr::from_ref(made) as usize;
+            return match place.at.compare_exchange(0, at, AcqRel, Acquire) {
+                Ok(_) => Some(made),
+                Err(first) => of_handle(first as *const Name),
             };
         }
     }
@@ -160,6 +163,10 @@ impl Name {
             return known as u32;
         }
         let id = texts::id(thread, self.text());
+        if id == 0 {
+            // There was no room for the definition, so the next record defines the text.
+            return 0;
+        }
         let fresh = generation << 32 | u64::from(id);
         // If two threads assign an id at the same time, the first stored id is used, since a domain
         // must have one id in a process.
@@ -261,5 +268,62 @@ mod tests {
         assert_eq!(text(None, 8), None);
         name_category(None, 7, b"another");
         assert_eq!(text(None, 7), Some(&b"another"[..]));
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_is_cut_and_ends_with_a_zero() {
+        assert!(prepare());
+        let long = vec![b'x'; MESSAGE_MOST + 9];
+        let one = name(NameKind::Text, &long).unwrap();
+        assert_eq!(one.text().len(), MESSAGE_MOST);
+        assert!(std::ptr::eq(one, name(NameKind::Text, &long[..MESSAGE_MOST]).unwrap()));
+        // SAFETY: the text of a name ends with a zero.
+        let c_text = unsafe { std::ffi::CStr::from_ptr(one.c_text()) };
+        assert_eq!(c_text.to_bytes(), one.text());
+    }
+
+    #[test]
+    fn reserved_memory_is_aligned_zeroed_and_nobody_elses() {
+        assert!(prepare());
+        let [first, second] = [3, 8].map(|bytes| reserve(bytes).unwrap());
+        assert!(first.addr().is_multiple_of(8) && second.addr() >= first.addr() + 8);
+        // SAFETY: the memory was reserved by this test.
+        assert_eq!(unsafe { (first.cast::<u64>().read(), second.cast::<u64>().read()) }, (0, 0));
+    }
+
+    #[test]
+    fn each_process_defines_a_name_once() {
+        let process = crate::testing::Attached::new();
+        interned::forget();
+        assert!(prepare());
+        let one = name(NameKind::Domain, b"of a process").unwrap();
+        let id = one.id(process.thread());
+        assert_eq!((one.id(process.thread()), id != 0), (id, true));
+        let texts = |process: &crate::testing::Attached| {
+            process.of_kind(process.thread(), tprof_wire::record::ExtKind::Text).len()
+        };
+        assert_eq!(texts(&process), 1);
+        drop(process);
+        let child = crate::testing::Attached::new();
+        interned::forget();
+        assert_ne!(one.id(child.thread()), 0);
+        assert_eq!(texts(&child), 1);
+    }
+
+    #[test]
+    fn a_name_without_room_for_its_definition_is_defined_later() {
+        let process = crate::testing::Attached::new();
+        interned::forget();
+        assert!(prepare());
+        let thread = process.thread();
+        process.set_free(0, 0);
+        thread.slot().filled_chunks.store(tprof_wire::region::CHUNKS_PER_THREAD, SeqCst);
+        let limit = thread.limit.get();
+        thread.limit.set(0);
+        let one = name(NameKind::Text, b"without room").unwrap();
+        assert_eq!(one.id(thread), 0);
+        thread.slot().filled_chunks.store(0, SeqCst);
+        thread.limit.set(limit);
+        assert_ne!(one.id(thread), 0);
     }
 }

@@ -10,9 +10,9 @@ use crate::block::Thread;
 use crate::signal_cell::SignalCell;
 use crate::{agent_link, gate, ring};
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tprof_wire::gpu::{NO_LEVEL, Range};
 use tprof_wire::record::ExtKind;
+use tprof_wire::sync::{AtomicU64, Ordering::Relaxed};
 
 /// What NVTX's push and pop return without a tool, which is that the depth isn't counted.
 const NO_TRACKING: c_int = -2;

@@ -11,9 +11,9 @@ use super::open::OpenOperators;
 use super::step_sampling;
 use crate::block::Thread;
 use crate::{arch, pytorch_registration, ring, schedule, state};
-use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::operators::{mode, note};
 use tprof_wire::record::ExtKind;
+use tprof_wire::sync::Ordering::Relaxed;
 
 /// One in this many operators is measured.
 const EACH: u64 = 32;

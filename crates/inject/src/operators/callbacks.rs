@@ -8,12 +8,12 @@ use crate::real::text;
 use crate::schedule::{self, Source};
 use crate::{capture, gate, interned, pytorch_registration, ring};
 use core::ffi::c_void;
-use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::capture::CaptureTrigger;
 use tprof_wire::operators::{Inputs, RangeEdge};
 use tprof_wire::pytorch::{LOADER_FETCH, OPTIMIZER_STEP, PROFILER_STEP};
 use tprof_wire::record::ExtKind;
 use tprof_wire::schedule::is_epoch;
+use tprof_wire::sync::Ordering::Relaxed;
 
 /// `std::unique_ptr<ObserverContext> (*)(const RecordFunction&)`. By the C++ ABI, the first
 /// argument is the address where the returned pointer is stored.

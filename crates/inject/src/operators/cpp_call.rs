@@ -7,7 +7,7 @@
 use crate::loaded::{self, Loaded};
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_int, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use tprof_wire::sync::{AtomicUsize, Ordering::Relaxed};
 
 /// A function of the unwinder or of the C++ runtime.
 struct RuntimeFunction {

@@ -4,8 +4,8 @@
 use super::cpp_call;
 use crate::loaded::{self, Loaded};
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use tprof_wire::operators::unread;
+use tprof_wire::sync::{AtomicU32, AtomicUsize, Ordering::*};
 
 const NAME: &CStr = c"_ZNK2at14RecordFunction4nameEv";
 const INPUT_SIZES: &CStr = c"_ZN5torch8profiler4impl10inputSizesERKN2at14RecordFunctionEb";

@@ -4,8 +4,8 @@ use crate::block::Thread;
 use crate::signal_cell::SignalCell;
 use crate::state::WIPED;
 use crate::{interned, ring, sys};
-use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::record::ExtKind;
+use tprof_wire::sync::Ordering::Relaxed;
 
 /// Maximum number of operators that are open at a time. If there are more, the outer ones count as
 /// lost.

@@ -12,9 +12,9 @@ use crate::block::Thread;
 use crate::loaded::{self, Loaded};
 use crate::pytorch_registration::{self, phase};
 use crate::{gate, interned, ring, state};
-use core::sync::atomic::{AtomicUsize, Ordering::*};
 use tprof_wire::operators::{SCOPES, USER_SCOPE, mode, note};
 use tprof_wire::record::ExtKind;
+use tprof_wire::sync::{AtomicUsize, Ordering::*};
 
 const LIBRARY: &[u8] = b"libtorch_cpu.so";
 

@@ -7,8 +7,8 @@
 
 use super::layout::{LAYOUT, word};
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tprof_wire::operators::{Input, MAX_LISTED, MAX_NUMBERS, NO_TYPE, SIZES_WORDS};
+use tprof_wire::sync::{AtomicUsize, Ordering::Relaxed};
 
 /// Number of words of an `IValue`: its contents, and its tag.
 const VALUE_WORDS: usize = 2;

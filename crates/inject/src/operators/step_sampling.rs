@@ -8,7 +8,7 @@
 
 use crate::pytorch_registration;
 use crate::schedule::Source;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use tprof_wire::sync::{AtomicU32, AtomicU64, Ordering::*};
 
 /// One step in this many is recorded.
 static EVERY: AtomicU32 = AtomicU32::new(1);
@@ -70,5 +70,57 @@ pub fn boundary(source: Source, of: u32) {
         pytorch_registration::set_paused(false);
     } else {
         pytorch_registration::set_paused(true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::alone;
+
+    /// Begins anew, and returns how many of these boundaries began a recorded step.
+    fn recorded(every: u32, boundaries: &[(Source, u32)]) -> u32 {
+        [&PASSED, &TURN].iter().for_each(|word| word.store(0, SeqCst));
+        BOUNDARY.store(0, SeqCst);
+        EVERY.store(1, SeqCst);
+        set_every(every);
+        boundaries.iter().for_each(|(source, of)| boundary(*source, *of));
+        let turns = recorded_step();
+        EVERY.store(1, SeqCst);
+        pytorch_registration::set_paused(false);
+        turns
+    }
+
+    #[test]
+    fn one_step_in_so_many_is_recorded() {
+        let _alone = alone();
+        assert_eq!(recorded(5, &[(Source::Profiler, 0); 4]), 0);
+        assert_eq!(recorded(5, &[(Source::Profiler, 0); 5]), 1);
+        assert_eq!(recorded(5, &[(Source::Profiler, 0); 14]), 2);
+        assert_eq!(
+            recorded(1, &[(Source::Profiler, 0); 14]),
+            0,
+            "all are recorded, none is chosen"
+        );
+    }
+
+    #[test]
+    fn only_the_first_source_of_the_most_trusted_kind_counts() {
+        let _alone = alone();
+        let (one, other) = ((Source::Optimizer, 1), (Source::Optimizer, 2));
+        assert_eq!(recorded(2, &[one, other, one, other]), 1);
+        let (profiler, loader) = ((Source::Profiler, 0), (Source::Loader, 0));
+        assert_eq!(recorded(2, &[loader, profiler, loader, loader, profiler]), 1);
+    }
+
+    #[test]
+    fn steps_become_fewer_at_once_and_more_only_if_it_matters() {
+        let _alone = alone();
+        EVERY.store(1, SeqCst);
+        assert!(set_every(20) && is_active());
+        assert!(!set_every(20) && !set_every(10), "steps differ a little");
+        assert!(set_every(40));
+        assert!(set_every(10), "a fourth");
+        assert!(set_every(1) && !is_active());
     }
 }

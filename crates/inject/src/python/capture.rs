@@ -9,9 +9,9 @@ use crate::block::Thread;
 use crate::seccomp::{CallClass, is_forbidden};
 use crate::unwind::Walk;
 use crate::{arch, state, sys};
-use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::python::{Frames, Interpreter, Memory, WalkEnd};
 use tprof_wire::record::StackEnd;
+use tprof_wire::sync::{AtomicU64, Ordering::*};
 
 /// Marks a thread's memory for frames as in use while this value lives. A signal handler that
 /// interrupts the thread meanwhile and allocates then takes no Python frames.

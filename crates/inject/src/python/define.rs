@@ -5,9 +5,9 @@ use super::memory::OwnMemory;
 use super::scratch::{PAYLOAD, PythonFrames, Scratch};
 use crate::block::Thread;
 use crate::{fork_tables, ring};
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use tprof_wire::python::{self, FILE_BYTES, Layout, Memory, NAME_BYTES, RawFrame, Text, below};
 use tprof_wire::record::ExtKind;
+use tprof_wire::sync::{AtomicPtr, AtomicU64, Ordering::*};
 
 /// Keys of the frames that are defined, in an open-addressing table. A thread claims an entry by
 /// one compare-and-swap, and clears it again if the ring has no room for the record. The table is

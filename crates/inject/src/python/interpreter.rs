@@ -1,9 +1,9 @@
 //! Holds what the collector found out about the Python interpreter of this process.
 
 use crate::{loaded, state, unloading};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use tprof_wire::python::{INTERPRETER_WORDS, Interpreter};
 use tprof_wire::region::RegionHeader;
+use tprof_wire::sync::{AtomicU32, AtomicU64, Ordering::*};
 
 /// The interpreter, as the collector published it. It is copied from the region, so that a forked
 /// child still has it although its region is new.

@@ -2,8 +2,8 @@
 
 use crate::state;
 use crate::sys;
-use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::python::{Memory, OBJECT, below};
+use tprof_wire::sync::Ordering::Relaxed;
 
 /// The addresses that a program's memory may have.
 const ADDRESSES: core::ops::Range<u64> = 4096..1 << 47;

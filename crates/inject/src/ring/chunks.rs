@@ -2,8 +2,8 @@
 //! accessible before it writes to it.
 
 use crate::{state, sys};
-use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::region::*;
+use tprof_wire::sync::{AtomicU64, Ordering::*};
 
 /// Number of slots that are kept free at the end of a chunk, for nested signal handlers.
 pub const SPARE: usize = 8;

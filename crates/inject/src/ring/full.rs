@@ -5,8 +5,8 @@ use super::next_chunk::{is_shut, move_on};
 use super::wait::Wait;
 use crate::block::Thread;
 use crate::{arch, sys};
-use core::sync::atomic::Ordering::*;
 use tprof_wire::record::SLOT_BYTES;
+use tprof_wire::sync::Ordering::*;
 
 /// Handles the reservation of one slot at `at`, which passed the limit. Returns the address of a
 /// slot to fill; `None` if the record is lost.

@@ -2,8 +2,8 @@
 
 use crate::block::Thread;
 use crate::{arch, state};
-use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::record::ExtKind;
+use tprof_wire::sync::Ordering::Relaxed;
 
 /// Counts an event that was dropped.
 #[cold]

@@ -4,9 +4,9 @@ use super::chunks::{SPARE, take_chunk};
 use super::wait::wake_collector;
 use crate::block::Thread;
 use crate::{collector_liveness, state};
-use core::sync::atomic::Ordering::*;
 use tprof_wire::record::SLOT_BYTES;
 use tprof_wire::region::*;
+use tprof_wire::sync::Ordering::*;
 
 /// Makes `chunk` the one that this thread writes from now on.
 fn use_chunk(thread: &Thread, chunk: ChunkRef) {

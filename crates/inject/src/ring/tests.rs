@@ -2,9 +2,9 @@ use super::*;
 use super::{chunks, next_chunk};
 use crate::state::{self, phase};
 use crate::testing::Attached;
-use core::sync::atomic::Ordering::SeqCst;
 use tprof_wire::record::{self, ExtKind, Kind, MAX_FRAMES, SLOT_BYTES};
 use tprof_wire::region::*;
+use tprof_wire::sync::Ordering::SeqCst;
 
 const CLOCK: u64 = 5 << record::EPOCH_SHIFT;
 

@@ -4,7 +4,7 @@ use super::chunks;
 use crate::block::Thread;
 use crate::state::{self, off_reason};
 use crate::{arch, collector_liveness, sys};
-use core::sync::atomic::Ordering::*;
+use tprof_wire::sync::Ordering::*;
 
 /// Wakes the collector if it is asleep.
 pub fn wake_collector() {
@@ -50,7 +50,7 @@ impl Wait {
         if thread.strict.get() {
             // System calls and clocks are forbidden here, so this spins a limited number of times.
             self.rounds += 1;
-            core::hint::spin_loop();
+            tprof_wire::sync::spin_loop();
             let goes_on = self.rounds < 1 << 24;
             if !goes_on {
                 collector_liveness::wait_timed_out();
@@ -67,7 +67,7 @@ impl Wait {
             return false;
         }
         if thread.is_quiet() {
-            core::hint::spin_loop();
+            tprof_wire::sync::spin_loop();
             return true;
         }
         wake_collector();

@@ -7,9 +7,9 @@ use super::next_chunk::{is_shut, move_on};
 use super::wait::Wait;
 use crate::block::Thread;
 use crate::{arch, sys};
-use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::record::{self, ExtKind, Kind, SLOT_BYTES};
 use tprof_wire::region::SMALL_BYTES;
+use tprof_wire::sync::{AtomicU64, Ordering::*};
 
 /// Distance in bytes from the slot that is written to the cache line that is prefetched.
 const FETCH_AHEAD: usize = 1024;

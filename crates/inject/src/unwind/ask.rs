@@ -3,8 +3,8 @@
 use super::loaded_rows;
 use crate::block::Thread;
 use crate::{arch, collector_liveness, state, sys};
-use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::region::RegionHeader;
+use tprof_wire::sync::{AtomicU64, Ordering::*};
 
 /// The earliest time at which the collector may be asked again, and the exponent of the next pause.
 static PATIENCE: AtomicU64 = AtomicU64::new(0);

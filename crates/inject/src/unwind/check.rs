@@ -5,7 +5,7 @@ use super::frames::Walk;
 use crate::block::Thread;
 use crate::{state, sys};
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use tprof_wire::sync::{AtomicBool, Ordering::Relaxed};
 
 /// Compares a walk with a complete walk of the same stack, which `again` makes.
 #[cold]

@@ -7,9 +7,9 @@ use super::tables::{RowSearch, search};
 use super::{loaded_rows, rows};
 use crate::block::Thread;
 use crate::state;
-use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::record::StackEnd;
 use tprof_wire::region::stack_mode;
+use tprof_wire::sync::Ordering::Relaxed;
 
 /// Walks by frame pointers within the stack, without using rows to check them.
 #[cold]

@@ -17,8 +17,8 @@ use super::frames::Walk;
 use crate::block::Thread;
 use crate::signal_cell::SignalCell;
 use crate::{state, sys};
-use core::sync::atomic::{Ordering::*, compiler_fence};
 use tprof_wire::record::MAX_FRAMES;
+use tprof_wire::sync::{Ordering::*, compiler_fence};
 
 /// Maximum number of stored states: those of the outermost frames, and the stack's end.
 pub const MAX_KEPT: usize = 96;

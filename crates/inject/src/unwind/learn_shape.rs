@@ -6,7 +6,7 @@ use super::shape::Draft;
 use super::shapes::Guess;
 use crate::block::Thread;
 use crate::signal_cell::SignalCell;
-use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
+use tprof_wire::sync::{Ordering::SeqCst, compiler_fence};
 
 impl Guess {
     /// Called when the guess was wrong, or there was none. Returns the hash by which this walk,

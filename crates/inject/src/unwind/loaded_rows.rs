@@ -15,9 +15,9 @@ use crate::real::ObjectInfo;
 use crate::state::WIPED;
 use crate::{loaded, sys, unloading};
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::*};
 use tprof_cfi::LoadedFrames;
 use tprof_wire::hash::spread;
+use tprof_wire::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering::*};
 use tprof_wire::unwind::Row;
 
 /// `struct dl_find_object` of glibc for x86-64, with space for fields that later versions may add.

@@ -5,7 +5,7 @@
 use super::ask::{ask_at_once, forget_patience, is_answered, wait_for};
 use crate::block::Thread;
 use crate::state;
-use core::sync::atomic::{AtomicU64, Ordering::*};
+use tprof_wire::sync::{AtomicU64, Ordering::*};
 
 /// A word with three parts: the state in the low bits; the question's number, if the state is
 /// [`ASKED`]; and the number of times that code was unmapped. The last part is needed so that the

@@ -6,8 +6,8 @@ use super::tables::{RowSearch, search};
 use super::{loaded_rows, mappings};
 use crate::block::Thread;
 use crate::{callee, fork_tables};
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
 use tprof_wire::hash::spread;
+use tprof_wire::sync::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
 use tprof_wire::unwind::Row;
 
 /// Number of bits of a return address that select a set of the memo while it uses only one page. A

@@ -5,8 +5,8 @@ use super::last_walk::{MARK, MAX_KEPT, PATIENCE, PAUSE, Step, top};
 use super::walk_reuse::WalkReuse;
 use crate::block::Thread;
 use crate::signal_cell::SignalCell;
-use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 use tprof_wire::record::StackEnd;
+use tprof_wire::sync::{Ordering::SeqCst, compiler_fence};
 
 impl WalkReuse<'_> {
     /// Saves a walk. Returns false if another walk has begun in the meantime. Then the frames that

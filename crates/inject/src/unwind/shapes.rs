@@ -7,8 +7,8 @@ use super::shape::{Draft, Shape};
 use super::stack_bounds::own_top;
 use crate::block::Thread;
 use crate::fork_tables;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use tprof_wire::hash::spread;
+use tprof_wire::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 /// Number of bits that select a set of guesses. A set has two entries.
 const GUESS_BITS: u32 = 14;

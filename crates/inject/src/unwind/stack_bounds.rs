@@ -2,7 +2,7 @@
 
 use crate::block::Thread;
 use crate::{arch, state, sys};
-use core::sync::atomic::Ordering::Relaxed;
+use tprof_wire::sync::Ordering::Relaxed;
 
 /// Whether `[low, high)` is in the readable part of the stack.
 #[inline(always)]

@@ -1,8 +1,8 @@
 //! Finds unwind rows in the tables that the collector publishes.
 
 use crate::{state, sys};
-use core::sync::atomic::Ordering::*;
 use tprof_wire::region::{MAX_MODULES, MODULES_OFFSET, ModuleRange, module_table};
+use tprof_wire::sync::Ordering::*;
 use tprof_wire::unwind::{Row, TableHeader};
 
 /// The result of looking up a program counter in the tables.
@@ -38,7 +38,7 @@ pub fn search(pc: u64, quiet: bool, asks: bool) -> RowSearch {
         if before & 1 != 0 {
             match tries {
                 SPINS.. if !quiet => sys::yield_now(),
-                _ => core::hint::spin_loop(),
+                _ => tprof_wire::sync::spin_loop(),
             }
             continue;
         }
@@ -52,7 +52,7 @@ pub fn search(pc: u64, quiet: bool, asks: bool) -> RowSearch {
             .checked_sub(1)
             .and_then(|i| modules.get(i))
             .map(|m| (m, m.end.load(Relaxed), m.bias.load(Relaxed), m.table.load(Relaxed)));
-        core::sync::atomic::fence(Acquire);
+        tprof_wire::sync::fence(Acquire);
         if header.modules_seq.load(Relaxed) != before {
             continue;
         }
@@ -66,7 +66,7 @@ pub fn search(pc: u64, quiet: bool, asks: bool) -> RowSearch {
                     let first = module.table.compare_exchange(from, to, AcqRel, Relaxed).is_ok();
                     // The collector may be rewriting the module table. Then it may have read this
                     // entry before the mark, and the entry may already belong to another module.
-                    core::sync::atomic::fence(SeqCst);
+                    tprof_wire::sync::fence(SeqCst);
                     if header.modules_seq.load(Relaxed) != before {
                         continue;
                     }

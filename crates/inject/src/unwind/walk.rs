@@ -13,9 +13,9 @@ use super::walk_reuse::{FrameObserver, NoReuse, WalkReuse};
 use crate::arch::ucontext;
 use crate::block::Thread;
 use crate::state;
-use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::record::{MAX_FRAMES, StackEnd};
 use tprof_wire::region::stack_mode;
+use tprof_wire::sync::Ordering::Relaxed;
 use tprof_wire::unwind::{Row, RowKind};
 
 /// Walks a stack from a hook's entry, where `sp` points at the return address. Returns where the walk

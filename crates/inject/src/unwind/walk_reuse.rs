@@ -7,7 +7,7 @@ use super::stack_bounds::{ReadableSp, own_top};
 use crate::arch;
 use crate::block::Thread;
 use crate::signal_cell::SignalCell;
-use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
+use tprof_wire::sync::{Ordering::SeqCst, compiler_fence};
 
 /// Sees each frame of a walk, and may end the walk early.
 pub trait FrameObserver {

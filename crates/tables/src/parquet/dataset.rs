@@ -7,9 +7,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, json};
-use tprof_analyze::parallel;
 use tprof_export::output::OutputDir;
 use tprof_export::{ExportError, Options, Selection, Written, paths};
+use tprof_rank::base::parallel;
 use tprof_trace::{RankFile, RunDir};
 
 use super::file::TableFile;

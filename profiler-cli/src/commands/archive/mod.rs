@@ -1,12 +1,10 @@
 //! `tprof archive`. `tprof-sql` executes it, because that program contains the clients of object
 //! stores.
 
-mod args;
-
-pub use args::ArchiveArgs;
-
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
+
+use tprof_ui::args::ArchiveArgs;
 
 use super::sql::exec_tprof_sql;
 

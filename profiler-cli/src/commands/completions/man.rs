@@ -2,11 +2,11 @@
 
 use super::args::ManArgs;
 use crate::runs::directory;
-use crate::terminal::errors::Failure;
 use clap::Command;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use tprof_ui::errors::Failure;
 
 /// Prints the man page, or writes one page per command into a directory.
 pub fn man(args: ManArgs, command: &Command) -> anyhow::Result<ExitCode> {

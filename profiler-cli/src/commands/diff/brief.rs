@@ -1,6 +1,6 @@
 //! Selects the rows of a comparison that changed beyond noise.
 
-use tprof_analyze::document::{Cell, Table, Value, View};
+use tprof_document::{Cell, Table, Value, View};
 
 /// Tables of which every row is shown: the times, and the differences between the two runs.
 const WHOLE: [&str; 2] = ["times", "differences"];
@@ -89,8 +89,9 @@ fn number(cell: &Cell) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use tprof_document::{Column, Unit};
+
     use super::*;
-    use tprof_analyze::document::{Column, Unit};
 
     fn table(key: &'static str, columns: &[&'static str], rows: &[&[Cell]]) -> Table {
         let columns = columns.iter().map(|key| Column::new(key, key, Unit::Text)).collect();

@@ -1,10 +1,10 @@
 //! Conditions of `--fail-on`: parses them, and checks each against a comparison.
 
-use tprof_analyze::diff::{Comparison, Gate, GateError, Limit, Subject};
-use tprof_analyze::document::Value;
+use tprof_diff::{Comparison, Gate, GateError, Limit, Subject};
+use tprof_document::Value;
+use tprof_ui::errors::{Failure, nearest};
 
 use crate::commands::report::document;
-use crate::terminal::errors::{Failure, nearest};
 
 /// A condition on a figure.
 #[derive(Debug)]

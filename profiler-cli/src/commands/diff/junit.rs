@@ -76,8 +76,9 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tprof_ui::errors::Failure;
+
     use super::*;
-    use crate::terminal::errors::Failure;
 
     #[test]
     fn a_condition_is_a_case_by_its_verdict() {

@@ -8,17 +8,17 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use tprof_analyze::diff::{Comparison, Side, SideOptions};
+use clap::Args;
+use tprof_diff::{Comparison, Side, SideOptions};
 use tprof_trace::live::is_collector_alive;
+use tprof_ui::columns;
+use tprof_ui::errors::{Failure, print_stderr};
 
 use crate::commands::report::{document, table_without_csv};
 use crate::commands::steps_from::steps_from;
 use crate::runs::failure::{analyze_failure, no_table};
 use crate::runs::foreign::open_run_or_import;
-use crate::terminal::columns;
-use crate::terminal::errors::{Failure, print_stderr};
 use crate::terminal::page::{Form, Page};
-use clap::Args;
 use conditions::{Condition, ConditionResult, ConditionVerdict};
 
 /// The end of the help.

@@ -2,12 +2,12 @@
 
 use super::check::{Check, Verdict};
 use super::{gpu, machine, peaks, program, run_kernel};
-use crate::terminal::paint;
 use clap::Args;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use tprof_ui::paint;
 
 const EXIT_STATUS: &str = "\
 The exit status is 0 if tprof can record here, otherwise 1. With --run-kernel it

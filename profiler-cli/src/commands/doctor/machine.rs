@@ -4,12 +4,12 @@ use super::check::{Check, Verdict};
 use crate::commands::env;
 use crate::launch::libraries;
 use crate::launch::system;
-use crate::terminal::errors::reason;
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use tprof_collect::PerfEvent;
 use tprof_facts::units::bytes;
+use tprof_ui::errors::reason;
 use tprof_wire::env::SOCKET_NAME;
 
 /// Number of open files that the collector of a large job needs: three for each process that is

@@ -1,10 +1,11 @@
 //! Checks what tprof can record of a program.
 
+use tprof_ui::errors::reason;
+
 use super::check::{Check, Verdict};
 use super::gpu;
 use crate::launch;
 use crate::launch::failures::not_run;
-use crate::terminal::errors::reason;
 
 use object::{Object, ObjectSection, ReadCache};
 use std::ffi::OsStr;

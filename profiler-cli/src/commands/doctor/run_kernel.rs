@@ -7,13 +7,13 @@ use super::kernel::{COPY_BYTES, DeviceRun, KERNEL, KernelRuns, LAUNCHES, NUMBERS
 use crate::launch::libraries::LIBRARY_DIR;
 use crate::runs::scratch::Scratch;
 use crate::settings::CONFIG_FILE;
-use crate::terminal::errors::reason;
 use std::io;
 use std::path::Path;
 use std::process::Command;
 use tprof_facts::units;
 use tprof_trace::model::{CopyKind, Kernel, MemoryCopy};
 use tprof_trace::{RunDir, TraceFile, TraceRow};
+use tprof_ui::errors::reason;
 use tprof_wire::env;
 
 /// Name of the hidden command that is recorded.

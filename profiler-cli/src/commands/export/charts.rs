@@ -1,6 +1,6 @@
 //! Charts of the report page: device time by rank, times of steps, and curves over time.
 
-use tprof_analyze::document::{Cell, Column, Document, Table, Unit, Value, View};
+use tprof_document::{Cell, Column, Document, Table, Unit, Value, View};
 use tprof_export::report_page::Chart;
 use tprof_facts::units::duration;
 

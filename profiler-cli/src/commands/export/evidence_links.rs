@@ -1,7 +1,7 @@
 //! Links findings and slow spans on the report page to their place on the timeline, a page in the
 //! same directory.
 
-use tprof_analyze::document::{Cell, Document, Table, Value};
+use tprof_document::{Cell, Document, Table, Value};
 use tprof_export::report_page;
 
 /// Page that the links lead to.

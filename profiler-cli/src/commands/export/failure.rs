@@ -6,12 +6,12 @@ use std::path::Path;
 use tprof_export::ExportError;
 use tprof_export::output::is_stdout;
 use tprof_facts::units::{bytes, duration, exact_size};
+use tprof_ui::errors::{Failure, nearest, reason, remedy};
 
 use super::args::ExportArgs;
 use crate::runs::directory::no_directory;
 use crate::runs::failure::{no_cycle, no_rank, reversed_times, trace_failure};
 use crate::runs::formats::{self, Format, FormatOption};
-use crate::terminal::errors::{Failure, nearest, reason, remedy};
 
 /// Largest number of steps that an error lists.
 const MOST_STEPS: usize = 8;

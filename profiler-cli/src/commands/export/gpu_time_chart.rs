@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tprof_analyze::document::{Table, Value};
+use tprof_document::{Table, Value};
 use tprof_export::report_page::Chart;
 
 /// Values of `part` and of `cause`, with the colour and the name of each, in the order in which
@@ -34,7 +34,7 @@ pub(super) fn chart(table: &Table, most: usize) -> Option<Chart> {
     let [rank, part, cause, share] = ["rank", "part", "cause", "share"].map(|key| table.place(key));
     let (rank, part, cause, share) = (rank?, part?, cause?, share?);
     let device = table.place("device");
-    let text = |row: &[tprof_analyze::document::Cell], at: usize| match row[at].value() {
+    let text = |row: &[tprof_document::Cell], at: usize| match row[at].value() {
         Some(Value::Text(text)) => text.clone(),
         _ => String::new(),
     };

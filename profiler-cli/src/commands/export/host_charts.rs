@@ -1,7 +1,7 @@
 //! Charts of the wall time of driving threads: one bar per rank, and one bar for each of the
 //! longest steps.
 
-use tprof_analyze::document::Document;
+use tprof_document::Document;
 use tprof_export::report_page::Chart;
 use tprof_facts::host_parts::HOST_PARTS;
 use tprof_facts::units::duration;

@@ -1,9 +1,10 @@
 //! The section of the report page about host memory.
 
-use tprof_analyze::{Reading, Report};
+use tprof_analyze::Report;
 use tprof_export::report_page::{self, Chart, Section};
 use tprof_facts::frames::NO_STACK;
 use tprof_facts::units::{bytes, count, duration};
+use tprof_rank::base::reading::Reading;
 
 use super::page_table::{MOST_FRAMES, MOST_ROWS, short};
 

@@ -1,6 +1,6 @@
 //! Tables of the report page, with limits on rows and on frames.
 
-use tprof_analyze::document::{Cell, Column, Table, Unit, Value, View};
+use tprof_document::{Cell, Column, Table, Unit, Value, View};
 use tprof_export::report_page;
 
 use crate::commands::report::document::shown_cell;

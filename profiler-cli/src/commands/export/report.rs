@@ -2,23 +2,24 @@
 
 use std::path::Path;
 
-use tprof_analyze::document::{Cell, Document, LineTables, Options as Analyze, Table, Value, View};
-use tprof_analyze::{KINDS, Kind, Reading, Report, ReportRequest, StepCost, read_together};
+use tprof_analyze::{KINDS, Kind, Report, ReportRequest, read_together};
+use tprof_document::{Cell, Document, LineTables, Options as Analyze, Table, Value, View};
 use tprof_export::report_page::{self, Completeness, Fact, ReportPage, Section};
 use tprof_export::{Options, Written};
 use tprof_facts::labels::base_name;
 use tprof_facts::units::{bytes, count, duration, percent};
+use tprof_rank::base::reading::Reading;
+use tprof_rank::run::step_cost::StepCost;
 use tprof_trace::RunDir;
 use tprof_trace::live::is_collector_alive;
 use tprof_trace::run::group_blind_spots;
+use tprof_ui::errors::Failure;
 
 use super::args::ExportArgs;
-use super::charts;
 use super::page_table::page_table;
-use super::{evidence_links, failure, memory_section, roofline_chart};
+use super::{charts, evidence_links, failure, memory_section, roofline_chart};
 use crate::commands::report::document::shown_cell;
 use crate::runs::failure::analyze_failure;
-use crate::terminal::errors::Failure;
 
 /// Text for a figure that was not measured.
 const UNKNOWN: &str = "unknown";

@@ -1,6 +1,6 @@
 //! The plot of `report roofline`. Each operator with one list of input sizes is a point.
 
-use tprof_analyze::document::{Cell, Document, Table, Value};
+use tprof_document::{Cell, Document, Table, Value};
 use tprof_export::report_page::{Chart, RooflinePoint};
 use tprof_facts::units::{counted, duration, percent, rate};
 

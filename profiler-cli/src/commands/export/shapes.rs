@@ -11,8 +11,8 @@
 use std::io::Write;
 
 use serde_json::{Map, Value as Json, json};
-use tprof_analyze::document::{Cell, Options as Analyze, Table, Value};
 use tprof_analyze::{KINDS, ReportRequest, read_together};
+use tprof_document::{Cell, Options as Analyze, Table, Value};
 use tprof_export::{ExportError, Options, Written, shapes};
 use tprof_trace::RunDir;
 use tprof_trace::live::is_collector_alive;

@@ -4,9 +4,10 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use tprof_ui::errors::Failure;
+
 use super::args::ExportArgs;
 use crate::commands::serve;
-use crate::terminal::errors::Failure;
 
 /// Replaces this process with `tprof-serve`, which writes the pages.
 pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use tprof_analyze::document::{Document, Options as Analyze, TableRow, TimeSelection};
 use tprof_analyze::{KINDS, Kind, ReportRequest, read_together};
+use tprof_document::{Document, Options as Analyze, TableRow, TimeSelection};
 use tprof_export::tensorboard::{
     self, CounterKey, Figure, LiveLog, RankFigures, RunAnalysis, StepCounter, StepFigures,
 };

@@ -12,13 +12,13 @@ use tprof_export::output::{STDOUT, is_stdout};
 use tprof_export::{ExportError, Options, Slice, Weight, Written, archive};
 use tprof_facts::units::{count, parse_duration, parse_size};
 use tprof_trace::RunDir;
+use tprof_ui::errors::{Failure, print_stderr, reason, remedy};
 
 use crate::runs::failure::trace_failure;
 use crate::runs::foreign::open_run_or_import;
 use crate::runs::formats::{self, Format, FormatOption, Writer};
 use crate::runs::scratch::Scratch;
 use crate::runs::symbols::LateSymbolizer;
-use crate::terminal::errors::{Failure, print_stderr, reason, remedy};
 
 /// Executes `tprof export`: writes one run, or a directory of runs as a site.
 pub fn command(args: ExportArgs) -> anyhow::Result<ExitCode> {

@@ -14,13 +14,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use tprof_ui::browser;
+use tprof_ui::errors::{Failure, print_stderr, reason};
+
 use crate::commands::export::{self, ExportArgs};
-use crate::launch::browser;
 use crate::launch::ctrl_c;
 use crate::runs::foreign::open_run_or_import;
 use crate::runs::formats::{Format, find};
 use crate::runs::scratch::{self, Scratch};
-use crate::terminal::errors::{Failure, print_stderr, reason};
 
 /// Address of Perfetto's page, unless `--ui` gives another.
 const UI: &str = "https://ui.perfetto.dev";

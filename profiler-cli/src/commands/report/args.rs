@@ -1,18 +1,20 @@
 //! Parses `tprof report [KIND] RUN`: finds out which of the words is the kind of report and which
 //! is the run.
 
-use super::kinds::{kinds_help, report_kind_names, report_kinds};
-use crate::commands::steps_from::steps_from;
-use crate::runs::failure::reversed_times;
-use crate::runs::newest;
-use crate::terminal::errors::{Failure, nearest};
-use clap::Args;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
-use tprof_analyze::document::{SortBy, Window};
+
+use clap::Args;
+use tprof_document::{SortBy, Window};
 use tprof_facts::flops::peaks::Peaks;
 use tprof_facts::steps::StepSource;
 use tprof_facts::units::parse_duration;
+use tprof_ui::errors::{Failure, nearest};
+use tprof_ui::newest;
+
+use super::kinds::{kinds_help, report_kind_names, report_kinds};
+use crate::commands::steps_from::steps_from;
+use crate::runs::failure::reversed_times;
 
 /// `tprof report` as typed: a kind and a run, in either order; either may be left out.
 #[derive(Args, Debug)]

@@ -4,8 +4,9 @@
 
 use std::fmt::Write as _;
 
-use tprof_analyze::{Kind, Reading, Report};
+use tprof_analyze::{Kind, Report};
 use tprof_facts::csv::text;
+use tprof_rank::base::reading::Reading;
 
 /// Returns the table as CSV.
 pub fn csv(report: &Report) -> String {

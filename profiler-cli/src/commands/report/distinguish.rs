@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use tprof_ui::columns;
+
 use super::frames::{self, function};
-use crate::terminal::columns;
 
 /// Returns for each stack a function that distinguishes it from the other stacks with the same
 /// lines. Lines count as the same even if their numbers of omitted frames differ. The function is

@@ -1,9 +1,9 @@
 //! Formats a document as text. Its tables are cut to fit a page.
 
-use tprof_analyze::document::{Cell, Column, Table, Unit, Value, View};
-use tprof_analyze::{BUSY, Document};
+use tprof_document::{Cell, Column, Document, Table, Unit, Value, View};
 use tprof_facts::csv;
 use tprof_facts::units::{bytes, count, duration, percent};
+use tprof_findings::BUSY;
 
 use super::head::{self, Head};
 use super::plot;
@@ -280,7 +280,7 @@ fn plain(value: &Value) -> String {
 
 #[cfg(test)]
 fn fits(text: &str) -> bool {
-    text.lines().all(|line| line.chars().count() <= crate::terminal::columns::USUAL)
+    text.lines().all(|line| line.chars().count() <= tprof_ui::columns::USUAL)
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use crate::terminal::columns::{self, shorten};
 use tprof_facts::frames::{CUT, Layer, NO_STACK};
 use tprof_facts::functions::without_arguments;
 use tprof_facts::labels::base_name;
 use tprof_facts::owner::Code;
+use tprof_ui::columns::{self, shorten};
 
 /// Smallest width to which a caller's name is cut. If there is less room, the caller is left out.
 const LEAST_NAME: usize = 12;

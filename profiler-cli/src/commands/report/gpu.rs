@@ -1,10 +1,12 @@
 //! The section of the summary about devices.
 
-use tprof_analyze::names::short;
+use tprof_analyze::Report;
 use tprof_analyze::summary::Rank;
 use tprof_analyze::summary::gpu::{Copies, Gpu};
-use tprof_analyze::{Reading, Report, SampledGpu};
 use tprof_facts::units::{bytes, count, counted, duration, percent};
+use tprof_metrics::gpu::report_gpu::SampledGpu;
+use tprof_rank::base::names::short;
+use tprof_rank::base::reading::Reading;
 
 use crate::terminal::page::{Page, Table};
 

@@ -1,16 +1,19 @@
 //! The beginning that all reports share: what ran, and whether the recording is complete.
 
 use std::collections::{BTreeMap, BTreeSet};
-use tprof_analyze::Run;
-use tprof_analyze::completeness::Completeness;
-use tprof_analyze::memory::killed::Death;
-use tprof_analyze::processes::{ImageEnd, ProcessRow, REPLACED};
-use tprof_analyze::summary::Rank;
-use tprof_analyze::{Document, Reading, Report};
-use tprof_facts::units::{self, bytes, count, duration, percent, signal};
-use tprof_trace::run::{LossInfo, group_blind_spots};
 
-use crate::terminal::columns::width;
+use tprof_analyze::Report;
+use tprof_analyze::summary::Rank;
+use tprof_document::Document;
+use tprof_facts::units::{self, bytes, count, duration, percent, signal};
+use tprof_metrics::memory::killed::Death;
+use tprof_rank::base::reading::Reading;
+use tprof_rank::run::completeness::Completeness;
+use tprof_rank::run::info::Run;
+use tprof_rank::run::processes::{ImageEnd, ProcessRow, REPLACED};
+use tprof_trace::run::{LossInfo, group_blind_spots};
+use tprof_ui::columns::width;
+
 use crate::terminal::commands;
 use crate::terminal::page::Page;
 

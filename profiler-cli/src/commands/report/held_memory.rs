@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use tprof_analyze::Document;
-use tprof_analyze::document::{Cell, Table, Value};
+use tprof_document::{Cell, Document, Table, Value};
 
 use super::document::{shown_cell, tables};
 use super::frames;

@@ -5,14 +5,13 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
-use tprof_analyze::document::Document;
-use tprof_analyze::document::REPORT_VERSION;
 use tprof_analyze::{Kind, Report, Reports};
+use tprof_document::{Document, REPORT_VERSION};
+use tprof_ui::errors::Failure;
 
 use super::head::{self, Head};
 use super::kinds::{kind_name, report_kinds};
 use super::{csv, document, memory, summary};
-use crate::terminal::errors::Failure;
 use crate::terminal::page::{Form, Page};
 
 /// One of several reports: a report or a document.

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use tprof_analyze::memory::growth::Growth;
-use tprof_analyze::memory::sites::GrowingSite;
-use tprof_analyze::memory::timeline::Timeline;
-use tprof_analyze::memory::{HostMemory, PEAK_SLACK_BYTES};
+use tprof_analyze::Report;
 use tprof_analyze::summary::Rank;
-use tprof_analyze::{Reading, Report};
 use tprof_facts::units::{self, bytes, count, duration, estimate, percent, signed_bytes};
+use tprof_metrics::memory::growth::Growth;
+use tprof_metrics::memory::sites::GrowingSite;
+use tprof_metrics::memory::timeline::Timeline;
+use tprof_metrics::memory::{HostMemory, PEAK_SLACK_BYTES};
+use tprof_rank::base::reading::Reading;
 
 use super::head::{self, plural, text_of};
 use super::{distinguish, plot, ranks, sites};

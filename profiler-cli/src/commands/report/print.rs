@@ -1,30 +1,28 @@
 //! Reads a run, and prints its reports.
 
-use super::args::ReportArgs;
-use super::kinds::{REPORTS, kind_name};
-use super::{csv, document, many, memory, summary};
-
 use std::io::Write;
 use std::mem::take;
 use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::Value;
-
-use tprof_analyze::document::{
-    Document, DocumentKind, LineTables, Options, Table, TimeSelection, Window,
-};
-use tprof_analyze::{KINDS, Kind, Report, ReportRequest, Reports, read_together, schema};
+use tprof_analyze::{KINDS, Kind, Report, ReportRequest, Reports, read_together};
 use tprof_collect::control::Request;
+use tprof_document::{Document, DocumentKind, LineTables, Options, Table, TimeSelection, Window};
 use tprof_trace::live::is_collector_alive;
+
+use super::args::ReportArgs;
+use super::kinds::{REPORTS, kind_name};
+use super::{csv, document, many, memory, summary};
+
+use tprof_ui::columns;
+use tprof_ui::errors::Failure;
 
 use crate::commands::live::ask;
 use crate::commands::ls;
 use crate::runs::failure;
 use crate::runs::foreign::open_run_or_import;
 use crate::runs::symbols::LateSymbolizer;
-use crate::terminal::columns;
-use crate::terminal::errors::Failure;
 use crate::terminal::page::Form;
 
 /// Reads a run, and prints one or several reports.
@@ -42,7 +40,7 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
 
 /// Prints the JSON Schema of all JSON output.
 pub fn print_schema() -> anyhow::Result<ExitCode> {
-    let merged = schema::merged(vec![("ls", ls::schema())]);
+    let merged = tprof_schema::merged(vec![("ls", ls::schema())]);
     write_out(&format!("{merged:#}\n"))
 }
 

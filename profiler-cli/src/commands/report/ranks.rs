@@ -1,8 +1,9 @@
 //! Compares the ranks of a run.
 
+use tprof_analyze::Report;
 use tprof_analyze::summary::Rank;
-use tprof_analyze::{Reading, Report};
 use tprof_facts::units::{bytes, count, duration};
+use tprof_rank::base::reading::Reading;
 
 use super::head::cell;
 use crate::terminal::page::{Page, Table};

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use tprof_analyze::Reading;
-use tprof_analyze::memory::HostMemory;
-use tprof_analyze::memory::sites::Site;
 use tprof_facts::units::{bytes, count, percent};
+use tprof_metrics::memory::HostMemory;
+use tprof_metrics::memory::sites::Site;
+use tprof_rank::base::reading::Reading;
 
-use super::distinguish;
-use super::frames;
 use super::head::{cell, plural};
+use super::{distinguish, frames};
 use crate::terminal::page::{Page, Table};
 
 /// Number of rows in a short list.

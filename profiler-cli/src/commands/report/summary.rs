@@ -1,10 +1,12 @@
 //! Formats `tprof report summary` as text.
 
-use tprof_analyze::processes::{ImageEnd, ProcessRow};
-use tprof_analyze::summary::{Line, Rank};
-use tprof_analyze::{Reading, Report};
+use tprof_analyze::Report;
+use tprof_analyze::summary::Rank;
 use tprof_facts::labels::base_name;
 use tprof_facts::units::{bytes, count, duration, signal};
+use tprof_findings::lines::Line;
+use tprof_rank::base::reading::Reading;
+use tprof_rank::run::processes::{ImageEnd, ProcessRow};
 use tprof_trace::run::misses_allocations;
 
 use super::head::{self, Head, plural, text_of};

@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use tprof_analyze::{Kind, Report, report};
+use tprof_rank::base::reading::Reading;
 use tprof_trace::model::*;
 use tprof_trace::run::{BlindSpot, Completeness, LossInfo, OVERHEAD_VERSION, Overhead, RunInfo};
 use tprof_trace::{HeapBlock, TraceHeader, TraceWriter};
+use tprof_ui::columns::USUAL as WIDTH;
 
 use super::csv;
 use super::print::text;
-use crate::terminal::columns::USUAL as WIDTH;
 use crate::terminal::page::Form;
 
 const START: u64 = 1_000_000_000;
@@ -189,8 +190,8 @@ fn counts_of_a_cycle_of_a_sampled_rank_are_called_estimates() {
     for kind in [Kind::Summary, Kind::Memory] {
         let mut made = report(dir.path(), kind, None).unwrap();
         let memory = &mut made.ranks[0].host_memory;
-        memory.allocations = tprof_analyze::Reading::Estimate { value: 129, error: 40 };
-        memory.frees = tprof_analyze::Reading::missing("not by cycle");
+        memory.allocations = Reading::Estimate { value: 129, error: 40 };
+        memory.frees = Reading::missing("not by cycle");
         let shown = text(&made, 10, Form::Text(WIDTH));
         assert!(shown.contains("about 129 (\u{b1} 40)"), "{shown}");
         assert!(!shown.contains("are exact"), "{shown}");
@@ -205,11 +206,11 @@ fn estimates_stay_below_the_total_and_small_growth_is_left_out() {
     let mut made = report(dir.path(), Kind::Memory, None).unwrap();
     let memory = &mut made.ranks[0].host_memory;
     let site = memory.sites.iter_mut().find(|site| site.peak_bytes.error().is_some()).unwrap();
-    site.peak_bytes = tprof_analyze::Reading::Estimate { value: 52 * MIB, error: 4 * MIB };
-    let tprof_analyze::Reading::Is(growth) = &mut memory.growth else { panic!() };
+    site.peak_bytes = Reading::Estimate { value: 52 * MIB, error: 4 * MIB };
+    let Reading::Is(growth) = &mut memory.growth else { panic!() };
     let mut small = growth.sites[0].clone();
     for growth_bytes in [500 << 10, 11] {
-        small.growth_bytes = tprof_analyze::Reading::Is(growth_bytes);
+        small.growth_bytes = Reading::Is(growth_bytes);
         growth.sites.push(small.clone());
     }
     let shown = text(&made, 10, Form::Text(WIDTH));

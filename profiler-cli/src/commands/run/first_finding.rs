@@ -7,8 +7,8 @@
 
 use std::path::Path;
 
-use tprof_analyze::document::{Cell, Options, Value};
-use tprof_analyze::{Document, KINDS, ReportRequest, read_together};
+use tprof_analyze::{KINDS, ReportRequest, read_together};
+use tprof_document::{Cell, Document, Options, Value};
 use tprof_trace::run::RunInfo;
 
 /// Largest size of a run's files to read. That is about a minute of a job with one rank, and takes

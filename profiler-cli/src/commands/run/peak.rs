@@ -7,9 +7,10 @@
 
 use std::fmt;
 use std::path::Path;
-use tprof_analyze::memory::rank_memory;
+
 use tprof_facts::Clock;
 use tprof_facts::units::bytes;
+use tprof_metrics::memory::rank_memory;
 use tprof_trace::TraceFile;
 use tprof_trace::run::{RunInfo, misses_allocations};
 

@@ -22,7 +22,6 @@ use crate::launch::{self, ChildPipes, InheritedState, NotStarted};
 use crate::settings::enabled;
 use crate::settings::table::OUTPUT;
 use crate::settings::{Resolved, resolve};
-use crate::terminal::errors::{self, Failure, print_stderr};
 use crate::terminal::quote;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -37,6 +36,7 @@ use tprof_collect::{
 };
 use tprof_export::tensorboard::LiveLog;
 use tprof_trace::run::RunInfo;
+use tprof_ui::errors::{self, Failure, print_stderr};
 
 /// Runs the command. If a limit prevents tprof from recording, runs it unrecorded.
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {

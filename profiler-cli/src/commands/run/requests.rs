@@ -3,11 +3,11 @@
 //! when all data is written.
 
 use crate::commands::export::{self, ExportArgs, SliceArgs};
-use crate::terminal::errors::{self, Failure, print_stderr, reason};
 use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tprof_trace::run::RunInfo;
+use tprof_ui::errors::{self, Failure, print_stderr, reason};
 
 /// Directory of the requests within the run's directory. `python/tprof/_session.py` writes them.
 const REQUESTS: &str = "requests";

@@ -4,7 +4,6 @@
 use crate::commands::run::first_finding::Shown;
 use crate::commands::run::peak::Peak;
 use crate::launch::wait::Outcome;
-use crate::terminal::paint;
 use crate::terminal::quote;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use tprof_collect::Config;
 use tprof_facts::units::{self, count, duration};
 use tprof_trace::Recorded;
 use tprof_trace::run::{LATER_EVENTS, RunInfo, group_blind_spots};
+use tprof_ui::paint;
 
 /// Largest number of blind processes that are named. Reports list all of them.
 const MOST_BLIND: usize = 3;

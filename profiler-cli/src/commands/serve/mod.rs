@@ -1,19 +1,14 @@
 //! `tprof serve` and `tprof top`. The program `tprof-serve`, in the directory of this program,
 //! executes them.
 
-mod args;
-mod top_args;
-
-pub use args::ServeArgs;
-pub use top_args::TopArgs;
-
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use crate::runs::newest::live_run_here;
-use crate::terminal::errors::Failure;
+use tprof_ui::args::{ServeArgs, TopArgs};
+use tprof_ui::errors::Failure;
+use tprof_ui::newest::live_run_here;
 
 /// Name of the server's program.
 const SERVER: &str = "tprof-serve";

@@ -1,17 +1,14 @@
 //! `tprof sql`. The program `tprof-sql` executes it; it is separate because its query engine is
 //! larger than everything else in tprof.
 
-mod args;
-
-pub use args::SqlArgs;
-
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use crate::terminal::errors::{Failure, reason};
+use tprof_ui::args::SqlArgs;
+use tprof_ui::errors::{Failure, reason};
 
 /// Name of the program with the query engine.
 const PROGRAM: &str = "tprof-sql";

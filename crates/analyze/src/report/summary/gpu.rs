@@ -3,14 +3,12 @@
 use std::borrow::Cow;
 
 use tprof_facts::copies::direction;
-
-use crate::base::object::object;
-use crate::base::reading::Reading;
-use crate::gpu::bandwidth;
-use crate::gpu::breakdown::{self, DeviceTime, NO_WORK};
-use crate::gpu::kernels;
-use crate::gpu::overlap::ONLY_OUTSIDE;
-use crate::rank::{Class, RankTrace};
+use tprof_metrics::gpu::breakdown::{self, DeviceTime, NO_WORK};
+use tprof_metrics::gpu::overlap::ONLY_OUTSIDE;
+use tprof_metrics::gpu::{bandwidth, kernels};
+use tprof_rank::base::object::object;
+use tprof_rank::base::reading::Reading;
+use tprof_rank::{Class, RankTrace};
 
 /// Number of kernels of a rank that the summary names.
 const TOP: usize = 5;

@@ -5,27 +5,27 @@ pub mod gpu;
 use std::path::Path;
 
 use serde::Serialize;
+use tprof_document::{Options, REPORT_VERSION, RankContext};
 use tprof_facts::Zero;
+use tprof_findings::RankFindings;
+use tprof_findings::lines::{self, Line};
+use tprof_metrics::gpu::report_gpu::{self, SampledGpu};
+use tprof_metrics::memory::killed::Death;
+use tprof_metrics::memory::timeline::{Cgroup, Timeline};
+use tprof_metrics::memory::{HostMemory, rank_memory};
+use tprof_metrics::recording;
+use tprof_rank::base::has_schema::HasSchema;
+use tprof_rank::base::object::object;
+use tprof_rank::base::parallel;
+use tprof_rank::base::reading::Reading;
+use tprof_rank::run::completeness::{Completeness, FileCompleteness, unclosed};
+use tprof_rank::run::info::{Run, run_of};
+use tprof_rank::run::overhead::Overhead;
+use tprof_rank::run::processes::{self, ProcessRow};
+use tprof_rank::run::step_cost::StepCost;
+use tprof_rank::{Needs, RankTrace};
 use tprof_trace::{RunDir, TraceFile};
 
-use crate::base::object::object;
-use crate::base::parallel;
-use crate::base::reading::Reading;
-use crate::document::{Options, REPORT_VERSION, RankContext};
-use crate::findings::lines;
-pub use crate::findings::lines::Line;
-use crate::findings::{self, RankFindings};
-use crate::gpu::report_gpu::{self, SampledGpu};
-use crate::memory::killed::Death;
-use crate::memory::timeline::{Cgroup, Timeline};
-use crate::memory::{HostMemory, rank_memory};
-use crate::rank::{Needs, RankTrace};
-use crate::recording;
-use crate::run::completeness::{Completeness, FileCompleteness, unclosed};
-use crate::run::info::{Run, run_of};
-use crate::run::overhead::Overhead;
-use crate::run::processes::{self, ProcessRow};
-use crate::run::step_cost::StepCost;
 use gpu::Gpu;
 
 /// The reason why the report on memory has no figures of devices.
@@ -43,6 +43,12 @@ pub enum Kind {
     Summary,
     /// The full report on memory.
     Memory,
+}
+
+impl HasSchema for Kind {
+    fn schema() -> serde_json::Value {
+        serde_json::json!({ "enum": [Kind::Summary, Kind::Memory] })
+    }
 }
 
 /// The entry of one rank file.
@@ -131,7 +137,7 @@ pub(crate) struct RankSummary {
 
 /// Returns the tables that a summary reads of a rank.
 pub(crate) fn needs(trace: &TraceFile, at: &RankContext) -> Needs {
-    if findings::lines::can_be_judged(trace, at) { Needs::ALL } else { Needs::WORK }
+    if lines::can_be_judged(trace, at) { Needs::ALL } else { Needs::WORK }
 }
 
 /// Makes a rank's part of the summary and of the report on memory.

@@ -17,10 +17,10 @@ use super::early;
 use super::functions::{Number, real};
 use crate::gate;
 use core::ffi::c_void;
-use core::sync::atomic::Ordering::Relaxed;
 use tprof_cupti_sys::functions as f;
 use tprof_cupti_sys::*;
 use tprof_wire::gpu::trouble;
+use tprof_wire::sync::Ordering::Relaxed;
 
 /// Notes a client's call in the journal. Returns its result.
 fn served(number: Number, argument: u64, result: CUptiResult) -> CUptiResult {

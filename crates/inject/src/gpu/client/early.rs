@@ -16,10 +16,10 @@ use super::super::notes::note;
 use super::super::{lent, started, wants};
 use super::functions::{Number, real};
 use crate::block::Thread;
-use core::sync::atomic::Ordering::Relaxed;
 use tprof_cupti_sys::functions as f;
 use tprof_cupti_sys::*;
 use tprof_wire::gpu::trouble;
+use tprof_wire::sync::Ordering::Relaxed;
 
 /// Returns CUPTI's result. If CUPTI succeeded and the agent may still start, calls `keep` first.
 fn kept(result: CUptiResult, keep: impl FnOnce()) -> CUptiResult {

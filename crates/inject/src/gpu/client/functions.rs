@@ -5,7 +5,7 @@ use super::super::loader::{Handle, Loader};
 use super::super::started;
 use super::calls;
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicUsize, Ordering::*};
+use tprof_wire::sync::{AtomicUsize, Ordering::*};
 
 /// Passes the names of these functions to a macro, each with the function in `calls` that
 /// replaces it.

@@ -8,12 +8,12 @@ mod fma;
 mod rounds;
 mod triad;
 
-use crate::terminal::errors::{Failure, reason};
 use serde::Serialize;
 use std::io;
 use std::num::NonZero;
 use std::thread;
 use tprof_facts::units::bytes;
+use tprof_ui::errors::{Failure, reason};
 
 /// Measured peak rates.
 #[derive(Serialize)]

@@ -1,0 +1,203 @@
+//! Represents a report as data: titled tables of typed columns.
+
+use tprof_rank::run::completeness::Completeness;
+use tprof_rank::run::info::Run;
+
+use crate::Cell;
+
+/// A report as data.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// Kind, as typed: `tprof report KIND`.
+    pub kind: &'static str,
+    /// The run: command, hosts, state.
+    pub run: Run,
+    /// How complete the recording is.
+    pub completeness: Completeness,
+    /// Problems with files that could not be read, in sentences.
+    pub problems: Vec<String>,
+    /// Notes for the reader, in sentences without a full stop.
+    pub notes: Vec<String>,
+    /// The tables, the one that answers the question first.
+    pub tables: Vec<Table>,
+}
+
+/// A table of a report.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Key in JSON, and name for `--table`.
+    pub key: &'static str,
+    /// The displayed title of the table.
+    pub title: String,
+    /// A sentence or two on how to read the table; empty if the title is enough.
+    pub about: String,
+    /// How the table is displayed.
+    pub view: View,
+    /// The columns of the table.
+    pub columns: Vec<Column>,
+    /// All rows, the most important first ([`View::Curve`]: in order of time). Renderers for people
+    /// show only the first rows.
+    pub rows: Vec<Vec<Cell>>,
+    /// If there are no rows, the reason for that and how to get some.
+    pub empty: String,
+    /// The last rows, which are displayed as one line.
+    pub folded: Option<FoldedRows>,
+}
+
+/// Rows of a [`View::Rows`] that are displayed as one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoldedRows {
+    /// Index of the first folded row.
+    pub from: usize,
+    /// The displayed line, which says how many rows are folded and what they are.
+    pub line: String,
+}
+
+impl Table {
+    /// A table without rows yet.
+    pub fn new(key: &'static str, title: impl Into<String>, columns: Vec<Column>) -> Table {
+        Table {
+            key,
+            title: title.into(),
+            about: String::new(),
+            view: View::Rows,
+            columns,
+            rows: Vec::new(),
+            empty: String::new(),
+            folded: None,
+        }
+    }
+
+    /// Adds a sentence on how to read the table.
+    pub fn about(mut self, about: impl Into<String>) -> Table {
+        self.about = about.into();
+        self
+    }
+
+    /// Adds the text for a table without rows.
+    pub fn empty(mut self, why: impl Into<String>) -> Table {
+        self.empty = why.into();
+        self
+    }
+
+    /// Sets how the table is displayed.
+    pub fn view(mut self, view: View) -> Table {
+        self.view = view;
+        self
+    }
+
+    /// Returns the number of rows, and how many rows remain if only the first `top` are shown. A
+    /// table of [`View::Groups`] counts groups instead: the first number is that of groups, and the
+    /// second is how many rows the first `top` groups have.
+    pub fn counted(&self, top: usize) -> (usize, usize) {
+        let depth = self.columns.iter().position(|column| column.key == "depth");
+        let Some(depth) = depth.filter(|_| self.view == View::Groups) else {
+            let rows = self.folded.as_ref().map_or(self.rows.len(), |folded| folded.from);
+            return (rows, top.min(rows));
+        };
+        let is_first = |row: &Vec<Cell>| row[depth] == Cell::from(0_u64);
+        let firsts = || self.rows.iter().enumerate().filter(|(_, row)| is_first(row));
+        let end = firsts().nth(top).map_or(self.rows.len(), |(at, _)| at);
+        (firsts().count(), end)
+    }
+
+    /// Index of the column with a key.
+    pub fn place(&self, key: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column.key == key)
+    }
+
+    /// Adds a row.
+    ///
+    /// # Panics
+    ///
+    /// In debug builds, if the row does not have one cell for each column.
+    pub fn row(&mut self, cells: Vec<Cell>) {
+        debug_assert_eq!(cells.len(), self.columns.len(), "a row of {} does not fit", self.key);
+        self.rows.push(cells);
+    }
+}
+
+/// How a table is displayed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum View {
+    /// As rows with the columns' headings.
+    #[default]
+    Rows,
+    /// As rows in groups, each of which begins with a row of depth 0 (column `depth`). A cut counts
+    /// groups.
+    Groups,
+    /// As curves over the first column, which is a time.
+    Curve,
+    /// As a block for each row: its first line is the first cell, and the other cells are
+    /// paragraphs behind their headings.
+    Cards,
+    /// As a paragraph for each row: its first cell.
+    Lines,
+    /// Not displayed: only JSON and CSV have it.
+    Data,
+}
+
+/// A column of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Key in JSON and CSV, its unit last: `duration_ns`.
+    pub key: &'static str,
+    /// The displayed heading, short; an empty one leaves the column to JSON and CSV.
+    pub heading: &'static str,
+    /// Unit of the column's values.
+    pub unit: Unit,
+    /// Whether the values are changes, which are displayed with their sign.
+    pub signed: bool,
+}
+
+impl Column {
+    /// A column that is always shown.
+    pub const fn new(key: &'static str, heading: &'static str, unit: Unit) -> Column {
+        Column { key, heading, unit, signed: false }
+    }
+
+    /// The device of each row. It is displayed if a device other than the first one of its process
+    /// was used, otherwise it is only in JSON and CSV.
+    pub fn device(devices: impl IntoIterator<Item = Option<u32>>) -> Column {
+        let many = devices.into_iter().flatten().any(|device| device > 0);
+        Column::new("device", if many { "device" } else { "" }, Unit::Id)
+    }
+
+    /// A column of changes that is always shown.
+    pub const fn change(key: &'static str, heading: &'static str, unit: Unit) -> Column {
+        Column { key, heading, unit, signed: true }
+    }
+
+    /// A column that only JSON and CSV have.
+    pub const fn data(key: &'static str, unit: Unit) -> Column {
+        Column { key, heading: "", unit, signed: false }
+    }
+}
+
+/// The unit of a column's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Text without a unit.
+    Text,
+    /// A name from the traced program: kernel, operator, range. A text table has at most one such
+    /// column, which is the last and uses the rest of the width.
+    Name,
+    /// A plain number that identifies a rank, stream, device or step.
+    Id,
+    /// A number of things.
+    Count,
+    /// A duration in nanoseconds.
+    Duration,
+    /// Nanoseconds since the run began.
+    Time,
+    /// A size in bytes.
+    Bytes,
+    /// A rate in bytes per second.
+    BytesPerSecond,
+    /// A share from 0 to 1.
+    Share,
+    /// A plain number.
+    Number,
+    /// True or false.
+    Flag,
+}

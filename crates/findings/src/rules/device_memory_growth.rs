@@ -1,0 +1,238 @@
+//! DeviceMemoryGrowth: a process holds more and more of a device's memory, step by step.
+
+use tprof_facts::units::{bytes, counted, duration};
+use tprof_metrics::gpu::device_memory::HeldOverTime;
+use tprof_rank::base::intervals::Interval;
+use tprof_trace::model::{Device, ThreadIndex};
+
+use super::growing::grows_from;
+use crate::finding::{Evidence, Finding, SourceLine, Track};
+use crate::rule::{Rule, RuleAbout};
+use crate::scene::Scene;
+use crate::scene::calls::is_device_allocation;
+use crate::verdict::Verdict;
+
+/// The smallest growth that counts: two segments of PyTorch's allocator.
+const LEAST_BYTES: u64 = 40 << 20;
+/// The smallest growth that counts, as a share of the memory held at the end.
+const LEAST_OF_HELD: f64 = 0.05;
+/// If there are at least this many steps, memory is compared at their boundaries.
+const LEAST_STEPS: usize = 4;
+/// Without enough steps, the judged time is divided into this many equal parts.
+const PARTS: u64 = 256;
+/// The smallest number of rises that the growth must consist of.
+const LEAST_RISES: usize = 4;
+/// Without enough steps, a shorter time than this, ns, shows only the start of a job.
+const LEAST_NS: u64 = 10_000_000_000;
+/// If the device will be full within this time, ns, the job is lost. If it takes longer than
+/// [`LATE_NS`], the severity is at most medium.
+const SOON_NS: u64 = 3_600_000_000_000;
+const LATE_NS: u64 = 24 * SOON_NS;
+
+/// The rule that judges the bytes held on each device, at each step or at regular moments.
+pub(super) struct DeviceMemoryGrowth;
+
+/// Growth of the device memory that a process holds.
+struct DeviceGrowth<'h> {
+    held: &'h HeldOverTime,
+    first: u64,
+    last: u64,
+    /// The time from the first moment to the last.
+    time: Interval,
+    intervals: usize,
+    goes_on: bool,
+}
+
+impl Rule for DeviceMemoryGrowth {
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "DeviceMemoryGrowth",
+            found_if: "what a process holds of a device rises steadily and to the end, by 40 MiB and 5 % \
+                 of what it holds",
+            gain: "none in time: `size_bytes` is the growth; the share is by the time until the \
+                   device is full",
+            needs: "device memory; four steps or 10 s",
+            remedy: "release outputs and losses that are kept with their graphs (`.item()`, \
+                     `.detach()`)",
+        }
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        let held = HeldOverTime::of_rank(scene.rank);
+        if held.is_empty() {
+            return scene.no_device().unwrap_or_else(|| {
+                Verdict::unchecked(
+                    "no device memory was recorded as taken from the driver",
+                    "device allocations: a tprof recording with `--activities gpu`",
+                )
+            });
+        }
+        let Some(moments) = moments(scene) else {
+            return Verdict::unchecked(
+                "fewer than four steps, and less than 10 s are judged",
+                "more steps, or a longer run",
+            );
+        };
+        let grown = held.iter().filter_map(|held| DeviceGrowth::of(held, &moments));
+        let Some(most) = grown.max_by_key(|growth| growth.bytes()) else {
+            return Verdict::clear("the device memory that is held does not grow");
+        };
+        if !most.is_found() {
+            let how = match most.bytes() >= LEAST_BYTES {
+                true => ", but not steadily, or it ends",
+                false => "",
+            };
+            return Verdict::clear(format!(
+                "memory held of device {} grows by {}{how}",
+                most.held.device,
+                bytes(most.bytes())
+            ));
+        }
+        Verdict::Found(vec![finding(scene, &most)])
+    }
+}
+
+impl<'h> DeviceGrowth<'h> {
+    /// Measures the growth between these moments; `None` if there are too few moments.
+    fn of(held: &'h HeldOverTime, moments: &[u64]) -> Option<DeviceGrowth<'h>> {
+        let levels: Vec<u64> = moments.iter().map(|at| held.at(*at)).collect();
+        let from = grows_from(&levels, LEAST_RISES, counts);
+        let (levels, moments) = (&levels[from.unwrap_or(0)..], &moments[from.unwrap_or(0)..]);
+        let (first, last) = (*levels.first()?, *levels.last()?);
+        Some(DeviceGrowth {
+            held,
+            first,
+            last,
+            time: Interval::new(*moments.first()?, *moments.last()?),
+            intervals: moments.len() - 1,
+            goes_on: from.is_some(),
+        })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.last.saturating_sub(self.first)
+    }
+
+    fn is_found(&self) -> bool {
+        self.goes_on && counts(self.first, self.last)
+    }
+
+    /// Returns the time until a device with this much memory is full, at the same rate of growth.
+    fn left_ns(&self, memory_bytes: u64) -> u64 {
+        let rate = self.bytes() as f64 / self.time.length().max(1) as f64;
+        (memory_bytes.saturating_sub(self.last) as f64 / rate) as u64
+    }
+}
+
+/// Whether the growth is larger than the growth during a job's start.
+fn counts(first: u64, last: u64) -> bool {
+    let grown = last.saturating_sub(first);
+    grown >= LEAST_BYTES && grown as f64 >= LEAST_OF_HELD * last as f64
+}
+
+/// Returns the start of each step except the first, and the end of the last step. Without enough
+/// steps, returns regular moments.
+fn moments(scene: &Scene<'_>) -> Option<Vec<u64>> {
+    if scene.steps >= LEAST_STEPS {
+        let mut times: Vec<u64> = scene.later_steps.iter().map(|step| step.start).collect();
+        times.extend(scene.later_steps.last().map(|step| step.end.saturating_sub(1)));
+        return Some(times);
+    }
+    let window = scene.window.span().filter(|window| window.length() >= LEAST_NS)?;
+    let part = window.length() / PARTS;
+    Some((0..=PARTS).map(|at| window.start + at * part).collect())
+}
+
+fn finding(scene: &Scene<'_>, growth: &DeviceGrowth<'_>) -> Finding {
+    let (held, time) = (growth.held, growth.time);
+    let kept: Vec<(u64, ThreadIndex, u64)> = (held.kept.iter().copied())
+        .filter(|(taken_ns, ..)| (time.start..=time.end).contains(taken_ns))
+        .collect();
+    let devices = scene.rank.file.devices();
+    let is = |row: &&Device| (row.process, row.device) == (held.process, held.device);
+    let memory_bytes = devices.iter().rfind(is).and_then(|device| device.memory_bytes);
+    let left_ns = memory_bytes.map(|all| growth.left_ns(all));
+    let rate = match scene.steps >= LEAST_STEPS {
+        true => {
+            let rate = growth.bytes() / growth.intervals.max(1) as u64;
+            format!("{} a step, over {}", bytes(rate), steps(growth.intervals))
+        }
+        false => {
+            let rate = growth.bytes() as f64 * 6e10 / time.length().max(1) as f64;
+            format!("{} a minute", bytes(rate as u64))
+        }
+    };
+    let until = match (left_ns, memory_bytes) {
+        (Some(left_ns), Some(all)) => {
+            format!(
+                " At this rate its {} are used up in another {}.",
+                bytes(all),
+                duration(left_ns)
+            )
+        }
+        _ => String::new(),
+    };
+    let seen = format!(
+        "What the process holds of device {} grows from {} to {} in {} ({rate}); {} taken since \
+         then {} never given back.{until}",
+        held.device,
+        bytes(growth.first),
+        bytes(growth.last),
+        duration(time.length()),
+        counted(kept.len() as u64, "block", "blocks"),
+        if kept.len() == 1 { "was" } else { "were" },
+    );
+    let share = match left_ns {
+        Some(left_ns) if left_ns <= SOON_NS => 1.0,
+        Some(left_ns) if left_ns > LATE_NS => 0.099,
+        _ => 0.2,
+    };
+    let places = kept.iter().map(|(taken_ns, thread, size)| Evidence {
+        interval: Interval::new(*taken_ns, *taken_ns),
+        place: Track::Thread(*thread),
+        name: format!("{} taken", bytes(*size)).into(),
+    });
+    let mut finding = scene
+        .finding("device memory in use grows all the time")
+        .local()
+        .bytes(growth.bytes(), share)
+        .seen(seen)
+        .advice(
+            "Release what is kept: outputs and losses that are kept with their graphs (use \
+             .item() or .detach()), lists and caches that only grow. A caching allocator takes more \
+             for the thread that finds no block free, which need not be the one that keeps them: \
+             torch.cuda.memory._snapshot() after _record_memory_history() has the stack of each.",
+        )
+        .on_line(line(scene, &kept))
+        .at(places);
+    finding.keep = true;
+    finding
+}
+
+fn steps(number: usize) -> String {
+    counted(number as u64, "step", "steps")
+}
+
+/// Returns the line of samples within the calls that allocated the kept memory. Without such
+/// samples, returns the line of the sample closest to the last of these calls.
+fn line(scene: &Scene<'_>, kept: &[(u64, ThreadIndex, u64)]) -> Option<SourceLine> {
+    if scene.is_brief {
+        return None;
+    }
+    let took = |thread: ThreadIndex, within: Interval| {
+        let from = kept.partition_point(|(taken_ns, ..)| *taken_ns < within.start);
+        let mut later = kept[from..].iter().take_while(|(taken_ns, ..)| *taken_ns <= within.end);
+        later.any(|(_, of, _)| *of == thread)
+    };
+    let calls = scene.rank.calls.iter().enumerate();
+    let calls: Vec<usize> = calls
+        .filter(|(_, call)| {
+            is_device_allocation(scene.rank.name(call.name)) && took(call.thread, call.interval())
+        })
+        .map(|(at, _)| at)
+        .collect();
+    scene.sampled_in(&calls, |_| false).line().or_else(|| {
+        let (taken_ns, thread, _) = *kept.last()?;
+        scene.line_near(thread, taken_ns)
+    })
+}

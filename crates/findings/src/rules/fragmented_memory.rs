@@ -1,0 +1,179 @@
+//! FragmentedMemory: the framework's allocator allocates more memory from the device although it
+//! has enough free memory, because the free pieces are too small.
+
+use rustc_hash::FxHashMap;
+use tprof_facts::units::{bytes, count, percent};
+use tprof_metrics::gpu::device_memory::{SegmentSums, held};
+use tprof_rank::base::intervals::Interval;
+use tprof_trace::model::{Allocator, DeviceAllocation};
+
+use crate::finding::{Evidence, Track};
+use crate::rule::{Rule, RuleAbout};
+use crate::scene::Scene;
+use crate::scene::calls::is_device_allocation;
+use crate::verdict::Verdict;
+use crate::words::time;
+
+const ADVICE: &str = "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, pad inputs to few \
+                      sizes, and allocate large buffers once, before the first step.";
+
+/// The rule that judges growth of the reserved memory that the free part of that memory could have
+/// prevented.
+pub(super) struct FragmentedMemory;
+
+/// The state of a framework's allocator on one device, after some of its events.
+#[derive(Clone, Copy, Debug, Default)]
+struct CachingAllocator {
+    /// Bytes allocated after the last event.
+    allocated: u64,
+    reserved: u64,
+    /// Bytes allocated when the allocated memory peaked.
+    peak_allocated: u64,
+    peak_reserved: u64,
+    /// Number of requests that grew the reserved memory although at least as many bytes were free.
+    grown: u64,
+    grown_bytes: u64,
+}
+
+impl Rule for FragmentedMemory {
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "FragmentedMemory",
+            found_if: "the allocator took device memory though it held as much free; in a snapshot also: \
+                 ≥ 25 % and ≥ 20 MiB free in segments in use",
+            gain: "time in calls that take or give back device memory; 0 without any, as a note",
+            needs: "the allocator's totals",
+            remedy: "`expandable_segments:True`, fewer different sizes",
+        }
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        let mut pools: FxHashMap<(u32, u32), CachingAllocator> = FxHashMap::default();
+        let mut places = Vec::new();
+        let rows =
+            scene.rank.allocations.iter().filter(|row| row.allocator == Allocator::Framework);
+        for row in rows {
+            let Some(device) = row.device else { continue };
+            let (Some(allocated), Some(reserved)) =
+                (row.total_allocated_bytes, row.total_reserved_bytes)
+            else {
+                continue;
+            };
+            let pool = pools.entry((row.process, device)).or_default();
+            if pool.follows(row, allocated, reserved) {
+                places.push(Evidence {
+                    interval: Interval::new(row.time_ns, row.time_ns),
+                    place: Track::Thread(row.thread),
+                    name: format!("{} asked for", bytes(row.bytes.unwrap_or(0))).into(),
+                });
+            }
+        }
+        let snapshot = of_snapshot(scene);
+        let Some(pool) = pools.values().max_by_key(|pool| (pool.grown_bytes, pool.peak_allocated))
+        else {
+            if let Some(verdict) = snapshot {
+                return verdict;
+            }
+            return scene.no_device().unwrap_or_else(|| {
+                Verdict::unchecked(
+                    "the totals of the framework's allocator were not recorded",
+                    "allocator events with both totals: torch.profiler(profile_memory=True)",
+                )
+            });
+        };
+        let free = pool.peak_reserved.saturating_sub(pool.peak_allocated);
+        let peak = format!(
+            "at its peak the allocator has given out {} of its {}; {} ({}) is free",
+            bytes(pool.peak_allocated),
+            bytes(pool.peak_reserved),
+            bytes(free),
+            percent(free as f64 / pool.peak_reserved.max(1) as f64),
+        );
+        if pool.grown == 0 {
+            if let Some(verdict @ Verdict::Found(_)) = snapshot {
+                return verdict;
+            }
+            return Verdict::clear(format!(
+                "no misfit in the recording; at the peak {} of {} held are free",
+                bytes(free),
+                bytes(pool.peak_reserved)
+            ));
+        }
+        let calls = scene.cover_of_calls(&scene.calls_named(is_device_allocation));
+        let seen = format!(
+            "In the recording {} of its requests took {} more from the device although as many \
+             bytes were free; {peak}. Calls that take and give back device memory take {}.",
+            count(pool.grown),
+            bytes(pool.grown_bytes),
+            time(scene, calls.length()),
+        );
+        let mut finding = scene
+            .finding("free device memory is fragmented")
+            .seen(seen)
+            .advice(ADVICE)
+            .bound(calls.length())
+            .at(places);
+        // Fragmented memory is worth reporting even if it costs no time.
+        finding.keep = true;
+        Verdict::Found(vec![finding])
+    }
+}
+
+/// The smallest number of free bytes in used segments that makes a finding. PyTorch allocates large
+/// segments of 20 MiB, so a part of one segment is always left over.
+const LEAST_STRANDED: u64 = 20 << 20;
+/// The smallest share of free bytes in the held memory that makes a finding.
+const LEAST_SHARE: f64 = 0.25;
+
+/// Returns the verdict from a memory snapshot, by the pieces that are free within used segments.
+/// Returns `None` if the rank has no snapshot.
+fn of_snapshot(scene: &Scene<'_>) -> Option<Verdict> {
+    let mut devices: FxHashMap<u32, SegmentSums> = FxHashMap::default();
+    for (group, held) in held(scene.rank.file) {
+        if let Some(device) = group.device {
+            devices.entry(device).or_default().add(&held);
+        }
+    }
+    let (device, held) = devices.into_iter().max_by_key(|(_, held)| held.stranded)?;
+    let share = held.stranded as f64 / held.reserved.max(1) as f64;
+    if held.stranded < LEAST_STRANDED || share < LEAST_SHARE {
+        return Some(Verdict::clear(format!(
+            "in the snapshot {} of {} held are free within segments in use",
+            bytes(held.stranded),
+            bytes(held.reserved)
+        )));
+    }
+    let seen = format!(
+        "When the snapshot was taken, {} of the {} that the allocator held of device {device} \
+         ({}) were free within segments that other blocks use: the device cannot get them back. \
+         The largest free block has {}.",
+        bytes(held.stranded),
+        bytes(held.reserved),
+        percent(share),
+        bytes(held.largest_free),
+    );
+    let mut finding =
+        scene.finding("free device memory is fragmented").seen(seen).advice(ADVICE).bound(0);
+    finding.keep = true;
+    Some(Verdict::Found(vec![finding]))
+}
+
+impl CachingAllocator {
+    /// Updates the state by an event. Returns whether the event grew the reserved memory because no
+    /// free piece fit.
+    fn follows(&mut self, row: &DeviceAllocation, allocated: u64, reserved: u64) -> bool {
+        let was_free = self.reserved.saturating_sub(self.allocated);
+        let known = self.reserved > 0;
+        let grew = !row.free && known && reserved > self.reserved;
+        let is_unfit = grew && row.bytes.is_some_and(|bytes| bytes <= was_free);
+        if is_unfit {
+            self.grown += 1;
+            self.grown_bytes += reserved - self.reserved;
+        }
+        (self.allocated, self.reserved) = (allocated, reserved);
+        if allocated > self.peak_allocated {
+            (self.peak_allocated, self.peak_reserved) = (allocated, reserved);
+        }
+        is_unfit
+    }
+}

@@ -1,0 +1,111 @@
+//! Contains the rules, one per file.
+
+mod allocation_churn;
+mod blocking_io;
+mod cache_miss;
+mod collective_wait;
+mod compilation;
+mod compile_in_steady_state;
+mod compiled;
+mod compute_bound;
+mod copies;
+mod counters;
+mod cuda_graphs_skipped;
+mod data_inline;
+mod data_load;
+mod data_wait;
+mod device_allocations;
+mod device_errors;
+mod device_memory_growth;
+mod exposed_communication;
+mod exposed_copies;
+mod forked_copies;
+mod fragmented_memory;
+mod gc_pauses;
+mod gil_contention;
+mod gpu_gaps;
+mod graph_break;
+mod growing;
+mod heap_growth;
+pub(super) mod host_part;
+mod hot_function;
+mod kernel_kinds;
+mod launch_bound;
+mod likely_line;
+mod lock_contention;
+mod low_precision_unused;
+mod low_utilization;
+mod machine_load;
+mod memory_bound;
+mod memory_near_limit;
+mod modelled;
+pub(super) mod no_free_core;
+mod odd_shapes;
+mod other_wait;
+mod pageable_copies;
+mod recompilation;
+mod recompiled;
+mod recomputation;
+mod slow_collective;
+mod small_batches;
+mod start_up;
+mod statuses;
+pub(super) mod stragglers;
+mod sync_bound;
+mod sync_checkpoint;
+mod synchronous_copies;
+mod synchronous_memsets;
+mod unfused_attention;
+mod unoptimized_op;
+mod waiting_ranks;
+
+use super::rule::Rule;
+
+/// All rules that judge a single rank, in the order in which they are checked.
+pub(super) const RULES: &[&dyn Rule] = &[
+    &device_errors::DeviceErrors,
+    &low_utilization::LowUtilization,
+    &gpu_gaps::GpuGaps,
+    &launch_bound::LaunchBound,
+    &data_load::DataLoadBound,
+    &sync_bound::SyncBound,
+    &pageable_copies::PageableCopies,
+    &synchronous_copies::SynchronousCopies,
+    &synchronous_memsets::SynchronousMemsets,
+    &exposed_copies::ExposedCopies,
+    &exposed_communication::ExposedCommunication,
+    &slow_collective::SlowCollective,
+    &small_batches::SmallBatches,
+    &unoptimized_op::UnoptimizedOp,
+    &unfused_attention::UnfusedAttention,
+    &odd_shapes::OddShapes,
+    &low_precision_unused::LowPrecisionUnused,
+    &recomputation::Recomputation,
+    &memory_bound::MemoryBound,
+    &compute_bound::ComputeBound,
+    &fragmented_memory::FragmentedMemory,
+    &device_allocations::DeviceAllocations,
+    &allocation_churn::AllocationChurn,
+    &recompilation::Recompilation,
+    &graph_break::GraphBreak,
+    &compile_in_steady_state::CompileInSteadyState,
+    &cache_miss::CacheMiss,
+    &compilation::Compilation,
+    &cuda_graphs_skipped::CudaGraphsSkipped,
+    &hot_function::HotFunction,
+    &data_wait::DataWait,
+    &data_inline::DataInline,
+    &gil_contention::GilContention,
+    &lock_contention::LockContention,
+    &blocking_io::BlockingIo,
+    &sync_checkpoint::SyncCheckpoint,
+    &collective_wait::CollectiveWait,
+    &other_wait::OtherWait,
+    &gc_pauses::GcPauses,
+    &no_free_core::NoFreeCore,
+    &heap_growth::HeapGrowth,
+    &device_memory_growth::DeviceMemoryGrowth,
+    &memory_near_limit::MemoryNearLimit,
+    &forked_copies::ForkedCopies,
+    &start_up::StartUp,
+];

@@ -1,0 +1,69 @@
+//! SyncCheckpoint: the job waits while its driving thread saves a checkpoint.
+
+use tprof_facts::units::duration;
+use tprof_metrics::host::{Place, RankHost, WallTime};
+use tprof_rank::samples::Part;
+
+use super::host_part::{amount, finding_at, host, is_found, too_little, widest, with_lines};
+use crate::rule::{Rule, RuleAbout};
+use crate::scene::Scene;
+use crate::verdict::Verdict;
+
+/// The rule that judges time in functions whose names say that they save, and in their callees, on
+/// a core or not.
+pub(super) struct SyncCheckpoint;
+
+impl Rule for SyncCheckpoint {
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "SyncCheckpoint",
+            found_if: "as DataWait, of time below functions that save, on a core or not",
+            gain: "as DataWait",
+            needs: "as HotFunction",
+            remedy: "save asynchronously, from a copy, less often",
+        }
+    }
+
+    fn judge(&self, scene: &Scene<'_>) -> Verdict {
+        let host = match host(scene) {
+            Ok(host) => host,
+            Err(verdict) => return verdict,
+        };
+        let places: Vec<(&Place, &WallTime)> =
+            host.ledger.places(None).into_iter().filter(|(place, _)| place.saves).collect();
+        let ns = sum(&places, |_| true);
+        if !is_found(host, ns) {
+            return too_little(host, ns, "saving");
+        }
+        let running = sum(&places, Part::is_running);
+        let saves =
+            format!("It saves for {}, of which {} on a core", amount(host, ns), duration(running));
+        let advice = match running * 2 > ns {
+            true => {
+                "Most of it is serialisation: copy the state (to pinned memory) and save the copy \
+                 on another thread or process, save less often, or in a format without pickling."
+            }
+            false => {
+                "Most of it is waiting for storage: copy the state and write the copy on another \
+                 thread or process, save less often, or to a faster disk first."
+            }
+        };
+        Verdict::Found(vec![
+            finding_at(scene, host, "the job waits while it saves", ns, |place| place.saves)
+                .seen(with_lines(&saves, &places))
+                .advice(advice)
+                .on_line(widest(&places)),
+        ])
+    }
+}
+
+/// Sums the time over the places whose part passes `of`, ns.
+fn sum(places: &[(&Place, &WallTime)], of: impl Fn(Part) -> bool) -> u64 {
+    places.iter().filter(|(place, _)| of(place.part)).map(|(_, time)| time.ns).sum()
+}
+
+/// Returns how much of the time of a part was spent on saving, ns.
+pub(super) fn of_part(host: &RankHost, part: Part) -> u64 {
+    let places = host.ledger.places(Some(part)).into_iter();
+    places.filter(|(place, _)| place.saves).map(|(_, time)| time.ns).sum()
+}

@@ -1,0 +1,248 @@
+//! Tests of DataWait in three situations: other processes run beside the workers, workers are still
+//! starting, and one worker has all the work.
+
+use tprof_trace::model::{Process, Sample, Stack, Symbol, Thread, ThreadState};
+
+use super::job::{Job, MS, ask};
+use crate::outcome::Outcome;
+
+const QUEUES: &str = "/lib/python3.14/multiprocessing/queues.py";
+const BOOT: (&str, &str) = ("BaseProcess._bootstrap", "/lib/python3.14/multiprocessing/process.py");
+const SPAWN: (&str, &str) = ("spawn_main", "/lib/python3.14/multiprocessing/spawn.py");
+const IMPORT: (&str, &str) = ("_find_and_load", "<frozen importlib._bootstrap>");
+const TORCH: (&str, &str) = ("<module>", "/lib/site-packages/torch/__init__.py");
+/// For each item, the driving thread waits for this long and then works for [`WORKS`].
+const WAITS: u64 = 16 * MS;
+const WORKS: u64 = 4 * MS;
+const ITEMS: u64 = 50;
+const ITEM: u64 = WAITS + WORKS;
+
+/// A job whose driving thread takes items from a queue, while other processes run.
+struct WorkersJob {
+    job: Job,
+    stacks: u32,
+    rows: Vec<Sample>,
+}
+
+impl WorkersJob {
+    fn new() -> WorkersJob {
+        let mut made = WorkersJob { job: Job::new(1, ITEMS * ITEM), stacks: 0, rows: Vec::new() };
+        let get = made.stack(0, &[("Queue.get", QUEUES), ("main", "/me/train.py")]);
+        let train = made.stack(0, &[("main", "/me/train.py")]);
+        for item in 0..ITEMS {
+            made.wait(0, get, ThreadState::Io, item * ITEM, WAITS);
+            made.ran(0, train, item * ITEM + WAITS, WORKS);
+        }
+        made
+    }
+
+    /// Adds a process with one thread. `number` is the index of both.
+    fn process(&mut self, number: u32, start_ns: u64) {
+        let (command, exe) = (self.job.fixture.name("python -c x"), self.job.fixture.name(""));
+        let (pid, parent, rank) = (4711 + number * 10, 4711, Some(0));
+        let memory = tprof_trace::model::MemoryRecording::Off;
+        let row = Process { process: number, pid, parent, rank, command, exe, start_ns, memory };
+        self.job.fixture.writer.process(&row);
+        let thread = Thread { thread: number, process: number, tid: pid, start_ns };
+        self.job.fixture.writer.thread(&thread);
+    }
+
+    /// Adds a stack of Python functions, innermost first, and returns its id.
+    fn stack(&mut self, process: u32, functions: &[(&str, &str)]) -> u32 {
+        self.stacks += 1;
+        let stack = self.stacks;
+        let frames: Vec<u64> =
+            (0..functions.len()).map(|at| u64::from(stack) * 16 + at as u64).collect();
+        for (&address, (function, file)) in frames.iter().zip(functions) {
+            let [function, file, module] =
+                [*function, *file, "[python]"].map(|text| self.job.fixture.name(text));
+            let symbol = Symbol { process, address, depth: 0, function, file, line: 7, module };
+            self.job.fixture.writer.symbol(&symbol);
+        }
+        self.job.fixture.writer.stack(&Stack { process, stack, end: 0, frames });
+        stack
+    }
+
+    fn wait(&mut self, process: u32, stack: u32, state: ThreadState, from: u64, length: u64) {
+        let (thread, time_ns, weight_ns) = (process, from, length);
+        self.rows.push(Sample {
+            process,
+            thread,
+            stack,
+            state,
+            time_ns,
+            weight_ns,
+            ..Sample::default()
+        });
+    }
+
+    /// Adds a sample on a core for each millisecond.
+    fn ran(&mut self, process: u32, stack: u32, from: u64, length: u64) {
+        let (thread, state, cpu) = (process, ThreadState::Running, Some(0));
+        self.rows.extend((0..length / MS).map(|at| {
+            let time_ns = from + at * MS + MS / 2;
+            Sample {
+                process,
+                thread,
+                stack,
+                state,
+                time_ns,
+                weight_ns: MS,
+                cpu,
+                ..Sample::default()
+            }
+        }));
+    }
+
+    /// Adds a process that waits at one place for the whole time.
+    fn idles(&mut self, process: u32, functions: &[(&str, &str)], state: ThreadState) {
+        self.process(process, 0);
+        let stack = self.stack(process, functions);
+        self.wait(process, stack, state, 0, ITEMS * ITEM);
+    }
+
+    /// Adds a service of `multiprocessing` that polls once per `period`.
+    fn polls(&mut self, process: u32, period: u64) {
+        self.process(process, 0);
+        let stack = self.stack(process, &[("service", "/me/service.py"), BOOT]);
+        for at in 0..ITEMS * ITEM / period {
+            self.wait(process, stack, ThreadState::Poll, at * period, period - MS / 20);
+        }
+    }
+
+    fn asked(mut self) -> Outcome {
+        self.rows.sort_by_key(|row| row.time_ns);
+        self.job.fixture.writer.write(&mut self.rows).unwrap();
+        ask(&self.job.fixture.finish(), "DataWait")
+    }
+}
+
+/// Adds helper processes: Python's fork server and resource tracker, a service on a socket, and
+/// processes that poll.
+fn helpers(made: &mut WorkersJob) {
+    let tracker = ("main", "/lib/python3.14/multiprocessing/resource_tracker.py");
+    made.idles(10, &[tracker, ("<module>", "<string>")], ThreadState::Io);
+    let server = ("main", "/lib/python3.14/multiprocessing/forkserver.py");
+    made.idles(11, &[server, ("<module>", "<string>")], ThreadState::Poll);
+    made.idles(12, &[("serve", "/me/service.py"), BOOT], ThreadState::Io);
+    made.polls(13, 7 * MS);
+    made.polls(14, 90 * MS);
+}
+
+#[test]
+fn a_computing_worker_is_the_advice_despite_waiting_helpers() {
+    let mut made = WorkersJob::new();
+    made.process(1, 0);
+    let make = made.stack(1, &[("make", "/me/data.py"), BOOT]);
+    let full = made.stack(1, &[("Queue.put", QUEUES), ("feed", "/me/data.py"), BOOT]);
+    for item in 0..ITEMS {
+        made.ran(1, make, item * ITEM, WAITS);
+        made.wait(1, full, ThreadState::Lock, item * ITEM + WAITS, WORKS);
+    }
+    helpers(&mut made);
+    let outcome = made.asked();
+    let [(finding, _)] = &outcome.found[..] else { panic!("{:?}", outcome.found) };
+    assert!(finding.advice.starts_with("Make make (data.py:7) cheaper"), "{}", finding.advice);
+    assert!(!finding.seen.contains("They wait themselves"), "{}", finding.seen);
+}
+
+/// Adds a worker that mostly waits, at `fetch`, and that puts an item into the queue right before
+/// the driving thread continues.
+fn fetches(made: &mut WorkersJob) {
+    made.process(1, 0);
+    let read = made.stack(1, &[("fetch", "/me/data.py"), BOOT]);
+    let (wait_ns, put_ns) = (ITEM - MS / 2, MS / 2);
+    for item in 0..ITEMS {
+        let from = (item * ITEM + WAITS).saturating_sub(wait_ns);
+        let until = item * ITEM + WAITS - put_ns;
+        made.wait(
+            1,
+            read,
+            ThreadState::Sleep,
+            from.max(item.saturating_sub(1) * ITEM),
+            until - from,
+        );
+    }
+}
+
+#[test]
+fn a_waiting_worker_is_the_advice_despite_another_busy_process() {
+    const BUSY: u64 = 200 * MS;
+    const SLEEPS: u64 = 20 * MS;
+    let mut made = WorkersJob::new();
+    fetches(&mut made);
+    made.process(2, 0);
+    let busy = made.stack(2, &[("compress", "/me/archive.py"), BOOT]);
+    let sleeps = made.stack(2, &[("idle", "/me/archive.py"), BOOT]);
+    for at in 0..ITEMS * ITEM / (BUSY + SLEEPS) {
+        made.ran(2, busy, at * (BUSY + SLEEPS), BUSY);
+        made.wait(2, sleeps, ThreadState::Sleep, at * (BUSY + SLEEPS) + BUSY, SLEEPS);
+    }
+    let outcome = made.asked();
+    let [(finding, _)] = &outcome.found[..] else { panic!("{:?}", outcome.found) };
+    let waits = "Shorten what the workers wait for at fetch (data.py:7)";
+    assert!(finding.advice.starts_with(waits), "{}", finding.advice);
+    assert!(!finding.seen.contains("compress"), "{}", finding.seen);
+}
+
+#[test]
+fn a_waiting_worker_is_distinguished_from_idle_helper_processes() {
+    let mut made = WorkersJob::new();
+    fetches(&mut made);
+    helpers(&mut made);
+    let outcome = made.asked();
+    let [(finding, _)] = &outcome.found[..] else { panic!("{:?}", outcome.found) };
+    let waits = "Shorten what the workers wait for at fetch (data.py:7)";
+    assert!(finding.advice.starts_with(waits), "{}", finding.advice);
+    for helper in ["main", "serve", "service", "<string>"] {
+        assert!(
+            !finding.seen.contains(&format!("{helper} (")) || helper == "main",
+            "{}",
+            finding.seen
+        );
+    }
+}
+
+#[test]
+fn the_start_of_workers_is_a_separate_finding() {
+    let mut made = WorkersJob::new();
+    made.process(1, 0);
+    let half = ITEMS / 2 * ITEM;
+    let import = made.stack(1, &[TORCH, IMPORT, ("<module>", "/me/data.py"), SPAWN]);
+    let make = made.stack(1, &[("make", "/me/data.py"), BOOT, SPAWN]);
+    made.ran(1, import, 0, half);
+    made.ran(1, make, half, half);
+    let outcome = made.asked();
+    let starts = outcome.found.iter().find(|(one, _)| one.subject == "start of workers");
+    let (finding, _) = starts.unwrap();
+    assert_eq!(finding.bound_ns, ITEMS / 2 * WAITS);
+    assert!(finding.seen.contains("mostly in imports of torch"), "{}", finding.seen);
+    let work = outcome.found.iter().find(|(one, _)| one.subject.is_empty());
+    let (finding, _) = work.unwrap();
+    assert_eq!(finding.bound_ns, ITEMS / 2 * WAITS);
+    assert!(finding.advice.starts_with("Make make"), "{}", finding.advice);
+}
+
+#[test]
+fn more_workers_are_not_advised_if_one_has_all_the_work() {
+    let mut made = WorkersJob::new();
+    for process in 1..5 {
+        made.process(process, 0);
+        let task = made.stack(process, &[("Queue.get", QUEUES), ("worker", "/lib/pool.py"), BOOT]);
+        let slow =
+            made.stack(process, &[("slow", "/me/data.py"), ("worker", "/lib/pool.py"), BOOT]);
+        if process == 3 {
+            made.ran(process, slow, 0, ITEMS * ITEM - MS);
+        } else {
+            made.wait(process, task, ThreadState::Io, 0, ITEMS * ITEM);
+        }
+    }
+    let outcome = made.asked();
+    let (finding, _) = &outcome.found[0];
+    assert!(
+        finding.advice.starts_with("Divide slow (data.py:7) more evenly"),
+        "{}",
+        finding.advice
+    );
+    assert!(finding.advice.contains("process 4741"), "{}", finding.advice);
+}

@@ -1,0 +1,142 @@
+//! Counts the CPU samples of some steps, and those in which a thread of the job ran code of tprof's
+//! library or of CUPTI.
+
+use rustc_hash::FxHashMap;
+use tprof_facts::labels::base_name;
+use tprof_rank::base::intervals::{Cover, Interval};
+use tprof_trace::model::{ProcessIndex, SampleMoment, StackId, ThreadState};
+use tprof_trace::{CodeMap, TraceFile};
+
+/// Prefix of the names of tprof's libraries.
+const OWN: &str = "libtprof_";
+/// Beginning of the name of CUPTI's library.
+const CUPTI: &str = "libcupti.so";
+/// Beginnings of the names of the C library's files, in which every thread begins. The module next
+/// to them on a stack owns the thread.
+const BEGIN: [&str; 3] = ["libc.so", "libpthread.so", "ld-linux"];
+
+/// Half the width of the 95 % interval of a normal variable, in standard deviations.
+const Z: f64 = 1.96;
+
+/// The number of samples in some steps, by the code that ran.
+#[derive(Default)]
+pub(super) struct StepSamples {
+    /// Samples of threads on a core.
+    pub samples: u64,
+    /// Number of waits that ended a thread's stay on a core.
+    pub waits: u64,
+    /// Number of such waits in the whole file.
+    pub all_waits: u64,
+    /// Samples in which a thread of the job ran code of tprof's library.
+    pub in_library: SampleCount,
+    /// Samples in which a thread of the job was in a function of CUPTI, or in one that CUPTI
+    /// called.
+    pub in_cupti: SampleCount,
+}
+
+/// A number of samples of one kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SampleCount {
+    /// Number of samples.
+    pub count: u64,
+    /// The time that one sample stands for, ns; 0 if nothing was sampled.
+    pub period_ns: u64,
+}
+
+impl SampleCount {
+    /// Whether anything was sampled, so that a count of 0 means something.
+    pub fn is_known(self) -> bool {
+        self.period_ns > 0
+    }
+
+    /// Returns bounds of the time that the samples stand for, ns: the 95 % score interval of a
+    /// Poisson count, which is valid for few samples too.
+    pub fn bounds(self) -> [f64; 2] {
+        let found = self.count as f64;
+        let middle = found + Z * Z / 2.0;
+        let half = Z * (found + Z * Z / 4.0).sqrt();
+        [(middle - half).max(0.0), middle + half].map(|samples| samples * self.period_ns as f64)
+    }
+}
+
+/// The owner of the code that runs in a stack.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CodeOwner {
+    Job,
+    Library,
+    Cupti,
+}
+
+impl StepSamples {
+    /// Counts the samples of a process in these times.
+    pub fn of(file: &TraceFile, process: ProcessIndex, times: &Cover) -> StepSamples {
+        let mut found = StepSamples::default();
+        let Some(span) = times.span() else { return found };
+        let code = CodeMap::new(file);
+        let mut known: FxHashMap<StackId, CodeOwner> = FxHashMap::default();
+        let mut period_ns = 0;
+        for row in file.blocks::<SampleMoment>().flatten() {
+            let is_wait = row.state != ThreadState::Running;
+            found.all_waits += u64::from(is_wait);
+            let at = row.time_ns;
+            if row.process != process
+                || !(span.start..span.end).contains(&at)
+                || !times.touches(Interval::new(at, at))
+            {
+                continue;
+            }
+            if is_wait {
+                found.waits += 1;
+                continue;
+            }
+            if row.stack == 0 {
+                continue;
+            }
+            found.samples += 1;
+            period_ns = period_ns.max(row.weight_ns);
+            let whose =
+                *known.entry(row.stack).or_insert_with(|| whose(file, &code, process, row.stack));
+            found.in_library.count += u64::from(whose == CodeOwner::Library);
+            found.in_cupti.count += u64::from(whose == CodeOwner::Cupti);
+        }
+        (found.in_library.period_ns, found.in_cupti.period_ns) = (period_ns, period_ns);
+        found
+    }
+}
+
+fn whose(file: &TraceFile, code: &CodeMap, process: ProcessIndex, stack: StackId) -> CodeOwner {
+    let frames = file.stack(process, stack).map_or(&[][..], |stack| &stack.frames);
+    let modules: Vec<&str> = frames
+        .iter()
+        .filter_map(|address| code.module(process, *address))
+        .map(|module| base_name(file.name(module.path)))
+        .collect();
+    let is_begin = |name: &&&str| BEGIN.iter().any(|begin| name.starts_with(begin));
+    // The job does not wait for a thread that CUPTI or tprof started, so its samples do not count.
+    let began = modules.iter().rev().find(|name| !is_begin(name));
+    if began.is_none_or(|name| name.starts_with(CUPTI) || name.starts_with("libtprof_cupti")) {
+        return CodeOwner::Job;
+    }
+    if modules.iter().any(|name| name.starts_with(CUPTI)) {
+        return CodeOwner::Cupti;
+    }
+    match modules.first().is_some_and(|name| name.starts_with(OWN)) {
+        true => CodeOwner::Library,
+        false => CodeOwner::Job,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_samples_have_wide_bounds_and_zero_may_stand_for_four() {
+        let of =
+            |count| SampleCount { count, period_ns: 1_000 }.bounds().map(|ns| ns.round() as u64);
+        assert_eq!(of(0), [0, 3_842]);
+        assert_eq!(of(4), [1_555, 10_286]);
+        assert_eq!(of(100), [82_227, 121_615]);
+        assert!(!SampleCount::default().is_known());
+    }
+}

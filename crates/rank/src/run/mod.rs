@@ -1,0 +1,12 @@
+//! Describes a run as a whole, without reading its ranks' rows: its processes, the completeness of
+//! the recording, and the cost of recording.
+
+pub mod completeness;
+pub mod info;
+mod minor;
+mod missing;
+pub mod overhead;
+pub mod prices;
+pub mod processes;
+mod schemas;
+pub mod step_cost;
