@@ -17,7 +17,7 @@ use super::thread_rows::ThreadRows;
 use crate::output::info;
 use crate::output::losses::Losses;
 use crate::shared::clock::Clock;
-use reports::Note;
+use reports::AgentNote;
 use std::collections::HashMap;
 use tprof_trace::model::*;
 use tprof_trace::{TraceRow, TraceWriter};
@@ -146,7 +146,7 @@ impl Gpu {
             ExtKind::Text => self.rows.texts.define(record.argument, payload)?,
             ExtKind::AgentNote => {
                 let [count, text, ..] = payload else { return None };
-                let note = Note {
+                let note = AgentNote {
                     what: record.argument,
                     count: *count,
                     text: *text as u32,

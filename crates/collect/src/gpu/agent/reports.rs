@@ -15,7 +15,7 @@ use tprof_wire::gpu::trouble;
 pub const NCCL_CHOICES: &str = "NCCL's algorithms, protocols and channels";
 
 /// A note of the agent. The meaning of its values depends on what it says.
-pub(super) struct Note {
+pub(super) struct AgentNote {
     /// What it says, as a constant of [`trouble`].
     pub what: u32,
     pub count: u64,
@@ -40,14 +40,19 @@ impl Gpu {
     }
 
     /// Handles a note of the agent.
-    pub(super) fn take_note(&mut self, note: &Note, writer: &mut TraceWriter, losses: &mut Losses) {
+    pub(super) fn take_note(
+        &mut self,
+        note: &AgentNote,
+        writer: &mut TraceWriter,
+        losses: &mut Losses,
+    ) {
         self.learn(note);
         self.write_note(note, writer);
         self.report(note, losses);
     }
 
     /// Remembers what a note says of later records.
-    fn learn(&mut self, note: &Note) {
+    fn learn(&mut self, note: &AgentNote) {
         match note.what {
             trouble::RECORDS_CALLS => {
                 self.calls_from_ns.get_or_insert(note.time_ns);
@@ -68,7 +73,7 @@ impl Gpu {
 
     /// Writes what a note says of the process to its file: which CUPTI records, whether that has a
     /// known fault, and what another client of CUPTI did.
-    fn write_note(&self, note: &Note, writer: &mut TraceWriter) {
+    fn write_note(&self, note: &AgentNote, writer: &mut TraceWriter) {
         let text = match note.what {
             trouble::SHARED => "another client of CUPTI records too",
             trouble::DETACHED => "another client detaches CUPTI",
@@ -79,7 +84,7 @@ impl Gpu {
         self.mark(note.time_ns, text, writer);
     }
 
-    fn write_version(&self, note: &Note, writer: &mut TraceWriter) {
+    fn write_version(&self, note: &AgentNote, writer: &mut TraceWriter) {
         let version = u32::try_from(note.count).unwrap_or_default();
         if let Some(fault) = cupti::known_fault(version) {
             self.mark(note.time_ns, &format!("{}: {fault}", cupti::Release(version)), writer);
@@ -93,7 +98,7 @@ impl Gpu {
     }
 
     /// Adds what a note says is missing to the report of the run.
-    fn report(&self, note: &Note, losses: &mut Losses) {
+    fn report(&self, note: &AgentNote, losses: &mut Losses) {
         let (count, text) = (note.count, self.text(note.text));
         let (what, why) = match note.what {
             trouble::DROPPED => ("GPU records", "CUPTI had no room for them"),
