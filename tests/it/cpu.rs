@@ -101,6 +101,25 @@ fn no_thread_is_interrupted_while_recording_is_off() {
     assert_eq!((off, processes_off), ((0, 0), processes));
 }
 
+/// A thread that ends while recording is off isn't taken for the end of its process. A wait that
+/// goes on while recording is switched counts as far as it was recorded.
+#[test]
+fn threads_go_on_while_recording_is_switched_on_or_off() {
+    let waited = |threads: &Value| {
+        let rows = threads["tables"]["threads"].as_array().unwrap().iter();
+        rows.map(|row| row["waited_ns"].as_u64().unwrap_or(0)).max().unwrap() as f64 / 1e9
+    };
+    for (option, least, most) in [("--delay", 1.0, 2.2), ("--duration", 0.8, 1.1)] {
+        let scratch = Scratch::new();
+        let options: Vec<&str> = OFTEN.iter().copied().chain([option, "1s"]).collect();
+        let job = Job::new(program("pauses"));
+        let Some((cpu, threads)) = sampled(&job, &options, &scratch) else { return };
+        assert!(share(&cpu, "functions", "works", "total_share") > 0.8, "{option}: {cpu:#}");
+        let waited = waited(&threads);
+        assert!((least..most).contains(&waited), "{option}: {waited} of {threads:#}");
+    }
+}
+
 #[test]
 fn counts_of_the_processor_are_reported_or_missing_with_the_reason() {
     let scratch = Scratch::new();

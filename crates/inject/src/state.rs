@@ -4,7 +4,7 @@
 //! the slow path: it is not attached yet, it is in a forked child, or recording was turned off.
 
 use tprof_wire::hash::spread;
-use tprof_wire::region::{RegionHeader, SessionPage, mem_mode, off};
+use tprof_wire::region::{RegionHeader, SessionPage, off};
 use tprof_wire::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 /// A page that the kernel zeroes in a forked child.
@@ -116,7 +116,7 @@ pub struct Hot {
 static UNRESOLVED: AtomicU32 = AtomicU32::new(0x80 | off::UNCOUNTED);
 /// The switch of a process that is not attached, so that its hooks attach it.
 static UNATTACHED: AtomicU32 = AtomicU32::new(0);
-/// The switch of a process that never records again, or never an allocation.
+/// The switch of a process that never records again.
 static NEVER: AtomicU32 = AtomicU32::new(off::UNCOUNTED);
 
 impl Hot {
@@ -154,13 +154,9 @@ pub fn forked() {
     HOT.follow(&UNATTACHED);
 }
 
-/// Called when the process has attached. If no allocations are recorded, the allocator's hooks have
-/// nothing left to do.
+/// Called when the process has attached.
 pub fn attached(header: &'static RegionHeader) {
-    match header.mem_mode.load(Relaxed) {
-        mem_mode::OFF => HOT.follow(&NEVER),
-        _ => HOT.follow(&header.off),
-    }
+    HOT.follow(&header.off);
 }
 
 /// The hot values of this process.

@@ -105,6 +105,8 @@ pub(super) struct Recording {
     pub over: bool,
     /// Whether recording was on when the run ended.
     pub ends_on: bool,
+    /// Time when recording was last switched off, ns; 0 if it never was.
+    pub off_since_ns: u64,
     /// The schedule that `tprof ctl start --steps` has set, if any. Processes switch their
     /// recording at its steps.
     pub steps: Option<Schedule>,

@@ -59,13 +59,16 @@ impl Engine {
                 }
                 Event::Sizes(round) => self.take_sizes(round),
                 Event::RootStarted(pid) => self.out.processes.root = Some(pid),
-                Event::Sampler(event) => {
+                Event::Sampler(mut event) => {
                     let recording =
                         self.recording.ends_on || self.parts.session.page().off.load(Relaxed) == 0;
-                    let Engine { targets, out, attribution, .. } = self;
-                    if recording || !matches!(event, SamplerEvent::Samples(_)) {
-                        attribution.take(event, &mut Destination { targets, out });
+                    let Engine { targets, out, attribution, recording: state, .. } = self;
+                    if let SamplerEvent::Samples(samples) = &mut event
+                        && !recording
+                    {
+                        samples.retain_mut(|sample| sample.end_by(state.off_since_ns));
                     }
+                    attribution.take(event, &mut Destination { targets, out });
                 }
                 Event::RootEnded(pid, status) => {
                     self.out.processes.reaped(pid, status, sys::monotonic_ns());

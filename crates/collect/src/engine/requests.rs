@@ -32,6 +32,9 @@ impl Engine {
         if let Some(sampler) = sampler.filter(|_| off == 0) {
             sampler.pause(false);
         }
+        if off != 0 {
+            self.recording.off_since_ns = sys::monotonic_ns();
+        }
         page.off.store(off, SeqCst);
         if let Some(sampler) = sampler.filter(|_| off != 0) {
             sampler.pause(true);

@@ -1,10 +1,13 @@
 //! Turns the records of a process's CUPTI agent into rows: kernels, copies, waits, calls, ranges
 //! and changes of device memory.
 
-use super::by_order::{ByOrder, RanWork, StartedWork, WithoutCall, hash_of};
+mod reports;
+
+pub use reports::NCCL_CHOICES;
+
+use super::by_order::{ByOrder, RanWork, StartedWork, hash_of};
 use super::call_stacks::CallStacks;
 use super::classes::{Class, Classes};
-use super::coverage::Gap;
 use super::launches::{Launches, RuntimeCall};
 use super::matching::{Matched, Matching, MemoryCall};
 use super::ranges::Ranges;
@@ -14,12 +17,11 @@ use super::thread_rows::ThreadRows;
 use crate::output::info;
 use crate::output::losses::Losses;
 use crate::shared::clock::Clock;
+use reports::AgentNote;
 use std::collections::HashMap;
 use tprof_trace::model::*;
-use tprof_trace::run::BlindSpot;
 use tprof_trace::{TraceRow, TraceWriter};
-use tprof_wire::cupti;
-use tprof_wire::gpu::{self, trouble};
+use tprof_wire::gpu;
 use tprof_wire::record::ExtKind;
 
 /// Rows of one table that are collected before they are written. With larger blocks a file would
@@ -27,8 +29,6 @@ use tprof_wire::record::ExtKind;
 /// that serves all ranks of a node.
 const ROWS: usize = 8_192;
 
-/// Names the data that only NCCL's profiler plugin records, for the report.
-pub const NCCL_CHOICES: &str = "NCCL's algorithms, protocols and channels";
 /// If CUPTI's clock jumped at this many joins in a row, it isn't set but runs differently.
 const OTHER_CLOCK: u32 = 3;
 
@@ -146,16 +146,13 @@ impl Gpu {
             ExtKind::Text => self.rows.texts.define(record.argument, payload)?,
             ExtKind::AgentNote => {
                 let [count, text, ..] = payload else { return None };
-                if record.argument == trouble::RECORDS_CALLS {
-                    self.calls_from_ns.get_or_insert(clock.ns(record.clock));
-                    self.counts_on_hooks = *count != 0;
-                }
-                self.mark_client(record, place, clock);
-                if record.argument == trouble::USES {
-                    let version = u32::try_from(*count).unwrap_or_default();
-                    self.mark_fault(version, clock.ns(record.clock), place);
-                }
-                self.note(record.argument, *count, *text as u32, place, losses);
+                let note = AgentNote {
+                    what: record.argument,
+                    count: *count,
+                    text: *text as u32,
+                    time_ns: clock.ns(record.clock),
+                };
+                self.take_note(&note, place.writer(), losses);
             }
             ExtKind::Device => {
                 self.rows.devices.describe(gpu::Device::unpack(payload)?);
@@ -170,70 +167,20 @@ impl Gpu {
                 self.on_device(context.context, context.device, place);
             }
             ExtKind::Kernel => {
-                let kernel = gpu::Kernel::unpack(payload)?;
-                if kernel.graph == 0 {
-                    self.launches.ran(kernel.correlation);
-                }
-                self.on_device(kernel.context, kernel.device, place);
-                let row = self.rows.kernel(&kernel, place);
-                if self.counts_on_hooks && kernel.graph == 0 {
-                    let name = self.rows.texts.text(kernel.name).unwrap_or_default();
-                    let work = StartedWork::Kernel(hash_of(name));
-                    self.ran(
-                        kernel.correlation,
-                        row.start_ns,
-                        (kernel.context, kernel.stream),
-                        work,
-                    );
-                }
+                let row = self.kernel(&gpu::Kernel::unpack(payload)?, place);
                 self.kernels.extend(was_on(row.start_ns).then_some(row));
             }
             ExtKind::Copy => {
-                let copy = gpu::Copy::unpack(payload)?;
-                self.on_device(copy.context, copy.device, place);
-                let row = self.rows.copy(&copy);
-                if self.counts_on_hooks && copy.graph == 0 {
-                    let work =
-                        if copy.kind == gpu::FILL { StartedWork::Fill } else { StartedWork::Copy };
-                    let (stream, work) = ((copy.context, copy.stream), work(copy.bytes));
-                    self.ran(copy.correlation, row.start_ns, stream, work);
-                }
+                let row = self.copy(&gpu::Copy::unpack(payload)?, place);
                 self.copies.extend(was_on(row.start_ns).then_some(row));
             }
             ExtKind::Call => {
                 let call = gpu::Call::unpack(payload)?;
-                if self.counts_on_hooks {
-                    let start_ns = self.rows.joins.ns(call.start);
-                    self.by_order.recorded(call.correlation, start_ns);
+                if let Some((row, class)) = self.call(&call, record.thread, place)
+                    && was_on(row.start_ns)
+                {
+                    self.keep_call(&call, row, class);
                 }
-                // The agent makes calls to the driver itself. They don't belong to the job.
-                if place.threads.get(&call.thread) == Some(&record.thread) {
-                    return Some(());
-                }
-                let mut row = self.rows.call(&call, place);
-                let text = || self.rows.texts.text(call.name).unwrap_or_default();
-                self.call_stacks.complete(&mut row, || without_version(text()));
-                let is_runtimes = row.kind == SpanKind::Runtime;
-                let class = is_runtimes.then(|| self.classes.of(call.name, text));
-                if class == Some(Class::Memory) {
-                    self.matching.called_runtime(call.correlation.into());
-                }
-                if !was_on(row.start_ns) {
-                    return Some(());
-                }
-                self.wait_of_call(&call, &row);
-                if let Some(class) = class {
-                    self.launches.called(&RuntimeCall {
-                        class,
-                        correlation: call.correlation,
-                        thread: row.thread,
-                        start_ns: row.start_ns,
-                        end_ns: row.start_ns + row.duration_ns,
-                        succeeded: call.result == 0,
-                    });
-                }
-                self.last_call = Some(row);
-                self.spans.push(row);
             }
             ExtKind::Wait => {
                 let row = self.rows.wait(&gpu::Wait::unpack(payload)?);
@@ -268,6 +215,75 @@ impl Gpu {
         Some(())
     }
 
+    fn kernel(&mut self, kernel: &gpu::Kernel, place: &mut ThreadRows<'_>) -> Kernel {
+        self.on_device(kernel.context, kernel.device, place);
+        let row = self.rows.kernel(kernel, place);
+        if kernel.graph == 0 {
+            self.launches.ran(kernel.correlation);
+            if self.counts_on_hooks {
+                let work = StartedWork::Kernel(hash_of(self.text(kernel.name)));
+                let stream = (kernel.context, kernel.stream);
+                self.ran(kernel.correlation, row.start_ns, stream, work);
+            }
+        }
+        row
+    }
+
+    fn copy(&mut self, copy: &gpu::Copy, place: &mut ThreadRows<'_>) -> MemoryCopy {
+        self.on_device(copy.context, copy.device, place);
+        let row = self.rows.copy(copy);
+        if self.counts_on_hooks && copy.graph == 0 {
+            let work = if copy.kind == gpu::FILL { StartedWork::Fill } else { StartedWork::Copy };
+            let stream = (copy.context, copy.stream);
+            self.ran(copy.correlation, row.start_ns, stream, work(copy.bytes));
+        }
+        row
+    }
+
+    /// Joins a call with what hooks recorded of it, and returns its row, and its class if it is a
+    /// call of the CUDA runtime. Returns `None` for a call that `agents_thread` made: the agent
+    /// calls the driver itself, and these calls don't belong to the job.
+    fn call(
+        &mut self,
+        call: &gpu::Call,
+        agents_thread: ThreadIndex,
+        place: &mut ThreadRows<'_>,
+    ) -> Option<(Span, Option<Class>)> {
+        if self.counts_on_hooks {
+            let start_ns = self.rows.joins.ns(call.start);
+            self.by_order.recorded(call.correlation, start_ns);
+        }
+        if place.threads.get(&call.thread) == Some(&agents_thread) {
+            return None;
+        }
+        let mut row = self.rows.call(call, place);
+        let text = || self.rows.texts.text(call.name).unwrap_or_default();
+        self.call_stacks.complete(&mut row, || without_version(text()));
+        let is_runtimes = row.kind == SpanKind::Runtime;
+        let class = is_runtimes.then(|| self.classes.of(call.name, text));
+        if class == Some(Class::Memory) {
+            self.matching.called_runtime(call.correlation.into());
+        }
+        Some((row, class))
+    }
+
+    /// Adds the row of a call from a time when recording was on.
+    fn keep_call(&mut self, call: &gpu::Call, row: Span, class: Option<Class>) {
+        self.wait_of_call(call, &row);
+        if let Some(class) = class {
+            self.launches.called(&RuntimeCall {
+                class,
+                correlation: call.correlation,
+                thread: row.thread,
+                start_ns: row.start_ns,
+                end_ns: row.start_ns + row.duration_ns,
+                succeeded: call.result == 0,
+            });
+        }
+        self.last_call = Some(row);
+        self.spans.push(row);
+    }
+
     fn ran(&mut self, correlation: u32, start_ns: u64, of: (u32, u32), work: StartedWork) {
         let stream = u64::from(of.0) << 32 | u64::from(of.1);
         self.by_order.ran(RanWork { correlation, start_ns, stream, work });
@@ -289,7 +305,7 @@ impl Gpu {
         if self.version != WITHOUT_WAITS || call.result != 0 {
             return;
         }
-        let name = self.rows.texts.text(call.name).unwrap_or_default();
+        let name = self.text(call.name);
         let waits = ["cudaDeviceSynchronize", "cuCtxSynchronize"];
         let correlation = Some(u64::from(call.correlation));
         // If a runtime call waits through a driver call, both have the same correlation and are one
@@ -331,18 +347,13 @@ impl Gpu {
         // A clock that runs differently seems to be set at each join. The mark is written only
         // once.
         if let (Some(step_ns), 1) = (step, self.clock_steps) {
-            let name = place.writer().name(&format!("CUPTI's clock was set by {step_ns} ns"));
-            let process = Some(self.rows.process);
-            place.writer().mark(Mark { time_ns, process, name, kind: MarkKind::Mark });
+            let text = format!("CUPTI's clock was set by {step_ns} ns");
+            self.mark(time_ns, &text, place.writer());
         }
         if self.clock_steps == OTHER_CLOCK {
-            losses.add_blind(BlindSpot {
-                process: self.label.clone(),
-                what: "times of GPU records".to_owned(),
-                why: "CUPTI's clock does not run as the host's does: another client may have \
-                      chosen it"
-                    .to_owned(),
-            });
+            let why = "CUPTI's clock does not run as the host's does: another client may have \
+                       chosen it";
+            self.add_blind("times of GPU records", why, losses);
         }
         let source = place.writer().name("cupti");
         place.writer().clock_join(ClockJoin {
@@ -352,133 +363,6 @@ impl Gpu {
             process: self.rows.process,
             source,
         });
-    }
-
-    /// Adds something that isn't recorded of this process to the report of what is missing.
-    pub fn add_blind(&self, what: &str, why: &str, losses: &mut Losses) {
-        losses.add_blind(BlindSpot {
-            process: self.label.clone(),
-            what: what.to_owned(),
-            why: why.to_owned(),
-        });
-    }
-
-    /// Writes a mark if the version of CUPTI has a known fault.
-    fn mark_fault(&self, version: u32, time_ns: u64, place: &mut ThreadRows<'_>) {
-        let Some(fault) = cupti::known_fault(version) else { return };
-        let text = format!("{}: {fault}", cupti::Release(version));
-        let (process, name) = (Some(self.rows.process), place.writer().name(&text));
-        place.writer().mark(Mark { time_ns, process, name, kind: MarkKind::Mark });
-    }
-
-    /// Writes a mark if a note of the agent says that another client of CUPTI did something.
-    fn mark_client(&self, record: &AgentRecord<'_>, place: &mut ThreadRows<'_>, clock: &Clock) {
-        let text = match record.argument {
-            trouble::SHARED => "another client of CUPTI records too",
-            trouble::DETACHED => "another client detaches CUPTI",
-            trouble::ATTACHED => "CUPTI records again",
-            _ => return,
-        };
-        let (process, name) = (Some(self.rows.process), place.writer().name(text));
-        let time_ns = clock.ns(record.clock);
-        place.writer().mark(Mark { time_ns, process, name, kind: MarkKind::Mark });
-    }
-
-    /// Handles a note of the agent about something that the run's report must mention.
-    fn note(
-        &mut self,
-        what: u32,
-        count: u64,
-        text: u32,
-        place: &mut ThreadRows<'_>,
-        losses: &mut Losses,
-    ) {
-        let text = self.rows.texts.text(text).unwrap_or_default();
-        let mut blind = |of: &str, why: &str| {
-            losses.add_blind(BlindSpot {
-                process: self.label.clone(),
-                what: of.to_owned(),
-                why: why.to_owned(),
-            });
-        };
-        match what {
-            trouble::NO_CUPTI => blind("what the GPU did", text),
-            trouble::REFUSED => {
-                if text.starts_with("kernels: ") {
-                    self.launches.cannot_know();
-                }
-                self.records_memory &= !text.starts_with("device memory: ");
-                let (of, why) = text.split_once(": ").unwrap_or(("records of the GPU", text));
-                blind(of, &format!("CUPTI refused it ({why}, {count})"));
-            }
-            trouble::NOT_CHAINED => blind("another injected library", text),
-            trouble::OTHER_PROFILER => blind(NCCL_CHOICES, text),
-            trouble::USES => {
-                self.version = count;
-                let key = place.writer().name("cupti");
-                let value = serde_json::json!({
-                    "process": self.rows.process, "version": count, "path": text,
-                });
-                let value = place.writer().name(&value.to_string());
-                place.writer().property(Property { key, value });
-            }
-            trouble::NOT_BY_HOOKS => {
-                blind("CUDA calls by hooks, which CUPTI records instead", text)
-            }
-            trouble::DROPPED => {
-                self.launches.counted += count;
-                losses.lose("GPU records", "CUPTI had no room for them", count);
-            }
-            trouble::NO_BUFFER => {
-                let why =
-                    "all were full; the records that it cost are counted beside, if CUPTI does";
-                losses.lose("requests of CUPTI's for a buffer", why, count);
-            }
-            trouble::NEWER => {
-                let version = format!("{}.{}", count / 10_000, count % 10_000 / 100);
-                blind(
-                    "what a newer CUPTI may have added to its records",
-                    &format!("CUPTI {version} is newer than 13.5, the newest that tprof supports"),
-                );
-            }
-            trouble::NO_TIMES => {
-                self.launches.counted += count;
-                losses.lose("GPU records", "CUPTI gave them no times", count);
-            }
-            trouble::UNKNOWN_KIND => {
-                losses.lose("GPU records", "they are of kinds unknown to this tprof", count)
-            }
-            trouble::NESTED_KERNELS => {
-                let why = "kernels launched them, and their records are not kept";
-                losses.lose("kernels", why, count);
-            }
-            trouble::UNREADABLE => {
-                let why = format!("CUPTI could not read its buffer on ({text})");
-                losses.lose("bytes of GPU records", &why, count);
-            }
-            trouble::NOT_ENDED => {
-                let why = "they are of work that had not ended when the process did, or when \
-                           another client of CUPTI forced them out";
-                losses.lose("bytes of GPU records", why, count);
-            }
-            trouble::SPARE_BUFFERS => {
-                let why = "all buffers were full, and CUPTI before 12.9 crashes without one";
-                losses.lose("bytes of GPU records", why, count);
-            }
-            trouble::DETACHED => blind(
-                "GPU work after a call of cuptiFinalize, for up to a second",
-                &format!("another client detached CUPTI from the process ({count} buffers lost)"),
-            ),
-            trouble::RESUMED => blind(
-                "GPU work that no hooked call began, right after recording was switched on",
-                &format!(
-                    "CUPTI records from {:.1} ms after that on, at the latest",
-                    count as f64 / 1e6
-                ),
-            ),
-            trouble::NAMES_CUT => losses.lose("ends of names", "they were too long", count),
-            _ => {}
-        }
     }
 
     /// Adds calls that changed memory, as hooks recorded them.
@@ -579,70 +463,6 @@ impl Gpu {
         let before = self.spans.len();
         self.spans.extend(self.by_order.settle(now_ns, last));
         &self.spans[before..]
-    }
-
-    /// Counts the work that could not be joined with the call that started it as a loss.
-    pub fn count_unjoined(&self, always_on: bool, losses: &mut Losses) {
-        const LINKS: &str = "links of device work to the calls that started it";
-        let WithoutCall { unclear, unseen, unknown, contradicted, .. } = self.by_order.found;
-        let unseen_why = match always_on {
-            true => {
-                "no hook saw the calls: a library may have a CUDA runtime of its own, which \
-                     --cuda-calls cupti records"
-            }
-            false => "no hook saw the calls, or recording was off then",
-        };
-        for (why, count) in [
-            ("calls and CUPTI's records of a stretch do not add up", unclear),
-            (unseen_why, unseen),
-            ("neither the kernel's name nor CUPTI's number of the stream is known", unknown),
-            ("CUPTI recorded other calls of the same numbers later", contradicted),
-        ] {
-            if count > 0 {
-                losses.lose(LINKS, why, count);
-            }
-        }
-    }
-
-    /// Counts the kernels that were launched but have no record as a loss.
-    pub fn count_missing_kernels(&self, losses: &mut Losses) {
-        let missing = self.launches.without_kernels()
-            + self.by_order.found.missing_kernels.saturating_sub(self.launches.counted);
-        if missing > 0 {
-            let why = "they were launched, and CUPTI gave no record of them before the end";
-            losses.lose("kernels", why, missing);
-        }
-    }
-
-    /// Reports the intervals in which another client of CUPTI had taken the records. They are
-    /// marked in the file and listed in the report, in seconds since the process began.
-    pub fn write_gaps(
-        &self,
-        gaps: &[Gap],
-        start_ns: u64,
-        writer: &mut TraceWriter,
-        losses: &mut Losses,
-    ) {
-        for gap in gaps {
-            let since = |time_ns: u64| time_ns.saturating_sub(start_ns) as f64 / 1e9;
-            let (from, to) = (since(gap.from_ns), since(gap.to_ns));
-            losses.add_blind(BlindSpot {
-                process: self.label.clone(),
-                what: format!("what the GPU did from {from:.2} s to {to:.2} s after it began"),
-                why: format!(
-                    "{} launches and copies brought no records: another client of CUPTI took \
-                     them over",
-                    gap.calls
-                ),
-            });
-            for (time_ns, text) in [
-                (gap.from_ns, "another client of CUPTI takes the records over"),
-                (gap.to_ns, "the last call without a record of CUPTI's"),
-            ] {
-                let (process, name) = (Some(self.rows.process), writer.name(text));
-                writer.mark(Mark { time_ns, process, name, kind: MarkKind::Mark });
-            }
-        }
     }
 }
 

@@ -49,6 +49,9 @@ const GRACE: Duration = Duration::from_millis(900);
 /// A collector on demand ends when no process has been attached for this long.
 const LINGER: Duration = Duration::from_millis(500);
 
+const MAKE_MEMORY: &str = "make shared memory (memfd_create)";
+const START_THREAD: &str = "start a thread";
+
 /// A running collector, with its threads.
 pub struct Session {
     directory: PathBuf,
@@ -105,16 +108,13 @@ impl Session {
         info_path: PathBuf,
         linger: Option<Duration>,
     ) -> Result<Session, CollectError> {
-        let system = |what: &'static str| move |source| CollectError::System { what, source };
         sys::raise_file_limit();
         let owned = owned::claim(&directory).ok();
         let (socket, listener) =
             SessionSocket::open(&directory).map_err(system("listen on a Unix socket"))?;
         let socket = Arc::new(socket);
-        let (page, session_fd) =
-            shared::SessionMemory::new().map_err(system("make shared memory (memfd_create)"))?;
-        let (tables, tables_fd) =
-            Tables::new().map_err(system("make shared memory (memfd_create)"))?;
+        let (page, session_fd) = shared::SessionMemory::new().map_err(system(MAKE_MEMORY))?;
+        let (tables, tables_fd) = Tables::new().map_err(system(MAKE_MEMORY))?;
         let page = Arc::new(page);
         let clock = Clock::new();
         let counted = why_not_counted(&config);
@@ -129,24 +129,9 @@ impl Session {
         let kept = (kept, !config.redact);
         let workers =
             workers::start(tables, Arc::clone(&prebuilt), Arc::clone(&page), kept, answers)
-                .map_err(system("start a thread"))?;
-        let sampler = match config.activities.contains(&Activity::Cpu) {
-            true => Some(Arc::new(
-                start_sampler(&config, &counted, &events, &page)
-                    .map_err(system("start a thread"))?,
-            )),
-            false => None,
-        };
+                .map_err(system(START_THREAD))?;
+        let sampler = start_sampler(&config, &counted, &events, &page)?;
         let stop = Arc::new(AtomicBool::new(false));
-        let header = TraceHeader {
-            host: info.host.clone(),
-            rank: None,
-            provisional: false,
-            instance: 0,
-            start_ns: info.start_ns,
-            start_unix_ns: info.start_unix_ns,
-            tprof: info.tprof.clone(),
-        };
         let server = Server {
             listener,
             socket: Arc::clone(&socket),
@@ -162,13 +147,7 @@ impl Session {
             events: events.clone(),
             stop: Arc::clone(&stop),
         };
-        let output = config.output.clone();
-        let counters = processors().len().to_string();
-        let facts = vec![
-            (property::EVENTS, counted.to_string()),
-            (property::COUNTERS_PER_THREAD, counters),
-        ];
-        let files = Files::new(&output, header, facts);
+        let files = files_of(&config.output, &info, &counted);
         let parts = EngineParts {
             config: config.clone(),
             session: Arc::clone(&page),
@@ -182,28 +161,17 @@ impl Session {
             linger,
             socket: Arc::clone(&socket),
             sampler: sampler.clone(),
-            sizer: {
-                let (events, page) = (events.clone(), Arc::clone(&page));
-                let deliver = move |round| {
-                    let taken = events.send(Event::Sizes(round)).is_ok();
-                    page.wake();
-                    taken
-                };
-                PssReader::start(deliver).ok()
-            },
+            sizer: start_sizer(&events, &page),
         };
         let recorded = Output::new(clock, files);
         let stepping = Arc::clone(&recorded.processes.stepping);
         let engine = Engine::new(parts, recorded);
-        let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
-        let spawn = system("start a thread");
-        let sweeper = named("tprof-sweeper");
-        let sweeper = sweeper.spawn(|| _ = owned::sweep(&owned::places())).map_err(&spawn)?;
-        let server = named("tprof-server").spawn(move || server.run()).map_err(&spawn)?;
-        let engine = named("tprof-engine").spawn(move || engine.run()).map_err(spawn)?;
+        let sweeper = spawn("tprof-sweeper", || _ = owned::sweep(&owned::places()))?;
+        let server = spawn("tprof-server", move || server.run())?;
+        let engine = spawn("tprof-engine", move || engine.run())?;
         Ok(Session {
             directory,
-            output,
+            output: config.output.clone(),
             config,
             libraries,
             page,
@@ -393,12 +361,28 @@ fn why_not_counted(config: &Config) -> serde_json::Value {
     serde_json::json!(all.collect::<BTreeMap<_, _>>())
 }
 
+fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> CollectError {
+    move |source| CollectError::System { what, source }
+}
+
+fn spawn<T: Send + 'static>(
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, CollectError> {
+    let named = std::thread::Builder::new().name(name.to_owned());
+    named.spawn(body).map_err(system(START_THREAD))
+}
+
+/// Starts the sampler of CPUs, unless CPU samples are off.
 fn start_sampler(
     config: &Config,
     counted: &serde_json::Value,
     events: &Sender<Event>,
     page: &Arc<shared::SessionMemory>,
-) -> std::io::Result<CpuSampler> {
+) -> Result<Option<Arc<CpuSampler>>, CollectError> {
+    if !config.activities.contains(&Activity::Cpu) {
+        return Ok(None);
+    }
     let counted = |event: &PerfEvent| counted[event.name()].is_null();
     let wanted = SamplingOptions {
         rate: config.sample_rate,
@@ -411,7 +395,37 @@ fn start_sampler(
         let _ = events.send(Event::Sampler(event));
     };
     let page = Arc::clone(page);
-    CpuSampler::start(wanted, Box::new(deliver), Box::new(move || page.wake()))
+    let sampler = CpuSampler::start(wanted, Box::new(deliver), Box::new(move || page.wake()));
+    Ok(Some(Arc::new(sampler.map_err(system(START_THREAD))?)))
+}
+
+/// Starts the reader of proportional set sizes; `None` if its thread can't be started.
+fn start_sizer(events: &Sender<Event>, page: &Arc<shared::SessionMemory>) -> Option<PssReader> {
+    let (events, page) = (events.clone(), Arc::clone(page));
+    let deliver = move |round| {
+        let taken = events.send(Event::Sizes(round)).is_ok();
+        page.wake();
+        taken
+    };
+    PssReader::start(deliver).ok()
+}
+
+/// Returns the files of the run, none of which exists yet.
+fn files_of(directory: &Path, info: &RunInfo, counted: &serde_json::Value) -> Files {
+    let header = TraceHeader {
+        host: info.host.clone(),
+        rank: None,
+        provisional: false,
+        instance: 0,
+        start_ns: info.start_ns,
+        start_unix_ns: info.start_unix_ns,
+        tprof: info.tprof.clone(),
+    };
+    let facts = vec![
+        (property::EVENTS, counted.to_string()),
+        (property::COUNTERS_PER_THREAD, processors().len().to_string()),
+    ];
+    Files::new(directory, header, facts)
 }
 
 fn make_session_directory() -> Result<PathBuf, CollectError> {

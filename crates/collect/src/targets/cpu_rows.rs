@@ -2,11 +2,13 @@
 //! Each thread, stack and frame gets a number when it is first seen. Frames that are addresses need
 //! no number.
 
+use super::thread_table::ThreadTable;
+use crate::gpu::ThreadRows;
 use crate::output::files::OpenFile;
 use crate::targets::code::Code;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use tprof_os::proc;
 use tprof_sampler::cpu::{CpuSample, Frame, Kind, Measure, ThreadTotals};
@@ -28,11 +30,8 @@ const GRAIN_NS: u64 = 1023;
 /// The threads, stacks and frames of one image that have a number.
 #[derive(Default)]
 pub struct CpuRows {
-    /// Rows of threads, by tid. Threads that recorded events themselves are included.
-    threads: HashMap<u32, ThreadIndex>,
-    /// Tids of threads that have ended. A sample with such a tid is a late sample of the ended
-    /// thread, until another thread with this tid records events.
-    ended: HashSet<u32>,
+    /// Rows of threads. Threads that recorded events themselves are included.
+    pub threads: ThreadTable,
     stacks: FxHashMap<(Vec<u64>, u8), StackId>,
     next_stack: StackId,
     kernel: FxHashMap<u64, u64>,
@@ -66,6 +65,11 @@ fn without_path(name: &str) -> Cow<'_, str> {
 }
 
 impl CpuRows {
+    /// Returns the rows of an image whose threads are in this table.
+    pub fn new(threads: ThreadTable) -> CpuRows {
+        CpuRows { threads, ..CpuRows::default() }
+    }
+
     /// Writes one sample.
     pub fn take(&mut self, taken: CpuSample, sink: &mut RowSink<'_>) {
         let thread = self.thread(taken.tid, taken.time_ns, sink);
@@ -124,14 +128,11 @@ impl CpuRows {
     }
 
     fn thread(&mut self, tid: u32, time_ns: u64, sink: &mut RowSink<'_>) -> ThreadIndex {
-        if let Some(index) = self.threads.get(&tid) {
+        if let Some(index) = self.threads.sampled.get(&tid) {
             return *index;
         }
-        let index = sink.open.threads;
-        sink.open.threads += 1;
-        let process = sink.process;
-        sink.open.writer.thread(&Thread { thread: index, process, tid, start_ns: time_ns });
-        self.threads.insert(tid, index);
+        let mut place = ThreadRows { file: sink.open, threads: &mut self.threads.sampled };
+        let index = place.thread(sink.process, tid, time_ns);
         let name = sink
             .names
             .get(&tid)
@@ -143,28 +144,9 @@ impl CpuRows {
         index
     }
 
-    /// Returns the row of a thread that recorded events itself: the row that samples have created
-    /// for it, else `next`.
-    pub fn recorded(&mut self, tid: u32, next: ThreadIndex) -> ThreadIndex {
-        if self.ended.remove(&tid) {
-            self.threads.remove(&tid);
-        }
-        *self.threads.entry(tid).or_insert(next)
-    }
-
-    /// Returns the rows of threads, by tid.
-    pub fn threads(&mut self) -> &mut HashMap<u32, ThreadIndex> {
-        &mut self.threads
-    }
-
-    /// Notes that the thread of this row has ended.
-    pub fn ended(&mut self, index: ThreadIndex) {
-        self.ended.extend(self.threads.iter().filter(|(_, at)| **at == index).map(|(tid, _)| *tid));
-    }
-
     /// Writes the name that a thread has set.
     pub fn name(&self, tid: u32, time_ns: u64, name: &str, open: &mut OpenFile) {
-        if let Some(index) = self.threads.get(&tid) {
+        if let Some(index) = self.threads.sampled.get(&tid) {
             let name = open.writer.name(name);
             open.writer.thread_name(*index, time_ns, name);
         }

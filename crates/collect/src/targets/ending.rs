@@ -156,10 +156,7 @@ impl Target {
     fn finish_devices(&mut self, out: &mut Output, end_ns: u64, always_on: bool) {
         let Some(open) = out.files.open.get_mut(self.file) else { return };
         let losses = &mut out.processes.losses;
-        let threads = match self.same_namespace {
-            true => self.cpu_rows.threads(),
-            false => &mut self.tids,
-        };
+        let threads = self.cpu_rows.threads.recorded();
         self.gpu.changed_memory(self.calls.memory_calls.drain(..));
         self.calls.join_by_order(&mut self.gpu, end_ns, true);
         self.gpu.finish(end_ns, threads, &mut open.writer, losses);

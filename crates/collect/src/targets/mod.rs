@@ -24,4 +24,5 @@ mod spans;
 pub mod target;
 #[cfg(test)]
 mod tests;
+mod thread_table;
 mod threads;

@@ -6,17 +6,21 @@ use super::operators::Operators;
 use super::spans::Spans;
 use super::target::{CountedLosses, ModuleQuestions, Target, Targets, Usage};
 use crate::config::{Config, MemMode};
+use crate::error::CollectError;
 use crate::gpu::{Gpu, NCCL_CHOICES};
 use crate::output::destination::Output;
-use crate::output::files::FileOwner;
+use crate::output::files::{FileOwner, Files};
+use crate::output::losses::Losses;
 use crate::output::module_names::HookedImage;
 use crate::output::processes::{Assignment, Processes};
+use crate::output::ranks::Rank;
 use crate::targets::attached::Attached;
 use crate::targets::calls::Calls;
 use crate::targets::code::Code;
 use crate::targets::cpu_rows::CpuRows;
 use crate::targets::image::Image;
-use std::collections::{HashMap, HashSet};
+use crate::targets::thread_table::ThreadTable;
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use tprof_os::proc;
@@ -42,150 +46,30 @@ pub struct PlacedIn<'a> {
 
 impl Target {
     /// Adds a new image to the run; `None` if no file can be created for it.
-    pub fn place(attached: Attached, run: PlacedIn<'_>, now: u64) -> Option<Target> {
+    pub fn place(mut attached: Attached, run: PlacedIn<'_>, now: u64) -> Option<Target> {
         let PlacedIn { targets, out, config, recording, allocators } = run;
-        let Output { files, processes, .. } = out;
-        let same_pid = processes.image_of(attached.pid);
-        let parent_image = same_pid.or_else(|| processes.image_of(attached.parent));
-        let ancestors = ancestry(processes, attached.pid, attached.parent);
-        let named = attached.rank;
-        for ancestor in &ancestors {
-            let of_ancestor = processes.assignment_of(*ancestor);
-            let launched = |of: &Assignment| {
-                named.zip(of.rank).is_some_and(|(rank, of_it)| rank.is_launched_by(&of_it))
-            };
-            let Some(Assignment { file, .. }) = of_ancestor.filter(launched) else { continue };
-            if files.open.get(file).is_some_and(|f| matches!(f.owner, FileOwner::Rank(_))) {
-                files.becomes_launcher(file);
-                processes.launch(file);
-            }
-        }
-        let parent = parent_image.and_then(|p| processes.assignment_of(p));
-        let chosen = match (named, parent) {
-            (None, Some(parent)) => Ok(parent.file),
-            (None, None) => files.unranked(),
-            (Some(rank), Some(Assignment { file, rank: Some(of_parent) }))
-                if rank.is_same(&of_parent) && !rank.is_launched_by(&of_parent) =>
-            {
-                Ok(file)
-            }
-            (Some(rank), parent) => match files.newest_of(&rank) {
-                // The ranks of such processes may have no common parent, because somebody started
-                // them by hand. If so, processes of one rank share a file as long as one of them
-                // lives.
-                Some(file) if files.open[file].live > 0 || parent.is_none() => Ok(file),
-                _ => files.rank(rank),
-            },
-        };
-        let file = match chosen {
-            Ok(file) => file,
-            Err(e) => {
-                processes.losses.complain(&e.to_string());
-                processes.losses.add_blind(BlindSpot {
-                    process: format!("{} {}", attached.pid, base_name(&attached.command)),
-                    what: "everything".to_owned(),
-                    why: format!("no trace file: {e}"),
-                });
-                return None;
-            }
-        };
-        let assigned = named.or(parent.and_then(|p| p.rank));
-        let command = shown_command(&attached.command, config.redact);
-        let open = files.open.get_mut(file)?;
-        let is_rank = matches!(open.owner, FileOwner::Rank(_));
-        let rank = assigned.filter(|_| is_rank).map(|rank| rank.number);
-        let index = open.processes;
-        open.processes += 1;
-        open.live += 1;
-        let memory = match config.memory() {
-            MemMode::Off => MemoryRecording::Off,
-            MemMode::Sampled { interval } => MemoryRecording::Sampled { interval },
-            MemMode::Exact => MemoryRecording::Exact,
-        };
-        processes.bent += u64::from(attached.has_faketime);
-        let own_malloc = attached.hello.flags & hello_flags::OWN_MALLOC != 0;
-        if own_malloc || attached.hello.flags & hello_flags::NO_REAL_MALLOC != 0 {
-            processes.losses.add_blind(BlindSpot {
-                process: format!("{} {}", attached.pid, base_name(&attached.command)),
-                what: "allocations".to_owned(),
-                why: "the executable has its own malloc and calls it directly".to_owned(),
-            });
-        }
-        let program = attached.program.filter(|_| !own_malloc);
-        let allocator = program.and_then(|file| allocators.of(file));
-        if let Some(allocator) = &allocator {
-            processes.losses.add_blind(BlindSpot {
-                process: format!("{} {}", attached.pid, base_name(&attached.command)),
-                what: "allocations".to_owned(),
-                why: elf::own_allocator("the executable", allocator),
-            });
-        }
-        let memory = match own_malloc || allocator.is_some() {
-            true => MemoryRecording::Off,
-            false => memory,
-        };
-        let owners = [
-            ("NVTX ranges", &attached.nvtx_owner),
-            ("ITT tasks", &attached.itt_owner),
-            (NCCL_CHOICES, &attached.nccl_owner),
-        ];
-        for (what, owner) in owners {
-            if let Some(owner) = owner {
-                processes.losses.add_blind_once(BlindSpot {
-                    process: "all that were started so".to_owned(),
-                    what: what.to_owned(),
-                    why: owner.clone(),
-                });
-            }
-        }
-        let (command_id, exe_id) = (
-            open.writer.name(&command),
-            open.writer.name(if config.redact { "" } else { &attached.exe }),
-        );
-        open.writer.process(&Process {
-            process: index,
-            pid: attached.pid,
-            parent: attached.parent,
-            rank,
-            command: command_id,
-            exe: exe_id,
-            start_ns: attached.time_ns,
-            memory,
-        });
-        processes.began(
-            attached.image,
-            ProcessInfo {
-                pid: attached.pid,
-                parent: attached.parent,
-                rank,
-                command,
-                ended_by: "running".to_owned(),
-                start_ns: attached.time_ns,
-                ..ProcessInfo::default()
-            },
-            Assignment { file, rank: assigned },
-        );
+        let label = format!("{} {}", attached.pid, base_name(&attached.command));
+        let same_pid = out.processes.image_of(attached.pid);
+        let parent_image = same_pid.or_else(|| out.processes.image_of(attached.parent));
+        find_launchers(&attached, out);
+        let place = assign(&attached, parent_image, &label, out)?;
+        out.processes.bent += u64::from(attached.has_faketime);
+        let losses = &mut out.processes.losses;
+        let memory = memory_recording(&mut attached, &label, config, allocators, losses);
+        report_owners(&attached, losses);
+        let index = add_row(&attached, place, memory, config.redact, out)?;
         let forked_from = parent_image.filter(|_| attached.hello.flags & hello_flags::FORKED != 0);
-        let modules = forked_from
-            .and_then(|p| targets.get(&p))
-            .map(|t| t.code.in_force())
-            .unwrap_or_default();
-        let interpreter =
-            forked_from.and_then(|p| targets.get(&p)).and_then(|t| t.code.interpreter());
-        let segments = forked_from
-            .and_then(|p| targets.get(&p))
-            .map(|t| t.segments.clone())
-            .unwrap_or_default();
+        let parent = forked_from.and_then(|image| targets.get(&image));
         if let Some(why_not) = attached.why_not_hooked {
             let image = HookedImage {
                 own_pid: attached.hello.pid,
-                process: format!("{} {}", attached.pid, base_name(&attached.command)),
+                process: label.clone(),
                 start_ns: attached.time_ns,
                 forked_from,
                 why_not,
                 ran_torch: false,
             };
-            processes.hooked.began(attached.image, image);
+            out.processes.hooked.began(attached.image, image);
         }
         let is_late = attached.hello.flags & hello_flags::LATE != 0;
         let cpu_before_ns = same_pid.map_or(0, |_| attached.cpu_ns);
@@ -195,21 +79,20 @@ impl Target {
             pid: attached.pid,
             hooks: Image::new(attached.region, index),
             agent: None,
-            file,
+            file: place.file,
             forked_from,
             end: None,
             modules: ModuleQuestions {
                 begun_with: attached.begun_with,
                 ..ModuleQuestions::default()
             },
-            same_namespace: attached.hello.pid == attached.pid,
             watched: attached.watched,
             start_ns: attached.time_ns,
-            cpu_rows: CpuRows::default(),
+            cpu_rows: CpuRows::new(ThreadTable::new(attached.hello.pid == attached.pid)),
             whole_life: recording && !is_late && !config.is_in_part(),
             is_late,
             peak: (0, 0),
-            segments,
+            segments: parent.map(|parent| parent.segments.clone()).unwrap_or_default(),
             memory,
             calls: Calls::new(index),
             interned: Interned::default(),
@@ -225,8 +108,7 @@ impl Target {
                 ..CountedLosses::default()
             },
             exe: attached.exe,
-            gpu: Gpu::new(index, format!("{} {}", attached.pid, base_name(&attached.command))),
-            tids: HashMap::new(),
+            gpu: Gpu::new(index, label),
             usage: Usage {
                 cpu_ns: attached.cpu_ns - cpu_before_ns,
                 cpu_before_ns,
@@ -236,18 +118,162 @@ impl Target {
         let resident = attached.resident_bytes.filter(|bytes| *bytes > 0);
         target.write_readings(out, attached.time_ns, &[(counter::RSS_BYTES, resident)]);
         target.observe_transfers(out, now);
-        if let Some(open) = out.files.open.get_mut(file) {
-            target.code.inherit(&modules, attached.time_ns, &mut open.writer);
+        if let Some(open) = out.files.open.get_mut(place.file) {
+            let inherited = parent.map(|parent| parent.code.in_force()).unwrap_or_default();
+            target.code.inherit(&inherited, attached.time_ns, &mut open.writer);
             target.spans.begin(attached.time_ns, &mut open.writer);
         }
         if let Some(modules) = attached.modules {
             target.code.take_modules(attached.time_ns, modules);
         }
-        if let Some(interpreter) = interpreter {
+        if let Some(interpreter) = parent.and_then(|parent| parent.code.interpreter()) {
             target.code.interprets(interpreter);
         }
         Some(target)
     }
+}
+
+/// Finds those ancestors of a new image that have launched its rank. They belong to no rank.
+fn find_launchers(attached: &Attached, out: &mut Output) {
+    let Output { files, processes, .. } = out;
+    for ancestor in ancestry(processes, attached.pid, attached.parent) {
+        let launched = |of: &Assignment| {
+            attached.rank.zip(of.rank).is_some_and(|(rank, of_it)| rank.is_launched_by(&of_it))
+        };
+        let of_ancestor = processes.assignment_of(ancestor).filter(launched);
+        let Some(Assignment { file, .. }) = of_ancestor else { continue };
+        if files.open.get(file).is_some_and(|f| matches!(f.owner, FileOwner::Rank(_))) {
+            files.becomes_launcher(file);
+            processes.launch(file);
+        }
+    }
+}
+
+/// Returns the file and the rank of a new image. Reports the image as missing if no file can be
+/// created for it.
+fn assign(
+    attached: &Attached,
+    parent_image: Option<u64>,
+    label: &str,
+    out: &mut Output,
+) -> Option<Assignment> {
+    let parent = parent_image.and_then(|p| out.processes.assignment_of(p));
+    match choose_file(attached.rank, parent, &mut out.files) {
+        Ok(file) => Some(Assignment { file, rank: attached.rank.or(parent.and_then(|p| p.rank)) }),
+        Err(e) => {
+            let losses = &mut out.processes.losses;
+            losses.complain(&e.to_string());
+            losses.add_blind(blind_spot(label, "everything", format!("no trace file: {e}")));
+            None
+        }
+    }
+}
+
+/// Returns the file of an image with the rank that its environment names.
+fn choose_file(
+    named: Option<Rank>,
+    parent: Option<Assignment>,
+    files: &mut Files,
+) -> Result<usize, CollectError> {
+    match (named, parent) {
+        (None, Some(parent)) => Ok(parent.file),
+        (None, None) => files.unranked(),
+        (Some(rank), Some(Assignment { file, rank: Some(of_parent) }))
+            if rank.is_same(&of_parent) && !rank.is_launched_by(&of_parent) =>
+        {
+            Ok(file)
+        }
+        (Some(rank), parent) => match files.newest_of(&rank) {
+            // The ranks of such processes may have no common parent, because somebody started
+            // them by hand. If so, processes of one rank share a file as long as one of them
+            // lives.
+            Some(file) if files.open[file].live > 0 || parent.is_none() => Ok(file),
+            _ => files.rank(rank),
+        },
+    }
+}
+
+/// Returns how the memory of a new image is recorded. Reports its allocations as missing if its
+/// executable has an allocator of its own.
+fn memory_recording(
+    attached: &mut Attached,
+    label: &str,
+    config: &Config,
+    allocators: &mut Allocators,
+    losses: &mut Losses,
+) -> MemoryRecording {
+    let mut report = |why| losses.add_blind(blind_spot(label, "allocations", why));
+    let own_malloc = attached.hello.flags & hello_flags::OWN_MALLOC != 0;
+    if own_malloc || attached.hello.flags & hello_flags::NO_REAL_MALLOC != 0 {
+        report("the executable has its own malloc and calls it directly".to_owned());
+    }
+    let program = attached.program.take().filter(|_| !own_malloc);
+    let allocator = program.and_then(|file| allocators.of(file));
+    if let Some(allocator) = &allocator {
+        report(elf::own_allocator("the executable", allocator));
+    }
+    match config.memory() {
+        _ if own_malloc || allocator.is_some() => MemoryRecording::Off,
+        MemMode::Off => MemoryRecording::Off,
+        MemMode::Sampled { interval } => MemoryRecording::Sampled { interval },
+        MemMode::Exact => MemoryRecording::Exact,
+    }
+}
+
+/// Reports what other libraries receive instead of tprof.
+fn report_owners(attached: &Attached, losses: &mut Losses) {
+    for (what, owner) in [
+        ("NVTX ranges", &attached.nvtx_owner),
+        ("ITT tasks", &attached.itt_owner),
+        (NCCL_CHOICES, &attached.nccl_owner),
+    ] {
+        if let Some(owner) = owner {
+            losses.add_blind_once(blind_spot("all that were started so", what, owner.clone()));
+        }
+    }
+}
+
+/// Adds a new image to its file and to the table of processes, and returns its index in the file.
+fn add_row(
+    attached: &Attached,
+    place: Assignment,
+    memory: MemoryRecording,
+    redact: bool,
+    out: &mut Output,
+) -> Option<ProcessIndex> {
+    let open = out.files.open.get_mut(place.file)?;
+    let is_rank = matches!(open.owner, FileOwner::Rank(_));
+    let rank = place.rank.filter(|_| is_rank).map(|rank| rank.number);
+    let index = open.processes;
+    open.processes += 1;
+    open.live += 1;
+    let command = shown_command(&attached.command, redact);
+    let row = Process {
+        process: index,
+        pid: attached.pid,
+        parent: attached.parent,
+        rank,
+        command: open.writer.name(&command),
+        exe: open.writer.name(if redact { "" } else { &attached.exe }),
+        start_ns: attached.time_ns,
+        memory,
+    };
+    open.writer.process(&row);
+    let info = ProcessInfo {
+        pid: attached.pid,
+        parent: attached.parent,
+        rank,
+        command,
+        ended_by: "running".to_owned(),
+        start_ns: attached.time_ns,
+        ..ProcessInfo::default()
+    };
+    out.processes.began(attached.image, info, place);
+    Some(index)
+}
+
+fn blind_spot(process: &str, what: &str, why: String) -> BlindSpot {
+    BlindSpot { process: process.to_owned(), what: what.to_owned(), why }
 }
 
 /// Returns the known images of this process and its ancestors, nearest first.

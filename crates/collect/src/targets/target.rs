@@ -97,9 +97,6 @@ pub struct Target {
     pub end: Option<End>,
     /// Requests for its mappings.
     pub modules: ModuleQuestions,
-    /// Whether the process is in the collector's pid namespace, so that both use the same thread
-    /// ids.
-    pub(super) same_namespace: bool,
     /// Whether the kernel will report the end of the process to the collector.
     pub(super) watched: bool,
     /// Time when it attached, ns.
@@ -137,8 +134,6 @@ pub struct Target {
     pub exe: String,
     /// The work of its devices, as CUPTI records it.
     pub gpu: Gpu,
-    /// Rows of its threads, by the thread ids in the process's own pid namespace.
-    pub(super) tids: HashMap<u32, ThreadIndex>,
     /// The resources that the process has used.
     pub usage: Usage,
 }
@@ -149,10 +144,7 @@ impl Target {
         self.follow_lengths();
         let Some(open) = out.files.open.get_mut(self.file) else { return 0 };
         for new in self.hooks.new_threads() {
-            let index = match self.same_namespace {
-                true => self.cpu_rows.recorded(new.tid, open.threads),
-                false => open.threads,
-            };
+            let index = self.cpu_rows.threads.begins(new.tid, open.threads);
             if index == open.threads {
                 open.threads += 1;
             }
@@ -162,15 +154,11 @@ impl Target {
                 tid: new.tid,
                 start_ns: out.clock.ns(new.clock),
             });
-            self.tids.insert(new.tid, index);
             self.hooks.follow(&new, index);
         }
         if let Some(agent) = &mut self.agent {
             for new in agent.new_threads() {
-                let threads = match self.same_namespace {
-                    true => self.cpu_rows.threads(),
-                    false => &mut self.tids,
-                };
+                let threads = self.cpu_rows.threads.recorded();
                 let mut place = ThreadRows { file: open, threads };
                 let index = place.thread(self.hooks.index, new.tid, out.clock.ns(new.clock));
                 agent.follow(&new, index);
@@ -276,10 +264,7 @@ impl Target {
             segments: &mut self.segments,
             exe: &self.exe,
             gpu: &mut self.gpu,
-            threads: match self.same_namespace {
-                true => self.cpu_rows.threads(),
-                false => &mut self.tids,
-            },
+            threads: self.cpu_rows.threads.recorded(),
         };
         ([Some(&mut self.hooks), self.agent.as_mut()], sink)
     }
@@ -340,10 +325,7 @@ impl Target {
         self.gpu.changed_memory(self.calls.memory_calls.drain(..));
         self.gpu.write_memory(now, false, &mut open.writer, losses);
         self.calls.join_by_order(&mut self.gpu, now, false);
-        let threads = match self.same_namespace {
-            true => self.cpu_rows.threads(),
-            false => &mut self.tids,
-        };
+        let threads = self.cpu_rows.threads.recorded();
         self.gpu.write(threads, &mut open.writer, losses);
         let block = &mut self.hooks.heap.block;
         let events = block.len() as u64;

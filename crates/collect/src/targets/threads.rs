@@ -41,7 +41,7 @@ impl Target {
             let Some(thread) = image.and_then(|image| image.threads.get(at)) else { return };
             let Some(image) = image else { return };
             let ending = image.region.slot(thread.slot).state.load(Acquire) == slot_state::ENDING;
-            let gone = if self.same_namespace {
+            let gone = if self.cpu_rows.threads.has_kernel_tids() {
                 (ending || all) && self.end.is_none() && !sys::thread_lives(self.pid, thread.tid)
             } else {
                 thread.ended.is_some_and(|ended| now.saturating_sub(ended) > 2_000_000_000)
@@ -63,7 +63,7 @@ impl Target {
             if of == Side::Agent {
                 continue;
             }
-            self.cpu_rows.ended(thread.index);
+            self.cpu_rows.threads.ended(thread.index);
             if let Some(open) = out.files.open.get_mut(self.file) {
                 let (end_ns, writer) = (thread.ended.unwrap_or(now), &mut open.writer);
                 self.spans.thread_ended(thread.index, end_ns, &mut self.interned, writer);

@@ -22,7 +22,7 @@ pub(crate) const OFF: &str =
 /// switch that caused the gap: an option or a command.
 pub(crate) fn gap(file: &TraceFile) -> String {
     let when = match switches(file).first() {
-        None => "the collector stood still for a while".to_owned(),
+        None => "recording was off, or the collector stood still, for a while".to_owned(),
         Some(mark) if mark.kind == MarkKind::RecordingOn => {
             format!("recording was off at first (until: {})", file.name(mark.name))
         }

@@ -110,10 +110,7 @@ impl<'a> Pass<'a> {
             Some(_) => None,
             None => began_ns(file).filter(|_| partial.is_some()),
         };
-        let points = points.unwrap_or_else(|| {
-            let start_ns = known_since_ns.unwrap_or(life_ns.0);
-            Points::choose(file, (start_ns.max(life_ns.0), life_ns.1))
-        });
+        let points = points.unwrap_or_else(|| Points::choose(file, life_ns));
         let axis = Axis::over(start_ns, end_ns);
         // If the totals lack the time of the peak, `u64::MAX` keeps the replay from looking for a
         // peak among the samples, which need not contain it.
@@ -258,20 +255,16 @@ impl<'a> Pass<'a> {
     }
 
     pub(super) fn growth(&self) -> growth::GrowthPair {
-        // Growth since recording began compares only blocks that were allocated after that.
-        let is_known = self.known_since_ns.is_some_and(|since_ns| {
-            self.replay.points.times.iter().all(|time_ns| *time_ns >= since_ns)
-        });
         let why = match self.recording {
             Recording::Off => Some(OFF),
-            _ => self.partial.as_deref().filter(|_| !is_known),
+            _ => self.partial.as_deref(),
         };
         if let Some(why) = why {
             return growth::GrowthPair { marks: Reading::missing(why), quarters: None };
         }
         let sampled = self.interval().map(|unit| Sampled { unit, most: self.most_live() });
         let (replay, merged) = (&self.replay, &self.merged);
-        let uncertain = self.at_least().or_else(|| self.partial.clone());
+        let uncertain = self.at_least();
         growth::growth(replay, merged, &self.frames, sampled.as_ref(), self.clock, uncertain)
     }
 

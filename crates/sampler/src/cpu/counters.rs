@@ -317,7 +317,8 @@ impl Counters {
 
     /// Whether no counter reports context switches now.
     pub fn lacks_switches(&self) -> bool {
-        self.is_paused && self.clocks.iter().all(|at| !self.reporters.contains(at))
+        let stopped = |at: &usize| !self.reporters.contains(at);
+        self.is_paused && !self.clocks.is_empty() && self.clocks.iter().all(stopped)
     }
 
     /// Returns the counter that owns a ring.

@@ -36,7 +36,7 @@ pub struct ThreadTotals {
     pub time_ns: u64,
     /// Context switches; `None` if records of context switches were lost, or were off for a while.
     pub counts: Option<Counts>,
-    /// Minor and major page faults, if they are known.
+    /// Minor and major page faults, if they are known of the recorded time.
     pub faults: Option<[u64; 2]>,
 }
 
@@ -71,6 +71,14 @@ pub struct CpuSample {
 }
 
 impl CpuSample {
+    /// Leaves out what was after this time. Returns whether anything is left.
+    pub fn end_by(&mut self, end_ns: u64) -> bool {
+        if self.kind != Kind::Ran && self.spread_ns.is_none() {
+            self.weight_ns = self.weight_ns.min(end_ns.saturating_sub(self.time_ns));
+        }
+        self.time_ns < end_ns
+    }
+
     /// Returns a sample of a thread that ran, with these values and defaults for the others.
     pub(super) fn of(pid: u32, tid: u32, time_ns: u64, measure: Measure) -> CpuSample {
         CpuSample {

@@ -121,8 +121,12 @@ impl Threads {
     }
 
     /// Notes that a thread began, perhaps with the tid of one that has ended.
-    pub fn began(&mut self, tid: u32) {
+    pub fn began(&mut self, pid: u32, tid: u32, time_ns: u64) {
         self.gone.remove(&tid);
+        // Otherwise the thread's first record adds it.
+        if self.is_suspended {
+            self.of(pid, tid, time_ns);
+        }
     }
 
     /// Whether a thread with this tid ended shortly before this time.
@@ -133,7 +137,11 @@ impl Threads {
     /// Adds a thread that ran before it was sampled. `waits` says whether it is off its processor
     /// now.
     pub fn found(&mut self, pid: u32, tid: u32, time_ns: u64, waits: bool) {
+        let is_suspended = self.is_suspended;
         let thread = self.of(pid, tid, time_ns);
+        if is_suspended {
+            return;
+        }
         if waits {
             thread.off_since = Some((time_ns, false));
         } else {
@@ -334,9 +342,10 @@ impl Threads {
     /// belongs to the previous program.
     pub fn replaced(&mut self, tid: u32, time_ns: u64, out: &mut Vec<ThreadInterval>) {
         let Some(thread) = self.by_tid.get_mut(&tid) else { return };
-        if let Some(since) = thread.on_since.replace(time_ns) {
+        if let Some(since) = thread.on_since.take() {
             thread.ran(since, time_ns);
         }
+        thread.on_since = (!self.is_suspended).then_some(time_ns);
         thread.emit_short(tid, out);
         thread.emit_unsampled(tid, out);
         thread.first_ns = time_ns;
@@ -494,7 +503,7 @@ mod tests {
         threads.left(1, 2, ms + 1000, true);
         threads.came(1, 2, 0, ms + 2000, &mut out);
         assert_eq!(threads.of_process(1).next(), None);
-        threads.began(2);
+        threads.began(1, 2, 0);
         threads.came(1, 2, 0, 2 * ms, &mut out);
         assert_eq!(threads.of_process(1).next(), Some(2));
     }

@@ -352,22 +352,35 @@ impl Worker {
         self.is_paused = is_paused;
         self.counters.pause(is_paused);
         let now = sys::monotonic_ns();
-        if is_paused && self.counters.lacks_switches() {
-            self.drain();
-            self.process_queued(now);
-            let mut intervals = Vec::new();
-            self.threads.suspend(now, &mut intervals);
-            self.take_intervals(intervals);
-            self.deliver();
+        if is_paused {
+            self.suspend_threads(now);
         } else if !is_paused && self.threads.are_suspended() {
             // Records that are still queued show which threads there are.
             self.drain();
             self.process_queued(now);
             let tids = |pid| proc::threads_of(pid).into_iter().map(move |tid| (pid, tid));
-            let threads = self.spaces.pids().flat_map(tids);
-            let waits = |(pid, tid)| Some((pid, tid, Stat::of_thread(pid, tid)?.state() != b'R'));
-            self.threads.resume(threads.filter_map(waits), now);
+            let polled = &self.polling.polled;
+            let threads = self.spaces.pids().filter(|pid| !polled.has(*pid)).flat_map(tids);
+            let waits = |(pid, tid)| {
+                let stat = Stat::of_thread(pid, tid)?;
+                (!stat.is_ending()).then(|| (pid, tid, stat.state() != b'R'))
+            };
+            let threads: Vec<(u32, u32, bool)> = threads.filter_map(waits).collect();
+            self.threads.resume(threads.into_iter(), now);
         }
+    }
+
+    /// Suspends the threads if no counter reports when they run and wait.
+    fn suspend_threads(&mut self, now: u64) {
+        if self.threads.are_suspended() || !self.counters.lacks_switches() {
+            return;
+        }
+        self.drain();
+        self.process_queued(now);
+        let mut intervals = Vec::new();
+        self.threads.suspend(now, &mut intervals);
+        self.take_intervals(intervals);
+        self.deliver();
     }
 
     fn end(&mut self) {

@@ -28,6 +28,7 @@ impl Worker {
         let Some(counts) = self.threads.take_counts(tid) else { return };
         let is_known = !self.lost.ever && !self.threads.were_suspended();
         let counts = is_known.then_some(counts);
+        let faults = faults.filter(|_| !self.threads.were_suspended());
         let counted = ThreadTotals { time_ns, counts, faults };
         self.taken.push(CpuSample::of(pid, tid, time_ns, Measure::Counted(counted)));
     }

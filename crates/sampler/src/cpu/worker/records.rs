@@ -184,6 +184,8 @@ impl Worker {
             QueuedEvent::Mapped(pid, mapping) => self.spaces.mapped(pid, mapping, time_ns),
             QueuedEvent::Named { pid, tid, name, exec } => {
                 if exec {
+                    // Nothing told of the first thread of a launched program.
+                    self.threads.began(pid, tid, time_ns);
                     // Earlier records belong to the previous program. All other threads of that
                     // program have ended, even if this thread was one of them and has now taken the
                     // pid as its tid.
@@ -206,9 +208,9 @@ impl Worker {
                 }
                 (self.emit)(SamplerEvent::Named(pid, tid, time_ns, name));
             }
-            QueuedEvent::ThreadBegan { tid } => self.threads.began(tid),
+            QueuedEvent::ThreadBegan { tid } => self.threads.began(pid, tid, time_ns),
             QueuedEvent::Forked { pid, parent } => {
-                self.threads.began(pid);
+                self.threads.began(pid, pid, time_ns);
                 self.spaces.forked(pid, parent);
                 (self.emit)(SamplerEvent::Forked { pid, parent, time_ns });
             }

@@ -30,6 +30,7 @@ impl Worker {
                 ),
             ));
         }
+        self.suspend_threads(sys::monotonic_ns());
         Ok(())
     }
 
