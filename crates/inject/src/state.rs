@@ -242,7 +242,6 @@ mod tests {
             real.store(1, SeqCst);
         }
         HOT.resolved();
-        process.header().mem_mode.store(mem_mode::SAMPLED, SeqCst);
         attached(process.header());
         assert!(!HOT.is_uncounted() && is_attached());
         turn_off(off_reason::COLLECTOR_GONE);
@@ -258,7 +257,6 @@ mod tests {
             real.store(1, SeqCst);
         }
         HOT.resolved();
-        process.header().mem_mode.store(mem_mode::SAMPLED, SeqCst);
         attached(process.header());
         process.header().stop_session(off::SESSION | off::UNCOUNTED);
         assert!(HOT.is_uncounted());
