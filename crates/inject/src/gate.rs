@@ -126,6 +126,12 @@ fn enter_process(thread: &Thread) -> bool {
                 {
                     continue;
                 }
+                // Another thread of a forked child may have attached since the phase was read: then
+                // the phase is what it was.
+                if now == phase::ON && WIPED.generation.load(Acquire) != 0 {
+                    state::PHASE.store(phase::ON, Release);
+                    return true;
+                }
                 let forked = !state::REGION.load(Relaxed).is_null();
                 let outcome = attach::attach(thread, forked, now == phase::LATER);
                 if forked && outcome == attach::Outcome::Never {

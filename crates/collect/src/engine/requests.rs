@@ -27,7 +27,7 @@ impl Engine {
         if (page.off.load(Relaxed) == 0) == (off == 0) {
             return;
         }
-        // Samples go on first, so that the first recorded step has them.
+        // The sampler is told first, so that it misses as little as possible of the first step.
         let sampler = self.parts.sampler.as_ref();
         if let Some(sampler) = sampler.filter(|_| off == 0) {
             sampler.pause(false);

@@ -80,6 +80,20 @@ fn a_child_that_was_forked_while_its_parent_attached_attaches_once() {
 }
 
 #[test]
+fn a_child_that_inherited_the_phase_of_its_parent_attaches_once() {
+    let _process = unattached();
+    state::PHASE.store(phase::ON, SeqCst);
+    explore(|| {
+        attach_by(attach);
+        let other = spawn(hook);
+        let own = hook();
+        let other = other.join().unwrap();
+        assert!(own != 0 && other != 0 && own != other);
+        assert_eq!((times_attached(), state::PHASE.load(Relaxed)), (1, phase::ON));
+    });
+}
+
+#[test]
 fn a_process_without_an_answer_asks_once_for_all_threads_that_wait() {
     let _process = unattached();
     explore(|| {

@@ -33,8 +33,10 @@ pub struct HeldMemory {
     processes: u64,
     live_bytes: Reading<u64>,
     resident_bytes: Reading<u64>,
-    /// The reason why `sites` lacks blocks: those from before recording began, or all.
+    /// What `sites` lacks, in words; `None` if nothing.
     incomplete: Option<String>,
+    /// Whether `sites` is unknown, and not only incomplete.
+    are_sites_unknown: bool,
     sites: Vec<HeldSite>,
 }
 
@@ -63,19 +65,10 @@ impl Analysis for Snapshot {
     fn join(&self, parts: Vec<(RankContext, HeldMemory)>, _: &Options) -> Body {
         let mut ranks = rank_table();
         let mut sites = site_table();
-        let mut notes = Vec::new();
+        let (mut notes, mut are_unknown) = (Vec::new(), false);
         for (at, held) in parts {
-            if let Some(why) = &held.incomplete {
-                notes.push(match held.sites.is_empty() {
-                    true => format!("{}: its sites are unknown: {why}", at.label),
-                    false => {
-                        format!(
-                            "{}: the sites have what was allocated since recording began",
-                            at.label
-                        )
-                    }
-                });
-            }
+            notes.extend(held.incomplete.as_ref().map(|what| format!("{}: {what}", at.label)));
+            are_unknown |= held.are_sites_unknown;
             for site in &held.sites {
                 sites.row(site_row(&at, &held, site));
             }
@@ -90,7 +83,7 @@ impl Analysis for Snapshot {
             let bytes = row[1].value().and_then(|value| value.number());
             Reverse(bytes.map_or(0, |bytes| bytes as u64))
         });
-        if !notes.is_empty() {
+        if are_unknown {
             sites = sites.empty("unknown (see the notes)");
         }
         Body { tables: vec![ranks, sites], notes }
@@ -154,7 +147,11 @@ impl Pass<'_> {
             processes: live.len() as u64,
             live_bytes,
             resident_bytes: self.resident(&live),
-            incomplete: self.partial.clone(),
+            incomplete: self.partial.as_ref().map(|why| match self.known_since_ns {
+                Some(_) => "the sites have what was allocated since recording began".to_owned(),
+                None => format!("its sites are unknown: {why}"),
+            }),
+            are_sites_unknown: self.partial.is_some() && self.known_since_ns.is_none(),
             sites: self.held_sites(&of),
         }
     }

@@ -13,7 +13,7 @@ use crate::perf::{Attr, Counter, Ring, attr_of};
 use perf_event_open_sys::bindings::{
     PERF_COUNT_SW_PAGE_FAULTS_MAJ, PERF_COUNT_SW_PAGE_FAULTS_MIN, PERF_TYPE_SOFTWARE,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use tprof_os::proc;
 
@@ -29,7 +29,7 @@ const MAX_COUNTERS: usize = 8192;
 /// What a counter records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Samples of running threads, and all other records.
+    /// Samples of running threads, and context switches.
     Clock,
     /// Samples of threads that leave their processor.
     Leave,
@@ -46,6 +46,12 @@ enum Start {
     Off,
 }
 
+impl Start {
+    fn running(on_exec: bool) -> Start {
+        if on_exec { Start::OnExec } else { Start::Now }
+    }
+}
+
 /// The kernel's numbers of minor and major page faults.
 const FAULTS: [u32; 2] = [PERF_COUNT_SW_PAGE_FAULTS_MIN, PERF_COUNT_SW_PAGE_FAULTS_MAJ];
 
@@ -55,8 +61,9 @@ pub struct Counters {
     counters: Vec<Counter>,
     /// Indexes of the counters that count time.
     clocks: Vec<usize>,
-    /// Indexes of the counters that report programs, threads and mappings. They are never paused.
-    reporters: Vec<usize>,
+    /// Indexes of the counters that only report programs, threads and mappings. They are never
+    /// paused. Empty unless the run's options pause the sampler: then the clocks report.
+    reporters: HashSet<usize>,
     /// Whether all counters but `reporters` are off.
     is_paused: bool,
     /// For each processor: its number, the index of the counter that owns the ring, and the ring.
@@ -145,10 +152,10 @@ impl Counters {
         let open = |attr: Attr| Counter::open(&attr, tid as i32, cpu as i32);
         if wanted.pauses {
             let reporter = open(wanted.report(on_exec))?;
-            self.take(reporter, None, cpu, self.start(on_exec, true))?;
-            self.reporters.push(self.counters.len() - 1);
+            self.take(reporter, None, cpu, Start::running(on_exec))?;
+            self.reporters.insert(self.counters.len() - 1);
         }
-        let start = self.start(on_exec, !wanted.pauses);
+        let start = self.start(on_exec);
         let attr = |kernel| wanted.clock(kernel, start == Start::OnExec);
         let clock = match self.kernel_refused {
             Some(_) => open(attr(false))?,
@@ -164,13 +171,9 @@ impl Counters {
         };
         self.take(clock, Some(Purpose::Clock), cpu, start)?;
         self.clocks.push(self.counters.len() - 1);
-        if !wanted.pauses {
-            self.reporters.push(self.counters.len() - 1);
-        }
         // A thread leaves a processor while it is in the kernel. If the kernel may not be sampled,
         // a counter of such events records nothing.
         if self.kernel_refused.is_none() && wanted.stacks != StackMode::Off {
-            let start = self.start(on_exec, false);
             let leave = open(wanted.leave(start == Start::OnExec))?;
             self.take(leave, Some(Purpose::Leave), cpu, start)?;
         }
@@ -195,14 +198,9 @@ impl Counters {
         }
     }
 
-    /// Returns how a new counter starts. `reports` says whether it reports programs, threads and
-    /// mappings.
-    fn start(&self, on_exec: bool, reports: bool) -> Start {
-        match (self.is_paused && !reports, on_exec) {
-            (true, _) => Start::Off,
-            (false, true) => Start::OnExec,
-            (false, false) => Start::Now,
-        }
+    /// Returns when a new counter starts that is stopped while the counters are paused.
+    fn start(&self, on_exec: bool) -> Start {
+        if self.is_paused { Start::Off } else { Start::running(on_exec) }
     }
 
     /// Makes a counter write into its processor's ring, which is created if needed, and starts the
@@ -315,10 +313,9 @@ impl Counters {
         }
     }
 
-    /// Whether no counter reports context switches now.
+    /// Whether there are counters, but none reports context switches now.
     pub fn lacks_switches(&self) -> bool {
-        let stopped = |at: &usize| !self.reporters.contains(at);
-        self.is_paused && !self.clocks.is_empty() && self.clocks.iter().all(stopped)
+        self.is_paused && !self.clocks.is_empty()
     }
 
     /// Returns the counter that owns a ring.
@@ -346,7 +343,7 @@ impl Counters {
         }
         for at in 0..self.events.len() {
             let EventCounters { event, refused: false, .. } = self.events[at] else { continue };
-            let start = self.start(on_exec, false);
+            let start = self.start(on_exec);
             let attr = event.attr(wanted.rate, kernel, start == Start::OnExec);
             let opened = Counter::open(&attr, tid as i32, cpu as i32).and_then(|counter| {
                 self.admit(&counter, Purpose::Event(event), cpu, start)?;
@@ -367,9 +364,9 @@ impl Counters {
     /// Returns for each event the share of the time on a core in which the event was counted. The
     /// share is below 1 if the processor has too few counters, so that they take turns.
     ///
-    /// The clock runs whenever events are counted, so the share is computed from its time. The enabled time of a counter
-    /// is no measure: it continues while the thread is on another processor, so with two processors
-    /// it is twice the time.
+    /// The clock runs whenever events are counted, so the share is computed from its time. The
+    /// enabled time of a counter is no measure: it continues while the thread is on another
+    /// processor, so with two processors it is twice the time.
     pub fn event_shares(&self) -> Vec<(PerfEvent, f64)> {
         let ran = |counters: &mut dyn Iterator<Item = &Counter>| -> u64 {
             counters.filter_map(|counter| counter.ran_ns().ok()).sum()

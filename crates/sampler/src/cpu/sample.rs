@@ -73,7 +73,7 @@ pub struct CpuSample {
 impl CpuSample {
     /// Leaves out what was after this time. Returns whether anything is left.
     pub fn end_by(&mut self, end_ns: u64) -> bool {
-        if self.kind != Kind::Ran && self.spread_ns.is_none() {
+        if self.cpu.is_none() && self.spread_ns.is_none() {
             self.weight_ns = self.weight_ns.min(end_ns.saturating_sub(self.time_ns));
         }
         self.time_ns < end_ns

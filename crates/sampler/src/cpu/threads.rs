@@ -123,10 +123,7 @@ impl Threads {
     /// Notes that a thread began, perhaps with the tid of one that has ended.
     pub fn began(&mut self, pid: u32, tid: u32, time_ns: u64) {
         self.gone.remove(&tid);
-        // Otherwise the thread's first record adds it.
-        if self.is_suspended {
-            self.of(pid, tid, time_ns);
-        }
+        self.of(pid, tid, time_ns);
     }
 
     /// Whether a thread with this tid ended shortly before this time.
@@ -179,7 +176,8 @@ impl Threads {
             // A late record may have come after the suspension.
             (thread.on_since, thread.off_since, thread.leaving) = (None, None, None);
             (thread.left_at, thread.sampled, thread.looked) = (None, false, false);
-            (thread.unsampled_ns, thread.first_ns) = (0, time_ns);
+            // Time that samples have counted in advance is still due.
+            (thread.unsampled_ns, thread.first_ns) = (thread.unsampled_ns.min(0), time_ns);
         }
         for (pid, tid, waits) in threads {
             self.found(pid, tid, time_ns, waits);

@@ -347,8 +347,12 @@ impl Worker {
         self.deliver();
     }
 
-    /// Stops or starts the samples. Programs, threads and mappings are still followed meanwhile.
+    /// Stops or starts the samples, if the run's options pause the sampler. Programs, threads and
+    /// mappings are still followed meanwhile.
     fn pause(&mut self, is_paused: bool) {
+        if !self.wanted.pauses {
+            return;
+        }
         self.is_paused = is_paused;
         self.counters.pause(is_paused);
         let now = sys::monotonic_ns();

@@ -385,8 +385,8 @@ fn memory_within_a_span_is_unknown_if_it_was_not_counted() {
     let name = paused.name("");
     let mark = Mark { time_ns: 50, process: None, name, kind: MarkKind::RecordingOn };
     paused.writer.mark(mark);
-    assert!(missing(paused).contains("did not cover the whole life"));
+    assert!(missing(paused).contains("recording was off"));
     let mut late = made(MemoryRecording::Sampled { interval: 1000 }, &rows);
     late.writer.totals(HeapTotals { time_ns: 300, ..HeapTotals::default() });
-    assert!(missing(late).contains("did not cover the whole life"));
+    assert!(missing(late).contains("stood still"));
 }

@@ -80,9 +80,8 @@ impl Worker {
         let took_ns = sys::thread_cpu_ns().saturating_sub(began_ns);
         self.polling.took_ns =
             (self.polling.took_ns * (SHARE_OF_LAST - 1) + took_ns) / SHARE_OF_LAST;
-        // While recording is off, only new and ended processes are looked for.
-        let period_ns = if self.is_paused { CHILDREN_NS } else { self.wanted.period_ns() };
-        self.polling.next_ns = now_ns + period_ns.max(self.polling.took_ns * MAX_OF_TIME);
+        self.polling.next_ns =
+            now_ns + self.wanted.period_ns().max(self.polling.took_ns * MAX_OF_TIME);
     }
 
     /// Handles a process that attached: it is new, or it has begun to run another program.
