@@ -1,7 +1,8 @@
 //! The entry point for a fuzz target in `fuzz/`: reads the rings of a process that writes what the
 //! fuzzer wants.
 //!
-//! What it calls is private, and stays so: this module exists only with the feature `fuzzing`.
+//! The functions that it calls stay private to the crate. This module exists only with the feature
+//! `fuzzing`.
 
 use crate::config::*;
 use crate::output::destination::Output;

@@ -1,7 +1,7 @@
 //! The entry point for a fuzz target in `fuzz/`.
 //!
-//! What it calls is private, and stays so: this module exists only with the feature `fuzzing`, which
-//! nothing but the fuzz target turns on. It is a feature and not `cfg(fuzzing)`, because compiler
+//! The functions that it calls stay private to the crate. This module exists only with the feature
+//! `fuzzing`, which nothing but the fuzz target turns on. It is a feature and not `cfg(fuzzing)`, because compiler
 //! flags would compile every dependency once more just to check the targets.
 
 use crate::unwind_table;

@@ -49,18 +49,21 @@ fn hook() -> usize {
     recording().map_or(0, |thread| core::ptr::from_ref::<ThreadSlot>(thread.slot()).addr())
 }
 
+/// Runs the first hooks of two threads. The process attaches once, and each thread has a slot.
+fn attach_by_two_threads() {
+    attach_by(attach);
+    let other = spawn(hook);
+    let own = hook();
+    let other = other.join().unwrap();
+    assert!(own != 0 && other != 0 && own != other);
+    assert_eq!((times_attached(), state::PHASE.load(Relaxed)), (1, phase::ON));
+    assert_eq!(state::header().unwrap().threads_seen.load(Relaxed), 2);
+}
+
 #[test]
 fn threads_whose_first_hooks_meet_attach_once_and_have_slots_of_their_own() {
     let _process = unattached();
-    explore(|| {
-        attach_by(attach);
-        let other = spawn(hook);
-        let own = hook();
-        let other = other.join().unwrap();
-        assert!(own != 0 && other != 0 && own != other);
-        assert_eq!((times_attached(), state::PHASE.load(Relaxed)), (1, phase::ON));
-        assert_eq!(state::header().unwrap().threads_seen.load(Relaxed), 2);
-    });
+    explore(attach_by_two_threads);
 }
 
 #[test]
@@ -68,14 +71,7 @@ fn a_child_that_was_forked_while_its_parent_attached_attaches_once() {
     let _process = unattached();
     state::PHASE.store(phase::BUSY, SeqCst);
     crate::gate::set_attaching(u64::from(sys::pid() + 1) << 32 | 1);
-    explore(|| {
-        attach_by(attach);
-        let other = spawn(hook);
-        let own = hook();
-        let other = other.join().unwrap();
-        assert!(own != 0 && other != 0 && own != other);
-        assert_eq!((times_attached(), state::PHASE.load(Relaxed)), (1, phase::ON));
-    });
+    explore(attach_by_two_threads);
     crate::gate::set_attaching(0);
 }
 
@@ -83,14 +79,7 @@ fn a_child_that_was_forked_while_its_parent_attached_attaches_once() {
 fn a_child_that_inherited_the_phase_of_its_parent_attaches_once() {
     let _process = unattached();
     state::PHASE.store(phase::ON, SeqCst);
-    explore(|| {
-        attach_by(attach);
-        let other = spawn(hook);
-        let own = hook();
-        let other = other.join().unwrap();
-        assert!(own != 0 && other != 0 && own != other);
-        assert_eq!((times_attached(), state::PHASE.load(Relaxed)), (1, phase::ON));
-    });
+    explore(attach_by_two_threads);
 }
 
 #[test]

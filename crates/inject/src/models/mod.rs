@@ -98,7 +98,7 @@ impl Word {
     }
 }
 
-/// What the value of a word was before the scenario.
+/// Returns the value that a word had before the scenario.
 fn initial(place: WordPlace) -> u64 {
     // SAFETY: the scenario's code has a reference to an atomic of this size there.
     unsafe {

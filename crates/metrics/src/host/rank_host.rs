@@ -29,9 +29,9 @@ use super::workers::{Workers, WorkersTime, of_children};
 /// The driving thread of a rank: its time by part, place and step.
 #[derive(Clone, Debug)]
 pub struct RankHost {
-    /// Which thread it is, and how long it lived.
+    /// The thread, with the beginning and the end of its life.
     pub driver: Driver,
-    /// The phases of its life.
+    /// The phases of the thread's life.
     pub life: ThreadLife,
     /// The parts of the judged time.
     pub ledger: Ledger,

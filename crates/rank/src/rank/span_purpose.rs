@@ -23,7 +23,7 @@ const ITERATOR: [&str; 2] = [" iterator get next ", " iteratorgetnext "];
 /// The purpose of the time in a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SpanPurpose {
-    /// It computes.
+    /// The span computes something.
     Compute,
     /// It moves or allocates memory.
     Memory,

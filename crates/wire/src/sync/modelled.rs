@@ -10,7 +10,7 @@ pub use core::sync::atomic::{Ordering, compiler_fence};
 /// One access of a word. Values of smaller words are extended by zeros.
 #[derive(Clone, Copy, Debug)]
 pub enum Access {
-    /// Reads.
+    /// Reads the word.
     Load,
     /// Writes this value. The result is not used.
     Store(u64),
@@ -19,7 +19,7 @@ pub enum Access {
     /// Writes the second value if the word has the first, and returns the one before. The word is
     /// read with this order if it has another value.
     Exchange(u64, u64, Ordering),
-    /// Adds.
+    /// Adds a number to the word, which wraps around.
     Add(u64),
     /// Clears the bits that are not in this value.
     And(u64),
@@ -30,7 +30,7 @@ pub enum Access {
 /// A word in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct WordPlace {
-    /// Its address.
+    /// The address of the word.
     pub at: usize,
     /// Its size: 1, 2, 4 or 8.
     pub bytes: usize,
