@@ -78,8 +78,7 @@ impl Engine {
             }
             Request::Stop if !on => done("recording is off already"),
             Request::Stop => {
-                self.end_steps();
-                self.switch(false, "tprof ctl stop");
+                self.stop_steps("tprof ctl stop");
                 done("recording is off")
             }
             Request::Mark { name } => {

@@ -144,31 +144,45 @@ impl Engine {
         let now = sys::monotonic_ns();
         // If no process has reached the first step of the previous request, this request replaces
         // it and counts as the same cycle.
-        if self.recording.steps.is_none_or(|before| made > u64::from(before.skip_first)) {
-            self.recording.asked += 1;
-        }
+        let replaces =
+            self.recording.steps.is_some_and(|before| made <= u64::from(before.skip_first));
+        let cycle = self.recording.asked + u32::from(!replaces);
+        self.recording.asked = cycle;
         self.recording.steps = Some(schedule);
         let by = self.recording.by();
         for target in self.targets.values_mut() {
             target.schedule(schedule, by, &mut self.out, now);
         }
-        self.switch(true, START_STEPS);
         // A process first increments its count and then reads the schedule. Therefore a process
         // whose count is below the first step will read this schedule, and one whose count isn't
         // may have missed it.
         fence(SeqCst);
         if self.steps_begun() >= first {
+            // Recording was never on, so the next request may have this cycle's number.
             self.end_steps();
-            self.switch(false, START_STEPS);
+            self.recording.asked = cycle - 1;
+            return late();
+        }
+        self.switch(true, START_STEPS);
+        // A process that began its first step before recording was switched on missed the beginning.
+        if self.steps_begun() >= first {
+            self.stop_steps(START_STEPS);
             return late();
         }
         let last = first + u64::from(count) - 1;
-        reply(true, format!("steps {first} to {last} are recorded"))
+        reply(true, format!("steps {first} to {last} are recorded as cycle {cycle}"))
     }
 
     /// Returns the largest number of steps that any process has begun.
     fn steps_begun(&self) -> u64 {
         self.targets.values().map(Target::steps).max().unwrap_or(0)
+    }
+
+    /// Switches recording off and removes the schedule. Without the schedule, a process records as
+    /// long as recording is on, so it is switched off first.
+    pub(super) fn stop_steps(&mut self, why: &str) {
+        self.switch(false, why);
+        self.end_steps();
     }
 
     /// Removes the schedule, so that steps no longer switch recording.
