@@ -94,7 +94,7 @@ fn a_paused_run_records_from_start_on() {
         assert!(sites.iter().find(is_kept).unwrap()["live_bytes"].as_u64() > Some(0), "{held:#}");
         let rank = &held["tables"]["ranks"][0];
         let why = rank["live_bytes_missing"].as_str().unwrap();
-        assert!(why.contains("off at first (until: tprof ctl start)"), "{held:#}");
+        assert!(why.contains("off at first (--paused)"), "{held:#}");
         assert!(held["notes"][0].as_str().unwrap().contains("since recording began"), "{held:#}");
         live.obey("f");
         assert_eq!(live.finish().code, Some(48));
@@ -113,7 +113,14 @@ fn a_paused_run_that_is_never_started_records_no_events() {
     let job = Job::new(program("leave")).args(["exit", "1000", "600"]);
     let outcome = traced_job(&job, &["--mem", "exact", "--paused"], &run).run_in(scratch.cwd());
     assert_eq!(outcome.code, Some(11), "{outcome:?}");
-    assert_eq!(report(&run).0["completeness"]["recorded"].as_i64(), Some(0));
+    let report = report(&run).0;
+    let completeness = &report["completeness"];
+    assert_eq!(completeness["recorded"].as_i64(), Some(0));
+    assert_eq!(completeness["verdict"], "PARTIAL, as asked", "{completeness}");
+    assert_eq!(completeness["blind"][0]["what"], "everything", "{completeness}");
+    let memory = &report["ranks"][0]["host_memory"];
+    assert!(memory["allocations"].is_null() && memory["allocated_bytes"].is_null(), "{memory}");
+    assert_eq!(memory["allocations_missing"], "recording was never on (--paused)");
 }
 
 #[test]

@@ -1,6 +1,23 @@
 //! Tests of real processes under tprof, checked from outside. Each module has the facts about one
 //! subject.
 
+/// Gives this program, and so what it starts, every signal's default action. A shell without job
+/// control ignores some signals in its background jobs (`nohup` ignores SIGHUP), and then a job under
+/// test would ignore what a test sends it.
+#[allow(unsafe_code)]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static HEED_SIGNALS: extern "C" fn() = {
+    extern "C" fn heed() {
+        for signal in 1..=64 {
+            // SAFETY: the default action installs no handler. For signals that can't be changed,
+            // the call fails without effect.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+    }
+    heed
+};
+
 mod agree;
 mod attach;
 mod attach_pid;

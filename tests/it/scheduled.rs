@@ -113,7 +113,7 @@ fn a_schedule_records_its_steps_by_every_source() {
         assert_eq!(kept(&run), each(&[4, 5, 6], KEEPS), "{how}");
         assert_eq!(reported(&run), of_rank_0(&[4, 5, 6]), "{how}");
         let rest = "everything outside of steps 4 to 6".to_owned();
-        let why = "not recorded by schedule (--schedule)".to_owned();
+        let why = "--schedule".to_owned();
         assert_eq!(not_recorded(&run), [(rest, why)], "{how}");
         assert_eq!(switched_on(&run), ["cycle 1: step 4 (--schedule)"], "{how}");
     }

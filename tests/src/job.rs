@@ -108,9 +108,6 @@ impl Job {
         // user's.
         command.env("XDG_CACHE_HOME", target_dir().join("test-cache"));
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
-        // A shell without job control ignores some signals in its background jobs, and the tests
-        // inherit that.
-        crate::sys::heed_signals(&mut command);
         command
     }
 

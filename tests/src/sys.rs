@@ -4,7 +4,6 @@
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -22,20 +21,6 @@ pub(crate) fn lock(file: &File) {
 pub fn kill(pid: u32, signal: i32) -> bool {
     // SAFETY: kill takes no pointers.
     unsafe { libc::kill(pid as i32, signal) == 0 }
-}
-
-/// Makes a command begin with every signal's default disposition.
-pub(crate) fn heed_signals(command: &mut Command) {
-    // SAFETY: between fork and exec, the closure only calls `signal`, which is async-signal-safe.
-    // The call installs no handler, and fails without effect for signals that can't be changed.
-    unsafe {
-        command.pre_exec(|| {
-            for signal in 1..=31 {
-                libc::signal(signal, libc::SIG_DFL);
-            }
-            Ok(())
-        });
-    }
 }
 
 /// Sends a signal to a process group.

@@ -122,11 +122,7 @@ fn losses_and_blind_processes_make_a_run_incomplete() {
         samples: 0,
         lost: 3,
         losses: vec![LossInfo { what: "heap events".into(), why: "ring full".into(), count: 3 }],
-        blind: vec![BlindSpot {
-            process: "7 ls".into(),
-            what: "everything".into(),
-            why: "static".into(),
-        }],
+        blind: vec![BlindSpot::new("7 ls", "everything", "static")],
     };
     write_run(dir.path(), &info);
     let sum = read(dir.path(), Kind::Summary).completeness;

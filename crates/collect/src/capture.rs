@@ -68,7 +68,7 @@ impl Capture {
 
     /// Returns what isn't recorded because of the capture, and why.
     pub(crate) fn outside(&self) -> (String, String) {
-        let why = "not recorded by request (--capture-range)".to_owned();
+        let why = "--capture-range".to_owned();
         (format!("everything outside of {}", self.recorded()), why)
     }
 

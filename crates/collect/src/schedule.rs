@@ -149,7 +149,7 @@ impl Timetable {
             let why = "to measure what recording costs (--overhead paired)";
             return (format!("{} steps", self.left_out()), why.to_owned());
         }
-        let why = "not recorded by schedule (--schedule)".to_owned();
+        let why = "--schedule".to_owned();
         (format!("everything outside of {}", self.recorded()), why)
     }
 

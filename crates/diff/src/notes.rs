@@ -165,7 +165,7 @@ pub(super) fn notes(a: &Side, b: &Side) -> Vec<String> {
         )
     }));
     for (name, side) in [("A", a), ("B", b)] {
-        if !side.completeness.complete && side.completeness.minor_gaps().is_none() {
+        if !side.completeness.is_whole() {
             notes.push(format!("{name} is not complete: `tprof report` lists the gaps"));
         }
         notes.extend(damage(name, &side.problems));

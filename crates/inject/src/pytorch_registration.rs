@@ -5,11 +5,14 @@
 //!
 //! For each operator with a callback, PyTorch makes an object and copies inputs into it. That takes
 //! a third of the time of small operators, even if the callback does nothing. So the operators'
-//! callback is disabled while recording is off. The ranges' callback stays enabled: ranges are few,
-//! and a schedule counts steps by them.
+//! callback is removed while recording is off. The ranges' callback stays: ranges are few, and a
+//! schedule counts steps by them. A callback can also be disabled, but then it still costs: whenever
+//! autograd changes a thread's state, PyTorch copies its list of callbacks, disabled ones too. It is
+//! disabled only in versions of PyTorch whose `at::removeCallback` isn't safe while other threads run
+//! operators.
 //!
-//! PyTorch's functions that disable and enable callbacks take a lock, and PyTorch's list of
-//! callbacks may grow under it. So [`sync_callback`] is called only where this thread can't hold
+//! PyTorch's functions that add, remove, disable and enable callbacks take a lock, and PyTorch's list
+//! of callbacks may grow under it. So [`sync_callback`] is called only where this thread can't hold
 //! that lock. These places are callbacks, CUDA hooks, functions that the program itself calls, and
 //! allocations with an alignment, which tensors have and lists don't. Once the process is exiting,
 //! it does nothing, since PyTorch's list is destroyed then.
@@ -61,22 +64,40 @@ pub fn interrupted_by_fork() -> Option<u32> {
     is_cut.then_some(phase)
 }
 
-/// PyTorch's handle of the operators' callback; 0 if the callback isn't registered or may no longer
-/// be used.
+/// PyTorch's handle of the operators' callback, which stays the last one while the callback is
+/// removed; 0 if the callback isn't registered or may no longer be used.
 static HANDLE: AtomicU64 = AtomicU64::new(0);
-/// Address of `at::disableCallback`; 0 if this PyTorch doesn't have it.
-static DISABLE: AtomicUsize = AtomicUsize::new(0);
-static ENABLE: AtomicUsize = AtomicUsize::new(0);
-/// 1 while the operators' callback is disabled.
+/// Address of the function that takes the callback away from PyTorch; 0 if this PyTorch has none.
+static TAKE: AtomicUsize = AtomicUsize::new(0);
+/// Address of the function that gives it back, see [`Switching`].
+static GIVE: AtomicUsize = AtomicUsize::new(0);
+/// 1 if [`GIVE`] makes a new handle.
+static GIVES_NEW: AtomicU32 = AtomicU32::new(0);
+/// 1 while PyTorch doesn't call the operators' callback.
 static DISABLED: AtomicU32 = AtomicU32::new(0);
 /// 1 while operators are not recorded even if recording is on, see [`set_paused`].
 static PAUSED: AtomicU32 = AtomicU32::new(0);
 
-/// Called when the operators' callback was registered with this handle. `disable` and `enable` are
-/// addresses of PyTorch's functions that disable a callback and enable it again.
-pub fn registered(handle: u64, disable: Option<usize>, enable: Option<usize>) {
-    DISABLE.store(disable.unwrap_or(0), Relaxed);
-    ENABLE.store(enable.unwrap_or(0), Relaxed);
+/// How PyTorch is made to stop calling the operators' callback and to call it again.
+#[derive(Clone, Copy)]
+pub enum Switching {
+    /// By `at::removeCallback` and a function that adds the callback and returns its new handle.
+    Remove(unsafe extern "C" fn(u64), extern "C" fn() -> u64),
+    /// By `at::disableCallback` and `at::reenableCallback`.
+    Disable(unsafe extern "C" fn(u64), unsafe extern "C" fn(u64)),
+}
+
+/// Called when the operators' callback was registered with this handle. Without `how`, PyTorch
+/// always calls it.
+pub fn registered(handle: u64, how: Option<Switching>) {
+    let (take, give, gives_new) = match how {
+        Some(Switching::Remove(take, give)) => (take as usize, give as usize, true),
+        Some(Switching::Disable(take, give)) => (take as usize, give as usize, false),
+        None => (0, 0, false),
+    };
+    GIVES_NEW.store(u32::from(gives_new), Relaxed);
+    GIVE.store(give, Relaxed);
+    TAKE.store(take, Relaxed);
     DISABLED.store(0, Relaxed);
     // Exit functions run in reverse order of their registration. PyTorch's list was made earlier,
     // so [`drop_callback`] runs before the list is destroyed. In a program that is linked with
@@ -139,7 +160,7 @@ pub fn sync_callback() {
         // Another thread may have switched the callback in the meantime.
         let wanted = is_wanted();
         if wanted != (DISABLED.load(Acquire) == 0) {
-            switch.call(if wanted { &ENABLE } else { &DISABLE });
+            switch.set(wanted);
             DISABLED.store(u32::from(!wanted), Release);
         }
     }
@@ -147,7 +168,7 @@ pub fn sync_callback() {
 
 /// Whether [`set_paused`] can have an effect.
 pub fn can_pause() -> bool {
-    DISABLE.load(Relaxed) != 0 && ENABLE.load(Relaxed) != 0
+    TAKE.load(Relaxed) != 0
 }
 
 /// Pauses the operators' callback although recording is on, or ends the pause. This thread must not
@@ -172,14 +193,22 @@ impl Switch {
         (switch.handle != 0).then_some(switch)
     }
 
-    /// Calls one of PyTorch's two functions, whose address must be known.
-    fn call(&self, function: &AtomicUsize) {
-        // SAFETY: the function was found under the name of one that takes a handle. The handle is
-        // that of a registered callback, and PyTorch is still loaded: when it is unloaded,
+    /// Makes PyTorch call the callback, or stop calling it. The functions for this must be known.
+    fn set(&self, wanted: bool) {
+        let function = if wanted { &GIVE } else { &TAKE }.load(Relaxed);
+        // SAFETY: `registered` stored functions of these types. The handle is that of a callback
+        // which PyTorch has, or had disabled. PyTorch is still loaded: when it is unloaded,
         // `drop_callback` clears the handle.
         unsafe {
-            let function: unsafe extern "C" fn(u64) = core::mem::transmute(function.load(Relaxed));
-            function(self.handle);
+            if wanted && GIVES_NEW.load(Relaxed) != 0 {
+                let give: extern "C" fn() -> u64 = core::mem::transmute(function);
+                let handle = give();
+                // The process may have begun to exit, and then the new handle isn't used either.
+                let _ = HANDLE.compare_exchange(self.handle, handle, AcqRel, Relaxed);
+            } else {
+                let change: unsafe extern "C" fn(u64) = core::mem::transmute(function);
+                change(self.handle);
+            }
         }
     }
 }
@@ -196,15 +225,24 @@ mod tests {
     use tprof_wire::region::RegionHeader;
     use tprof_wire::sync::AtomicBool;
 
-    static IS_ENABLED: AtomicBool = AtomicBool::new(true);
+    static IS_CALLED: AtomicBool = AtomicBool::new(true);
     static REPEATED: AtomicU32 = AtomicU32::new(0);
+    /// The handle that the callback has in PyTorch's list.
+    static CURRENT: AtomicU64 = AtomicU64::new(7);
 
-    unsafe extern "C" fn enable(_: u64) {
-        REPEATED.fetch_add(IS_ENABLED.swap(true, SeqCst).into(), SeqCst);
+    unsafe extern "C" fn enable(handle: u64) {
+        assert_eq!(handle, CURRENT.load(SeqCst));
+        REPEATED.fetch_add(IS_CALLED.swap(true, SeqCst).into(), SeqCst);
     }
 
-    unsafe extern "C" fn disable(_: u64) {
-        REPEATED.fetch_add((!IS_ENABLED.swap(false, SeqCst)).into(), SeqCst);
+    unsafe extern "C" fn disable(handle: u64) {
+        assert_eq!(handle, CURRENT.load(SeqCst));
+        REPEATED.fetch_add((!IS_CALLED.swap(false, SeqCst)).into(), SeqCst);
+    }
+
+    extern "C" fn add() -> u64 {
+        REPEATED.fetch_add(IS_CALLED.swap(true, SeqCst).into(), SeqCst);
+        CURRENT.fetch_add(1, SeqCst) + 1
     }
 
     // This is a single test, since the process has only one callback.
@@ -216,26 +254,30 @@ mod tests {
         let region = region.wrapping_add(region.align_offset(64));
         state::REGION.store(region, SeqCst);
         let off = &state::header().unwrap().off;
-        let address = |function: unsafe extern "C" fn(u64)| Some(function as *const () as usize);
-        assert!(begin());
-        registered(7, address(disable), address(enable));
-        set_phase(phase::DONE);
-        for round in 0..2_000 {
-            off.store(round % 2, SeqCst);
-            let start = std::sync::Barrier::new(4);
-            std::thread::scope(|scope| {
-                for _ in 0..4 {
-                    scope.spawn(|| {
-                        start.wait();
-                        sync_callback();
-                    });
-                }
-            });
-            sync_callback();
-            assert_eq!(IS_ENABLED.load(SeqCst), round % 2 == 0, "round {round}");
+        for how in [Switching::Disable(disable, enable), Switching::Remove(disable, add)] {
+            set_phase(phase::NONE);
+            assert!(begin());
+            registered(CURRENT.load(SeqCst), Some(how));
+            set_phase(phase::DONE);
+            for round in (0..2_000).rev() {
+                off.store(round % 2, SeqCst);
+                let start = std::sync::Barrier::new(4);
+                std::thread::scope(|scope| {
+                    for _ in 0..4 {
+                        scope.spawn(|| {
+                            start.wait();
+                            sync_callback();
+                        });
+                    }
+                });
+                sync_callback();
+                assert_eq!(IS_CALLED.load(SeqCst), round % 2 == 0, "round {round}");
+            }
         }
+        assert_eq!(CURRENT.load(SeqCst), 1_007);
         assert_eq!(REPEATED.load(SeqCst), 0);
         drop_callback();
+        set_phase(phase::NONE);
         state::REGION.store(core::ptr::null_mut(), SeqCst);
     }
 }

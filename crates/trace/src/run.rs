@@ -154,6 +154,13 @@ pub struct Completeness {
     pub blind: Vec<BlindSpot>,
 }
 
+impl Completeness {
+    /// Whether nothing is missing but what the user left out.
+    pub fn is_as_asked(&self) -> bool {
+        self.lost == 0 && self.losses.is_empty() && self.blind.iter().all(|gap| gap.as_asked)
+    }
+}
+
 /// One kind of loss, with its count.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -179,9 +186,21 @@ pub struct BlindSpot {
     pub what: String,
     /// The reason why it wasn't recorded.
     pub why: String,
+    /// Whether an option or a command of the user asked for this.
+    pub as_asked: bool,
 }
 
 impl BlindSpot {
+    /// Returns a gap that the user has not asked for.
+    pub fn new(
+        process: impl Into<String>,
+        what: impl Into<String>,
+        why: impl Into<String>,
+    ) -> BlindSpot {
+        let (process, what, why) = (process.into(), what.into(), why.into());
+        BlindSpot { process, what, why, as_asked: false }
+    }
+
     /// Names the process as `sh (pid 7)`, because `7 sh` reads as seven processes.
     pub fn process_words(&self) -> String {
         match self.process.split_once(' ') {
@@ -307,11 +326,7 @@ mod tests {
 
     #[test]
     fn equal_blind_spots_are_grouped_under_the_first_process() {
-        let blind = |process: &str, why: &str| BlindSpot {
-            process: process.to_owned(),
-            what: "everything".to_owned(),
-            why: why.to_owned(),
-        };
+        let blind = |process: &str, why: &str| BlindSpot::new(process, "everything", why);
         let all = [blind("7 sh", "static"), blind("rank 3", "absent"), blind("9 sh", "static")];
         assert_eq!(
             group_blind_spots(&all),

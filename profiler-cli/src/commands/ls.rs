@@ -125,13 +125,8 @@ impl Row {
             },
             complete: match &found {
                 _ if unreadable.is_some() => false,
-                Some(report) => report.completeness.complete,
-                None => {
-                    finished
-                        && losses
-                            .clone()
-                            .all(|of| of.lost == 0 && of.losses.is_empty() && of.blind.is_empty())
-                }
+                Some(report) => report.completeness.is_as_asked(),
+                None => finished && losses.clone().all(|of| of.is_as_asked()),
             },
             worst: match &found {
                 Some(report) => worst(report),

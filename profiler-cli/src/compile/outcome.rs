@@ -65,8 +65,7 @@ impl LogsOutcome {
 
     /// Returns what was not recorded.
     pub fn blind(&self) -> Vec<BlindSpot> {
-        let lacks =
-            |process: String, why: String| BlindSpot { process, what: WHAT.to_owned(), why };
+        let lacks = |process: String, why: String| BlindSpot::new(process, WHAT, why);
         let of_job = |why| lacks("the job".to_owned(), why);
         let mut all: Vec<BlindSpot> =
             self.failed.iter().map(|(log, why)| lacks(log.clone(), why.clone())).collect();

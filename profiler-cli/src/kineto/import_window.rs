@@ -75,11 +75,7 @@ fn place(made: &Path, home: &Path, arrived: &ArrivedTrace) -> std::io::Result<()
     info.host.clone_from(&arrived.host);
     let what = "device work";
     let why = "--kineto asks for what the host does only; the run has the device work";
-    info.completeness.blind.push(BlindSpot {
-        process: format!("pid {}", arrived.pid),
-        what: what.to_owned(),
-        why: why.to_owned(),
-    });
+    info.completeness.blind.push(BlindSpot::new(format!("pid {}", arrived.pid), what, why));
     let name = format!("run-{}-{}.json", arrived.host, arrived.pid);
     let partial = home.join(format!("{name}.partial"));
     fs::write(&partial, tprof_trace::info_text(&info)?)?;

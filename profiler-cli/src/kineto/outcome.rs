@@ -73,7 +73,7 @@ impl WindowsOutcome {
     }
 
     fn add_blind_spot(&mut self, process: String, why: String) {
-        self.blind.push(BlindSpot { process, what: WHAT.to_owned(), why });
+        self.blind.push(BlindSpot::new(process, WHAT, why));
     }
 
     /// Returns a line for the closing message; `None` if no window arrived.

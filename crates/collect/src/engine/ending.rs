@@ -139,6 +139,7 @@ impl Engine {
             self.finish_image(number, now);
         }
         self.write_schedule(now);
+        self.write_pauses(now);
         self.flush_samples(u64::MAX, u64::MAX, true);
         let last = self.parts.workers.symbols.send(SymbolsWanted::Last);
         self.open.keeping += usize::from(last.is_ok());

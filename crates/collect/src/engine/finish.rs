@@ -62,11 +62,11 @@ impl Engine {
             let command = self.out.processes.process(target.number).map(|row| row.command.as_str());
             let program = proc::program_of(command.unwrap_or_default());
             let library = module.path.file_name().unwrap_or_default().to_string_lossy();
-            self.out.processes.losses.add_blind(BlindSpot {
-                process: format!("{} {program}", target.pid),
-                what: "allocations".to_owned(),
-                why: elf::own_allocator(&library, &allocator),
-            });
+            self.out.processes.losses.add_blind(BlindSpot::new(
+                format!("{} {program}", target.pid),
+                "allocations",
+                elf::own_allocator(&library, &allocator),
+            ));
         }
     }
 

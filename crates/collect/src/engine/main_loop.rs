@@ -5,6 +5,7 @@ use super::costs::CostEstimator;
 use super::inbox::{BlindSpotFinder, Event, Reply};
 use super::prebuilt_tables::PrebuiltTables;
 use super::pss::PssReader;
+use super::recording::{self, Recording};
 use super::reserve::Reserve;
 use super::workers::{Answer, ModuleTask, ModulesWanted, Workers};
 use crate::config::Config;
@@ -31,7 +32,6 @@ use tprof_symbols::Allocators;
 use tprof_trace::model::counter;
 use tprof_trace::run::RunInfo;
 use tprof_wire::region::off;
-use tprof_wire::schedule::Schedule;
 
 pub(super) const MS: u64 = 1_000_000;
 /// Time between two writes of rows and totals. If the collector is killed, the rows and totals of
@@ -90,31 +90,6 @@ pub(super) struct Timers {
     pub observed_ns: u64,
     pub threads_ns: u64,
     pub samples_ns: u64,
-}
-
-/// Whether and when recording is on.
-#[derive(Default)]
-pub(super) struct Recording {
-    /// Whether recording has been on since the run began, so that totals have no gap.
-    pub always_on: bool,
-    pub start_at_ns: Option<u64>,
-    pub stop_at_ns: Option<u64>,
-    /// Whether `--max-size` is reached.
-    pub full: bool,
-    /// Whether recording was switched off for good, by `--max-size` or `--duration`.
-    pub over: bool,
-    /// Whether recording was on when the run ended.
-    pub ends_on: bool,
-    /// Time when recording was last switched off, ns; 0 if it never was.
-    pub off_since_ns: u64,
-    /// The schedule that `tprof ctl start --steps` has set, if any. Processes switch their
-    /// recording at its steps.
-    pub steps: Option<Schedule>,
-    /// Number of cycles that `tprof ctl start --steps` has requested.
-    pub asked: u32,
-    /// Whether the job was asked to end because the captured range has ended
-    /// (`CaptureEnd::StopJob`).
-    pub job_ends: bool,
 }
 
 /// Training steps that `tprof ctl step` has marked so far.
@@ -235,7 +210,7 @@ impl Engine {
         page.coarse_clock.store(out.clock.now(), Release);
         let mut reserve = Reserve::new(&config.output);
         reserve.hold(LEAST_INFO_BYTES, 1);
-        Engine {
+        let mut engine = Engine {
             attribution: Attribution::new(config.redact),
             out,
             targets: Targets::new(),
@@ -259,7 +234,12 @@ impl Engine {
             idle: 0,
             write_requests: Vec::new(),
             parts,
+        };
+        if !begins_on {
+            let by = recording::begins_off_by(&engine.parts.config);
+            engine.note_off(engine.parts.info.start_ns, by);
         }
+        engine
     }
 
     /// Runs until [`Event::Finish`] arrives. A collector on demand runs until no process is left.

@@ -123,7 +123,7 @@ impl Engine {
                 }
                 Answer::NoPython(process, why) => {
                     let what = "Python frames in stacks of allocations".to_owned();
-                    self.out.processes.losses.add_blind(BlindSpot { process, what, why });
+                    self.out.processes.losses.add_blind(BlindSpot::new(process, what, why));
                 }
                 Answer::Symbols(file, symbols) => {
                     self.open.symbols = self.open.symbols.saturating_sub(1);

@@ -16,6 +16,7 @@ mod memory;
 mod messages;
 pub mod prebuilt_tables;
 pub mod pss;
+mod recording;
 mod requests;
 mod reserve;
 pub mod scheduled;

@@ -2,52 +2,12 @@
 
 use super::inbox::{Reply, Request};
 use super::main_loop::Engine;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Sender;
 use tprof_os::sys;
 use tprof_trace::model::{Mark, MarkKind};
 
 impl Engine {
-    /// Switches recording on or off, unless it is so already. Marks that in every file, and notes
-    /// that totals have a gap.
-    pub(super) fn switch(&mut self, on: bool, why: &str) {
-        match on {
-            true => self.set_off(0, why, MarkKind::RecordingOn),
-            false => self.stop(self.parts.config.session_off(), why),
-        }
-    }
-
-    /// Switches recording off for these reasons, bits of [`tprof_wire::region::off`].
-    pub(super) fn stop(&mut self, reasons: u32, why: &str) {
-        self.set_off(reasons, why, MarkKind::RecordingOff);
-    }
-
-    fn set_off(&mut self, off: u32, why: &str, mark: MarkKind) {
-        let page = self.parts.session.page();
-        if (page.off.load(Relaxed) == 0) == (off == 0) {
-            return;
-        }
-        // The sampler is told first, so that it misses as little as possible of the first step.
-        let sampler = self.parts.sampler.as_ref();
-        if let Some(sampler) = sampler.filter(|_| off == 0) {
-            sampler.pause(false);
-        }
-        if off != 0 {
-            self.recording.off_since_ns = sys::monotonic_ns();
-        }
-        page.off.store(off, SeqCst);
-        if let Some(sampler) = sampler.filter(|_| off != 0) {
-            sampler.pause(true);
-        }
-        let now = sys::monotonic_ns();
-        for target in self.targets.values_mut() {
-            target.switch(off);
-            target.observe_heap(&mut self.out, now);
-        }
-        self.recording.always_on = false;
-        self.mark(why, mark);
-    }
-
     /// Marks this moment in every file.
     pub(super) fn mark(&mut self, name: &str, kind: MarkKind) {
         self.mark_at(sys::monotonic_ns(), name, kind);

@@ -1,7 +1,8 @@
 //! Switches recording on and off as a schedule or a captured range demands, if the run has one.
 
 use super::inbox::Reply;
-use super::main_loop::{Engine, Recording};
+use super::main_loop::Engine;
+use super::recording::Recording;
 use crate::config::CaptureEnd;
 use crate::targets::own_switch::{ScheduleOrigin, StepSource};
 use crate::targets::target::Target;
@@ -104,9 +105,10 @@ impl Engine {
         }
         let losses = &mut self.out.processes.losses;
         if let Some((what, why)) = missing {
-            losses.add_blind(BlindSpot { process: process.clone(), what, why });
+            losses.add_blind(BlindSpot::new(process.clone(), what, why));
         }
-        losses.add_blind(BlindSpot { process, what: outside.0, why: outside.1 });
+        let outside = BlindSpot::new(process, outside.0, outside.1);
+        losses.add_blind(BlindSpot { as_asked: true, ..outside });
     }
 
     /// Handles `tprof ctl start --steps`. All processes count steps from their own beginning, so

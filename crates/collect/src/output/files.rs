@@ -8,7 +8,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tprof_os::sys;
 use tprof_symbols::ModuleFile;
-use tprof_trace::model::{Counter, EventSample, NameId, ProcessIndex, Property, Sample};
+use tprof_trace::model::{
+    Counter, EventSample, Mark, MarkKind, NameId, ProcessIndex, Property, Sample,
+};
 use tprof_trace::run::RankInfo;
 use tprof_trace::{TraceError, TraceFile, TraceHeader, TraceWriter};
 
@@ -206,6 +208,9 @@ pub struct Files {
     pub open: Vec<OpenFile>,
     /// Whether any process has named its rank.
     pub ranked: bool,
+    /// Since when recording is off, ns, and the option or command that switched it off; `None`
+    /// while it is on.
+    pub off_since: Option<(u64, String)>,
     /// Time when the file for processes without a rank could last not be created, ns, and the
     /// reason.
     refused: Option<(u64, String)>,
@@ -220,6 +225,7 @@ impl Files {
             facts,
             open: Vec::new(),
             ranked: false,
+            off_since: None,
             refused: None,
         }
     }
@@ -267,6 +273,12 @@ impl Files {
         let mut open = OpenFile::new(writer, owner, path);
         for (key, value) in &self.facts {
             open.write_property(key, value);
+        }
+        // Without this mark, a file without rows would look as if nothing had happened.
+        if let Some((time_ns, by)) = &self.off_since {
+            let (time_ns, name) = (*time_ns, open.writer.name(by));
+            let kind = MarkKind::RecordingOff;
+            open.writer.mark(Mark { time_ns, process: None, name, kind });
         }
         self.open.push(open);
         self.open.len() - 1

@@ -120,11 +120,7 @@ impl HookedImages {
         let mut ran: Vec<(&u64, &HookedImage)> =
             self.images.iter().filter(|(_, image)| image.ran_torch).collect();
         ran.sort_by_key(|(number, _)| **number);
-        let blind = |process: &str, why: &str| BlindSpot {
-            process: process.to_owned(),
-            what: WHAT.to_owned(),
-            why: why.to_owned(),
-        };
+        let blind = |process: &str, why: &str| BlindSpot::new(process, WHAT, why);
         if ran.is_empty() {
             losses.add_blind(blind("the job", "no process ran operators of PyTorch"));
         }

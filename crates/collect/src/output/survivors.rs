@@ -25,12 +25,11 @@ pub struct Survivor {
 impl Survivor {
     /// Returns the note that this process isn't recorded after the end of recording.
     pub fn blind(&self) -> BlindSpot {
-        BlindSpot {
-            process: format!("{} {}", self.pid, self.name),
-            what: LATER_EVENTS.to_owned(),
-            why: "still running when recording ended; events after that are not recorded"
-                .to_owned(),
-        }
+        BlindSpot::new(
+            format!("{} {}", self.pid, self.name),
+            LATER_EVENTS,
+            "still running when recording ended; events after that are not recorded",
+        )
     }
 }
 

@@ -160,11 +160,11 @@ impl Attribution {
             }
             SamplerEvent::Lost(what, why, count) => to.out.processes.losses.lose(what, why, count),
             SamplerEvent::Missing(process, what, why) => {
-                to.out.processes.losses.add_blind(BlindSpot {
-                    process: if process.is_empty() { "all processes".to_owned() } else { process },
-                    what: what.to_owned(),
+                to.out.processes.losses.add_blind(BlindSpot::new(
+                    if process.is_empty() { "all processes".to_owned() } else { process },
+                    what,
                     why,
-                })
+                ))
             }
         }
     }

@@ -26,11 +26,7 @@ impl Target {
             };
             let why = "it could not attach: it had another user, root or environment, no descriptor \
                        left, or a seccomp filter";
-            out.processes.losses.add_blind(BlindSpot {
-                process: who,
-                what: "everything".to_owned(),
-                why: why.to_owned(),
-            });
+            out.processes.losses.add_blind(BlindSpot::new(who, "everything", why));
         }
         let more = count.wrapping_sub(self.counted.children) - fresh;
         if more > 0 {

@@ -273,7 +273,7 @@ fn add_row(
 }
 
 fn blind_spot(process: &str, what: &str, why: String) -> BlindSpot {
-    BlindSpot { process: process.to_owned(), what: what.to_owned(), why }
+    BlindSpot::new(process, what, why)
 }
 
 /// Returns the known images of this process and its ancestors, nearest first.

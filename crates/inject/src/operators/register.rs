@@ -10,11 +10,11 @@ use super::callbacks::{self, EndCallback, StartCallback};
 use super::layout;
 use crate::block::Thread;
 use crate::loaded::{self, Loaded};
-use crate::pytorch_registration::{self, phase};
+use crate::pytorch_registration::{self, Switching, phase};
 use crate::{gate, interned, ring, state};
 use tprof_wire::operators::{SCOPES, USER_SCOPE, mode, note};
 use tprof_wire::record::ExtKind;
-use tprof_wire::sync::{AtomicUsize, Ordering::*};
+use tprof_wire::sync::{AtomicU32, AtomicUsize, Ordering::*};
 
 const LIBRARY: &[u8] = b"libtorch_cpu.so";
 
@@ -31,8 +31,10 @@ struct RecordFunctionCallback {
     needs_ids: bool,
 }
 
-/// An address in the library with which the callbacks are registered.
-static LIBRARY_AT: AtomicUsize = AtomicUsize::new(0);
+/// Address of `at::addGlobalCallback` in the library with which the callbacks are registered.
+static ADD: AtomicUsize = AtomicUsize::new(0);
+/// 1 if the operators' callback reads the sizes of inputs.
+static WITH_SIZES: AtomicU32 = AtomicU32::new(0);
 /// Number of objects that the loader had loaded at the last search.
 static LOADED: AtomicUsize = AtomicUsize::new(0);
 
@@ -80,28 +82,57 @@ fn register(thread: &Thread, torch: &Loaded, wanted: u32) {
     let (Some(add), Some(layout)) = (add, layout) else {
         return say(note::NO_SYMBOLS, 0);
     };
-    LIBRARY_AT.store(add, Relaxed);
-    let disable = torch.function(c"_ZN2at15disableCallbackEm");
-    let enable = torch.function(c"_ZN2at16reenableCallbackEm");
+    ADD.store(add, Relaxed);
     let with_sizes = wanted == mode::SHAPES && layout.is_ok();
     if let Err(why) = layout {
         say(note::NO_SIZES, why);
     }
-    let start = if with_sizes { callbacks::with_sizes } else { callbacks::operator };
-    let operators = callback(start as StartCallback, callbacks::end, |scope| scope != USER_SCOPE);
-    let operators = RecordFunctionCallback { needs_inputs: with_sizes, ..operators };
+    WITH_SIZES.store(u32::from(with_sizes), Relaxed);
     let ranges = callback(callbacks::range, callbacks::range_end, |scope| scope == USER_SCOPE);
     let ranges = RecordFunctionCallback { needs_inputs: layout.is_ok(), ..ranges };
     pytorch_registration::set_phase(phase::REGISTERS);
-    // SAFETY: `at::addGlobalCallback` has this type, and takes the structure by value.
-    unsafe {
-        let add: unsafe extern "C" fn(RecordFunctionCallback) -> u64 = core::mem::transmute(add);
-        let handle = add(operators);
-        add(ranges);
-        pytorch_registration::registered(handle, disable, enable);
-    }
+    let handle = add_operators();
+    add_callback(ranges);
+    pytorch_registration::registered(handle, switching(torch));
     let recorded = if wanted == mode::SHAPES && !with_sizes { mode::NAMES } else { wanted };
     say(note::ARMED, u64::from(recorded));
+}
+
+/// Gives PyTorch the operators' callback, and returns PyTorch's handle of it. [`register`] must have
+/// found out how.
+extern "C" fn add_operators() -> u64 {
+    let with_sizes = WITH_SIZES.load(Relaxed) != 0;
+    let start = if with_sizes { callbacks::with_sizes } else { callbacks::operator };
+    let operators = callback(start as StartCallback, callbacks::end, |scope| scope != USER_SCOPE);
+    add_callback(RecordFunctionCallback { needs_inputs: with_sizes, ..operators })
+}
+
+fn add_callback(callback: RecordFunctionCallback) -> u64 {
+    // SAFETY: `ADD` is the address of `at::addGlobalCallback`, which has this type and takes the
+    // structure by value.
+    unsafe {
+        let add: unsafe extern "C" fn(RecordFunctionCallback) -> u64 =
+            core::mem::transmute(ADD.load(Relaxed));
+        add(callback)
+    }
+}
+
+/// Finds out how PyTorch can stop calling the operators' callback for a while.
+fn switching(torch: &Loaded) -> Option<Switching> {
+    let function = |name| {
+        // SAFETY: the functions of these names take a handle.
+        torch
+            .function(name)
+            .map(|at| unsafe { core::mem::transmute::<usize, unsafe extern "C" fn(u64)>(at) })
+    };
+    // Since PyTorch has this function, its list of callbacks is behind a lock, and an operator keeps
+    // its own copy of the callbacks whose ends it must call.
+    let is_locked = torch.function(c"_ZN2at16getStepCallbacksENS_11RecordScopeE").is_some();
+    if is_locked && let Some(remove) = function(c"_ZN2at14removeCallbackEm") {
+        return Some(Switching::Remove(remove, add_operators));
+    }
+    let disable = function(c"_ZN2at15disableCallbackEm")?;
+    Some(Switching::Disable(disable, function(c"_ZN2at16reenableCallbackEm")?))
 }
 
 fn callback(
@@ -127,8 +158,7 @@ fn callback(
 /// Called when code was unloaded. If PyTorch was unloaded, it may be loaded and registered again.
 pub fn unloaded() {
     LOADED.store(0, Relaxed);
-    if pytorch_registration::current_phase() == phase::DONE
-        && !loaded::is_loaded(LIBRARY_AT.load(Relaxed))
+    if pytorch_registration::current_phase() == phase::DONE && !loaded::is_loaded(ADD.load(Relaxed))
     {
         pytorch_registration::drop_callback();
         pytorch_registration::set_phase(phase::NONE);

@@ -10,13 +10,13 @@ use rustc_hash::FxHashMap;
 use tprof_facts::units;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{
-    HeapChange, HeapEvent, HeapTotals, Mark, MarkKind, MemoryRecording, ProcessIndex, counter, loss,
+    HeapChange, HeapEvent, HeapTotals, MemoryRecording, ProcessIndex, counter, loss,
 };
 
 use super::blocks::{Block, Blocks};
 use super::gauges::process_samples;
 use super::held_within::{HeldLevel, HeldSweep, HeldWindow, HeldWithin};
-use super::missing::{CYCLE, OFF, gap};
+use super::missing::{CYCLE, OFF, gap, was_off};
 use super::weight::{error, weigh};
 
 /// Returns the peak of each window, in the order of `windows`.
@@ -106,14 +106,14 @@ impl HeapLevels {
         let known = known(file, process);
         match interval {
             None if file.part().is_some() => return Err(CYCLE.to_owned()),
-            None if is_switched(file, process) => return Err(gap(file)),
+            None if was_off(file, process, u64::MAX) => return Err(gap(file)),
             None => lost(file).map_or(Ok(()), Err)?,
             Some(_) if known.is_empty() => return Err("it left no totals".to_owned()),
             Some(_) => {}
         }
         let known = known.into_iter().collect::<Option<Vec<KnownLive>>>();
         let mut known = known.ok_or_else(|| gap(file))?;
-        if is_switched(file, process) {
+        if was_off(file, process, u64::MAX) {
             // While recording is off, requested bytes are not counted, so they give no bound of the
             // error.
             known.iter_mut().for_each(|known| known.asked_for = (0, u64::MAX));
@@ -259,15 +259,6 @@ fn known(file: &TraceFile, process: ProcessIndex) -> Vec<Option<KnownLive>> {
     }
     all.sort_by_key(|known| known.map_or(0, |known| known.time_ns));
     all
-}
-
-/// Whether recording was off during a part of a process's life.
-pub(crate) fn is_switched(file: &TraceFile, process: ProcessIndex) -> bool {
-    let is_switch = |mark: &&Mark| {
-        matches!(mark.kind, MarkKind::RecordingOn | MarkKind::RecordingOff)
-            && mark.process.is_none_or(|of| of == process)
-    };
-    file.marks().iter().any(|mark| is_switch(&mark))
 }
 
 /// Kinds of losses of allocations or frees. The first kind is lost before it is counted, so it is

@@ -31,10 +31,10 @@ mod totals;
 pub mod transfers;
 mod weight;
 
-pub(crate) use heap_within::{heap_within, is_switched, lost};
+pub(crate) use heap_within::{heap_within, lost};
 pub(crate) use held_within::{HeldLevel, HeldSweep, HeldWindow, HeldWithin};
 pub use host_memory::HostMemory;
-pub(crate) use missing::{OFF, gap};
+pub(crate) use missing::{OFF, gap, was_off};
 pub use moments::{Moments, growth_at};
 pub use rank_memory::{RankMemory, rank_memory};
 pub use totals::PEAK_SLACK_BYTES;

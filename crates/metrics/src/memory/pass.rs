@@ -5,9 +5,7 @@ use tprof_facts::Clock;
 use tprof_rank::base::frames::Frames;
 use tprof_rank::base::intervals::Interval;
 use tprof_rank::base::reading::Reading;
-use tprof_trace::model::{
-    Loss, Mark, MarkKind, MemoryRecording, Process, ProcessIndex, counter, loss,
-};
+use tprof_trace::model::{Loss, MemoryRecording, Process, ProcessIndex, counter, loss};
 use tprof_trace::{Problem, TraceFile};
 
 use super::curve::{Axis, Curve};
@@ -15,7 +13,7 @@ use super::gauges::{self, ProcessEnds, Sample};
 use super::heap_within::{lost, uncounted};
 use super::host_memory::HostMemory;
 use super::killed::{self, Death, Owner};
-use super::missing::{CYCLE, NO_PROCESS, OFF, began_ns, gap};
+use super::missing::{CYCLE, NO_PROCESS, OFF, began_ns, gap, was_off};
 use super::points::Points;
 use super::replay::Replay;
 use super::sites::{MergedSites, Sampled};
@@ -413,19 +411,11 @@ struct Switches {
 
 impl Switches {
     fn of(file: &TraceFile, ends: &ProcessEnds) -> Switches {
-        let switches: Vec<&Mark> = (file.marks().iter())
-            .filter(|mark| matches!(mark.kind, MarkKind::RecordingOn | MarkKind::RecordingOff))
-            .collect();
         let gaps = totals::gaps(file);
         let mut found = Switches { any: false, unbalanced: false };
         for process in file.processes() {
             let end_ns = ends.get(&process.process).copied().unwrap_or(u64::MAX);
-            let within = |mark: &&Mark| {
-                let mine = mark.process.is_none_or(|p| p == process.process);
-                let from = if mark.kind == MarkKind::RecordingOff { 0 } else { process.start_ns };
-                mine && (from..end_ns).contains(&mark.time_ns)
-            };
-            let is_switched = switches.iter().any(within);
+            let is_switched = was_off(file, process.process, end_ns);
             let is_unknown = gaps.contains(&process.process);
             match process.memory {
                 MemoryRecording::Off => {}

@@ -6,7 +6,7 @@ use tprof_trace::model::{MemoryRecording, ProcessIndex};
 
 use super::heap_within::heap_within;
 use super::held_within::HeldWindow;
-use super::missing::{CYCLE, NO_TIME, SAMPLED_CYCLE};
+use super::missing::{CYCLE, NO_TIME, SAMPLED_CYCLE, never_on};
 use super::pass::{Pass, Recording};
 use super::replay::ProcessSums;
 
@@ -45,7 +45,7 @@ impl Pass<'_> {
         if self.recording == Recording::Off {
             return RankTotals::missing(self.off());
         }
-        if let Some(why) = self.why_unread() {
+        if let Some(why) = never_on(self.file).or_else(|| self.why_unread()) {
             return RankTotals::missing(&why);
         }
         if self.file.part().is_some()

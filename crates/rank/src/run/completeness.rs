@@ -30,10 +30,15 @@ pub struct Completeness {
     /// The share that blind processes have of the time that all program images lasted, at most
     /// 0.01. It is set only if all gaps are minor and processes of at most a second are blind.
     pub minor_blind_share: Option<f64>,
+    /// Whether all gaps are minor, or what an option or a command of the user left out.
+    pub as_asked: bool,
+    /// The verdict in words, see [`Completeness::is_whole`]: `COMPLETE`, `COMPLETE but for 0.42 %`,
+    /// `PARTIAL, as asked`, or `NOT COMPLETE`.
+    pub verdict: String,
 }
 object! { Completeness {
     plain complete, plain recorded, plain samples, plain lost, plain losses, plain blind,
-    plain minor_loss_share, plain minor_blind_share,
+    plain minor_loss_share, plain minor_blind_share, plain as_asked, plain verdict,
 } }
 
 /// The recorded and lost events of one file.
@@ -91,19 +96,43 @@ impl Completeness {
             (losses.iter().map(|loss| loss.count).fold(0, u64::saturating_add), losses)
         };
         let of_losses = minor::loss_share(Recorded { events, samples }, &losses);
-        let of_blind = minor::blind_share(infos, &blind);
-        let minor = |share: Option<f64>, is_there: bool| {
-            share.filter(|_| is_there && whole && of_losses.is_some() && of_blind.is_some())
-        };
-        Completeness {
+        let (asked, unasked): (Vec<_>, Vec<_>) =
+            blind.iter().cloned().partition(|gap| gap.as_asked);
+        let of_blind = minor::blind_share(infos, &unasked);
+        let is_minor = whole && of_losses.is_some() && of_blind.is_some();
+        let minor = |share: Option<f64>, is_there| share.filter(|_| is_there && is_minor);
+        let counted = Completeness {
             minor_loss_share: minor(of_losses, !losses.is_empty()),
-            minor_blind_share: minor(of_blind, !blind.is_empty()),
+            minor_blind_share: minor(of_blind, !unasked.is_empty()),
+            as_asked: is_minor && !asked.is_empty(),
+            verdict: String::new(),
             complete: whole && losses.is_empty() && lost == 0 && blind.is_empty(),
             recorded: events,
             samples,
             lost,
             losses,
             blind,
+        };
+        Completeness { verdict: counted.verdict_words(), ..counted }
+    }
+
+    /// Whether nothing is missing but minor gaps and what the user left out.
+    pub fn is_whole(&self) -> bool {
+        self.complete || self.as_asked || self.minor_gaps().is_some()
+    }
+
+    /// Whether nothing is missing but what the user left out.
+    pub fn is_as_asked(&self) -> bool {
+        self.complete || self.as_asked && self.minor_gaps().is_none()
+    }
+
+    fn verdict_words(&self) -> String {
+        match (self.as_asked, self.minor_gaps()) {
+            _ if self.complete => "COMPLETE".to_owned(),
+            (true, None) => "PARTIAL, as asked".to_owned(),
+            (true, Some(gaps)) => format!("PARTIAL, as asked, and complete but for {gaps}"),
+            (false, Some(gaps)) => format!("COMPLETE but for {gaps}"),
+            (false, None) => "NOT COMPLETE".to_owned(),
         }
     }
 
@@ -112,8 +141,9 @@ impl Completeness {
     pub fn minor_gaps(&self) -> Option<String> {
         let lost = self.minor_loss_share.map(units::small_share);
         let blind = self.minor_blind_share.map(|share| {
+            let unasked: Vec<_> = self.blind.iter().filter(|gap| !gap.as_asked).cloned().collect();
             let whom: Vec<String> =
-                group_blind_spots(&self.blind).into_iter().map(|of| of.1).collect();
+                group_blind_spots(&unasked).into_iter().map(|of| of.1).collect();
             format!("{} ({} of the time)", whom.join(" and "), units::small_share(share))
         });
         let words: Vec<String> = [lost, blind].into_iter().flatten().collect();

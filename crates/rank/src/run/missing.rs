@@ -31,10 +31,8 @@ pub(crate) fn ranks(infos: &[RunInfo]) -> Vec<BlindSpot> {
         let count = size as usize - recorded.len();
         let first: Vec<u32> =
             (0..size).filter(|rank| !recorded.contains(rank)).take(MOST_NAMED).collect();
-        (count > 0).then(|| BlindSpot {
-            process: format!("{} of {size}", named(&first, count)),
-            what: "everything".to_owned(),
-            why: WHY.to_owned(),
+        (count > 0).then(|| {
+            BlindSpot::new(format!("{} of {size}", named(&first, count)), "everything", WHY)
         })
     };
     launches.into_iter().filter_map(missing).collect()

@@ -24,7 +24,7 @@ macro_rules! rows {
 }
 rows! {
     LossInfo { what, why, count }
-    BlindSpot { process, what, why }
+    BlindSpot { process, what, why, as_asked }
     OverheadPart { part, count, ns_low, ns_high }
 }
 

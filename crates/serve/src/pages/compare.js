@@ -53,7 +53,7 @@ function flamePlace(a, b) {
 function diffParts(answer, tables) {
   const parts = [], of = answer.tables;
   const notes = [...(answer.other_hardware || []).map((text) => ["gaps", typeof text === "string" ? text : JSON.stringify(text)]), ...(answer.notes || []).map((text) => ["notes", text])];
-  for (const side of ["a", "b"]) { const whole = answer[side].completeness; if (whole && !whole.complete) notes.unshift(["gaps", `${side.toUpperCase()} is not complete: ${formatCount(whole.lost)} lost`]); }
+  for (const side of ["a", "b"]) { const whole = answer[side].completeness; if (whole?.verdict?.startsWith("NOT")) notes.unshift(["gaps", `${side.toUpperCase()} is not complete: ${formatCount(whole.lost)} lost`]); }
   if (notes.length) parts.push(element("ul", { class: "notes" }, ...notes.map(([kind, text]) => element("li", { class: kind === "gaps" ? "warn" : null }, withCode(text)))));
   const metrics = Object.keys(METRIC_TABLES).flatMap((key) => (of[key] || []).map((row) => ({ ...row, group: key })));
   parts.push(metricTable(metrics, tables));

@@ -71,8 +71,9 @@ function completeness(document, run) {
   for (const blind of whole.blind || []) gaps.push(`${blind.process}: ${blind.what}, ${blind.why}`);
   gaps.push(...(document.problems || []));
   const running = run.state === "running";
-  const sentence = whole.complete ? `Complete: ${counted}, none lost, no process unrecorded.` : running && !gaps.length ? `Running: ${counted} so far, none lost.` : `Not complete: ${counted}, ${whole.lost ? `${formatCount(whole.lost)} lost` : "none counted as lost"}.`;
-  return [element("p", { class: `verdict ${whole.complete || (running && !gaps.length) ? "whole" : "gaps"}` }, element("b", { "aria-hidden": "true" }, whole.complete ? "✓ " : running && !gaps.length ? "● " : "! "), sentence),
+  const isWhole = !whole.verdict.startsWith("NOT"), isLive = running && !gaps.length;
+  const sentence = isLive ? `Running: ${counted} so far, none lost.` : `${whole.verdict}: ${counted}, ${whole.lost ? `${formatCount(whole.lost)} lost` : "none counted as lost"}.`;
+  return [element("p", { class: `verdict ${isWhole || isLive ? "whole" : "gaps"}` }, element("b", { "aria-hidden": "true" }, isLive ? "● " : isWhole ? "✓ " : "! "), sentence),
     gaps.length ? element("ul", { class: "gaps" }, ...gaps.slice(0, 8).map((gap) => element("li", {}, withCode(gap))), gaps.length > 8 ? element("li", {}, element("a", { href: `#/run/${run.id}/summary` }, `and ${gaps.length - 8} more`)) : null) : "",
     ...(document.notes || []).slice(0, 3).map((note) => element("p", { class: "dim" }, withCode(note)))];
 }

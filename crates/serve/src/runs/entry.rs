@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use tprof_trace::live::is_collector_alive;
-use tprof_trace::run::{ProcessInfo, RunInfo};
+use tprof_trace::run::{Completeness, ProcessInfo, RunInfo};
 use tprof_trace::{RunDir, TraceFile, is_info_name, is_trace_file, open_plain};
 
 use super::beneath;
@@ -49,7 +49,7 @@ pub struct Entry {
     pub recorded: u64,
     /// Number of events known to be lost; unknown for a run that cannot be read completely.
     pub lost: Option<u64>,
-    /// Whether nothing was lost or left unrecorded.
+    /// Whether nothing is missing but what the user left out.
     pub complete: bool,
     /// How the job failed, if it did.
     pub failed: Option<String>,
@@ -112,9 +112,7 @@ impl Entry {
         let of = || infos.iter().map(|info| &info.completeness);
         self.recorded = of().map(|of| of.recorded).sum();
         self.lost = self.why.is_none().then(|| of().map(|of| of.lost).sum());
-        self.complete = is_finished
-            && self.why.is_none()
-            && of().all(|of| of.lost == 0 && of.losses.is_empty() && of.blind.is_empty());
+        self.complete = is_finished && self.why.is_none() && of().all(Completeness::is_as_asked);
         self.failed = infos.iter().find_map(failure);
         self.commit = infos.iter().find_map(|info| info.commit.clone());
     }

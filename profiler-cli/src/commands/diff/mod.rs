@@ -212,12 +212,8 @@ fn side_text(side: &Side) -> String {
         steps => format!("{steps} steps"),
     };
     let ranks = if side.ranks == 1 { "1 rank".to_owned() } else { format!("{} ranks", side.ranks) };
-    let complete = match (side.completeness.complete, side.completeness.minor_gaps()) {
-        (true, _) => "complete".to_owned(),
-        (false, Some(gaps)) => format!("complete but for {gaps}"),
-        (false, None) => "NOT COMPLETE".to_owned(),
-    };
-    format!("{}: {ranks}, {steps}, {complete}", side.run.path.display())
+    let verdict = &side.completeness.verdict;
+    format!("{}: {ranks}, {steps}, {verdict}", side.run.path.display())
 }
 
 /// Parses a range such as `5` or `5..20`.

@@ -217,13 +217,11 @@ fn complete(report: &Report) -> Completeness {
     gaps.extend(blind.map(|(what, whom, why)| format!("{whom}: {what} not recorded: {why}")));
     gaps.extend(report.problems.iter().cloned());
     gaps.extend(report.notes.iter().cloned());
-    let minor_gaps = seen.minor_gaps();
-    let whole = seen.complete || minor_gaps.is_some();
-    let sentence = match (seen.complete, minor_gaps) {
-        (true, _) => format!("Complete: {recorded}, no event lost, every process recorded."),
-        (false, Some(gaps)) => format!("Complete but for {gaps}: {recorded}."),
-        (false, None) => format!(
-            "Not complete: {recorded}, at least {} lost; the run {}.",
+    let rest = match (seen.complete, seen.is_whole()) {
+        (true, _) => ", no event lost, every process recorded".to_owned(),
+        (false, true) => String::new(),
+        (false, false) => format!(
+            ", at least {} lost; the run {}",
             count(seen.lost),
             match report.run.state {
                 "finished" => "finished",
@@ -232,7 +230,8 @@ fn complete(report: &Report) -> Completeness {
             }
         ),
     };
-    Completeness { whole, sentence, gaps }
+    let sentence = format!("{}: {recorded}{rest}.", seen.verdict);
+    Completeness { whole: seen.is_whole(), sentence, gaps }
 }
 
 /// Returns the figure of a report that is shown at the top of the page, if the report has one.

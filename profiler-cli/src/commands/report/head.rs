@@ -55,8 +55,8 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
         return;
     }
     let lost = losses(sum);
-    if let Some(gaps) = sum.minor_gaps() {
-        let mut words = vec![format!("COMPLETE but for {gaps}: {recorded}")];
+    if sum.is_whole() {
+        let mut words = vec![format!("{}: {recorded}", sum.verdict)];
         match sum.blind.is_empty() {
             true => words.push("every process recorded".to_owned()),
             false => words.extend(blind(sum)),
@@ -68,7 +68,7 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
         notes(page, head.notes);
         return;
     }
-    page.line(&format!("NOT COMPLETE: {recorded}, but"));
+    page.line(&format!("{}: {recorded}, but", sum.verdict));
     match head.run.state {
         // Only if a collector wrote an info file is it known that more was recorded than was
         // written.

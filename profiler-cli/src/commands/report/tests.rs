@@ -259,11 +259,8 @@ fn the_report_of_many_ranks_with_gaps_matches_its_golden_file() {
     }
     let losses =
         vec![LossInfo { what: "heap events".into(), why: "ring full".into(), count: 1234 }];
-    let blind = (0..9).map(|pid| BlindSpot {
-        process: format!("{pid} nvidia-smi"),
-        what: "everything".into(),
-        why: "statically linked".into(),
-    });
+    let blind = (0..9)
+        .map(|pid| BlindSpot::new(format!("{pid} nvidia-smi"), "everything", "statically linked"));
     let blind = blind.collect();
     run_json(dir.path(), Completeness { recorded: 5000, samples: 0, lost: 1234, losses, blind });
     golden(dir.path(), Kind::Summary, "ranks.txt");

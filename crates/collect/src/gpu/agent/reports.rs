@@ -27,11 +27,7 @@ pub(super) struct AgentNote {
 impl Gpu {
     /// Adds something that isn't recorded of this process to the report of what is missing.
     pub fn add_blind(&self, what: &str, why: &str, losses: &mut Losses) {
-        losses.add_blind(BlindSpot {
-            process: self.label.clone(),
-            what: what.to_owned(),
-            why: why.to_owned(),
-        });
+        losses.add_blind(BlindSpot::new(self.label.clone(), what, why));
     }
 
     pub(super) fn mark(&self, time_ns: u64, text: &str, writer: &mut TraceWriter) {

@@ -89,7 +89,7 @@ impl Processes {
             None => self.reason(pid, expected),
         };
         if !is_own_command(expected) {
-            self.losses.add_blind(BlindSpot { process: format!("{pid} {name}"), what, why });
+            self.losses.add_blind(BlindSpot::new(format!("{pid} {name}"), what, why));
         }
         let (exit_status, signal, ended_by) = in_words(end.map(|(status, _)| status));
         let program = ProcessInfo {

@@ -57,7 +57,7 @@ impl Processes {
             let base = Path::new(&name)
                 .file_name()
                 .map_or_else(|| name.clone(), |n| n.to_string_lossy().into_owned());
-            self.losses.add_blind(BlindSpot { process: format!("{root} {base}"), what, why });
+            self.losses.add_blind(BlindSpot::new(format!("{root} {base}"), what, why));
             let status = self.status_of(root, 0);
             let (exit_status, signal, ended_by) = in_words(status);
             let program = ProcessInfo {
@@ -114,11 +114,7 @@ impl Processes {
                 None => format!("child of {}", late.parent),
             };
             let what = if late.agent { "devices and NVTX ranges" } else { "everything" };
-            BlindSpot {
-                process: format!("{} {name}", late.pid),
-                what: what.to_owned(),
-                why: STOOD_STILL_THEN.to_owned(),
-            }
+            BlindSpot::new(format!("{} {name}", late.pid), what, STOOD_STILL_THEN)
         }));
         for blind in all.iter_mut().filter(|blind| blind.what == "everything") {
             let pid = blind.process.split(' ').next().and_then(|pid| pid.parse().ok());

@@ -8,7 +8,7 @@ use tprof_trace::model::{Allocator, DeviceAllocation, MemoryKind, ProcessIndex};
 
 use super::held_at::is_taken;
 use super::{frees, resets};
-use crate::memory::{HeldLevel, HeldSweep, HeldWindow, HeldWithin, gap, is_switched, lost};
+use crate::memory::{HeldLevel, HeldSweep, HeldWindow, HeldWithin, gap, lost, was_off};
 
 const NO_MEMORY: &str = "no device memory of the process was recorded";
 
@@ -82,7 +82,7 @@ pub(crate) fn device_within(rank: &RankTrace<'_>, windows: &[HeldWindow]) -> Vec
     let why = |window: &HeldWindow| match of.get(&window.process) {
         None => Some(NO_MEMORY.to_owned()),
         Some(process) if process.by_framework && process.has_totals => None,
-        Some(_) if is_switched(rank.file, window.process) => Some(gap(rank.file)),
+        Some(_) if was_off(rank.file, window.process, u64::MAX) => Some(gap(rank.file)),
         Some(_) => lost.clone(),
     };
     let found = sweep.finish().into_iter().zip(windows);

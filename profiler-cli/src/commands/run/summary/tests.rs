@@ -38,11 +38,7 @@ fn config() -> Config {
 
 #[test]
 fn a_summary_lists_what_happened_and_what_to_type() {
-    let blind = |process: &str| BlindSpot {
-        process: process.to_owned(),
-        what: "everything".to_owned(),
-        why: "statically linked".to_owned(),
-    };
+    let blind = |process: &str| BlindSpot::new(process, "everything", "statically linked");
     let process = |pid| ProcessInfo { pid, rank: Some(pid % 2), ..ProcessInfo::default() };
     let mut info = RunInfo { start_ns: 5, end_ns: Some(2_310_000_005), ..RunInfo::default() };
     info.processes = vec![process(7), process(8), process(8)];
