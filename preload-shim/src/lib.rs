@@ -47,7 +47,7 @@ static CONSTRUCTOR: unsafe extern "C" fn(i32, *const *const c_char, *const *cons
 #[unsafe(link_section = ".fini_array")]
 static DESTRUCTOR: extern "C" fn() = {
     extern "C" fn destructor() {
-        tprof_inject::pytorch_registration::drop_callback();
+        tprof_inject::pytorch_registration::drop_callbacks();
     }
     destructor
 };

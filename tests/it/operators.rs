@@ -4,11 +4,12 @@
 use crate::calls::rows;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use tprof_tests::{
     Job, Live, Scratch, Traced, document, run_info, skip, tprof, traced, traced_job,
 };
 use tprof_trace::TraceFile;
-use tprof_trace::model::{Span, SpanKind};
+use tprof_trace::model::{MarkKind, Span, SpanKind};
 
 const PYTHON: &str = "/usr/bin/python3";
 const SHAPES: &[&str] = &["--operators", "shapes"];
@@ -334,12 +335,15 @@ fn costly_operators_are_recorded_completely_in_some_steps() {
     for span in spans.iter().filter(|span| span.kind == SpanKind::Operator) {
         operators[ends.partition_point(|end| *end <= span.start_ns)] += 1;
     }
-    // The first step has 15 more operators, from before it. The step in which the cost exceeded the
-    // share is incomplete.
+    // The first step has 15 more operators, from before it. A step in which the cost exceeded the
+    // share is incomplete. All steps may be recorded again for a while, if the machine was so busy
+    // that the share seemed small.
     let after = operators.iter().position(|count| *count == 0).expect("a step without operators");
     assert_eq!(operators[..after - 1].iter().filter(|n| !matches!(n, 900 | 915)).count(), 0);
     let turns = &operators[after..600];
-    assert!(turns.iter().all(|count| matches!(count, 0 | 900)), "{operators:?}");
+    let is_whole = |count: i32| matches!(count, 0 | 900);
+    let exceeds = |of: &[i32]| is_whole(of[1]) || of[0] == 900 && of[2] == 0;
+    assert!(turns.windows(3).all(exceeds), "{operators:?}");
     assert!(turns.contains(&900), "{operators:?}");
 }
 
@@ -362,12 +366,19 @@ fn the_cost_of_operators_is_part_of_the_overhead() {
 
 /// Returns the number of operators for which PyTorch made an object because they had a callback.
 fn observed(stdout: &str) -> Option<&str> {
-    stdout.lines().find_map(|line| line.strip_prefix("observed "))
+    stdout.lines().find_map(|line| line.strip_prefix("observed "))?.split(',').next()
+}
+
+/// Returns the number of callbacks that PyTorch had at the end.
+fn callbacks(stdout: &str) -> Option<&str> {
+    stdout.lines().find_map(|line| line.rsplit_once("callbacks ")).map(|(_, number)| number)
 }
 
 #[test]
 fn while_recording_is_off_operators_have_no_callback() {
-    for (defines, expected) in [(&[][..], "0"), (&["-DWITHOUT_SWITCH"], "15")] {
+    let ways =
+        [(&[][..], "0", "0"), (&["-DOLD_LIST"], "0", "2"), (&["-DWITHOUT_SWITCH"], "15", "2")];
+    for (defines, expected, left) in ways {
         let scratch = Scratch::new();
         if !build(&[&NEW[..], defines].concat(), &scratch) {
             return;
@@ -375,6 +386,7 @@ fn while_recording_is_off_operators_have_no_callback() {
         let traced = run("linked", "", &["--operators", "names", "--paused"], &scratch);
         assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
         assert_eq!(observed(&traced.outcome.stdout), Some(expected), "{:?}", traced.outcome);
+        assert_eq!(callbacks(&traced.outcome.stdout), Some(left), "{:?}", traced.outcome);
         assert!(rows::<Span>(&traced.run, 0).1.is_empty());
     }
 }
@@ -414,7 +426,7 @@ fn operators_have_callbacks_again_once_recording_is_on() {
         return;
     }
     let (mut live, run) = started("waits", &scratch);
-    assert_eq!(live.wait_for("observed "), "observed 15");
+    assert_eq!(live.wait_for("observed "), "observed 15, callbacks 2");
     assert_eq!(live.finish().code, Some(0));
     let (file, spans) = rows::<Span>(&run, 0);
     let operators = counts(&file, &spans, SpanKind::Operator);
@@ -442,4 +454,60 @@ fn operators_off_records_no_operator() {
     let traced = run("linked", "", &["--operators", "off"], &scratch);
     let (file, spans) = rows::<Span>(&traced.run, 0);
     assert!(spans.is_empty() && file.property("pytorch").is_none());
+}
+
+/// Starts two ranks of a paused job at different times. Both begin each step at the same time.
+fn two_ranks(scratch: &Scratch) -> (Live, PathBuf) {
+    let run = scratch.run();
+    let ranks = "exec 3<&0; export WORLD_SIZE=2 LOCAL_RANK=0; RANK=0 ./linked clocked <&3 & \
+                 sleep 0.3; RANK=1 LOCAL_RANK=1 ./linked clocked <&3; wait";
+    let job = Job::new("sh").args(["-c", ranks]);
+    let options = ["--operators", "names", "--paused"];
+    let mut live = Live::start(&traced_job(&job, &options, &run), scratch.path());
+    for _ in 0..2 {
+        live.wait_for("ready");
+    }
+    (live, run)
+}
+
+/// Waits until both ranks have recorded this many cycles.
+fn have_recorded(cycles: usize, run: &Path) {
+    let began = Instant::now();
+    let ended = |rank: u32| {
+        let Ok(file) = TraceFile::open(&run.join(format!("rank-{rank}.tprof"))) else { return 0 };
+        let own = file.marks().iter().filter(|mark| mark.process.is_some());
+        let is_on: Vec<bool> = own.map(|mark| mark.kind == MarkKind::RecordingOn).collect();
+        is_on.windows(2).filter(|pair| *pair == [true, false]).count()
+    };
+    while [0, 1].map(ended).iter().any(|seen| *seen < cycles) {
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", [0, 1].map(ended));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn requested_steps_are_the_same_in_all_ranks_although_pytorch_has_no_callback() {
+    let scratch = Scratch::new();
+    if !build(&NEW, &scratch) {
+        return;
+    }
+    let (live, run) = two_ranks(&scratch);
+    let asked = tprof(["ctl", "start", "--steps", "3"]).arg(&run).run_in(scratch.path());
+    assert!(asked.expect_code(0).stderr.contains("are recorded as cycle 1"));
+    have_recorded(1, &run);
+    tprof(["ctl", "stop"]).arg(&run).run_in(scratch.path()).expect_code(0);
+    // The ranks have counted alike since then, but not while they were not asked to.
+    let again = tprof(["ctl", "start", "--steps", "2"]).arg(&run).run_in(scratch.path());
+    assert!(again.expect_code(0).stderr.contains("are recorded as cycle 2"));
+    have_recorded(2, &run);
+    assert_eq!(live.finish().code, Some(0));
+    let ranges = |rank| {
+        let (file, spans) = rows::<Span>(&run, rank);
+        assert_eq!(counts(&file, &spans, SpanKind::Operator)["aten::mm"], 5, "rank {rank}");
+        let names = spans.iter().map(|span| file.name(span.name).to_owned());
+        names.filter(|name| name.starts_with("at ")).collect::<Vec<_>>()
+    };
+    let (first, second) = (ranges(0), ranges(1));
+    assert_eq!(first.len(), 5, "{first:?} {second:?}");
+    assert_eq!(first, second);
 }

@@ -56,22 +56,28 @@ pub fn between(file: &TraceFile, from_ns: u64, to_ns: u64) -> FilePart {
 
 /// Returns the times in which a file recorded nothing, each with its beginning and its exclusive
 /// end. The file's marks show these times: the times after recording was switched off, and the time
-/// before it was first switched on (`--delay`, `--paused`, a schedule).
+/// before it was first switched on (`--delay`, `--paused`, a schedule). Recording is off while it is
+/// off in the session, or while processes have switched off their own.
 pub fn paused(file: &TraceFile) -> Vec<(u64, u64)> {
-    let mut switches: Vec<(u64, bool)> = (file.marks().iter())
+    let mut switches: Vec<(u64, bool, bool)> = (file.marks().iter())
         .filter_map(|mark| match mark.kind {
-            MarkKind::RecordingOn => Some((mark.time_ns, true)),
-            MarkKind::RecordingOff => Some((mark.time_ns, false)),
+            MarkKind::RecordingOn => Some((mark.time_ns, true, mark.process.is_some())),
+            MarkKind::RecordingOff => Some((mark.time_ns, false, mark.process.is_some())),
             _ => None,
         })
         .collect();
     switches.sort_unstable();
-    let mut off_since = switches.first().filter(|(_, is_on)| *is_on).map(|_| 0);
+    // Whether recording is off in the session, and in processes. Before the first mark, it is off
+    // if that mark switches it on.
+    let first = |own: bool| switches.iter().find(|switch| switch.2 == own);
+    let mut is_off = [false, true].map(|own| first(own).is_some_and(|switch| switch.1));
+    let mut off_since = is_off.contains(&true).then_some(0);
     let mut found = Vec::new();
-    for (time_ns, is_on) in switches {
-        match is_on {
-            true => found.extend(off_since.take().map(|since| (since, time_ns))),
-            false => off_since = off_since.or(Some(time_ns)),
+    for (time_ns, is_on, own) in switches {
+        is_off[usize::from(own)] = !is_on;
+        match is_off.contains(&true) {
+            false => found.extend(off_since.take().map(|since| (since, time_ns))),
+            true => off_since = off_since.or(Some(time_ns)),
         }
     }
     found.extend(off_since.map(|since| (since, u64::MAX)));
@@ -135,5 +141,27 @@ mod tests {
         let first: &[(u64, u64)] = &[(100, 200), (500, u64::MAX)];
         assert_eq!(recorded, [first, &[(300, 390), (400, 500)][..]]);
         assert_eq!(cycles[1].name, "cycle 2: step 11 (--schedule)");
+    }
+
+    #[test]
+    fn recording_is_on_only_while_it_is_on_in_the_session_and_in_the_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rank-0.tprof");
+        let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
+        use MarkKind::{RecordingOff as Off, RecordingOn as On};
+        for (time_ns, process, kind, name) in [
+            (10, None, Off, "--paused"),
+            (100, Some(0), Off, "tprof ctl start --steps"),
+            (101, None, On, "tprof ctl start --steps"),
+            (200, Some(0), On, "cycle 1: step 4 (tprof ctl start --steps)"),
+            (300, Some(0), Off, "tprof ctl start --steps"),
+            (400, None, Off, "tprof ctl stop"),
+        ] {
+            let name = writer.name(name);
+            writer.mark(Mark { time_ns, process, name, kind });
+        }
+        writer.finish().unwrap();
+        let file = TraceFile::open(&path).unwrap();
+        assert_eq!(paused(&file), [(10, 200), (300, u64::MAX)]);
     }
 }

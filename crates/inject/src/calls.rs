@@ -61,8 +61,8 @@ pub fn enter(number: u32, frame: &mut Frame) {
     }
     if thread.is_on() {
         agent_link::before_work();
-        if pytorch_registration::must_reenable() {
-            pytorch_registration::sync_callback();
+        if pytorch_registration::must_restore() {
+            pytorch_registration::sync_callbacks();
         }
     }
     if let Effect::Communicates { .. } = function.does

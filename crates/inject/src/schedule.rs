@@ -12,26 +12,7 @@ use tprof_wire::region::{RegionHeader, off};
 use tprof_wire::schedule::{Action, Schedule, counts_epochs};
 use tprof_wire::sync::{AtomicU32, AtomicU64, Ordering::*};
 
-/// The sources from which steps are counted, the most trusted first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Source {
-    /// The program itself, through `tprof_abi`.
-    Program = 1,
-    /// The program itself, through NVTX ranges `step N`.
-    Nvtx = 2,
-    /// torch.profiler, through ranges `ProfilerStep#N`.
-    Profiler = 3,
-    /// An optimizer, through ranges `Optimizer.step#CLASS.step`.
-    Optimizer = 4,
-    /// A data loader, through ranges `enumerate(DataLoader)#…`.
-    Loader = 5,
-    /// The program itself, through ranges `epoch N`, if the schedule counts epochs.
-    Epoch = 16,
-}
-
-/// The bits of [`RegionHeader::step_source`] that contain the [`Source`].
-const RANK: u32 = 0xff;
+pub use tprof_wire::schedule::Source;
 
 /// The optimizer that updated first, until it updates again; otherwise 0. Until then it isn't known
 /// which other optimizers update in the same step.
@@ -82,11 +63,11 @@ fn boundary(thread: &Thread, source: Source, of: u32, begun: u64) {
         return;
     }
     let followed = header.step_source.load(Relaxed);
-    let this = source as u32 | of & !RANK;
-    if followed != 0 && followed & RANK < source as u32 {
+    let this = source as u32 | of & !Source::KIND;
+    if followed != 0 && followed & Source::KIND < source as u32 {
         return;
     }
-    if followed & RANK != source as u32 {
+    if followed & Source::KIND != source as u32 {
         header.step_source.store(this, Relaxed);
         header.steps.store(0, Relaxed);
         GROUP.store(this, Relaxed);
@@ -181,7 +162,7 @@ pub fn write_switch(thread: &Thread, now: u32, before: u32, cycle: Option<u64>) 
     let live = sampling::live_bytes(thread).unwrap_or(u64::MAX);
     let payload = [u64::from(now) | u64::from(before) << 32, live];
     ring::ext(thread, ExtKind::Switched, cycle as u32, clock, &payload);
-    pytorch_registration::sync_callback();
+    pytorch_registration::sync_callbacks();
 }
 
 #[cfg(test)]

@@ -129,6 +129,13 @@ impl Hot {
         unsafe { (*self.switch.load(Relaxed)).load(Relaxed) & off::UNCOUNTED != 0 }
     }
 
+    /// Whether the process must notice its steps although [`Hot::is_uncounted`].
+    #[inline(always)]
+    pub fn notices_steps(&self) -> bool {
+        // SAFETY: as in `is_uncounted`.
+        unsafe { (*self.switch.load(Relaxed)).load(Relaxed) & off::STEPS != 0 }
+    }
+
     /// Called when the real functions are known.
     pub fn resolved(&self) {
         let [from, to] = [&raw const UNRESOLVED, &raw const UNATTACHED].map(<*const _>::cast_mut);

@@ -83,6 +83,9 @@ pub mod off {
     /// Set along with [`SESSION`] if the allocator's hooks don't even count live bytes, so that they
     /// cost next to nothing. It is the largest reason, so that one comparison finds it.
     pub const UNCOUNTED: u32 = 8;
+    /// No reason: set along with [`UNCOUNTED`] while the process must notice all of its steps
+    /// nevertheless.
+    pub const STEPS: u32 = 16;
 }
 
 /// How allocations are recorded: values of [`RegionHeader::mem_mode`].
@@ -204,8 +207,7 @@ pub struct RegionHeader {
     /// 1 if the target itself finds the unwind rows of code that doesn't have a table yet. Written
     /// before `modules_wanted` is incremented.
     pub finds_rows: AtomicU32,
-    /// The source from which the process counts steps (`Source` in the injected library); 0 if
-    /// there is none yet.
+    /// The [`crate::schedule::Source`] from which the process counts steps; 0 if there is none yet.
     pub step_source: AtomicU32,
     /// Number of steps that were counted so far.
     pub steps: AtomicU64,
@@ -242,7 +244,17 @@ impl RegionHeader {
 
     /// Switches recording on in the session.
     pub fn start_session(&self) {
-        self.off.fetch_and(!(off::SESSION | off::UNCOUNTED), SeqCst);
+        self.off.fetch_and(!(off::SESSION | off::UNCOUNTED | off::STEPS), SeqCst);
+    }
+
+    /// Makes the process notice all of its steps, or only those that cost nothing, while recording
+    /// is off in the session. Only the collector calls this, which also switches the session.
+    pub fn notice_steps(&self, all: bool) {
+        if !all {
+            self.off.fetch_and(!off::STEPS, SeqCst);
+        } else if self.off.load(SeqCst) & off::UNCOUNTED != 0 {
+            self.off.fetch_or(off::STEPS, SeqCst);
+        }
     }
 
     /// Whether the hooks have counted every allocation and free since the process attached.

@@ -16,6 +16,37 @@ pub enum Action {
     RecordLast,
 }
 
+/// The sources from which steps are counted, the most trusted first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Source {
+    /// The program itself, through `tprof_abi`.
+    Program = 1,
+    /// The program itself, through NVTX ranges `step N`.
+    Nvtx = 2,
+    /// torch.profiler, through ranges `ProfilerStep#N`.
+    Profiler = 3,
+    /// An optimizer, through ranges `Optimizer.step#CLASS.step`.
+    Optimizer = 4,
+    /// A data loader, through ranges `enumerate(DataLoader)#…`.
+    Loader = 5,
+    /// The program itself, through ranges `epoch N`, if the schedule counts epochs.
+    Epoch = 16,
+}
+
+impl Source {
+    /// The bits of [`crate::region::RegionHeader::step_source`] that contain the source. The others
+    /// distinguish several makers of steps in one source.
+    pub const KIND: u32 = 0xff;
+
+    /// Whether a process with this `step_source` notices its steps even while recording is off in
+    /// the session. The others are ranges of PyTorch, which are noticed by a callback.
+    pub fn always_counts(step_source: u32) -> bool {
+        let kind = step_source & Source::KIND;
+        kind == Source::Program as u32 || kind == Source::Nvtx as u32
+    }
+}
+
 /// A schedule. Its parts are numbers of steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
@@ -35,7 +66,7 @@ pub struct Schedule {
     /// Whether the schedule counts epochs of the program instead of steps.
     pub epochs: bool,
     /// Whether the beginning of each step is recorded, even if the step itself is not
-    /// (`--overhead paired`).
+    /// (`--overhead paired`, and while `tprof ctl start --steps` waits for steps).
     pub boundaries: bool,
 }
 
@@ -48,7 +79,9 @@ const EPOCHS: u64 = 1 << 33;
 const BOUNDARIES: u64 = 1 << 34;
 
 impl Schedule {
-    /// A schedule with which steps are counted, but never switch recording.
+    /// A schedule with which steps are counted, but never switch recording. While recording is off
+    /// in the session, the ranges of PyTorch are counted only if [`crate::region::off::STEPS`] is
+    /// set, because any callback costs a step of PyTorch 2 %.
     pub const COUNT: Schedule = Schedule {
         wait: 0,
         warmup: 0,

@@ -182,6 +182,9 @@ unsafe extern "C" fn posix_memalign_impl(
     fp: usize,
 ) -> c_int {
     if state::HOT.is_uncounted() {
+        if state::HOT.notices_steps() && pytorch_registration::must_restore() {
+            pytorch_registration::sync_callbacks();
+        }
         return real!(POSIX_MEMALIGN(out, align, bytes) as fn(*mut *mut u8, usize, usize) -> c_int, else ENOMEM);
     }
     let error = real!(POSIX_MEMALIGN(out, align, bytes) as fn(*mut *mut u8, usize, usize) -> c_int, else ENOMEM);
@@ -190,8 +193,8 @@ unsafe extern "C" fn posix_memalign_impl(
         unsafe { heap::allocated(*out, bytes, sp, fp) };
     }
     // PyTorch allocates a tensor's memory with this function, within an operator.
-    if pytorch_registration::must_reenable() {
-        pytorch_registration::sync_callback();
+    if pytorch_registration::must_restore() {
+        pytorch_registration::sync_callbacks();
     }
     error
 }

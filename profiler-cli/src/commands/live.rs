@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tprof_collect::control::{self, Reply, Request};
-use tprof_ui::errors::Failure;
+use tprof_ui::errors::{Failure, print_stderr};
 
 use crate::terminal::quote;
 
@@ -11,7 +11,11 @@ use crate::terminal::quote;
 pub fn ask(path: &Path, request: &Request) -> Result<Reply, Failure> {
     refuse_what_is_no_run(path)?;
     let reply = match request {
-        Request::Steps { count, .. } => control::start_steps(path, *count),
+        Request::Steps { count, .. } => control::start_steps(path, *count, || {
+            print_stderr(
+                "tprof: steps are counted from now on; waiting until the job has made five\n",
+            );
+        }),
         request => control::request(path, request),
     };
     let reply = reply.map_err(|e| not_reached(path, &e))?;

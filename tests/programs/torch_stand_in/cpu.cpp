@@ -4,11 +4,15 @@
 //
 // -DTHROWS: the function that finds the inputs throws an exception.
 // -DMISSING: callbacks cannot be registered.
+// -DWITHOUT_SWITCH: callbacks can neither be disabled nor removed. -DOLD_LIST: they can only be disabled.
 // -DFORKS=1, -DFORKS=2: forks a child while another thread registers callbacks: before PyTorch is
 // called for that, or within that call. The child looks up the entry of a module, as Python does; the
 // first child also runs steps.
 #include "core.h"
 #include <dlfcn.h>
+#include <poll.h>
+#include <string>
+#include <time.h>
 #include <mutex>
 #include <stdexcept>
 #include <stdlib.h>
@@ -88,6 +92,7 @@ namespace {
 struct Entry {
     RecordFunctionCallback callback;
     bool enabled;
+    uint64_t handle;
 };
 // Number of operators for which PyTorch makes an object, because they have a callback.
 int observed = 0;
@@ -110,9 +115,12 @@ struct Running {
     Running(int scope, const char *name, int64_t sequence, const std::vector<IValue> &inputs) {
         function.text = name;
         function.sequence = sequence;
-        std::lock_guard<std::mutex> guard(mutex);
-        for (auto &entry : entries)
-            if (entry.enabled && entry.callback.scopes[scope]) callbacks.push_back(entry.callback);
+        {
+            // PyTorch holds no lock either while it calls callbacks.
+            std::lock_guard<std::mutex> guard(mutex);
+            for (auto &entry : entries)
+                if (entry.enabled && entry.callback.scopes[scope]) callbacks.push_back(entry.callback);
+        }
         observed += scope != 7 && !callbacks.empty();
         for (auto &callback : callbacks) {
             function.inputs = callback.inputs ? inputs.data() : nullptr;
@@ -155,17 +163,36 @@ static void fork_beside(int) {}
 #ifndef MISSING
 uint64_t addGlobalCallback(RecordFunctionCallback callback);
 uint64_t addGlobalCallback(RecordFunctionCallback callback) {
+    static uint64_t last = 0;
+    if (is_gone) abort();
     std::lock_guard<std::mutex> guard(mutex);
     fork_beside(2);
-    entries.push_back({callback, true});
-    return entries.size();
+    entries.push_back({callback, true, ++last});
+    return last;
 }
 #endif
 #ifndef WITHOUT_SWITCH
+static Entries::iterator entry_of(uint64_t handle) {
+    for (auto entry = entries.begin(); entry != entries.end(); ++entry)
+        if (entry->handle == handle) return entry;
+    abort();
+}
+// Versions before 1.12 have no getStepCallbacks, and callbacks can't be removed safely there.
+#ifndef OLD_LIST
+enum class RecordScope : uint8_t;
+void getStepCallbacks(RecordScope);
+void getStepCallbacks(RecordScope) {}
+void removeCallback(uint64_t handle);
+void removeCallback(uint64_t handle) {
+    if (is_gone) abort();
+    std::lock_guard<std::mutex> guard(mutex);
+    entries.erase(entry_of(handle));
+}
+#endif
 static void enable(uint64_t handle, bool enabled) {
     if (is_gone) abort();
     std::lock_guard<std::mutex> guard(mutex);
-    entries.at(handle - 1).enabled = enabled;
+    entry_of(handle)->enabled = enabled;
 }
 void disableCallback(uint64_t handle);
 void disableCallback(uint64_t handle) { enable(handle, false); }
@@ -275,7 +302,23 @@ int stand_in(const char *what) {
         steps(5);
         free(tensor);
     }
-    printf("observed %d\n", at::observed);
+    // Steps on the clock of all processes, which the start of each names: 40 ms each, until stdin ends.
+    if (!strcmp(what, "clocked")) {
+        puts("ready"), fflush(stdout);
+        for (pollfd input = {0, POLLIN, 0}; poll(&input, 1, 0) == 0;) {
+            timespec now;
+            clock_gettime(CLOCK_MONOTONIC, &now);
+            long ms = now.tv_sec * 1000 + now.tv_nsec / 1000000, step = ms / 40 + 1;
+            usleep((useconds_t)(step * 40 - ms) * 1000);
+            void *tensor = nullptr;
+            if (posix_memalign(&tensor, 64, 4096)) return 1;
+            { at::Running range(7, ("at " + std::to_string(step)).c_str(), -1, {}); }
+            steps(1);
+            free(tensor);
+            at::Running range(7, "Optimizer.step#SGD.step", -1, {});
+        }
+    }
+    printf("observed %d, callbacks %zu\n", at::observed, at::entries.size());
     if (!strcmp(what, "other-thread")) {
         auto range = new at::Running(7, "asynchronous", -1, {});
         std::thread([range] { delete range; }).join();

@@ -140,16 +140,20 @@ pub struct Reply {
     /// Whether the request failed because the first step of [`Request::Steps`] had begun.
     #[serde(default)]
     pub late: bool,
+    /// Whether [`Request::Steps`] must be repeated once the job has made some steps, which are
+    /// counted from now on.
+    #[serde(default)]
+    pub waits: bool,
 }
 
 impl Reply {
     /// Returns a reply that has only a message.
     pub fn new(ok: bool, message: String) -> Reply {
-        Reply { ok, message, status: None, late: false }
+        Reply { ok, message, status: None, late: false, waits: false }
     }
 
     /// Returns a successful reply that carries the requested data.
     pub fn with(status: serde_json::Value) -> Reply {
-        Reply { ok: true, message: String::new(), status: Some(status), late: false }
+        Reply { status: Some(status), ..Reply::new(true, String::new()) }
     }
 }

@@ -300,6 +300,7 @@ impl Engine {
                 }));
             }
         }
+        self.align_steps(now);
         self.follow_steps(now);
         taken
     }

@@ -170,9 +170,12 @@ impl Engine {
         if let Some(mut target) = Target::place(attached, placed_in, now) {
             if let Some(schedule) = self.recording.steps {
                 target.schedule(schedule, self.recording.by(), &mut self.out, now);
+            } else if self.recording.counted_ns.is_some() {
+                target.schedule(self.counting(), self.recording.by(), &mut self.out, now);
             }
             // Recording may have been switched since the server answered the process.
             target.switch(self.parts.session.page().off.load(Relaxed));
+            target.notice_steps(self.recording.counted_ns.is_some());
             self.targets.insert(target.number, target);
         }
     }

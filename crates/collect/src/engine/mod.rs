@@ -20,6 +20,7 @@ mod recording;
 mod requests;
 mod reserve;
 pub mod scheduled;
+mod step_counts;
 mod steps;
 mod summary;
 pub mod workers;

@@ -30,6 +30,9 @@ pub(super) struct Recording {
     /// The schedule that `tprof ctl start --steps` has set, if any. Processes switch their
     /// recording at its steps.
     pub steps: Option<Schedule>,
+    /// Time when `tprof ctl start --steps` last asked processes to count steps, ns; `None` if they
+    /// count only what costs nothing.
+    pub counted_ns: Option<u64>,
     /// Number of cycles that `tprof ctl start --steps` has requested.
     pub asked: u32,
     /// Whether the job was asked to end because the captured range has ended

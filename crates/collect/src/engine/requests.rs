@@ -32,12 +32,14 @@ impl Engine {
             }
             Request::Steps { count, first } => self.start_steps(count, first, on),
             Request::Start => {
+                self.end_counting();
                 self.end_steps();
                 self.switch(true, "tprof ctl start");
                 done("recording is on")
             }
             Request::Stop if !on => done("recording is off already"),
             Request::Stop => {
+                self.recording.counted_ns = None;
                 self.stop_steps("tprof ctl stop");
                 done("recording is off")
             }

@@ -131,6 +131,9 @@ impl Engine {
             let why = "steps are counted in runs that began with --paused";
             return reply(false, format!("{why}; `tprof ctl start` records all"));
         }
+        if let Some(reply) = self.count_steps() {
+            return reply;
+        }
         if made == 0 {
             let why = "no process of the run has made a step yet";
             return reply(false, format!("{why}; {}", crate::schedule::SOURCES));
@@ -142,7 +145,7 @@ impl Engine {
         if made >= first {
             return late();
         }
-        let schedule = Schedule { active: count, skip_first, ..Schedule::COUNT };
+        let schedule = Schedule { active: count, skip_first, ..self.counting() };
         let now = sys::monotonic_ns();
         // If no process has reached the first step of the previous request, this request replaces
         // it and counts as the same cycle.
@@ -190,11 +193,7 @@ impl Engine {
     /// Removes the schedule, so that steps no longer switch recording.
     pub(super) fn end_steps(&mut self) {
         if self.recording.steps.take().is_some() {
-            let now = sys::monotonic_ns();
-            let by = ScheduleOrigin { command: "tprof ctl", ..self.recording.by() };
-            for target in self.targets.values_mut() {
-                target.schedule(Schedule::COUNT, by, &mut self.out, now);
-            }
+            self.apply_counting(sys::monotonic_ns());
         }
     }
 }

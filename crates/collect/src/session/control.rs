@@ -7,6 +7,7 @@ use crate::error::CollectError;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::{Duration, Instant};
 use tprof_os::sys;
 use tprof_trace::run::RunInfo;
 use tprof_wire::env::SOCKET_NAME;
@@ -21,7 +22,7 @@ pub fn request(run: &Path, request: &Request) -> Result<Reply, CollectError> {
     let replies = replies(run, request)?;
     // Prefers a refusal that a second request would not change, so the caller doesn't retry in
     // vain.
-    let refused = replies.iter().find(|reply| !reply.ok && !reply.late);
+    let refused = replies.iter().find(|reply| !reply.ok && !reply.late && !reply.waits);
     let chosen = refused.or(replies.iter().find(|reply| !reply.ok)).or(replies.last());
     chosen.cloned().ok_or_else(|| CollectError::NotLive("no collector replied".to_owned()))
 }
@@ -30,16 +31,27 @@ pub fn request(run: &Path, request: &Request) -> Result<Reply, CollectError> {
 /// before; the last begins 32,768 steps ahead.
 const ATTEMPTS: u32 = 8;
 
+/// Longest time in which the job must make some steps, if it begins to count them on request.
+const COUNTED_WITHIN: Duration = Duration::from_secs(120);
+
 /// Asks for the recording of `count` steps, with the same numbers in all processes of the run on
-/// this host.
-pub fn start_steps(run: &Path, count: u32) -> Result<Reply, CollectError> {
-    let mut attempt = 0;
+/// this host. Calls `waits` once if the job must make some steps first, which takes up to two
+/// minutes.
+pub fn start_steps(run: &Path, count: u32, waits: impl FnOnce()) -> Result<Reply, CollectError> {
+    let (mut attempt, began, mut waits) = (0, Instant::now(), Some(waits));
     loop {
         let made = replies(run, &Request::Status)?;
         let made = made.iter().filter_map(|reply| reply.status.as_ref()?["steps"].as_u64()).max();
         let ahead = STEPS_AHEAD << (2 * attempt);
         let first = made.filter(|made| *made > 0).map(|made| made + ahead);
         let reply = request(run, &Request::Steps { count, first })?;
+        if reply.waits && began.elapsed() < COUNTED_WITHIN {
+            if let Some(waits) = waits.take() {
+                waits();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            continue;
+        }
         attempt += 1;
         if !reply.late || attempt == ATTEMPTS {
             return Ok(reply);

@@ -3,6 +3,7 @@
 
 pub mod attached;
 pub mod attribution;
+pub mod boundaries;
 mod calls;
 pub mod code;
 mod collectives;

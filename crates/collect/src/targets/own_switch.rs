@@ -1,12 +1,13 @@
 //! Switches the recording of single processes. A process that makes steps switches itself, by a
 //! schedule. A process without steps is switched together with one of its file that makes steps.
 
+use super::boundaries::Boundaries;
 use super::target::Target;
 use crate::output::destination::Output;
 use crate::shared::Region;
 use std::sync::atomic::Ordering::*;
 use tprof_wire::region::off;
-use tprof_wire::schedule::Schedule;
+use tprof_wire::schedule::{Schedule, Source};
 
 /// A process that makes steps, or that runs the range to be captured. Processes of its file without
 /// steps follow it.
@@ -83,6 +84,40 @@ impl Target {
     /// Returns the number of steps that the process has counted.
     pub fn steps(&self) -> u64 {
         self.hooks.region.header().steps.load(Relaxed)
+    }
+
+    /// Whether the process counts its steps even while recording is off in the session.
+    pub fn always_counts(&self) -> bool {
+        let header = self.hooks.region.header();
+        header.steps.load(Relaxed) > 0 && Source::always_counts(header.step_source.load(Relaxed))
+    }
+
+    /// Whether the process may make steps that it counts only if asked to: those of PyTorch.
+    pub fn counts_only_if_asked(&self) -> bool {
+        self.end.is_none() && self.operators.are_recorded()
+    }
+
+    /// Makes the process notice all of its steps although recording is off in the session.
+    pub fn notice_steps(&self, all: bool) {
+        self.hooks.region.header().notice_steps(all);
+    }
+
+    /// Returns the steps that the process has counted on request.
+    pub fn counted_steps(&self) -> &Boundaries {
+        &self.spans.boundaries
+    }
+
+    /// Forgets the steps that the process has counted on request, since it stopped counting.
+    pub fn forget_steps(&mut self) {
+        self.spans.boundaries = Boundaries::default();
+    }
+
+    /// Adds this to the number of each step from now on, wrapping around, since the process now
+    /// counts like the others.
+    pub fn shift_steps(&mut self, by: u64) {
+        self.hooks.region.header().steps.fetch_add(by, AcqRel);
+        self.spans.boundaries.shift(by);
+        self.spans.boundaries.is_aligned = true;
     }
 
     /// Sets the schedule that the process's steps follow from now on.

@@ -57,8 +57,8 @@ pub unsafe extern "C" fn range(context: *mut usize, function: usize) -> *mut usi
         // SAFETY: PyTorch passes its `RecordFunction`.
         unsafe { followed_range(function) };
     }
-    if pytorch_registration::must_reenable() {
-        pytorch_registration::sync_callback();
+    if pytorch_registration::must_switch() {
+        pytorch_registration::sync_callbacks();
     }
     if let Some(thread) = recorded() {
         // SAFETY: PyTorch passes its `RecordFunction` to this start callback. The ranges' callback
@@ -156,7 +156,7 @@ unsafe fn begin(context: *mut usize, function: usize, with_sizes: bool) -> *mut 
     // SAFETY: the caller guarantees an address for a pointer. PyTorch never deletes a null context.
     unsafe { *context = 0 };
     let Some(thread) = recorded() else {
-        pytorch_registration::sync_callback();
+        pytorch_registration::sync_callbacks();
         return context;
     };
     let Some(open) = open::of(thread) else {

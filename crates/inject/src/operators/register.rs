@@ -10,7 +10,7 @@ use super::callbacks::{self, EndCallback, StartCallback};
 use super::layout;
 use crate::block::Thread;
 use crate::loaded::{self, Loaded};
-use crate::pytorch_registration::{self, Switching, phase};
+use crate::pytorch_registration::{self, Add, ByHandle, Switching, phase};
 use crate::{gate, interned, ring, state};
 use tprof_wire::operators::{SCOPES, USER_SCOPE, mode, note};
 use tprof_wire::record::ExtKind;
@@ -35,6 +35,8 @@ struct RecordFunctionCallback {
 static ADD: AtomicUsize = AtomicUsize::new(0);
 /// 1 if the operators' callback reads the sizes of inputs.
 static WITH_SIZES: AtomicU32 = AtomicU32::new(0);
+/// 1 if the ranges' callback reads autograd's sequence numbers.
+static WITH_NUMBERS: AtomicU32 = AtomicU32::new(0);
 /// Number of objects that the loader had loaded at the last search.
 static LOADED: AtomicUsize = AtomicUsize::new(0);
 
@@ -67,7 +69,7 @@ pub fn register_callbacks() {
     if pytorch_registration::begin() {
         register(thread, &torch, wanted);
         pytorch_registration::set_phase(phase::DONE);
-        pytorch_registration::sync_callback();
+        pytorch_registration::sync_callbacks();
     }
 }
 
@@ -88,12 +90,10 @@ fn register(thread: &Thread, torch: &Loaded, wanted: u32) {
         say(note::NO_SIZES, why);
     }
     WITH_SIZES.store(u32::from(with_sizes), Relaxed);
-    let ranges = callback(callbacks::range, callbacks::range_end, |scope| scope == USER_SCOPE);
-    let ranges = RecordFunctionCallback { needs_inputs: layout.is_ok(), ..ranges };
+    WITH_NUMBERS.store(u32::from(layout.is_ok()), Relaxed);
     pytorch_registration::set_phase(phase::REGISTERS);
-    let handle = add_operators();
-    add_callback(ranges);
-    pytorch_registration::registered(handle, switching(torch));
+    let callbacks = [add_operators as Add, add_ranges].map(|add| (add(), add));
+    pytorch_registration::registered(callbacks, switching(torch));
     let recorded = if wanted == mode::SHAPES && !with_sizes { mode::NAMES } else { wanted };
     say(note::ARMED, u64::from(recorded));
 }
@@ -107,6 +107,13 @@ extern "C" fn add_operators() -> u64 {
     add_callback(RecordFunctionCallback { needs_inputs: with_sizes, ..operators })
 }
 
+/// Does the same for the ranges' callback.
+extern "C" fn add_ranges() -> u64 {
+    let needs_inputs = WITH_NUMBERS.load(Relaxed) != 0;
+    let ranges = callback(callbacks::range, callbacks::range_end, |scope| scope == USER_SCOPE);
+    add_callback(RecordFunctionCallback { needs_inputs, ..ranges })
+}
+
 fn add_callback(callback: RecordFunctionCallback) -> u64 {
     // SAFETY: `ADD` is the address of `at::addGlobalCallback`, which has this type and takes the
     // structure by value.
@@ -117,19 +124,18 @@ fn add_callback(callback: RecordFunctionCallback) -> u64 {
     }
 }
 
-/// Finds out how PyTorch can stop calling the operators' callback for a while.
+/// Finds out how PyTorch can be made not to call callbacks for a while.
 fn switching(torch: &Loaded) -> Option<Switching> {
     let function = |name| {
-        // SAFETY: the functions of these names take a handle.
-        torch
-            .function(name)
-            .map(|at| unsafe { core::mem::transmute::<usize, unsafe extern "C" fn(u64)>(at) })
+        let at = torch.function(name)?;
+        // SAFETY: PyTorch's functions of these names take a handle.
+        Some(unsafe { core::mem::transmute::<usize, ByHandle>(at) })
     };
     // Since PyTorch has this function, its list of callbacks is behind a lock, and an operator keeps
     // its own copy of the callbacks whose ends it must call.
     let is_locked = torch.function(c"_ZN2at16getStepCallbacksENS_11RecordScopeE").is_some();
     if is_locked && let Some(remove) = function(c"_ZN2at14removeCallbackEm") {
-        return Some(Switching::Remove(remove, add_operators));
+        return Some(Switching::Remove(remove));
     }
     let disable = function(c"_ZN2at15disableCallbackEm")?;
     Some(Switching::Disable(disable, function(c"_ZN2at16reenableCallbackEm")?))
@@ -160,7 +166,7 @@ pub fn unloaded() {
     LOADED.store(0, Relaxed);
     if pytorch_registration::current_phase() == phase::DONE && !loaded::is_loaded(ADD.load(Relaxed))
     {
-        pytorch_registration::drop_callback();
+        pytorch_registration::drop_callbacks();
         pytorch_registration::set_phase(phase::NONE);
     }
 }

@@ -97,6 +97,11 @@ impl Operators {
         }
     }
 
+    /// Whether the process has registered callbacks with PyTorch.
+    pub fn are_recorded(&self) -> bool {
+        self.recorded.is_armed()
+    }
+
     /// Adds a record that a thread wrote at the clock `ticks`.
     pub fn take(
         &mut self,

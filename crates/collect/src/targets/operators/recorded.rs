@@ -35,6 +35,11 @@ pub struct Recorded {
 }
 
 impl Recorded {
+    /// Whether the process has registered callbacks with PyTorch.
+    pub fn is_armed(&self) -> bool {
+        !matches!(self.mode, "" | "off")
+    }
+
     /// Applies a note, and writes the file's property if the note changes it.
     pub fn take(
         &mut self,

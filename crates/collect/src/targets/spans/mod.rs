@@ -13,6 +13,7 @@ mod totals;
 
 use crate::config::Config;
 use crate::output::losses::Losses;
+use crate::targets::boundaries::Boundaries;
 use crate::targets::interned::Interned;
 use finished::{Finished, OpenSpan};
 use open::OpenSpans;
@@ -90,6 +91,8 @@ pub struct Spans {
     pub cycle: u32,
     /// Number of cycles that earlier schedules have recorded.
     pub cycles_before: u32,
+    /// The steps that it has counted because `tprof ctl start --steps` asked for that.
+    pub boundaries: Boundaries,
     off_since_ns: Option<u64>,
     pauses: Vec<(u64, u64)>,
     nameless: u64,
@@ -194,6 +197,11 @@ impl Spans {
                 self.mark(&format!("step {first}"), MarkKind::Step, time_ns, writer);
                 None
             }
+            ExtKind::StepBegun if self.schedule.is_none_or(|of| of.wait == 0) => {
+                self.boundaries.add(first, time_ns);
+                None
+            }
+            // Only a paired recording leaves out steps that are marked.
             ExtKind::StepBegun => {
                 let name = writer.name(counter::STEPS_BEGUN);
                 let (process, value) = (Some(self.process), first as f64);
@@ -241,7 +249,10 @@ impl Spans {
             (0, 1..) => {
                 let from = self.off_since_ns.take();
                 self.pauses.extend(from.map(|from| (from, time_ns)));
-                self.mark(&by, MarkKind::RecordingOn, time_ns, writer);
+                // While recording is off in the session, it isn't on in the process either.
+                if off & off::SESSION == 0 {
+                    self.mark(&by, MarkKind::RecordingOn, time_ns, writer);
+                }
             }
             (1.., 0) => {
                 self.off_since_ns.get_or_insert(time_ns);
