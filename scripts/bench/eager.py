@@ -2,9 +2,9 @@
 
 The figure is the CPU time of the training thread in a step. Each round runs all contenders, in an order that changes.
 For each contender a row has the median, over the rounds, of the ratio to the plain run of the same round. The shortest
-step of a run shows the duration of a step while nothing else runs. If valgrind is installed, callgrind counts the
-instructions of the training process, which do not depend on the load. It counts two runs of different length, and their
-difference doesn't contain the start.
+step of a run shows the duration of a step while nothing else runs. If valgrind is installed, callgrind counts all
+instructions of the training process in twenty of its steps, which do not depend on the load: those of tprof's libraries,
+and those that PyTorch executes because of them.
 """
 
 import os
@@ -72,29 +72,21 @@ def interval(ratios):
 
 
 def instructions(bench, command):
-    # Starting PyTorch takes a billion instructions and varies by a percent, which would hide tprof's part of a step. So
-    # only the instructions in tprof's own libraries count as that part.
-    few, many = 10, 90
+    steps, folder = 40, Path(tempfile.mkdtemp(prefix="bench-"))
+    mark = folder / "mark.so"
+    source = JOB.with_name("callgrind_mark.c")
+    subprocess.run([os.environ.get("CC", "gcc"), "-O1", "-shared", "-fPIC", source, "-o", mark], check=True)
 
-    def counted(options, steps):
-        folder = Path(tempfile.mkdtemp(prefix="bench-"))
-        tool = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/counts"]
-        run = Run(command(options, steps, tool), timeout=1200)
+    def of_step(options):
+        tool = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder}/counts"]
+        run = Run([*command(options, steps, tool), mark], timeout=1200)
         found = re.search(r"Collected : (\d+)", run.output)
         if run.status != 0 or not found:
             raise RuntimeError(f"callgrind failed: {run.output[-400:]}")
-        listed = subprocess.run(
-            ["callgrind_annotate", "--threshold=100", folder / "counts"], capture_output=True, text=True, check=True
-        ).stdout
-        shutil.rmtree(folder)
-        lines = re.findall(r"^ *([\d,]+) .*\[.*/libtprof_\w+\.so\]$", listed, re.M)
-        return int(found[1]), sum(int(count.replace(",", "")) for count in lines)
+        return int(found[1]) / (steps // 2)
 
-    def of_step(options):
-        return [(most - least) / (many - few) for most, least in zip(counted(options, many), counted(options, few), strict=True)]
-
-    plain, _ = of_step(None)
+    plain = of_step(None)
     bench.row("eager step, plain: instructions", plain / 1e6, "M", None, basis="callgrind")
-    for name in ("paused", "memory only", "default"):
-        _, own = of_step(CONTENDERS[name][0])
-        bench.row(f"  {name}, with those in tprof's libraries", 1 + own / plain, "x", CONTENDERS[name][1], basis="callgrind")
+    for name, (options, target) in CONTENDERS.items():
+        bench.row(f"  {name}: instructions", of_step(options) / plain, "x", target, basis="callgrind")
+    shutil.rmtree(folder)

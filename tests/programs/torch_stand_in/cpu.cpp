@@ -177,7 +177,7 @@ static Entries::iterator entry_of(uint64_t handle) {
         if (entry->handle == handle) return entry;
     abort();
 }
-// Versions before 1.12 have no getStepCallbacks, and callbacks can't be removed safely there.
+// Older versions have no getStepCallbacks, and callbacks can't be removed safely there.
 #ifndef OLD_LIST
 enum class RecordScope : uint8_t;
 void getStepCallbacks(RecordScope);
