@@ -78,11 +78,7 @@ fn act(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Catalogue => catalogue::run(),
         Command::Limited(args) => {
             limited::limit(&args)?;
-            let words: Vec<OsString> = std::iter::once("tprof".into()).chain(args.words).collect();
-            match cli::parse_from(&words) {
-                Ok(cli) => act(cli),
-                Err(error) => Ok(misuse(&error, &words)),
-            }
+            act_on(std::iter::once("tprof".into()).chain(args.words).collect())
         }
         Command::Wait(args) => Ok(run::end_as(fallback::wait(&args))),
         Command::Collect { session } => env::collect(&session),
@@ -90,7 +86,19 @@ fn act(cli: Cli) -> anyhow::Result<ExitCode> {
             usage::help(&words[1..])?;
             Ok(ExitCode::SUCCESS)
         }
+        // The short form of `tprof report KIND`.
+        Command::Other(words) if words.first().is_some_and(|word| report::is_kind(word)) => {
+            act_on(["tprof", "report"].map(OsString::from).into_iter().chain(words).collect())
+        }
         Command::Other(words) => Err(usage::unknown_command(&words).into()),
+    }
+}
+
+/// Executes the command that these words are.
+fn act_on(words: Vec<OsString>) -> anyhow::Result<ExitCode> {
+    match cli::parse_from(&words) {
+        Ok(cli) => act(cli),
+        Err(error) => Ok(misuse(&error, &words)),
     }
 }
 

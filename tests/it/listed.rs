@@ -177,3 +177,13 @@ fn a_long_command_hides_no_run() {
     let text = tprof(["ls"]).run_in(scratch.path()).expect_code(0).stdout;
     assert!(text.contains(name), "{text}");
 }
+
+#[test]
+fn a_kind_of_report_is_a_command() {
+    let scratch = Scratch::new();
+    record(&scratch, "run");
+    let print =
+        |words: &[&str]| tprof(words).arg("run").run_in(scratch.path()).expect_code(0).stdout;
+    assert_eq!(print(&["findings"]), print(&["report", "findings"]));
+    assert_eq!(print(&["memory", "--json"]), print(&["report", "memory", "--json"]));
+}

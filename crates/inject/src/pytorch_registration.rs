@@ -187,7 +187,7 @@ fn wanted() -> u32 {
     let off = header.off.load(Relaxed);
     let operators = off == 0 && PAUSED.load(Relaxed) == 0;
     let ranges = off & off::SESSION == 0 || off & off::STEPS != 0;
-    u32::from(operators) * OPERATORS | u32::from(ranges) * RANGES
+    (u32::from(operators) * OPERATORS) | (u32::from(ranges) * RANGES)
 }
 
 /// The callbacks that PyTorch must not call now.

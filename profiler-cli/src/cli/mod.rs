@@ -91,7 +91,7 @@ pub enum Command {
     Attach(AttachArgs),
     /// Control a run in progress from another terminal
     Ctl(CtlArgs),
-    /// Print reports of a run
+    /// Print reports of a run; `tprof KIND RUN` is short for it
     Report(ReportWords),
     /// Compare two runs
     Diff(DiffArgs),

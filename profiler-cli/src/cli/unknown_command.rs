@@ -1,7 +1,6 @@
 //! Handles a first word that is not a command.
 
 use crate::cli;
-use crate::commands::report::report_kinds;
 use crate::launch;
 use std::ffi::{OsStr, OsString};
 use tprof_ui::errors::{Failure, nearest};
@@ -13,7 +12,7 @@ const HABITS: [(&[&str], &str); 10] = [
         &["record", "stat", "profile", "trace", "exec", "start", "launch", "mem", "python"],
         "tprof run -- COMMAND",
     ),
-    (&["view", "show", "script", "annotate", "stats", "analyze", "summary"], "tprof report RUN"),
+    (&["view", "show", "script", "annotate", "stats", "analyze"], "tprof report RUN"),
     (&["convert", "save"], "tprof export RUN --to FORMAT"),
     (&["flame", "flamegraph"], "tprof open RUN --as flame"),
     (&["timeline"], "tprof open RUN --as timeline"),
@@ -31,14 +30,9 @@ pub fn unknown_command(words: &[OsString]) -> Failure {
     let known: Vec<_> = command.get_subcommands().filter(|one| !one.is_hide_set()).collect();
     let names = || known.iter().map(|one| one.get_name());
     let failure = Failure::new(format!("unknown command `{word}`"));
-    let of_a_report = || report_kinds().any(|(kind, _)| kind == word);
     let habit = HABITS.iter().find(|(words, _)| words.contains(&word.as_ref()));
     if let Some((_, hint)) = habit {
         failure.cause("tprof has no such command").hint(*hint)
-    } else if of_a_report() {
-        failure
-            .cause(format!("`{word}` is a kind of report"))
-            .hint(format!("tprof report {word} RUN"))
     } else if let Some(right) = nearest(&word, names()) {
         failure.cause("tprof has no such command").hint(format!("tprof {right}"))
     } else if launch::find(OsStr::new(&*word)).is_ok() {
@@ -54,6 +48,7 @@ pub fn unknown_command(words: &[OsString]) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::report::report_kinds;
 
     fn hint(word: &str) -> String {
         unknown_command(&[word.into()]).hint.unwrap()
@@ -69,7 +64,6 @@ mod tests {
         assert_eq!(hint("list"), "tprof ls");
         assert_eq!(hint("delete"), "tprof rm RUN");
         assert_eq!(hint("flame"), "tprof open RUN --as flame");
-        assert_eq!(hint("kernels"), "tprof report kernels RUN");
     }
 
     #[test]
@@ -77,6 +71,11 @@ mod tests {
         let command = cli::command();
         for name in command.get_subcommands().map(|one| one.get_name()) {
             assert!(!HABITS.iter().any(|(words, _)| words.contains(&name)), "{name}");
+        }
+        // `tprof KIND RUN` is the report.
+        for (kind, _) in report_kinds() {
+            assert!(!HABITS.iter().any(|(words, _)| words.contains(&kind)), "{kind}");
+            assert!(command.find_subcommand(kind).is_none(), "{kind}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! The kinds of `tprof report`.
 
+use std::ffi::OsStr;
 use tprof_analyze::Kind;
 
 /// Returns the name of each kind of report, and what it shows.
@@ -9,6 +10,11 @@ pub fn report_kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
         ("memory", "peak, live, churn, top sites, growth, timeline"),
     ];
     own.into_iter().chain(tprof_analyze::KINDS.iter().map(|kind| (kind.name, kind.about)))
+}
+
+/// Whether a word is the name of a kind.
+pub fn is_kind(word: &OsStr) -> bool {
+    report_kinds().any(|(kind, _)| kind == word)
 }
 
 /// Returns the names of the kinds.

@@ -20,5 +20,5 @@ mod summary;
 mod tests;
 
 pub use args::{ReportWords, table_without_csv};
-pub use kinds::report_kinds;
+pub use kinds::{is_kind, report_kinds};
 pub use print::{print_schema, run};
