@@ -73,10 +73,16 @@ pub enum ProgramChange {
     Gone,
 }
 
-/// Returns the address at which the stack of a process's program begins, or 0 if that may not be
-/// read; `None` if the process has ended.
+/// Returns the address at which the stack of a process's program begins; `None` if the process has
+/// ended. The address is 0 if it may not be read, and while the process is exiting: its memory is
+/// gone a moment before it ends.
 fn program_of(pid: u32) -> Option<u64> {
     Stat::of(pid).filter(Stat::lives)?.stack_start()
+}
+
+/// Notes the program that a process runs now. Returns whether that is another one than before.
+fn replaces(now: u64, known: &mut u64) -> bool {
+    now != 0 && std::mem::replace(known, now) != now
 }
 
 impl PolledProcesses {
@@ -128,9 +134,9 @@ impl PolledProcesses {
         let Some(process) = self.by_pid.get_mut(&pid) else { return ProgramChange::Gone };
         let Some(program) = program_of(pid) else { return ProgramChange::Gone };
         let last_ns = std::mem::replace(&mut process.at_ns, now_ns);
-        match std::mem::replace(&mut process.program, program) == program {
-            true => ProgramChange::Same,
-            false => ProgramChange::Replaced(last_ns),
+        match replaces(program, &mut process.program) {
+            true => ProgramChange::Replaced(last_ns),
+            false => ProgramChange::Same,
         }
     }
 
@@ -259,5 +265,12 @@ mod tests {
         polled.by_pid.get_mut(&pid).unwrap().program += 16;
         assert_eq!(polled.program(pid, 9), ProgramChange::Replaced(7));
         assert!(!polled.begin(u32::MAX, 5, false));
+    }
+
+    #[test]
+    fn a_process_without_memory_is_exiting_and_runs_no_other_program() {
+        let mut known = 0x7ffd_0000;
+        assert!(!replaces(0, &mut known) && !replaces(0x7ffd_0000, &mut known));
+        assert!(replaces(0x7ffe_0000, &mut known) && !replaces(0x7ffe_0000, &mut known));
     }
 }
