@@ -1,7 +1,9 @@
 //! Sends requests to the collector of a live run, and explains why one fails.
 
+use std::mem::take;
 use std::path::Path;
 
+use serde_json::Value;
 use tprof_collect::control::{self, Reply, Request};
 use tprof_ui::errors::{Failure, print_stderr};
 
@@ -25,6 +27,16 @@ pub fn ask(path: &Path, request: &Request) -> Result<Reply, Failure> {
             .cause(reply.message)
             .hint(format!("tprof ctl status {}", quote::word(path.as_os_str())))),
     }
+}
+
+/// Makes the collector of a live run write everything that was recorded until `until_ns`, or until
+/// now, with its names. Returns sentences about the data that it could not write in time.
+pub fn written_out(run: &Path, until_ns: Option<u64>) -> Result<Vec<String>, Failure> {
+    let reply = ask(run, &Request::Write { until_ns })?;
+    let missing = reply.status.and_then(|mut status| status["missing"].as_array_mut().map(take));
+    let missing: Vec<Value> = missing.unwrap_or_default();
+    let names = missing.iter().filter_map(Value::as_str);
+    Ok(names.map(|what| format!("not written yet, and not in this report: {what}")).collect())
 }
 
 fn refuse_what_is_no_run(path: &Path) -> Result<(), Failure> {

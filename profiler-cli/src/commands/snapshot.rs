@@ -7,7 +7,6 @@ use std::process::ExitCode;
 
 use clap::Args;
 use tprof_analyze::document;
-use tprof_collect::control::Request;
 use tprof_document::Options;
 use tprof_metrics::memory::snapshot;
 use tprof_trace::live::is_collector_alive;
@@ -15,7 +14,7 @@ use tprof_ui::columns;
 use tprof_ui::errors::{Failure, print_stderr};
 use tprof_ui::newest;
 
-use super::live::ask;
+use super::live::written_out;
 use super::report::held_memory;
 use crate::runs::{failure, symbols::LateSymbolizer};
 
@@ -43,13 +42,13 @@ pub(super) fn run(args: SnapshotArgs) -> anyhow::Result<ExitCode> {
         Some(run) => run,
         None => newest::live_run_here("tprof ctl snapshot")?,
     };
-    ask(&path, &Request::Snapshot)?;
+    let unwritten = written_out(&path, None)?;
     let late = LateSymbolizer::default();
     let options =
         Options { data: true, is_running: Some(is_collector_alive), ..Options::default() };
     let mut made = document(&snapshot::KIND, &path, &options, Some(&late))
         .map_err(|error| failure::analyze_failure(&path, &error))?;
-    made.notes.extend(late.notes());
+    made.notes.extend(late.notes().into_iter().chain(unwritten));
     let json = serde_json::to_string_pretty(&made)? + "\n";
     let saved = save(&path, json.as_bytes());
     let text =

@@ -116,8 +116,6 @@ pub enum Request {
         /// Number of the step; with `None`, one more than the last step.
         number: Option<u64>,
     },
-    /// Write everything that is known now into the files.
-    Snapshot,
     /// Write everything that was recorded before a moment into the files, and reply only when the
     /// samples and names from before it are written too.
     Write {

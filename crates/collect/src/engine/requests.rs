@@ -48,19 +48,9 @@ impl Engine {
                 done("marked")
             }
             Request::Step { number } => self.step(number),
-            Request::Snapshot => self.snapshot(),
             Request::Status => Reply::with(self.status(on)),
         };
         let _ = to.send(reply);
-    }
-
-    /// Writes everything that has arrived into the files, for a report of the live run.
-    fn snapshot(&mut self) -> Reply {
-        let now = sys::monotonic_ns();
-        self.pass(now);
-        self.flush(now);
-        let status = serde_json::json!({ "time_ns": now - self.parts.info.start_ns });
-        Reply::with(status)
     }
 
     /// Writes the waiting rows, and returns the numbers that `tprof ctl status` shows.

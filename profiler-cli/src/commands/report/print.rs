@@ -1,13 +1,9 @@
 //! Reads a run, and prints its reports.
 
 use std::io::Write;
-use std::mem::take;
-use std::path::Path;
 use std::process::ExitCode;
 
-use serde_json::Value;
 use tprof_analyze::{KINDS, Kind, Report, ReportRequest, Reports, read_together};
-use tprof_collect::control::Request;
 use tprof_document::{Document, DocumentKind, LineTables, Options, Table, TimeSelection, Window};
 use tprof_trace::live::is_collector_alive;
 
@@ -18,7 +14,7 @@ use super::{csv, document, many, memory, summary};
 use tprof_ui::columns;
 use tprof_ui::errors::Failure;
 
-use crate::commands::live::ask;
+use crate::commands::live::written_out;
 use crate::commands::ls;
 use crate::runs::failure;
 use crate::runs::foreign::open_run_or_import;
@@ -109,7 +105,7 @@ fn make(args: &ReportArgs) -> anyhow::Result<Reports> {
     };
     let unwritten = match args.window {
         Some(Window::OfProgram { to_ns, device_until_ns, .. }) => {
-            written_out(&args.path, device_until_ns.unwrap_or(to_ns))?
+            written_out(&args.path, Some(device_until_ns.unwrap_or(to_ns)))?
         }
         Some(Window::OfRun(..)) | None => Vec::new(),
     };
@@ -128,16 +124,6 @@ fn make(args: &ReportArgs) -> anyhow::Result<Reports> {
         document.notes.extend(notes.iter().cloned());
     }
     Ok(made)
-}
-
-/// Makes the collector of a live run write everything that was recorded until `until_ns`. Returns
-/// sentences about the data that it could not write in time.
-fn written_out(run: &Path, until_ns: u64) -> Result<Vec<String>, Failure> {
-    let reply = ask(run, &Request::Write { until_ns: Some(until_ns) })?;
-    let missing = reply.status.and_then(|mut status| status["missing"].as_array_mut().map(take));
-    let missing: Vec<Value> = missing.unwrap_or_default();
-    let names = missing.iter().filter_map(Value::as_str);
-    Ok(names.map(|what| format!("not written yet, and not in this report: {what}")).collect())
 }
 
 fn rendered(made: &Reports, args: &ReportArgs) -> anyhow::Result<String> {
