@@ -1,9 +1,11 @@
 #!/bin/sh
-# Everything that continuous integration runs, step by step; stops at the first
-# failure. `scripts/check.sh STEP…` runs those steps alone.
+# Everything that continuous integration runs, step by step. A step that fails doesn't hide what the others find: the last
+# line lists all that failed. Only without a build nothing else is run. `scripts/check.sh STEP…` runs those steps alone;
+# `scripts/check.sh gate` runs what one checks before a commit.
 set -eu
 cd "$(dirname "$0")/.."
 
+gate='format spelling build lints injected unit-tests models process-tests'
 steps='format spelling build lints fuzz injected signatures library sdk docs unit-tests models process-tests launchers compile sql pages cluster'
 # The workspaces of the injected libraries. They are checked here, and built by tprof's build script.
 injected='preload-shim cupti-agent'
@@ -129,21 +131,37 @@ cluster() {
 
 all=$steps
 [ $# -eq 0 ] || steps=$*
+[ "$steps" != gate ] || steps=$gate
 began=$(date +%s)
-step=
-trap '[ $? -eq 0 ] || echo "== $step: FAILED" >&2' EXIT
+failed=
 for step in $steps; do
     case " $all " in
     *" $step "*) ;;
     *)
-        echo "there is no step \`$step\`" >&2
+        echo "there is no step \`$step\`; the steps are: gate $all" >&2
         exit 2
         ;;
     esac
     echo "== $step"
     at=$(date +%s)
-    "$(echo "$step" | tr - _)"
-    echo "== $step: ok, $(($(date +%s) - at)) s"
+    # In a condition, `set -e` would have no effect within the step.
+    set +e
+    (
+        set -e
+        "$(echo "$step" | tr - _)"
+    )
+    status=$?
+    set -e
+    if [ $status -eq 0 ]; then
+        echo "== $step: ok, $(($(date +%s) - at)) s"
+        continue
+    fi
+    echo "== $step: FAILED, $(($(date +%s) - at)) s" >&2
+    failed="$failed $step"
+    [ "$step" != build ] || break
 done
-step=all
+if [ -n "$failed" ]; then
+    echo "== failed:$failed" >&2
+    exit 1
+fi
 echo "== all steps passed, $(($(date +%s) - began)) s"

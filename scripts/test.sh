@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs all tests on a fresh machine. It installs what they need if it may (root and apt). Otherwise it prints what is
+# Runs all tests on a fresh machine; `scripts/test.sh gate` runs those that one runs before a commit. It installs what they need if it may (root and apt). Otherwise it prints what is
 # missing, and tests that miss it print so and pass, except in CI. It also installs the tools that must be able to read
 # exports. Then it checks everything.
 set -eu
@@ -24,4 +24,4 @@ fi
 # because a tool is missing is a failure. tests/src/skip.rs lists what a machine may refuse
 # nevertheless.
 [ -z "${CI:-}" ] || export TPROF_TEST_SKIP=forbid
-exec scripts/check.sh
+exec scripts/check.sh "$@"
