@@ -4,7 +4,7 @@
 //! the slow path: it is not attached yet, it is in a forked child, or recording was turned off.
 
 use tprof_wire::hash::spread;
-use tprof_wire::region::{RegionHeader, SessionPage, off};
+use tprof_wire::region::{RegionHeader, SessionPage, mem_mode, off};
 use tprof_wire::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 /// A page that the kernel zeroes in a forked child.
@@ -21,7 +21,10 @@ pub struct Wiped {
     pub reading_frames: AtomicU64,
     /// Number of `dlclose` calls that are unloading libraries: see [`crate::unloading`].
     pub unloading: AtomicU64,
-    rest: [u64; 507],
+    /// The switch of the allocator's hooks ([`Hot::switch`]) in a process with `--mem off`. It is in
+    /// this page so that the hooks attach a forked child, even one of a raw `clone`.
+    pub without_heap: AtomicU32,
+    rest: [u32; 1013],
 }
 
 impl Wiped {
@@ -32,6 +35,7 @@ impl Wiped {
         {
             word.store(0, Relaxed);
         }
+        self.without_heap.store(0, Relaxed);
     }
 }
 
@@ -43,7 +47,8 @@ pub static WIPED: Wiped = Wiped {
     missed: AtomicU64::new(0),
     reading_frames: AtomicU64::new(0),
     unloading: AtomicU64::new(0),
-    rest: [0; 507],
+    without_heap: AtomicU32::new(0),
+    rest: [0; 1013],
 };
 
 /// The phase of this process. A forked child inherits it, unlike [`WIPED`].
@@ -121,7 +126,7 @@ static NEVER: AtomicU32 = AtomicU32::new(off::UNCOUNTED);
 
 impl Hot {
     /// Whether the allocator's hooks are only to call the real functions, so that they cost next to
-    /// nothing: recording is off in the session.
+    /// nothing: recording is off in the session, or never records the heap (`--mem off`).
     #[inline(always)]
     pub fn is_uncounted(&self) -> bool {
         // SAFETY: `switch` is the address of a static, or of a field of the region's header, which
@@ -129,7 +134,8 @@ impl Hot {
         unsafe { (*self.switch.load(Relaxed)).load(Relaxed) & off::UNCOUNTED != 0 }
     }
 
-    /// Whether the process must notice its steps although [`Hot::is_uncounted`].
+    /// Whether aligned allocations must notice what PyTorch should call, although
+    /// [`Hot::is_uncounted`].
     #[inline(always)]
     pub fn notices_steps(&self) -> bool {
         // SAFETY: as in `is_uncounted`.
@@ -163,7 +169,12 @@ pub fn forked() {
 
 /// Called when the process has attached.
 pub fn attached(header: &'static RegionHeader) {
-    HOT.follow(&header.off);
+    if MEM_MODE.load(Relaxed) != mem_mode::OFF {
+        return HOT.follow(&header.off);
+    }
+    // Aligned allocations make PyTorch call callbacks again, whether blocks are recorded or not.
+    WIPED.without_heap.store(off::UNCOUNTED | off::STEPS, Relaxed);
+    HOT.follow(&WIPED.without_heap);
 }
 
 /// The hot values of this process.
@@ -255,6 +266,22 @@ mod tests {
         assert_eq!(process.header().off_reason.load(SeqCst), off_reason::COLLECTOR_GONE);
         assert!(HOT.is_uncounted() && !is_attached());
         assert_eq!(PHASE.load(SeqCst), phase::OFF);
+    }
+
+    #[test]
+    fn without_the_heap_hooks_only_jump_except_in_a_child_of_a_raw_clone() {
+        let process = Attached::new();
+        for real in [&HOT.malloc, &HOT.calloc, &HOT.free] {
+            real.store(1, SeqCst);
+        }
+        HOT.resolved();
+        let mode = MEM_MODE.swap(mem_mode::OFF, SeqCst);
+        attached(process.header());
+        assert!(HOT.is_uncounted() && HOT.notices_steps());
+        // The kernel zeroes the page.
+        WIPED.wipe();
+        assert!(!HOT.is_uncounted());
+        MEM_MODE.store(mode, SeqCst);
     }
 
     #[test]
