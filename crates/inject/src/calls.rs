@@ -1,4 +1,5 @@
-//! Writes the records about intercepted calls of the CUDA runtime and driver, NCCL, cuBLAS and MPI.
+//! Writes the records about intercepted calls of the CUDA runtime and driver, NCCL, cuBLAS, MPI and
+//! PyTorch.
 //!
 //! One hook serves every function (`preload-shim/src/hooks/calls.rs`). It saves the arguments in a
 //! [`Frame`], and the table in [`tprof_wire::calls`] defines their meaning.
@@ -13,7 +14,7 @@ use crate::block::{OuterCall, Thread};
 use crate::call_args::{Frame, half, word};
 use crate::{
     agent_link, array_bytes, capture, contexts, gate, gemm, kernels, mpi, pytorch_registration,
-    ring, stacks, streams,
+    reports, ring, stacks, streams,
 };
 use tprof_wire::calls::{
     Effect, FUNCTIONS, Function, Joins, Library, Mapping, NO_BYTES, Number, SizeArgument, memory,
@@ -55,6 +56,11 @@ pub fn enter(number: u32, frame: &mut Frame) {
     }
     if function.does == Effect::Registers {
         return kernels::registered(frame);
+    }
+    // Blocks are recorded even while recording is off, like all memory. The record is written
+    // before the call, so `leave` has nothing to do.
+    if let Effect::Reports(of) = function.does {
+        return reports::reported(thread, number, of, frame);
     }
     if !(thread.is_on() || matters(function.does)) {
         return;
@@ -193,7 +199,8 @@ pub fn leave(number: u32, frame: &Frame) {
         Effect::Resets { .. } | Effect::MakesContext | Effect::Maps(_) | Effect::Finds => {}
         Effect::Instantiates { flags } => detail = if succeeded { frame.at(flags) } else { 0 },
         Effect::Handles if succeeded => kernels::handle_made(frame),
-        Effect::Conditions | Effect::Registers | Effect::Handles | Effect::Profiles { .. } => {}
+        Effect::Conditions | Effect::Registers | Effect::Handles => {}
+        Effect::Profiles { .. } | Effect::Reports(_) => {}
         Effect::Meets { .. } => return met(number, frame, function.does, end),
         Effect::Communicates { .. } => {
             thread.collective.sp.set(0);
