@@ -6,8 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use tprof_tests::{
-    Job, Scratch, Traced, assert_unchanged, document, need_some, rank_file, rows, stand_ins,
-    traced,
+    Job, Scratch, Traced, assert_unchanged, document, need_some, rank_file, rows, stand_ins, traced,
 };
 use tprof_trace::model::{Allocator, DeviceAllocation};
 
@@ -26,7 +25,7 @@ fn job(signature: u32, way: &str, scratch: &Scratch) -> Result<Job, String> {
     let libraries = stand_ins()?.join("12");
     let define = format!("-DSIGNATURE={signature}");
     let compile = |arguments: &[&str]| {
-        let job = Job::new("g++").args(["-g", "-O1", "-shared", "-fPIC", &define]).args(arguments);
+        let job = Job::new("g++").args(["-O1", "-shared", "-fPIC", &define]).args(arguments);
         let job = job.run_in(scratch.path());
         assert_eq!(job.code, Some(0), "{job:?}");
     };

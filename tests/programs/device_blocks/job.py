@@ -14,13 +14,16 @@ cuda = ctypes.PyDLL("libc10_cuda.so", ctypes.RTLD_GLOBAL)
 cuda.take.restype = ctypes.c_void_p
 cuda.take.argtypes = cuda.limit.argtypes = [ctypes.c_size_t]
 cuda.give.argtypes = [ctypes.c_void_p]
+take = cuda.take
 
 
-def take(size):
-    block = cuda.take(size)
+def check(block, _, arguments):
     if block is None:
-        raise MemoryError(f"no {size} bytes")
+        raise MemoryError(f"no {arguments[0]} bytes")
     return block
+
+
+take.errcheck = check
 
 
 def give(blocks):
