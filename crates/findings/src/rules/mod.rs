@@ -42,6 +42,7 @@ mod modelled;
 pub(super) mod no_free_core;
 mod odd_shapes;
 mod other_wait;
+mod out_of_device_memory;
 mod pageable_copies;
 mod recompilation;
 mod recompiled;
@@ -63,6 +64,7 @@ use super::rule::Rule;
 
 /// All rules that judge a single rank, in the order in which they are checked.
 pub(super) const RULES: &[&dyn Rule] = &[
+    &out_of_device_memory::OutOfDeviceMemory,
     &device_errors::DeviceErrors,
     &low_utilization::LowUtilization,
     &gpu_gaps::GpuGaps,

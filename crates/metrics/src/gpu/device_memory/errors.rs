@@ -34,7 +34,7 @@ pub struct OutOfMemory {
 }
 
 /// Returns the failed requests of a rank, in order of time.
-pub fn out_of_memory(rank: &RankTrace<'_>) -> Vec<OutOfMemory> {
+pub fn failed_requests(rank: &RankTrace<'_>) -> Vec<OutOfMemory> {
     let mut lines = CodeLines::new(rank.file);
     let events = rank.file.blocks::<AllocatorEvent>().flatten();
     let mut found: Vec<OutOfMemory> = events

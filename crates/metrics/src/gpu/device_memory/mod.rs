@@ -38,7 +38,7 @@ use sources::RecordedBy;
 
 pub use blocks::{DeviceBlock, Holder, HolderCode, blocks, holders};
 pub use code_line::CodeLine;
-pub use errors::{OutOfMemory, out_of_memory};
+pub use errors::{OutOfMemory, failed_requests};
 pub use held_at::{HeldOfDevice, held_until};
 pub use levels::HeldOverTime;
 pub use snapshot::{SegmentSums, held};
@@ -119,7 +119,7 @@ impl Analysis for DeviceMemory {
         let (variables, host) = (sources::variables(&rank.allocations), samples.host);
         RankDeviceMemory {
             holders: block_tables::holders_at_peaks(rank, &pools),
-            errors: out_of_memory(rank),
+            errors: failed_requests(rank),
             pools,
             sites,
             resets,
