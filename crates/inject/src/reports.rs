@@ -35,13 +35,22 @@ pub(crate) fn reported(thread: &Thread, number: u32, of: Report, frame: &Frame) 
         return;
     }
     let clock = thread.clock();
-    let stack = match of {
-        Report::OutOfMemory => stacks::with_python(thread, frame.sp(), frame.fp),
-        _ => stack_of_block(thread, bytes as i64, clock, frame),
-    };
-    let place = u64::from(stack) | (device & 0xffff) << 32;
+    let place = |stack: u32| u64::from(stack) | (device & 0xffff) << 32;
+    if of == Report::OutOfMemory {
+        let place = place(stacks::with_python(thread, frame.sp(), frame.fp));
+        let free = thread.slot().device_free.load(Relaxed).wrapping_sub(1);
+        let payload = [address, bytes, allocated, reserved, place, free];
+        ring::quick(thread, ExtKind::Reported, number, clock, &payload);
+        return;
+    }
+    let place = place(stack_of_block(thread, bytes as i64, clock, frame));
     let payload = [address, bytes, allocated, reserved, place];
     ring::quick(thread, ExtKind::Reported, number, clock, &payload);
+}
+
+/// Keeps the free bytes of a device that the thread has measured.
+pub(crate) fn measured_free(thread: &Thread, bytes: u64) {
+    thread.slot().device_free.store(bytes.wrapping_add(1), Relaxed);
 }
 
 /// The id of the stack of a block that was given out; 0 if it gets none, or was taken back.

@@ -137,6 +137,9 @@ pub enum Effect {
     /// `cublasLtMatmul`: the descriptor is argument 1, the layout of A is argument 4, and those of
     /// B and of the result are words 0 and 5 of the stack.
     Matmul,
+    /// Stores the free bytes of the thread's device where argument 0 points. PyTorch's allocator
+    /// calls this before it reports a lack of memory.
+    MeasuresFree,
     /// Tells a profiler what PyTorch's allocator did. PyTorch calls this for every block.
     Reports(Report),
 }
@@ -625,6 +628,7 @@ functions! {
     Torch _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE 0 Effect::Reports(Report::Block);
     Torch _ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE 0 Effect::Reports(Report::OutOfMemory);
     Torch _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE 0 Effect::Reports(Report::OutOfMemory);
+    Runtime cudaMemGetInfo 0 Effect::MeasuresFree;
 }
 
 /// [`crate::record::ExtKind::HostCall`]: a call returned. The record's clock is the time when the
@@ -719,6 +723,8 @@ pub const HOST_MEMORY_WORDS: usize = 4;
 /// - Bytes that are given out after the change; all ones if not known.
 /// - Bytes that are reserved after the change; all ones if not known.
 /// - Stack id | type of the device << 32 | index of the device << 40.
+/// - For a lack of memory, the bytes that were free on the device when the thread last measured
+///   them; all ones if it never did. Other reports lack this word.
 pub const REPORTED_WORDS: usize = 5;
 /// [`crate::record::ExtKind::Collective`]: a collective, with clock and argument as in a host call.
 /// Words:
@@ -755,8 +761,7 @@ mod tests {
         );
         // The first name and the last.
         assert_eq!(FUNCTIONS[0].name.with_end(), b"cudaMalloc\0");
-        let last = "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE";
-        assert_eq!(FUNCTIONS.last().unwrap().name.text(), last);
+        assert_eq!(FUNCTIONS.last().unwrap().name.text(), "cudaMemGetInfo");
     }
 
     #[test]
@@ -815,6 +820,7 @@ mod tests {
                 | Effect::Handles
                 | Effect::Joins(_)
                 | Effect::Reports(_)
+                | Effect::MeasuresFree
                 | Effect::Selects => true,
                 Effect::Instantiates { flags } => within(flags),
             };

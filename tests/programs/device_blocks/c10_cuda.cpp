@@ -6,7 +6,7 @@
 #include <map>
 #include <mutex>
 
-extern "C" int cudaMalloc(void **, size_t), cudaFree(void *);
+extern "C" int cudaMalloc(void **, size_t), cudaFree(void *), cudaMemGetInfo(size_t *, size_t *);
 
 namespace {
 struct Block {
@@ -74,6 +74,8 @@ extern "C" void *take(size_t asked) {
         if (!grow(bytes)) {
             release();
             if (!grow(bytes)) {
+                size_t free, all;
+                cudaMemGetInfo(&free, &all);
 #if SIGNATURE != 0
                 c10::reportOutOfMemoryToProfiler(bytes, allocated, reserved, CUDA);
 #endif

@@ -41,6 +41,8 @@ pub struct AllocatorReport {
     pub device: u32,
     /// Id of the stack; 0 if there is none.
     pub stack: u32,
+    /// For a lack of memory, the bytes that were free on the device.
+    pub device_free: Option<u64>,
 }
 
 /// A record of a call.
@@ -142,6 +144,7 @@ impl CallNote {
                     // The index -1 means the current device of a backend that has only one.
                     device: u32::try_from(index).unwrap_or(0),
                     stack: low(at(4)?),
+                    device_free: total(5),
                 })
             }
             ExtKind::Collective => CallNote::Collective {

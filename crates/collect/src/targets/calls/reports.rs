@@ -17,7 +17,8 @@ impl Calls {
         time_ns: u64,
         writer: &mut TraceWriter,
     ) {
-        let AllocatorReport { of, address, bytes, allocated, reserved, device, stack } = *report;
+        let AllocatorReport { of, address, bytes, allocated, reserved, device, stack, .. } =
+            *report;
         if of == Report::OutOfMemory {
             let args = json!({"allocated": allocated, "reserved": reserved, "thread": thread});
             let order = self.times_out_of_memory;
@@ -29,6 +30,7 @@ impl Calls {
                 device: Some(device),
                 action: writer.name("oom"),
                 bytes: bytes.unsigned_abs(),
+                device_free_bytes: report.device_free,
                 stack,
                 args: writer.name(&args.to_string()),
                 ..AllocatorEvent::default()
