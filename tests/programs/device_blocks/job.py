@@ -83,16 +83,13 @@ def empty_cache():
 
 
 def fragments():
-    small = []
-    for at in range(8):
-        pair = [take(8 * MIB), take(8 * MIB)]
-        give(pair[:1])
-        small.append(take(MIB))
+    pieces = [take(8 * MIB) for _ in range(16)]
+    give(pieces[::2])
     held = []
-    for at in range(8):
+    for _ in range(3):
         tprof.step()
-        held.append(take(9 * MIB))  # HERE fragments
         work()
+        held.append(take(9 * MIB))  # HERE fragments
 
 
 def holder():

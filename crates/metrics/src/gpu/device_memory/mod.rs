@@ -40,7 +40,7 @@ pub use blocks::{DeviceBlock, Holder, HolderCode, blocks, holders};
 pub use code_line::CodeLine;
 pub use errors::{OutOfMemory, failed_requests};
 pub use held_at::{HeldOfDevice, held_until};
-pub use levels::HeldOverTime;
+pub use levels::{HeldOverTime, KeptBlock};
 pub use snapshot::{SegmentSums, held};
 pub(crate) use within::device_within;
 
