@@ -13,8 +13,8 @@ use crate::Written;
 /// PyTorch takes segments of this size for blocks of at most 1 MiB, and larger ones for others.
 const SMALL_SEGMENT: u64 = 2 << 20;
 
-/// The memory of one process and device at one moment, by address.
-type Live = BTreeMap<(ProcessIndex, Option<u32>, u64), DeviceAllocation>;
+/// The process and the device of memory, and its address.
+type Place = (ProcessIndex, Option<u32>, u64);
 
 /// Returns the rows of a recorded run; `None` if it has no block of a framework's allocator.
 pub(super) fn rows<'t>(trace: &'t TraceFile, written: &mut Written) -> Option<SnapshotRows<'t>> {
@@ -92,10 +92,10 @@ fn is_framework(row: &DeviceAllocation) -> bool {
 /// Follows the changes in order.
 #[derive(Default)]
 struct Replay {
-    /// Live segments, with the indices of the changes that took them.
-    segments: Live,
-    taken_at: HashMap<(ProcessIndex, Option<u32>, u64), usize>,
-    blocks: Live,
+    /// Live segments. `taken_at` has the indices of the changes that took them.
+    segments: BTreeMap<Place, DeviceAllocation>,
+    taken_at: HashMap<Place, usize>,
+    blocks: BTreeMap<Place, DeviceAllocation>,
     /// The changes of segments in which a block lay.
     used_segments: FxHashSet<usize>,
     /// Bytes of each change. Some frees don't have them.
@@ -112,7 +112,7 @@ impl Replay {
             }
             (true, false) => {
                 self.blocks.insert(key, *row);
-                if let Some((segment, _)) = self.segment_of(row) {
+                if let Some(segment) = self.segment_of(row) {
                     self.used_segments.insert(self.taken_at[&segment]);
                 }
             }
@@ -135,15 +135,12 @@ impl Replay {
     }
 
     /// Returns the segment in which a block lies.
-    fn segment_of(
-        &self,
-        block: &DeviceAllocation,
-    ) -> Option<((ProcessIndex, Option<u32>, u64), &DeviceAllocation)> {
+    fn segment_of(&self, block: &DeviceAllocation) -> Option<Place> {
         let first = (block.process, block.device, 0);
         let until = (block.process, block.device, block.address);
         let (key, segment) = self.segments.range(first..=until).next_back()?;
         let end = segment.address.saturating_add(segment.bytes?);
-        (block.address < end).then_some((*key, segment))
+        (block.address < end).then_some(*key)
     }
 
     /// Adds the segments that are held at the end, each with its blocks and the gaps between them.
