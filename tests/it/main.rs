@@ -33,6 +33,7 @@ mod counts_threads;
 mod cpu;
 mod ctl;
 mod damage;
+mod device_blocks;
 mod devices;
 mod diff;
 mod disk;

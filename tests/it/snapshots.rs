@@ -33,8 +33,8 @@ fn a_report_of_a_snapshot_has_its_pieces_stacks_and_events() {
     assert_eq!(tables["live_stacks"][0]["live_bytes"], 50 * MIB);
     let stack = tables["live_stacks"][0]["stack"].as_str().unwrap();
     assert!(stack.contains("step") && stack.contains("train.py:51"), "{stack}");
-    let oom = &tables["out_of_memory"][0];
-    assert_eq!((&oom["bytes"], &oom["at_ns"]), (&(900 * MIB).into(), &7_000_000.into()));
+    let oom = &tables["errors"][0];
+    assert_eq!((&oom["asked_bytes"], &oom["at_ns"]), (&(900 * MIB).into(), &7_000_000.into()));
     let pools = tables["pools"].as_array().unwrap();
     let framework = pools.iter().find(|row| row["allocator"] == "framework").unwrap();
     assert_eq!((&framework["exact"], &framework["peak_bytes"]), (&true.into(), &(60 * MIB).into()));
@@ -58,8 +58,8 @@ fn fragmentation_is_a_finding_and_an_empty_snapshot_is_not_zero() {
 fn events_without_times_get_no_times_from_their_order() {
     let report = report("device-memory", &corpus("snapshot-older.pickle"));
     assert_eq!(report["tables"]["pools"][0]["peak_at_ns"], Value::Null);
-    assert_eq!(report["tables"]["out_of_memory"][0]["at_ns"], Value::Null);
-    assert_eq!(report["tables"]["out_of_memory"][0]["entry"], 7);
+    assert_eq!(report["tables"]["errors"][0]["at_ns"], Value::Null);
+    assert_eq!(report["tables"]["errors"][0]["entry"], 7);
     assert!(report["tables"].get("curve").is_none());
 }
 

@@ -1,8 +1,10 @@
 //! Exports memory snapshots of PyTorch, one pickle per rank, for <https://pytorch.org/memory_viz>
 //! and `python -m torch.cuda._memory_viz`.
 //!
-//! The format needs the allocator's segments and blocks. Only a run that was imported from a
-//! snapshot has them.
+//! The format needs the allocator's segments and blocks. A run that was imported from a snapshot has
+//! them. For a recorded run, they follow from the changes of memory (`of_run`).
+
+mod of_run;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -40,15 +42,21 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     let (mut written, mut outputs) = (Written::default(), Vec::new());
     for (file, path) in files.iter().zip(&paths) {
         let part = written.open(&selection, file)?;
-        let Some(facts) = facts(&part.trace) else { continue };
-        let bytes = document(&part.trace, &facts, &mut written);
+        let rows = match facts(&part.trace) {
+            Some(facts) => SnapshotRows::of_snapshot(&part.trace, &facts),
+            None => match of_run::rows(&part.trace, &mut written) {
+                Some(rows) => rows,
+                None => continue,
+            },
+        };
+        let bytes = document(&part.trace, &rows, &mut written);
         let failed = |source| ExportError::Write { path: path.clone(), source };
         let mut output = Output::create(path)?;
         output.write_all(&bytes).map_err(failed)?;
         outputs.push(output);
     }
     if outputs.is_empty() {
-        let wants = "an imported memory snapshot of PyTorch (tprof import FILE.pickle)";
+        let wants = "blocks of PyTorch's allocator, or an imported memory snapshot of PyTorch";
         return Err(ExportError::Nothing { format: "torch-memory-snapshot", wants });
     }
     for output in outputs {
@@ -62,7 +70,57 @@ fn facts(trace: &TraceFile) -> Option<Value> {
     serde_json::from_str(text).ok()
 }
 
-fn document(trace: &TraceFile, facts: &Value, written: &mut Written) -> Vec<u8> {
+/// A row, and the framework's word for what it is: the kind of a segment, the state of a block, or
+/// the action of an event.
+struct Named<'t, R> {
+    row: R,
+    word: &'t str,
+}
+
+/// The rows of a snapshot.
+#[derive(Default)]
+struct SnapshotRows<'t> {
+    segments: Vec<Named<'t, AllocatorSegment>>,
+    /// Blocks by the number of their segment.
+    blocks: FxHashMap<u64, Vec<Named<'t, AllocatorBlock>>>,
+    events: BTreeMap<Option<u32>, Vec<Named<'t, AllocatorEvent>>>,
+    /// Number of devices; more if an event has a higher one.
+    devices: u64,
+    /// Whether pinned host memory belongs to the snapshot.
+    host: bool,
+}
+
+impl<'t> SnapshotRows<'t> {
+    fn of_snapshot(trace: &'t TraceFile, facts: &Value) -> SnapshotRows<'t> {
+        let mut rows = SnapshotRows {
+            devices: facts["devices"].as_u64().unwrap_or(0),
+            host: facts["host"] == true,
+            ..SnapshotRows::default()
+        };
+        for row in trace.blocks::<AllocatorSegment>().flatten() {
+            rows.segments.push(Named { row, word: trace.name(row.kind) });
+        }
+        rows.segments.sort_by_key(|named| named.row.segment);
+        for row in trace.blocks::<AllocatorBlock>().flatten() {
+            let named = Named { row, word: trace.name(row.state) };
+            rows.blocks.entry(row.segment).or_default().push(named);
+        }
+        for row in trace.blocks::<AllocatorEvent>().flatten() {
+            let named = Named { row, word: trace.name(row.action) };
+            rows.events.entry(row.device).or_default().push(named);
+        }
+        rows
+    }
+
+    fn count(&self) -> u64 {
+        let rows = self.segments.len()
+            + self.blocks.values().map(Vec::len).sum::<usize>()
+            + self.events.values().map(Vec::len).sum::<usize>();
+        rows as u64
+    }
+}
+
+fn document(trace: &TraceFile, rows: &SnapshotRows<'_>, written: &mut Written) -> Vec<u8> {
     let mut document = SnapshotDocument {
         trace,
         frames: Frames::new(trace),
@@ -70,34 +128,21 @@ fn document(trace: &TraceFile, facts: &Value, written: &mut Written) -> Vec<u8> 
         stacks: FxHashMap::default(),
         frame_memos: FxHashMap::default(),
     };
-    let mut segments: Vec<AllocatorSegment> = trace.blocks().flatten().collect();
-    segments.sort_by_key(|row| row.segment);
-    let mut blocks: FxHashMap<u64, Vec<AllocatorBlock>> = FxHashMap::default();
-    for row in trace.blocks::<AllocatorBlock>().flatten() {
-        blocks.entry(row.segment).or_default().push(row);
-    }
-    let mut events: BTreeMap<Option<u32>, Vec<AllocatorEvent>> = BTreeMap::new();
-    for row in trace.blocks::<AllocatorEvent>().flatten() {
-        events.entry(row.device).or_default().push(row);
-    }
-    let rows = segments.len()
-        + blocks.values().map(Vec::len).sum::<usize>()
-        + events.values().map(Vec::len).sum::<usize>();
-    written.events += rows as u64;
+    let SnapshotRows { segments, blocks, events, .. } = rows;
+    written.events += rows.count();
     document.pickle.begin_dict();
     document.pickle.text("segments");
-    document.segments(segments.iter().filter(|row| row.device.is_some()), &blocks);
+    document.segments(segments.iter().filter(|named| named.row.device.is_some()), blocks);
     document.pickle.text("device_traces");
     document.pickle.begin_list();
     let last = events.keys().flatten().max().map_or(0, |device| u64::from(*device) + 1);
-    let devices = facts["devices"].as_u64().unwrap_or(0).max(last);
-    for device in 0..u32::try_from(devices).unwrap_or(0) {
+    for device in 0..u32::try_from(rows.devices.max(last)).unwrap_or(0) {
         document.entries(events.get(&Some(device)).map_or(&[], Vec::as_slice));
     }
     document.pickle.end_list();
-    if facts["host"] == true {
+    if rows.host {
         document.pickle.text("host_segments");
-        document.segments(segments.iter().filter(|row| row.device.is_none()), &blocks);
+        document.segments(segments.iter().filter(|named| named.row.device.is_none()), blocks);
         document.pickle.text("host_traces");
         document.entries(events.get(&None).map_or(&[], Vec::as_slice));
     }
@@ -125,11 +170,11 @@ struct SnapshotDocument<'t> {
 impl SnapshotDocument<'_> {
     fn segments<'r>(
         &mut self,
-        rows: impl Iterator<Item = &'r AllocatorSegment>,
-        blocks: &FxHashMap<u64, Vec<AllocatorBlock>>,
+        rows: impl Iterator<Item = &'r Named<'r, AllocatorSegment>>,
+        blocks: &FxHashMap<u64, Vec<Named<'_, AllocatorBlock>>>,
     ) {
         self.pickle.begin_list();
-        for row in rows {
+        for Named { row, word } in rows {
             self.pickle.begin_dict();
             if let Some(device) = row.device {
                 self.number("device", device.into());
@@ -137,9 +182,9 @@ impl SnapshotDocument<'_> {
             self.number("address", row.address);
             self.number("total_size", row.bytes);
             self.number("stream", row.stream);
-            if row.kind != NameId(0) {
+            if !word.is_empty() {
                 self.pickle.text("segment_type");
-                self.pickle.text(self.trace.name(row.kind));
+                self.pickle.text(word);
             }
             if let (Some(major), Some(minor)) = (row.pool_major, row.pool_minor) {
                 self.pickle.text("segment_pool_id");
@@ -165,7 +210,7 @@ impl SnapshotDocument<'_> {
         self.pickle.end_list();
     }
 
-    fn block(&mut self, row: &AllocatorBlock) {
+    fn block(&mut self, Named { row, word }: &Named<'_, AllocatorBlock>) {
         self.pickle.begin_dict();
         self.number("address", row.address);
         self.number("size", row.bytes);
@@ -173,17 +218,17 @@ impl SnapshotDocument<'_> {
             self.number("requested_size", bytes);
         }
         self.pickle.text("state");
-        self.pickle.text(self.trace.name(row.state));
+        self.pickle.text(word);
         self.rest(row.process, row.stack, row.args);
         self.pickle.end_dict();
     }
 
-    fn entries(&mut self, rows: &[AllocatorEvent]) {
+    fn entries(&mut self, rows: &[Named<'_, AllocatorEvent>]) {
         self.pickle.begin_list();
-        for row in rows {
+        for Named { row, word } in rows {
             self.pickle.begin_dict();
             self.pickle.text("action");
-            self.pickle.text(self.trace.name(row.action));
+            self.pickle.text(word);
             if let Some(address) = row.address {
                 self.number("addr", address);
             }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
 
 use tprof_facts::labels::base_name;
+use tprof_metrics::gpu::device_memory::CodeLine;
 use tprof_rank::StreamKey;
 use tprof_rank::base::intervals::{Cover, Interval};
 use tprof_trace::model::ThreadIndex;
@@ -60,6 +61,13 @@ pub(super) struct SourceLine {
     pub file: String,
     /// Number of the line; 0 if unknown.
     pub line: u32,
+}
+
+impl From<CodeLine> for SourceLine {
+    fn from(line: CodeLine) -> SourceLine {
+        let CodeLine { function, file, line } = line;
+        SourceLine { function, file, line }
+    }
 }
 
 impl SourceLine {

@@ -1,4 +1,5 @@
-//! Writes the records about intercepted calls of the CUDA runtime and driver, NCCL, cuBLAS and MPI.
+//! Writes the records about intercepted calls of the CUDA runtime and driver, NCCL, cuBLAS, MPI and
+//! PyTorch.
 //!
 //! One hook serves every function (`preload-shim/src/hooks/calls.rs`). It saves the arguments in a
 //! [`Frame`], and the table in [`tprof_wire::calls`] defines their meaning.
@@ -13,7 +14,7 @@ use crate::block::{OuterCall, Thread};
 use crate::call_args::{Frame, half, word};
 use crate::{
     agent_link, array_bytes, capture, contexts, gate, gemm, kernels, mpi, pytorch_registration,
-    ring, stacks, streams,
+    reports, ring, stacks, streams,
 };
 use tprof_wire::calls::{
     Effect, FUNCTIONS, Function, Joins, Library, Mapping, NO_BYTES, Number, SizeArgument, memory,
@@ -38,6 +39,7 @@ fn matters(does: Effect) -> bool {
             | Effect::Handles
             | Effect::Limits
             | Effect::MakesContext
+            | Effect::MeasuresFree
             | Effect::Ends
     )
 }
@@ -55,6 +57,11 @@ pub fn enter(number: u32, frame: &mut Frame) {
     }
     if function.does == Effect::Registers {
         return kernels::registered(frame);
+    }
+    // Blocks are recorded even while recording is off, like all memory. The record is written
+    // before the call, so `leave` has nothing to do.
+    if let Effect::Reports(of) = function.does {
+        return reports::reported(thread, number, of, frame);
     }
     if !(thread.is_on() || matters(function.does)) {
         return;
@@ -78,12 +85,13 @@ pub fn enter(number: u32, frame: &mut Frame) {
     }
     // Frees are recorded before the call, since another thread may get the same address during the
     // call.
-    if let Effect::Frees { stream, .. } = function.does
+    if let Effect::Frees { stream, memory } = function.does
         && frame.register(0) != 0
         && !is_within(&thread.nccl_memory, frame)
     {
+        let is_slow = stream.is_none() && memory == memory::DEVICE;
         let stream = stream.map_or(0, |at| frame.register(at));
-        let stack = u64::from(stacks::stack(thread, frame.sp(), frame.fp));
+        let stack = u64::from(stack_of_memory(thread, frame, is_slow));
         let payload = [frame.register(0), 0, stream, stack | 1 << 32];
         ring::quick(thread, ExtKind::HostMemory, number, frame.start, &payload);
     }
@@ -191,9 +199,14 @@ pub fn leave(number: u32, frame: &Frame) {
             streams::moved(thread);
         }
         Effect::Resets { .. } | Effect::MakesContext | Effect::Maps(_) | Effect::Finds => {}
+        Effect::MeasuresFree if succeeded => {
+            // SAFETY: the function succeeded, so it has stored the free bytes there.
+            reports::measured_free(thread, unsafe { word(frame.register(0), 0) });
+        }
         Effect::Instantiates { flags } => detail = if succeeded { frame.at(flags) } else { 0 },
         Effect::Handles if succeeded => kernels::handle_made(frame),
-        Effect::Conditions | Effect::Registers | Effect::Handles | Effect::Profiles { .. } => {}
+        Effect::Conditions | Effect::Registers | Effect::Handles => {}
+        Effect::Profiles { .. } | Effect::Reports(_) | Effect::MeasuresFree => {}
         Effect::Meets { .. } => return met(number, frame, function.does, end),
         Effect::Communicates { .. } => {
             thread.collective.sp.set(0);
@@ -280,6 +293,15 @@ fn taken(frame: &Frame, bytes: SizeArgument) -> u64 {
     }
 }
 
+/// The stack of a call that allocates or frees memory; with Python's functions if the call goes to
+/// the driver each time, which takes much longer than the stack.
+fn stack_of_memory(thread: &Thread, frame: &Frame, is_slow: bool) -> u32 {
+    match is_slow {
+        true => stacks::with_python(thread, frame.sp(), frame.fp),
+        false => stacks::stack(thread, frame.sp(), frame.fp),
+    }
+}
+
 fn allocated(
     thread: &Thread,
     number: u32,
@@ -288,7 +310,7 @@ fn allocated(
     [bytes, stream]: [u64; 2],
     clock: u64,
 ) {
-    let stack = stacks::stack(thread, frame.sp(), frame.fp);
+    let stack = stack_of_memory(thread, frame, of == memory::DEVICE);
     let address = match of {
         memory::REGISTERED => frame.register(0),
         // SAFETY: the function succeeded, so it has stored the address in the first word there.

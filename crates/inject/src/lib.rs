@@ -83,6 +83,8 @@ pub mod operators;
 pub mod kernels;
 pub mod streams;
 
+pub mod reports;
+
 pub mod calls;
 pub mod fast_path;
 pub mod foreign_allocator;

@@ -1,6 +1,6 @@
-//! The list of the CUDA runtime and driver, NCCL, cuBLAS and MPI functions that the preloaded
-//! library intercepts, with the meaning of their arguments, and the layout of the records about
-//! their calls.
+//! The list of the functions of the CUDA runtime and driver, NCCL, cuBLAS, MPI and PyTorch that the
+//! preloaded library intercepts, with the meaning of their arguments, and the layout of the records
+//! about their calls.
 
 mod names;
 
@@ -22,6 +22,8 @@ pub enum Library {
     CublasLt,
     /// Any MPI library.
     Mpi,
+    /// PyTorch's core library (`libc10`).
+    Torch,
 }
 
 /// What a call does, as far as the hooks have to read it from the call's arguments. Arguments are
@@ -135,6 +137,27 @@ pub enum Effect {
     /// `cublasLtMatmul`: the descriptor is argument 1, the layout of A is argument 4, and those of
     /// B and of the result are words 0 and 5 of the stack.
     Matmul,
+    /// Stores the free bytes of the thread's device where argument 0 points. PyTorch's allocator
+    /// calls this before it reports a lack of memory.
+    MeasuresFree,
+    /// Tells a profiler what PyTorch's allocator did. PyTorch calls this for every block.
+    Reports(Report),
+}
+
+/// What PyTorch's allocator tells a profiler. The device is a `c10::Device`: its type in bits 0 to
+/// 7, its index in bits 8 to 15.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// A block was given out, or taken back if the size is negative. The arguments are the device
+    /// and the size, as before PyTorch 1.10.
+    Size,
+    /// A block was given out, or taken back if the size is negative. The arguments are the address,
+    /// the size, the bytes that are given out and the bytes that are reserved after the change, and
+    /// the device.
+    Block,
+    /// There is no memory for a block. The arguments are the size that was asked for, the bytes
+    /// that are given out and the bytes that are reserved, and the device.
+    OutOfMemory,
 }
 
 /// The location of the number of bytes of an allocation.
@@ -600,6 +623,12 @@ functions! {
     Driver cuGraphInstantiateWithParams 0 Effect::Instantiates { flags: Pointee(2) };
     Driver cuGraphInstantiateWithParams_ptsz 0 Effect::Instantiates { flags: Pointee(2) };
     Driver cuGraphConditionalHandleCreate 0 Effect::Conditions;
+    Torch _ZN3c1027reportMemoryUsageToProfilerENS_6DeviceEl 0 Effect::Reports(Report::Size);
+    Torch _ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE 0 Effect::Reports(Report::Block);
+    Torch _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE 0 Effect::Reports(Report::Block);
+    Torch _ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE 0 Effect::Reports(Report::OutOfMemory);
+    Torch _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE 0 Effect::Reports(Report::OutOfMemory);
+    Runtime cudaMemGetInfo 0 Effect::MeasuresFree;
 }
 
 /// [`crate::record::ExtKind::HostCall`]: a call returned. The record's clock is the time when the
@@ -685,6 +714,18 @@ pub const HOST_STREAM_WORDS: usize = 2;
 /// In a process that made its own context, allocations have two more words: the context, and its
 /// device plus one.
 pub const HOST_MEMORY_WORDS: usize = 4;
+/// [`crate::record::ExtKind::Reported`]: PyTorch's allocator reported a change ([`Effect::Reports`]).
+/// The argument is the function's number. Words:
+///
+/// - Address of the block; 0 if not known.
+/// - Bytes of the block, as a signed number: negative if it was taken back. For a lack of memory,
+///   the bytes that were asked for.
+/// - Bytes that are given out after the change; all ones if not known.
+/// - Bytes that are reserved after the change; all ones if not known.
+/// - Stack id | type of the device << 32 | index of the device << 40.
+/// - For a lack of memory, the bytes that were free on the device when the thread last measured
+///   them; all ones if it never did. Other reports lack this word.
+pub const REPORTED_WORDS: usize = 5;
 /// [`crate::record::ExtKind::Collective`]: a collective, with clock and argument as in a host call.
 /// Words:
 ///
@@ -720,7 +761,7 @@ mod tests {
         );
         // The first name and the last.
         assert_eq!(FUNCTIONS[0].name.with_end(), b"cudaMalloc\0");
-        assert_eq!(FUNCTIONS.last().unwrap().name.text(), "cuGraphConditionalHandleCreate");
+        assert_eq!(FUNCTIONS.last().unwrap().name.text(), "cudaMemGetInfo");
     }
 
     #[test]
@@ -778,6 +819,8 @@ mod tests {
                 | Effect::Limits
                 | Effect::Handles
                 | Effect::Joins(_)
+                | Effect::Reports(_)
+                | Effect::MeasuresFree
                 | Effect::Selects => true,
                 Effect::Instantiates { flags } => within(flags),
             };

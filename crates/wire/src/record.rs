@@ -259,6 +259,8 @@ pub enum ExtKind {
     StepBegun = 75,
     /// CUPTI's number of a stream: [`crate::calls::HOST_STREAM_WORDS`].
     HostStream = 76,
+    /// PyTorch's allocator reported a change: [`crate::calls::REPORTED_WORDS`].
+    Reported = 77,
 }
 
 /// The kinds that the CUPTI agent writes. The same library is also NCCL's profiler plugin.
@@ -298,6 +300,7 @@ impl ExtKind {
             Detach,
             StepBegun,
             HostStream,
+            Reported,
         ];
         const ALL: &[ExtKind] = &[
             Wide,
@@ -470,7 +473,7 @@ mod tests {
 
     #[test]
     fn ext_kind_round_trips() {
-        for value in (1..=28u64).chain(32..=37).chain(40..=43).chain(48..=76) {
+        for value in (1..=28u64).chain(32..=37).chain(40..=43).chain(48..=77) {
             let kind = ExtKind::of(value << 4 | 15).unwrap();
             assert_eq!(kind as u64, value);
             assert_eq!(ExtKind::of(ext(kind, 3, 9)), Some(kind));

@@ -311,8 +311,12 @@ pub struct ThreadSlot {
     /// Ticks that the thread spent in callbacks of operators: some are measured, and the sum is
     /// scaled up.
     pub operator_ticks: AtomicU64,
-    /// Not used yet.
-    pub spare: [AtomicU64; 2],
+    /// Which blocks of PyTorch's allocator get a stack. Only the thread reads it: the bytes that it
+    /// was given since the last stack in the low half, and a part of the clock in the high half.
+    pub reported: AtomicU64,
+    /// Bytes that were free on a device when this thread last measured them, plus one; 0 if it never
+    /// did. Only the thread reads it.
+    pub device_free: AtomicU64,
 }
 const _: () = assert!(size_of::<ThreadSlot>() == 128);
 

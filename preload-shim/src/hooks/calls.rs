@@ -1,5 +1,5 @@
-//! Hooks of the functions of CUDA's runtime and driver, NCCL, cuBLAS and MPI. All hooks share the
-//! same code, independent of the functions' arguments.
+//! Hooks of the functions of CUDA's runtime and driver, NCCL, cuBLAS, MPI and PyTorch. All hooks
+//! share the same code, independent of the functions' arguments.
 //!
 //! The hook saves the argument registers, looks up the real function, copies the arguments in
 //! memory, and calls the function. It doesn't need the arguments' types, since no intercepted
@@ -112,6 +112,8 @@ extern "C" fn enter(number: u32, frame: *mut Frame) -> usize {
         Library::Cublas => (b"libcublas.so", NO_CUBLAS),
         Library::CublasLt => (b"libcublasLt.so", NO_CUBLAS),
         Library::Mpi => (mpi::LIBRARY, NO_MPI),
+        // These functions return nothing.
+        Library::Torch => (b"libc10.so", 0),
     };
     let own = (&raw const HOOKS) as usize;
     let given = match function.library {

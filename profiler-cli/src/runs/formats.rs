@@ -113,7 +113,7 @@ pub const FORMATS: &[Format] = &[
     },
     Format {
         name: "torch-memory-snapshot",
-        about: "an imported snapshot, for memory_viz",
+        about: "blocks of PyTorch's allocator, for memory_viz",
         goes: "rank-N.memory.pickle",
         takes: &[],
         writer: Writer::Library(torch_snapshot::export),

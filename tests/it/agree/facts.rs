@@ -139,7 +139,7 @@ const SOURCES: &[Source] = &[
     whole(StreamGaps, "idle", "gap_lengths", |row| number(row, "gaps")),
     part(StreamGaps, "idle", "longest", one),
     whole(DeviceMemory, "device-memory", "pools", |row| present(&row["device"])),
-    part(DeviceMemory, "device-memory", "at_peak", one),
+    part(DeviceMemory, "device-memory", "categories", one),
     part(DeviceTotals, "device-memory", "pools", |row| {
         present(&row["device"]) * present(&row["peak_reserved_bytes"])
     }),

@@ -1,11 +1,12 @@
-//! Turns the hooks' records of calls to the CUDA runtime and driver, NCCL, cuBLAS and MPI into rows
-//! of the trace. Calls that CUPTI records too are left to CUPTI. Collectives also come from NCCL's
+//! Turns the hooks' records of calls to the CUDA runtime and driver, NCCL, cuBLAS, MPI and PyTorch
+//! into rows of the trace. Calls that CUPTI records too are left to CUPTI. Collectives also come from NCCL's
 //! profiler plugin.
 
 mod captures;
 mod in_progress;
 mod kernels;
 mod note;
+mod reports;
 mod unseen;
 mod words;
 
@@ -90,6 +91,10 @@ pub struct Calls {
     in_progress: InProgress,
     kernels: Kernels,
     allocations: Vec<DeviceAllocation>,
+    /// Times when PyTorch's allocator had no memory for a block.
+    out_of_memory: Vec<AllocatorEvent>,
+    /// Number of such times so far.
+    times_out_of_memory: u64,
     /// The process's collectives.
     pub collectives: Collectives,
     threads: HashMap<ThreadIndex, ThreadCalls>,
@@ -123,6 +128,8 @@ impl Calls {
             in_progress: InProgress::default(),
             kernels: Kernels::default(),
             allocations: Vec::new(),
+            out_of_memory: Vec::new(),
+            times_out_of_memory: 0,
             collectives: Collectives::new(process),
             threads: HashMap::new(),
             gemms: Gemms::default(),
@@ -206,6 +213,7 @@ impl Calls {
             CallNote::Memory { function, number, change } => {
                 self.memory(thread, time_ns, (function, number), &change);
             }
+            CallNote::Reported(report) => self.reported(&report, thread, time_ns, writer),
             CallNote::Collective {
                 function,
                 end,
@@ -262,6 +270,7 @@ impl Calls {
             Library::Nccl => (SpanKind::Other, "nccl"),
             Library::Cublas | Library::CublasLt => (SpanKind::Other, "cublas"),
             Library::Mpi => (SpanKind::Other, "mpi"),
+            Library::Torch => (SpanKind::Other, "torch"),
         };
         let name = self.name(function, number, writer);
         Span {
@@ -483,7 +492,7 @@ impl Calls {
     /// Returns the number of rows that wait to be written.
     fn rows(&self) -> usize {
         let calls = self.spans.len() + self.kernels.len() + self.copies.len();
-        calls + self.in_progress.len() + self.allocations.len()
+        calls + self.in_progress.len() + self.allocations.len() + self.out_of_memory.len()
     }
 
     /// Makes the next call of [`Self::write`] write all rows, even if too few wait.
@@ -516,9 +525,10 @@ impl Calls {
                 self.coverage.counted(thread, start_ns);
             }
         }
-        let lost = self.spans.len() + self.allocations.len();
+        let lost = self.spans.len() + self.allocations.len() + self.out_of_memory.len();
         let mut result = writer.write(&mut self.spans);
         result = result.and(writer.write(&mut self.allocations));
+        result = result.and(writer.write(&mut self.out_of_memory));
         if result.is_err() {
             self.lost += lost as u64;
         }

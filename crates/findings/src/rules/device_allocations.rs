@@ -7,6 +7,7 @@ use tprof_facts::units::percent;
 use tprof_metrics::gpu::gpu_time::IdleCause;
 use tprof_trace::calls::function;
 
+use super::empty_cache::EmptyCache;
 use crate::absent::SearchTarget;
 use crate::rule::{Rule, RuleAbout};
 use crate::scene::Scene;
@@ -44,6 +45,9 @@ impl Rule for DeviceAllocations {
         }
         if let Some(verdict) = scene.no_calls() {
             return verdict;
+        }
+        if let Verdict::Found(_) = EmptyCache.judge(scene) {
+            return Verdict::clear("EmptyCache has the calls of the steps");
         }
         let takes = |name: &str| is_device_allocation(name) || is_pinned_allocation(name);
         let calls = scene.calls_named(takes);

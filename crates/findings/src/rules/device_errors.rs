@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::{bytes, counted, duration, percent, signal};
-use tprof_metrics::gpu::device_memory::{HeldOfDevice, held_until};
+use tprof_metrics::gpu::device_memory::{HeldOfDevice, OutOfMemory, failed_requests, held_until};
 use tprof_rank::base::intervals::Interval;
 use tprof_trace::calls::function;
 use tprof_trace::model::{CallStatus, NameId, ProcessEnd, ProcessIndex};
@@ -22,6 +22,9 @@ pub(super) struct DeviceErrors;
 
 /// If a process fails within this time after an error, ns, the error may be the reason.
 const MOST_AFTER_NS: u64 = 10_000_000_000;
+/// A framework's allocator reports a lack of memory at most this long after the driver's refusal, ns.
+/// Between them it gives back what it has cached.
+const MOST_UNTIL_REPORTED_NS: u64 = 1_000_000_000;
 /// The share of an out-of-memory error that the job survived because a later call got memory. It
 /// makes a finding of at most medium severity. [`SURVIVED`] is the share of any other error that
 /// the job survived; it makes a low finding.
@@ -58,6 +61,8 @@ impl Rule for DeviceErrors {
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
         let (mut failures, read) = failures(scene);
         failures.retain(|one| !one.library.is_refusal(one.status) || died(scene, one).is_some());
+        let reported = failed_requests(scene.rank);
+        failures.retain(|one| pins(scene, one) || !is_reported(one, &reported));
         if failures.is_empty() {
             return match read {
                 0 => scene.no_device().unwrap_or_else(|| {
@@ -93,6 +98,16 @@ impl Rule for DeviceErrors {
         });
         Verdict::Found(found.collect())
     }
+}
+
+/// Whether a framework's allocator reported this lack of memory, so that OutOfDeviceMemory judges it.
+fn is_reported(one: &Failure, reported: &[OutOfMemory]) -> bool {
+    let from_ns = one.call.start_ns;
+    let times = from_ns..=from_ns.saturating_add(one.call.duration_ns + MOST_UNTIL_REPORTED_NS);
+    let is_same = |error: &OutOfMemory| {
+        error.process == one.call.process && error.time_ns.is_some_and(|at| times.contains(&at))
+    };
+    one.library.is_out_of_memory(one.status) && reported.iter().any(is_same)
 }
 
 /// Returns the failed calls in order of time, and the number of calls whose status was recorded.

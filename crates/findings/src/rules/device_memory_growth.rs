@@ -1,7 +1,9 @@
 //! DeviceMemoryGrowth: a process holds more and more of a device's memory, step by step.
 
+use std::collections::BTreeMap;
+
 use tprof_facts::units::{bytes, counted, duration};
-use tprof_metrics::gpu::device_memory::HeldOverTime;
+use tprof_metrics::gpu::device_memory::{CodeLine, HeldOverTime, KeptBlock};
 use tprof_rank::base::intervals::Interval;
 use tprof_trace::model::{Device, ThreadIndex};
 
@@ -58,7 +60,8 @@ impl Rule for DeviceMemoryGrowth {
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
-        let held = HeldOverTime::of_rank(scene.rank);
+        let mut held = HeldOverTime::of_rank(scene.rank);
+        held.extend(HeldOverTime::of_program(scene.rank));
         if held.is_empty() {
             return scene.no_device().unwrap_or_else(|| {
                 Verdict::unchecked(
@@ -74,7 +77,12 @@ impl Rule for DeviceMemoryGrowth {
             );
         };
         let grown = held.iter().filter_map(|held| DeviceGrowth::of(held, &moments));
-        let Some(most) = grown.max_by_key(|growth| growth.bytes()) else {
+        // The program's blocks show who holds the memory, the driver's only who asked last.
+        let rank = |growth: &DeviceGrowth<'_>| {
+            let is_found = growth.is_found();
+            (is_found, is_found && growth.held.is_of_program, growth.bytes())
+        };
+        let Some(most) = grown.max_by_key(rank) else {
             return Verdict::clear("the device memory that is held does not grow");
         };
         if !most.is_found() {
@@ -145,9 +153,8 @@ fn moments(scene: &Scene<'_>) -> Option<Vec<u64>> {
 
 fn finding(scene: &Scene<'_>, growth: &DeviceGrowth<'_>) -> Finding {
     let (held, time) = (growth.held, growth.time);
-    let kept: Vec<(u64, ThreadIndex, u64)> = (held.kept.iter().copied())
-        .filter(|(taken_ns, ..)| (time.start..=time.end).contains(taken_ns))
-        .collect();
+    let is_later = |block: &&KeptBlock| (time.start..=time.end).contains(&block.taken_ns);
+    let kept: Vec<&KeptBlock> = held.kept.iter().filter(is_later).collect();
     let devices = scene.rank.file.devices();
     let is = |row: &&Device| (row.process, row.device) == (held.process, held.device);
     let memory_bytes = devices.iter().rfind(is).and_then(|device| device.memory_bytes);
@@ -173,8 +180,9 @@ fn finding(scene: &Scene<'_>, growth: &DeviceGrowth<'_>) -> Finding {
         _ => String::new(),
     };
     let seen = format!(
-        "What the process holds of device {} grows from {} to {} in {} ({rate}); {} taken since \
-         then {} never given back.{until}",
+        "What the {} of device {} grows from {} to {} in {} ({rate}); {} taken since then {} never \
+         given back.{until}",
+        if held.is_of_program { "program holds in blocks" } else { "process holds" },
         held.device,
         bytes(growth.first),
         bytes(growth.last),
@@ -187,22 +195,30 @@ fn finding(scene: &Scene<'_>, growth: &DeviceGrowth<'_>) -> Finding {
         Some(left_ns) if left_ns > LATE_NS => 0.099,
         _ => 0.2,
     };
-    let places = kept.iter().map(|(taken_ns, thread, size)| Evidence {
-        interval: Interval::new(*taken_ns, *taken_ns),
-        place: Track::Thread(*thread),
-        name: format!("{} taken", bytes(*size)).into(),
+    let places = kept.iter().map(|block| Evidence {
+        interval: Interval::new(block.taken_ns, block.taken_ns),
+        place: Track::Thread(block.thread),
+        name: format!("{} taken", bytes(block.bytes)).into(),
     });
+    let advice = match held.is_of_program {
+        true => {
+            "Release what is kept: outputs and losses that are kept with their graphs (use .item() \
+             or .detach()), lists and caches that only grow. The line is where most of the kept \
+             blocks were taken."
+        }
+        false => {
+            "Release what is kept: outputs and losses that are kept with their graphs (use .item() \
+             or .detach()), lists and caches that only grow. A caching allocator takes more for the \
+             thread that finds no block free, which need not be the one that keeps them: \
+             torch.cuda.memory._snapshot() after _record_memory_history() has the stack of each."
+        }
+    };
     let mut finding = scene
         .finding("device memory in use grows all the time")
         .local()
         .bytes(growth.bytes(), share)
         .seen(seen)
-        .advice(
-            "Release what is kept: outputs and losses that are kept with their graphs (use \
-             .item() or .detach()), lists and caches that only grow. A caching allocator takes more \
-             for the thread that finds no block free, which need not be the one that keeps them: \
-             torch.cuda.memory._snapshot() after _record_memory_history() has the stack of each.",
-        )
+        .advice(advice)
         .on_line(line(scene, &kept))
         .at(places);
     finding.keep = true;
@@ -213,16 +229,26 @@ fn steps(number: usize) -> String {
     counted(number as u64, "step", "steps")
 }
 
-/// Returns the line of samples within the calls that allocated the kept memory. Without such
-/// samples, returns the line of the sample closest to the last of these calls.
-fn line(scene: &Scene<'_>, kept: &[(u64, ThreadIndex, u64)]) -> Option<SourceLine> {
+/// Returns the line that took most of the kept memory. Without such lines, returns the line of
+/// samples within the calls that allocated it. Without such samples, returns the line of the sample
+/// closest to the last of these calls.
+fn line(scene: &Scene<'_>, kept: &[&KeptBlock]) -> Option<SourceLine> {
     if scene.is_brief {
         return None;
     }
+    let mut by_line: BTreeMap<&CodeLine, u64> = BTreeMap::new();
+    for block in kept {
+        if let Some(line) = &block.line {
+            *by_line.entry(line).or_default() += block.bytes;
+        }
+    }
+    if let Some((line, _)) = by_line.into_iter().max_by_key(|(_, bytes)| *bytes) {
+        return Some(line.clone().into());
+    }
     let took = |thread: ThreadIndex, within: Interval| {
-        let from = kept.partition_point(|(taken_ns, ..)| *taken_ns < within.start);
-        let mut later = kept[from..].iter().take_while(|(taken_ns, ..)| *taken_ns <= within.end);
-        later.any(|(_, of, _)| *of == thread)
+        let from = kept.partition_point(|block| block.taken_ns < within.start);
+        let mut later = kept[from..].iter().take_while(|block| block.taken_ns <= within.end);
+        later.any(|block| block.thread == thread)
     };
     let calls = scene.rank.calls.iter().enumerate();
     let calls: Vec<usize> = calls
@@ -232,7 +258,7 @@ fn line(scene: &Scene<'_>, kept: &[(u64, ThreadIndex, u64)]) -> Option<SourceLin
         .map(|(at, _)| at)
         .collect();
     scene.sampled_in(&calls, |_| false).line().or_else(|| {
-        let (taken_ns, thread, _) = *kept.last()?;
-        scene.line_near(thread, taken_ns)
+        let last = kept.last()?;
+        scene.line_near(last.thread, last.taken_ns)
     })
 }

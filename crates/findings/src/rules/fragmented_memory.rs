@@ -1,13 +1,15 @@
 //! FragmentedMemory: the framework's allocator allocates more memory from the device although it
 //! has enough free memory, because the free pieces are too small.
 
+use std::cmp::Reverse;
+
 use rustc_hash::FxHashMap;
 use tprof_facts::units::{bytes, count, percent};
 use tprof_metrics::gpu::device_memory::{SegmentSums, held};
 use tprof_rank::base::intervals::Interval;
 use tprof_trace::model::{Allocator, DeviceAllocation};
 
-use crate::finding::{Evidence, Track};
+use crate::finding::{Evidence, SourceLine, Track};
 use crate::rule::{Rule, RuleAbout};
 use crate::scene::Scene;
 use crate::scene::calls::is_device_allocation;
@@ -16,6 +18,9 @@ use crate::words::time;
 
 const ADVICE: &str = "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, pad inputs to few \
                       sizes, and allocate large buffers once, before the first step.";
+
+/// Maximum number of requests whose stacks are looked up for a line.
+const MOST_LOOKED_UP: usize = 64;
 
 /// The rule that judges growth of the reserved memory that the free part of that memory could have
 /// prevented.
@@ -49,7 +54,7 @@ impl Rule for FragmentedMemory {
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
         let mut pools: FxHashMap<(u32, u32), CachingAllocator> = FxHashMap::default();
-        let mut places = Vec::new();
+        let (mut places, mut misfits) = (Vec::new(), Vec::new());
         let rows =
             scene.rank.allocations.iter().filter(|row| row.allocator == Allocator::Framework);
         for row in rows {
@@ -61,6 +66,7 @@ impl Rule for FragmentedMemory {
             };
             let pool = pools.entry((row.process, device)).or_default();
             if pool.follows(row, allocated, reserved) {
+                misfits.push(row);
                 places.push(Evidence {
                     interval: Interval::new(row.time_ns, row.time_ns),
                     place: Track::Thread(row.thread),
@@ -112,11 +118,26 @@ impl Rule for FragmentedMemory {
             .seen(seen)
             .advice(ADVICE)
             .bound(calls.length())
+            .on_line(line(scene, &misfits))
             .at(places);
         // Fragmented memory is worth reporting even if it costs no time.
         finding.keep = true;
         Verdict::Found(vec![finding])
     }
+}
+
+/// Returns the line of the largest request with a line.
+fn line(scene: &Scene<'_>, misfits: &[&DeviceAllocation]) -> Option<SourceLine> {
+    if scene.is_brief {
+        return None;
+    }
+    let mut rows = misfits.to_vec();
+    rows.sort_by_key(|row| Reverse(row.bytes));
+    let of_row = |row: &&DeviceAllocation| scene.line_of_stack(row.process, row.stack);
+    let with_stack = rows.iter().filter(|row| row.stack != 0);
+    let largest = rows.first()?;
+    let near = || scene.line_near(largest.thread, largest.time_ns);
+    with_stack.take(MOST_LOOKED_UP).find_map(of_row).or_else(near)
 }
 
 /// The smallest number of free bytes in used segments that makes a finding. PyTorch allocates large

@@ -17,6 +17,7 @@ mod data_wait;
 mod device_allocations;
 mod device_errors;
 mod device_memory_growth;
+mod empty_cache;
 mod exposed_communication;
 mod exposed_copies;
 mod forked_copies;
@@ -42,7 +43,9 @@ mod modelled;
 pub(super) mod no_free_core;
 mod odd_shapes;
 mod other_wait;
+mod out_of_device_memory;
 mod pageable_copies;
+mod peak_holder;
 mod recompilation;
 mod recompiled;
 mod recomputation;
@@ -63,6 +66,7 @@ use super::rule::Rule;
 
 /// All rules that judge a single rank, in the order in which they are checked.
 pub(super) const RULES: &[&dyn Rule] = &[
+    &out_of_device_memory::OutOfDeviceMemory,
     &device_errors::DeviceErrors,
     &low_utilization::LowUtilization,
     &gpu_gaps::GpuGaps,
@@ -84,6 +88,7 @@ pub(super) const RULES: &[&dyn Rule] = &[
     &memory_bound::MemoryBound,
     &compute_bound::ComputeBound,
     &fragmented_memory::FragmentedMemory,
+    &empty_cache::EmptyCache,
     &device_allocations::DeviceAllocations,
     &allocation_churn::AllocationChurn,
     &recompilation::Recompilation,
@@ -105,6 +110,7 @@ pub(super) const RULES: &[&dyn Rule] = &[
     &no_free_core::NoFreeCore,
     &heap_growth::HeapGrowth,
     &device_memory_growth::DeviceMemoryGrowth,
+    &peak_holder::PeakHolder,
     &memory_near_limit::MemoryNearLimit,
     &forked_copies::ForkedCopies,
     &start_up::StartUp,

@@ -2,6 +2,7 @@
 //! rule's trigger.
 
 mod beginning;
+mod blocks;
 mod communication;
 mod compiled;
 mod copies;

@@ -23,6 +23,7 @@ fn allocate(
 
 fn release(number: u32, name: &'static CStr, at: *mut c_void) -> u32 {
     call(number, name, |engine, id| {
+        wait_for_device();
         if at.is_null() || (engine.release)(at, id) { SUCCESS } else { INVALID_VALUE }
     })
 }
@@ -32,6 +33,17 @@ fn release(number: u32, name: &'static CStr, at: *mut c_void) -> u32 {
 pub extern "C" fn cudaMalloc(at: *mut *mut c_void, bytes: usize) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020;
     allocate(number, c"cudaMalloc", memory::DEVICE, at, bytes)
+}
+
+/// The real `cudaFree` waits until the device is idle. Here a release takes the milliseconds in the variable
+/// `FAKE_CUDA_FREE_MS`, if it is set.
+fn wait_for_device() {
+    static WAIT: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    let wait = || std::env::var("FAKE_CUDA_FREE_MS").ok()?.parse().ok();
+    let ms = *WAIT.get_or_init(|| wait().unwrap_or(0));
+    if ms > 0 {
+        std::thread::sleep(std::time::Duration::from_millis(ms));
+    }
 }
 
 /// Stands in for the runtime's function of this name.

@@ -2,7 +2,7 @@
 
 use crate::gpu::texts::unpack_text;
 use crate::targets::collectives::JoinCall;
-use tprof_wire::calls::{FUNCTIONS, Function};
+use tprof_wire::calls::{Effect, FUNCTIONS, Function, Report};
 use tprof_wire::gemm::{self, Shape};
 use tprof_wire::record::ExtKind;
 
@@ -22,6 +22,27 @@ pub struct MemoryChange {
     pub free: bool,
     /// The context that owns the memory, and its device; `None` if the process created no context.
     pub context: Option<(u64, u32)>,
+}
+
+/// What PyTorch's allocator told a profiler.
+#[derive(Clone, Copy, Debug)]
+pub struct AllocatorReport {
+    /// The kind of the report.
+    pub of: Report,
+    /// Address of the block; 0 if it isn't known.
+    pub address: u64,
+    /// Bytes of the block, negative if it was taken back; or the bytes that were asked for.
+    pub bytes: i64,
+    /// Bytes that are given out after the change.
+    pub allocated: Option<u64>,
+    /// Bytes that are reserved after the change.
+    pub reserved: Option<u64>,
+    /// Number of the device.
+    pub device: u32,
+    /// Id of the stack; 0 if there is none.
+    pub stack: u32,
+    /// For a lack of memory, the bytes that were free on the device.
+    pub device_free: Option<u64>,
 }
 
 /// A record of a call.
@@ -55,6 +76,8 @@ pub enum CallNote {
         /// The change of memory.
         change: MemoryChange,
     },
+    /// PyTorch's allocator gave out a block or took it back, or had no memory for it.
+    Reported(AllocatorReport),
     /// A collective was called.
     Collective {
         /// The function that was called.
@@ -108,6 +131,22 @@ impl CallNote {
                     context: at(4).zip(at(5).and_then(|device| low(device).checked_sub(1))),
                 },
             },
+            ExtKind::Reported => {
+                let Effect::Reports(of) = function.does else { return None };
+                let total = |i: usize| Some(at(i)?).filter(|bytes| *bytes != u64::MAX);
+                let index = (high(at(4)?) >> 8) as u8 as i8;
+                CallNote::Reported(AllocatorReport {
+                    of,
+                    address: at(0)?,
+                    bytes: at(1)? as i64,
+                    allocated: total(2),
+                    reserved: total(3),
+                    // The index -1 means the current device of a backend that has only one.
+                    device: u32::try_from(index).unwrap_or(0),
+                    stack: low(at(4)?),
+                    device_free: total(5),
+                })
+            }
             ExtKind::Collective => CallNote::Collective {
                 function,
                 end: at(0)?,

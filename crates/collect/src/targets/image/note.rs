@@ -109,7 +109,8 @@ impl Note {
             | ExtKind::Communicator
             | ExtKind::Gemm
             | ExtKind::HostStream
-            | ExtKind::KernelName => Note::Call(CallNote::of(kind, argument, p)?),
+            | ExtKind::KernelName
+            | ExtKind::Reported => Note::Call(CallNote::of(kind, argument, p)?),
             ExtKind::Name | ExtKind::Sizes => Note::Defined(argument, Definition::decode(kind, p)?),
             ExtKind::Operator => {
                 Note::Operator(OperatorRecord::Over(argument, Operator::unpack(p)?))

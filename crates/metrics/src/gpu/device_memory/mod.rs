@@ -1,6 +1,11 @@
 //! Reports device memory: how much was allocated, its peak, and what held it at the peak.
 
+mod block_tables;
+mod blocks;
+mod category;
+mod code_line;
 mod driver;
+mod errors;
 mod frees;
 mod held_at;
 mod levels;
@@ -23,6 +28,7 @@ use tprof_rank::{Needs, RankTrace};
 use tprof_trace::model::DeviceAllocation;
 
 use crate::gpu::report_gpu::of_file;
+use block_tables::NamedHolder;
 use driver::DriverReadings;
 use pools::{Pool, PoolMemory, pool_of};
 use resets::Resets;
@@ -30,8 +36,11 @@ use sites::DeviceSite;
 use snapshot::MemorySnapshot;
 use sources::RecordedBy;
 
+pub use blocks::{DeviceBlock, Holder, HolderCode, blocks, holders};
+pub use code_line::CodeLine;
+pub use errors::{OutOfMemory, failed_requests};
 pub use held_at::{HeldOfDevice, held_until};
-pub use levels::HeldOverTime;
+pub use levels::{HeldOverTime, KeptBlock};
 pub use snapshot::{SegmentSums, held};
 pub(crate) use within::device_within;
 
@@ -74,6 +83,10 @@ struct RankDeviceMemory {
     variables: u64,
     host: String,
     driver: Vec<DriverReadings>,
+    /// What held the blocks at the peak of each pool.
+    holders: Vec<(Pool, Vec<NamedHolder>)>,
+    /// Requests that failed for lack of memory.
+    errors: Vec<OutOfMemory>,
     /// The memory snapshot that the file was imported from, if any.
     snapshot: Option<MemorySnapshot>,
 }
@@ -87,7 +100,7 @@ impl Analysis for DeviceMemory {
     type Part = RankDeviceMemory;
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::ALLOCATIONS | Needs::OPERATORS | Needs::ANNOTATIONS
+        Needs::ALLOCATIONS | Needs::OPERATORS | Needs::ANNOTATIONS | Needs::CALLS
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, _: &Options) -> RankDeviceMemory {
@@ -104,7 +117,18 @@ impl Analysis for DeviceMemory {
         let timed = snapshot.as_ref().is_none_or(|snapshot| snapshot.timed);
         pools.iter_mut().for_each(|pool| pool.timed = timed);
         let (variables, host) = (sources::variables(&rank.allocations), samples.host);
-        RankDeviceMemory { pools, sites, resets, sources, variables, host, driver, snapshot }
+        RankDeviceMemory {
+            holders: block_tables::holders_at_peaks(rank, &pools),
+            errors: failed_requests(rank),
+            pools,
+            sites,
+            resets,
+            sources,
+            variables,
+            host,
+            driver,
+            snapshot,
+        }
     }
 
     fn join(&self, parts: Vec<(RankContext, RankDeviceMemory)>, _: &Options) -> Body {

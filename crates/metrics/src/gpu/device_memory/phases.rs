@@ -1,81 +1,12 @@
-//! Derives the purpose of a block of memory from what the framework was doing when the block was
-//! allocated and when it was freed.
-//!
-//! `torch.profiler` can separate parameters from activations because it follows every tensor. A
-//! trace can't, but it shows the phase of a step in which a block was allocated and the phase in
-//! which it was freed. This module derives the purpose from these two phases.
-//!
-//! This works for blocks that an operator allocates for itself. Segments don't have a phase: a
-//! framework's caching allocator takes them from the device once and uses them in any later phase.
+//! Finds the phase of a step in which an event happened, and the operators around it.
 
+use rustc_hash::FxHashSet;
 use tprof_rank::{HostSpan, Moment, RankTrace, enclosing, nesting_order, parents};
-use tprof_trace::model::{Allocator, DeviceAllocation, SpanKind};
-
-/// The purpose of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Category {
-    /// Allocated before recording began: parameters, optimizer state, and more.
-    Before,
-    /// Allocated and freed within one outermost operator.
-    Temporary,
-    /// Allocated in the forward pass, and freed in the backward pass or never.
-    Activation,
-    /// Allocated in the forward pass, and freed outside of the backward pass or kept past an
-    /// optimizer's step.
-    Forward,
-    /// Allocated in the backward pass, and kept there longer than one operator.
-    Gradient,
-    /// Allocated in the optimizer's step.
-    Optimizer,
-    /// Allocated where no operator ran.
-    Other,
-}
-
-impl Category {
-    /// Number of categories.
-    pub const COUNT: usize = 7;
-
-    /// All categories, in the order of tables.
-    pub const ALL: [Category; Category::COUNT] = [
-        Category::Before,
-        Category::Temporary,
-        Category::Activation,
-        Category::Forward,
-        Category::Gradient,
-        Category::Optimizer,
-        Category::Other,
-    ];
-
-    /// The name that reports print.
-    pub fn name(self) -> &'static str {
-        match self {
-            Category::Before => "before recording",
-            Category::Temporary => "temporary",
-            Category::Activation => "activations",
-            Category::Forward => "forward only",
-            Category::Gradient => "gradients",
-            Category::Optimizer => "optimizer",
-            Category::Other => "other",
-        }
-    }
-
-    /// Explains the category in a few words.
-    pub fn about(self) -> &'static str {
-        match self {
-            Category::Before => "taken before recording",
-            Category::Temporary => "within one operator",
-            Category::Activation => "forward to backward",
-            Category::Forward => "forward, not backward",
-            Category::Gradient => "backward and later",
-            Category::Optimizer => "optimizer's step",
-            Category::Other => "outside of operators",
-        }
-    }
-}
+use tprof_trace::model::{CopyKind, DeviceAllocation, MemoryCopy, SpanKind};
 
 /// A part of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     Forward,
     Backward,
     Optimizer,
@@ -88,16 +19,26 @@ pub(super) struct EnclosingSpans<'r> {
     parents: Vec<Option<u32>>,
     /// For each operator, whether it belongs to autograd, which runs the backward pass.
     backward: Vec<bool>,
+    /// Times when operators of autograd began, in order.
+    backward_starts: Vec<u64>,
     /// Optimizer steps, in nesting order.
     optimizer: Vec<HostSpan>,
+    /// Start and end of each optimizer step, in order of start.
+    steps: Vec<(u64, u64)>,
+    /// Outermost operators in which a call copied from the host to a device.
+    copy_from_host: FxHashSet<u32>,
 }
 
 /// The context of an event: its phase and operators.
 #[derive(Clone, Copy, Debug)]
-struct EventContext {
-    phase: Phase,
+pub(super) struct EventContext {
+    pub phase: Phase,
     /// Index of the outermost operator.
-    root: Option<u32>,
+    pub root: Option<u32>,
+    /// Index of the optimizer's step.
+    pub step: Option<u32>,
+    /// Whether a call copies from the host to a device within the outermost operator.
+    pub copies_from_host: bool,
 }
 
 impl<'r> EnclosingSpans<'r> {
@@ -105,25 +46,56 @@ impl<'r> EnclosingSpans<'r> {
         let operators = rank.spans(SpanKind::Operator);
         let is_autograd = |span: &HostSpan| rank.name(span.name).starts_with("autograd::engine::");
         let is_step = |span: &&HostSpan| rank.name(span.name).starts_with("Optimizer.step");
-        EnclosingSpans {
+        let backward: Vec<bool> = operators.iter().map(is_autograd).collect();
+        let of_backward = operators.iter().zip(&backward).filter(|(_, backward)| **backward);
+        let mut backward_starts: Vec<u64> = of_backward.map(|(span, _)| span.start_ns).collect();
+        backward_starts.sort_unstable();
+        let optimizer: Vec<HostSpan> =
+            rank.spans(SpanKind::Annotation).iter().filter(is_step).copied().collect();
+        let mut steps: Vec<(u64, u64)> =
+            optimizer.iter().map(|step| (step.start_ns, step.end_ns())).collect();
+        steps.sort_unstable();
+        let mut spans = EnclosingSpans {
             operators,
             parents: parents(operators),
-            backward: operators.iter().map(is_autograd).collect(),
-            optimizer: rank.spans(SpanKind::Annotation).iter().filter(is_step).copied().collect(),
-        }
+            backward,
+            backward_starts,
+            optimizer,
+            steps,
+            copy_from_host: FxHashSet::default(),
+        };
+        spans.copy_from_host = spans.roots_of_copies(rank);
+        spans
     }
 
     pub fn is_empty(&self) -> bool {
         self.operators.is_empty()
     }
 
-    /// Whether an optimizer's step began after a moment.
-    fn step_after(&self, time_ns: u64) -> bool {
-        self.optimizer.iter().any(|step| step.start_ns > time_ns)
+    /// Returns the number of optimizer steps between an allocation and its free. If the block was
+    /// never freed, the last step counts even if it didn't end.
+    pub fn whole_steps(&self, taken_ns: u64, given_ns: Option<u64>) -> usize {
+        let later = &self.steps[self.steps.partition_point(|(start, _)| *start <= taken_ns)..];
+        match given_ns {
+            None => later.len(),
+            Some(given_ns) => later.iter().take_while(|(_, end)| *end <= given_ns).count(),
+        }
+    }
+
+    /// Whether the backward pass began between an allocation and its free.
+    pub fn backward_begins(&self, taken_ns: u64, given_ns: Option<u64>) -> bool {
+        let next = self.backward_starts.partition_point(|start| *start <= taken_ns);
+        let next = self.backward_starts.get(next);
+        next.is_some_and(|next| given_ns.is_none_or(|given_ns| *next < given_ns))
+    }
+
+    /// Whether an optimizer's step began before a moment.
+    pub fn is_after_a_step(&self, time_ns: u64) -> bool {
+        self.steps.first().is_some_and(|(start, _)| *start < time_ns)
     }
 
     /// Returns the context of each event.
-    fn places(&self, rows: &[&DeviceAllocation]) -> Vec<EventContext> {
+    pub fn places(&self, rows: &[&DeviceAllocation]) -> Vec<EventContext> {
         let mut moments: Vec<Moment<usize>> = rows
             .iter()
             .zip(0..)
@@ -132,14 +104,28 @@ impl<'r> EnclosingSpans<'r> {
         moments.sort_by_key(nesting_order);
         let within = enclosing(self.operators, &moments);
         let stepping = enclosing(&self.optimizer, &moments);
-        let mut places = vec![EventContext { phase: Phase::None, root: None }; rows.len()];
+        let mut places = vec![self.place(None, None); rows.len()];
         for ((moment, operator), step) in moments.iter().zip(within).zip(stepping) {
-            places[moment.of] = self.place(operator, step.is_some());
+            places[moment.of] = self.place(operator, step);
         }
         places
     }
 
-    fn place(&self, operator: Option<u32>, stepping: bool) -> EventContext {
+    fn place(&self, operator: Option<u32>, step: Option<u32>) -> EventContext {
+        let (root, backward) = self.root(operator);
+        let phase = match (step, backward, operator) {
+            (Some(_), ..) => Phase::Optimizer,
+            (_, true, _) => Phase::Backward,
+            (.., Some(_)) => Phase::Forward,
+            (.., None) => Phase::None,
+        };
+        let copies_from_host = root.is_some_and(|root| self.copy_from_host.contains(&root));
+        EventContext { phase, root, step, copies_from_host }
+    }
+
+    /// Returns the outermost operator around an operator, and whether any of them belongs to
+    /// autograd.
+    fn root(&self, operator: Option<u32>) -> (Option<u32>, bool) {
         let (mut root, mut backward) = (operator, false);
         let mut next = operator;
         while let Some(at) = next {
@@ -147,49 +133,23 @@ impl<'r> EnclosingSpans<'r> {
             backward |= self.backward[at as usize];
             next = self.parents[at as usize];
         }
-        let phase = match (stepping, backward, operator) {
-            (true, ..) => Phase::Optimizer,
-            (_, true, _) => Phase::Backward,
-            (.., Some(_)) => Phase::Forward,
-            (.., None) => Phase::None,
-        };
-        EventContext { phase, root }
+        (root, backward)
     }
-}
 
-/// Whether this allocator serves single blocks to operators, so that a block has a phase. PyTorch
-/// allocates segments for many blocks from the other allocators.
-pub(super) fn gives_blocks(allocator: Allocator) -> bool {
-    matches!(allocator, Allocator::Framework | Allocator::Pool)
-}
-
-/// Returns the category of each block. `rows` are the events of one pool, and `freed_by` has for
-/// each allocation the index of the event that freed it. Entries for frees have no meaning.
-pub(super) fn categories(
-    operators: &EnclosingSpans<'_>,
-    rows: &[&DeviceAllocation],
-    freed_by: &[Option<u32>],
-) -> Vec<Category> {
-    let places = operators.places(rows);
-    let category = |at: usize| {
-        let taken = places[at];
-        let given = freed_by[at].map(|free| places[free as usize]);
-        let same_root = given.is_some_and(|given| given.root == taken.root);
-        match (taken.phase, given.map(|given| given.phase)) {
-            (Phase::None, _) => Category::Other,
-            (Phase::Optimizer, _) if !same_root => Category::Optimizer,
-            _ if same_root && taken.root.is_some() => Category::Temporary,
-            (Phase::Optimizer, _) => Category::Optimizer,
-            (Phase::Backward, _) => Category::Gradient,
-            (Phase::Forward, Some(Phase::Backward)) => Category::Activation,
-            // The backward pass frees activations before the optimizer's step. A block that
-            // outlives such a step isn't an activation, but for example a parameter that was moved
-            // to the device.
-            (Phase::Forward, None) if !operators.step_after(rows[at].time_ns) => {
-                Category::Activation
-            }
-            (Phase::Forward, _) => Category::Forward,
-        }
-    };
-    (0..rows.len()).map(category).collect()
+    /// Returns the outermost operators with a call that copied from the host to a device.
+    fn roots_of_copies(&self, rank: &RankTrace<'_>) -> FxHashSet<u32> {
+        let copies = rank.file.blocks::<MemoryCopy>().flatten();
+        let copies: FxHashSet<u64> = copies
+            .filter(|copy| copy.kind == CopyKind::HostToDevice)
+            .filter_map(|copy| copy.correlation)
+            .collect();
+        let calls = rank.calls.iter();
+        let mut moments: Vec<Moment<()>> = calls
+            .filter(|call| call.correlation.get().is_some_and(|of| copies.contains(&of)))
+            .map(|call| Moment { thread: call.thread, time_ns: call.start_ns, of: () })
+            .collect();
+        moments.sort_by_key(nesting_order);
+        let within = enclosing(self.operators, &moments);
+        within.filter_map(|operator| self.root(operator).0).collect()
+    }
 }

@@ -3,7 +3,7 @@
 
 use tprof_trace::model::{Allocator, DeviceAllocation};
 
-use super::phases::Category;
+use super::category::Category;
 
 /// Number of points of a curve.
 pub(super) const BUCKETS: u64 = 200;
@@ -26,8 +26,8 @@ pub struct Level {
     pub allocated_bytes: u64,
     /// Bytes that the allocator holds, by its own count.
     pub reserved_bytes: Option<u64>,
-    /// Bytes given out, by category. Memory that was allocated before the recording is in the first
-    /// category.
+    /// Bytes given out, by category. The category of memory that was allocated before the recording
+    /// is unknown.
     pub by_category: [u64; Category::COUNT],
 }
 

@@ -3,7 +3,8 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{DeviceAllocation, ProcessIndex};
 
-use super::phases::{Category, EnclosingSpans, categories, gives_blocks};
+use super::category::{Category, categories, gives_blocks};
+use super::phases::EnclosingSpans;
 use super::pools::{BUCKETS, Level, Pool, PoolMemory};
 
 /// Joins each allocation of a pool with its free; both are indices of events.
@@ -67,7 +68,7 @@ pub(super) fn replay(
         reserved_bytes: first.total_reserved_bytes,
         by_category: [0; Category::COUNT],
     };
-    level.by_category[0] = level.allocated_bytes;
+    level.by_category[Category::Unknown as usize] = level.allocated_bytes;
     let mut memory = PoolMemory {
         pool,
         allocations: rows.iter().filter(|row| !row.free).count() as u64,
@@ -93,7 +94,7 @@ pub(super) fn replay(
         let category = match (row.free, taken) {
             (false, _) => categories[at],
             (true, Some(taken)) => categories[taken],
-            (true, None) => Category::Before,
+            (true, None) => Category::Unknown,
         };
         let held = &mut level.by_category[category as usize];
         *held = if row.free { held.saturating_sub(bytes) } else { held.saturating_add(bytes) };

@@ -67,18 +67,6 @@ pub(super) struct LiveStack {
     pub stack: Vec<Arc<str>>,
 }
 
-/// A request that failed because the device was out of memory.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct OutOfMemory {
-    pub device: Option<u32>,
-    pub order: u64,
-    pub time_ns: Option<u64>,
-    pub bytes: u64,
-    pub device_free: Option<u64>,
-    /// Frames of the stack, innermost first.
-    pub stack: Vec<Arc<str>>,
-}
-
 /// A memory snapshot of a framework.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MemorySnapshot {
@@ -86,7 +74,6 @@ pub(super) struct MemorySnapshot {
     pub timed: bool,
     pub groups: BTreeMap<SegmentGroup, SegmentSums>,
     pub stacks: Vec<LiveStack>,
-    pub out_of_memory: Vec<OutOfMemory>,
     /// Number and bytes of the history's entries, by device and action.
     pub actions: BTreeMap<(Option<u32>, String), (u64, u64)>,
     pub settings: Vec<(String, String)>,
@@ -185,17 +172,6 @@ pub(super) fn of_file(file: &TraceFile) -> Option<MemorySnapshot> {
         let sums = snapshot.actions.entry((row.device, action.to_owned())).or_default();
         sums.0 += 1;
         sums.1 = sums.1.saturating_add(row.bytes);
-        if action == "oom" {
-            let stack = frames.stack(row.process, row.stack);
-            snapshot.out_of_memory.push(OutOfMemory {
-                device: row.device,
-                order: row.order,
-                time_ns: row.time_ns,
-                bytes: row.bytes,
-                device_free: row.device_free_bytes,
-                stack: frames.texts(&stack),
-            });
-        }
     }
     snapshot.settings = settings(file);
     Some(snapshot)

@@ -18,7 +18,7 @@ pub(super) fn tables(parts: &Parts<'_>) -> Vec<Table> {
     if parts.is_empty() {
         return Vec::new();
     }
-    vec![devices(parts), groups(parts), stacks(parts), ooms(parts), actions(parts), settings(parts)]
+    vec![devices(parts), groups(parts), stacks(parts), actions(parts), settings(parts)]
 }
 
 /// Returns the columns for the sums of segments. `cells` returns the cells of a row in the same
@@ -120,37 +120,6 @@ fn stacks(parts: &Parts<'_>) -> Table {
                 row.bytes.into(),
                 row.blocks.into(),
                 Cell::known(stack, "the snapshot has no stack of these blocks"),
-            ]);
-        }
-    }
-    table
-}
-
-fn ooms(parts: &Parts<'_>) -> Table {
-    let columns = vec![
-        Column::new("rank", "rank", Unit::Text),
-        Column::new("device", "device", Unit::Id),
-        Column::new("at_ns", "at", Unit::Time),
-        Column::new("entry", "entry", Unit::Id),
-        Column::new("bytes", "asked for", Unit::Bytes),
-        Column::new("device_free_bytes", "device had", Unit::Bytes),
-        Column::new("stack", "asked by", Unit::Name),
-    ];
-    let recorded = parts.iter().any(|(_, snapshot)| !snapshot.actions.is_empty());
-    let mut table = Table::new("out_of_memory", "Requests without memory for them", columns)
-        .empty(if recorded { "none in the history" } else { NO_HISTORY });
-    for (at, snapshot) in parts {
-        for row in &snapshot.out_of_memory {
-            let since = row.time_ns.filter(|_| snapshot.timed);
-            let stack = (!row.stack.is_empty()).then(|| row.stack.join(" < "));
-            table.row(vec![
-                at.label.as_str().into(),
-                Cell::applies(row.device),
-                Cell::known(since.map(|time| at.clock.since_start(time)), NO_TIMES),
-                row.order.into(),
-                row.bytes.into(),
-                Cell::known(row.device_free, "the entry has no such number"),
-                Cell::known(stack, "the entry has no stack"),
             ]);
         }
     }

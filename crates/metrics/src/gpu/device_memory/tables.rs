@@ -6,12 +6,12 @@ use tprof_document::{Body, Cell, Column, RankContext, Table, Unit, View};
 use tprof_facts::units::{bytes, counted};
 use tprof_trace::model::Allocator;
 
-use super::RankDeviceMemory;
+use super::category::Category;
 use super::driver::{gaps, in_use};
-use super::phases::Category;
 use super::pools::{Level, Pool, PoolMemory};
 use super::snapshot_tables::{self, moment};
 use super::sources::{sources, without_stacks};
+use super::{RankDeviceMemory, block_tables};
 
 const NO_ALLOCATIONS: &str = "no allocation of device memory was recorded; torch.profiler writes \
                               them with profile_memory=True";
@@ -29,12 +29,22 @@ pub(super) fn body(parts: &[(RankContext, RankDeviceMemory)]) -> Body {
     let mut rows: Vec<(&RankContext, &PoolMemory)> =
         parts.iter().flat_map(|(at, part)| part.pools.iter().map(move |row| (at, row))).collect();
     rows.sort_by_key(|(_, row)| {
-        // Pinned host memory comes last: the report is about device memory.
-        (row.pool.device.is_none(), Reverse(row.peak.allocated_bytes))
+        // Pinned host memory comes last: the report is about device memory. A framework's blocks
+        // come before the segments that they lie in.
+        let is_framework = row.pool.allocator == Allocator::Framework;
+        (row.pool.device.is_none(), !is_framework, Reverse(row.peak.allocated_bytes))
     });
     let driver = gaps(parts.iter().map(|(at, part)| (at, &part.host[..], &part.driver[..])));
     let by = parts.iter().map(|(at, part)| (at, part.sources));
-    let mut tables = vec![pools(&rows), sites(parts), at_peak(&rows), in_use(&driver), sources(by)];
+    let mut tables = vec![
+        pools(&rows),
+        block_tables::errors(parts),
+        categories(&rows),
+        block_tables::holders(parts),
+        sites(parts),
+        in_use(&driver),
+        sources(by),
+    ];
     if let Some((at, row)) = rows.first().filter(|_| parts.len() == 1) {
         match row.timed {
             true => tables.push(curve(at, row)),
@@ -203,17 +213,17 @@ fn without_categories(row: &PoolMemory) -> &'static str {
     }
 }
 
-fn at_peak(rows: &[(&RankContext, &PoolMemory)]) -> Table {
+fn categories(rows: &[(&RankContext, &PoolMemory)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("device", "device", Unit::Id),
         Column::new("category", "what", Unit::Text),
-        Column::new("bytes", "at peak", Unit::Bytes),
+        Column::new("peak_bytes", "at peak", Unit::Bytes),
         Column::new("share", "share", Unit::Share),
         Column::new("meaning", "which is", Unit::Text),
     ];
-    let mut table = Table::new("at_peak", "Device memory at the peak, by phase", columns)
-        .about("the phases in which a block was taken and given back")
+    let mut table = Table::new("categories", "Device memory at the peak, by purpose", columns)
+        .about("by the phases in which a block was taken and given back")
         .empty(no_categories(rows));
     for (at, row) in rows.iter().filter(|(_, row)| row.has_categories && row.pool.device.is_some())
     {
@@ -279,13 +289,13 @@ fn curve_by_entry(row: &PoolMemory) -> Table {
 
 fn by_category(at: &RankContext, row: &PoolMemory) -> Table {
     let keys = [
-        "before_bytes",
-        "temporary_bytes",
-        "activation_bytes",
-        "forward_bytes",
+        "parameter_bytes",
         "gradient_bytes",
         "optimizer_bytes",
-        "other_bytes",
+        "activation_bytes",
+        "temporary_bytes",
+        "input_bytes",
+        "unknown_bytes",
     ];
     let mut columns = vec![Column::new("time_ns", "time", Unit::Time)];
     columns.extend(keys.map(|key| Column::new(key, key, Unit::Bytes)));

@@ -1,6 +1,8 @@
 use tprof_fixture::Fixture;
 use tprof_trace::model::{Allocator, MemoryKind, Span, SpanKind};
 
+use super::category::Category;
+use super::pools::Level;
 use super::*;
 
 fn event(time_ns: u64, address: u64, bytes: i64, total: Option<u64>) -> DeviceAllocation {
@@ -23,9 +25,15 @@ fn of_rank(rank: &RankTrace<'_>) -> Vec<PoolMemory> {
     of_rows(rank, &rows, &resets)
 }
 
+/// Returns the categories that hold memory, with their bytes.
+fn held_by(level: &Level) -> Vec<(Category, u64)> {
+    let all = Category::ALL.into_iter().zip(level.by_category);
+    all.filter(|(_, bytes)| *bytes > 0).collect()
+}
+
 fn memory(made: Fixture) -> PoolMemory {
     let file = made.finish();
-    let needs = Needs::ALLOCATIONS | Needs::OPERATORS | Needs::ANNOTATIONS;
+    let needs = Needs::ALLOCATIONS | Needs::OPERATORS | Needs::ANNOTATIONS | Needs::CALLS;
     of_rank(&RankTrace::load(&file, needs)).remove(0)
 }
 
@@ -56,8 +64,10 @@ fn a_category_follows_from_when_a_block_was_allocated_and_freed() {
     assert!(found.exact);
     assert_eq!((found.allocations, found.frees, found.taken_bytes), (4, 4, 185));
     assert_eq!((found.peak.time_ns, found.peak.allocated_bytes), (53, 1170));
-    assert_eq!(found.peak.by_category, [1000, 0, 100, 0, 70, 0, 0]);
-    assert_eq!(found.last.by_category, [600, 0, 0, 0, 0, 5, 0]);
+    let first = [(Category::Gradient, 70), (Category::Activation, 100), (Category::Unknown, 1000)];
+    assert_eq!(held_by(&found.peak), first);
+    let last = [(Category::OptimizerState, 5), (Category::Unknown, 600)];
+    assert_eq!(held_by(&found.last), last);
     assert_eq!(found.peak_reserved_bytes, Some(1220));
 }
 
@@ -71,7 +81,56 @@ fn a_block_that_outlives_an_optimizer_step_is_not_an_activation() {
     made.span(span(110, 20, SpanKind::Operator), "aten::linear");
     made.allocations = vec![event(13, 1, 100, None), event(113, 2, 70, None)];
     // The second block may be an activation of a step that was unfinished when recording ended.
-    assert_eq!(memory(made).last.by_category, [0, 0, 70, 100, 0, 0, 0]);
+    let held = [(Category::Activation, 70), (Category::Unknown, 100)];
+    assert_eq!(held_by(&memory(made).last), held);
+}
+
+#[test]
+fn blocks_kept_over_steps_are_parameters_as_far_as_gradients_have_their_size() {
+    let mut made = Fixture::new();
+    let span =
+        |start_ns, duration_ns, kind| Span { start_ns, duration_ns, kind, ..Span::default() };
+    made.span(span(1, 8, SpanKind::Operator), "aten::_to_copy");
+    for at in [100, 200] {
+        made.span(span(at, 9, SpanKind::Operator), "aten::linear");
+        made.span(span(at + 20, 20, SpanKind::Operator), "autograd::engine::evaluate_function: X");
+        made.span(span(at + 50, 20, SpanKind::Annotation), "Optimizer.step#AdamW.step");
+        made.span(span(at + 51, 4, SpanKind::Operator), "aten::zeros_like");
+        made.allocations.extend([
+            // The output, which a variable keeps until the next step.
+            event(at + 1, at + 1, 40, None),
+            // A gradient of an activation, and one of a parameter.
+            event(at + 21, at + 2, 40, None),
+            event(at + 25, at + 2, -40, None),
+            event(at + 26, at + 3, 512, None),
+            // The optimizer's temporary memory.
+            event(at + 52, at + 4, 512, None),
+            event(at + 60, at + 4, -512, None),
+            event(at + 90, at + 3, -512, None),
+            event(at + 101, at + 1, -40, None),
+        ]);
+    }
+    made.allocations.extend([
+        // A parameter, a buffer of the same size, and a table without a gradient.
+        event(2, 7, 512, None),
+        event(3, 8, 512, None),
+        event(4, 9, 1024, None),
+        event(153, 5, 512, None),
+        event(310, 7, -512, None),
+    ]);
+    made.allocations.sort_by_key(|row| row.time_ns);
+    let found = memory(made);
+    let peak = [
+        (Category::Parameter, 512),
+        (Category::Gradient, 512),
+        (Category::OptimizerState, 512),
+        (Category::Activation, 40),
+        (Category::Temporary, 512),
+        (Category::Unknown, 1536),
+    ];
+    assert_eq!((found.peak.time_ns, held_by(&found.peak)), (153, peak.to_vec()));
+    let last = [(Category::OptimizerState, 512), (Category::Unknown, 1536)];
+    assert_eq!(held_by(&found.last), last);
 }
 
 #[test]

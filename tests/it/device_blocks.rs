@@ -1,0 +1,244 @@
+//! Tests of device memory by block: what PyTorch's allocator reports to a profiler. A stand-in calls
+//! the same functions as `libc10_cuda`, in the signatures of all versions.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::Value;
+use tprof_tests::{
+    Job, Refused, Scratch, Traced, assert_unchanged, document, need_some, rank_file, rows, skip,
+    stand_ins, tprof, traced,
+};
+use tprof_trace::model::{Allocator, DeviceAllocation};
+
+const PYTHON: &str = "/usr/bin/python3";
+const MIB: u64 = 1 << 20;
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/device_blocks");
+const MODULE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../python");
+const GPU: &[&str] = &["--activities", "cpu,gpu"];
+
+/// Builds the stand-in for one version of the signatures, and returns the job that uses it in this
+/// way.
+fn job(signature: u32, way: &str, scratch: &Scratch) -> Result<Job, String> {
+    if !Path::new(PYTHON).exists() {
+        return Err("there is no /usr/bin/python3".to_owned());
+    }
+    let libraries = stand_ins()?.join("12");
+    let define = format!("-DSIGNATURE={signature}");
+    let compile = |arguments: &[&str]| {
+        let job = Job::new("g++").args(["-O1", "-shared", "-fPIC", &define]).args(arguments);
+        let job = job.run_in(scratch.path());
+        assert_eq!(job.code, Some(0), "{job:?}");
+    };
+    let source = |name: &str| format!("{SOURCES}/{name}");
+    let runtime = libraries.join("libcudart.so.12").display().to_string();
+    compile(&[&source("c10.cpp"), "-o", "libc10.so"]);
+    compile(&[&source("c10_cuda.cpp"), "libc10.so", &runtime, "-o", "libc10_cuda.so"]);
+    let folders = format!("{}:{}", scratch.path().display(), libraries.display());
+    let job = Job::new(PYTHON).arg("-B").arg(source("job.py")).arg(way);
+    Ok(job.env("LD_LIBRARY_PATH", &folders).env("PYTHONPATH", MODULE))
+}
+
+fn ran(signature: u32, way: &str) -> Result<(Scratch, Traced), String> {
+    let scratch = Scratch::new();
+    let job = job(signature, way, &scratch)?;
+    let traced = traced(&job, GPU, &scratch);
+    Ok((scratch, traced))
+}
+
+/// Returns what the job printed of its own sums: `key=number` words.
+fn truth(traced: &Traced) -> BTreeMap<String, u64> {
+    let words = traced.outcome.stdout.split_whitespace();
+    words
+        .filter_map(|word| word.split_once('='))
+        .filter_map(|(key, number)| Some((key.to_owned(), number.parse().ok()?)))
+        .collect()
+}
+
+fn table<'v>(report: &'v Value, name: &str) -> &'v [Value] {
+    report["tables"][name].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Returns the report's row of an allocator of device 0.
+fn pool<'v>(report: &'v Value, allocator: &str) -> &'v Value {
+    let row = table(report, "pools").iter().find(|row| row["allocator"] == allocator);
+    row.unwrap_or_else(|| panic!("no {allocator} in {report:#}"))
+}
+
+#[test]
+fn blocks_have_the_allocators_own_sums_in_every_signature() {
+    for signature in [0, 1, 2] {
+        let (_scratch, traced) = need_some!(ran(signature, "sums"));
+        assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+        let truth = truth(&traced);
+        // The library still gets every report, also those of the host's memory.
+        assert_eq!((truth["reports"], truth["failures"]), (11, 0), "{signature}");
+        assert_eq!(truth["bytes"], truth["allocated"] + 4096, "{signature}");
+        let report = document("device-memory", &traced.run);
+        let framework = pool(&report, "framework");
+        assert_eq!(framework["peak_bytes"], truth["most_allocated"], "{signature}");
+        assert_eq!(framework["last_bytes"], truth["allocated"], "{signature}");
+        assert_eq!((&framework["allocations"], &framework["frees"]), (&6.into(), &4.into()));
+        let reserved = (signature > 0).then_some(truth["most_reserved"]);
+        assert_eq!(framework["peak_reserved_bytes"].as_u64(), reserved, "{signature}");
+        assert_eq!(pool(&report, "device")["peak_bytes"], truth["most_reserved"], "{signature}");
+        let mut blocks = rows::<DeviceAllocation>(&rank_file(&traced.run, 0));
+        blocks.retain(|row| row.allocator == Allocator::Framework);
+        assert!(blocks.iter().all(|row| row.device == Some(0)), "{blocks:#?}");
+        // Each block from a MiB on has a stack.
+        let large = |row: &&DeviceAllocation| !row.free && row.bytes.unwrap() >= MIB;
+        assert!(blocks.iter().filter(large).all(|row| row.stack != 0), "{blocks:#?}");
+        assert_eq!(blocks.iter().filter(large).count(), 2);
+    }
+}
+
+#[test]
+fn a_job_whose_blocks_are_recorded_is_unchanged() {
+    let scratch = Scratch::new();
+    assert_unchanged(&need_some!(job(2, "sums", &scratch)), &[GPU], &scratch);
+}
+
+/// Returns the line of the job that is marked with this word.
+fn marked(way: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("{SOURCES}/job.py")).unwrap();
+    let at = text.lines().position(|line| line.contains(&format!("# HERE {way}")));
+    at.unwrap_or_else(|| panic!("no line for {way}")) as u64 + 1
+}
+
+/// Runs the job with a mistake, and returns the run and its findings. A release of memory takes long,
+/// as where a device must finish its work first.
+fn planted(way: &str) -> Result<(Scratch, Traced, Value), String> {
+    let scratch = Scratch::new();
+    let job = job(2, way, &scratch)?.env("FAKE_CUDA_FREE_MS", "60");
+    let traced = traced(&job, GPU, &scratch);
+    let findings = document("findings", &traced.run);
+    Ok((scratch, traced, findings))
+}
+
+/// Checks that the first finding has this rule and the marked line.
+#[track_caller]
+fn assert_first(findings: &Value, rule: &str, way: &str) {
+    let first = &table(findings, "findings")[0];
+    assert_eq!(first["rule"], rule, "{findings:#}");
+    let file = first["file"].as_str().unwrap_or_default();
+    assert!(file.ends_with("device_blocks/job.py"), "{first:#}");
+    assert_eq!(first["line"], marked(way), "{first:#}");
+}
+
+#[test]
+fn a_lack_of_memory_comes_first_with_the_line_that_asked() {
+    let (_scratch, traced, findings) = need_some!(planted("oom"));
+    assert_eq!(traced.outcome.code, Some(1), "{:?}", traced.outcome);
+    assert_first(&findings, "OutOfDeviceMemory", "oom");
+    let seen = findings["tables"]["findings"][0].to_string();
+    assert!(seen.contains("ended with status 1"), "{seen}");
+    let report = document("device-memory", &traced.run);
+    let error = &table(&report, "errors")[0];
+    let bytes = ["asked_bytes", "allocated_bytes", "reserved_bytes", "free_bytes"];
+    let bytes = bytes.map(|key| error[key].as_u64().unwrap() / MIB);
+    assert_eq!(bytes, [32, 256, 256, 5]);
+    assert_eq!(error["line"], marked("oom"));
+    let held = table(&report, "holders").iter().map(|row| row["bytes"].as_u64().unwrap());
+    assert_eq!(held.sum::<u64>(), 256 * MIB);
+}
+
+#[test]
+fn blocks_that_each_step_keeps_are_found_with_the_line_that_took_them() {
+    let (_scratch, _traced, findings) = need_some!(planted("leak"));
+    assert_first(&findings, "DeviceMemoryGrowth", "leak");
+}
+
+#[test]
+fn emptying_the_cache_in_each_step_is_found_with_its_line() {
+    let (_scratch, _traced, findings) = need_some!(planted("empty_cache"));
+    assert_first(&findings, "EmptyCache", "empty_cache");
+}
+
+#[test]
+fn free_pieces_that_are_too_small_are_found_with_the_line_that_asked() {
+    let (_scratch, _traced, findings) = need_some!(planted("fragments"));
+    let rows = table(&findings, "findings").iter();
+    let row = rows.into_iter().find(|row| row["rule"] == "FragmentedMemory").unwrap();
+    assert_eq!(row["line"], marked("fragments"), "{row:#}");
+}
+
+#[test]
+fn a_job_without_a_mistake_has_no_finding_of_memory() {
+    let (_scratch, _traced, findings) = need_some!(planted("calm"));
+    for row in table(&findings, "findings") {
+        let rule = row["rule"].as_str().unwrap();
+        assert!(!rule.contains("Memory") && rule != "EmptyCache", "{row:#}");
+    }
+}
+
+#[test]
+fn the_snapshot_of_a_recorded_run_has_its_segments_and_blocks() {
+    let (scratch, traced) = need_some!(ran(2, "sums"));
+    let path = scratch.join("sums.pickle");
+    let export = tprof(["export", "--to", "torch-memory-snapshot", "-o"]).arg(&path);
+    let outcome = export.arg(&traced.run).run_in(scratch.path());
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    // A pickle of plain values needs no PyTorch.
+    let program = "
+import pickle, sys
+data = pickle.load(open(sys.argv[1], 'rb'))
+segments = data['segments']
+blocks = [block for segment in segments for block in segment['blocks']]
+used = sum(block['size'] for block in blocks if block['state'] == 'active_allocated')
+print('reserved=%d' % sum(segment['total_size'] for segment in segments))
+print('all=%d allocated=%d' % (sum(block['size'] for block in blocks), used))
+actions = [entry['action'] for entry in data['device_traces'][0]]
+for action in ('alloc', 'free_completed', 'segment_alloc'):
+    print('%s=%d' % (action, actions.count(action)))
+";
+    let read = Job::new(PYTHON).args(["-c", program]).arg(&path).run_in(scratch.path());
+    let words: Vec<&str> = read.stdout.split_whitespace().collect();
+    let truth = truth(&traced);
+    let reserved = truth["reserved"];
+    let mut wanted = vec![format!("reserved={reserved}"), format!("all={reserved}")];
+    wanted.push(format!("allocated={}", truth["allocated"]));
+    wanted.extend(["alloc=6", "free_completed=4", "segment_alloc=2"].map(str::to_owned));
+    assert_eq!(words, wanted, "{read:?}");
+    let Some(torch) = std::env::var_os("TPROF_TEST_TORCH") else { return skip(Refused::PyTorch) };
+    let program = "
+import pickle, sys
+from torch.cuda import _memory_viz as viz
+data = pickle.load(open(sys.argv[1], 'rb'))
+print(viz.segsum(data), viz.trace(data), len(viz.trace_plot(data)))
+";
+    let read = Job::new(torch).args(["-c", program]).arg(&path).run_in(scratch.path());
+    assert!(read.stdout.contains("total_allocated: 3.7MiB"), "{read:?}");
+}
+
+/// Trains a model whose blocks PyTorch's own operators take, and compares their purposes with the
+/// bytes of its tensors.
+#[test]
+fn parameters_gradients_and_states_are_known_to_the_byte() {
+    let Some(python) = std::env::var_os("TPROF_TEST_TORCH") else { return skip(Refused::PyTorch) };
+    let scratch = Scratch::new();
+    let find = "import torch, os; print(os.path.dirname(torch.__file__))";
+    let found = Job::new(&python).args(["-c", find]).run_in(scratch.path());
+    let torch = found.stdout.trim();
+    let library = scratch.join("libblocks.so");
+    let build = Job::new("g++")
+        .args(["-std=c++20", "-O1", "-shared", "-fPIC", &format!("-I{torch}/include")])
+        .arg(format!("{SOURCES}/torch_allocator.cpp"))
+        .args([&format!("-L{torch}/lib"), "-lc10", &format!("-Wl,-rpath,{torch}/lib"), "-o"])
+        .arg(&library);
+    let built = build.run_in(scratch.path());
+    assert_eq!(built.code, Some(0), "{built:?}");
+    let job = Job::new(&python).arg(format!("{SOURCES}/torch_job.py")).arg(&library);
+    let traced = traced(&job, &[], &scratch);
+    let truth = truth(&traced);
+    let report = document("device-memory", &traced.run);
+    assert_eq!(pool(&report, "framework")["peak_bytes"], truth["peak"]);
+    let categories = table(&report, "categories").iter();
+    let held: BTreeMap<&str, u64> = categories
+        .map(|row| (row["category"].as_str().unwrap(), row["peak_bytes"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(held["parameters"], truth["parameters"], "{held:?}");
+    assert_eq!(held["gradients"], truth["gradients"], "{held:?}");
+    assert_eq!(held["optimizer state"], truth["states"], "{held:?}");
+    assert!(!held.contains_key("unknown"), "{held:?}");
+    assert_eq!(held.values().sum::<u64>(), truth["peak"]);
+}
