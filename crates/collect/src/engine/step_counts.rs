@@ -8,6 +8,7 @@
 
 use super::inbox::Reply;
 use super::main_loop::Engine;
+use crate::schedule::SOURCES;
 use crate::targets::boundaries::Boundaries;
 use crate::targets::own_switch::ScheduleOrigin;
 use crate::targets::target::{Target, Targets};
@@ -38,7 +39,10 @@ impl Engine {
         let waits = began || !is_aligned(&self.targets);
         waits.then(|| Reply {
             waits: true,
-            ..Reply::new(false, "no process of the run has made enough steps yet".to_owned())
+            ..Reply::new(
+                false,
+                format!("no process of the run has made {LEAD} steps yet; {SOURCES}"),
+            )
         })
     }
 
