@@ -79,7 +79,7 @@ docs() {
 
 # Tests that need no process under tprof.
 unit_tests() {
-    cargo test --workspace --exclude tprof-tests --locked
+    cargo test --workspace --exclude tprof-tests --locked --no-fail-fast
 }
 
 # Models of the injected code: under a minute, of which the models take ten seconds.

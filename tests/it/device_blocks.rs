@@ -36,6 +36,7 @@ fn job(signature: u32, way: &str, scratch: &Scratch) -> Result<Job, String> {
     compile(&[&source("c10_cuda.cpp"), "libc10.so", &runtime, "-o", "libc10_cuda.so"]);
     let folders = format!("{}:{}", scratch.path().display(), libraries.display());
     let job = Job::new(PYTHON).arg("-B").arg(source("job.py")).arg(way);
+    let job = job.env("FAKE_CUDA_LEFT_BYTES", (5 * MIB).to_string());
     Ok(job.env("LD_LIBRARY_PATH", &folders).env("PYTHONPATH", MODULE))
 }
 

@@ -209,7 +209,10 @@ pub fn sync_callbacks() {
             let must_miss = unwanted() & callback.bit != 0;
             if must_miss != (MISSING.load(Acquire) & callback.bit != 0) {
                 switch.set(callback, !must_miss);
-                MISSING.fetch_xor(callback.bit, AcqRel);
+                match must_miss {
+                    true => MISSING.fetch_or(callback.bit, AcqRel),
+                    false => MISSING.fetch_and(!callback.bit, AcqRel),
+                };
             }
         }
     }

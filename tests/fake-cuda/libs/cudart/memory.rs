@@ -52,6 +52,16 @@ pub extern "C" fn cudaFree(at: *mut c_void) -> u32 {
     release(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaFree_v3020, c"cudaFree", at)
 }
 
+/// Stands in for the runtime's function of this name. As many bytes are left as the variable
+/// `FAKE_CUDA_LEFT_BYTES` says, without it none. CUPTI gets no record of the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaMemGetInfo(free: *mut usize, all: *mut usize) -> u32 {
+    let left = std::env::var("FAKE_CUDA_LEFT_BYTES").ok().and_then(|bytes| bytes.parse().ok());
+    // SAFETY: the caller passes valid pointers to write the answers to.
+    unsafe { (*free, *all) = (left.unwrap_or(0), 80 << 30) };
+    SUCCESS
+}
+
 /// Like the runtime's function, except that streams and events stay.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaDeviceReset() -> u32 {
