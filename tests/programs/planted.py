@@ -556,9 +556,10 @@ def both():
         with WATCH:
             victim_asks(asks, answered)
         # The passes have varying lengths. Passes of exactly two sampling periods would always be sampled at
-        # the same place, often at their beginning.
+        # the same place, often at their beginning. They last half of the waits on average, so that the
+        # waits are the larger cause.
         with spinning:
-            victim_spins(0.01 + 0.02 * (at * 0.618 % 1))
+            victim_spins(0.005 + 0.02 * (at * 0.618 % 1))
     os.waitpid(child, 0)
     expect(file_io=WATCH.waited, cpu=spinning.cpu)
 
