@@ -71,7 +71,7 @@ pub const OPERATORS: u32 = 1;
 /// The callback of ranges, as a bit.
 pub const RANGES: u32 = 2;
 
-/// One callback.
+/// A callback that can be taken from PyTorch and given back.
 struct Callback {
     bit: u32,
     /// PyTorch's handle of it, which stays the last one while the callback is removed; 0 if the

@@ -311,8 +311,9 @@ pub struct ThreadSlot {
     /// Ticks that the thread spent in callbacks of operators: some are measured, and the sum is
     /// scaled up.
     pub operator_ticks: AtomicU64,
-    /// Which blocks of PyTorch's allocator get a stack. Only the thread reads it: the bytes that it
-    /// was given since the last stack in the low half, and a part of the clock in the high half.
+    /// State of the rule that decides which blocks of PyTorch's allocator get a stack. The low half
+    /// has the bytes that the thread was given since its last stack, the high half a part of the
+    /// clock. Only the thread reads it.
     pub reported: AtomicU64,
     /// Bytes that were free on a device when this thread last measured them, plus one; 0 if it never
     /// did. Only the thread reads it.

@@ -51,7 +51,7 @@ pub struct DeviceBlock {
 /// Blocks of one pool that the same code allocated.
 #[derive(Clone, Debug)]
 pub struct Holder {
-    /// The code.
+    /// The operator, module and line that allocated them.
     pub code: HolderCode,
     /// Number of blocks.
     pub blocks: u64,

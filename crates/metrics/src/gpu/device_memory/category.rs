@@ -87,7 +87,7 @@ pub(super) fn gives_blocks(allocator: Allocator) -> bool {
     matches!(allocator, Allocator::Framework | Allocator::Pool)
 }
 
-/// What the times of a block show.
+/// The purpose of a block, as far as the times at which it was taken and given back show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shown {
     Is(Category),

@@ -83,7 +83,7 @@ struct RankDeviceMemory {
     variables: u64,
     host: String,
     driver: Vec<DriverReadings>,
-    /// What held the blocks at the peak of each pool.
+    /// The code that had allocated the blocks which were live at each pool's peak, by pool.
     holders: Vec<(Pool, Vec<NamedHolder>)>,
     /// Requests that failed for lack of memory.
     errors: Vec<OutOfMemory>,
