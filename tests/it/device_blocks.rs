@@ -94,6 +94,18 @@ fn blocks_have_the_allocators_own_sums_in_every_signature() {
 }
 
 #[test]
+fn a_paused_job_has_its_blocks_counted_without_stacks() {
+    let scratch = Scratch::new();
+    let job = need_some!(job(2, "sums", &scratch));
+    let traced = traced(&job, &[GPU, &["--paused"]].concat(), &scratch);
+    assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+    let mut blocks = rows::<DeviceAllocation>(&rank_file(&traced.run, 0));
+    blocks.retain(|row| row.allocator == Allocator::Framework);
+    assert_eq!(blocks.len(), 6 + 4);
+    assert!(blocks.iter().all(|row| row.stack == 0), "{blocks:#?}");
+}
+
+#[test]
 fn a_job_whose_blocks_are_recorded_is_unchanged() {
     let scratch = Scratch::new();
     assert_unchanged(&need_some!(job(2, "sums", &scratch)), &[GPU], &scratch);

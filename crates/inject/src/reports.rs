@@ -7,9 +7,10 @@
 
 use crate::block::Thread;
 use crate::call_args::Frame;
-use crate::{ring, stacks};
+use crate::{ring, stacks, state};
 use tprof_wire::calls::Report;
 use tprof_wire::record::ExtKind;
+use tprof_wire::region::off;
 use tprof_wire::sync::Ordering::Relaxed;
 
 /// A block of at least this many bytes gets a stack. Smaller blocks of a thread get one each time
@@ -56,6 +57,10 @@ pub(crate) fn measured_free(thread: &Thread, bytes: u64) {
 /// The id of the stack of a block that was given out; 0 if it gets none, or was taken back.
 fn stack_of_block(thread: &Thread, bytes: i64, clock: u64, frame: &Frame) -> u32 {
     let Some(bytes) = u64::try_from(bytes).ok().filter(|bytes| *bytes > 0) else { return 0 };
+    // A paused job must not pay for stacks, of which a step would take many.
+    if state::header().is_none_or(|header| header.off.load(Relaxed) & off::SESSION != 0) {
+        return 0;
+    }
     let state = &thread.slot().reported;
     let before = state.load(Relaxed);
     let (given, part) = (before as u32, (before >> 32) as u32);
