@@ -333,7 +333,7 @@ impl Engine {
         {
             (self.recording.full, self.recording.over) = (true, true);
             // Totals take little room, and nobody asked for a gap in them.
-            self.stop(off::SESSION, "--max-size is reached");
+            self.set_off(off::SESSION, "--max-size is reached");
             self.out.processes.losses.lose("events after the limit", "--max-size was reached", 0);
         }
         if self.recording.start_at_ns.is_some_and(|at| now >= at) {

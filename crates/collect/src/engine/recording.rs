@@ -78,18 +78,12 @@ impl Engine {
     /// Switches recording on or off, unless it is so already. Marks that in every file, and notes
     /// that totals have a gap.
     pub(super) fn switch(&mut self, on: bool, why: &str) {
-        match on {
-            true => self.set_off(0, why),
-            false => self.stop(self.parts.config.session_off(), why),
-        }
+        self.set_off(if on { 0 } else { self.parts.config.session_off() }, why);
     }
 
-    /// Switches recording off for these reasons, bits of [`tprof_wire::region::off`].
-    pub(super) fn stop(&mut self, reasons: u32, why: &str) {
-        self.set_off(reasons, why);
-    }
-
-    fn set_off(&mut self, off: u32, why: &str) {
+    /// Does the same for these reasons to be off, bits of [`tprof_wire::region::off`]; with 0
+    /// recording is on.
+    pub(super) fn set_off(&mut self, off: u32, why: &str) {
         let page = self.parts.session.page();
         if (page.off.load(Relaxed) == 0) == (off == 0) {
             return;
