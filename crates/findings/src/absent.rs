@@ -64,6 +64,16 @@ impl Scene<'_> {
         (!self.has_device()).then(|| Verdict::none_to_judge(NO_WORK, NEEDS_WORK))
     }
 
+    /// Returns the verdict of rules about the blocks of a framework's allocator if there are none.
+    pub fn without_blocks(&self) -> Verdict {
+        self.no_device().unwrap_or_else(|| {
+            Verdict::none_to_judge(
+                "no block of a framework's allocator was recorded",
+                "blocks: a tprof recording of PyTorch on a GPU",
+            )
+        })
+    }
+
     /// Returns the verdict of rules about compute kernels if the window contains no compute kernel.
     pub fn no_compute(&self) -> Option<Verdict> {
         let is_recorded = || self.rank.devices().iter().any(|device| !device.compute.is_empty());

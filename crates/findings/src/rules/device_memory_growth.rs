@@ -61,7 +61,7 @@ impl Rule for DeviceMemoryGrowth {
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
         let mut held = HeldOverTime::of_rank(scene.rank);
-        held.extend(HeldOverTime::of_program(scene.rank));
+        held.extend(HeldOverTime::of_program(scene.blocks()));
         if held.is_empty() {
             return scene.no_device().unwrap_or_else(|| {
                 Verdict::unchecked(

@@ -38,12 +38,7 @@ impl Rule for EmptyCache {
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
         let rows = &scene.rank.allocations;
         if !rows.iter().any(|row| row.allocator == Allocator::Framework) {
-            return scene.no_device().unwrap_or_else(|| {
-                Verdict::none_to_judge(
-                    "no block of a framework's allocator was recorded",
-                    "blocks: a tprof recording of PyTorch on a GPU",
-                )
-            });
+            return scene.without_blocks();
         }
         if scene.steps < LEAST_STEPS {
             return Verdict::unchecked("fewer than four steps are judged", "more steps");

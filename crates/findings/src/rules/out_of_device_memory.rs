@@ -2,7 +2,7 @@
 
 use tprof_facts::units::{bytes, counted, duration, signal};
 use tprof_metrics::gpu::device_memory::{
-    DeviceBlock, Holder, OutOfMemory, blocks, failed_requests, holders,
+    DeviceBlock, Holder, OutOfMemory, failed_requests, holders,
 };
 use tprof_rank::base::intervals::Interval;
 use tprof_trace::model::ProcessEnd;
@@ -37,22 +37,17 @@ impl Rule for OutOfDeviceMemory {
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
         let errors = failed_requests(scene.rank);
-        let blocks = blocks(scene.rank);
+        let blocks = scene.blocks();
         let Some(last) = errors.last() else {
             if blocks.is_empty() {
-                return scene.no_device().unwrap_or_else(|| {
-                    Verdict::none_to_judge(
-                        "no block of a framework's allocator was recorded",
-                        "blocks: a tprof recording of PyTorch on a GPU",
-                    )
-                });
+                return scene.without_blocks();
             }
             return Verdict::clear(format!(
                 "the allocator had memory for each of {}",
                 counted(blocks.len() as u64, "block", "blocks")
             ));
         };
-        Verdict::Found(vec![finding(scene, &errors, last, &blocks)])
+        Verdict::Found(vec![finding(scene, &errors, last, blocks)])
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tprof_facts::units::{bytes, counted, percent};
-use tprof_metrics::gpu::device_memory::{CodeLine, DeviceBlock, blocks};
+use tprof_metrics::gpu::device_memory::{CodeLine, DeviceBlock};
 use tprof_rank::base::intervals::Interval;
 use tprof_trace::model::{Device, ProcessIndex};
 
@@ -44,15 +44,9 @@ impl Rule for PeakHolder {
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
-        let blocks = blocks(scene.rank);
-        let peaks = peaks(&blocks);
+        let peaks = peaks(scene.blocks());
         let Some(most) = peaks.into_iter().max_by_key(|peak| peak.bytes) else {
-            return scene.no_device().unwrap_or_else(|| {
-                Verdict::none_to_judge(
-                    "no block of a framework's allocator was recorded",
-                    "blocks: a tprof recording of PyTorch on a GPU",
-                )
-            });
+            return scene.without_blocks();
         };
         let is = |row: &&Device| (row.process, row.device) == (most.process, most.device);
         let devices = scene.rank.file.devices();

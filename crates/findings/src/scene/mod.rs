@@ -17,6 +17,7 @@ use std::sync::OnceLock;
 
 use tprof_document::Machine;
 use tprof_facts::Clock;
+use tprof_metrics::gpu::device_memory::{DeviceBlock, blocks};
 use tprof_metrics::gpu::gpu_time::beginning::RecordingStart;
 use tprof_metrics::host::RankHost;
 use tprof_metrics::program::flops::Modelled;
@@ -86,6 +87,8 @@ pub(super) struct Scene<'a> {
     time_by_cause: OnceLock<TimeByCause>,
     /// Runs of operators, each with the least time that it needs; computed when a rule first asks.
     modelled: OnceLock<Modelled>,
+    /// The blocks of device memory; computed when a rule first asks.
+    blocks: OnceLock<Vec<DeviceBlock>>,
     /// The driving thread's wall time; computed when a rule first asks.
     host: OnceLock<Option<RankHost>>,
 }
@@ -152,6 +155,7 @@ impl<'a> Scene<'a> {
             sampled_loading: OnceLock::new(),
             time_by_cause: OnceLock::new(),
             modelled: OnceLock::new(),
+            blocks: OnceLock::new(),
             host: host.map_or_else(OnceLock::new, OnceLock::from),
             rank,
         }
@@ -211,6 +215,11 @@ impl<'a> Scene<'a> {
     /// Returns the runs of operators, each with the least time that it needs.
     pub fn modelled(&self) -> &Modelled {
         self.modelled.get_or_init(|| Modelled::of(self.rank))
+    }
+
+    /// Returns the blocks that a framework's allocator or a stream-ordered pool gave out.
+    pub fn blocks(&self) -> &[DeviceBlock] {
+        self.blocks.get_or_init(|| blocks(self.rank))
     }
 
     /// Returns what the CPU samples show of PyTorch's DataLoader.

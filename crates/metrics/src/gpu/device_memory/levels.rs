@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use tprof_rank::RankTrace;
 use tprof_trace::model::{Allocator, DeviceAllocation, ProcessIndex, ThreadIndex};
 
-use super::blocks::blocks;
+use super::blocks::DeviceBlock;
 use super::code_line::CodeLine;
 use super::held_at::is_taken;
 use super::{frees, resets};
@@ -40,12 +40,11 @@ pub struct KeptBlock {
 }
 
 impl HeldOverTime {
-    /// Returns the levels of each process and device whose framework reports its blocks.
-    pub fn of_program(rank: &RankTrace<'_>) -> Vec<HeldOverTime> {
+    /// Returns the levels of each process and device whose framework reports these blocks.
+    pub fn of_program(blocks: &[DeviceBlock]) -> Vec<HeldOverTime> {
         let mut changes: BTreeMap<(ProcessIndex, u32), Vec<(u64, i128)>> = BTreeMap::new();
         let mut all: BTreeMap<(ProcessIndex, u32), HeldOverTime> = BTreeMap::new();
-        let blocks = blocks(rank).into_iter();
-        for block in blocks.filter(|block| block.pool.allocator == Allocator::Framework) {
+        for block in blocks.iter().filter(|block| block.pool.allocator == Allocator::Framework) {
             let Some(device) = block.pool.device else { continue };
             let key = (block.process, device);
             let of = changes.entry(key).or_default();
@@ -58,7 +57,7 @@ impl HeldOverTime {
                     taken_ns: block.taken_ns,
                     thread: block.thread,
                     bytes: block.bytes,
-                    line: block.code.line,
+                    line: block.code.line.clone(),
                 });
             }
         }
