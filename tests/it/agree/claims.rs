@@ -57,7 +57,6 @@ const DENIED: [(&str, Subject); 30] = [
 /// the sentence denies only a part of it.
 const UNCOUNTED: &[&str] = &[
     "none lies in the steps, only outside of them",
-    "no block that was held at the peak has a line",
     "no operator with known operations began in it",
     "no message has ",
     "no collective ran on the device ",

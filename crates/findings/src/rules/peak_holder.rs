@@ -56,29 +56,40 @@ impl Rule for PeakHolder {
                 "properties of the device: a recording with CUPTI",
             );
         };
+        let full = most.bytes as f64 / all.max(1) as f64;
+        if full < LEAST_OF_DEVICE {
+            return Verdict::clear(format!("the peak is {} of the device's memory", percent(full)));
+        }
         let mut by_line: BTreeMap<&CodeLine, (u64, u64)> = BTreeMap::new();
+        let mut without_line = 0;
         for block in &most.held {
-            if let Some(line) = &block.code.line {
-                let sum = by_line.entry(line).or_default();
-                *sum = (sum.0 + 1, sum.1 + block.bytes);
+            match &block.code.line {
+                Some(line) => {
+                    let sum = by_line.entry(line).or_default();
+                    *sum = (sum.0 + 1, sum.1 + block.bytes);
+                }
+                None => without_line += block.bytes,
             }
         }
+        let share = |bytes: u64| bytes as f64 / most.bytes.max(1) as f64;
         let holder = by_line.into_iter().max_by_key(|(_, (_, bytes))| *bytes);
-        let Some((line, (blocks, held))) = holder else {
-            return Verdict::unchecked(
-                "no block that was held at the peak has a line",
-                "blocks from 1 MiB on, with stacks",
-            );
-        };
-        let share = held as f64 / most.bytes.max(1) as f64;
-        let full = most.bytes as f64 / all.max(1) as f64;
-        if share < LEAST_OF_PEAK || full < LEAST_OF_DEVICE {
+        let held = holder.map_or(0, |(_, (_, held))| held);
+        let Some((line, (blocks, _))) = holder.filter(|_| share(held) >= LEAST_OF_PEAK) else {
+            // The line with most may hold these as well.
+            if share(held + without_line) >= LEAST_OF_PEAK {
+                return Verdict::unchecked(
+                    format!(
+                        "blocks with {} of the peak have no line",
+                        percent(share(without_line))
+                    ),
+                    "blocks from 1 MiB on, with stacks",
+                );
+            }
             return Verdict::clear(format!(
-                "one line holds {} of the peak, which is {} of the device's memory",
-                percent(share),
-                percent(full)
+                "no line holds over {} of the peak",
+                percent(share(held))
             ));
-        }
+        };
         Verdict::Found(vec![finding(scene, &most, all, (line, blocks, held))])
     }
 }
