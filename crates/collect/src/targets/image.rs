@@ -56,6 +56,8 @@ struct RingRead<'a> {
     pass: Pass,
     /// Whether only this thread has records, so that they are in order of time already.
     alone: bool,
+    /// The agent's records from after this reading of the clock are left in the ring.
+    until: u64,
     notes: &'a mut dyn Notes,
 }
 
@@ -103,6 +105,9 @@ pub struct Image {
     payload: Vec<u64>,
     /// Time when events were last put into order, ns.
     settled_at: u64,
+    /// Reading of the clock before which the followed threads have no records left in their rings;
+    /// `u64::MAX` after the end of the process.
+    pub read_until: u64,
 }
 
 /// A thread that has taken a slot in the region since the last look.
@@ -134,6 +139,7 @@ impl Image {
             past: SlotTotals::default(),
             payload: Vec::new(),
             settled_at: 0,
+            read_until: 0,
         }
     }
 
@@ -235,8 +241,16 @@ impl Image {
         totals
     }
 
-    /// Reads the records in the rings, and returns their number.
-    pub fn drain(&mut self, clock: &Clock, now_ns: u64, pass: Pass, notes: &mut dyn Notes) -> u64 {
+    /// Reads the records in the rings, the agent's up to a reading of the clock, and returns their
+    /// number.
+    pub fn drain(
+        &mut self,
+        clock: &Clock,
+        now_ns: u64,
+        pass: Pass,
+        until: u64,
+        notes: &mut dyn Notes,
+    ) -> u64 {
         let last = pass == Pass::Last;
         let mut horizon = clock.now();
         let alone = self.threads.len() == 1 && self.pending.is_empty();
@@ -253,12 +267,16 @@ impl Image {
             }
             let partial = !alone || now_ns.wrapping_sub(thread.partial_at) >= PARTIAL_NS;
             let pass = if pass == Pass::Live && partial { Pass::Partial } else { pass };
-            thread.whole =
-                self.drain_thread(thread, &mut RingRead { clock, now_ns, pass, alone, notes });
-            if !thread.whole && !alone {
+            thread.whole = self
+                .drain_thread(thread, &mut RingRead { clock, now_ns, pass, alone, until, notes });
+            if !thread.whole {
                 horizon = horizon.min(thread.clock);
+            } else if pass == Pass::Live {
+                horizon = horizon.min(self.read_until);
             }
         }
+        let ended = last && threads.iter().all(|thread| thread.whole);
+        self.read_until = if ended { u64::MAX } else { horizon };
         let whole = last && threads.iter().all(|t| t.bytes == 0 || t.taken < MAX_TAKEN_BYTES);
         self.threads = threads;
         if !self.pending.is_empty() {
@@ -285,8 +303,9 @@ impl Image {
         let mut thread = self.threads.swap_remove(at);
         for _ in 0..100_000 {
             let before = (thread.chunk, thread.at);
-            let (pass, alone) = (Pass::Last, false);
-            self.drain_thread(&mut thread, &mut RingRead { clock, now_ns, pass, alone, notes });
+            let (pass, alone, until) = (Pass::Last, false, u64::MAX);
+            let mut reading = RingRead { clock, now_ns, pass, alone, until, notes };
+            self.drain_thread(&mut thread, &mut reading);
             if (thread.chunk, thread.at) == before {
                 break;
             }

@@ -25,6 +25,10 @@ use tprof_os::proc::Transferred;
 use tprof_trace::model::*;
 use tprof_wire::region::off;
 
+/// Time that the agent's records wait at most for the hooks' earlier ones, ns. These never arrive
+/// if a thread has stopped while it wrote a record.
+const LATE_NS: u64 = 250_000_000;
+
 /// The images that are not finished yet, by their number in the run.
 pub type Targets = BTreeMap<u64, Target>;
 
@@ -141,6 +145,8 @@ pub struct Target {
 impl Target {
     /// Reads the target's rings, and returns the number of records.
     pub fn drain(&mut self, out: &mut Output, now: u64, pass: Pass) -> u64 {
+        // A thread that takes a slot from here on may have records that this pass doesn't read.
+        let begun = out.clock.now();
         self.follow_lengths();
         let Some(open) = out.files.open.get_mut(self.file) else { return 0 };
         for new in self.hooks.new_threads() {
@@ -167,10 +173,22 @@ impl Target {
         if let Some(open) = out.files.open.get_mut(self.file) {
             self.code.write_stacks(&mut open.writer);
         }
-        let (images, mut sink) = self.split(out);
+        let ([hooks, agent], mut sink) = self.split(out);
         let clock = sink.clock;
-        let images = images.into_iter().flatten();
-        let taken = images.map(|image| image.drain(clock, now, pass, &mut sink)).sum();
+        let mut taken = 0;
+        let mut until = u64::MAX;
+        if let Some(hooks) = hooks {
+            taken += hooks.drain(clock, now, pass, u64::MAX, &mut sink);
+            until = match pass {
+                Pass::Last => hooks.read_until,
+                _ => begun.min(hooks.read_until).max(begun.saturating_sub(clock.ticks_in(LATE_NS))),
+            };
+        }
+        // CUPTI's rows get the stacks and arguments that the hooks recorded of the same calls, so
+        // the hooks' records from before an agent's record must be read before it.
+        if let Some(agent) = agent {
+            taken += agent.drain(clock, now, pass, until, &mut sink);
+        }
         self.write_calls(out, now, pass);
         taken
     }

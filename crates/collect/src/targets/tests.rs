@@ -321,13 +321,13 @@ fn drained(region: Region) -> (Image, u64) {
     // While the process lives, the collector waits at holes.
     for _ in 0..4 {
         follow(&mut image);
-        image.drain(clock(), now, Pass::Live, &mut sink);
+        image.drain(clock(), now, Pass::Live, u64::MAX, &mut sink);
         now += 150_000_000;
     }
     let mut passes = 0;
     loop {
         follow(&mut image);
-        if image.drain(clock(), now, Pass::Last, &mut sink) == 0 && image.is_settled() {
+        if image.drain(clock(), now, Pass::Last, u64::MAX, &mut sink) == 0 && image.is_settled() {
             break;
         }
         passes += 1;
@@ -340,6 +340,40 @@ fn drained(region: Region) -> (Image, u64) {
         image.retire(0);
     }
     (image, sink.notes)
+}
+
+/// Returns an image of one thread whose ring begins with these records.
+fn image_of(slots: &[(u64, u64)]) -> Image {
+    let (region, _file) = Region::new().unwrap();
+    fill(&region, ChunkRef::small(0), slots);
+    thread(&region, 0, ChunkRef::small(0));
+    let mut image = Image::new(Arc::new(region), 0);
+    follow(&mut image);
+    image
+}
+
+#[test]
+fn an_agents_record_waits_for_earlier_records_of_hooks() {
+    let began = clock().now();
+    let (wide, two) = (record::ext(ExtKind::Name, 2, 0), (0, 0));
+    let unfinished = (Kind::Pending as u64 | 2 << 16, 0);
+    let mut sink = TestSink::new();
+    let mut read_until = |slots: &[(u64, u64)], pass| {
+        let mut hooks = image_of(slots);
+        hooks.drain(clock(), 1_000_000_000, pass, u64::MAX, &mut sink);
+        hooks.read_until
+    };
+    // The second record is still being written, so it may be of any time after the first.
+    let (first, second) = ((wide, began), [unfinished, two]);
+    assert_eq!(read_until(&[[first, two], second].concat(), Pass::Partial), began);
+    assert!(read_until(&[first, two], Pass::Partial) > began);
+    assert_eq!(read_until(&[first, two], Pass::Last), u64::MAX);
+
+    let text = record::ext(ExtKind::AgentNote, 3, 0);
+    let mut agent = image_of(&[(text, began), two, two, (text, began + 2), two, two]);
+    let mut drained = |until| agent.drain(clock(), 1_000_000_000, Pass::Partial, until, &mut sink);
+    let counts = [began - 1, began + 1, began + 1, u64::MAX, u64::MAX].map(&mut drained);
+    assert_eq!(counts, [0, 1, 0, 1, 0]);
 }
 
 #[test]

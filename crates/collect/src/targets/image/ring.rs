@@ -59,6 +59,9 @@ impl Image {
                         thread.at += bytes;
                         self.refused += 1;
                     }
+                    SlotRead::Record(word0, word1) if word1 > reading.until && is_agents(word0) => {
+                        return false;
+                    }
                     SlotRead::Record(word0, word1) => {
                         thread.hole_since = 0;
                         self.take(thread, word0, word1, end, reading);
@@ -282,7 +285,7 @@ impl Image {
             } else {
                 self.refused += 1;
             }
-        } else if record::AGENT_KINDS.contains(&(kind as u16)) {
+        } else if is_agents(word0) {
             self.taken += 1;
             match kind {
                 ExtKind::Call => self.of_calls += 1,
@@ -316,4 +319,10 @@ impl Image {
         }
         self.payload = payload;
     }
+}
+
+/// Whether a record with this first word is one that only the CUPTI agent writes.
+fn is_agents(word0: u64) -> bool {
+    Kind::of(word0) == Some(Kind::Ext)
+        && ExtKind::of(word0).is_some_and(|kind| record::AGENT_KINDS.contains(&(kind as u16)))
 }
