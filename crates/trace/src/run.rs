@@ -176,6 +176,9 @@ pub struct LossInfo {
 /// The value of [`BlindSpot::what`] for a process that still runs when recording ends.
 pub const LATER_EVENTS: &str = "later events";
 
+/// The value of [`BlindSpot::what`] if nothing was recorded.
+pub const EVERYTHING: &str = "everything";
+
 /// A process of which some or all data wasn't recorded.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]

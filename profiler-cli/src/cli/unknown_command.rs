@@ -1,9 +1,13 @@
 //! Handles a first word that is not a command.
 
 use crate::cli;
+use crate::commands::report::report_kinds;
 use crate::launch;
+use crate::terminal::quote;
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use tprof_ui::errors::{Failure, nearest};
+use tprof_ui::newest::FoundRun;
 
 /// Command names that users know from other profilers and shells, and the tprof command line for
 /// each.
@@ -30,11 +34,18 @@ pub fn unknown_command(words: &[OsString]) -> Failure {
     let known: Vec<_> = command.get_subcommands().filter(|one| !one.is_hide_set()).collect();
     let names = || known.iter().map(|one| one.get_name());
     let failure = Failure::new(format!("unknown command `{word}`"));
+    let kinds = || report_kinds().map(|(kind, _)| kind);
+    if FoundRun::at(Path::new(&*word)).is_some() {
+        return failure
+            .cause("this is a run")
+            .hint(format!("tprof report {}", quote::word(OsStr::new(&*word))));
+    }
     let habit = HABITS.iter().find(|(words, _)| words.contains(&word.as_ref()));
     if let Some((_, hint)) = habit {
         failure.cause("tprof has no such command").hint(*hint)
-    } else if let Some(right) = nearest(&word, names()) {
-        failure.cause("tprof has no such command").hint(format!("tprof {right}"))
+    } else if let Some(right) = nearest(&word, names().chain(kinds())) {
+        let run = if kinds().any(|kind| kind == right) { " RUN" } else { "" };
+        failure.cause("tprof has no such command").hint(format!("tprof {right}{run}"))
     } else if launch::find(OsStr::new(&*word)).is_ok() {
         failure
             .cause("the first word must be a tprof command")
@@ -48,7 +59,6 @@ pub fn unknown_command(words: &[OsString]) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::report::report_kinds;
 
     fn hint(word: &str) -> String {
         unknown_command(&[word.into()]).hint.unwrap()
@@ -82,6 +92,7 @@ mod tests {
     #[test]
     fn typos_programs_and_unknown_words_have_different_hints() {
         assert_eq!(hint("reprot"), "tprof report");
+        assert_eq!(hint("fnidings"), "tprof findings RUN");
         assert_eq!(hint("sh"), "tprof run -- sh, to record it");
         assert_eq!(hint("zzyzx"), "tprof --help");
     }

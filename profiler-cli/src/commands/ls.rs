@@ -265,7 +265,11 @@ fn text(rows: &[Row], directory: &Path) -> String {
     // The page doesn't limit its width, because each line is cut before it is added.
     let mut page = Page::new(Form::Text(usize::MAX));
     if rows.is_empty() {
-        page.line(&format!("no run in {}", directory.display()));
+        let shown = directory.display();
+        page.line(&match FoundRun::at(directory) {
+            Some(_) => format!("{shown} is a run itself: tprof report {shown}"),
+            None => format!("no run in {shown}"),
+        });
         return page.into_text();
     }
     let run_columns = rows.iter().map(|row| width(&row.path.to_string_lossy())).max();

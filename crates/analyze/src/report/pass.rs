@@ -29,6 +29,7 @@ use tprof_rank::run::info::{Run, run_of};
 use tprof_rank::run::prices::Prices;
 use tprof_rank::run::step_cost::StepCost;
 use tprof_rank::{Needs, RankTrace};
+use tprof_trace::run::{BlindSpot, EVERYTHING};
 use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, TraceError, TraceFile};
 
 use super::after_end::WorkAfterEnd;
@@ -83,6 +84,7 @@ pub fn read_together(
     let costs = &read.costs;
     let documents = kinds.into_iter().zip(bodies).zip(&read.of_kinds).map(|((kind, body), of)| {
         let Body { mut tables, mut notes } = body;
+        notes.extend(never_on(&of.completeness));
         lost_rows::explain(&mut tables, &of.completeness.losses);
         notes.extend(recording::note(kind, &tables, costs));
         notes.extend(read.part.iter().map(|part| format!("only {part}")));
@@ -105,6 +107,18 @@ pub fn read_together(
     });
     let step = recording::worst(&read.costs).cloned();
     Ok(Reports { reports: reports.collect(), documents, step })
+}
+
+/// Returns the note on a run in which recording was never on. The reasons of single figures don't
+/// know of that.
+fn never_on(completeness: &Completeness) -> Option<String> {
+    let is_all = |gap: &&BlindSpot| gap.as_asked && gap.what == EVERYTHING;
+    let gap = completeness.blind.iter().find(is_all)?;
+    Some(format!(
+        "{}, so nothing was recorded, whatever reasons are given below; `tprof ctl start RUN` \
+         switches it on while the job runs",
+        gap.why
+    ))
 }
 
 /// Makes a document of a run directory or one of its files; addresses without a name are looked up

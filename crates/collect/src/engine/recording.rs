@@ -5,7 +5,7 @@ use crate::config::Config;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use tprof_os::sys;
 use tprof_trace::model::MarkKind;
-use tprof_trace::run::BlindSpot;
+use tprof_trace::run::{BlindSpot, EVERYTHING};
 use tprof_wire::schedule::Schedule;
 
 /// Whether and when recording is on.
@@ -50,7 +50,7 @@ impl Recording {
         let (what, why) = match self.asked {
             _ if off_ns == 0 => return None,
             0 if off_ns >= run_ns => {
-                ("everything".to_owned(), format!("recording was never on: {by}"))
+                (EVERYTHING.to_owned(), format!("recording was never on: {by}"))
             }
             0 => {
                 let seconds = |ns: u64| format!("{:.2} s", ns as f64 / 1e9);

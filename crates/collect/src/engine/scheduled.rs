@@ -135,7 +135,7 @@ impl Engine {
             return reply;
         }
         if made == 0 {
-            let why = "no process of the run has made a step yet";
+            let why = "no process of the run has made a step yet; `tprof ctl start` records all";
             return reply(false, format!("{why}; {}", crate::schedule::SOURCES));
         }
         let late = || Reply {

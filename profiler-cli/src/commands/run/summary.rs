@@ -10,7 +10,7 @@ use std::time::Duration;
 use tprof_collect::Config;
 use tprof_facts::units::{self, count, duration};
 use tprof_trace::Recorded;
-use tprof_trace::run::{LATER_EVENTS, RunInfo, group_blind_spots};
+use tprof_trace::run::{EVERYTHING, LATER_EVENTS, RunInfo, group_blind_spots};
 use tprof_ui::paint;
 
 /// Largest number of blind processes that are named. Reports list all of them.
@@ -35,13 +35,24 @@ pub fn summary(
     lines.extend(notes.into_iter().map(|line| ("", line)));
     lines.extend(shown.finding.map(|finding| ("found", finding)));
     lines.push(("run", run.clone()));
-    lines.push(("next", format!("tprof report findings {run}")));
+    lines.push((
+        "next",
+        match was_never_on(info) {
+            true => format!("tprof ctl start {run}, while the job runs"),
+            false => format!("tprof report findings {run}"),
+        },
+    ));
     let mut text = String::new();
     for (label, line) in lines {
         // The label is padded before it is coloured, because escape sequences have no width.
         text += &format!("{}  {line}\n", paint::label(&format!("{label:>5}")));
     }
     text
+}
+
+/// Whether recording was off during the whole run.
+fn was_never_on(info: &RunInfo) -> bool {
+    info.completeness.blind.iter().any(|gap| gap.as_asked && gap.what == EVERYTHING)
 }
 
 /// Describes which part of the job was recorded, if an option limits it.
