@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 
-INJECTED = {"tprof-wire", "tprof-cfi", "tprof-cupti-sys", "tprof-inject", "tprof-preload", "tprof-cupti"}
+INJECTED = {"tprof-wire", "tprof-cfi", "tprof-cupti-sys", "tprof-inject", "tprof-agent", "tprof-preload", "tprof-cupti"}
 
 
 def packages(*arguments):

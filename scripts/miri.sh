@@ -29,11 +29,11 @@ run() {
 only=${1:-}
 run cfi
 run wire
-run inject array_bytes:: call_args:: gemm:: gpu::client_clock:: gpu::decode:: gpu::kinds:: \
-    gpu::places:: gpu::wants:: interned::tests::texts sampling::tests::logarithm nccl::handle:: \
-    nccl::layout:: nccl::mask:: nccl::plugin:: nvtx::event:: unloading:: \
-    unwind::frames:: unwind::rows::tests::a_generation unwind::shape:: unwind::short_row:: \
-    environment:: nccl::operation:: sampled_blocks::tests::the_two_filter
+run inject array_bytes:: call_args:: gemm:: path:: interned::tests::texts sampling::tests::logarithm \
+    unloading:: unwind::frames:: unwind::rows::tests::a_generation unwind::shape:: \
+    unwind::short_row:: environment:: sampled_blocks::tests::the_two_filter
+run agent gpu::client_clock:: gpu::decode:: gpu::kinds:: gpu::places:: gpu::wants:: nccl::handle:: \
+    nccl::layout:: nccl::mask:: nccl::plugin:: nccl::operation:: nvtx::event::
 run trace calls:: compile_log::dates:: compile_log::graph:: compile_log::graph_break:: \
     compile_log::json:: compile_log::line:: compile_log::metrics:: compile_log::nodes:: \
     compile_log::numbers:: compile_log::payload:: compile_log::stacks:: kernel_name:: run::

@@ -4,17 +4,17 @@
 //!
 //! The agent attaches to the collector by itself and gets an additional region for the process. So
 //! it also works if the hooks of `libtprof_preload.so` are not loaded. The code is in
-//! `tprof-inject`. Without `TPROF_SESSION` in the environment the agent does nothing.
+//! `tprof-agent`. Without `TPROF_SESSION` in the environment the agent does nothing.
 #![no_std]
 #![allow(non_snake_case)] // NCCL's names
 
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
-use tprof_inject::gpu::agent;
-use tprof_inject::gpu::client::functions;
-use tprof_inject::itt;
-use tprof_inject::nccl;
-use tprof_inject::nvtx::{self, GetExportTable};
+use tprof_agent::gpu::agent;
+use tprof_agent::gpu::client::intercepted;
+use tprof_agent::itt;
+use tprof_agent::nccl;
+use tprof_agent::nvtx::{self, GetExportTable};
 
 /// This is never called, since the release library contains no panic (`scripts/check.sh` checks
 /// that). It doesn't abort, because a thread that stops for good is better than a job that ends.
@@ -37,7 +37,7 @@ pub extern "C" fn InitializeInjection() -> c_int {
 /// Returns the address of the function to call: the agent's substitute, or the same address.
 #[unsafe(no_mangle)]
 pub extern "C" fn tprof_cupti_instead(number: u32, real: usize) -> usize {
-    functions::instead(number, real)
+    intercepted::instead(number, real)
 }
 
 /// The preloaded library's hooks call this before a context is destroyed.

@@ -7,13 +7,22 @@
 
 use crate::block::Thread;
 use crate::capture;
+use crate::path::Path;
+use crate::real::base_name;
 use crate::schedule::{self, Source};
-use crate::{gate, loaded, state};
+use crate::{environment, gate, loaded, state};
 use tprof_wire::capture::{CaptureTrigger, opens};
 use tprof_wire::env;
 use tprof_wire::region::{RegionHeader, off};
 use tprof_wire::schedule::{is_epoch, is_step};
 use tprof_wire::sync::{AtomicPtr, AtomicUsize, Ordering::*};
+
+/// Path of the agent, if the environment tells the driver to load the agent into this process.
+pub fn agents_path() -> Option<Path> {
+    let file = environment::variable(env::CUDA_INJECTION)?;
+    let is_own = base_name(file) == env::AGENT_LIBRARY.as_bytes();
+    Path::of(&[file]).filter(|_| is_own)
+}
 
 /// The table through which the agent reaches the preloaded library. It contains addresses of that
 /// library's functions and variables.

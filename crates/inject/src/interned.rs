@@ -175,7 +175,7 @@ fn halves(chunk: &[u8; 16]) -> [u64; 2] {
 }
 
 /// Forgets all ids, as in a forked child.
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub fn forget() {
     let table = TABLE.load(Acquire);
     for at in 0..if table.is_null() { 0 } else { PLACES } {

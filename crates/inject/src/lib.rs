@@ -13,9 +13,10 @@
 //! - [`ring`], where records go; [`unwind`], [`python`] and [`stacks`], which find what records
 //!   refer to;
 //! - [`attach`] and the [`gate`], after which a thread records;
-//! - what hooks report: [`operators`], [`heap`], [`lifecycle`], [`calls`]; the CUPTI agent:
-//!   [`gpu`], [`nvtx`], [`itt`], [`nccl`].
-#![cfg_attr(not(test), no_std)]
+//! - what hooks report: [`operators`], [`heap`], [`lifecycle`], [`calls`].
+//!
+//! The CUPTI agent's own part is in `tprof-agent`.
+#![cfg_attr(not(any(test, feature = "testing")), no_std)]
 #![allow(unsafe_code)] // hooks, shared memory and raw system calls are this crate's purpose
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -30,8 +31,10 @@ pub mod arch;
 pub mod call_args;
 pub mod callee;
 pub mod contexts;
+pub mod cupti_functions;
 pub mod environment;
 pub mod loaded;
+pub mod path;
 pub mod real;
 pub mod seccomp;
 pub mod signal_cell;
@@ -63,6 +66,7 @@ pub mod unwind;
 
 pub mod interned;
 pub mod python;
+pub mod registered_names;
 
 pub mod sampling;
 pub mod stacks;
@@ -93,14 +97,7 @@ pub mod lifecycle;
 pub mod required_syscalls;
 pub mod spans;
 
-pub mod gpu;
-
-pub mod nccl;
-pub mod nvtx;
-
-pub mod itt;
-
 #[cfg(all(test, loom))]
 mod models;
-#[cfg(test)]
-mod testing;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

@@ -22,6 +22,12 @@ pub struct Attached {
     _alone: MutexGuard<'static, ()>,
 }
 
+impl Default for Attached {
+    fn default() -> Attached {
+        Attached::new()
+    }
+}
+
 impl Attached {
     /// Attaches to a region in which all chunks are free. Threads drop records if it is full.
     pub fn new() -> Attached {

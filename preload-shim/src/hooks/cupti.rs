@@ -9,9 +9,8 @@ use crate::table;
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use tprof_inject::gpu::client::functions::{self, Number};
-use tprof_inject::gpu::places;
-use tprof_inject::{callee, loaded};
+use tprof_inject::cupti_functions::{self, Number};
+use tprof_inject::{agent_link, callee, loaded};
 use tprof_wire::env;
 
 /// Number of the first of these hooks in [`callee`]'s cache. It is above the numbers of all other
@@ -73,7 +72,7 @@ extern "C" fn target(number: u32, caller: usize) -> usize {
     match callee::find(name, FIRST + number, caller, PREFIX, own) {
         0 => absent as *const () as usize,
         real => {
-            if functions::begins(number) {
+            if cupti_functions::begins(number) {
                 load_agent();
             }
             instead(number, real)
@@ -90,7 +89,7 @@ fn load_agent() {
     if TRIED.swap(true, Relaxed) {
         return;
     }
-    if let (Some(open), Some(path)) = (loaded::libc_function(c"dlopen"), places::of_agent()) {
+    if let (Some(open), Some(path)) = (loaded::libc_function(c"dlopen"), agent_link::agents_path()) {
         // SAFETY: the C library's `dlopen` has this type, and the path is NUL terminated.
         unsafe { core::mem::transmute::<usize, Open>(open)(path.as_c().as_ptr(), NOW) };
     }

@@ -3,7 +3,7 @@
 use super::{explore, here, spawn_recording};
 use crate::block::Thread;
 use crate::interned;
-use crate::nvtx::names::{self, NameKind};
+use crate::registered_names::{self as names, NameKind};
 use crate::stacks::made;
 use crate::testing::{Attached, Written};
 use tprof_wire::record::ExtKind;

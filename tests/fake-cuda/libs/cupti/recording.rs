@@ -1,4 +1,4 @@
-//! Reads a recording of CUPTI (`crates/inject/src/gpu/raw.rs`, `journal.rs`) for a replay.
+//! Reads a recording of CUPTI (`crates/agent/src/gpu/raw.rs`, `journal.rs`) for a replay.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::CString;

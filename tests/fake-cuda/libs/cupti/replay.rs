@@ -1,5 +1,5 @@
 //! Replays what a real CUPTI did, in place of the simulation: `FAKE_CUPTI_REPLAY=FILE`, where FILE was
-//! made by `TPROF_CUPTI_RECORD` (`crates/inject/src/gpu/raw.rs`, `journal.rs`). Only its first process
+//! made by `TPROF_CUPTI_RECORD` (`crates/agent/src/gpu/raw.rs`, `journal.rs`). Only its first process
 //! is replayed.
 //!
 //! Buffers are requested and returned at the recorded times, on as many threads, in the recorded

@@ -176,7 +176,7 @@ fn rows_of<R: TraceRow>(file: &TraceFile) -> Vec<R> {
     rows
 }
 
-/// Calls in the recorded runs that CUPTI doesn't record any more (`inject/src/gpu/kinds.rs`).
+/// Calls in the recorded runs that CUPTI doesn't record any more (`agent/src/gpu/kinds.rs`).
 const UNRECORDED: [&str; 7] = [
     "cudaGetErrorString",
     "cuGetErrorString",
@@ -187,7 +187,7 @@ const UNRECORDED: [&str; 7] = [
     "cuGetProcAddress",
 ];
 
-/// Time between two of the agent's own calls, ns (`inject/src/gpu/agent.rs`).
+/// Time between two of the agent's own calls, ns (`agent/src/gpu/agent.rs`).
 const MARK_NS: u64 = 10_000_000;
 
 /// Doubles a number, so that an unused number is free before each.
