@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde_json::Value;
 use tprof_tests::{
-    Job, Refused, Scratch, Traced, assert_unchanged, document, need_some, rank_file, rows, skip,
-    stand_ins, tprof, traced,
+    Job, Live, Refused, Scratch, Served, Traced, assert_unchanged, document, need_some, rank_file,
+    rows, skip, stand_ins, tprof, traced, traced_job, wait_until,
 };
 use tprof_trace::model::{Allocator, DeviceAllocation};
 
@@ -153,6 +153,44 @@ fn a_lack_of_memory_comes_first_with_the_line_that_asked() {
     assert_eq!(error["line"], marked("oom"));
     let held = table(&report, "holders").iter().map(|row| row["bytes"].as_u64().unwrap());
     assert_eq!(held.sum::<u64>(), 256 * MIB);
+}
+
+#[test]
+fn a_running_job_shows_its_failed_requests() {
+    let scratch = Scratch::new();
+    let job = need_some!(job(2, "caught", &scratch));
+    let runs = scratch.join("runs");
+    std::fs::create_dir(&runs).unwrap();
+    let run = runs.join("caught");
+    let mut job = Live::start(&traced_job(&job, GPU, &run), scratch.path());
+    job.wait_for("failed");
+    let served = Served::start(&runs, &[]);
+    let path = format!("/api/v1/runs/{}/live", served.id_of(&run));
+    let mut now = Value::Null;
+    wait_until("the page has the line that asked", || {
+        now = served.json(&path);
+        now["ranks"][0]["out_of_memory"]["line"].is_string()
+    });
+    assert_eq!(now["state"], "running");
+    let failed = &now["ranks"][0]["out_of_memory"];
+    let keys = ["asked_bytes", "allocated_bytes", "reserved_bytes", "free_bytes"];
+    let figures = keys.map(|key| failed[key].as_u64().unwrap() / MIB);
+    assert_eq!(
+        (&failed["count"], &failed["device"], figures),
+        (&2.into(), &0.into(), [32, 256, 256, 5])
+    );
+    let line = failed["line"].as_str().unwrap();
+    assert!(
+        line.ends_with(&format!("device_blocks/job.py:{} (caught)", marked("caught"))),
+        "{line}"
+    );
+    let of_kind = |event: &&Value| event["kind"] == "out_of_memory";
+    let event = now["events"].as_array().unwrap().iter().find(of_kind).unwrap();
+    assert!(event["text"].as_str().unwrap().contains(line), "{event}");
+    let top = tprof(["top", "--once"]).arg(&run).run_in(scratch.path());
+    assert!(top.stdout.contains("2 requests for device memory failed"), "{top:?}");
+    assert!(top.stdout.contains(line), "{top:?}");
+    assert_eq!(job.finish().code, Some(0));
 }
 
 #[test]

@@ -63,6 +63,19 @@ def oom():
         held.append(take(32 * MIB))  # HERE oom
 
 
+def caught():
+    """Handles two failed requests, and waits until its standard input ends."""
+    cuda.limit(256 * MIB)
+    held = [take(32 * MIB) for _ in range(8)]
+    for _ in range(2):
+        try:
+            held.append(take(32 * MIB))  # HERE caught
+        except MemoryError:
+            pass
+    print("failed", flush=True)
+    sys.stdin.read()
+
+
 def leak():
     losses = []
 
