@@ -91,7 +91,7 @@ fn read(file: &TraceFile) -> u64 {
 /// Writes a file in three steps, and reads after each what was added.
 fn follow(path: &Path, bytes: &[u8]) {
     let mut decoder = TailDecoder::new().unwrap();
-    let wants = TailOptions { spans: Some(|_, _| true), samples: true };
+    let wants = TailOptions { spans: Some(|_, _| true), samples: true, allocator_events: true };
     let mut tail = TraceTail::new(path, wants);
     let mut writer = File::create(path).unwrap();
     let file = File::open(path).unwrap();

@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -223,6 +224,19 @@ class Serve(PageCase):
         (signs / "end").touch()
         self.assertEqual(job.wait(60), 0)
         page.wait("[...document.querySelectorAll('.content a')].some(link => link.textContent.includes('see what was found'))")
+
+    def test_failed_requests_for_device_memory_are_shown(self):
+        runs = directory()
+        frame = {"filename": "/job.py", "line": 63, "name": "step"}
+        failed = {"action": "oom", "device_free": 5 << 20, "size": 32 << 20, "stream": 0, "frames": [frame], "time_us": 7}
+        (runs / "snapshot.pickle").write_bytes(pickle.dumps({"segments": [], "device_traces": [[failed, failed]]}))
+        subprocess.run([TPROF, "import", runs / "snapshot.pickle", "-o", runs / "r"], check=True, stdout=subprocess.DEVNULL)
+        page = self.pages(runs)
+        page.run(f"location.hash = '#/live/{self.ids(page)['r']}'")
+        page.wait("document.querySelector('.failures:not([hidden])') !== null")
+        text = "2 requests for device memory failed, the last for 32.0 MiB of GPU 0 at /job.py:63 (step); "
+        self.assertIn(text + "5.00 MiB free on the device", page.text(".failures"))
+        self.assertIn(text, page.text(".event.out_of_memory"))
 
     def test_text_of_a_run_never_becomes_markup(self):
         page = self.pages(None, "--control")

@@ -204,7 +204,7 @@ impl<'a> Frames<'a> {
 /// Returns the layer of a frame. tprof records a special module for frames that are not native
 /// code. Imported traces have no such module, but their Python frames have synthetic addresses and
 /// a source file.
-fn layer(module: &str, source: &str, address: u64) -> Layer {
+pub fn layer(module: &str, source: &str, address: u64) -> Layer {
     match module {
         "[kernel]" => Layer::Kernel,
         "[python]" => Layer::Python,

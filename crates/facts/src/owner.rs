@@ -86,6 +86,20 @@ impl Code<'_> {
     }
 }
 
+/// Returns the position of the frame that names a stack's line of the program, in a list of code
+/// with its line, innermost first: the user's Python, then any Python, then the user's native code.
+/// `None` if no frame can.
+pub fn line_of_program(frames: &[(Code<'_>, u32)]) -> Option<usize> {
+    let find = |passes: &dyn Fn(Code<'_>, u32) -> bool| {
+        frames.iter().position(|(code, line)| passes(*code, *line))
+    };
+    let is_python = |code: Code<'_>| code.layer == Layer::Python;
+    find(&|code, _| is_python(code) && code.is_own() && !code.is_import())
+        .or_else(|| find(&|code, _| is_python(code) && !code.is_import()))
+        .or_else(|| find(&|code, _| is_python(code)))
+        .or_else(|| find(&|code, line| line > 0 && code.is_own()))
+}
+
 /// Whether PyTorch's Inductor wrote a file. The name of such a file is the hash of its content in
 /// base 32, and its directory is named after two letters of the name.
 fn is_of_inductor(file: &str) -> bool {

@@ -8,8 +8,8 @@
 //! - `snapshot`: the result, as JSON; `files`: the source of a run's files;
 //! - `metric`: the metrics of a rank; `history`: their history;
 //! - `infos`: the info files of the collectors; `pace`: steps and stalls of a rank; `main_thread`:
-//!   activity of a rank's main thread; `readings`: the other state of a rank; `rank`: a rank's
-//!   file;
+//!   activity of a rank's main thread; `failed_requests`: where device memory was out; `readings`:
+//!   the other state of a rank; `rank`: a rank's file;
 //! - `heat`: metrics by rank and time; `follower`: all ranks of a run;
 //! - `prometheus`: metrics for a scraper;
 //! - `top`: metrics in a terminal.
@@ -20,6 +20,7 @@ mod snapshot;
 mod history;
 mod metric;
 
+mod failed_requests;
 mod infos;
 mod main_thread;
 mod pace;
@@ -39,6 +40,6 @@ pub use follower::Follower;
 pub use metric::Metric;
 pub use prometheus::prometheus;
 pub use snapshot::{
-    Event, EventKind, Heat, HeatColumn, HeatRow, History, MetricValues, RankState, RunState,
-    Snapshot, Stall, Totals, VERSION,
+    Event, EventKind, Heat, HeatColumn, HeatRow, History, MetricValues, OutOfMemory, RankState,
+    RunState, Snapshot, Stall, Totals, VERSION,
 };

@@ -44,7 +44,9 @@ fn of_run(run: &str, snapshot: &Snapshot, families: &mut BTreeMap<String, Family
     add("running", false, "whether the run goes on", f64::from(u8::from(is_running)));
     add("stalled_ranks", false, "ranks without a step for too long", snapshot.stalls.len() as f64);
     let totals = &snapshot.totals;
+    let failed = snapshot.ranks.iter().filter_map(|rank| Some(rank.out_of_memory.as_ref()?.count));
     let all = [
+        ("out_of_memory_total", true, "failed requests for device memory", failed.sum()),
         ("recorded_total", true, "events and CPU samples recorded", totals.recorded),
         ("lost_total", true, "events known to be lost", totals.lost),
         ("trace_bytes", false, "bytes of the trace files", totals.bytes),

@@ -12,6 +12,7 @@ use tprof_facts::{Step, labels};
 use tprof_trace::model::{Counter, Mark, MarkKind, ProcessEnd};
 use tprof_trace::{TailDecoder, TailOptions, TailUpdate, TraceHeader, TraceTail};
 
+use crate::failed_requests::FailedRequests;
 use crate::history::{MetricCourses, Scale};
 use crate::main_thread::MainThreadActivity;
 use crate::metric::Metric;
@@ -50,6 +51,7 @@ pub struct Rank {
     /// Pids of processes that called `exec`, and whether their beginnings were announced.
     replaced: Vec<(u32, bool)>,
     stalled: Option<StalledSteps>,
+    pub failed_requests: FailedRequests,
 }
 
 /// An event of a rank, on its file's clock.
@@ -83,7 +85,7 @@ pub struct Context<'a> {
 impl Rank {
     /// Creates a rank whose file has not been read yet.
     pub fn new(name: String, inode: u64) -> Rank {
-        let wants = TailOptions { spans: Some(shows_step), samples: true };
+        let wants = TailOptions { spans: Some(shows_step), samples: true, allocator_events: true };
         Rank {
             tail: TraceTail::new(Path::new(&name), wants),
             name,
@@ -98,6 +100,7 @@ impl Rank {
             error: None,
             replaced: Vec::new(),
             stalled: None,
+            failed_requests: FailedRequests::default(),
         }
     }
 
@@ -157,6 +160,7 @@ impl Rank {
             self.activity = MainThreadActivity::default();
             (self.courses, self.recent) = (MetricCourses::default(), VecDeque::new());
             (self.recording, self.stalled) = (true, None);
+            self.failed_requests = FailedRequests::default();
         }
         self.more = news.more;
         let own_ns = self.header().map_or(0, |header| header.start_unix_ns);
@@ -180,6 +184,15 @@ impl Rank {
         self.readings.samples(&news.samples);
         self.activity.samples(&news.samples);
         rank_events.extend(self.settle_steps(context));
+        self.failed_requests.add(&news, &mut self.tail, file, context.decoder);
+        let is_closed = self.is_closed();
+        let failed = self.failed_requests.settle(&mut self.tail, file, context.decoder, is_closed);
+        rank_events.extend(failed.map(|(time_ns, text)| RankEvent {
+            time_ns,
+            kind: EventKind::OutOfMemory,
+            text,
+            of_run: false,
+        }));
         rank_events
     }
 

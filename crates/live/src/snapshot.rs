@@ -105,6 +105,30 @@ pub struct RankState {
     pub behind_ns: Option<u64>,
     /// Why its file cannot be read.
     pub problem: Option<String>,
+    /// Requests for device memory that failed; `None` if no failed request was recorded.
+    #[serde(default)]
+    pub out_of_memory: Option<OutOfMemory>,
+}
+
+/// Requests of a rank for device memory that failed: their number, and the last one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutOfMemory {
+    /// Number of requests that failed.
+    pub count: u64,
+    /// When the last one failed; `None` if the file has no times.
+    pub time_ns: Option<u64>,
+    /// Bytes that the last one asked for.
+    pub asked_bytes: u64,
+    /// Number of its device; `None` for host memory.
+    pub device: Option<u32>,
+    /// Bytes that its allocator had given out.
+    pub allocated_bytes: Option<u64>,
+    /// Bytes that its allocator had reserved.
+    pub reserved_bytes: Option<u64>,
+    /// Bytes that were free on the device.
+    pub free_bytes: Option<u64>,
+    /// The line of the program that asked, as `file:line (function)`.
+    pub line: Option<String>,
 }
 
 /// A metric of all ranks.
@@ -179,6 +203,8 @@ pub enum EventKind {
     Stall,
     /// A stalled rank has had a step again.
     StallEnd,
+    /// A request for device memory failed.
+    OutOfMemory,
 }
 
 /// History of metrics.

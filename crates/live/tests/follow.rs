@@ -582,3 +582,52 @@ fn one_file_is_a_run_and_a_follower_may_move_to_another_thread() {
     assert_eq!(values(&snapshot, "steps"), [Some(8.0)]);
     assert_eq!(snapshot.command, ["python", "train.py"]);
 }
+
+#[test]
+fn a_failed_request_gets_its_line_once_the_file_has_its_stack() {
+    let mut run = Run::begun(3 * SECOND, 1);
+    let mut follower = run.follower();
+    let writer = run.writer(0);
+    let action = writer.name("oom");
+    let args = writer.name(r#"{"allocated": 4096, "reserved": null, "thread": 0}"#);
+    let row = AllocatorEvent {
+        time_ns: Some(START + SECOND),
+        device: Some(1),
+        action,
+        bytes: 2 << 20,
+        stack: 7,
+        args,
+        ..AllocatorEvent::default()
+    };
+    let other = AllocatorEvent { action: writer.name("alloc"), ..row };
+    writer.write(&mut vec![row, other, row]).unwrap();
+    writer.flush().unwrap();
+    let first = follower.poll();
+    let failed = first.ranks[0].out_of_memory.clone().unwrap();
+    assert_eq!((failed.count, failed.time_ns, failed.line), (2, Some(SECOND), None));
+    assert_eq!((failed.asked_bytes, failed.device), (2 << 20, Some(1)));
+    assert_eq!((failed.allocated_bytes, failed.reserved_bytes), (Some(4096), None));
+    let of_kind = |snapshot: &Snapshot| {
+        let events = snapshot.events.iter().filter(|one| one.kind == EventKind::OutOfMemory);
+        events.map(|one| (one.time_ns, one.text.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(of_kind(&first), []);
+    let writer = run.writer(0);
+    let frames = [SYNTHETIC_FRAME, SYNTHETIC_FRAME | 1].to_vec();
+    writer.stack(&Stack { process: 0, stack: 7, end: 0, frames });
+    let module = writer.name("[python]");
+    for (at, file, line) in [(0, "/usr/lib/python3.12/ctypes/__init__.py", 4), (1, "/job.py", 63)] {
+        let (address, depth, file) = (SYNTHETIC_FRAME | at, 0, writer.name(file));
+        let function = writer.name("step");
+        writer.symbol(&Symbol { process: 0, address, depth, function, file, line, module });
+    }
+    writer.flush().unwrap();
+    let second = follower.poll();
+    let failed = second.ranks[0].out_of_memory.as_ref().unwrap();
+    assert_eq!(failed.line.as_deref(), Some("/job.py:63 (step)"));
+    let text = "2 requests for device memory failed, the last for 2.0 MiB of GPU 1 at /job.py:63 \
+                (step); 4.0 KiB allocated";
+    assert_eq!(of_kind(&second), [(SECOND, text.to_owned())]);
+    assert_eq!(of_kind(&follower.poll()), []);
+    assert!(prometheus(&[("r", &second)]).contains("tprof_run_out_of_memory_total{run=\"r\"} 2"));
+}

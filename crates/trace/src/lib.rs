@@ -75,6 +75,6 @@ pub use reader::{FilePart, TraceFile};
 pub use recorded::Recorded;
 pub use row_blocks::RowBlocks;
 pub use tables::{TracePart, TraceRow};
-pub use tail::{TailDecoder, TailOptions, TailUpdate, TraceTail};
+pub use tail::{StackFunction, TailDecoder, TailOptions, TailUpdate, TraceTail};
 pub use tprof_wire::{hash, pytorch};
 pub use writer::TraceWriter;

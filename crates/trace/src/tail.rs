@@ -7,6 +7,8 @@
 //! caller asks for them. Of other blocks, only the headers are counted. A block that is still
 //! incomplete is read by a later call. The file is treated as hostile, as in [`crate::TraceFile`].
 
+mod stacks;
+
 use crate::columns_read::Columns;
 use crate::error::{Damage, TraceError};
 use crate::file::{BLOCK_HEADER_BYTES, BlockHeader, PREFIX_BYTES, TraceHeader};
@@ -23,6 +25,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+pub use stacks::StackFunction;
+
 /// After a call has decoded this many bytes, it returns, and sets [`TailUpdate::more`].
 const CALL_BYTES: u64 = 32 << 20;
 /// Maximum number of blocks that one call goes through.
@@ -35,6 +39,8 @@ pub struct TailOptions {
     pub spans: Option<fn(SpanKind, &str) -> bool>,
     /// Whether to decode the samples of threads.
     pub samples: bool,
+    /// Whether to decode the actions of caching allocators.
+    pub allocator_events: bool,
 }
 
 /// The rows that were added since the call before.
@@ -65,6 +71,8 @@ pub struct TailUpdate {
     pub spans: Vec<(SpanOutline, Box<str>)>,
     /// Samples, if they were asked for.
     pub samples: Vec<SampleMoment>,
+    /// Actions of caching allocators, if they were asked for.
+    pub allocator_events: Vec<AllocatorEvent>,
     names: FxHashMap<u32, Box<str>>,
 }
 
@@ -100,6 +108,8 @@ struct Place {
     /// The first bytes of the file, once its header has been read.
     prefix: Option<[u8; PREFIX_BYTES]>,
     header: TraceHeader,
+    /// Offset of the first block.
+    first: u64,
     /// Offset of the first byte that wasn't read yet.
     offset: u64,
     /// Size of the file at the last call, bytes.
@@ -236,6 +246,7 @@ impl TraceTail {
         self.at.header = header.unwrap_or_default();
         // As in `TraceFile::open`, search for the first block if the header's length is damaged.
         self.at.offset = PREFIX_BYTES as u64 + if prefix.sound { prefix.body.into() } else { 0 };
+        self.at.first = self.at.offset;
         self.at.prefix = Some(bytes);
         Ok(true)
     }
@@ -347,6 +358,9 @@ impl TraceTail {
             table::HEAP_TOTALS => news.totals.append(&mut decoder.rows(source, block)?),
             table::MARKS => news.marks.append(&mut decoder.rows(source, block)?),
             table::LOSSES => news.losses.append(&mut decoder.rows(source, block)?),
+            table::ALLOCATOR_EVENTS => {
+                news.allocator_events.append(&mut decoder.rows(source, block)?);
+            }
             _ => news.samples.append(&mut decoder.rows(source, block)?),
         }
         self.at.decoded[usize::from(is_large)] = decoded;
@@ -358,6 +372,7 @@ impl TraceTail {
         match id {
             table::SPANS => self.wants.spans.is_some(),
             table::SAMPLES => self.wants.samples,
+            table::ALLOCATOR_EVENTS => self.wants.allocator_events,
             _ => matches!(
                 id,
                 table::NAMES

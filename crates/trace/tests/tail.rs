@@ -20,7 +20,8 @@ fn wanted(kind: SpanKind, name: &str) -> bool {
     kind == SpanKind::Annotation && name.starts_with("Optimizer.step#")
 }
 
-const WANTS: TailOptions = TailOptions { spans: Some(wanted), samples: true };
+const WANTS: TailOptions =
+    TailOptions { spans: Some(wanted), samples: true, allocator_events: true };
 
 /// Writes a file of many small blocks, as a collector does.
 fn written(path: &Path, rounds: u64) -> TraceWriter {

@@ -37,6 +37,16 @@ pub mod gemm;
 
 pub use feed::*;
 
+/// Bytes of memory that a device has at most: the variable `FAKE_CUDA_DEVICE_BYTES`.
+pub fn device_limit() -> Option<u64> {
+    std::env::var("FAKE_CUDA_DEVICE_BYTES").ok()?.parse().ok()
+}
+
+/// Bytes of memory that a device says it has.
+pub fn device_bytes() -> u64 {
+    device_limit().unwrap_or(80 << 30)
+}
+
 /// The UUID of a device, which CUPTI and NVML both report.
 pub fn uuid(device: u32) -> [u8; 16] {
     let mut bytes = *b"simulated device";

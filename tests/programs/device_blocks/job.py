@@ -63,6 +63,50 @@ def oom():
         held.append(take(32 * MIB))  # HERE oom
 
 
+def caught():
+    """Handles two failed requests, and waits until its standard input ends."""
+    cuda.limit(256 * MIB)
+    held = [take(32 * MIB) for _ in range(8)]
+    for _ in range(2):
+        try:
+            held.append(take(32 * MIB))  # HERE caught
+        except MemoryError:
+            pass
+    print("failed", flush=True)
+    sys.stdin.read()
+
+
+def retries():
+    """Takes blocks for which the allocator must first give back the segment that it has cached, on
+    a device of 128 MiB."""
+    table = take(64 * MIB)
+    for size in (40, 48, 56):
+        give([take(size * MIB)])  # HERE retries
+    give([table])
+
+
+def pieces():
+    """Asks for less than is free, but for more than is free in one piece."""
+    cuda.limit(128 * MIB)
+    blocks = [take(128 * MIB)]
+    give(blocks)
+    blocks = [take(16 * MIB) for _ in range(8)]
+    give(blocks[::2])
+    take(32 * MIB)  # HERE pieces
+
+
+def uneven():
+    """Takes 16 MiB in each step and gives them back. One step takes twice as much, and two keep 8 MiB."""
+    def more(at):
+        if at == 6:
+            give([take(16 * MIB)])
+        if at in (8, 9):
+            take(8 * MIB)
+
+    step(more, steps=12)
+    tprof.step()
+
+
 def leak():
     losses = []
 
@@ -90,6 +134,43 @@ def fragments():
         tprof.step()
         work()
         held.append(take(9 * MIB))  # HERE fragments
+
+
+class Operator:
+    """Runs an operator of the stand-in for libtorch_cpu."""
+
+    def __init__(self, torch, name):
+        torch.begin_operator.restype = ctypes.c_void_p
+        torch.end_operator.argtypes = [ctypes.c_void_p]
+        self.torch, self.name = torch, name
+
+    def __enter__(self):
+        self.running = self.torch.begin_operator(self.name)
+
+    def __exit__(self, *_):
+        self.torch.end_operator(self.running)
+
+
+def inputs():
+    """Copies an input from the host in each step, and computes an output of twice its size."""
+    torch = ctypes.CDLL("libtorch_cpu.so", ctypes.RTLD_GLOBAL)
+    getattr(torch, "PyInit__C", None)  # Python looks for it when it imports PyTorch.
+    copy = ctypes.CDLL("libcudart.so.12").cudaMemcpy
+    copy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    host = ctypes.create_string_buffer(4 * MIB)
+
+    def forward(at):
+        with Operator(torch, b"aten::to"):
+            blocks = [take(4 * MIB)]
+            copy(blocks[0], ctypes.addressof(host), 4 * MIB, 1)
+        with Operator(torch, b"aten::linear"):
+            blocks.append(take(8 * MIB))
+        work(0.001)
+        give(blocks)
+
+    for at in range(10):
+        tprof.step()
+        forward(at)
 
 
 def holder():

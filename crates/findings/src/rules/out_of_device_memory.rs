@@ -2,7 +2,7 @@
 
 use tprof_facts::units::{bytes, counted, duration, signal};
 use tprof_metrics::gpu::device_memory::{
-    DeviceBlock, Holder, OutOfMemory, failed_requests, holders,
+    DeviceBlock, Fit, Holder, OutOfMemory, failed_requests, holders,
 };
 use tprof_rank::base::intervals::Interval;
 use tprof_trace::model::ProcessEnd;
@@ -80,10 +80,13 @@ fn finding(
         most(scene, held.as_deref().unwrap_or_default()),
         end.unwrap_or_default(),
     );
-    let is_fragmented = last
-        .allocated
-        .zip(last.reserved)
-        .is_some_and(|(allocated, reserved)| reserved.saturating_sub(allocated) >= last.asked);
+    let is_fragmented = match last.pieces {
+        Some(pieces) => pieces.fit(last.asked) == Fit::InPieces,
+        None => last
+            .allocated
+            .zip(last.reserved)
+            .is_some_and(|(allocated, reserved)| reserved.saturating_sub(allocated) >= last.asked),
+    };
     let advice = match is_fragmented {
         true => {
             "As much was free in the allocator, in pieces: set \
@@ -131,8 +134,14 @@ fn totals(last: &OutOfMemory) -> String {
             format!(", when {} of the device were free", bytes(free))
         });
     };
+    let pieces = match last.pieces {
+        Some(pieces) if pieces.bytes > 0 => {
+            format!(" in pieces of at most {}", bytes(pieces.largest))
+        }
+        _ => String::new(),
+    };
     format!(
-        ", when {} were given out and {} free in what the allocator held of the device",
+        ", when {} were given out and {} free{pieces} in what the allocator held of the device",
         bytes(allocated),
         bytes(reserved.saturating_sub(allocated)),
     )

@@ -168,6 +168,7 @@ impl<F: RunFiles> Follower<F> {
             recording: rank.recording(),
             behind_ns: newest_ns.map(|newest_ns| now_ns.saturating_sub(newest_ns)),
             problem: rank.error.clone(),
+            out_of_memory: rank.failed_requests.state(|ns| rank.clock(self.zero).since_start(ns)),
         }
     }
 

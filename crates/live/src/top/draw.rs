@@ -30,7 +30,8 @@ const KEYS: [(&str, &str); 7] = [
 /// Draws the whole screen.
 pub fn draw(frame: &mut Frame<'_>, view: &View) {
     let area = frame.area();
-    let stalls = view.now.stalls.len().min(usize::from(area.height / 5)) as u16;
+    let failed = view.now.ranks.iter().filter(|rank| rank.out_of_memory.is_some()).count();
+    let stalls = (view.now.stalls.len() + failed).min(usize::from(area.height / 5)) as u16;
     let (chart, events) = match area.height {
         0..16 => (0, 2),
         16..30 => (4, 4),
@@ -175,11 +176,13 @@ fn draw_events(frame: &mut Frame<'_>, area: Rect, view: &View) {
     stalls.sort_by_key(|stall| std::cmp::Reverse(stall.for_ns));
     let red = Style::new().fg(Color::Red);
     let room = (inner / 2).max(1);
+    let failed = view.now.ranks.iter().filter_map(phrases::out_of_memory);
+    let alarms: Vec<String> = stalls.into_iter().map(phrases::stall).chain(failed).collect();
     let mut lines: Vec<Line<'_>> =
-        stalls.iter().take(room).map(|stall| Line::styled(phrases::stall(stall), red)).collect();
-    if stalls.len() > room {
-        let more = (stalls.len() - room) as u64;
-        lines.push(Line::styled(counted(more, "further rank stalls", "further ranks stall"), red));
+        alarms.iter().take(room).map(|text| Line::styled(text.clone(), red)).collect();
+    if alarms.len() > room {
+        let more = counted((alarms.len() - room) as u64, "further rank", "further ranks");
+        lines.push(Line::styled(format!("{more}: stalled, or without device memory"), red));
     }
     let left = inner.saturating_sub(lines.len());
     let events = view.events.iter().skip(view.events.len().saturating_sub(left));

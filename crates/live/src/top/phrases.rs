@@ -5,7 +5,7 @@ use tprof_facts::units::{bytes, count, counted, duration, percent};
 use super::cells::{clean, value};
 use super::view::View;
 use crate::metric::Metric;
-use crate::snapshot::{Event, RunState, Stall};
+use crate::snapshot::{Event, RankState, RunState, Stall};
 
 /// Formats the command of the run in a line.
 pub fn command(view: &View) -> String {
@@ -62,6 +62,12 @@ pub fn stall(stall: &Stall) -> String {
     let what = stall.what.as_ref().map(|what| format!("; {}", clean(what))).unwrap_or_default();
     let label = clean(&stall.label);
     format!("{label}: step {} has lasted for {for_ns}, usually {usual}{what}", stall.step)
+}
+
+/// Formats the failed requests of a rank for device memory in a line; `None` if there are none.
+pub fn out_of_memory(rank: &RankState) -> Option<String> {
+    let failed = rank.out_of_memory.as_ref()?;
+    Some(format!("{}: {}", clean(&rank.label), clean(&failed.sentence())))
 }
 
 /// Formats an event in a line.

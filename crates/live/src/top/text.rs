@@ -27,6 +27,9 @@ pub fn text(snapshot: &Snapshot) -> String {
     for stall in &view.now.stalls {
         let _ = writeln!(text, "{}", phrases::stall(stall));
     }
+    for failed in view.now.ranks.iter().filter_map(phrases::out_of_memory) {
+        let _ = writeln!(text, "{failed}");
+    }
     let last = view.events.len().saturating_sub(EVENTS);
     for event in view.events.iter().skip(last) {
         let _ = writeln!(text, "{}", phrases::event(event));

@@ -3,6 +3,7 @@
 
 use tprof_facts::functions::in_sentence;
 use tprof_facts::labels::base_name;
+use tprof_facts::owner::{Code, line_of_program};
 use tprof_rank::samples::{
     Func, FunctionTable, Layer, Part, Stack, is_interpreter, joins, loads_inline,
 };
@@ -117,11 +118,9 @@ impl Place {
         let find = |passes: &dyn Fn(&Func, u32) -> bool| {
             frames.iter().position(|(func, line)| passes(func, *line))
         };
-        let is_python = |func: &Func| func.layer == Layer::Python;
-        let at = find(&|func, _| is_python(func) && func.is_own() && !func.is_import())
-            .or_else(|| find(&|func, _| is_python(func) && !func.is_import()))
-            .or_else(|| find(&|func, _| is_python(func)))
-            .or_else(|| find(&|func, line| line > 0 && func.is_own()))
+        let codes: Vec<(Code<'_>, u32)> =
+            frames.iter().map(|(func, line)| (func.code(), *line)).collect();
+        let at = line_of_program(&codes)
             // A linker's stub isn't the place itself, but a part of the call that its caller makes.
             .or_else(|| find(&|func, _| !func.is_system() && !func.is_stub()))
             .or(if frames.is_empty() { None } else { Some(0) });

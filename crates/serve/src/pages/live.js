@@ -6,12 +6,12 @@ VIEWS.set("live", (main, route) => SITE ? VIEWS.get("run")(main, { ...route, par
 function liveView(content, run) {
   const state = new LiveState();
   const status = element("span", { class: "dim", role: "status" }, "connecting"), reply = element("span", { class: "dim reply", role: "status" });
-  const stalls = element("div", { class: "stalls" }), figures = element("dl", { class: "facts live" }), events = element("ol", { class: "events", tabindex: 0, "aria-label": "Events and marks" });
+  const stalls = element("div", { class: "stalls" }), failures = element("div", { class: "failures", hidden: true }), figures = element("dl", { class: "facts live" }), events = element("ol", { class: "events", tabindex: 0, "aria-label": "Events and marks" });
   const charts = new LiveCharts(state, run.id, (row, column) => openRank(run.id, charts.heat.data, row, column));
   const ranks = liveRanks();
   const snapshot = element("div", {});
   const buttons = ABOUT.control && run.state === "running" ? liveControls(run, reply, snapshot) : "";
-  content.replaceChildren(element("div", { class: "head" }, element("h1", { class: "mono title" }, runTitle(run)), status, reply, buttons), stalls, figures, snapshot, charts.element,
+  content.replaceChildren(element("div", { class: "head" }, element("h1", { class: "mono title" }, runTitle(run)), status, reply, buttons), stalls, failures, figures, snapshot, charts.element,
     element("div", { class: "two" }, element("section", {}, element("h2", {}, "Events and marks"), events), element("section", {}, element("h2", {}, "Ranks"), ranks.element)));
   let link = "open", isPending = false;
   const paint = () => {
@@ -20,6 +20,7 @@ function liveView(content, run) {
     status.replaceChildren(...liveStatus(state.snapshot, link, run.id));
     if (buttons) buttons.paint(state.snapshot);
     paintStalls(stalls, state);
+    paintFailedRequests(failures, state.snapshot);
     paintFigureTiles(figures, liveFigures(state));
     charts.paint();
     ranks.paint(state);

@@ -122,6 +122,23 @@ function paintStalls(place, state) {
   place.replaceChildren(...worst.slice(0, 3).map((stall) => element("p", {}, element("b", {}, stall.label), ` ${stallText(stall)}`)), worst.length > 3 ? element("p", {}, `and ${worst.length - 3} more ranks`) : "");
 }
 
+// Describes ranks that had no device memory for a request, as `tprof top` does.
+function failedText(failed) {
+  const known = (value) => value !== null && value !== undefined;
+  const place = known(failed.device) ? `of GPU ${failed.device}` : "of the host", asked = `${shown(failed.asked_bytes, "bytes")} ${place}`;
+  const what = failed.count === 1 ? `a request for ${asked} failed` : `${shown(failed.count, "count")} requests for device memory failed, the last for ${asked}`;
+  const figures = [["allocated", failed.allocated_bytes], ["reserved", failed.reserved_bytes], ["free on the device", failed.free_bytes]].filter(([, value]) => known(value)).map(([name, value]) => `${shown(value, "bytes")} ${name}`);
+  return [`${what}${failed.line ? ` at ${failed.line}` : ""}`, ...(figures.length ? [figures.join(", ")] : [])].join("; ");
+}
+function paintFailedRequests(place, snapshot) {
+  const failed = snapshot.ranks.filter((rank) => rank.out_of_memory).sort((a, b) => (b.out_of_memory.time_ns || 0) - (a.out_of_memory.time_ns || 0));
+  const key = failed.map((rank) => `${rank.label} ${failedText(rank.out_of_memory)}`).join("\n");
+  if ((place.dataset.key || "") === key) return;
+  place.dataset.key = key; place.hidden = !failed.length;
+  if (failed.length) $("spoken").textContent = `${failed.map((rank) => rank.label).join(", ")}: out of device memory`;
+  place.replaceChildren(...failed.slice(0, 3).map((rank) => element("p", {}, element("b", {}, rank.label), ` ${failedText(rank.out_of_memory)}`)), failed.length > 3 ? element("p", {}, `and ${failed.length - 3} more ranks`) : "");
+}
+
 // Events and marks, the newest first.
 function paintEvents(place, state) {
   const events = state.events.slice().reverse();

@@ -77,7 +77,7 @@ pub unsafe extern "C" fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, _device: c_int) -> u32 {
     // SAFETY: the caller passes a valid pointer to write the answer to.
-    unsafe { *bytes = 80 << 30 };
+    unsafe { *bytes = tprof_fake_cuda::device_bytes() as usize };
     SUCCESS
 }
 

@@ -45,8 +45,20 @@ fn block(bytes: usize) -> *mut c_void {
     }
 }
 
+/// Whether this many more bytes don't fit on a device. If nothing limits it, any number fits.
+fn is_full(bytes: usize) -> bool {
+    let Some(limit) = tprof_fake_cuda::device_limit() else { return false };
+    let live = LIVE.lock().unwrap();
+    let held = live.values().filter(|(kind, ..)| *kind == memory::DEVICE);
+    let held: usize = held.map(|(_, bytes, ..)| bytes).sum();
+    (held + bytes) as u64 > limit
+}
+
 /// The implementation of [`tprof_fake_cuda::Engine::allocate`].
 pub extern "C" fn allocate(kind: u32, bytes: usize, correlation: u32) -> *mut c_void {
+    if kind == memory::DEVICE && is_full(bytes) {
+        return std::ptr::null_mut();
+    }
     let at = block(bytes);
     if !at.is_null() {
         adopt(at, kind, bytes, correlation);

@@ -58,7 +58,7 @@ pub extern "C" fn cudaFree(at: *mut c_void) -> u32 {
 pub unsafe extern "C" fn cudaMemGetInfo(free: *mut usize, all: *mut usize) -> u32 {
     let left = std::env::var("FAKE_CUDA_LEFT_BYTES").ok().and_then(|bytes| bytes.parse().ok());
     // SAFETY: the caller passes valid pointers to write the answers to.
-    unsafe { (*free, *all) = (left.unwrap_or(0), 80 << 30) };
+    unsafe { (*free, *all) = (left.unwrap_or(0), tprof_fake_cuda::device_bytes() as usize) };
     SUCCESS
 }
 

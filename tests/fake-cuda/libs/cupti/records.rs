@@ -226,8 +226,8 @@ pub extern "C" fn take(place: *const Place, start: u64, end: u64, what: *const H
         Happened::Device if is_on(CUPTI_ACTIVITY_KIND_DEVICE) => {
             versioned!(0, CUpti_ActivityDevice5, CUpti_ActivityDevice6, CUPTI_ACTIVITY_KIND_DEVICE,
                 id: place.device, name: c"Simulated GPU".as_ptr(), computeCapabilityMajor: 9,
-                computeCapabilityMinor: 0, globalMemorySize: 80u64 << 30, numMultiprocessors: 132,
-                coreClockRate: 1_980_000, globalMemoryBandwidth: 3_350_000_000u64,
+                computeCapabilityMinor: 0, globalMemorySize: tprof_fake_cuda::device_bytes(),
+                numMultiprocessors: 132, coreClockRate: 1_980_000, globalMemoryBandwidth: 3_350_000_000u64,
                 l2CacheSize: 50 << 20, numThreadsPerWarp: 32, maxThreadsPerBlock: 1024,
                 maxWarpsPerMultiprocessor: 64, maxBlocksPerMultiprocessor: 32,
                 maxSharedMemoryPerMultiprocessor: 233_472, maxSharedMemoryPerBlock: 49_152,

@@ -36,7 +36,8 @@ impl Calls {
                 ..AllocatorEvent::default()
             });
             // This event is often the last one of a process, so it doesn't wait for others.
-            return self.write_all_next();
+            self.first_waiting_ns = Some(0);
+            return;
         }
         self.allocations.push(DeviceAllocation {
             time_ns,

@@ -27,6 +27,7 @@ fn snapshot(ranks: u32) -> Snapshot {
         recording: Some(true),
         behind_ns: Some(SECOND / 5),
         problem: None,
+        out_of_memory: None,
     };
     let each = |of: fn(u32) -> Option<f64>| (0..ranks).map(of).collect::<Vec<_>>();
     let event = |time_ns, rank: u32, kind, text: &str| {

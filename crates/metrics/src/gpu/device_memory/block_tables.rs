@@ -17,6 +17,11 @@ const NO_LINE: &str = "these blocks have no stack with a line";
 const NO_STACK: &str = "no stack with a line was recorded with the request";
 const NO_ERRORS: &str =
     "no request failed for lack of device memory, as far as allocators report it";
+const NO_SEGMENTS: &str =
+    "the segments that the allocator held were not all recorded with their blocks";
+const NO_RETRIES: &str = "no call for device memory failed at first and succeeded when it was made again, as far as \
+                          calls were recorded";
+const NO_ASKED: &str = "the call was recorded without its size";
 const NO_TOTAL: &str = "the request was recorded without this number";
 
 /// A holder, with the names of its code.
@@ -114,10 +119,14 @@ pub(super) fn errors(parts: &[(RankContext, RankDeviceMemory)]) -> Table {
         Column::new("allocated_bytes", "given", Unit::Bytes),
         Column::new("reserved_bytes", "held", Unit::Bytes),
         Column::new("free_bytes", "device had", Unit::Bytes),
+        Column::data("free_in_segments_bytes", Unit::Bytes),
+        Column::new("largest_piece_bytes", "largest piece", Unit::Bytes),
+        Column::new("would_fit", "fits", Unit::Text),
     ];
     columns.extend(columns_of_line("asked by"));
-    let mut table =
-        Table::new("errors", "Requests without memory for them", columns).empty(NO_ERRORS);
+    let mut table = Table::new("errors", "Requests without memory for them", columns)
+        .about("fits: whether as much was free within the allocator's segments")
+        .empty(NO_ERRORS);
     for (at, part) in parts {
         let is_timed = part.snapshot.as_ref().is_none_or(|snapshot| snapshot.timed);
         for error in &part.errors {
@@ -133,10 +142,49 @@ pub(super) fn errors(parts: &[(RankContext, RankDeviceMemory)]) -> Table {
                 Cell::known(error.allocated, NO_TOTAL),
                 Cell::known(error.reserved, NO_TOTAL),
                 Cell::known(error.device_free, NO_TOTAL),
+                Cell::known(error.pieces.map(|pieces| pieces.bytes), NO_SEGMENTS),
+                Cell::known(error.pieces.map(|pieces| pieces.largest), NO_SEGMENTS),
+                Cell::known(error.pieces.map(|of| of.fit(error.asked).words()), NO_SEGMENTS),
             ];
             row.extend(cells(error.line.as_ref(), NO_STACK));
             table.row(row);
         }
+    }
+    table
+}
+
+/// Makes the table of requests that failed at first.
+pub(super) fn retries(parts: &[(RankContext, RankDeviceMemory)]) -> Table {
+    let mut columns = vec![
+        Column::new("rank", "rank", Unit::Text),
+        Column::new("device", "device", Unit::Id),
+        Column::new("at_ns", "at", Unit::Time),
+        Column::new("duration_ns", "took", Unit::Duration),
+        Column::new("failures", "failures", Unit::Count),
+        Column::new("asked_bytes", "asked for", Unit::Bytes),
+        Column::new("freed_bytes", "gave back", Unit::Bytes),
+        Column::data("frees", Unit::Count),
+    ];
+    columns.extend(columns_of_line("asked by"));
+    let mut table =
+        Table::new("retries", "Near misses: calls that failed and were made again", columns)
+            .about("until then the thread gave back memory, usually of its allocator's cache")
+            .empty(NO_RETRIES);
+    for (at, retry) in
+        parts.iter().flat_map(|(at, part)| part.retries.iter().map(move |of| (at, of)))
+    {
+        let mut row = vec![
+            at.label.as_str().into(),
+            Cell::known(retry.device, "the memory that the call took was not recorded"),
+            at.clock.since_start(retry.time_ns).into(),
+            retry.duration_ns.into(),
+            retry.failures.into(),
+            Cell::known(retry.asked, NO_ASKED),
+            retry.freed_bytes.into(),
+            retry.frees.into(),
+        ];
+        row.extend(cells(retry.line.as_ref(), NO_STACK));
+        table.row(row);
     }
     table
 }

@@ -5,6 +5,8 @@ use tprof_rank::RankTrace;
 use tprof_trace::model::{AllocatorEvent, ProcessIndex, StackId, ThreadIndex};
 
 use super::code_line::{CodeLine, CodeLines};
+use super::pieces::{self, FreePieces};
+use super::{frees, resets};
 
 /// A request that failed for lack of device memory.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,9 +33,12 @@ pub struct OutOfMemory {
     pub stack: StackId,
     /// The line of the program that asked.
     pub line: Option<CodeLine>,
+    /// What was free within the allocator's segments; `None` if they weren't all recorded.
+    pub pieces: Option<FreePieces>,
 }
 
-/// Returns the failed requests of a rank, in order of time.
+/// Returns the failed requests of a rank, in order of time. Their free pieces need
+/// [`Needs::ALLOCATIONS`](tprof_rank::Needs::ALLOCATIONS).
 pub fn failed_requests(rank: &RankTrace<'_>) -> Vec<OutOfMemory> {
     let mut lines = CodeLines::new(rank.file);
     let events = rank.file.blocks::<AllocatorEvent>().flatten();
@@ -53,9 +58,14 @@ pub fn failed_requests(rank: &RankTrace<'_>) -> Vec<OutOfMemory> {
                 device_free: row.device_free_bytes,
                 stack: row.stack,
                 line: lines.of(row.process, row.stack),
+                pieces: None,
             }
         })
         .collect();
     found.sort_by_key(|row| row.time_ns);
+    if !found.is_empty() {
+        let placed = frees::place(&rank.allocations);
+        pieces::add(&resets::expand(&placed).0, &mut found);
+    }
     found
 }

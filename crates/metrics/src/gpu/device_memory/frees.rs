@@ -28,6 +28,23 @@ pub fn place(rows: &[DeviceAllocation]) -> Cow<'_, [DeviceAllocation]> {
     placed
 }
 
+/// Returns the rows with the size of each free whose allocation is among them. `rows` must be in
+/// order of time.
+pub fn sized(rows: &[DeviceAllocation]) -> Vec<DeviceAllocation> {
+    let mut live: HashMap<(ProcessIndex, Allocator, u64), u64> = HashMap::new();
+    let mut sized = rows.to_vec();
+    for row in sized.iter_mut().filter(|row| row.address != 0) {
+        let key = (row.process, row.allocator, row.address);
+        if row.free {
+            let taken = live.remove(&key);
+            row.bytes = row.bytes.or(taken);
+        } else if let Some(bytes) = row.bytes {
+            live.insert(key, bytes);
+        }
+    }
+    sized
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

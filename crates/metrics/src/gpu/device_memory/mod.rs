@@ -2,6 +2,7 @@
 
 mod block_tables;
 mod blocks;
+mod by_step;
 mod category;
 mod code_line;
 mod driver;
@@ -10,9 +11,11 @@ mod frees;
 mod held_at;
 mod levels;
 mod phases;
+mod pieces;
 mod pools;
 mod replay;
 mod resets;
+mod retries;
 mod sites;
 mod snapshot;
 mod snapshot_tables;
@@ -29,9 +32,11 @@ use tprof_trace::model::DeviceAllocation;
 
 use crate::gpu::report_gpu::of_file;
 use block_tables::NamedHolder;
+use by_step::StepChanges;
 use driver::DriverReadings;
 use pools::{Pool, PoolMemory, pool_of};
 use resets::Resets;
+use retries::Retry;
 use sites::DeviceSite;
 use snapshot::MemorySnapshot;
 use sources::RecordedBy;
@@ -41,6 +46,7 @@ pub use code_line::CodeLine;
 pub use errors::{OutOfMemory, failed_requests};
 pub use held_at::{HeldOfDevice, held_until};
 pub use levels::{HeldOverTime, KeptBlock};
+pub use pieces::{Fit, FreePieces};
 pub use snapshot::{SegmentSums, held};
 pub(crate) use within::device_within;
 
@@ -87,6 +93,10 @@ struct RankDeviceMemory {
     holders: Vec<(Pool, Vec<NamedHolder>)>,
     /// Requests that failed for lack of memory.
     errors: Vec<OutOfMemory>,
+    /// Requests that failed at first.
+    retries: Vec<Retry>,
+    /// What each step took of each pool and gave back.
+    steps: Vec<StepChanges>,
     /// The memory snapshot that the file was imported from, if any.
     snapshot: Option<MemorySnapshot>,
 }
@@ -100,7 +110,7 @@ impl Analysis for DeviceMemory {
     type Part = RankDeviceMemory;
 
     fn needs(&self, _: &Options) -> Needs {
-        Needs::ALLOCATIONS | Needs::OPERATORS | Needs::ANNOTATIONS | Needs::CALLS
+        Needs::ALLOCATIONS | Needs::OPERATORS | Needs::ANNOTATIONS | Needs::CALLS | Needs::STEPS
     }
 
     fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, _: &Options) -> RankDeviceMemory {
@@ -117,9 +127,13 @@ impl Analysis for DeviceMemory {
         let timed = snapshot.as_ref().is_none_or(|snapshot| snapshot.timed);
         pools.iter_mut().for_each(|pool| pool.timed = timed);
         let (variables, host) = (sources::variables(&rank.allocations), samples.host);
+        let errors = failed_requests(rank);
+        let sized = frees::sized(&rows);
         RankDeviceMemory {
+            retries: retries::of_rank(rank, &sized, &errors),
+            steps: by_step::of_rank(rank, &sized),
             holders: block_tables::holders_at_peaks(rank, &pools),
-            errors: failed_requests(rank),
+            errors,
             pools,
             sites,
             resets,

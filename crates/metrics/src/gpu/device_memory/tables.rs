@@ -11,7 +11,7 @@ use super::driver::{gaps, in_use};
 use super::pools::{Level, Pool, PoolMemory};
 use super::snapshot_tables::{self, moment};
 use super::sources::{sources, without_stacks};
-use super::{RankDeviceMemory, block_tables};
+use super::{RankDeviceMemory, block_tables, by_step};
 
 const NO_ALLOCATIONS: &str = "no allocation of device memory was recorded; torch.profiler writes \
                               them with profile_memory=True";
@@ -36,11 +36,15 @@ pub(super) fn body(parts: &[(RankContext, RankDeviceMemory)]) -> Body {
     });
     let driver = gaps(parts.iter().map(|(at, part)| (at, &part.host[..], &part.driver[..])));
     let by = parts.iter().map(|(at, part)| (at, part.sources));
+    let [medians, uneven] = by_step::tables(parts);
     let mut tables = vec![
         pools(&rows),
         block_tables::errors(parts),
+        block_tables::retries(parts),
         categories(&rows),
         block_tables::holders(parts),
+        medians,
+        uneven,
         sites(parts),
         in_use(&driver),
         sources(by),
@@ -98,7 +102,7 @@ fn of_resets(at: &RankContext, part: &RankDeviceMemory) -> Option<String> {
     ))
 }
 
-fn allocator(pool: Pool) -> &'static str {
+pub(super) fn allocator(pool: Pool) -> &'static str {
     match (pool.device, pool.allocator) {
         (None, Allocator::Registered) => "registered",
         (None, _) => "host",

@@ -43,7 +43,8 @@ const STARTS: [(&str, &str); 4] = [
 ];
 
 impl Func {
-    fn code(&self) -> Code<'_> {
+    /// Returns the properties of the function that decide who owns it.
+    pub fn code(&self) -> Code<'_> {
         Code { layer: self.layer, file: &self.file, module: &self.module }
     }
 
