@@ -1,0 +1,160 @@
+//! Judges ranks that wait for each other in operations of one group.
+
+use super::{Kind, Verdict, capital};
+use crate::situation::{Open, RankView, Situation};
+use crate::state::{Backend, Operation};
+use crate::words;
+use tprof_facts::units;
+
+impl Situation<'_> {
+    /// Returns the ranks that wait in an operation for longer than usual, those that wait longest
+    /// first.
+    fn waiting(&self) -> Vec<(&RankView<'_>, &Open)> {
+        let stands = |view: &&RankView<'_>| {
+            view.state.quiet_ns().is_none_or(|quiet_ns| quiet_ns >= self.limit_ns)
+        };
+        let mut waiting: Vec<_> = self
+            .live()
+            .filter(stands)
+            .filter_map(|view| Some((view, view.open.as_ref()?)))
+            .collect();
+        waiting.sort_by_key(|(_, open)| std::cmp::Reverse(open.operation.age_ns));
+        waiting
+    }
+
+    /// Returns the number of ranks at the same place of the same group's order.
+    fn at(&self, open: &Open) -> usize {
+        let own = self.live().filter_map(|view| view.open.as_ref());
+        own.filter(|other| other.is_same_place(open)).count()
+    }
+}
+
+/// A rank has ended, and others wait in an operation.
+pub(super) fn dead(situation: &Situation<'_>) -> Option<Verdict> {
+    let waiting = situation.waiting();
+    let (_, open) = waiting.first()?;
+    // A rank that has failed is more likely the cause than one that ended in order.
+    let ended = situation.ranks.iter().filter(|view| view.state.end.is_some());
+    let has_failed = |view: &&RankView<'_>| {
+        let end = view.state.end.as_ref();
+        end.is_some_and(|end| end.signal.is_some() || end.status.is_some_and(|status| status != 0))
+    };
+    let view = ended.max_by_key(|view| (has_failed(view), std::cmp::Reverse(view.state.rank)))?;
+    let end = view.state.end.as_ref()?;
+    let text = format!(
+        "{} {} {} ago. {} in {}",
+        words::rank(view.state),
+        words::end(end),
+        units::duration(end.age_ns),
+        words::waiting(situation.at(open)),
+        words::operation(open),
+    );
+    Some(Verdict::about(Kind::DeadRank, view, text))
+}
+
+/// Ranks are in different operations at the same place of one group's order.
+pub(super) fn mismatch(situation: &Situation<'_>) -> Option<Verdict> {
+    let waiting = situation.waiting();
+    let pairs = waiting.iter().enumerate();
+    let (one, other, number) = pairs
+        .flat_map(|(at, one)| {
+            let rest = waiting.iter().skip(at + 1);
+            rest.filter_map(move |other| Some((one, other, differ(one, other)?)))
+        })
+        .next()?;
+    let described = |view: &RankView<'_>, operation: &Operation| {
+        let bytes =
+            operation.bytes.map_or_else(String::new, |b| format!(" of {}", units::bytes(b)));
+        let place = view.state.driving().map(words::place).unwrap_or_default();
+        format!("{} is in {}{bytes}, {place}", words::rank(view.state), operation.name)
+    };
+    let text = format!(
+        "ranks differ in operation {}: {}; {}",
+        units::count(number.0.number),
+        described(one.0, number.0),
+        described(other.0, number.1),
+    );
+    Some(Verdict::about(Kind::Mismatch, other.0, text))
+}
+
+/// Returns the operations of two ranks that have the same number in the same group and differ. Of
+/// NCCL's operations the first that differ are the cause, because later ones are only queued.
+fn differ<'v>(
+    (one, of_one): &(&'v RankView<'_>, &'v Open),
+    (other, of_other): &(&'v RankView<'_>, &'v Open),
+) -> Option<(&'v Operation, &'v Operation)> {
+    if (of_one.backend, &of_one.group) != (of_other.backend, &of_other.group) {
+        return None;
+    }
+    if of_one.group.is_none() {
+        // Counts of several groups together agree only if the ranks have the same groups.
+        let (a, b) = (&of_one.operation, &of_other.operation);
+        return (a.number == b.number && a.name != b.name).then_some((a, b));
+    }
+    let recent = |view: &RankView<'v>| {
+        let mut groups = view.state.groups.iter();
+        groups.find(|g| g.backend == of_one.backend && g.id == of_one.group).map(|g| &g.recent)
+    };
+    recent(one)?.iter().find_map(|a| {
+        let b = recent(other)?.iter().find(|b| b.number == a.number)?;
+        let sizes = a.bytes.zip(b.bytes).is_some_and(|(a, b)| a != b);
+        (a.name != b.name || sizes).then_some((a, b))
+    })
+}
+
+/// Ranks wait in an operation that others have not entered.
+pub(super) fn late(situation: &Situation<'_>) -> Option<Verdict> {
+    let waiting = situation.waiting();
+    let mut open = waiting.first()?.1;
+    // A late rank may itself wait for another one, in another group.
+    for _ in 0..situation.ranks.len() {
+        let late: Vec<&RankView<'_>> =
+            situation.live().filter(|view| view.lacks(open) == Some(true)).collect();
+        let first = late.first()?;
+        let cause = late.iter().find(|view| view.open.is_none());
+        let Some(view) = cause else {
+            open = first.open.as_ref()?;
+            continue;
+        };
+        let others = match late.len() - 1 {
+            0 => String::new(),
+            count => format!(" (and {count} more)"),
+        };
+        let text = format!(
+            "{}{others} has not entered {}: {}{}. {} for it",
+            words::rank(view.state),
+            words::operation(open),
+            words::doing(view),
+            words::quiet(view.state),
+            words::waiting(situation.at(open)),
+        );
+        return Some(Verdict::about(Kind::LateRank, view, text));
+    }
+    None
+}
+
+/// All ranks are in the same operation.
+pub(super) fn network(situation: &Situation<'_>, unanswered: usize) -> Option<Verdict> {
+    let waiting = situation.waiting();
+    let (view, open) = waiting.first()?;
+    let count = situation.live().count();
+    let is_whole = open.size.is_none_or(|size| size as usize == situation.at(open));
+    let is_everyone = situation.at(open) == count && waiting.len() == count;
+    if unanswered > 0 || count < 2 || !(is_everyone && is_whole) {
+        return None;
+    }
+    // Without groups, equal counts don't prove that all are in the same one; MPI's calls aren't
+    // recorded before they return.
+    if open.backend == Backend::Mpi {
+        return None;
+    }
+    let text = format!(
+        "all {count} ranks are in {} for {} and none goes on: the network or its library holds \
+         them up. {} {}",
+        words::operation(open),
+        units::duration(open.operation.age_ns),
+        capital(&words::rank(view.state)),
+        words::doing(view).trim_start_matches("it "),
+    );
+    Some(Verdict { rank: None, ..Verdict::about(Kind::Network, view, text) })
+}
