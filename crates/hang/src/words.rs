@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn an_end_is_named_by_its_signal_or_status() {
         let of = |status, signal| end(&RankEnd { status, signal, age_ns: 0 });
-        assert_eq!(of(None, Some(9)), "was ended by signal 9 (SIGKILL)");
+        assert_eq!(of(None, Some(9)), "was ended by SIGKILL");
         assert_eq!(of(Some(3), None), "exited with status 3");
         assert_eq!(of(None, None), "has ended");
     }
