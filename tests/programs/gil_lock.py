@@ -13,7 +13,7 @@ def worker():
     is_held.set()
     count = 0
     while True:
-        count += 1  # HERE worker
+        count += 1
 
 
 def takes_mutex():

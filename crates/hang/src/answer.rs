@@ -203,10 +203,11 @@ fn waits(thread: &ThreadState, view: &RankView<'_>) -> String {
 
 fn stack(thread: &ThreadState) -> String {
     let mut text = String::new();
-    for frame in thread.frames.iter().take(FRAMES) {
+    let frames = thread.shown_frames();
+    for frame in frames.iter().take(FRAMES) {
         let _ = writeln!(text, "    {}", frame.shown());
     }
-    match thread.frames.len().checked_sub(FRAMES) {
+    match frames.len().checked_sub(FRAMES) {
         Some(more @ 1..) => {
             let _ = writeln!(text, "    ({more} more)");
         }

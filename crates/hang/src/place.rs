@@ -22,6 +22,8 @@ const DEVICE_WAITS: [&str; 10] = [
 const MPI: [&str; 2] = ["MPI_", "PMPI_"];
 /// Beginnings of the names of the C library's internal functions for locks.
 const INTERNAL: [&str; 4] = ["lll_", "futex_", "syscall", "internal_syscall"];
+/// Names of functions that are longer than this are shown without parameters.
+const LONG: usize = 60;
 const NCCL: &str = "nccl";
 
 impl FrameState {
@@ -47,6 +49,11 @@ impl FrameState {
     pub fn shown(&self) -> String {
         let function = match self.plain_function() {
             "" => "(no name)",
+            // The parameters of a C++ function would hide the rest of the line.
+            name if name.len() > LONG && self.layer == Layer::Native => {
+                let end = name.find('(').filter(|end| *end > 0).unwrap_or(name.len());
+                &name[..end]
+            }
             name => name,
         };
         match (self.file.is_empty(), self.line, base_name(&self.module)) {
@@ -59,6 +66,13 @@ impl FrameState {
 }
 
 impl ThreadState {
+    /// Returns the frames to show. The interpreter's own frames outside of the outermost Python
+    /// function are left out.
+    pub fn shown_frames(&self) -> &[FrameState] {
+        let outermost = self.frames.iter().rposition(|frame| frame.layer == Layer::Python);
+        &self.frames[..outermost.map_or(self.frames.len(), |at| at + 1)]
+    }
+
     /// Returns the frame that best names where the thread is: the innermost of the user's own code;
     /// otherwise the innermost with a line, or with a name.
     pub fn place(&self) -> Option<&FrameState> {

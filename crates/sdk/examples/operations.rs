@@ -32,7 +32,11 @@ fn matmul(a: &[f32], b: &[f32]) -> Vec<f32> {
 /// Calls itself: each of its spans has its own end.
 fn visit(depth: u32) -> u32 {
     let _visit = tprof::span!("visit", depth = depth);
-    if depth == 0 { 0 } else { 1 + visit(depth - 1) }
+    if depth == 0 {
+        0
+    } else {
+        1 + visit(depth - 1)
+    }
 }
 
 fn main() {

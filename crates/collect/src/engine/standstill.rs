@@ -24,7 +24,8 @@ impl Engine {
                 rows.iter().filter(|row| row.end_ns.is_none()).map(|row| row.pid).collect();
             let state = match self.driving(&live) {
                 Some((pid, target)) => {
-                    let known = target.map(|target| target.standstill(now_ns));
+                    let known =
+                        target.map(|target| target.standstill(now_ns, self.recording.always_on));
                     RankState { pid, ..known.unwrap_or_default() }
                 }
                 None => RankState { end: end_of(&rows, now_ns), ..RankState::default() },

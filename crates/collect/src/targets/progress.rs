@@ -124,9 +124,8 @@ impl Operations {
 
 /// Whether an operation with this name is between two ranks only.
 pub fn is_between_two(name: &str) -> bool {
-    const NAMES: [&str; 5] = ["send", "recv", "put", "signal", "probe"];
-    let name = name.to_ascii_lowercase();
-    NAMES.iter().any(|part| name.contains(part))
+    const PARTS: [&str; 6] = ["send", "Send", "recv", "Recv", "signal", "Probe"];
+    PARTS.iter().any(|part| name.contains(part))
 }
 
 #[cfg(test)]

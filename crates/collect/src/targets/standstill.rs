@@ -2,6 +2,7 @@
 
 use super::progress::{EnteredOperation, Operations};
 use super::target::Target;
+use std::sync::atomic::Ordering::Relaxed;
 use tprof_hang::{Backend, GroupState, LaunchState, Operation, RankState, StepState};
 
 impl Target {
@@ -11,8 +12,24 @@ impl Target {
             || !groups_of(self, 0).is_empty()
     }
 
-    /// Returns the last step, the operations between ranks and the last launch.
-    pub fn standstill(&self, now_ns: u64) -> RankState {
+    /// Whether the image records now.
+    fn records(&self) -> bool {
+        self.hooks.region.header().off.load(Relaxed) == 0
+    }
+
+    /// Whether every operation between ranks was recorded, so that their numbers are the same in all
+    /// ranks.
+    fn has_all_operations(&self) -> bool {
+        self.whole_life && !self.spans.was_switched && self.hooks.slot_totals().lost == 0
+    }
+
+    /// Returns the last step, the operations between ranks and the last launch. `always_on` says
+    /// whether recording has been on since the run began. While recording is off, or after a gap,
+    /// what was recorded last says nothing about now.
+    pub fn standstill(&self, now_ns: u64, always_on: bool) -> RankState {
+        if !self.records() {
+            return RankState::default();
+        }
         let (own, ranges) = (&self.spans.steps, &self.operators.steps);
         let steps = if ranges.is_better(own) { ranges } else { own };
         let step = steps.last().map(|(number, time_ns)| StepState {
@@ -24,7 +41,11 @@ impl Target {
             kernel: kernel.to_owned(),
             age_ns: now_ns.saturating_sub(time_ns),
         });
-        RankState { step, launch, groups: groups_of(self, now_ns), ..RankState::default() }
+        let groups = match always_on && self.has_all_operations() {
+            true => groups_of(self, now_ns),
+            false => Vec::new(),
+        };
+        RankState { step, launch, groups, ..RankState::default() }
     }
 }
 

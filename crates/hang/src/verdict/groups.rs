@@ -4,6 +4,7 @@ use super::{Kind, Verdict, capital};
 use crate::situation::{Open, RankView, Situation};
 use crate::state::{Backend, Operation};
 use crate::words;
+use std::collections::HashMap;
 use tprof_facts::units;
 
 impl Situation<'_> {
@@ -20,6 +21,23 @@ impl Situation<'_> {
             .collect();
         waiting.sort_by_key(|(_, open)| std::cmp::Reverse(open.operation.age_ns));
         waiting
+    }
+
+    /// Whether operations of PyTorch's and MPI's groups, which don't tell their group, had the same
+    /// names at the same places in all ranks. Otherwise ranks have operations of different groups,
+    /// and their numbers can't be compared.
+    fn has_one_order(&self) -> bool {
+        let of = |view: &RankView<'_>, backend: Backend| {
+            let groups = view.state.groups.iter().filter(|group| group.backend == backend);
+            let over = groups.flat_map(|group| &group.recent).filter(|operation| operation.is_over);
+            over.map(|operation| (operation.number, operation.name.clone())).collect::<Vec<_>>()
+        };
+        [Backend::Torch, Backend::Mpi].into_iter().all(|backend| {
+            let mut known: HashMap<u64, String> = HashMap::new();
+            let all = self.live().flat_map(|view| of(view, backend));
+            all.into_iter()
+                .all(|(number, name)| *known.entry(number).or_insert(name.clone()) == name)
+        })
     }
 
     /// Returns the number of ranks at the same place of the same group's order.
@@ -53,8 +71,13 @@ pub(super) fn dead(situation: &Situation<'_>) -> Option<Verdict> {
 }
 
 /// Ranks are in different operations at the same place of one group's order.
-pub(super) fn mismatch(situation: &Situation<'_>) -> Option<Verdict> {
-    let waiting = situation.waiting();
+pub(super) fn mismatch(situation: &Situation<'_>, unanswered: usize) -> Option<Verdict> {
+    let mut waiting = situation.waiting();
+    // Without groups, operations with the same number may be of different groups. Only if every
+    // rank waits, and all had the same operations before, do they tell.
+    if unanswered > 0 || waiting.len() < situation.live().count() || !situation.has_one_order() {
+        waiting.retain(|(_, open)| open.group.is_some());
+    }
     let pairs = waiting.iter().enumerate();
     let (one, other, number) = pairs
         .flat_map(|(at, one)| {
@@ -87,7 +110,6 @@ fn differ<'v>(
         return None;
     }
     if of_one.group.is_none() {
-        // Counts of several groups together agree only if the ranks have the same groups.
         let (a, b) = (&of_one.operation, &of_other.operation);
         return (a.number == b.number && a.name != b.name).then_some((a, b));
     }
@@ -111,24 +133,34 @@ pub(super) fn late(situation: &Situation<'_>) -> Option<Verdict> {
         let late: Vec<&RankView<'_>> =
             situation.live().filter(|view| view.lacks(open) == Some(true)).collect();
         let first = late.first()?;
-        let cause = late.iter().find(|view| view.open.is_none());
-        let Some(view) = cause else {
+        if open.group.is_none() && !situation.has_one_order() {
+            return None;
+        }
+        let waits_for_none = |view: &&&RankView<'_>| {
+            let own = view.open.as_ref();
+            own.is_none_or(|own| situation.live().all(|other| other.lacks(own) == Some(false)))
+        };
+        let Some(view) = late.iter().find(waits_for_none) else {
             open = first.open.as_ref()?;
             continue;
         };
+        // All have entered its last operation, so it waits for other work of its device.
+        let work = view.open.as_ref().and_then(|_| super::device_work(view, situation.limit_ns));
+        let kind = if work.is_some() { Kind::Kernel } else { Kind::LateRank };
         let others = match late.len() - 1 {
             0 => String::new(),
             count => format!(" (and {count} more)"),
         };
         let text = format!(
-            "{}{others} has not entered {}: {}{}. {} for it",
+            "{}{others} has not entered {}: {}{}{}. {} for it",
             words::rank(view.state),
             words::operation(open),
             words::doing(view),
             words::quiet(view.state),
+            work.map(|work| format!(". {}", capital(&work))).unwrap_or_default(),
             words::waiting(situation.at(open)),
         );
-        return Some(Verdict::about(Kind::LateRank, view, text));
+        return Some(Verdict::about(kind, view, text));
     }
     None
 }
@@ -140,11 +172,12 @@ pub(super) fn network(situation: &Situation<'_>, unanswered: usize) -> Option<Ve
     let count = situation.live().count();
     let is_whole = open.size.is_none_or(|size| size as usize == situation.at(open));
     let is_everyone = situation.at(open) == count && waiting.len() == count;
-    if unanswered > 0 || count < 2 || !(is_everyone && is_whole) {
+    let is_one = waiting.iter().all(|(_, other)| other.operation.name == open.operation.name)
+        && (open.group.is_some() || situation.has_one_order());
+    if unanswered > 0 || count < 2 || !(is_everyone && is_whole && is_one) {
         return None;
     }
-    // Without groups, equal counts don't prove that all are in the same one; MPI's calls aren't
-    // recorded before they return.
+    // Since when a call of MPI is open isn't known.
     if open.backend == Backend::Mpi {
         return None;
     }

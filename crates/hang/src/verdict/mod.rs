@@ -81,7 +81,7 @@ pub fn judge(hosts: &[HostState], unanswered: usize) -> Verdict {
         .or_else(|| deadlock::judge(&situation))
         .or_else(|| stopped(&situation))
         .or_else(|| groups::dead(&situation))
-        .or_else(|| groups::mismatch(&situation))
+        .or_else(|| groups::mismatch(&situation, unanswered))
         .or_else(|| groups::late(&situation))
         .or_else(|| groups::network(&situation, unanswered))
         .or_else(|| kernel(&situation))
@@ -122,22 +122,25 @@ fn stopped(situation: &Situation<'_>) -> Option<Verdict> {
     Some(Verdict::about(Kind::LateRank, view, format!("{rank} is stopped: {doing}{waits}")))
 }
 
+/// A rank waits for its device, and for no other rank.
 fn kernel(situation: &Situation<'_>) -> Option<Verdict> {
-    situation.live().find_map(|view| {
-        let state = view.state;
-        let call = state.driving()?.device_wait()?;
-        let launch = state.launch.as_ref().filter(|of| of.age_ns >= situation.limit_ns)?;
-        let name = if launch.kernel.is_empty() { "without a name" } else { &launch.kernel };
-        let text = format!(
-            "{} waits in `{call}` for work of its device that doesn't end: its last kernel, {name}, \
-             was launched {} ago. {}{}",
-            words::rank(state),
-            units::duration(launch.age_ns),
-            capital(&words::doing(view)),
-            words::quiet(state),
-        );
+    situation.live().filter(|view| view.open.is_none()).find_map(|view| {
+        let work = device_work(view, situation.limit_ns)?;
+        let (rank, doing) = (words::rank(view.state), words::doing(view));
+        let quiet = words::quiet(view.state);
+        let text = format!("{rank} waits for its device: {work}. {}{quiet}", capital(&doing));
         Some(Verdict::about(Kind::Kernel, view, text))
     })
+}
+
+/// Names the last kernel of a rank that waits for its device for longer than usual.
+fn device_work(view: &RankView<'_>, limit_ns: u64) -> Option<String> {
+    let state = view.state;
+    let call = state.driving()?.device_wait()?;
+    let launch = state.launch.as_ref().filter(|of| of.age_ns >= limit_ns)?;
+    let name = if launch.kernel.is_empty() { "without a name" } else { &launch.kernel };
+    let ago = units::duration(launch.age_ns);
+    Some(format!("`{call}` does not return, and the last kernel, {name}, was launched {ago} ago"))
 }
 
 fn unknown(situation: &Situation<'_>, unanswered: usize) -> Verdict {

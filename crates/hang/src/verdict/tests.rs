@@ -202,10 +202,53 @@ fn a_rank_that_waits_for_its_device_alone_names_its_last_kernel() {
     let verdict = of(vec![rank(9 * SECOND)]);
     assert_eq!((verdict.kind, verdict.rank), (Kind::Kernel, Some(0)));
     assert!(
-        verdict.text.contains("its last kernel, spins, was launched 9.00 s ago"),
+        verdict.text.contains("the last kernel, spins, was launched 9.00 s ago"),
         "{verdict:?}"
     );
     assert_eq!(of(vec![rank(SECOND / 2)]).kind, Kind::Unknown);
+}
+
+#[test]
+fn a_rank_that_is_late_because_of_its_device_names_its_last_kernel() {
+    // Rank 1 has done what all have, and waits for a kernel of its own.
+    let launch = Some(LaunchState { kernel: "spins".into(), age_ns: 9 * SECOND });
+    let verdict = of(vec![in_nccl(0, 8), RankState { launch, ..in_nccl(1, 7) }]);
+    assert_eq!((verdict.kind, verdict.rank), (Kind::Kernel, Some(1)), "{verdict:?}");
+    assert!(verdict.text.contains("has not entered all_reduce 7"), "{}", verdict.text);
+    assert!(verdict.text.contains("the last kernel, spins, was launched"), "{}", verdict.text);
+}
+
+/// A rank with operations of gloo: these are over, and perhaps one is open.
+fn in_gloo(rank: u32, over: &[&str], open: Option<&str>) -> RankState {
+    let operation = |(number, name): (usize, &&str)| Operation {
+        number: number as u64,
+        name: (*name).to_owned(),
+        bytes: None,
+        age_ns: 9 * SECOND,
+        is_over: number < over.len(),
+    };
+    let recent: Vec<_> = over.iter().chain(open.as_ref()).enumerate().map(operation).collect();
+    let (entered, finished) = (recent.len() as u64, Some(over.len() as u64));
+    let group =
+        GroupState { backend: Backend::Torch, entered, finished, recent, ..GroupState::default() };
+    RankState { groups: vec![group], ..reads(rank, 0) }
+}
+
+#[test]
+fn numbers_of_ranks_with_different_groups_are_not_compared() {
+    let of = |ranks: &[(&[&str], Option<&str>)]| {
+        let ranks = ranks.iter().enumerate();
+        of(ranks.map(|(rank, (over, open))| in_gloo(rank as u32, over, *open)).collect()).kind
+    };
+    let (a, b): (&[&str], &[&str]) = (&["all_reduce", "barrier"], &["barrier", "all_reduce"]);
+    assert_eq!(of(&[(a, Some("all_reduce")), (a, None)]), Kind::LateRank);
+    assert_eq!(of(&[(a, Some("all_reduce")), (b, None)]), Kind::Unknown);
+    assert_eq!(of(&[(a, Some("all_reduce")), (a, Some("barrier"))]), Kind::Mismatch);
+    assert_eq!(of(&[(a, Some("all_reduce")), (b, Some("barrier"))]), Kind::Unknown);
+    // A third rank is elsewhere, so the other two may wait for it in different groups.
+    let three = [(a, Some("all_reduce")), (a, Some("barrier")), (a, None)];
+    assert_eq!(of(&three), Kind::LateRank);
+    assert_eq!(of(&[(a, Some("all_reduce")), (a, Some("all_reduce"))]), Kind::Network);
 }
 
 #[test]
