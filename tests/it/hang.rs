@@ -166,6 +166,16 @@ fn a_stopped_rank_is_named() {
 }
 
 #[test]
+fn a_kernel_that_does_not_end_is_named_with_the_line_that_waits_for_it() {
+    let hanging = need_some!(nccl("kernel", None));
+    let answer = hanging.verdict("kernel");
+    blames(&answer, 1, "waits", &hang_c(), "HERE waits");
+    let text = answer["verdict"]["text"].as_str().unwrap();
+    assert!(text.contains("the last kernel, spins(float*), was launched"), "{text}");
+    assert!(text.contains("has not entered all_reduce 10 of group "), "{text}");
+}
+
+#[test]
 fn different_operations_at_one_place_are_a_mismatch_of_both_lines() {
     let hanging = need_some!(nccl("apart", Some(12)));
     let answer = hanging.verdict("mismatch");

@@ -1,8 +1,8 @@
 """One of two ranks that train with gloo, and then stand still: `hang_torch.py HOW`.
 
-HOW is what rank 1 does in step 10. late: it sleeps in a loader. stops: it waits to be stopped, as rank 0 does. barrier:
-it leaves out a barrier. calm: nothing, and steps go on until the ranks are killed. Before that step each rank
-prints `ready RANK PID`.
+HOW is what rank 1 does in step 10. late: it sleeps in a loader. barrier: it leaves out a barrier.
+calm: nothing, and steps go on until the ranks are killed. Before that step each rank prints
+`ready RANK PID`.
 """
 
 import os
@@ -17,7 +17,8 @@ STEP = 10
 
 def load(how, step):
     if step == STEP:
-        print("ready", dist.get_rank(), os.getpid(), flush=True)
+        # One write, so that the lines of both ranks don't mix.
+        os.write(1, f"ready {dist.get_rank()} {os.getpid()}\n".encode())
     if step == STEP and how == "late" and dist.get_rank() == 1:
         time.sleep(3600)  # HERE late
     time.sleep(0.02)

@@ -219,3 +219,79 @@ fn stack(thread: &ThreadState) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::{FrameState, Layer, RankState, StepState, Wait, WaitKind};
+
+    fn rank(rank: u32, function: &str) -> RankState {
+        let frame = FrameState {
+            function: function.into(),
+            file: "/home/u/train.py".into(),
+            line: 41,
+            layer: Layer::Python,
+            ..FrameState::default()
+        };
+        let inner = ThreadState { tid: 9, name: "worker".into(), ..ThreadState::default() };
+        let wait = Wait { kind: WaitKind::Io, on: Some("/data/a.bin".into()), holder: None };
+        let driving = ThreadState {
+            tid: 7,
+            name: "python".into(),
+            state: 'S',
+            wait: Some(wait),
+            frames: vec![frame],
+            ..ThreadState::default()
+        };
+        let step = Some(StepState { number: 12, age_ns: 9_000_000_000, usual_ns: None });
+        RankState {
+            rank,
+            host: "c1".into(),
+            step,
+            threads: vec![driving, inner],
+            ..RankState::default()
+        }
+    }
+
+    fn answer() -> Answer {
+        let odd = |number| if number == 37 { "reads" } else { "loads" };
+        let ranks = (0..1024).map(|number| rank(number, odd(number))).collect();
+        let missing = NotAnswered { host: "c2".into(), ranks: vec![1024], why: "no".into() };
+        Answer::new(vec![HostState { host: "c1".into(), ranks }], vec![missing])
+    }
+
+    #[test]
+    fn a_thousand_ranks_fit_on_a_screen_with_those_first_that_differ() {
+        let text = answer().text(None);
+        assert!(text.lines().count() < 24, "{text}");
+        assert!(text.starts_with("unknown: rank 0 (host c1) stands still"), "{text}");
+        assert!(text.contains("not answered: host c2 (rank 1024): no"), "{text}");
+        let (one, others) = (text.find("\nrank 37: "), text.find("\n1023 ranks (0-36, 38-1023): "));
+        assert!(one.is_some() && one < others, "{text}");
+        assert!(text.contains("  step: 12, 9.00 s ago\n  waits for: /data/a.bin\n"), "{text}");
+    }
+
+    #[test]
+    fn one_rank_is_shown_with_all_threads() {
+        let answer = answer();
+        let text = answer.text(Some(37));
+        assert!(text.contains("\nrank 37: ") && text.contains("  thread 9 (worker)"), "{text}");
+        let json = answer.json(Some(37));
+        assert_eq!(json["ranks"].as_array().map(Vec::len), Some(1));
+        assert_eq!(json["ranks"][0]["threads"][1]["tid"], 9);
+        assert!(answer.has(37) && !answer.has(1024));
+    }
+
+    #[test]
+    fn the_json_has_the_verdict_and_each_rank() {
+        let json = answer().json(None);
+        assert_eq!(json["verdict"]["kind"], "unknown");
+        assert_eq!((&json["verdict"]["rank"], &json["verdict"]["line"]), (&0.into(), &41.into()));
+        let rank = &json["ranks"][5];
+        assert_eq!((&rank["step"], &rank["step_age_ns"]), (&12.into(), &9_000_000_000_u64.into()));
+        assert_eq!(rank["waits_for"]["text"], "/data/a.bin");
+        assert_eq!(rank["stack"][0]["function"], "loads");
+        assert!(rank["collective"].is_null() && rank.get("threads").is_none());
+        assert_eq!(json["not_answered"][0]["ranks"], json!([1024]));
+    }
+}

@@ -60,7 +60,8 @@ pub fn end(end: &RankEnd) -> String {
 
 /// Says where a thread is: ``in `read` at load (data.py:41)``.
 pub fn place(thread: &ThreadState) -> String {
-    let (place, innermost) = (thread.place(), thread.innermost());
+    let call = thread.device_wait().or(thread.mpi_call());
+    let (place, innermost) = (thread.place(), call.or(thread.innermost()));
     match (innermost, place) {
         (None, None) => "at a place that can't be read".to_owned(),
         (Some(name), Some(place)) if place.plain_function() == name => {

@@ -139,7 +139,9 @@ struct Names {
 impl Names {
     fn thread(&mut self, pid: u32, seen: &SeenThread) -> ThreadState {
         let frames = seen.frames.iter().flat_map(|frame| self.frame(pid, frame)).collect();
-        let waits = seen.waits_for.is_some() || seen.kernel_function.is_some();
+        let waits = seen.waits_for.is_some()
+            || seen.kernel_function.is_some()
+            || matches!(seen.state, b'S' | b'D');
         let on = seen.target.as_ref().map(|on| self.shown(on)).or(seen.kernel_function.clone());
         let wait = Wait { kind: kind(seen.waits_for), on, holder: seen.holder };
         ThreadState {

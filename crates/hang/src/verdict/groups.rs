@@ -40,6 +40,14 @@ impl Situation<'_> {
         })
     }
 
+    /// Whether all ranks of a group have entered an operation.
+    fn all_entered(&self, open: &Open) -> bool {
+        let lack = || self.live().map(|view| view.lacks(open));
+        let entered = lack().filter(|lacks| *lacks == Some(false)).count();
+        let is_whole = open.size.is_none_or(|size| entered >= size as usize);
+        is_whole && !lack().any(|lacks| lacks == Some(true))
+    }
+
     /// Returns the number of ranks at the same place of the same group's order.
     fn at(&self, open: &Open) -> usize {
         let own = self.live().filter_map(|view| view.open.as_ref());
@@ -127,42 +135,47 @@ fn differ<'v>(
 /// Ranks wait in an operation that others have not entered.
 pub(super) fn late(situation: &Situation<'_>) -> Option<Verdict> {
     let waiting = situation.waiting();
-    let mut open = waiting.first()?.1;
+    waiting.iter().find_map(|(_, open)| late_to(situation, open))
+}
+
+fn late_to<'v>(situation: &'v Situation<'_>, mut open: &'v Open) -> Option<Verdict> {
+    if open.group.is_none() && !situation.has_one_order() {
+        return None;
+    }
     // A late rank may itself wait for another one, in another group.
     for _ in 0..situation.ranks.len() {
         let late: Vec<&RankView<'_>> =
             situation.live().filter(|view| view.lacks(open) == Some(true)).collect();
         let first = late.first()?;
-        if open.group.is_none() && !situation.has_one_order() {
-            return None;
+        let waits_for_none =
+            |view: &&&RankView<'_>| view.open.as_ref().is_none_or(|own| situation.all_entered(own));
+        match late.iter().find(waits_for_none) {
+            Some(view) => return Some(is_late(situation, view, open, late.len() - 1)),
+            None => open = first.open.as_ref()?,
         }
-        let waits_for_none = |view: &&&RankView<'_>| {
-            let own = view.open.as_ref();
-            own.is_none_or(|own| situation.live().all(|other| other.lacks(own) == Some(false)))
-        };
-        let Some(view) = late.iter().find(waits_for_none) else {
-            open = first.open.as_ref()?;
-            continue;
-        };
-        // All have entered its last operation, so it waits for other work of its device.
-        let work = view.open.as_ref().and_then(|_| super::device_work(view, situation.limit_ns));
-        let kind = if work.is_some() { Kind::Kernel } else { Kind::LateRank };
-        let others = match late.len() - 1 {
-            0 => String::new(),
-            count => format!(" (and {count} more)"),
-        };
-        let text = format!(
-            "{}{others} has not entered {}: {}{}{}. {} for it",
-            words::rank(view.state),
-            words::operation(open),
-            words::doing(view),
-            words::quiet(view.state),
-            work.map(|work| format!(". {}", capital(&work))).unwrap_or_default(),
-            words::waiting(situation.at(open)),
-        );
-        return Some(Verdict::about(kind, view, text));
     }
     None
+}
+
+/// Returns the verdict about a rank that has not entered an operation, as `others` have not.
+fn is_late(situation: &Situation<'_>, view: &RankView<'_>, open: &Open, others: usize) -> Verdict {
+    // All have entered its last operation, so it waits for other work of its device.
+    let work = view.open.as_ref().and_then(|_| super::device_work(view, situation.limit_ns));
+    let kind = if work.is_some() { Kind::Kernel } else { Kind::LateRank };
+    let others = match others {
+        0 => String::new(),
+        count => format!(" (and {count} more)"),
+    };
+    let text = format!(
+        "{}{others} has not entered {}: {}{}{}. {} for it",
+        words::rank(view.state),
+        words::operation(open),
+        words::doing(view),
+        words::quiet(view.state),
+        work.map(|work| format!(". {}", capital(&work))).unwrap_or_default(),
+        words::waiting(situation.at(open)),
+    );
+    Verdict::about(kind, view, text)
 }
 
 /// All ranks are in the same operation.

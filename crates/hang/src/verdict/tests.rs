@@ -212,7 +212,11 @@ fn a_rank_that_waits_for_its_device_alone_names_its_last_kernel() {
 fn a_rank_that_is_late_because_of_its_device_names_its_last_kernel() {
     // Rank 1 has done what all have, and waits for a kernel of its own.
     let launch = Some(LaunchState { kernel: "spins".into(), age_ns: 9 * SECOND });
-    let verdict = of(vec![in_nccl(0, 8), RankState { launch, ..in_nccl(1, 7) }]);
+    let of_two = |mut state: RankState| {
+        state.groups[0].size = Some(2);
+        state
+    };
+    let verdict = of([in_nccl(0, 8), RankState { launch, ..in_nccl(1, 7) }].map(of_two).into());
     assert_eq!((verdict.kind, verdict.rank), (Kind::Kernel, Some(1)), "{verdict:?}");
     assert!(verdict.text.contains("has not entered all_reduce 7"), "{}", verdict.text);
     assert!(verdict.text.contains("the last kernel, spins, was launched"), "{}", verdict.text);
