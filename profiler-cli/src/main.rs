@@ -12,7 +12,7 @@ mod terminal;
 use cli::{Cli, Command, usage};
 use commands::{
     archive, attach, catalogue, compare, completions, ctl, diff, doctor, env, export, import,
-    limited, ls, open, report, rm, run, serve, sql,
+    limited, ls, open, report, rm, run, serve, sql, standstill,
 };
 use launch::{fallback, system};
 use std::ffi::OsString;
@@ -69,6 +69,7 @@ fn act(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Sql(args) => sql::run(&args),
         Command::Archive(args) => archive::run(&args),
         Command::Top(args) => serve::top(&args),
+        Command::Where(args) => standstill::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::RunKernel => doctor::kernel::run(),
         Command::Completions(args) => {

@@ -3,7 +3,7 @@
 # and with their symbol versions, and the programs that the tests run on them:
 #   DIR/12/libcudart.so.12, DIR/13/libcudart.so.13, libcupti, libnccl, libcublas,
 #     libcublasLt, libcuda, libnvidia-ml; major.o, for programs with libfake_cudart.a inside
-#   DIR/train-12, DIR/train-13, DIR/comms-12, DIR/comms-13, DIR/gemms-12, DIR/gemms-13,
+#   DIR/train-12, DIR/train-13, DIR/comms-12, DIR/comms-13, DIR/hang-12, DIR/hang-13, DIR/gemms-12, DIR/gemms-13,
 #   DIR/memory-12, DIR/memory-13, DIR/replay-12, DIR/replay-13, DIR/profiled-12, DIR/profiled-13, DIR/subscribed-12, DIR/subscribed-13
 # `build.sh DIR`. A simulation: see src/lib.rs.
 set -eu
@@ -49,6 +49,8 @@ for major in 12 13; do
     gcc -O1 -g -Wall -Wextra -DMAJOR="$major" -o "$out/train-$major" "$here/train.c" \
         "$to/libcudart.so.$major" "$to/libnccl.so.2" -lpthread -ldl -Wl,-rpath-link,"$to"
     gcc -O1 -g -Wall -Wextra -o "$out/comms-$major" "$here/comms.c" \
+        "$to/libcudart.so.$major" "$to/libnccl.so.2" -Wl,-rpath-link,"$to"
+    gcc -O1 -g -Wall -Wextra -o "$out/hang-$major" "$here/hang.c" \
         "$to/libcudart.so.$major" "$to/libnccl.so.2" -Wl,-rpath-link,"$to"
     gcc -O1 -g -Wall -Wextra -o "$out/gemms-$major" "$here/gemms.c" \
         "$to/libcudart.so.$major" "$to/libcublas.so.$major" "$to/libcublasLt.so.$major" -Wl,-rpath-link,"$to"

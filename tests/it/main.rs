@@ -47,6 +47,7 @@ mod gemms;
 mod gpu;
 mod gpu_time;
 mod gpu_truth;
+mod hang;
 mod host;
 mod hta;
 mod import;

@@ -25,6 +25,7 @@ use crate::commands::open::OpenArgs;
 use crate::commands::report::ReportWords;
 use crate::commands::rm::RmArgs;
 use crate::commands::run::RunArgs;
+use crate::commands::standstill::WhereArgs;
 use crate::launch::fallback;
 use crate::runs::formats;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -115,6 +116,9 @@ pub enum Command {
     Serve(ServeArgs),
     /// Watch the ranks of a run in the terminal
     Top(TopArgs),
+    /// Say where a run in progress stands still, and which rank holds up the others
+    #[command(after_help = "Examples:\n  tprof where r1\n  tprof where --rank 37 r1")]
+    Where(WhereArgs),
     /// Query runs with SQL
     Sql(SqlArgs),
     /// Add runs to an archive that SQL can query

@@ -11,7 +11,7 @@ use crate::terminal::quote;
 
 /// Sends a request to the collector of a live run, and returns its reply.
 pub fn ask(path: &Path, request: &Request) -> Result<Reply, Failure> {
-    refuse_what_is_no_run(path)?;
+    refuse_what_is_no_run(path, "tprof ctl")?;
     let reply = match request {
         Request::Steps { count, .. } => control::start_steps(path, *count, || {
             print_stderr(
@@ -39,7 +39,8 @@ pub fn written_out(run: &Path, until_ns: Option<u64>) -> Result<Vec<String>, Fai
     Ok(names.map(|what| format!("not written yet, and not in this report: {what}")).collect())
 }
 
-fn refuse_what_is_no_run(path: &Path) -> Result<(), Failure> {
+/// Fails if a path can't be a run. `command` is the command that needs one.
+pub fn refuse_what_is_no_run(path: &Path, command: &str) -> Result<(), Failure> {
     let shown = path.display();
     let failure = Failure::new(format!("`{shown}` is not a run"));
     if !path.exists() {
@@ -48,12 +49,13 @@ fn refuse_what_is_no_run(path: &Path) -> Result<(), Failure> {
     if !path.is_dir() {
         return Err(failure
             .cause("the path is a file")
-            .hint("tprof ctl with the run directory that contains the file"));
+            .hint(format!("{command} with the run directory that contains the file")));
     }
     Ok(())
 }
 
-fn not_reached(path: &Path, error: &dyn std::error::Error) -> Failure {
+/// Makes the failure for a collector that can't be reached.
+pub fn not_reached(path: &Path, error: &dyn std::error::Error) -> Failure {
     let report = format!("tprof report {}", quote::word(path.as_os_str()));
     Failure::new(format!("cannot reach the collector of `{}`", path.display()))
         .cause(error.to_string())

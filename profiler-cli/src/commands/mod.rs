@@ -21,4 +21,5 @@ pub mod run;
 pub mod serve;
 mod snapshot;
 pub mod sql;
+pub mod standstill;
 mod steps_from;

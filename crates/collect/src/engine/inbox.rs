@@ -124,6 +124,8 @@ pub enum Request {
     },
     /// Return rates, losses and sizes.
     Status,
+    /// Return what each rank does and waits for now.
+    Where,
 }
 
 /// The result of a request.

@@ -20,6 +20,7 @@ mod recording;
 mod requests;
 mod reserve;
 pub mod scheduled;
+mod standstill;
 mod step_counts;
 mod steps;
 mod summary;

@@ -1,4 +1,5 @@
-//! Handles requests to a live run: start, stop, mark, step, snapshot, write and status.
+//! Handles requests to a live run: start, stop, mark, step, snapshot, write, where and
+//! status.
 
 use super::inbox::{Reply, Request};
 use super::main_loop::Engine;
@@ -49,6 +50,10 @@ impl Engine {
             }
             Request::Step { number } => self.step(number),
             Request::Status => Reply::with(self.status(on)),
+            Request::Where => match serde_json::to_value(self.standstill()) {
+                Ok(state) => Reply::with(state),
+                Err(error) => Reply::new(false, error.to_string()),
+            },
         };
         let _ = to.send(reply);
     }

@@ -7,9 +7,10 @@ use crate::error::CollectError;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
+use tprof_hang::{Answer, HostState, NotAnswered, RankEnd, RankState};
 use tprof_os::sys;
-use tprof_trace::run::RunInfo;
+use tprof_trace::run::{RankInfo, RunInfo};
 use tprof_wire::env::SOCKET_NAME;
 use tprof_wire::handshake::{Hello, Role};
 
@@ -59,9 +60,8 @@ pub fn start_steps(run: &Path, count: u32, waits: impl FnOnce()) -> Result<Reply
     }
 }
 
-/// Returns the replies of the run's collectors. Fails if no collector replies.
-fn replies(run: &Path, request: &Request) -> Result<Vec<Reply>, CollectError> {
-    let not_live = |why: String| CollectError::NotLive(why);
+/// Returns the info files of the run's collectors. Fails if there is none.
+fn sessions(run: &Path) -> Result<Vec<RunInfo>, CollectError> {
     let mut sessions = Vec::new();
     let entries = std::fs::read_dir(run)
         .map_err(|source| CollectError::Unwritable { path: run.to_owned(), source })?;
@@ -75,33 +75,102 @@ fn replies(run: &Path, request: &Request) -> Result<Vec<Reply>, CollectError> {
             }
         }
     }
-    if sessions.is_empty() {
-        return Err(not_live(format!("`{}` holds no run", run.display())));
+    match sessions.is_empty() {
+        true => Err(CollectError::NotLive(format!("`{}` holds no run", run.display()))),
+        false => Ok(sessions),
     }
+}
+
+/// Returns the replies of the run's collectors. Fails if no collector replies.
+fn replies(run: &Path, request: &Request) -> Result<Vec<Reply>, CollectError> {
     let mut replies = Vec::new();
     let mut why = format!("the run in `{}` has ended", run.display());
-    for info in sessions.iter().filter(|i| !i.finished) {
+    for info in sessions(run)?.iter().filter(|i| !i.finished) {
         if info.host != sys::host_name() {
             why = format!("that run is on host {}, this is {}", info.host, sys::host_name());
             continue;
         }
-        match ask(&Path::new(&info.session).join(SOCKET_NAME), request) {
+        match ask_collector(info, request) {
             Ok(reply) => replies.push(reply),
-            Err(e) => {
-                let e = match e.kind() {
-                    ErrorKind::WouldBlock => {
-                        "no answer in five seconds, as if it were stopped".into()
-                    }
-                    // A collector of another version closes the connection, because it would
-                    // misread the request.
-                    ErrorKind::ConnectionReset => of_another(&info.tprof),
-                    _ => e.to_string(),
-                };
-                why = format!("the collector of `{}` does not answer: {e}", run.display());
-            }
+            Err(e) => why = format!("the collector of `{}` does not answer: {e}", run.display()),
         }
     }
-    if replies.is_empty() { Err(not_live(why)) } else { Ok(replies) }
+    if replies.is_empty() { Err(CollectError::NotLive(why)) } else { Ok(replies) }
+}
+
+/// Sends a request to one collector on this host. Returns its reply, or why there is none.
+fn ask_collector(info: &RunInfo, request: &Request) -> Result<Reply, String> {
+    ask(&Path::new(&info.session).join(SOCKET_NAME), request).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock => "no answer in five seconds, as if it were stopped".into(),
+        // A collector of another version closes the connection, because it would misread the
+        // request.
+        ErrorKind::ConnectionReset => of_another(&info.tprof),
+        _ => error.to_string(),
+    })
+}
+
+/// Asks all collectors of a run on this host what their ranks do now, and judges that. Fails if the
+/// run has ended or no collector answers.
+pub fn standstill(run: &Path) -> Result<Answer, CollectError> {
+    let sessions = sessions(run)?;
+    if sessions.iter().all(|info| info.finished) {
+        return Err(CollectError::NotLive(format!("the run in `{}` has ended", run.display())));
+    }
+    // Each collector needs a moment, so all are asked at the same time.
+    let answers: Vec<Result<HostState, NotAnswered>> = std::thread::scope(|scope| {
+        let asked: Vec<_> =
+            sessions.iter().map(|info| scope.spawn(move || state_of(info))).collect();
+        asked.into_iter().filter_map(|answer| answer.join().ok()).collect()
+    });
+    let (mut hosts, mut not_answered) = (Vec::new(), Vec::new());
+    for (answer, info) in answers.into_iter().zip(&sessions) {
+        match answer {
+            Ok(state) => hosts.push((info.finished, state)),
+            Err(missing) => not_answered.push(missing),
+        }
+    }
+    if hosts.iter().all(|(finished, _)| *finished) {
+        let why = not_answered.first().map_or("it has ended", |missing| &missing.why);
+        return Err(CollectError::NotLive(format!(
+            "the collector of `{}` does not answer: {why}",
+            run.display()
+        )));
+    }
+    Ok(Answer::new(hosts.into_iter().map(|(_, state)| state).collect(), not_answered))
+}
+
+/// Returns the state of the ranks of one collector.
+fn state_of(info: &RunInfo) -> Result<HostState, NotAnswered> {
+    let missing = |why: String| NotAnswered {
+        host: info.host.clone(),
+        ranks: info.ranks.iter().map(|rank| rank.rank).collect(),
+        why,
+    };
+    if info.finished {
+        return Ok(ended_state(info));
+    }
+    if info.host != sys::host_name() {
+        return Err(missing(format!("this is host {}", sys::host_name())));
+    }
+    let reply = ask_collector(info, &Request::Where).map_err(missing)?;
+    let state = reply.status.filter(|_| reply.ok).and_then(|s| serde_json::from_value(s).ok());
+    state.ok_or_else(|| missing(reply.message))
+}
+
+/// Returns the state of the ranks of a collector that has finished: all have ended.
+fn ended_state(info: &RunInfo) -> HostState {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let lasted_ns = info.end_ns.unwrap_or(info.start_ns).saturating_sub(info.start_ns);
+    let end_unix_ns = info.start_unix_ns.saturating_add(lasted_ns);
+    let age_ns = (since.as_nanos() as u64).saturating_sub(end_unix_ns);
+    let state = |rank: &RankInfo| {
+        let rows = info.processes.iter().filter(|row| row.rank == Some(rank.rank));
+        let last = rows.filter(|row| row.ended_by != "exec").max_by_key(|row| row.end_ns);
+        let (status, signal) = last.map_or((None, None), |row| (row.exit_status, row.signal));
+        let end = Some(RankEnd { status, signal, age_ns });
+        RankState { rank: rank.rank, host: info.host.clone(), end, ..RankState::default() }
+    };
+    HostState { host: info.host.clone(), ranks: info.ranks.iter().map(state).collect() }
 }
 
 /// Formats the reason for a refusal: the collector has version `version`, and this program has
@@ -117,12 +186,27 @@ fn ask(socket: &Path, request: &Request) -> std::io::Result<Reply> {
     let hello = Hello::new(Role::Control, std::process::id());
     sys::send(&fd, &hello.to_bytes(), &[])?;
     sys::send(&fd, &serde_json::to_vec(request)?, &[])?;
-    let mut buffer = vec![0; MAX_MESSAGE];
-    let len = sys::receive(&fd, &mut buffer)?;
-    if len == 0 {
-        return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, "refused"));
+    // A long reply consists of several messages. The collector closes the connection after the last.
+    let (mut reply, mut buffer) = (Vec::new(), vec![0; MAX_MESSAGE]);
+    loop {
+        match sys::receive(&fd, &mut buffer)? {
+            0 if reply.is_empty() => {
+                return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, "refused"));
+            }
+            0 => return Ok(serde_json::from_slice(&reply)?),
+            len => reply.extend_from_slice(&buffer[..len]),
+        }
     }
-    Ok(serde_json::from_slice(&buffer[..len])?)
+}
+
+/// Sends a reply, in as many messages as it needs. A client that has gone gets none.
+pub(crate) fn reply(client: &OwnedFd, reply: &Reply) {
+    let Ok(bytes) = serde_json::to_vec(reply) else { return };
+    for part in bytes.chunks(MAX_MESSAGE) {
+        if sys::send(client, part, &[]).is_err() {
+            return;
+        }
+    }
 }
 
 /// Receives one request from a control connection; `None` if the request is malformed.

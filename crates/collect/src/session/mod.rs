@@ -9,6 +9,7 @@ mod nccl_conf;
 mod owners;
 mod rundir;
 mod server;
+mod standstill;
 mod start;
 
 pub use injections::{Libraries, injections};

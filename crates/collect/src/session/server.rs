@@ -10,7 +10,8 @@ use crate::engine::prebuilt_tables::PrebuiltTables;
 use crate::output::module_names::why_not;
 use crate::output::processes::Unanswered;
 use crate::output::ranks::Rank;
-use crate::session::control::{self, Reply};
+use crate::session::control::{self, Reply, Request};
+use crate::session::standstill::Standstill;
 use crate::shared::{Region, SessionMemory};
 use crate::targets::attached::Attached;
 use std::borrow::Cow;
@@ -31,6 +32,9 @@ use tprof_wire::handshake::{ExecArguments, Hello, Role, Welcome, hello_flags};
 
 /// Longest time that a client may take to send its `Hello`.
 const HELLO_TIME: Duration = Duration::from_secs(1);
+
+/// Longest time that the engine may take to answer a request.
+const ANSWER_TIME: Duration = Duration::from_secs(4);
 
 /// The parts that the server needs to answer its clients.
 pub struct Server {
@@ -329,17 +333,23 @@ impl Server {
     /// it.
     fn control(&self, client: OwnedFd) {
         let (events, session) = (self.events.clone(), Arc::clone(&self.session));
+        let kept = self.config.table_cache.clone();
+        let redact = self.config.redact;
         let answer = move || {
             let Some(request) = control::receive(&client) else { return };
-            let (reply, answer) = channel();
-            if events.send(Event::Control(request, reply)).is_err() {
-                return;
-            }
-            session.wake();
-            let busy = || Reply::new(false, "the collector is busy".to_owned());
-            let answer = answer.recv_timeout(Duration::from_secs(4)).unwrap_or_else(|_| busy());
-            if let Ok(bytes) = serde_json::to_vec(&answer) {
-                let _ = sys::send(&client, &bytes, &[]);
+            let ask = |request: &Request| {
+                let (reply, answer) = channel();
+                events.send(Event::Control(request.clone(), reply)).ok()?;
+                session.wake();
+                let busy = || Reply::new(false, "the collector is busy".to_owned());
+                Some(answer.recv_timeout(ANSWER_TIME).unwrap_or_else(|_| busy()))
+            };
+            let answer = match request {
+                Request::Where => Standstill { kept, redact }.gather(ask),
+                request => ask(&request),
+            };
+            if let Some(answer) = answer {
+                control::reply(&client, &answer);
             }
         };
         // If no thread can be started, the connection is closed, which tells the client that it

@@ -29,6 +29,7 @@ use crate::gpu::virtual_memory::{MappingCall, VirtualMemory};
 use crate::shared::clock::Clock;
 use crate::targets::collectives::{Collectives, HookedCall};
 use crate::targets::gemms::Gemms;
+use crate::targets::progress::Operations;
 use std::collections::HashMap;
 use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};
@@ -97,6 +98,10 @@ pub struct Calls {
     times_out_of_memory: u64,
     /// The process's collectives.
     pub collectives: Collectives,
+    /// The operations of MPI that are over.
+    pub mpi: Operations,
+    /// Kernel and time of the last launch.
+    last_launch: Option<(u64, u64)>,
     threads: HashMap<ThreadIndex, ThreadCalls>,
     gemms: Gemms,
     first_waiting_ns: Option<u64>,
@@ -131,6 +136,8 @@ impl Calls {
             out_of_memory: Vec::new(),
             times_out_of_memory: 0,
             collectives: Collectives::new(process),
+            mpi: Operations::default(),
+            last_launch: None,
             threads: HashMap::new(),
             gemms: Gemms::default(),
             first_waiting_ns: None,
@@ -153,6 +160,15 @@ impl Calls {
                 self.of_thread(thread, function, number, result, detail, time_ns + duration_ns);
                 self.changed_memory(thread, number, time_ns, time_ns + duration_ns);
                 self.unseen.called(function, result, detail);
+                match function.does {
+                    Effect::Meets { .. } if result == 0 => {
+                        self.mpi.add(function.name.text(), None, time_ns + duration_ns);
+                    }
+                    Effect::Launches { .. } if result == 0 => {
+                        self.last_launch = Some((detail, time_ns));
+                    }
+                    _ => {}
+                }
                 if result == 0 {
                     let stream = stream_of(number, stream);
                     self.captures.called(number, stream, [time_ns, time_ns + duration_ns]);
@@ -253,6 +269,11 @@ impl Calls {
             }
         }
         self.first_waiting_ns.get_or_insert(time_ns);
+    }
+
+    /// Returns the name of the kernel that was launched last, empty if it is unknown, and the time.
+    pub fn last_launch(&self) -> Option<(&str, u64)> {
+        self.last_launch.map(|(kernel, time_ns)| (self.kernels.name_of(kernel), time_ns))
     }
 
     /// Returns a row for a call, without the arguments.

@@ -21,7 +21,9 @@ mod notes;
 mod operators;
 pub mod own_switch;
 pub mod placing;
+mod progress;
 mod spans;
+mod standstill;
 pub mod target;
 #[cfg(test)]
 mod tests;

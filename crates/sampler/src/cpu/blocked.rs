@@ -21,6 +21,8 @@ const STACK_BYTES: usize = 32 << 10;
 pub struct BlockedThread {
     /// What the thread waits for, if its system call shows that.
     pub waits_for: Option<ThreadState>,
+    /// The system call in which the thread waits, if it is known.
+    pub call: Option<Call>,
     /// The descriptor that the thread waits for, if its system call has one.
     pub descriptor: Option<u32>,
     /// The kernel's function in which the thread waits. It is read only if the system call doesn't
@@ -41,6 +43,7 @@ pub fn inspect(pid: u32, tid: u32, stack: bool) -> Option<BlockedThread> {
     let mut blocked = BlockedThread::default();
     if let Some(at) = parse(&text) {
         let call = at.call();
+        blocked.call = call;
         blocked.waits_for = call.and_then(|call| call.waits_for(pid, tid));
         blocked.descriptor = call.and_then(|call| call.descriptor(|at| word(pid, at)));
         if stack {

@@ -23,6 +23,16 @@ impl Call {
         waits.then_some(self.args[0])
     }
 
+    /// Returns the address of the mutex that the call waits for, if it waits as glibc's
+    /// `pthread_mutex_lock` does: without a limit, until a lock that others wait for is free. Other
+    /// locks wait in other ways, so their addresses aren't returned.
+    pub fn mutex(&self) -> Option<u64> {
+        const WAITED_FOR: u64 = 2;
+        let operation = self.args[1] as i32 & !libc::FUTEX_PRIVATE_FLAG;
+        let is_plain = operation == libc::FUTEX_WAIT && self.args[3] == 0;
+        self.futex().filter(|_| is_plain && self.args[2] == WAITED_FOR)
+    }
+
     /// Returns the descriptor that the call waits for: its first argument, or the polled descriptor
     /// if it polls only one. `read` returns a descriptor at an address in the thread's memory.
     pub fn descriptor(&self, read: impl FnOnce(u64) -> Option<u32>) -> Option<u32> {
@@ -252,6 +262,17 @@ mod tests {
         assert_eq!(kind(libc::SYS_ppoll, [0; 6]), None);
         assert_eq!(kind(-1, [0; 6]), None);
         assert_eq!(kind(100_000, [0; 6]), None);
+    }
+
+    #[test]
+    fn only_a_wait_of_a_mutex_without_a_limit_is_one() {
+        let private = libc::FUTEX_PRIVATE_FLAG as u64;
+        let of = |args| Call { number: libc::SYS_futex, args }.mutex();
+        assert_eq!(of([64, private, 2, 0, 0, 0]), Some(64));
+        assert_eq!(of([64, private, 2, 4096, 0, 0]), None, "a lock with a limit");
+        assert_eq!(of([64, private, 7, 0, 0, 0]), None, "a semaphore");
+        let condition = libc::FUTEX_WAIT_BITSET as u64 | private;
+        assert_eq!(of([64, condition, 2, 0, 0, 0]), None, "a condition variable");
     }
 
     #[test]

@@ -16,6 +16,9 @@ const MAX_KNOWN: usize = 4096;
 /// reading takes long: readings may take at most one part in `SHARE` of the time.
 const EVERY: Duration = Duration::from_millis(500);
 const SHARE: u32 = 50;
+/// The texts before and after the name in a frame.
+const BEFORE: &str = "(waits for ";
+const AFTER: &str = ")";
 /// The state of a listening TCP socket, as `/proc/net/tcp` shows it.
 const LISTENS: &str = "0A";
 
@@ -54,6 +57,12 @@ impl Descriptors {
         Some(frame)
     }
 
+    /// Returns the file or peer of a thread's descriptor in words; `None` if there is no name for it.
+    pub fn name(&mut self, pid: u32, tid: u32, descriptor: u32) -> Option<String> {
+        let frame = self.frame(pid, tid, descriptor)?;
+        Some(frame.strip_prefix(BEFORE)?.strip_suffix(AFTER)?.to_owned())
+    }
+
     fn socket(&mut self, pid: u32, inode: u64) -> Option<Arc<str>> {
         if !self.sockets.contains_key(&inode) {
             let now = Instant::now();
@@ -87,7 +96,7 @@ impl Descriptors {
 }
 
 fn frame(what: &str) -> String {
-    format!("(waits for {what})")
+    format!("{BEFORE}{what}{AFTER}")
 }
 
 /// Parses a line of `/proc/net/tcp` or a file like it: returns inode and peer.

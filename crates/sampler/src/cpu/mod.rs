@@ -34,6 +34,7 @@ mod cost;
 mod counters;
 mod descriptors;
 mod events;
+mod look;
 mod options;
 mod polled;
 mod polled_thread;
@@ -48,6 +49,7 @@ mod worker;
 
 pub use cost::{CostSpread, SamplingCosts, measure as measure_sampling};
 pub use counters::processors;
+pub use look::{Looker, SeenThread};
 pub use options::SamplingOptions;
 pub use probe::{Permitted, permitted};
 pub use rate::{DEFAULT_RATE, highest_rate};

@@ -64,9 +64,15 @@ impl Meeting {
     pub fn wait(&self, round: u64) {
         self.arrived.fetch_add(1, SeqCst);
         // A killed rank never arrives. With NCCL its peers wait for ever; here they give up after a
-        // while.
-        for _ in 0..100_000 {
-            if self.arrived.load(SeqCst) >= round * self.ranks {
+        // while, unless a test asks them to wait. From the round `FAKE_NCCL_STUCK` on, they wait even
+        // if all have arrived, as if the network had failed.
+        let is_patient = std::env::var_os("FAKE_NCCL_PATIENT").is_some();
+        let stuck = std::env::var("FAKE_NCCL_STUCK").ok().and_then(|round| round.parse().ok());
+        let is_stuck = stuck.is_some_and(|from: u64| round >= from);
+        for turn in 0_u64.. {
+            if self.arrived.load(SeqCst) >= round * self.ranks && !is_stuck
+                || turn >= 100_000 && !(is_patient || is_stuck)
+            {
                 return;
             }
             std::thread::sleep(std::time::Duration::from_micros(20));

@@ -44,6 +44,11 @@ impl Kernels {
         self.arguments.clear();
     }
 
+    /// Returns the name of a kernel; empty if it is unknown.
+    pub fn name_of(&self, kernel: u64) -> &str {
+        self.names.get(&kernel).map_or("", String::as_str)
+    }
+
     /// Returns the number of launches that wait.
     pub fn len(&self) -> usize {
         self.launched.len()

@@ -114,6 +114,12 @@ impl Communicators {
         self.live.get(&address).copied()
     }
 
+    /// Returns the number and the size of a communicator that exists now.
+    pub fn identity(&self, nth: CommunicatorIndex) -> Option<(u64, Option<u32>)> {
+        let live = self.made.get(nth).filter(|_| self.live.values().any(|of| *of == nth))?;
+        Some((live.plugins.map_or(live.id, |(id, _)| id), live.size))
+    }
+
     /// Returns a communicator that a hook recorded.
     pub fn of_hook(&mut self, nth: CommunicatorIndex) -> Option<&mut LiveCommunicator> {
         self.made.get_mut(nth)

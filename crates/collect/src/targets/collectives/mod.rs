@@ -21,8 +21,9 @@ mod words;
 pub use communicators::JoinCall;
 
 use crate::gpu::Gpu;
+use crate::targets::progress::Operations;
 use channels::Channels;
-use communicators::Communicators;
+use communicators::{CommunicatorIndex, Communicators};
 use pending::Pending;
 use plugin::PluginRecords;
 use std::borrow::Cow;
@@ -91,6 +92,8 @@ pub struct Collectives {
     /// theirs.
     own_tasks: HashSet<ThreadIndex>,
     joined_ns: u64,
+    /// The operations of each communicator.
+    entered: HashMap<CommunicatorIndex, Operations>,
     /// Number of rows that could not be written.
     pub lost: u64,
 }
@@ -109,6 +112,7 @@ impl Collectives {
             is_hooked: false,
             own_tasks: HashSet::new(),
             joined_ns: 0,
+            entered: HashMap::new(),
             lost: 0,
         }
     }
@@ -151,6 +155,10 @@ impl Collectives {
             is_joined: false,
         };
         pending.measure(size);
+        if let Some(made) = made {
+            let entered = self.entered.entry(made).or_default();
+            entered.add(&pending.operation, pending.row.bytes, call.end_ns);
+        }
         let state = self.threads.entry(call.thread).or_default();
         if state.groups > 0 && state.grouped.len() < MAX_GROUP {
             pending.is_open = true;
@@ -201,6 +209,15 @@ impl Collectives {
     pub fn joined(&mut self, call: JoinCall) {
         self.is_hooked = true;
         self.communicators.joined(call);
+    }
+
+    /// Returns the operations of each communicator that has some: its number, the same in all ranks,
+    /// and its size.
+    pub fn entered(&self) -> impl Iterator<Item = (u64, Option<u32>, &Operations)> {
+        self.entered.iter().filter_map(|(nth, operations)| {
+            let (id, size) = self.communicators.identity(*nth)?;
+            Some((id, size, operations))
+        })
     }
 
     /// Returns when the first of the operations with waiting rows returned.

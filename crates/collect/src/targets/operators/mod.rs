@@ -16,9 +16,11 @@ use crate::output::losses::Losses;
 use crate::output::stepping::is_step;
 use crate::shared::clock::Clock;
 use crate::targets::interned::Interned;
+use crate::targets::progress::{EnteredOperation, Operations, StepSource, Steps, is_between_two};
 use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};
 use tprof_wire::operators::{Inputs, Operator, RangeEdge};
+use tprof_wire::pytorch::PROFILER_STEP;
 
 /// Rows are written when this many of them wait.
 const MAX_ROWS: usize = 16_384;
@@ -74,6 +76,10 @@ pub struct Operators {
     pub operators: u64,
     nameless: u64,
     unwritten: u64,
+    /// The steps that ranges show.
+    pub steps: Steps,
+    /// The operations between ranks that are over, of process groups that run on the host.
+    pub operations: Operations,
 }
 
 impl Operators {
@@ -94,6 +100,8 @@ impl Operators {
             operators: 0,
             nameless: 0,
             unwritten: 0,
+            steps: Steps::default(),
+            operations: Operations::default(),
         }
     }
 
@@ -167,8 +175,10 @@ impl Operators {
     ) -> bool {
         let Some(name) = interned.name(over.name, writer) else { return false };
         let Some(args) = self.texts.text(over.inputs.sizes, interned, writer) else { return false };
-        if over.kind == SpanKind::Annotation && !self.has_stepped {
-            self.has_stepped = interned.text(over.name).is_some_and(is_step);
+        if over.kind == SpanKind::Annotation
+            && let Some(text) = interned.text(over.name)
+        {
+            self.progressed(over, text);
         }
         self.spans.push(Span {
             start_ns: over.start_ns,
@@ -182,6 +192,37 @@ impl Operators {
             ..Span::default()
         });
         true
+    }
+
+    /// Notes a range that is a step or an operation between ranks.
+    fn progressed(&mut self, over: &FinishedOperator, name: &str) {
+        let end_ns = over.start_ns + over.duration_ns;
+        if let Some(operation) = operation_of(name) {
+            self.operations.add(operation, None, end_ns);
+        } else if let Some(number) = name.strip_prefix(PROFILER_STEP) {
+            self.steps.add(
+                StepSource::Profiler,
+                number.trim_start_matches('#').parse().ok(),
+                end_ns,
+            );
+        } else if is_step(name) {
+            self.steps.add(StepSource::Optimizer(over.name), None, end_ns);
+        }
+        self.has_stepped |= is_step(name);
+    }
+
+    /// Returns the operations between ranks that have begun and not ended, in order of time.
+    pub fn open_operations(&self, interned: &Interned) -> Vec<EnteredOperation> {
+        let open = self.ranges.open().filter_map(|(name, start_ns)| {
+            let name = operation_of(interned.text(name)?)?.to_owned();
+            Some(EnteredOperation { number: 0, name, bytes: None, time_ns: start_ns })
+        });
+        let mut open: Vec<EnteredOperation> = open.collect();
+        open.sort_by_key(|operation| operation.time_ns);
+        for (operation, number) in open.iter_mut().zip(self.operations.count..) {
+            operation.number = number;
+        }
+        open
     }
 
     /// Makes the next call of [`Self::write`] write all rows, even if too few wait.
@@ -257,6 +298,14 @@ impl Operators {
             }
         }
     }
+}
+
+/// Returns the operation for the name of a range that PyTorch puts around an operation between ranks
+/// on the host, if it is one of a whole group.
+fn operation_of(name: &str) -> Option<&str> {
+    const BACKENDS: [&str; 2] = ["gloo:", "mpi:"];
+    let operation = BACKENDS.iter().find_map(|backend| name.strip_prefix(backend))?;
+    (!is_between_two(operation)).then_some(operation)
 }
 
 #[cfg(test)]

@@ -93,6 +93,11 @@ impl OpenRanges {
         }
     }
 
+    /// Returns the ids of the names of the open ranges, and the times when they began.
+    pub fn open(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.open.values().map(|range| (range.name, range.start_ns))
+    }
+
     /// Ends the ranges that are still open. The caller has paired all edges with [`Self::over`].
     pub fn finish(&mut self, end_ns: u64) -> RangesLeft {
         let open = std::mem::take(&mut self.open).into_values();

@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::output::losses::Losses;
 use crate::targets::boundaries::Boundaries;
 use crate::targets::interned::Interned;
+use crate::targets::progress::{StepSource, Steps};
 use finished::{Finished, OpenSpan};
 use open::OpenSpans;
 use totals::{TotalChange, Totals};
@@ -93,6 +94,8 @@ pub struct Spans {
     pub cycles_before: u32,
     /// The steps that it has counted because `tprof ctl start --steps` asked for that.
     pub boundaries: Boundaries,
+    /// The steps that the program has marked.
+    pub steps: Steps,
     off_since_ns: Option<u64>,
     pauses: Vec<(u64, u64)>,
     nameless: u64,
@@ -194,6 +197,7 @@ impl Spans {
                 Some(Finished::Value { name, time_ns, value: f64::from_bits(first) })
             }
             ExtKind::Step => {
+                self.steps.add(StepSource::Program, Some(first), time_ns);
                 self.mark(&format!("step {first}"), MarkKind::Step, time_ns, writer);
                 None
             }

@@ -1,0 +1,66 @@
+//! Tells what the engine knows of its ranks at this moment, for `tprof where`: how each goes on, and
+//! the process that runs its steps. The stacks are read elsewhere.
+
+use super::main_loop::Engine;
+use crate::targets::target::Target;
+use std::collections::BTreeMap;
+use tprof_hang::{HostState, RankEnd, RankState};
+use tprof_os::sys;
+use tprof_trace::run::ProcessInfo;
+
+impl Engine {
+    /// Returns the state of all ranks, without their threads.
+    pub(super) fn standstill(&mut self) -> HostState {
+        let now_ns = sys::monotonic_ns();
+        let rows = &self.out.processes.processes;
+        let has_ranks = rows.iter().any(|row| row.rank.is_some());
+        let mut by_rank: BTreeMap<u32, Vec<&ProcessInfo>> = BTreeMap::new();
+        for row in rows.iter().filter(|row| row.rank.is_some() || !has_ranks) {
+            by_rank.entry(row.rank.unwrap_or(0)).or_default().push(row);
+        }
+        let host = self.parts.info.host.clone();
+        let state = |(rank, rows): (u32, Vec<&ProcessInfo>)| {
+            let live: Vec<u32> =
+                rows.iter().filter(|row| row.end_ns.is_none()).map(|row| row.pid).collect();
+            let state = match self.driving(&live) {
+                Some((pid, target)) => {
+                    let known =
+                        target.map(|target| target.standstill(now_ns, self.recording.always_on));
+                    RankState { pid, ..known.unwrap_or_default() }
+                }
+                None => RankState { end: end_of(&rows, now_ns), ..RankState::default() },
+            };
+            RankState { rank, host: host.clone(), ..state }
+        };
+        HostState { ranks: by_rank.into_iter().map(state).collect(), host: host.clone() }
+    }
+
+    /// Returns the process of a rank that runs its steps: of those that were not forked from
+    /// another, one whose steps or operations are known, otherwise the one that has used most CPU
+    /// time.
+    fn driving(&self, live: &[u32]) -> Option<(u32, Option<&Target>)> {
+        let target_of = |pid: u32| {
+            let mut own = self.targets.values().filter(|of| of.pid == pid && of.end.is_none());
+            own.next_back()
+        };
+        let is_forked = |target: &Target| {
+            let parent = target.forked_from.and_then(|number| self.targets.get(&number));
+            parent.is_some_and(|parent| live.contains(&parent.pid))
+        };
+        let all = live.iter().map(|pid| (*pid, target_of(*pid)));
+        let own = all.filter(|(_, target)| !target.is_some_and(is_forked));
+        own.max_by_key(|(pid, target)| {
+            let progresses = target.is_some_and(Target::has_progressed);
+            (progresses, target.is_some(), sys::cpu_ns_of(*pid))
+        })
+    }
+}
+
+/// Returns how a rank ended whose processes have all ended. The last one that another program did
+/// not replace decides.
+fn end_of(rows: &[&ProcessInfo], now_ns: u64) -> Option<RankEnd> {
+    let ended = rows.iter().filter(|row| row.ended_by != "exec");
+    let last = ended.max_by_key(|row| row.end_ns)?;
+    let age_ns = now_ns.saturating_sub(last.end_ns.unwrap_or(now_ns));
+    Some(RankEnd { status: last.exit_status, signal: last.signal, age_ns })
+}

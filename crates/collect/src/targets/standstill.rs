@@ -1,0 +1,86 @@
+//! Tells what an image's records show about its progress, for `tprof where`.
+
+use super::progress::{EnteredOperation, Operations};
+use super::target::Target;
+use std::sync::atomic::Ordering::Relaxed;
+use tprof_hang::{Backend, GroupState, LaunchState, Operation, RankState, StepState};
+
+impl Target {
+    /// Whether any step or any operation between ranks was recorded.
+    pub fn has_progressed(&self) -> bool {
+        self.spans.steps.count() + self.operators.steps.count() > 0
+            || !groups_of(self, 0).is_empty()
+    }
+
+    /// Whether the image records now.
+    fn records(&self) -> bool {
+        self.hooks.region.header().off.load(Relaxed) == 0
+    }
+
+    /// Whether every operation between ranks was recorded, so that their numbers are the same in all
+    /// ranks.
+    fn has_all_operations(&self) -> bool {
+        self.whole_life && !self.spans.was_switched && self.hooks.slot_totals().lost == 0
+    }
+
+    /// Returns the last step, the operations between ranks and the last launch. `always_on` says
+    /// whether recording has been on since the run began. While recording is off, or after a gap,
+    /// what was recorded last says nothing about now.
+    pub fn standstill(&self, now_ns: u64, always_on: bool) -> RankState {
+        if !self.records() {
+            return RankState::default();
+        }
+        let (own, ranges) = (&self.spans.steps, &self.operators.steps);
+        let steps = if ranges.is_better(own) { ranges } else { own };
+        let step = steps.last().map(|(number, time_ns)| StepState {
+            number,
+            age_ns: now_ns.saturating_sub(time_ns),
+            usual_ns: steps.usual_ns(),
+        });
+        let launch = self.calls.last_launch().map(|(kernel, time_ns)| LaunchState {
+            kernel: kernel.to_owned(),
+            age_ns: now_ns.saturating_sub(time_ns),
+        });
+        let groups = match always_on && self.has_all_operations() {
+            true => groups_of(self, now_ns),
+            false => Vec::new(),
+        };
+        RankState { step, launch, groups, ..RankState::default() }
+    }
+}
+
+fn groups_of(target: &Target, now_ns: u64) -> Vec<GroupState> {
+    let shown = |operation: &EnteredOperation, is_over| Operation {
+        number: operation.number,
+        name: operation.name.clone(),
+        bytes: operation.bytes,
+        age_ns: now_ns.saturating_sub(operation.time_ns),
+        is_over,
+    };
+    let group = |backend, operations: &Operations, is_over| GroupState {
+        backend,
+        entered: operations.count,
+        recent: operations.recent.iter().map(|operation| shown(operation, is_over)).collect(),
+        ..GroupState::default()
+    };
+    let mut groups: Vec<GroupState> = Vec::new();
+    for (id, size, operations) in target.calls.collectives.entered() {
+        let id = Some(format!("{id:x}"));
+        groups.push(GroupState { id, size, ..group(Backend::Nccl, operations, false) });
+    }
+    let over = &target.operators.operations;
+    let open = target.operators.open_operations(&target.interned);
+    if over.count > 0 || !open.is_empty() {
+        let mut ranges = group(Backend::Torch, over, true);
+        ranges.finished = Some(over.count);
+        ranges.entered += open.len() as u64;
+        ranges.recent.extend(open.iter().map(|operation| shown(operation, false)));
+        groups.push(ranges);
+    }
+    let mpi = &target.calls.mpi;
+    if mpi.count > 0 {
+        groups.push(GroupState { finished: Some(mpi.count), ..group(Backend::Mpi, mpi, true) });
+    }
+    groups.sort_by(|a, b| (a.backend, &a.id).cmp(&(b.backend, &b.id)));
+    groups
+}

@@ -1,0 +1,45 @@
+//! Groups ranks that do the same, so that the answer about a thousand ranks fits on a screen.
+
+use crate::situation::RankView;
+use crate::state::FrameState;
+
+/// Ranks that do the same.
+pub struct Fold<'v, 's> {
+    /// Numbers of the ranks, rising.
+    pub ranks: Vec<u32>,
+    /// The first of them, which stands for all.
+    pub first: &'v RankView<'s>,
+}
+
+/// What must be equal for ranks to be folded.
+type Sameness<'s> =
+    (Option<(u64, &'s str)>, bool, bool, char, Vec<&'s FrameState>, Option<(i32, i32)>);
+
+fn sameness<'v>(view: &'v RankView<'_>) -> Sameness<'v> {
+    let state = view.state;
+    let open = view.open.as_ref();
+    let thread = state.driving();
+    (
+        open.map(|open| (open.operation.number, open.operation.name.as_str())),
+        view.goes_on,
+        state.is_stopped(),
+        thread.map_or('-', |thread| if thread.wait.is_some() { 'S' } else { 'R' }),
+        thread.map(|thread| thread.frames.iter().collect()).unwrap_or_default(),
+        state.end.as_ref().map(|end| (end.status.unwrap_or(-1), end.signal.unwrap_or(-1))),
+    )
+}
+
+/// Folds ranks, the smallest group first: it has the ranks that differ from the others.
+pub fn fold<'v, 's>(views: &'v [RankView<'s>]) -> Vec<Fold<'v, 's>> {
+    let mut folds: Vec<(Sameness<'v>, Fold<'v, 's>)> = Vec::new();
+    for view in views {
+        let same = sameness(view);
+        match folds.iter_mut().find(|(of, _)| *of == same) {
+            Some((_, fold)) => fold.ranks.push(view.state.rank),
+            None => folds.push((same, Fold { ranks: vec![view.state.rank], first: view })),
+        }
+    }
+    let mut folds: Vec<Fold<'v, 's>> = folds.into_iter().map(|(_, fold)| fold).collect();
+    folds.sort_by_key(|fold| (fold.ranks.len(), fold.ranks.first().copied()));
+    folds
+}

@@ -1,0 +1,36 @@
+//! Decides where a running job stands still, and which rank holds up the others.
+//!
+//! A collector gathers what it knows of its ranks at one moment ([`HostState`]); from the states of
+//! all hosts that answered, [`judge`] makes the verdict. It is a pure function, so every kind of
+//! verdict is tested without a job. What can't be told from the state is [`Kind::Unknown`].
+//!
+//! The modules in reading order; each uses only those above it:
+//!
+//! - `state`: what is gathered of hosts, ranks and threads;
+//! - `place`: which frame of a stack to name, and what the frames say about the wait;
+//! - `situation`: what each rank does, from its state;
+//! - `words`: phrases about ranks and waits;
+//! - `verdict`: the verdict, with one file for each kind that needs several ranks or threads;
+//! - `fold`: groups ranks that do the same;
+//! - `answer`: the answer as text and as JSON.
+
+mod state;
+
+mod place;
+
+mod situation;
+
+mod words;
+
+mod verdict;
+
+mod fold;
+
+mod answer;
+
+pub use answer::{Answer, NotAnswered};
+pub use state::{
+    Backend, FrameState, GroupState, HostState, LaunchState, Layer, Operation, RankEnd, RankState,
+    StepState, ThreadState, Wait, WaitKind,
+};
+pub use verdict::{Kind, Verdict, judge};

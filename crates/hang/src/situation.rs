@@ -1,0 +1,141 @@
+//! What each rank does, concluded from its state: whether it goes on, and which operation between
+//! ranks it is in.
+
+use crate::state::{Backend, GroupState, HostState, Operation, RankState};
+
+/// A rank stands still only if nothing of it was recorded for this long, or for [`TIMES`] of its
+/// usual step.
+const LEAST_NS: u64 = 1_000_000_000;
+const TIMES: u64 = 3;
+/// A process that uses at least this share of a core computes.
+const BUSY_SHARE: f64 = 0.5;
+/// A process that reads or writes at least this many bytes between two readings goes on.
+const MUCH_BYTES: u64 = 1 << 20;
+
+/// An operation between ranks that a rank has entered and not left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Open {
+    pub backend: Backend,
+    /// Identity of the group; `None` if the library doesn't tell.
+    pub group: Option<String>,
+    /// Number of ranks in the group, if known.
+    pub size: Option<u32>,
+    pub operation: Operation,
+}
+
+/// A rank, and what was concluded about it.
+#[derive(Clone, Debug)]
+pub struct RankView<'s> {
+    pub state: &'s RankState,
+    pub open: Option<Open>,
+    /// Whether it goes on.
+    pub goes_on: bool,
+}
+
+/// All ranks that answered.
+#[derive(Clone, Debug)]
+pub struct Situation<'s> {
+    pub ranks: Vec<RankView<'s>>,
+    /// Time without any sign of progress after which a rank stands still, ns.
+    pub limit_ns: u64,
+}
+
+impl<'s> Situation<'s> {
+    /// Concludes what each rank does.
+    pub fn of(hosts: &'s [HostState]) -> Situation<'s> {
+        let states = || hosts.iter().flat_map(|host| &host.ranks);
+        let usual = states().filter_map(|state| state.step.as_ref()?.usual_ns).max();
+        let limit_ns = LEAST_NS.max(usual.unwrap_or(0).saturating_mul(TIMES));
+        let view = |state: &'s RankState| {
+            let open = open_of(state);
+            let goes_on = goes_on(state, open.is_some(), limit_ns);
+            RankView { state, open, goes_on }
+        };
+        let mut ranks: Vec<RankView<'s>> = states().map(view).collect();
+        ranks.sort_by_key(|view| view.state.rank);
+        Situation { ranks, limit_ns }
+    }
+
+    /// Returns the ranks that have not ended.
+    pub fn live(&self) -> impl Iterator<Item = &RankView<'s>> {
+        self.ranks.iter().filter(|view| view.state.end.is_none())
+    }
+}
+
+impl RankView<'_> {
+    /// Whether this rank certainly has not entered an operation that others wait in. `None` if its
+    /// state can't tell.
+    pub fn lacks(&self, open: &Open) -> Option<bool> {
+        if self.open.as_ref().is_some_and(|own| own.is_same_place(open)) {
+            return Some(false);
+        }
+        let of = |group: &&GroupState| {
+            group.backend == open.backend && (open.group.is_none() || group.id == open.group)
+        };
+        match self.state.groups.iter().find(of) {
+            Some(group) => match group.entered > open.operation.number {
+                false => Some(true),
+                // Without groups, counts of operations in different groups can't be compared.
+                true if open.group.is_none() => None,
+                true => Some(false),
+            },
+            // A rank that isn't known to be in the group may be in none, or may not have made it.
+            None if open.group.is_some() => None,
+            None => Some(true),
+        }
+    }
+}
+
+impl Open {
+    /// Whether both are at the same place in the order of the same group.
+    pub fn is_same_place(&self, other: &Open) -> bool {
+        (self.backend, &self.group) == (other.backend, &other.group)
+            && self.operation.number == other.operation.number
+    }
+}
+
+fn open_of(state: &RankState) -> Option<Open> {
+    let opened = |group: &GroupState, operation: Operation| Open {
+        backend: group.backend,
+        group: group.id.clone(),
+        size: group.size,
+        operation,
+    };
+    let of = |backend: Backend| state.groups.iter().filter(move |group| group.backend == backend);
+    // PyTorch's ranges tell when an operation begins and ends.
+    let ranges = of(Backend::Torch).flat_map(|group| group.recent.iter().map(move |o| (group, o)));
+    let oldest = ranges.filter(|(_, operation)| !operation.is_over).max_by_key(|(_, o)| o.age_ns);
+    if let Some((group, operation)) = oldest {
+        return Some(opened(group, operation.clone()));
+    }
+    let driving = state.driving()?;
+    // A call of MPI is recorded when it returns, so an open one is only on the stack.
+    if let Some(call) = driving.mpi_call() {
+        let group = of(Backend::Mpi).next().cloned();
+        let group = group.unwrap_or(GroupState { backend: Backend::Mpi, ..GroupState::default() });
+        let age_ns = group.recent.last().map_or(0, |last| last.age_ns);
+        let (number, name) = (group.entered, call.to_owned());
+        let operation = Operation { number, name, bytes: None, age_ns, is_over: false };
+        return Some(opened(&group, operation));
+    }
+    // NCCL's calls return early: the thread then waits for the device. If the rank does something
+    // else, the device may still work on the operation, but nothing waits for that.
+    if driving.awaits_device() == Some(false) {
+        return None;
+    }
+    let last = of(Backend::Nccl).filter_map(|group| Some((group, group.recent.last()?)));
+    let (group, operation) = last.min_by_key(|(_, operation)| operation.age_ns)?;
+    Some(opened(group, operation.clone()))
+}
+
+fn goes_on(state: &RankState, is_in_operation: bool, limit_ns: u64) -> bool {
+    if state.end.is_some() || state.is_stopped() {
+        return false;
+    }
+    let is_recent = state.quiet_ns().is_some_and(|quiet_ns| quiet_ns < limit_ns);
+    // Waiting for other ranks may take CPU time too.
+    let is_busy = state.cpu_share.is_some_and(|share| share >= BUSY_SHARE)
+        && state.driving().is_some_and(|thread| thread.state == 'R' || thread.wait.is_none())
+        || state.transferred_bytes.is_some_and(|bytes| bytes >= MUCH_BYTES);
+    state.goes_on || is_recent || is_busy && !is_in_operation
+}

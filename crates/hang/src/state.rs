@@ -1,0 +1,220 @@
+//! What a collector gathers of its ranks at one moment. Times are ages, so that the states of hosts
+//! with different clocks can be compared.
+
+use serde::{Deserialize, Serialize};
+
+/// The ranks that one collector records.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostState {
+    /// Name of the host.
+    pub host: String,
+    /// Its ranks.
+    pub ranks: Vec<RankState>,
+}
+
+/// What is known of one rank.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RankState {
+    /// Number of the rank; 0 in a job without ranks.
+    pub rank: u32,
+    /// Name of the host.
+    pub host: String,
+    /// Pid of the process that runs the rank's steps.
+    pub pid: u32,
+    /// How the rank ended; `None` while one of its processes runs.
+    pub end: Option<RankEnd>,
+    /// Its last step; `None` if no step was recorded.
+    pub step: Option<StepState>,
+    /// The groups in which it communicates.
+    pub groups: Vec<GroupState>,
+    /// The last kernel that a hooked call launched; `None` if none was recorded.
+    pub launch: Option<LaunchState>,
+    /// CPU time that the process used between the two readings, as a share of the time between
+    /// them; `None` if it was not read.
+    pub cpu_share: Option<f64>,
+    /// Whether its steps or operations between ranks went on between the two readings.
+    pub goes_on: bool,
+    /// Bytes that it read or wrote between the two readings; `None` if they may not be read.
+    pub transferred_bytes: Option<u64>,
+    /// Threads of the process, its main thread first.
+    pub threads: Vec<ThreadState>,
+    /// Number of further threads that were not read.
+    pub unread_threads: u64,
+}
+
+/// How a rank ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankEnd {
+    /// Exit status, if it exited and the status is known.
+    pub status: Option<i32>,
+    /// Number of the signal that ended it.
+    pub signal: Option<i32>,
+    /// Time since then, ns.
+    pub age_ns: u64,
+}
+
+/// The last step of a rank.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepState {
+    /// Its number.
+    pub number: u64,
+    /// Time since it ended, or since it began if the program marks beginnings, ns.
+    pub age_ns: u64,
+    /// Median time from one step to the next, ns; `None` with too few steps.
+    pub usual_ns: Option<u64>,
+}
+
+/// A kernel that was launched. Whether it has ended is unknown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaunchState {
+    /// Its name; empty if unknown.
+    pub kernel: String,
+    /// Time since the launch, ns.
+    pub age_ns: u64,
+}
+
+/// A library for operations between ranks.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Backend {
+    /// NCCL or RCCL. Its operations are put on a stream, so calls return early.
+    #[default]
+    Nccl,
+    /// gloo and MPI below PyTorch.
+    Torch,
+    /// MPI.
+    Mpi,
+}
+
+/// What a rank has done in one group of ranks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupState {
+    /// The library.
+    pub backend: Backend,
+    /// Identity of the group, the same in all of its ranks. `None` if the library doesn't tell:
+    /// then this is the sum over all groups.
+    pub id: Option<String>,
+    /// Number of ranks in the group.
+    pub size: Option<u32>,
+    /// Number of operations that the rank has entered so far.
+    pub entered: u64,
+    /// Number of operations that are over; `None` if that can't be known.
+    pub finished: Option<u64>,
+    /// The last operations, the newest last.
+    pub recent: Vec<Operation>,
+}
+
+/// An operation between ranks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operation {
+    /// Its number in the group's order, from 0.
+    pub number: u64,
+    /// Its name, such as `all_reduce`.
+    pub name: String,
+    /// Bytes, if known.
+    pub bytes: Option<u64>,
+    /// Time since the rank entered it, or, if it is over and its beginning isn't known, since it
+    /// was over, ns.
+    pub age_ns: u64,
+    /// Whether it is known to be over.
+    pub is_over: bool,
+}
+
+/// What a thread does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadState {
+    /// Tid of the thread.
+    pub tid: u32,
+    /// Its name.
+    pub name: String,
+    /// The kernel's letter for its state.
+    pub state: char,
+    /// What it waits for; `None` while it runs.
+    pub wait: Option<Wait>,
+    /// Whether it holds Python's lock, if that is known.
+    pub gil: Option<bool>,
+    /// Its frames, innermost first.
+    pub frames: Vec<FrameState>,
+    /// Whether its outermost frames are missing.
+    pub is_cut: bool,
+}
+
+/// What a thread waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    /// The kind of wait.
+    pub kind: WaitKind,
+    /// The file, peer or kernel's function, if known.
+    pub on: Option<String>,
+    /// Tid of the thread that holds the lock, if known.
+    pub holder: Option<u32>,
+}
+
+/// Kinds of waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WaitKind {
+    /// For a lock or a condition.
+    Lock,
+    /// For Python's lock.
+    Gil,
+    /// For a file, a pipe or the network.
+    Io,
+    /// For one of several events.
+    Poll,
+    /// For a time.
+    Sleep,
+    /// For a device.
+    Device,
+    /// For something else.
+    #[default]
+    Other,
+}
+
+/// A frame of a stack.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FrameState {
+    /// The function; empty if unknown.
+    pub function: String,
+    /// Source file; empty if unknown.
+    pub file: String,
+    /// Line; 0 if unknown.
+    pub line: u32,
+    /// Path of the module; empty for Python.
+    pub module: String,
+    /// The layer of its code.
+    pub layer: Layer,
+}
+
+/// The layer of software that a frame belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layer {
+    /// Compiled code.
+    #[default]
+    Native,
+    /// Python.
+    Python,
+}
+
+impl RankState {
+    /// The thread that runs the steps: the main thread.
+    pub fn driving(&self) -> Option<&ThreadState> {
+        self.threads.first()
+    }
+
+    /// Time since the last sign of progress: a step, or an operation between ranks that the rank
+    /// entered or left, ns. `None` if none was recorded.
+    pub fn quiet_ns(&self) -> Option<u64> {
+        let operations = self.groups.iter().flat_map(|group| &group.recent);
+        let ages = operations.map(|operation| operation.age_ns);
+        ages.chain(self.step.as_ref().map(|step| step.age_ns)).min()
+    }
+
+    /// Whether a signal has stopped the process.
+    pub fn is_stopped(&self) -> bool {
+        self.driving().is_some_and(|thread| matches!(thread.state, 'T' | 't'))
+    }
+}

@@ -1,0 +1,166 @@
+//! The verdict: why the job stands still, or that it doesn't.
+
+mod deadlock;
+mod groups;
+#[cfg(test)]
+mod tests;
+
+use crate::situation::{RankView, Situation};
+use crate::state::HostState;
+use crate::words;
+use serde::Serialize;
+use tprof_facts::units;
+
+/// Kinds of verdicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// All ranks go on.
+    Healthy,
+    /// Ranks wait in an operation that one has not entered.
+    LateRank,
+    /// Ranks are in different operations at the same place of one group's order.
+    Mismatch,
+    /// A rank has ended and others wait.
+    DeadRank,
+    /// All ranks are in the same operation, and none goes on.
+    Network,
+    /// A rank waits for work of its device that doesn't end.
+    Kernel,
+    /// Threads of one process wait for each other's locks.
+    Deadlock,
+    /// The states don't tell.
+    Unknown,
+}
+
+/// Why the job stands still.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// The kind.
+    pub kind: Kind,
+    /// The rank that holds up the others, if there is one.
+    pub rank: Option<u32>,
+    /// One or two sentences.
+    pub text: String,
+    /// Function in which that rank is.
+    pub function: Option<String>,
+    /// File of that function.
+    pub file: Option<String>,
+    /// Line of that function.
+    pub line: Option<u32>,
+}
+
+impl Verdict {
+    fn new(kind: Kind, text: String) -> Verdict {
+        Verdict { kind, rank: None, text, function: None, file: None, line: None }
+    }
+
+    /// Returns a verdict about one rank, with the place where it is.
+    fn about(kind: Kind, view: &RankView<'_>, text: String) -> Verdict {
+        let place = view.state.driving().and_then(|thread| thread.place());
+        Verdict { rank: Some(view.state.rank), ..Verdict::new(kind, text) }.at(place)
+    }
+
+    fn at(mut self, place: Option<&crate::state::FrameState>) -> Verdict {
+        let Some(place) = place else { return self };
+        self.function = Some(place.plain_function().to_owned()).filter(|name| !name.is_empty());
+        self.file = Some(place.file.clone()).filter(|file| !file.is_empty());
+        self.line = Some(place.line).filter(|line| *line > 0);
+        self
+    }
+}
+
+/// Makes the verdict. `unanswered` is the number of hosts that could not be asked: what is true of
+/// all ranks that answered may not be true of theirs.
+pub fn judge(hosts: &[HostState], unanswered: usize) -> Verdict {
+    let situation = Situation::of(hosts);
+    if situation.live().next().is_none() {
+        return Verdict::new(Kind::Unknown, "no rank that runs has answered".to_owned());
+    }
+    healthy(&situation)
+        .or_else(|| deadlock::judge(&situation))
+        .or_else(|| stopped(&situation))
+        .or_else(|| groups::dead(&situation))
+        .or_else(|| groups::mismatch(&situation, unanswered))
+        .or_else(|| groups::late(&situation))
+        .or_else(|| groups::network(&situation, unanswered))
+        .or_else(|| kernel(&situation))
+        .unwrap_or_else(|| unknown(&situation, unanswered))
+}
+
+fn healthy(situation: &Situation<'_>) -> Option<Verdict> {
+    if !situation.live().all(|view| view.goes_on) {
+        return None;
+    }
+    let usual = situation.live().filter_map(|view| view.state.step.as_ref()?.usual_ns).max();
+    let text = match usual {
+        Some(usual) => format!("steps go on, {} each", units::duration(usual)),
+        None if situation.live().any(|view| view.state.quiet_ns().is_some()) => {
+            "steps or operations between ranks go on".to_owned()
+        }
+        None => {
+            let mut ranks = situation.live();
+            let first = ranks.next()?;
+            let others = if ranks.next().is_some() { ", as other ranks do" } else { "" };
+            let doing = words::doing(first);
+            format!("{} computes, reads or writes{others}: {doing}", words::rank(first.state))
+        }
+    };
+    Some(Verdict::new(Kind::Healthy, text))
+}
+
+/// A process that a signal has stopped goes on only if someone continues it.
+fn stopped(situation: &Situation<'_>) -> Option<Verdict> {
+    let view = situation.live().find(|view| view.state.is_stopped())?;
+    let others = situation.live().filter(|other| other.open.is_some()).count();
+    let own = usize::from(view.open.is_some());
+    let waits = match others - own {
+        0 => String::new(),
+        count => format!(". {} for other ranks", words::waiting(count)),
+    };
+    let (rank, doing) = (words::rank(view.state), words::doing(view));
+    Some(Verdict::about(Kind::LateRank, view, format!("{rank} is stopped: {doing}{waits}")))
+}
+
+/// A rank waits for its device, and for no other rank.
+fn kernel(situation: &Situation<'_>) -> Option<Verdict> {
+    situation.live().filter(|view| view.open.is_none()).find_map(|view| {
+        let work = device_work(view, situation.limit_ns)?;
+        let (rank, doing) = (words::rank(view.state), words::doing(view));
+        let quiet = words::quiet(view.state);
+        let text = format!("{rank} waits for its device: {work}. {}{quiet}", capital(&doing));
+        Some(Verdict::about(Kind::Kernel, view, text))
+    })
+}
+
+/// Names the last kernel of a rank that waits for its device for longer than usual.
+fn device_work(view: &RankView<'_>, limit_ns: u64) -> Option<String> {
+    let state = view.state;
+    let call = state.driving()?.device_wait()?;
+    let launch = state.launch.as_ref().filter(|of| of.age_ns >= limit_ns)?;
+    let name = if launch.kernel.is_empty() { "without a name" } else { &launch.kernel };
+    let ago = units::duration(launch.age_ns);
+    Some(format!("`{call}` does not return, and the last kernel, {name}, was launched {ago} ago"))
+}
+
+fn unknown(situation: &Situation<'_>, unanswered: usize) -> Verdict {
+    let Some(view) = situation.live().find(|view| !view.goes_on) else {
+        return Verdict::new(Kind::Unknown, "the states of the ranks don't tell".to_owned());
+    };
+    let recorded = match view.state.quiet_ns() {
+        Some(_) => words::quiet(view.state),
+        None => "; no step and no operation between ranks was recorded of it".to_owned(),
+    };
+    let missing = match unanswered {
+        0 => String::new(),
+        _ => ". Ranks of other hosts could not be asked".to_owned(),
+    };
+    let (rank, doing) = (words::rank(view.state), words::doing(view));
+    let text = format!("{rank} stands still or works without a trace: {doing}{recorded}{missing}");
+    Verdict::about(Kind::Unknown, view, text)
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
