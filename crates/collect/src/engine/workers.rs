@@ -28,9 +28,9 @@ use tprof_wire::region::stack_mode;
 /// once (180 ms on two processors); with a lower limit, the stacks of its start would be cut.
 /// Tables beyond this limit are compiled once the target continues.
 const MAX_BYTES_WHILE_WAITING: u64 = 64 << 20;
-/// After the first request of a process that computes unwind rows itself, the tables of its smallest
-/// modules are compiled for later processes: at most this many bytes of frame information, which
-/// take 6 ms.
+/// After the first request of a process that computes unwind rows itself, the tables of its
+/// smallest modules are compiled for later processes: at most this many bytes of frame information,
+/// which take 6 ms.
 const MAX_BYTES_FOR_LATER: u64 = 1 << 20;
 /// Several threads compile a batch of at least this many bytes of frame information.
 const MIN_BYTES_FOR_THREADS: u64 = 1 << 20;
@@ -189,8 +189,8 @@ fn serve_modules(
         };
         let had_ended = mappings.had_ended;
         let modules = &mut mappings.modules;
-        // A target that computes unwind rows itself waits only for the list of its mappings, and its
-        // tables are compiled below.
+        // A target that computes unwind rows itself waits only for the list of its mappings, and
+        // its tables are compiled below.
         let finds_rows = question.region.finds_rows();
         let mut later = Batch::default();
         if !finds_rows {

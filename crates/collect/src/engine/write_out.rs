@@ -43,26 +43,28 @@ impl Engine {
             let now = sys::monotonic_ns();
             let is_late = now >= request.reply_by_ns;
             let is_sampled = self.sampled_until_ns >= request.sampled_ns;
-            let has_modules = self.open.modules == 0;
-            if !request.is_written && (is_sampled && has_modules || is_late) {
+            let mappings_are_read = self.open.modules == 0;
+            if !request.is_written && (is_sampled && mappings_are_read || is_late) {
                 request.is_written = true;
                 self.write_out(now, request.until_ns);
             }
             // Writing may have sent more tasks to the workers.
-            let (has_modules, has_names) = (self.open.modules == 0, self.open.symbols == 0);
+            let mappings_are_read = self.open.modules == 0;
+            let names_are_resolved = self.open.symbols == 0;
             let any_target = |needs: fn(&Target, u64) -> bool| {
                 self.targets.values().any(|target| needs(target, request.until_ns))
             };
             let has_operations = !any_target(Target::needs_operations);
-            let has_all = request.is_written && has_modules && has_names && has_operations;
+            let workers_are_done = mappings_are_read && names_are_resolved;
+            let has_all = request.is_written && workers_are_done && has_operations;
             if !has_all && !is_late {
                 self.write_requests.push(request);
                 continue;
             }
             let awaited = [
                 (is_sampled, "CPU samples of the last moments"),
-                (has_modules, "mappings of code"),
-                (has_names, "names of functions"),
+                (mappings_are_read, "mappings of code"),
+                (names_are_resolved, "names of functions"),
                 (has_operations, "NCCL operations of the last moments"),
                 (!any_target(Target::needs_memory), "changes of device memory of the last seconds"),
             ];
