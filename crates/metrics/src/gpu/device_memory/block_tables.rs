@@ -111,8 +111,8 @@ pub(super) fn errors(parts: &[(RankContext, RankDeviceMemory)]) -> Table {
         Column::new("at_ns", "at", Unit::Time),
         Column::data("entry", Unit::Id),
         Column::new("asked_bytes", "asked for", Unit::Bytes),
-        Column::new("allocated_bytes", "given", Unit::Bytes),
-        Column::new("reserved_bytes", "held", Unit::Bytes),
+        Column::new("allocated_bytes", "allocated", Unit::Bytes),
+        Column::new("reserved_bytes", "reserved", Unit::Bytes),
         Column::new("free_bytes", "device had", Unit::Bytes),
     ];
     columns.extend(columns_of_line("asked by"));
